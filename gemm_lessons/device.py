@@ -1,0 +1,190 @@
+"""What a device is, and the records that every device hands back.
+
+A device launches one compiled kernel on NumPy buffers. Two exist: the built-in simulator (``simulator/``) and a CUDA
+GPU (``gpu.py``). Everything downstream (verdict, hints, estimate, report) reads only the records of this module, so it
+never needs to know which device ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from gemm_lessons.compiler import Compiled
+
+Severity = Literal["error", "warning", "note"]
+
+# Short names used in lesson.toml gates and in hints -> the metric name of Nsight Compute (2025.3).
+METRICS: Mapping[str, str] = {
+    "shared_wavefronts": "memory_l1_wavefronts_shared",
+    "shared_wavefronts_ideal": "memory_l1_wavefronts_shared_ideal",
+    "shared_load_instructions": "smsp__inst_executed_op_shared_ld.sum",
+    "shared_store_instructions": "smsp__inst_executed_op_shared_st.sum",
+    "global_load_instructions": "smsp__inst_executed_op_global_ld.sum",
+    "global_store_instructions": "smsp__inst_executed_op_global_st.sum",
+    "global_load_requests": "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
+    "global_store_requests": "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
+    "global_load_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+    "global_store_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
+    "ffma": "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum",
+    # Counters that Nsight Compute has no single deterministic metric for; the prefix says who counted.
+    "shared_load_bytes": "simulator__shared_load_bytes.sum",
+    "shared_store_bytes": "simulator__shared_store_bytes.sum",
+    "global_load_bytes": "simulator__global_load_bytes.sum",
+    "global_store_bytes": "simulator__global_store_bytes.sum",
+    "shared_instructions_128": "simulator__inst_executed_op_shared_128bit.sum",
+    "global_instructions_128": "simulator__inst_executed_op_global_128bit.sum",
+    "barriers": "simulator__barriers_per_block.max",
+    "instructions": "simulator__ptx_inst_executed.sum",
+    "blocks": "simulator__blocks.sum",
+}
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """One kernel argument that lives in global memory.
+
+    ``array`` is C-contiguous; the device reads it before the launch and writes it back after, when ``output`` is set.
+    """
+
+    name: str
+    array: np.ndarray[Any, Any]
+    output: bool = False
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """One kernel argument passed by value: a NumPy scalar, or the raw bytes of a struct."""
+
+    name: str
+    value: np.generic | bytes
+
+
+@dataclass(frozen=True)
+class StructWithBuffers:
+    """A struct passed by value that holds pointers: ``bytes`` with the buffers' addresses patched in at their offsets."""
+
+    name: str
+    raw: bytes
+    pointers: Mapping[int, Buffer]
+
+
+Argument = Buffer | Scalar | StructWithBuffers
+
+
+@dataclass(frozen=True)
+class Grid:
+    """How a kernel is launched: blocks, threads per block (x, y, z) and bytes of dynamic shared memory."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    dynamic_shared: int = 0
+
+    @property
+    def threads(self) -> int:
+        return self.block[0] * self.block[1] * self.block[2]
+
+    @property
+    def blocks(self) -> int:
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something wrong (or suspicious) that the device saw, in the words shown to the learner.
+
+    ``kind`` is a stable identifier such as ``out_of_bounds``, ``misaligned``, ``race``, ``uninitialised``,
+    ``divergent_barrier``, ``deadlock``, ``timeout``, ``trap``, ``illegal_access``. ``line`` and ``other_line`` count
+    from 1 in ``file``; ``None`` when the compiler left no line.
+    """
+
+    kind: str
+    severity: Severity
+    message: str
+    line: int | None = None
+    other_line: int | None = None
+    count: int = 1
+    file: str = ""
+
+
+@dataclass(frozen=True)
+class LineCount:
+    """One counter of one source line. ``ideal`` is the smallest value that the same instructions could have."""
+
+    line: int
+    metric: str
+    value: int
+    ideal: int | None = None
+    file: str = ""
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """The worst bank conflict of one source line, as an example to show.
+
+    ``ways`` is wavefronts per ideal wavefront of the worst access; ``lanes`` collide on ``bank`` with different
+    words; ``addresses`` are their byte offsets in shared memory, in the order of ``lanes``.
+    """
+
+    line: int
+    store: bool
+    width: int
+    ways: int
+    bank: int
+    lanes: tuple[int, ...]
+    addresses: tuple[int, ...]
+    excess_wavefronts: int
+    array: str = ""
+    file: str = ""
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What one launch did, counted. ``totals`` is keyed by the long metric names of ``METRICS``."""
+
+    totals: Mapping[str, int] = field(default_factory=dict)
+    lines: Sequence[LineCount] = ()
+    conflicts: Sequence[Conflict] = ()
+    opcodes: Mapping[str, int] = field(default_factory=dict)  # PTX opcode -> executed warp instructions
+
+    def get(self, short: str) -> int:
+        """The total of a counter by its short name in ``METRICS`` (0 when it was not counted)."""
+        return self.totals.get(METRICS[short], 0)
+
+
+@dataclass(frozen=True)
+class Launched:
+    """The outcome of one launch. ``fault`` ended it early; ``findings`` did not."""
+
+    counters: Counters
+    findings: Sequence[Finding] = ()
+    fault: Finding | None = None
+    time_us: float | None = None  # measured on a GPU; always None on the simulator
+
+
+class Device(Protocol):
+    """Launches kernels. Raises ``UnsupportedKernel`` when it cannot run this kernel at all."""
+
+    @property
+    def kind(self) -> Literal["simulator", "gpu"]: ...
+
+    @property
+    def name(self) -> str: ...
+
+    def launch(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> Launched: ...
+
+
+class KitError(Exception):
+    """The kit or its environment is broken (exit code 3). Learners' mistakes are values, never this."""
+
+
+class UnsupportedKernel(Exception):
+    """The device cannot run this kernel: names the opcode or feature and the source line."""
+
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line

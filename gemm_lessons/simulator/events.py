@@ -1,0 +1,122 @@
+"""What the machine tells its observers: typed records of memory accesses and barriers.
+
+The machine runs many blocks in lockstep (a batch). Each time a memory instruction executes it appends one ``Touch`` to
+the batch's trace: which instruction, and the addresses of all its lanes. Touches are interned: the same instruction
+with the same addresses gives the same object, so an observer analyses a touch once and multiplies by how often it
+came. The trace is handed over at every barrier of the whole batch (an epoch) and at the end of the batch.
+
+    machine  --Touch, Barrier-->  trace  --Epoch-->  observers (counters.py, checkers.py)  -->  Counters, Findings
+
+Observers never change what the machine does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from gemm_lessons.device import Grid
+    from gemm_lessons.simulator.ptx import Kernel
+
+Space = Literal["global", "shared", "local", "param", "const"]
+Effect = Literal["load", "store", "atomic", "copy"]
+
+WARP = 32
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """One memory instruction of the kernel (static). ``width`` is bytes per lane, all vector elements together."""
+
+    index: int  # position in kernel.instructions
+    space: Space
+    effect: Effect
+    width: int
+    line: int | None
+    file: str
+    text: str  # the PTX, for messages
+    base: str = ""  # base register (or symbol) of the address as written, for width merging
+    offset: int = 0  # immediate byte offset of the address as written
+    is_async: bool = False  # the shared-memory side of cp.async: visible after its wait
+
+
+class Touch:
+    """One execution of an ``Access`` by every lane of a batch, interned by its addresses.
+
+    lanes are block-major: lane = block_in_batch * padded_threads + thread; blocks are padded to whole warps.
+    ``addresses`` int64 (lanes,): byte offsets in the block's shared window, or in the thread's local memory, or for
+    global memory *relative*: address minus the 128-byte-aligned start ``base`` is not stored; only address modulo 128
+    is meaningful across touches, differences between lanes are exact. ``active`` is bool (lanes,) or None when every
+    lane took part. ``memo`` is the observers' scratch: each stores under its own key.
+    """
+
+    __slots__ = ("access", "active", "addresses", "memo")
+
+    def __init__(
+        self, access: Access, addresses: np.ndarray[Any, Any], active: np.ndarray[Any, Any] | None
+    ) -> None:
+        self.access = access
+        self.addresses = addresses
+        self.active = active
+        self.memo: dict[str, Any] = {}
+
+
+@dataclass(frozen=True, eq=False)
+class Barrier:
+    """Threads that met at a barrier. ``blocks`` bool (blocks_in_batch,), None = all blocks; ``lanes`` bool (lanes,)
+    when only part of a block takes part (named barriers, ``__syncwarp``), else None."""
+
+    kind: Literal["block", "named", "warp"]
+    blocks: np.ndarray[Any, Any] | None = None
+    lanes: np.ndarray[Any, Any] | None = None
+    line: int | None = None
+
+
+Record = Touch | Barrier
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The blocks that run in lockstep now. ``first_block`` is the linear index (x fastest) of lane 0's block."""
+
+    first_block: int
+    blocks: int
+    threads: int  # real threads per block
+    padded_threads: int  # threads per block rounded up to whole warps
+    generation: int  # how many batches came before
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Everything an observer may know before the first instruction runs."""
+
+    kernel: Kernel
+    grid: Grid
+    shared_arrays: Sequence[SharedArray] = field(default=())
+    shared_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class SharedArray:
+    """Where one ``__shared__`` array lies in the block's window (bytes)."""
+
+    name: str
+    offset: int
+    size: int
+
+
+class Observer(Protocol):
+    def begin(self, launch: Launch) -> None: ...
+
+    def begin_batch(self, batch: Batch) -> None: ...
+
+    def epoch(self, batch: Batch, records: Sequence[Record], last: bool) -> None:
+        """``records`` in program order since the previous epoch; all threads of the batch met (or ended: ``last``)."""
+
+    def end_batch(self, batch: Batch, executions: np.ndarray[Any, Any], lane_executions: np.ndarray[Any, Any]) -> None:
+        """``executions[i]``: warps that executed instruction i in this batch (at least one lane with its guard
+        predicate true); ``lane_executions[i]``: lanes that did."""
