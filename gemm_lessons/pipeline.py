@@ -7,16 +7,15 @@ the answer is judged into a verdict; counters, findings and times become an esti
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from gemm_lessons.device import Counters, Finding
-from gemm_lessons.verdict import GateResult, Judgement, Kind, Shape, Verdict
+from gemm_lessons.verdict import GateResult, Judgement, Kind, Verdict
 
 if TYPE_CHECKING:
     from gemm_lessons.compiler import Diagnostic, Occupancy, Resources
     from gemm_lessons.estimate import Estimate
-    from gemm_lessons.lesson import Lesson
+    from gemm_lessons.lesson import Lesson, Shape
 
 Role = Literal["kernel", "previous", "reference"]
 
@@ -83,8 +82,10 @@ class RunOutcome:
 
     @property
     def kernel(self) -> Row:
+        """The row of the kernel that was asked for."""
         return self.rows[0]
 
     @property
     def verdict(self) -> Verdict:
+        """The verdict on the kernel that was asked for."""
         return self.rows[0].verdict

@@ -7,27 +7,24 @@ not compile, it faulted, it never ended, its answer is wrong, its answer is righ
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
 
 from gemm_lessons.device import Finding
+from gemm_lessons.expression import Number
+from gemm_lessons.lesson import Gate, Shape
+from gemm_lessons.patterns import Pattern, TileSizes, Wrong, recognise
+from gemm_lessons.problem import Problem, decode
 
 if TYPE_CHECKING:
     from gemm_lessons.compiler import Diagnostic
 
+Array = np.ndarray[Any, Any]
 Kind = Literal["passed", "compile_failed", "faulted", "wrong_answer", "timed_out", "gate_missed"]
-
-
-@dataclass(frozen=True)
-class Shape:
-    """M x N x K: C is M x N, the sum runs over K."""
-
-    m: int
-    n: int
-    k: int
-
-    def __str__(self) -> str:
-        return f"{self.m} x {self.n} x {self.k}"
 
 
 @dataclass(frozen=True)
@@ -38,14 +35,6 @@ class WrongElement:
     col: int
     got: float
     expected: float
-
-
-@dataclass(frozen=True)
-class Pattern:
-    """A kind of wrong answer that was recognised. ``name`` is a stable identifier, ``explanation`` is for the learner."""
-
-    name: str
-    explanation: str
 
 
 @dataclass(frozen=True)
@@ -72,6 +61,7 @@ class Judgement:
 
     @property
     def passed(self) -> bool:
+        """No element is out of tolerance."""
         return self.wrong == 0
 
 
@@ -138,7 +128,67 @@ class GateMissed:
     """The answer is right, but not by this lesson's idea. ``missed`` holds only the gates that failed."""
 
     kind: ClassVar[Kind] = "gate_missed"
-    missed: tuple[GateResult, ...] = field(default=())
+    missed: tuple[GateResult, ...] = ()
 
 
 Verdict = Passed | CompileFailed | Faulted | TimedOut | WrongAnswer | GateMissed
+
+
+FIRST = 5  # wrong elements to show
+
+
+def judge(problem: Problem, answer: Array, tiles: TileSizes) -> Judgement:
+    """Compare an answer, (M, N) as stored by the kernel, with NumPy's, element by element.
+
+    An element is right if ``|got - expected| <= tolerance`` (``Problem.tolerance``); NaN never is. The tile map is
+    made of whole and ragged block tiles, ``tiles.rows`` x ``tiles.cols``.
+    """
+    expected, tolerance = problem.reference, problem.tolerance
+    with np.errstate(invalid="ignore"):  # a signalling NaN is as good a wrong answer as any
+        got = decode(answer, problem.kernel.c)
+        error = np.abs(got - expected)
+    wrong = ~(error <= tolerance)  # not "error > tolerance": NaN must count as wrong
+    relative = np.where(np.isnan(error), np.inf, error / np.where(tolerance > 0, tolerance, 1))
+    worst = np.unravel_index(int(relative.argmax()), relative.shape)
+    result = Judgement(int(wrong.sum()), wrong.size, float(error[worst]), float(tolerance[worst]))
+    if result.passed:
+        return result
+    first = tuple(
+        WrongElement(int(row), int(col), float(got[row, col]), float(expected[row, col]))
+        for row, col in np.argwhere(wrong)[:FIRST]
+    )
+    pattern = recognise(Wrong(problem, answer, got, wrong, tiles))
+    return replace(result, first=first, tiles=tile_map(wrong, tiles), pattern=pattern)
+
+
+def tile_map(wrong: Array, tiles: TileSizes) -> TileMap:
+    """Count the wrong elements, (M, N) bool, of every block tile."""
+    by_row = np.add.reduceat(wrong.astype(np.int64), range(0, wrong.shape[0], tiles.rows), axis=0)
+    counts = np.add.reduceat(by_row, range(0, wrong.shape[1], tiles.cols), axis=1)
+    return TileMap(tiles.rows, tiles.cols, tuple(tuple(map(int, row)) for row in counts))
+
+
+def judge_gates(gates: Sequence[Gate], names: Mapping[str, Number]) -> tuple[GateResult, ...]:
+    """Evaluate the lesson's gates over counters, resources, sizes and tile names. What is no number misses its gate."""
+    results = []
+    for gate in gates:
+        value = float(gate.value.value(names))
+        note = ""
+        if not math.isfinite(value):
+            note = f"{gate.value.text} divides by zero: the kernel never does what this gate counts"
+        at_most = gate.at_most is not None
+        limit = gate.at_most if gate.at_most is not None else gate.at_least
+        assert limit is not None
+        results.append(
+            GateResult(
+                gate.name,
+                None if note else value,
+                limit,
+                at_most,
+                not note and gate.holds(value),
+                gate.why,
+                gate.value.text,
+                note,
+            )
+        )
+    return tuple(results)

@@ -1,0 +1,222 @@
+"""Inputs, reference and tolerance: honest sums pass in any order, dishonest ones fail."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cases import FULL, PLAIN, Array, problem, stored
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gemm_lessons.device import Buffer, Scalar, StructWithBuffers
+from gemm_lessons.lesson import KernelSpec, Shape
+from gemm_lessons.problem import (
+    GUARD_BYTES,
+    POISON,
+    STORAGE,
+    Guarded,
+    Problem,
+    bits,
+    decode,
+    encode,
+    fresh_seed,
+    matrix_struct,
+    poison,
+    prototype,
+    signature,
+)
+
+FLOATS = {"float64": np.float64, "float32": np.float32}
+
+
+def fits(it: Problem, values: Array) -> bool:
+    return bool((np.abs(values.astype(np.float64) - it.reference) <= it.tolerance).all())
+
+
+def summed(it: Problem, order: Array, kind: type[np.floating]) -> Array:
+    """One rounding for each product and each sum, products taken in ``order``."""
+    a, b = (values.astype(kind) for values in it.values)
+    total = np.zeros((it.shape.m, it.shape.n), kind)
+    for k in order:
+        total = total + a[:, k, None] * b[None, k]
+    return total
+
+
+@pytest.mark.parametrize("kind", FLOATS)
+@pytest.mark.parametrize("k", [1, 2, 7, 64, 257, 1024])
+def test_any_order_of_an_honest_sum_passes(k: int, kind: str) -> None:
+    it = problem(24, 40, k, a=kind, b=kind, c=kind, accumulate=kind)
+    a, b = it.values
+    by_size = np.argsort(-np.abs(a).sum(0))
+    for order in (np.arange(k), np.arange(k)[::-1], by_size, np.random.default_rng(1).permutation(k)):
+        assert fits(it, summed(it, order, FLOATS[kind]))
+    assert fits(it, (a.astype(FLOATS[kind]) @ b.astype(FLOATS[kind])))
+
+
+def test_the_worst_order_for_rounding_passes() -> None:
+    """All positive products first, then all negative ones: the partial sums grow as large as they can."""
+    it = problem(1, 1, 1024)
+    a, b = it.values
+    order = np.argsort(-(a[0] * b[:, 0]))
+    assert fits(it, summed(it, order, np.float32))
+
+
+@pytest.mark.parametrize("k", [1, 8, 64, 1024, 4096])
+def test_every_element_shows_one_lost_product(k: int) -> None:
+    it = problem(24, 40, k)
+    a, b = it.values
+    lost = k // 2
+    error = np.abs(a[:, lost, None] * b[None, lost])
+    assert (error > it.tolerance).all()
+
+
+@pytest.mark.parametrize("k", [16, 64, 256, 1024])
+def test_half_precision_sums_and_tf32_products_fail(k: int) -> None:
+    it = problem(32, 32, k)
+    assert fits(it, summed(it, np.arange(k), np.float32))
+    assert not fits(it, summed(it, np.arange(k), np.float16))
+    a, b = ((values.astype(np.float32).view(np.uint32) & 0xFFFFE000).view(np.float32) for values in it.values)
+    assert not fits(it, a.astype(np.float64) @ b.astype(np.float64))
+
+
+def test_float_sums_fail_where_double_is_asked() -> None:
+    it = problem(32, 32, 64, a="float64", b="float64", c="float64", accumulate="float64")
+    assert not fits(it, summed(it, np.arange(64), np.float32))
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_half_inputs_summed_in_float_pass_and_in_half_fail(kind: str) -> None:
+    it = problem(32, 32, 128, a=kind, b=kind)
+    assert fits(it, summed(it, np.arange(128), np.float32))
+    assert not fits(it, summed(it, np.arange(128), np.float16))
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_half_results_may_be_rounded_once(kind: str) -> None:
+    it = problem(32, 32, 64, a=kind, b=kind, c=kind)
+    assert fits(it, decode(stored(it, it.reference), kind))
+    assert not fits(it, decode(stored(it, it.reference * 1.02), kind))
+
+
+def test_integers_are_exact() -> None:
+    it = problem(16, 16, 64, a="int8", b="int8", c="int32", accumulate="int32")
+    assert not it.tolerance.any()
+    assert (it.reference == it.a.astype(np.int64) @ it.b.astype(np.int64)).all()
+    assert (np.abs(it.values[0]) >= 1).all()
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_no_input_is_small(seed: int) -> None:
+    it = Problem(KernelSpec("gemm", PLAIN), Shape(9, 11, 13), seed)
+    for values in it.values:
+        assert (np.abs(values) >= 0.5).all()
+        assert (np.abs(values) < 1).all()
+
+
+def test_seeds_decide_the_inputs() -> None:
+    spec, shape = KernelSpec("gemm", PLAIN), Shape(16, 16, 16)
+    one, same, other = (Problem(spec, shape, seed) for seed in (1, 1, 2))
+    assert (one.a == same.a).all()
+    assert not (one.a == other.a).any()
+    assert not (one.a == Problem(spec, Shape(16, 16, 17), 1).a[:, :16]).any(), "every shape has inputs of its own"
+    assert len({fresh_seed() for _ in range(8)}) > 1
+
+
+@pytest.mark.parametrize("kind", POISON)
+def test_poison_is_what_no_arithmetic_gives(kind: str) -> None:
+    it = poison((3, 5), kind)
+    assert it.dtype == STORAGE[kind]
+    assert (bits(it) == POISON[kind]).all()
+    if not kind.startswith("int"):
+        assert np.isnan(decode(it, kind)).all()
+        computed = encode(np.array([np.nan]), kind)
+        assert bits(computed)[0] != POISON[kind]
+
+
+def test_c_starts_poisoned_unless_it_is_read() -> None:
+    assert np.isnan(problem().c).all()
+    full = problem(parameters=FULL)
+    assert not np.isnan(full.c[:, :32]).any()
+    for matrix, cols in ((full.a, 24), (full.b, 32), (full.c, 32)):
+        assert matrix.shape[1] > cols
+        assert np.isnan(matrix[:, cols:]).all()
+
+
+def test_epilogue_reference_and_tolerance() -> None:
+    it = problem(parameters=FULL)
+    a, b = it.values
+    assert it.alpha not in (0, 1)
+    assert it.beta not in (0, 1)
+    assert it.bias is not None
+    c = it.c[:, :32].astype(np.float64)
+    assert np.allclose(it.reference, float(it.alpha) * (a @ b) + float(it.beta) * c + it.bias, rtol=1e-15)
+    single = np.float32(it.alpha) * summed(it, np.arange(24), np.float32) + (
+        np.float32(it.beta) * it.c[:, :32] + it.bias
+    )
+    assert fits(it, single)
+
+
+def test_arguments_follow_the_lesson() -> None:
+    it = problem(parameters=FULL)
+    trial = it.trial()
+    arguments = trial.arguments
+    assert [argument.name for argument in arguments] == list(FULL)
+    values = {argument.name: argument.value for argument in arguments if isinstance(argument, Scalar)}
+    assert (values["M"], values["N"], values["K"]) == (48, 32, 24)
+    assert (values["lda"], values["ldb"], values["ldc"]) == (28, 36, 36)
+    assert values["alpha"] == it.alpha
+    c = arguments[2]
+    assert isinstance(c, Buffer)
+    assert c.output
+    assert c.array.flags.c_contiguous
+
+
+def test_damage_to_inputs_and_row_gaps_is_found() -> None:
+    it = problem(parameters=FULL)
+    trial = it.trial()
+    trial.c[:, :32] = 1.0
+    assert trial.damage() == ()
+    trial.a[3, 4] += 1
+    trial.c[5, 33] = 0
+    assert trial.bias is not None
+    trial.bias[31] = 0
+    assert [(finding.kind, finding.count) for finding in trial.damage()] == [
+        ("input_overwritten", 1),
+        ("input_overwritten", 1),
+        ("row_overrun", 1),
+    ]
+    assert "A[3, 4]" in trial.damage()[0].message
+    assert "row 5, column 33" in trial.damage()[2].message
+    assert it.trial().damage() == (), "a trial works on copies"
+
+
+@pytest.mark.parametrize(("byte", "text"), [(GUARD_BYTES - 4, "4 bytes before"), (GUARD_BYTES + 24, "0 bytes after")])
+def test_guard_zones(byte: int, text: str) -> None:
+    it = Guarded("C", np.zeros((2, 3), np.float32))
+    it.inner[...] = 5
+    assert it.damage() is None
+    assert (it.padded[GUARD_BYTES : GUARD_BYTES + 24].view(np.float32) == 5).all()
+    it.padded[byte] ^= 1
+    damage = it.damage()
+    assert damage is not None
+    assert damage.kind == "out_of_bounds"
+    assert text in damage.message
+
+
+def test_prototype() -> None:
+    assert prototype(KernelSpec("gemm", PLAIN)) == (
+        'extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)'
+    )
+    half = KernelSpec("tile", ("A", "B", "C", "alpha", "bias"), a="float16", b="bfloat16", c="float64")
+    assert [parameter.size for parameter in signature(half)] == [8, 8, 8, 4, 8]
+    assert "const __half *A, const __nv_bfloat16 *B, double *C, float alpha, const double *bias" in prototype(half)
+
+
+def test_matrix_by_value() -> None:
+    buffer = Buffer("A", np.zeros((4, 6), np.float32))
+    it = matrix_struct("A", buffer, 4, 6, 6, 1)
+    assert isinstance(it, StructWithBuffers)
+    assert len(it.raw) == 24
+    assert np.frombuffer(it.raw, "<i4")[2:].tolist() == [4, 6, 6, 1]
+    assert it.pointers == {0: buffer}

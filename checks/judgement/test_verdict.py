@@ -1,0 +1,252 @@
+"""The judge: what is wrong, where, and whether it has a name. Each pattern has a twin that must not be recognised."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from cases import FULL, TILES, Array, judged, problem, stored
+
+from gemm_lessons.expression import Expression
+from gemm_lessons.lesson import Gate
+from gemm_lessons.patterns import TileSizes
+from gemm_lessons.problem import Problem
+from gemm_lessons.verdict import judge, judge_gates
+
+
+def test_the_reference_passes() -> None:
+    it = problem()
+    result = judged(it, it.reference)
+    assert result.passed
+    assert 0 < result.max_error <= result.tolerance
+    assert result.total == 48 * 32
+    assert (result.first, result.tiles, result.pattern) == ((), None, None)
+
+
+def test_wrong_elements_are_counted_shown_and_mapped() -> None:
+    it = problem(40, 37, 24)
+    answer = it.reference.copy()
+    answer[17, 3] += 1
+    answer[39, 30:36] += np.arange(1, 7)
+    result = judged(it, answer)
+    assert (result.wrong, result.total) == (7, 40 * 37)
+    assert [(e.row, e.col) for e in result.first] == [(17, 3), (39, 30), (39, 31), (39, 32), (39, 33)]
+    assert result.first[0].got == pytest.approx(result.first[0].expected + 1)
+    assert result.max_error == pytest.approx(6, rel=1e-3)
+    assert result.tiles is not None
+    assert result.tiles.wrong == ((0, 0, 0), (1, 0, 0), (0, 2, 4))
+
+
+def test_just_inside_passes_just_outside_fails() -> None:
+    it = problem(a="float64", b="float64", c="float64", accumulate="float64")
+    nudge = np.zeros_like(it.reference)
+    nudge[5, 6] = it.tolerance[5, 6]
+    assert judged(it, it.reference + 0.9 * nudge).passed
+    assert judged(it, it.reference - 1.1 * nudge).wrong == 1
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_nan_and_infinity_never_pass(value: float) -> None:
+    it = problem()
+    answer = it.reference.copy()
+    answer[1, 2] = value
+    result = judged(it, answer)
+    assert result.wrong == 1
+    assert not result.passed
+
+
+def test_signalling_nan_does_not_pass() -> None:
+    it = problem()
+    answer = stored(it, it.reference)
+    answer.view(np.uint32)[4, 4] = 0x7F80_0001
+    assert judge(it, answer, TILES).wrong == 1
+
+
+def partial(it: Problem, a: slice, b: slice | None = None) -> Array:
+    left, right = it.values
+    return left[:, a] @ right[b or a]
+
+
+def with_error(it: Problem, where: tuple[slice | Array, ...]) -> Array:
+    answer = it.reference.copy()
+    answer[where] += 0.5
+    return answer
+
+
+def noise(it: Problem) -> Array:
+    return it.reference + np.random.default_rng(3).uniform(0.1, 1, it.reference.shape)
+
+
+def nearly(values: Array) -> Array:
+    """The same mistake but for one element: no longer that mistake."""
+    other = values.copy()
+    other[30, 11] += 0.25
+    return other
+
+
+def shift(values: Array, by: int, axis: int) -> Array:
+    return np.roll(values, -by, axis)
+
+
+EDGE = (np.add.outer(np.arange(40) >= 32, np.arange(37) >= 32)) > 0
+# name, shape, what the kernel computes
+MISTAKES: list[tuple[str, tuple[int, int, int], Callable[[Problem], Array]]] = [
+    ("all_zero", (48, 32, 24), lambda it: np.zeros_like(it.reference)),
+    ("transposed", (32, 32, 24), lambda it: it.reference.T),
+    ("transposed", (48, 32, 24), lambda it: it.reference.T.reshape(48, 32)),
+    ("a_transposed", (48, 32, 24), lambda it: it.values[0].reshape(24, 48).T @ it.values[1]),
+    ("b_transposed", (48, 32, 24), lambda it: it.values[0] @ it.values[1].reshape(32, 24).T),
+    ("first_k_tile", (48, 32, 24), lambda it: partial(it, slice(8))),
+    ("first_k_tile", (48, 32, 21), lambda it: partial(it, slice(8))),
+    ("last_k_tile", (48, 32, 21), lambda it: partial(it, slice(16, 21))),
+    ("k_tile_missing", (48, 32, 32), lambda it: partial(it, slice(24))),
+    ("k_tile_missing", (48, 32, 32), lambda it: it.reference - partial(it, slice(8))),
+    ("k_tile_twice", (48, 32, 24), lambda it: it.reference + partial(it, slice(8, 16))),
+    ("same_k_tile", (48, 32, 24), lambda it: 3 * partial(it, slice(8))),
+    ("same_k_tile", (48, 32, 24), lambda it: np.tile(it.values[0][:, :8], 3) @ it.values[1]),
+    ("rows_shifted", (48, 32, 24), lambda it: shift(it.reference, 1, 0)),
+    ("rows_shifted", (48, 32, 24), lambda it: shift(it.reference, -16, 0)),
+    ("cols_shifted", (48, 32, 24), lambda it: shift(it.reference, 3, 1)),
+    ("edges", (40, 37, 24), lambda it: with_error(it, (EDGE,))),
+    ("edges", (40, 37, 24), lambda it: with_error(it, (slice(39, 40), slice(0, 9)))),
+    ("same_positions", (48, 32, 24), lambda it: with_error(it, (slice(5, None, 16), slice(7, None, 16)))),
+]
+
+
+@pytest.mark.parametrize(("name", "shape", "kernel"), MISTAKES)
+def test_pattern_and_its_twin(name: str, shape: tuple[int, int, int], kernel: Callable[[Problem], Array]) -> None:
+    it = problem(*shape)
+    pattern = judged(it, kernel(it)).pattern
+    assert pattern is not None
+    assert pattern.name == name
+    assert len(pattern.explanation) > 40
+    twin = judged(it, nearly(kernel(it))).pattern
+    assert twin is None or twin.name != name
+
+
+def test_noise_has_no_name() -> None:
+    it = problem()
+    result = judged(it, noise(it))
+    assert result.wrong == result.total
+    assert result.pattern is None
+
+
+@pytest.mark.parametrize(("by", "text"), [(2, "2 too far up"), (-2, "2 too far down")])
+def test_row_shifts_have_a_direction(by: int, text: str) -> None:
+    it = problem()
+    pattern = judged(it, shift(it.reference, by, 0)).pattern
+    assert pattern is not None
+    assert text in pattern.explanation
+
+
+def test_the_right_k_tile_is_named() -> None:
+    it = problem(48, 32, 32)
+    for number, name in enumerate(("first", "2nd", "3rd", "last")):
+        tile = slice(8 * number, 8 * number + 8)
+        pattern = judged(it, it.reference - partial(it, tile)).pattern
+        assert pattern is not None
+        assert pattern.name == "k_tile_missing"
+        assert f"the {name} K tile (k = {tile.start} to {tile.stop - 1})" in pattern.explanation
+
+
+def test_one_k_tile_is_no_k_tile_pattern() -> None:
+    it = problem(48, 32, 8)
+    pattern = judged(it, 2 * it.reference).pattern
+    assert pattern is None or "k_tile" not in pattern.name
+
+
+def test_never_written_and_its_twins() -> None:
+    it = problem()
+    pattern = judge(it, it.c, TILES).pattern
+    assert pattern is not None
+    assert pattern.name == "never_written"
+    # A NaN that was computed is another story.
+    pattern = judged(it, np.full_like(it.reference, np.nan)).pattern
+    assert pattern is not None
+    assert pattern.name == "nan"
+    # Some elements written: which are not?
+    answer = stored(it, it.reference)
+    answer[3::16, 5::16] = it.c[3::16, 5::16]
+    pattern = judge(it, answer, TILES).pattern
+    assert pattern is not None
+    assert pattern.name == "partly_written"
+    assert "row 3, column 5 of each 16 x 16 tile" in pattern.explanation
+    # Unwritten and wrong elsewhere: not only unwritten.
+    answer[0, 0] += 1
+    pattern = judge(it, answer, TILES).pattern
+    assert pattern is not None
+    assert pattern.name == "nan"
+
+
+def test_nothing_wrong_is_not_nan() -> None:
+    it = problem()
+    answer = it.reference.copy()
+    answer[0, 0] = 1e30
+    pattern = judged(it, answer).pattern
+    assert pattern is None or pattern.name != "nan"
+
+
+@pytest.mark.parametrize("left_out", ["alpha", "beta", "bias"])
+def test_epilogue_left_out(left_out: str) -> None:
+    it = problem(parameters=FULL)
+    alpha, beta, _ = it.epilogue
+    assert it.bias is not None
+    c = it.c[:, :32].astype(np.float64)
+    terms = {"alpha": (alpha - 1) * (it.values[0] @ it.values[1]), "beta": beta * c, "bias": np.tile(it.bias, (48, 1))}
+    answer = it.reference - terms[left_out]
+    pattern = judge(it, stored(it, answer), TILES).pattern
+    assert pattern is not None
+    assert pattern.name == f"{left_out}_ignored"
+    twin = judge(it, stored(it, nearly(answer)), TILES).pattern
+    assert twin is None or twin.name != pattern.name
+
+
+def test_same_positions_needs_every_tile_and_few_positions() -> None:
+    it = problem()
+    answer = with_error(it, (slice(5, None, 16), slice(7, None, 16)))
+    answer[5, 7] = it.reference[5, 7]
+    assert judged(it, answer).pattern is None
+    half = with_error(it, (slice(0, None, 2), slice(None)))
+    assert judged(it, half).pattern is None
+
+
+def test_edges_need_right_whole_tiles() -> None:
+    it = problem(40, 37, 24)
+    answer = with_error(it, (EDGE,))
+    answer[0, 0] += 1
+    assert judged(it, answer).pattern is None
+    assert judged(it, answer, TileSizes()).pattern is None
+
+
+def gate(value: str, **limit: float) -> Gate:
+    names = ("sectors", "requests", "K")
+    return Gate("sectors per request", Expression.parse(value, names), "coalesce", **limit)
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "passed"),
+    [
+        ({"at_most": 5.0}, 4.0, True),
+        ({"at_most": 5.0}, 5.0, True),
+        ({"at_most": 5.0}, 5.5, False),
+        ({"at_least": 5.0}, 5.0, True),
+        ({"at_least": 5.0}, 4.9, False),
+    ],
+)
+def test_gates(limit: dict[str, float], value: float, passed: bool) -> None:
+    names = {"sectors": value * 16, "requests": 16, "K": 8}
+    (result,) = judge_gates([gate("sectors / requests", **limit)], names)
+    assert (result.passed, result.value, result.limit) == (passed, value, 5.0)
+    assert result.at_most == ("at_most" in limit)
+    assert result.note == ""
+
+
+@pytest.mark.parametrize("sectors", [0, 7])
+@pytest.mark.parametrize("limit", [{"at_most": 5.0}, {"at_least": 5.0}])
+def test_division_by_zero_misses_the_gate(limit: dict[str, float], sectors: int) -> None:
+    (result,) = judge_gates([gate("sectors / requests", **limit)], {"sectors": sectors, "requests": 0, "K": 8})
+    assert not result.passed
+    assert result.value is None
+    assert "never" in result.note
