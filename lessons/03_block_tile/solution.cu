@@ -1,0 +1,44 @@
+// Lesson 03: shared-memory tiles
+// New idea: a block copies one tile of A and one of B into shared memory, then every thread reuses them.
+// Before:   lesson 02, each thread reads 2*K floats from global memory. Now: 2*K/BK.
+// Launch:   grid (ceil(N/BN), ceil(M/BM)), block BM*BN threads; BM = BN = BK = 32 from lesson.toml.
+#include "matrix.cuh"
+
+extern "C" __global__ void __launch_bounds__(BM * BN)
+gemm(const float *A, const float *B, float *C, int M, int N, int K)
+{
+    __shared__ float As[BM][BK];
+    __shared__ float Bs[BK][BN];
+
+    const Matrix<const float> a{A, M, K, K, 1};
+    const Matrix<const float> b{B, K, N, N, 1};
+    const Matrix<float> c{C, M, N, N, 1};
+
+    // Which element of C is mine?
+    const int thread_row = threadIdx.x / BN;
+    const int thread_col = threadIdx.x % BN;
+    const int row = blockIdx.y * BM + thread_row;
+    const int col = blockIdx.x * BN + thread_col;
+
+    // Walk along K, one tile at a time.
+    float acc = 0.0f;
+    for (int k0 = 0; k0 < K; k0 += BK) {
+        // (1) Copy one element of A into As and one of B into Bs; 0 outside the matrix.
+        As[thread_row][thread_col] = row < M && k0 + thread_col < K ? a(row, k0 + thread_col) : 0.0f;
+        Bs[thread_row][thread_col] = k0 + thread_row < K && col < N ? b(k0 + thread_row, col) : 0.0f;
+
+        // (2) Wait until the whole block has finished copying.
+        __syncthreads();
+
+        // (3) Add the BK products of my row of As and my column of Bs to acc.
+        for (int k = 0; k < BK; k++)
+            acc += As[thread_row][k] * Bs[k][thread_col];
+
+        // (4) Wait until the whole block has finished reading: the next turn overwrites the tiles.
+        __syncthreads();
+    }
+
+    // Write my element back.
+    if (row < M && col < N)
+        c(row, col) = acc;
+}

@@ -1,0 +1,58 @@
+// Lesson 04: thread tiles
+// New idea: one thread computes TM x TN elements, an outer product in registers for every k.
+// Before:   lesson 03, two shared loads for one multiply-add. Now: TM + TN for TM * TN.
+// Launch:   grid (N/BN, M/BM), block (BM/TM)*(BN/TN) threads; BM = BN = 128, BK = TM = TN = 8 from lesson.toml.
+#include "matrix.cuh"
+
+extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN))
+gemm(const float *A, const float *B, float *C, int M, int N, int K)
+{
+    constexpr int THREADS = (BM / TM) * (BN / TN);
+    __shared__ float As[BM][BK];
+    __shared__ float Bs[BK][BN];
+
+    const Matrix<const float> a{A, M, K, K, 1};
+    const Matrix<const float> b{B, K, N, N, 1};
+    const Matrix<float> c{C, M, N, N, 1};
+
+    // Which elements of C are mine? A patch of TM x TN: rows thread_row to thread_row + TM - 1 of the block tile, columns likewise.
+    const int block_row = blockIdx.y * BM;
+    const int block_col = blockIdx.x * BN;
+    const int thread_row = threadIdx.x / (BN / TN) * TM;
+    const int thread_col = threadIdx.x % (BN / TN) * TN;
+
+    // Walk along K, one tile at a time.
+    float acc[TM][TN] = {};
+    for (int k0 = 0; k0 < K; k0 += BK) {
+        const Matrix<const float> a_tile = a.tile(block_row, k0, BM, BK);
+        const Matrix<const float> b_tile = b.tile(k0, block_col, BK, BN);
+        // (1) Copy the tiles: there are more elements than threads, so each thread takes every THREADS-th one.
+        for (int i = threadIdx.x; i < BM * BK; i += THREADS)
+            As[i / BK][i % BK] = a_tile(i);
+        for (int i = threadIdx.x; i < BK * BN; i += THREADS)
+            Bs[i / BN][i % BN] = b_tile(i);
+        __syncthreads();
+
+        for (int k = 0; k < BK; k++) {
+            float a_frag[TM];
+            float b_frag[TN];
+            // (2) Read my TM elements of column k of As and my TN elements of row k of Bs, once each.
+            for (int i = 0; i < TM; i++)
+                a_frag[i] = As[thread_row + i][k];
+            for (int j = 0; j < TN; j++)
+                b_frag[j] = Bs[k][thread_col + j];
+
+            // (3) Every element of a_frag meets every element of b_frag.
+            for (int i = 0; i < TM; i++)
+                for (int j = 0; j < TN; j++)
+                    acc[i][j] += a_frag[i] * b_frag[j];
+        }
+        __syncthreads();
+    }
+
+    // Write my elements back.
+    // (4) Store the patch.
+    for (int i = 0; i < TM; i++)
+        for (int j = 0; j < TN; j++)
+            c(block_row + thread_row + i, block_col + thread_col + j) = acc[i][j];
+}

@@ -1,0 +1,44 @@
+// Lesson 04: thread tiles
+// New idea: one thread computes TM x TN elements, an outer product in registers for every k.
+// Before:   lesson 03, two shared loads for one multiply-add. Now: TM + TN for TM * TN.
+// Launch:   grid (N/BN, M/BM), block (BM/TM)*(BN/TN) threads; BM = BN = 128, BK = TM = TN = 8 from lesson.toml.
+#include "matrix.cuh"
+
+extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN))
+gemm(const float *A, const float *B, float *C, int M, int N, int K)
+{
+    constexpr int THREADS = (BM / TM) * (BN / TN);
+    __shared__ float As[BM][BK];
+    __shared__ float Bs[BK][BN];
+
+    const Matrix<const float> a{A, M, K, K, 1};
+    const Matrix<const float> b{B, K, N, N, 1};
+    const Matrix<float> c{C, M, N, N, 1};
+
+    // Which elements of C are mine? A patch of TM x TN: rows thread_row to thread_row + TM - 1 of the block tile, columns likewise.
+    const int block_row = blockIdx.y * BM;
+    const int block_col = blockIdx.x * BN;
+    const int thread_row = threadIdx.x / (BN / TN) * TM;
+    const int thread_col = threadIdx.x % (BN / TN) * TN;
+
+    // Walk along K, one tile at a time.
+    float acc[TM][TN] = {};
+    for (int k0 = 0; k0 < K; k0 += BK) {
+        const Matrix<const float> a_tile = a.tile(block_row, k0, BM, BK);
+        const Matrix<const float> b_tile = b.tile(k0, block_col, BK, BN);
+        // TODO(1): copy the tiles: a_tile into As, b_tile into Bs, every thread its share of each.
+        __syncthreads();
+
+        for (int k = 0; k < BK; k++) {
+            float a_frag[TM];
+            float b_frag[TN];
+            // TODO(2): read my TM elements of column k of As into a_frag and my TN elements of row k of Bs into b_frag.
+
+            // TODO(3): add the product of every a_frag[i] with every b_frag[j] to acc[i][j].
+        }
+        __syncthreads();
+    }
+
+    // Write my elements back.
+    // TODO(4): store acc in C; its first element is C[block_row + thread_row, block_col + thread_col].
+}
