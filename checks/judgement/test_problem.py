@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import FULL, PLAIN, Array, problem, stored
+from judgement_cases import FULL, PLAIN, Array, problem, stored
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from cases import FULL, TILES, Array, judged, problem, stored
+from judgement_cases import FULL, TILES, Array, judged, problem, stored
 
 from gemm_lessons.expression import Expression
 from gemm_lessons.lesson import Gate
