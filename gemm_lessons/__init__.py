@@ -1,0 +1,24 @@
+"""gemm-lessons: learn to make a CUDA matrix multiplication fast, with or without a GPU.
+
+    from gemm_lessons import simulate
+
+``simulate`` is imported on first use, so that the command line starts fast.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gemm_lessons.api import simulate
+
+__all__ = ["__version__", "simulate"]
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name == "simulate":
+        from gemm_lessons.api import simulate
+
+        return simulate
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,62 @@
+"""A device on NumPy: PTX of NVRTC, interpreted in lockstep over all lanes of many blocks, counted and checked.
+
+    ptx.parse -> cfg.build -> schedule -> decode.Binder -> machine.Machine --events--> counters, checkers
+
+Nothing here needs a GPU or a driver, and a kernel that is interpreted cannot touch the machine that runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
+
+from gemm_lessons.device import Argument, Finding, Grid, Launched, UnsupportedKernel
+from gemm_lessons.simulator import ptx
+from gemm_lessons.simulator.counters import CounterObserver
+from gemm_lessons.simulator.machine import Machine, Program, Setting, finding_of, prepare
+from gemm_lessons.simulator.state import Fault
+
+if TYPE_CHECKING:
+    from gemm_lessons.compiler import Compiled
+
+__all__ = ["Simulator"]
+
+
+@lru_cache(maxsize=32)
+def _program(text: str, entry: str) -> Program:
+    module = ptx.parse(text)
+    if entry not in module.kernels:
+        raise UnsupportedKernel(f"no kernel {entry} in the PTX")
+    return prepare(module.kernels[entry], module.variables)
+
+
+class Simulator:
+    """The built-in device. ``setting`` bounds the blocks in flight and the instructions of an endless kernel."""
+
+    kind: Literal["simulator"] = "simulator"
+    name = "simulator"
+
+    def __init__(self, setting: Setting | None = None) -> None:
+        self.setting = setting or Setting()
+
+    def kernel(self, compiled: Compiled) -> ptx.Kernel:
+        """The parsed kernel: its parameters and instructions."""
+        return _program(compiled.ptx, compiled.entry).kernel
+
+    def launch(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> Launched:
+        """Run a kernel; outputs are written back into their arrays, also when it fails half-way.
+
+        Raises ``UnsupportedKernel`` before anything runs, and ``ValueError`` when the arguments do not fit.
+        """
+        program = _program(compiled.ptx, compiled.entry)
+        counters = CounterObserver(compiled)
+        shared_layout: Mapping[str, int] = {name: offset for name, offset, _ in compiled.shared_layout}
+        machine = Machine(program, grid, arguments, [counters], dict(shared_layout), self.setting)
+        fault: Finding | None = None
+        try:
+            machine.run()
+        except Fault as problem:
+            fault = finding_of(problem)
+        machine.memory.write_back()
+        return Launched(counters.result(), (), fault)

@@ -47,11 +47,11 @@ class Access:
 class Touch:
     """One execution of an ``Access`` by every lane of a batch, interned by its addresses.
 
-    lanes are block-major: lane = block_in_batch * padded_threads + thread; blocks are padded to whole warps.
-    ``addresses`` int64 (lanes,): byte offsets in the block's shared window, or in the thread's local memory, or for
-    global memory *relative*: address minus the 128-byte-aligned start ``base`` is not stored; only address modulo 128
-    is meaningful across touches, differences between lanes are exact. ``active`` is bool (lanes,) or None when every
-    lane took part. ``memo`` is the observers' scratch: each stores under its own key.
+    Lanes are block-major: lane = block_in_batch * padded_threads + thread; blocks are padded to whole warps.
+    ``addresses`` int64 (lanes,): byte offsets in the block's shared window or in the thread's local memory. For global
+    memory they are relative: the true address is a multiple of 128 higher (``Placed`` has it where it matters), which
+    is all that sectors and alignment need. Addresses of inactive lanes mean nothing. ``active`` is bool (lanes,) or
+    None when every lane took part. ``memo`` is the observers' scratch: each stores under its own key.
     """
 
     __slots__ = ("access", "active", "addresses", "memo")
@@ -76,7 +76,26 @@ class Barrier:
     line: int | None = None
 
 
-Record = Touch | Barrier
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """Follows a global ``Touch`` that wrote, or that read a buffer the kernel writes: true address = addresses + base."""
+
+    touch: Touch
+    base: int
+
+
+@dataclass(frozen=True, eq=False)
+class AsyncGroup:
+    """``cp.async`` bookkeeping by ``lanes`` (None = all): a commit, or a wait that leaves ``pending`` newest groups in
+    flight (0: all copies so far have arrived)."""
+
+    kind: Literal["commit", "wait"]
+    pending: int = 0
+    lanes: np.ndarray[Any, Any] | None = None
+    line: int | None = None
+
+
+Record = Touch | Placed | Barrier | AsyncGroup
 
 
 @dataclass(frozen=True)
@@ -98,6 +117,7 @@ class Launch:
     grid: Grid
     shared_arrays: Sequence[SharedArray] = field(default=())
     shared_bytes: int = 0
+    buffers: Sequence[tuple[str, int, int]] = ()  # name, true start address, bytes
 
 
 @dataclass(frozen=True)
@@ -109,13 +129,20 @@ class SharedArray:
     size: int
 
 
+# How a batch's records are handed over: all threads met at a barrier; every thread ended; or the trace grew long and
+# the epoch goes on.
+Boundary = Literal["barrier", "end", "none"]
+
+
 class Observer(Protocol):
+    """Listens to one launch. ``begin`` and ``begin_batch`` come before, ``end_batch`` after what they belong to."""
+
     def begin(self, launch: Launch) -> None: ...
 
     def begin_batch(self, batch: Batch) -> None: ...
 
-    def epoch(self, batch: Batch, records: Sequence[Record], last: bool) -> None:
-        """``records`` in program order since the previous epoch; all threads of the batch met (or ended: ``last``)."""
+    def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
+        """``records`` in program order since they were last handed over."""
 
     def end_batch(self, batch: Batch, executions: np.ndarray[Any, Any], lane_executions: np.ndarray[Any, Any]) -> None:
         """``executions[i]``: warps that executed instruction i in this batch (at least one lane with its guard

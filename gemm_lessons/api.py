@@ -1,0 +1,97 @@
+"""``simulate()``: run any CUDA C++ kernel on the built-in simulator from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gemm_lessons.compiler import CompileFailed, compile_source
+from gemm_lessons.device import Argument, Buffer, Grid, Launched, Scalar, StructWithBuffers
+from gemm_lessons.simulator import Simulator
+from gemm_lessons.simulator.ptx import Kernel, Parameter
+
+Dimensions = int | tuple[int, ...]
+
+
+class CompileError(Exception):
+    """The source does not compile. ``diagnostics`` has file, line and message of each complaint."""
+
+    def __init__(self, failed: CompileFailed) -> None:
+        lines = [f"{d.file}:{d.line}: {d.message}" for d in failed.diagnostics]
+        super().__init__("\n".join(lines) or failed.log)
+        self.diagnostics = failed.diagnostics
+
+
+def simulate(
+    source: str,
+    entry: str,
+    grid: Dimensions,
+    block: Dimensions,
+    args: Sequence[Any],
+    *,
+    arch: str = "sm_90",
+    dynamic_shared: int = 0,
+    defines: Mapping[str, str | int] | None = None,
+    include_dirs: Sequence[Path] = (),
+    path: str = "kernel.cu",
+    device: Simulator | None = None,
+) -> Launched:
+    """Compile ``source`` with NVRTC and run ``entry`` (templates too: ``"tile<64, 8>"``) on the simulator.
+
+    ``grid`` and ``block`` are x or (x, y) or (x, y, z), in blocks and threads. ``args`` follow the kernel's
+    parameters: C-contiguous NumPy arrays for pointers (written back after the launch unless they are read-only),
+    Python or NumPy numbers, ``bytes`` or ``device.StructWithBuffers`` for structs. ``dynamic_shared`` is in bytes.
+
+    Returns counters, lines and findings as on every run; what stops a kernel on hardware is ``fault``. Raises
+    ``CompileError``, ``device.UnsupportedKernel`` (an opcode the simulator does not know), ``ValueError`` (arguments).
+    """
+    compiled = compile_source(
+        source, path=path, entry=entry, defines=defines or {}, include_dirs=include_dirs, arch=arch
+    )
+    if isinstance(compiled, CompileFailed):
+        raise CompileError(compiled)
+    device = device or Simulator()
+    kernel = device.kernel(compiled)
+    shape = Grid(_three(grid), _three(block), dynamic_shared)
+    return device.launch(compiled, shape, arguments(kernel, args))
+
+
+def arguments(kernel: Kernel, values: Sequence[Any]) -> list[Argument]:
+    """Python values -> launch arguments, by the sizes of the kernel's parameters. Raises ``ValueError``."""
+    if len(values) != len(kernel.parameters):
+        raise ValueError(f"{kernel.name} takes {len(kernel.parameters)} arguments, {len(values)} were given")
+    names = [parameter.name.rpartition("_param_")[2] for parameter in kernel.parameters]
+    return [
+        _argument(f"argument {name}", parameter, value)
+        for name, parameter, value in zip(names, kernel.parameters, values, strict=True)
+    ]
+
+
+def _argument(name: str, parameter: Parameter, value: Any) -> Argument:
+    if isinstance(value, (Buffer, Scalar, StructWithBuffers)):
+        return value
+    if isinstance(value, np.ndarray):
+        if not value.flags.c_contiguous:
+            raise ValueError(f"{name}: the array is not C-contiguous")
+        return Buffer(name, value, output=value.flags.writeable)
+    if isinstance(value, (np.generic, bytes)):
+        return Scalar(name, value)
+    types: dict[tuple[type, int], type[np.generic]] = {
+        (int, 1): np.int8, (int, 2): np.int16, (int, 4): np.int32, (int, 8): np.int64,
+        (float, 2): np.float16, (float, 4): np.float32, (float, 8): np.float64,
+    }  # fmt: skip
+    kind = types.get((type(value), parameter.size))
+    if kind is None:
+        raise ValueError(f"{name}: {type(value).__name__} does not fit a parameter of {parameter.size} bytes")
+    return Scalar(name, kind(value))
+
+
+def _three(dimensions: Dimensions) -> tuple[int, int, int]:
+    values = (dimensions,) if isinstance(dimensions, int) else tuple(dimensions)
+    if not 1 <= len(values) <= 3 or any(value < 1 for value in values):
+        raise ValueError(f"a grid or block has one to three sizes of at least 1, not {dimensions}")
+    x, y, z = (*values, 1, 1)[:3]
+    return x, y, z

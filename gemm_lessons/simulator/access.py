@@ -1,0 +1,554 @@
+"""Memory instructions: bounds, alignment, gather and scatter, and the record of what was touched.
+
+Addresses repeat. A shared load inside a loop over K tiles sees the same few address patterns again and again, and a
+global load sees the same pattern moved by a constant. So what costs (bounds, alignment, the gather index, the
+observers' analysis) is done once per pattern and remembered, and only moving the data is paid each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.device import UnsupportedKernel
+from gemm_lessons.simulator.cfg import line_of
+from gemm_lessons.simulator.events import Access, Effect, Placed, Space, Touch
+from gemm_lessons.simulator.memory import (
+    GLOBAL_BASE,
+    LOCAL_WINDOW,
+    SHARED_WINDOW,
+    WINDOW_SIZE,
+    GlobalMemory,
+)
+from gemm_lessons.simulator.ptx import SIZES, Address, Instruction, Operand, Register, Symbol
+from gemm_lessons.simulator.state import DTYPES, Fault, State
+
+Array = NDArray[Any]
+
+IGNORED_MODIFIERS = frozenset(
+    "weak volatile relaxed acquire release acq_rel sys gpu cta cluster ca cg cs lu cv wb wt nc mmio noftz".split()
+)
+REMEMBERED_PATTERNS = 512  # per instruction; more distinct patterns than this are forgotten, oldest first
+LINE = 128  # bytes: global touches keep addresses modulo this
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where variables live: shared and local offsets by name (offset, size), and the global memory."""
+
+    memory: GlobalMemory
+    shared: dict[str, tuple[int, int]]
+    local: dict[str, tuple[int, int]]
+
+    def address(self, symbol: Symbol, instruction: Instruction) -> int:
+        """The value of a variable's name in its own space."""
+        for table in (self.shared, self.local):
+            if symbol.name in table:
+                return table[symbol.name][0] + symbol.offset
+        if symbol.name in self.memory.symbols:
+            return self.memory.symbols[symbol.name].base + symbol.offset
+        raise UnsupportedKernel(f"unknown variable {symbol.name} in: {instruction.text}", line_of(instruction))
+
+
+@dataclass(frozen=True)
+class Form:
+    """``ld.global.nc.v4.f32`` taken apart: space ("" = generic), element type, elements per lane."""
+
+    space: str
+    kind: str
+    elements: int
+
+    @property
+    def width(self) -> int:
+        return SIZES[self.kind] * self.elements
+
+
+def form_of(instruction: Instruction) -> Form:
+    """Raises ``UnsupportedKernel`` for a modifier that changes what the access does and is not known here."""
+    space, elements = "", 1
+    *modifiers, kind = instruction.modifiers
+    for modifier in modifiers:
+        if modifier.partition("__")[0] in ("global", "shared", "local", "const", "param"):
+            space = modifier.partition("__")[0]
+            if modifier.endswith("__cluster"):
+                raise UnsupportedKernel(f"shared memory of other blocks: {instruction.text}", line_of(instruction))
+        elif modifier in ("v2", "v4", "v8"):
+            elements = int(modifier[1:])
+        elif modifier not in IGNORED_MODIFIERS and not modifier.startswith(("L1__", "L2__", "level")):
+            raise UnsupportedKernel(f"unsupported PTX: {instruction.text}", line_of(instruction))
+    if kind not in SIZES:
+        raise UnsupportedKernel(f"unsupported type in: {instruction.text}", line_of(instruction))
+    return Form(space, kind, elements)
+
+
+def access_of(instruction: Instruction, space: Space, effect: Effect, width: int, address: Address) -> Access:
+    base = address.base.name if address.base is not None else ""
+    source = instruction.source
+    return Access(
+        instruction.index, space, effect, width, line_of(instruction), source.file if source else "",
+        instruction.text, base, address.offset,
+    )  # fmt: skip
+
+
+@dataclass
+class _Placement:
+    """What is remembered of one address pattern: the touch, the gather index and the lanes it is for (None = all)."""
+
+    touch: Touch
+    index: Array
+    lanes: Array | None
+
+
+class SpaceAccess:
+    """Resolves the addresses of one instruction in one space into gather indices in units of ``unit`` bytes."""
+
+    def __init__(self, state: State, memory: GlobalMemory, instruction: Instruction, access: Access, unit: int) -> None:
+        self.state = state
+        self.memory = memory
+        self.instruction = instruction
+        self.access = access
+        self.unit = unit
+        self._shape: Array | None = None
+        self._shape_active: Array | None = None
+        self._shape_index: Array = np.zeros(0, np.int64)
+        self._shape_low = self._shape_high = 0
+        self._touches: dict[int, Touch] = {}
+
+    # -- shared and local: a window per block or per thread ------------------------------------------------------
+
+    def window(self, addresses: Array, lanes: Array | None) -> _Placement:
+        """Check ``addresses`` (int64, one per lane in ``lanes``) against the window and place them."""
+        state, width = self.state, self.access.width
+        shared = self.access.space == "shared"
+        size = state.shared_bytes if shared else state.local_bytes
+        bad = (addresses < 0) | (addresses + width > size)
+        if bad.any():
+            self._fault_window(addresses, lanes, bad, size)
+        if width > 1 and (addresses & (width - 1)).any():
+            self._fault_misaligned(addresses, lanes, 0)
+        if shared:
+            slots = state.lane_block if lanes is None else state.lane_block[lanes]
+            flat = slots * state.shared_stride + addresses
+        else:
+            slots = state.lane_index if lanes is None else lanes
+            flat = slots * state.local_stride + addresses
+        return _Placement(self._touch(addresses, lanes), flat // self.unit, lanes)
+
+    def _touch(self, addresses: Array, lanes: Array | None) -> Touch:
+        if lanes is None:
+            return Touch(self.access, addresses, None)
+        full = np.zeros(self.state.lanes, np.int64)
+        full[lanes] = addresses
+        active = np.zeros(self.state.lanes, np.bool_)
+        active[lanes] = True
+        return Touch(self.access, full, active)
+
+    # -- global ---------------------------------------------------------------------------------------------------
+
+    def place_global(self, addresses: Array, lanes: Array | None) -> tuple[Touch, Array]:
+        """Check virtual ``addresses``, append the touch to the trace, return it and the arena index per lane."""
+        first = int(addresses[0])
+        shape = addresses - first
+        if not self._same_shape(shape, lanes):
+            self._shape, self._shape_active = shape, lanes
+            self._shape_low, self._shape_high = int(shape.min()), int(shape.max())
+            self._shape_index = shape // self.unit
+            self._touches = {}
+        phase = first % LINE
+        touch = self._touches.get(phase)
+        if touch is None:
+            if self.access.width > 1 and ((shape + phase) & (self.access.width - 1)).any():
+                self._fault_misaligned(addresses, lanes, phase)
+            touch = self._touches[phase] = self._touch(shape + phase, lanes)
+        allocation = self.memory.find(first)
+        if (
+            allocation is None
+            or first + self._shape_low < allocation.base
+            or first + self._shape_high + self.access.width > allocation.base + allocation.size
+        ):
+            offsets, inside = self.memory.offsets(addresses, self.access.width)
+            if not inside.all():
+                self._fault_global(addresses, lanes, ~inside)
+            index, tracked = offsets // self.unit, True
+        else:
+            # Exact: the phase passed the alignment check, so `first` and the shape are both multiples of the unit.
+            index = self._shape_index + (first - allocation.base + allocation.offset) // self.unit
+            tracked = allocation.tracked
+        self.state.trace.append(touch)
+        writing = self.access.effect in ("store", "atomic")
+        if tracked or writing:
+            self.state.trace.append(Placed(touch, first - phase))
+            if writing and allocation is not None:
+                if allocation.constant:
+                    raise Fault("illegal_access", f"write to constant memory {allocation.name}", self.instruction)
+                allocation.tracked = True
+        return touch, index
+
+    def _same_shape(self, shape: Array, lanes: Array | None) -> bool:
+        if self._shape is None or shape.size != self._shape.size:
+            return False
+        if (lanes is None) != (self._shape_active is None):
+            return False
+        if lanes is not None and not np.array_equal(lanes, self._shape_active):  # type: ignore[arg-type]
+            return False
+        return bool((shape == self._shape).all())
+
+    # -- faults -----------------------------------------------------------------------------------------------------
+
+    def _lane(self, lanes: Array | None, position: int) -> int:
+        return position if lanes is None else int(lanes[position])
+
+    def _verb(self) -> str:
+        return {"load": "read", "store": "written", "atomic": "updated", "copy": "copied"}[self.access.effect]
+
+    def _fault_window(self, addresses: Array, lanes: Array | None, bad: Array, size: int) -> None:
+        position = int(np.flatnonzero(bad)[0])
+        offset = int(addresses[position])
+        who = self.state.describe(self._lane(lanes, position))
+        where = "shared memory" if self.access.space == "shared" else "local memory"
+        array = self._array_near(offset)
+        count = int(np.count_nonzero(bad))
+        raise Fault(
+            "out_of_bounds",
+            f"{where}: byte {offset} of {size} ({self.access.width} bytes{array}), {self._verb()} by {who};"
+            f" {count} thread(s) are outside",
+            self.instruction,
+        )
+
+    def _array_near(self, offset: int) -> str:
+        best = ""
+        for name, (start, size) in self.nearby.items():
+            if offset >= start:
+                past = offset - start - size
+                best = f"; {past} bytes past the end of {name}" if past >= 0 else f"; in {name}"
+        return best
+
+    nearby: dict[str, tuple[int, int]] = {}  # shared or local arrays, set by the binder
+
+    def _fault_misaligned(self, addresses: Array, lanes: Array | None, phase: int) -> None:
+        width = self.access.width
+        position = int(np.flatnonzero(addresses & (width - 1))[0])
+        address = int(addresses[position])
+        if self.access.space == "global" and (allocation := self.memory.nearest(address)) is not None:
+            place = f"byte {address - allocation.base} of {allocation.name}"
+        else:
+            place = f"byte {address} of {self.access.space} memory"
+        raise Fault(
+            "misaligned",
+            f"a {width}-byte access needs an address that is a multiple of {width}, but {place}"
+            f" is {self._verb()} by {self.state.describe(self._lane(lanes, position))}",
+            self.instruction,
+        )
+
+    def _fault_global(self, addresses: Array, lanes: Array | None, bad: Array) -> None:
+        position = int(np.flatnonzero(bad)[0])
+        address = int(addresses[position])
+        who = self.state.describe(self._lane(lanes, position))
+        allocation = self.memory.nearest(address)
+        count = int(np.count_nonzero(bad))
+        if allocation is None:
+            message = f"address 0x{address & (2**64 - 1):x} is not in any buffer, {self._verb()} by {who}"
+        else:
+            offset = address - allocation.base
+            past = offset + self.access.width - allocation.size
+            far = f"{past} bytes past its end" if offset >= 0 else f"{-offset} bytes before its start"
+            message = (
+                f"{allocation.name}: byte {offset} of {allocation.size}, {self._verb()} by {who} ({far});"
+                f" {count} thread(s) are outside"
+            )
+        raise Fault("out_of_bounds", message, self.instruction)
+
+
+class Data:
+    """The value side of a load or store: one row per element, widened or narrowed as PTX says."""
+
+    def __init__(self, state: State, kind: str, operands: Sequence[Operand | None], value: Callable[..., Any]) -> None:
+        self.kind = kind
+        self.dtype = np.dtype(DTYPES[kind])
+        self.count = len(operands)
+        self.operands = operands
+        self.rows: list[Array | None] = []
+        self._sources: list[Array | np.generic] = []
+        self._state, self._value = state, value
+        self.block: Array | None = None
+
+    def as_destinations(self) -> Data:
+        state = self._state
+        for operand in self.operands:
+            if operand is None:
+                self.rows.append(None)
+                continue
+            assert isinstance(operand, Register)
+            width, _ = state.rows[operand.name]
+            if isinstance(width, int) and width > self.dtype.itemsize * 8:
+                self.rows.append(state.row(operand.name, ("s" if self.kind[0] == "s" else "u") + str(width)))
+            else:
+                self.rows.append(state.row(operand.name, self.kind))
+        placed = [state.rows[o.name] for o in self.operands if isinstance(o, Register)]
+        widths = {width for width, _ in placed}
+        numbers = [row for _, row in placed]
+        consecutive = numbers == list(range(numbers[0], numbers[0] + self.count)) if placed else False
+        if consecutive and widths == {self.dtype.itemsize * 8}:
+            file = state.files[self.dtype.itemsize * 8]
+            self.block = file[numbers[0] : numbers[0] + self.count].view(self.dtype)
+        return self
+
+    def as_sources(self) -> Data:
+        self._sources = [self._value(operand, self.kind) for operand in self.operands]
+        return self
+
+    def load(self, view: Array, index: Array, lanes: Array | None) -> None:
+        """Move ``view[index]`` into the rows of ``lanes``."""
+        if self.count == 1:
+            row = self.rows[0]
+            if row is None:
+                return
+            if lanes is None and row.dtype == view.dtype:
+                np.take(view, index, out=row, mode="clip")
+            elif lanes is None:
+                row[...] = view[index]
+            else:
+                row[lanes] = view[index]
+            return
+        values = np.take(view, index, axis=0)
+        if lanes is None and self.block is not None:
+            self.block[...] = values.T
+            return
+        for element, row in enumerate(self.rows):
+            if row is not None:
+                if lanes is None:
+                    row[...] = values[:, element]
+                else:
+                    row[lanes] = values[:, element]
+
+    def store(self, view: Array, index: Array, lanes: Array | None) -> None:
+        """Move the rows of ``lanes`` to ``view[index]``; of lanes with the same address the last one wins."""
+        if self.count == 1:
+            view[index] = self._pick(0, lanes)
+            return
+        for element in range(self.count):
+            view[index, element] = self._pick(element, lanes)
+
+    def _pick(self, element: int, lanes: Array | None) -> Array | np.generic:
+        source = self._sources[element]
+        if lanes is None or source.ndim == 0:
+            return source
+        return source[lanes]  # type: ignore[index,return-value]
+
+
+def view_for(memory: NDArray[np.uint8], kind: str, elements: int) -> Array:
+    """The bytes of a memory as an array of ``kind``, with one more axis when a lane moves several elements."""
+    typed = memory.view(DTYPES[kind])
+    if elements == 1:
+        return typed
+    return typed[: typed.size // elements * elements].reshape(-1, elements)
+
+
+class MemoryBinder:
+    """Makes one closure per load or store. ``value`` gives an operand as an array or scalar of a dtype code."""
+
+    def __init__(self, state: State, layout: Layout, value: Callable[[Operand, str], Any]) -> None:
+        self.state = state
+        self.layout = layout
+        self.value = value
+
+    def space_access(self, instruction: Instruction, access: Access, unit: int) -> SpaceAccess:
+        result = SpaceAccess(self.state, self.layout.memory, instruction, access, unit)
+        result.nearby = self.layout.shared if access.space == "shared" else self.layout.local
+        return result
+
+    def memory_of(self, space: str) -> NDArray[np.uint8]:
+        if space == "shared":
+            return self.state.shared
+        return self.state.local if space == "local" else self.layout.memory.arena
+
+    def addresses(self, address: Address, instruction: Instruction) -> Callable[[Array | None], Array]:
+        """A function from lanes (None = all) to int64 byte addresses."""
+        offset = address.offset
+        base = address.base
+        if not isinstance(base, Register):
+            constant = (self.layout.address(base, instruction) if base is not None else 0) + offset
+            whole = np.full(self.state.lanes, constant, np.int64)
+            return lambda lanes: whole if lanes is None else whole[lanes]
+        width, _ = self.state.rows[base.name]
+        row = self.state.row(base.name, "s64" if width == 64 else "u32")
+
+        def compute(lanes: Array | None) -> Array:
+            chosen = row if lanes is None else row[lanes]
+            return chosen + np.int64(offset) if chosen.dtype != np.int64 or offset else chosen
+
+        return compute
+
+    def lanes(self, guard: Callable[[], Array | None] | None) -> Callable[[], Array | None]:
+        """A function that gives the indices of the lanes that take part (None = every lane of the state)."""
+        state = self.state
+
+        def chosen() -> Array | None:
+            mask = state.active if guard is None else guard()
+            return None if mask is None else np.flatnonzero(mask)
+
+        return chosen
+
+    def load(self, instruction: Instruction, guard: Callable[[], Array | None] | None) -> Callable[[], None]:
+        form = form_of(instruction)
+        target, address = instruction.operands[:2]
+        data = Data(self.state, form.kind, _elements(target), self.value).as_destinations()
+        return self._move(instruction, form, address, data.load, "load", guard)
+
+    def store(self, instruction: Instruction, guard: Callable[[], Array | None] | None) -> Callable[[], None]:
+        form = form_of(instruction)
+        address, source = instruction.operands[:2]
+        data = Data(self.state, form.kind, _elements(source), self.value).as_sources()
+        return self._move(instruction, form, address, data.store, "store", guard)
+
+    def _move(
+        self,
+        instruction: Instruction,
+        form: Form,
+        address: Operand,
+        move: Callable[[Array, Array, Array | None], None],
+        effect: Effect,
+        guard: Callable[[], Array | None] | None,
+    ) -> Callable[[], None]:
+        if not isinstance(address, Address):
+            raise UnsupportedKernel(f"unsupported PTX: {instruction.text}", line_of(instruction))
+        chosen = self.lanes(guard)
+        compute = self.addresses(address, instruction)
+        if form.space in ("shared", "local"):
+            return self._move_window(instruction, form, address, move, effect, chosen, compute)
+        if form.space in ("global", "const"):
+            where = self._global_mover(instruction, form, address, move, effect)
+
+            def run_global() -> None:
+                lanes = chosen()
+                if lanes is None or lanes.size:
+                    where(compute(lanes), lanes)
+
+            return run_global
+        return self._move_generic(instruction, form, address, move, effect, chosen, compute)
+
+    def _global_mover(
+        self, instruction: Instruction, form: Form, address: Address, move: Callable[..., None], effect: Effect
+    ) -> Callable[[Array, Array | None], None]:
+        access = access_of(instruction, "const" if form.space == "const" else "global", effect, form.width, address)
+        space = self.space_access(instruction, access, form.width)
+        view = view_for(self.layout.memory.arena, form.kind, form.elements)
+
+        def run(addresses: Array, lanes: Array | None) -> None:
+            _, index = space.place_global(addresses, lanes)
+            move(view, index, lanes)
+
+        return run
+
+    def _move_window(
+        self,
+        instruction: Instruction,
+        form: Form,
+        address: Address,
+        move: Callable[[Array, Array, Array | None], None],
+        effect: Effect,
+        chosen: Callable[[], Array | None],
+        compute: Callable[[Array | None], Array],
+    ) -> Callable[[], None]:
+        """Shared or local: patterns are remembered by the bytes of the base register and the active lanes."""
+        state = self.state
+        access = access_of(instruction, "shared" if form.space == "shared" else "local", effect, form.width, address)
+        space = self.space_access(instruction, access, form.width)
+        view = view_for(self.memory_of(form.space), form.kind, form.elements)
+        recall = remember(state, address, compute, space)
+
+        def run() -> None:
+            lanes = chosen()
+            if lanes is not None and not lanes.size:
+                return
+            placement = recall(lanes)
+            move(view, placement.index, placement.lanes)
+            state.trace.append(placement.touch)
+
+        return run
+
+    def _move_generic(
+        self,
+        instruction: Instruction,
+        form: Form,
+        address: Address,
+        move: Callable[[Array, Array, Array | None], None],
+        effect: Effect,
+        chosen: Callable[[], Array | None],
+        compute: Callable[[Array | None], Array],
+    ) -> Callable[[], None]:
+        """A generic address: each lane's window decides which memory it means."""
+        state = self.state
+        global_mover = self._global_mover(instruction, form, address, move, effect)
+        windows: list[tuple[int, SpaceAccess, Array]] = []
+        spaces: tuple[tuple[int, Space], ...] = ((SHARED_WINDOW, "shared"), (LOCAL_WINDOW, "local"))
+        for start, name in spaces:
+            access = access_of(instruction, name, effect, form.width, address)
+            view = view_for(self.memory_of(name), form.kind, form.elements)
+            windows.append((start, self.space_access(instruction, access, form.width), view))
+
+        def run() -> None:
+            lanes = chosen()
+            if lanes is not None and not lanes.size:
+                return
+            addresses = compute(lanes)
+            everyone = state.lane_index if lanes is None else lanes
+            rest = np.ones(addresses.shape, np.bool_)
+            for start, space, view in windows:
+                inside = (addresses >= start) & (addresses < start + WINDOW_SIZE)
+                if inside.any():
+                    placement = space.window(addresses[inside] - start, everyone[inside])
+                    move(view, placement.index, placement.lanes)
+                    state.trace.append(placement.touch)
+                    rest &= ~inside
+            if rest.all():
+                global_mover(addresses, lanes)
+            elif rest.any():
+                global_mover(addresses[rest], everyone[rest])
+
+        return run
+
+
+def remember(
+    state: State, address: Address, compute: Callable[[Array | None], Array], space: SpaceAccess
+) -> Callable[[Array | None], _Placement]:
+    """Wrap ``space.window`` so that an address pattern seen before costs a dictionary look-up, or nothing at all when
+    the base register was not written since."""
+    base = address.base.name if isinstance(address.base, Register) else None
+    row = state.files[state.rows[base][0]][state.rows[base][1]] if base is not None else None
+    known: dict[bytes, _Placement] = {}
+    last: _Placement | None = None
+    last_version = -1
+    versions = state.versions
+
+    def recall(lanes: Array | None) -> _Placement:
+        nonlocal last, last_version
+        version = versions[base] if base is not None else 0
+        if lanes is None and last is not None and version == last_version:
+            return last
+        key = row.tobytes() if row is not None else b""
+        if lanes is not None:
+            key += lanes.tobytes()
+        placement = known.get(key)
+        if placement is None:
+            placement = space.window(compute(lanes), lanes)
+            if len(known) >= REMEMBERED_PATTERNS:
+                del known[next(iter(known))]
+            known[key] = placement
+        if lanes is None:
+            last, last_version = placement, version
+        return placement
+
+    return recall
+
+
+def _elements(operand: Operand) -> Sequence[Operand | None]:
+    from gemm_lessons.simulator.ptx import Vector
+
+    return operand.elements if isinstance(operand, Vector) else (operand,)
+
+

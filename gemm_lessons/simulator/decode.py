@@ -1,0 +1,369 @@
+"""Instruction -> closure, once per launch. Everything that can be decided before running is decided here.
+
+Unsupported opcodes, types and modifiers raise ``UnsupportedKernel`` here, before anything runs. A closure works on all
+lanes: ``state.active`` names the lanes that take part (None = all), ``state.full`` says that lanes outside may be
+overwritten because they are padding or have ended.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.device import UnsupportedKernel
+from gemm_lessons.simulator import semantics
+from gemm_lessons.simulator.access import Layout, MemoryBinder, form_of
+from gemm_lessons.simulator.atomics import bind_atomic
+from gemm_lessons.simulator.cfg import Block, line_of, writes
+from gemm_lessons.simulator.copies import bind_async_copy
+from gemm_lessons.simulator.events import Barrier
+from gemm_lessons.simulator.groups import Workspace, bind_fma, bind_loads, bind_moves
+from gemm_lessons.simulator.memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
+from gemm_lessons.simulator.ptx import (
+    SIZES,
+    Address,
+    Immediate,
+    Instruction,
+    Operand,
+    Parameter,
+    PredicatePair,
+    Register,
+    Symbol,
+    Vector,
+)
+from gemm_lessons.simulator.schedule import FmaGroup, LoadGroup, MoveGroup, Single, Step
+from gemm_lessons.simulator.state import DTYPES, State
+from gemm_lessons.simulator.warps import bind_warp
+
+Array = NDArray[Any]
+Run = Callable[[], None]
+Op = tuple[Run, Run]  # how to run when every lane that matters takes part, and when only state.active does
+Guard = Callable[[], Array | None]
+
+OTHERS = frozenset("ld ldu st atom red cp bar barrier shfl vote match activemask redux elect".split())
+# Order memory between threads; the machine executes memory accesses in order, so they change nothing.
+NO_EFFECT = frozenset("membar fence prefetch prefetchu nanosleep discard applypriority griddepcontrol pmevent".split())
+
+
+def both(run: Run) -> Op:
+    return run, run
+
+
+def unsupported(instruction: Instruction, why: str = "unsupported PTX") -> UnsupportedKernel:
+    return UnsupportedKernel(f"{why}: {instruction.full_opcode} in `{instruction.text}`", line_of(instruction))
+
+
+class Binder:
+    """Binds the steps of one kernel to one ``State``."""
+
+    def __init__(
+        self, state: State, layout: Layout, parameters: Sequence[Parameter], block: bytes, watched: set[str]
+    ) -> None:
+        self.state = state
+        self.layout = layout
+        self.parameters = {p.name: p for p in parameters}
+        self.parameter_bytes = block
+        self.watched = watched  # registers that addresses are made from: their writes are versioned
+        self.memory = MemoryBinder(state, layout, self.value)
+        self.workspace = Workspace(state.lanes)
+        state.versions = dict.fromkeys(watched, 0)
+
+    # -- operands -----------------------------------------------------------------------------------------------
+
+    def value(self, operand: Operand | None, code: str) -> Any:
+        """A source operand as an array over lanes, or a NumPy scalar, of a dtype code."""
+        dtype = DTYPES[code]
+        if isinstance(operand, Register):
+            special = self.state.special.get(operand.name)
+            if special is not None:
+                same = np.dtype(dtype).itemsize == special.dtype.itemsize
+                return special.view(dtype) if same else special.astype(dtype)
+            if operand.name not in self.state.rows:
+                raise UnsupportedKernel(f"special register {operand.name} is not supported")
+            return self.state.row(operand.name, code)
+        if isinstance(operand, Immediate):
+            return _from_bits(operand.value, np.dtype(dtype).itemsize * 8, dtype)
+        if isinstance(operand, Symbol) and self.current is not None:
+            return _from_bits(self.layout.address(operand, self.current), np.dtype(dtype).itemsize * 8, dtype)
+        raise UnsupportedKernel(f"operand not supported: {operand}")
+
+    current: Instruction | None = None  # being bound now, for messages
+
+    def guard(self, instruction: Instruction) -> Guard | None:
+        """The lanes that pass the guard predicate and are active, or None when there is no guard."""
+        if instruction.guard is None:
+            return None
+        state = self.state
+        predicate = state.row(instruction.guard.name, "pred")
+        negated = instruction.guard_negated
+        scratch = np.zeros(state.lanes, np.bool_)
+
+        def mask() -> Array:
+            if negated:
+                np.logical_not(predicate, out=scratch)
+            else:
+                scratch[...] = predicate
+            if state.active is not None:
+                np.logical_and(scratch, state.active, out=scratch)
+            return scratch
+
+        return mask
+
+    # -- steps ----------------------------------------------------------------------------------------------------
+
+    def step(self, step: Step) -> list[Op]:
+        if isinstance(step, FmaGroup):
+            return [both(bind_fma(self.state, step, self.workspace)), *self.bumps(*step.instructions)]
+        if isinstance(step, LoadGroup):
+            return [both(bind_loads(self.state, self.memory, step)), *self.bumps(*step.instructions)]
+        if isinstance(step, MoveGroup):
+            return [both(bind_moves(self.state, step)), *self.bumps(*step.instructions)]
+        self.current = step.instruction
+        return [*self.single(step.instruction), *self.bumps(step.instruction)]
+
+    def bumps(self, *instructions: Instruction) -> list[Op]:
+        """Closures that count up the version of the address registers that were just written."""
+        names = {name for i in instructions for name in writes(i)} & self.watched
+        return [both(functools.partial(_bump, self.state.versions, name)) for name in sorted(names)]
+
+    def single(self, instruction: Instruction) -> list[Op]:
+        opcode = instruction.opcode
+        if opcode in NO_EFFECT:
+            return []
+        if opcode == "mov":
+            return self.move(instruction)
+        if opcode == "cvta":
+            return [self.convert_address(instruction)]
+        if opcode == "isspacep":
+            return [self.is_space(instruction)]
+        if opcode == "ld" and "param" in instruction.modifiers:
+            return self.load_parameter(instruction)
+        if opcode in OTHERS:
+            return [both(self.other(instruction, self.guard(instruction)))]
+        return self.arithmetic(instruction)
+
+    def other(self, instruction: Instruction, guard: Guard | None) -> Run:
+        """Memory and warp instructions: they look at the active lanes themselves."""
+        opcode = instruction.opcode
+        if opcode == "st":
+            return self.memory.store(instruction, guard)
+        if opcode in ("ld", "ldu"):
+            return self.memory.load(instruction, guard)
+        if opcode in ("atom", "red"):
+            return bind_atomic(self.state, self.memory, instruction, guard, self.value)
+        if opcode == "cp":
+            return bind_async_copy(self.state, self.memory, instruction, guard, self.value)
+        if opcode in ("bar", "barrier"):
+            return self.warp_barrier(instruction)
+        return bind_warp(self.state, instruction, self.value, guard)
+
+    def warp_barrier(self, instruction: Instruction) -> Run:
+        state, line = self.state, line_of(instruction)
+
+        def run() -> None:
+            lanes = None if state.active is None else state.active.copy()
+            state.trace.append(Barrier("warp", None, lanes, line))
+
+        return run
+
+    def assign(self, instruction: Instruction, target: Array, function: Callable[..., Any], *sources: Any) -> Op:
+        """``function(out, *sources)`` computes all lanes; write them to ``target`` for the lanes that take part."""
+        state = self.state
+        guard = self.guard(instruction)
+        scratch = np.zeros(state.lanes, target.dtype)
+
+        def masked() -> None:
+            function(scratch, *sources)
+            np.copyto(target, scratch, where=state.active if guard is None else guard())  # type: ignore[arg-type]
+
+        if guard is not None:
+            return masked, masked
+        return functools.partial(function, target, *sources), masked
+
+    def destination(self, operand: Operand, code: str, instruction: Instruction) -> tuple[Array, bool]:
+        """The row that a result of type ``code`` goes to, and whether the register is wider (needs extension)."""
+        if not isinstance(operand, Register) or operand.name not in self.state.rows:
+            raise unsupported(instruction)
+        width, _ = self.state.rows[operand.name]
+        size = np.dtype(DTYPES[code]).itemsize * 8
+        if isinstance(width, int) and width > size and code != "pred":
+            return self.state.row(operand.name, ("s" if code[0] == "s" else "u") + str(width)), True
+        return self.state.row(operand.name, code), False
+
+    # -- computation ----------------------------------------------------------------------------------------------
+
+    def arithmetic(self, instruction: Instruction) -> list[Op]:
+        operation = semantics.lookup(instruction.opcode, instruction.modifiers)
+        if operation is None:
+            raise unsupported(instruction)
+        before: list[Op] = []
+        sources = []
+        for operand, code in zip(instruction.operands[1:], operation.sources, strict=False):
+            if isinstance(operand, PredicatePair) and operand.negated and operand.first is not None:
+                negated = np.zeros(self.state.lanes, np.bool_)
+                predicate = self.state.row(operand.first.name, "pred")
+                before.append(both(functools.partial(np.logical_not, predicate, out=negated)))
+                sources.append(negated)
+            else:
+                sources.append(self.operand(operand, code, instruction))
+        if len(sources) != len(operation.sources):
+            raise unsupported(instruction, "wrong number of operands")
+        first = instruction.operands[0]
+        if len(operation.result) > 1:
+            pair = (first.first, first.second) if isinstance(first, PredicatePair) else (first,)
+            return [*before, self._several(instruction, operation, pair, sources)]
+        target, wider = self.destination(first, operation.result[0], instruction)
+        if not wider:
+            return [*before, self.assign(instruction, target, operation.function, *sources)]
+        narrow = np.zeros(self.state.lanes, DTYPES[operation.result[0]])
+        bits = narrow.view(f"u{narrow.dtype.itemsize}") if narrow.dtype.kind == "f" else narrow
+
+        def extended(out: Array) -> None:
+            operation.function(narrow, *sources)
+            np.copyto(out, bits, casting="unsafe")
+
+        return [*before, self.assign(instruction, target, extended)]
+
+    def _several(
+        self, instruction: Instruction, operation: semantics.Operation, targets: Sequence[Operand | None],
+        sources: Sequence[Any],
+    ) -> Op:  # fmt: skip
+        state = self.state
+        guard = self.guard(instruction)
+        outs = [np.zeros(state.lanes, DTYPES[code]) for code in operation.result]
+        kept = [
+            (self.destination(target, code, instruction)[0], out)
+            for target, code, out in zip(targets, operation.result, outs, strict=False)
+            if target is not None
+        ]
+
+        def run() -> None:
+            operation.function(*outs, *sources)
+            mask = guard() if guard is not None else (None if state.full else state.active)
+            for row, out in kept:
+                np.copyto(row, out, where=True if mask is None else mask)
+
+        return both(run)
+
+    def operand(self, operand: Operand, code: str, instruction: Instruction) -> Any:
+        if not isinstance(operand, (Register, Immediate, Symbol)):
+            raise unsupported(instruction)
+        if isinstance(operand, Register) and operand.name in self.state.rows:
+            width, _ = self.state.rows[operand.name]
+            if isinstance(width, int) and np.dtype(DTYPES[code]).itemsize * 8 > width:
+                raise unsupported(instruction, "register narrower than the type")
+        return self.value(operand, code)
+
+    # -- moves ------------------------------------------------------------------------------------------------------
+
+    def move(self, instruction: Instruction) -> list[Op]:
+        target, source = instruction.operands
+        code = instruction.modifiers[-1]
+        if isinstance(source, Vector):
+            return [self._pack(instruction, target, source, code)]
+        if isinstance(target, Vector):
+            return self._unpack(instruction, target, source, code)
+        row, wider = self.destination(target, code, instruction)
+        if wider:
+            raise unsupported(instruction)
+        return [self.assign(instruction, row, _copy, self.value(source, code))]
+
+    def _pack(self, instruction: Instruction, target: Operand, source: Vector, code: str) -> Op:
+        row, _ = self.destination(target, code, instruction)
+        count = len(source.elements)
+        part = "u" + str(SIZES[code] * 8 // count)
+        values = [self.value(element, part) for element in source.elements]
+
+        def make(out: Array) -> None:
+            parts = out.view(DTYPES[part]).reshape(-1, count)
+            for position, value in enumerate(values):
+                parts[:, position] = value
+
+        return self.assign(instruction, row, make)
+
+    def _unpack(self, instruction: Instruction, target: Vector, source: Operand, code: str) -> list[Op]:
+        value = self.value(source, code)
+        count = len(target.elements)
+        part = "u" + str(SIZES[code] * 8 // count)
+        if value.ndim == 0:
+            value = np.full(self.state.lanes, value)
+        parts = value.view(DTYPES[part]).reshape(-1, count)
+        result = []
+        for position, element in enumerate(target.elements):
+            if element is not None:
+                row, _ = self.destination(element, part, instruction)
+                result.append(self.assign(instruction, row, _copy, parts[:, position]))
+        return result
+
+    def convert_address(self, instruction: Instruction) -> Op:
+        """``cvta``: shared and local offsets get their window's start added or removed; global is generic already."""
+        target, source = instruction.operands
+        modifiers = instruction.modifiers
+        code = "s" + modifiers[-1][1:]
+        space = next((m.partition("__")[0] for m in modifiers[:-1] if m != "to"), "")
+        window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(space, 0)
+        row, _ = self.destination(target, code, instruction)
+        shift = np.int64(-window if "to" in modifiers else window)
+        return self.assign(instruction, row, _shifted, self.value(source, code), shift)
+
+    def is_space(self, instruction: Instruction) -> Op:
+        row, _ = self.destination(instruction.operands[0], "pred", instruction)
+        value = self.value(instruction.operands[1], "s64")
+        window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(instruction.modifiers[0].partition("__")[0])
+        low = LOCAL_WINDOW + WINDOW_SIZE if window is None else window
+        high = np.iinfo(np.int64).max if window is None else window + WINDOW_SIZE
+        return self.assign(instruction, row, lambda out: np.copyto(out, (value >= low) & (value < high)))
+
+    def load_parameter(self, instruction: Instruction) -> list[Op]:
+        form = form_of(instruction)
+        target, address = instruction.operands
+        if (
+            not isinstance(address, Address)
+            or not isinstance(address.base, Symbol)
+            or address.base.name not in self.parameters
+        ):
+            raise unsupported(instruction, "parameter addressed by a register")
+        start = self.parameters[address.base.name].offset + address.base.offset + address.offset
+        values = np.frombuffer(self.parameter_bytes, DTYPES[form.kind], form.elements, start)
+        targets = target.elements if isinstance(target, Vector) else (target,)
+        result = []
+        for element, value in zip(targets, values, strict=True):
+            if element is not None:
+                row, _ = self.destination(element, form.kind, instruction)
+                result.append(self.assign(instruction, row, _copy, value))
+        return result
+
+
+def _copy(out: Array, source: Any) -> None:
+    np.copyto(out, source, casting="unsafe")
+
+
+def _shifted(out: Array, value: Any, shift: np.int64) -> None:
+    np.copyto(out, value + shift)
+
+
+def _bump(versions: dict[str, int], name: str) -> None:
+    versions[name] += 1
+
+
+def _from_bits(value: int, bits: int, dtype: type[np.generic]) -> np.generic:
+    """The scalar of ``dtype`` whose bit pattern is the low ``bits`` of ``value``."""
+    if dtype is np.bool_:
+        return np.bool_(value)
+    unsigned = np.dtype(f"u{bits // 8}").type(value & ((1 << bits) - 1))
+    return unsigned.view(dtype)  # type: ignore[no-any-return]
+
+
+def address_registers(blocks: Sequence[Block]) -> set[str]:
+    """Registers that memory instructions use as base of an address."""
+    return {
+        operand.base.name
+        for block in blocks
+        for instruction in block.instructions
+        for operand in instruction.operands
+        if isinstance(operand, Address) and isinstance(operand.base, Register)
+    }

@@ -1,0 +1,484 @@
+"""Runs a kernel: batches of blocks in lockstep, divergence by masks, barriers, the instruction budget, the trace.
+
+All lanes of a batch step through basic blocks together. When a branch splits them, the lanes at the block with the
+smallest number run first (``cfg.py`` numbers blocks so that this reconverges); the rest wait. Lanes at a barrier wait
+until every thread of their block that has not ended is there. The result does not depend on how many blocks share a
+batch: blocks touch each other only through global memory, and what they do there is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.device import Argument, Buffer, Finding, Grid, StructWithBuffers, UnsupportedKernel
+from gemm_lessons.simulator import cfg
+from gemm_lessons.simulator.access import Layout
+from gemm_lessons.simulator.cfg import Block, line_of
+from gemm_lessons.simulator.decode import Binder, Run, address_registers
+from gemm_lessons.simulator.events import WARP, Barrier, Boundary, Launch, Observer, SharedArray
+from gemm_lessons.simulator.floats import float_state
+from gemm_lessons.simulator.memory import GlobalMemory, layout, parameter_block
+from gemm_lessons.simulator.ptx import Immediate, Instruction, Kernel, Register, Variable
+from gemm_lessons.simulator.schedule import FmaGroup, row_order, schedule
+from gemm_lessons.simulator.state import Fault, State
+
+Array = NDArray[Any]
+
+# Lanes in flight. Large groups of fma work best while their rows fit in a core's cache; other kernels are limited by
+# the number of NumPy calls and like more lanes a call. Measured on 2 MB of L2 per core.
+LANES_WITH_GROUPS = 1024
+LANES = 8192
+REGISTER_FILE_BYTES = 64 << 20
+# PTX instructions that one batch may execute. A 1024-deep dot product needs about 10 per step.
+INSTRUCTION_BUDGET = 2_000_000
+TRACE_LIMIT = 1 << 16  # records handed over at once, also without a barrier
+DONE = np.iinfo(np.int32).max
+
+
+@dataclass(frozen=True)
+class Program:
+    """A kernel taken apart once: basic blocks, their steps, the order of registers in the register file."""
+
+    kernel: Kernel
+    blocks: tuple[Block, ...]
+    steps: tuple[Sequence[Any], ...]
+    rows: Sequence[str]
+    variables: tuple[Variable, ...]
+
+    @property
+    def has_large_groups(self) -> bool:
+        return any(isinstance(s, FmaGroup) and len(s.instructions) >= 16 for steps in self.steps for s in steps)
+
+
+def prepare(kernel: Kernel, variables: tuple[Variable, ...]) -> Program:
+    blocks = cfg.build(kernel)
+    steps = tuple(schedule(block) for block in blocks)
+    narrow = [name for name, kind in kernel.registers.items() if kind not in ("b128",)]
+    return Program(kernel, blocks, steps, row_order(steps, narrow), variables)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How to run: blocks per batch (None: chosen by the lanes they fill) and the instruction budget per batch."""
+
+    block_limit: int | None = None
+    budget: int = INSTRUCTION_BUDGET
+
+
+class Machine:
+    """One launch of one program. ``run`` raises ``Fault`` when the kernel fails; memory then holds what it wrote."""
+
+    def __init__(
+        self,
+        program: Program,
+        grid: Grid,
+        arguments: Sequence[Argument],
+        observers: Sequence[Observer],
+        shared_layout: dict[str, int],
+        setting: Setting,
+    ) -> None:
+        kernel = program.kernel
+        self.program = program
+        self.grid = grid
+        self.observers = observers
+        self.setting = setting
+        shared = [v for v in (*kernel.variables, *program.variables) if v.space == "shared"]
+        placed, static_end = layout(shared, shared_layout)
+        dynamic = [v for v in shared if v.size == 0]
+        self.shared_bytes = static_end + grid.dynamic_shared
+        for variable in dynamic:
+            placed[variable.name] = (placed[variable.name][0], grid.dynamic_shared)
+        local, self.local_bytes = layout([v for v in kernel.variables if v.space == "local"], {})
+        self.memory = GlobalMemory(
+            _buffers(arguments), [v for v in (*program.variables, *kernel.variables) if v.space in ("global", "const")]
+        )
+        self.layout = Layout(self.memory, placed, local)
+        self.parameters = parameter_block(kernel, arguments, self.memory)
+        padded = -(-grid.threads // WARP) * WARP
+        self.batch_blocks = min(grid.blocks, setting.block_limit or self._blocks_per_batch(padded))
+        self.state = State(kernel, grid, self.batch_blocks, self.shared_bytes, self.local_bytes, program.rows)
+        binder = Binder(self.state, self.layout, kernel.parameters, self.parameters, address_registers(program.blocks))
+        self.full: list[list[Run]] = []
+        self.masked: list[list[Run]] = []
+        for steps in program.steps:
+            operations = [operation for step in steps for operation in binder.step(step)]
+            self.full.append([operation[0] for operation in operations])
+            self.masked.append([operation[1] for operation in operations])
+        self.lengths = [max(1, len(block.instructions)) for block in program.blocks]
+        self.predicates = [self._predicate(block) for block in program.blocks]
+        self.guards = self._guards()
+        count = len(kernel.instructions)
+        self.warps_executed = np.zeros(count, np.int64)
+        self.lanes_executed = np.zeros(count, np.int64)
+        self.block_warps = np.zeros(len(program.blocks), np.int64)
+        self.block_lanes = np.zeros(len(program.blocks), np.int64)
+        self.budget = 0
+        self.running = 0  # block being executed, for the message of a timeout
+
+    def _blocks_per_batch(self, padded: int) -> int:
+        registers = max(1, len(self.program.rows))
+        lanes = LANES_WITH_GROUPS if self.program.has_large_groups else LANES
+        lanes = min(lanes, max(WARP, REGISTER_FILE_BYTES // (registers * 4)))
+        return max(1, lanes // padded)
+
+    def _predicate(self, block: Block) -> tuple[Array, bool] | None:
+        last = block.terminator
+        if last is None or last.guard is None:
+            return None
+        return self.state.row(last.guard.name, "pred"), last.guard_negated
+
+    def _guards(self) -> list[list[tuple[int, Array, bool]]]:
+        """Per block: instruction index, predicate row, negated, of every guarded instruction inside it.
+
+        Lanes are counted at the end of the block, so a guard that is overwritten inside its own block would be
+        misread; the compiler's PTX is in SSA form, where that does not happen.
+        """
+        return [
+            [
+                (i.index, self.state.row(i.guard.name, "pred"), i.guard_negated)
+                for i in block.instructions
+                if i.guard is not None
+            ]
+            for block in self.program.blocks
+        ]
+
+    # -- the launch ---------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        kernel = self.program.kernel
+        shared = [SharedArray(name, start, size) for name, (start, size) in self.layout.shared.items()]
+        buffers = [(a.name, a.base, a.size) for a in self.memory.allocations]
+        launch = Launch(kernel, self.grid, shared, self.shared_bytes, buffers)
+        for observer in self.observers:
+            observer.begin(launch)
+        generation = 0
+        with float_state():
+            for first in range(0, self.grid.blocks, self.batch_blocks):
+                self._run_batch(first, min(self.batch_blocks, self.grid.blocks - first), generation)
+                generation += 1
+
+    def _run_batch(self, first: int, blocks: int, generation: int) -> None:
+        state = self.state
+        state.begin(first, blocks, generation)
+        for observer in self.observers:
+            observer.begin_batch(state.batch)
+        self.alive = state.exists & (state.lane_block < blocks)
+        self.everyone = bool(self.alive.all())
+        self.waiting = np.zeros(state.lanes, np.bool_)
+        self.barrier_at = np.full(state.lanes, -1, np.int32)
+        self.position = np.where(self.alive, 0, DONE).astype(np.int32)
+        self.budget = self.setting.budget
+        try:
+            self._loop()
+        finally:
+            self._hand_over("end")
+            self._count_instructions()
+            for observer in self.observers:
+                observer.end_batch(state.batch, self.warps_executed, self.lanes_executed)
+            self.warps_executed[:] = 0
+            self.lanes_executed[:] = 0
+
+    def _hand_over(self, boundary: Boundary) -> None:
+        records = list(self.state.trace)
+        self.state.trace.clear()
+        for observer in self.observers:
+            observer.epoch(self.state.batch, records, boundary)
+
+    def _count_instructions(self) -> None:
+        for number, block in enumerate(self.program.blocks):
+            if self.block_warps[number]:
+                for instruction in block.instructions:
+                    if instruction.guard is None:
+                        self.warps_executed[instruction.index] += self.block_warps[number]
+                        self.lanes_executed[instruction.index] += self.block_lanes[number]
+        self.block_warps[:] = 0
+        self.block_lanes[:] = 0
+
+    # -- scheduling -----------------------------------------------------------------------------------------------------
+
+    def _loop(self) -> None:
+        """Run until every lane has ended."""
+        current: int | None = 0
+        while True:
+            if current is None:
+                current = self._next()
+                if current is None:
+                    return
+            current = self._uniform(current) if self.state.full else self._divergent(current)
+
+    def _uniform(self, number: int) -> int | None:
+        """All living lanes are at block ``number``; stay here while they stay together."""
+        state = self.state
+        state.active = None if self.everyone else self.alive
+        warps = int(self.alive.reshape(-1, WARP).any(axis=1).sum())
+        lanes = int(np.count_nonzero(self.alive))
+        full, lengths, predicates = self.full, self.lengths, self.predicates
+        while True:
+            self.running = number
+            for operation in full[number]:
+                operation()
+            self.block_warps[number] += warps
+            self.block_lanes[number] += lanes
+            if self.guards[number]:
+                self._count_guards(number, None if self.everyone else self.alive)
+            self.budget -= lengths[number]
+            if self.budget < 0:
+                self._timeout(number)
+            block = self.program.blocks[number]
+            last = block.terminator
+            predicate = predicates[number]
+            if predicate is not None:
+                taken = predicate[0] if self.everyone else predicate[0] & self.alive
+                count = int(np.count_nonzero(taken))
+                if predicate[1]:
+                    count = lanes - count
+                if 0 < count < lanes:
+                    return self._split(block, self._taken(number, self.alive))
+                if count == 0:
+                    if block.fallthrough is None:
+                        return self._end(self.alive)
+                    number = block.fallthrough
+                    continue
+            if last is None:
+                if block.fallthrough is None:
+                    return self._end(self.alive)
+                number = block.fallthrough
+            elif last.opcode == "bra":
+                number = block.targets[0]
+            elif cfg.is_barrier(last) and _is_plain_barrier(last):
+                self._hand_over("barrier")
+                if block.fallthrough is None:
+                    return self._end(self.alive)
+                number = block.fallthrough
+            else:
+                return self._leave(block, last, self.alive.copy())
+            if len(state.trace) > TRACE_LIMIT:
+                self._hand_over("none")
+
+    def _divergent(self, number: int) -> int | None:
+        state = self.state
+        active = (self.position == number) & ~self.waiting
+        state.active = active
+        self.running = number
+        for operation in self.masked[number]:
+            operation()
+        self.block_warps[number] += int(np.count_nonzero(active.reshape(-1, WARP).any(axis=1)))
+        self.block_lanes[number] += int(np.count_nonzero(active))
+        if self.guards[number]:
+            self._count_guards(number, active)
+        self.budget -= self.lengths[number]
+        if self.budget < 0:
+            self._timeout(number)
+        if len(state.trace) > TRACE_LIMIT:
+            self._hand_over("none")
+        block = self.program.blocks[number]
+        last = block.terminator
+        taken = self._taken(number, active)
+        if last is None:
+            self._go(active, block.fallthrough)
+            return self._next()
+        stay = active & ~taken
+        if stay.any():
+            self._go(stay, block.fallthrough)
+        if taken.any():
+            if last.opcode == "bra":
+                self._go(taken, block.targets[0])
+            else:
+                return self._leave(block, last, taken)
+        return self._next()
+
+    def _count_guards(self, number: int, active: Array | None) -> None:
+        for index, predicate, negated in self.guards[number]:
+            mask = ~predicate if negated else predicate
+            if active is not None:
+                mask = mask & active
+            self.lanes_executed[index] += int(np.count_nonzero(mask))
+            self.warps_executed[index] += int(np.count_nonzero(mask.reshape(-1, WARP).any(axis=1)))
+
+    def _taken(self, number: int, active: Array) -> Array:
+        predicate = self.predicates[number]
+        if predicate is None:
+            return active
+        return active & (~predicate[0] if predicate[1] else predicate[0])
+
+    def _split(self, block: Block, taken: Array) -> int | None:
+        """A uniform block ended in a branch (or guarded exit) that only some lanes take."""
+        last = block.terminator
+        assert last is not None
+        stay = self.alive & ~taken
+        self._go(stay, block.fallthrough)
+        if last.opcode == "bra":
+            self._go(taken, block.targets[0])
+            return self._next()
+        return self._leave(block, last, taken)
+
+    def _go(self, lanes: Array, target: int | None) -> None:
+        if target is None:
+            self._end(lanes)
+        else:
+            self.position[lanes] = target
+
+    def _end(self, lanes: Array) -> int | None:
+        self.position[lanes] = DONE
+        self.alive = self.alive & ~lanes
+        self.everyone = False
+        return self._next()
+
+    def _leave(self, block: Block, last: Instruction, lanes: Array) -> int | None:
+        """``lanes`` execute a terminator that is not a plain branch."""
+        if last.opcode in ("ret", "exit"):
+            return self._end(lanes)
+        if last.opcode in ("trap", "brkpt"):
+            lane = int(np.flatnonzero(lanes)[0])
+            raise Fault("trap", f"the kernel stopped itself (trap or failed assert) in {self.state.describe(lane)}", last)
+        if last.opcode == "brx":
+            index = last.operands[0]
+            assert isinstance(index, Register)
+            choice = self.state.row(index.name, "u32")
+            for case, target in enumerate(block.targets):
+                self._go(lanes & (choice == case), target)
+            return self._next()
+        self._go(lanes, block.fallthrough)
+        return self._arrive(last, lanes)
+
+    def _next(self) -> int | None:
+        """The block to run next; sets ``state.full``. Releases barriers when nobody else can run."""
+        while True:
+            runnable = self.alive & ~self.waiting
+            if not runnable.any():
+                if not self.alive.any():
+                    return None
+                self._release()
+                continue
+            number = int(self.position[runnable].min())
+            at = runnable & (self.position == number)
+            self.state.full = bool((at == self.alive).all())
+            return number
+
+    # -- barriers -----------------------------------------------------------------------------------------------------
+
+    def _arrive(self, barrier: Instruction, lanes: Array) -> int | None:
+        if "arrive" in barrier.modifiers:
+            raise UnsupportedKernel(f"unsupported PTX: {barrier.text}", line_of(barrier))
+        self.waiting |= lanes
+        self.barrier_at[lanes] = barrier.index
+        return self._next()
+
+    def _release(self) -> None:
+        """Let go every group of threads whose barrier is complete; a ``Fault`` if none is and nobody can run."""
+        state = self.state
+        by_block = self.waiting.reshape(state.blocks, -1)
+        living = self.alive.reshape(state.blocks, -1)
+        released = np.zeros(state.lanes, np.bool_)
+        barriers = self.program.kernel.instructions
+        plain = np.array([_is_plain_barrier(i) for i in barriers] + [False])[self.barrier_at] & self.waiting
+        complete = (plain.reshape(state.blocks, -1) == living).all(axis=1) & by_block.any(axis=1)
+        if complete.any():
+            released = np.repeat(complete, state.padded) & self.waiting
+            whole = complete == living.any(axis=1)
+            line = line_of(barriers[int(self.barrier_at[np.flatnonzero(released)[0]])])
+            if whole.all():
+                self._hand_over("barrier")
+            else:
+                state.trace.append(Barrier("block", complete.copy(), None, line))
+        else:
+            released = self._complete_named(by_block)
+        if not released.any():
+            self._deadlock()
+        self.waiting &= ~released
+        self.barrier_at[released] = -1
+
+    def _complete_named(self, by_block: Array) -> Array:
+        """Named barriers with a thread count: complete when that many threads of a block wait at the same one."""
+        state = self.state
+        released = np.zeros(state.lanes, np.bool_)
+        for index in np.unique(self.barrier_at[self.waiting]):
+            barrier = self.program.kernel.instructions[int(index)]
+            identity, expected = _named(barrier, state)
+            if identity is None:
+                continue
+            for block in np.flatnonzero(by_block.any(axis=1)):
+                inside = np.zeros(state.lanes, np.bool_)
+                inside[block * state.padded : (block + 1) * state.padded] = True
+                same = inside & self.waiting & self._at_barrier(identity)
+                need = expected or int(np.count_nonzero(inside & self.alive))
+                if np.count_nonzero(same) == need and not released[same].any():
+                    released |= same
+                    state.trace.append(Barrier("named", None, same, line_of(barrier)))
+        return released
+
+    def _at_barrier(self, identity: int) -> Array:
+        table = [
+            _named(i, self.state)[0] == identity if cfg.is_barrier(i) else False
+            for i in self.program.kernel.instructions
+        ]
+        return np.array([*table, False])[self.barrier_at]
+
+    def _deadlock(self) -> None:
+        lane = int(np.flatnonzero(self.waiting)[0])
+        barrier = self.program.kernel.instructions[int(self.barrier_at[lane])]
+        block = slice(lane // self.state.padded * self.state.padded, (lane // self.state.padded + 1) * self.state.padded)
+        waiting = int(np.count_nonzero(self.waiting[block]))
+        raise Fault(
+            "deadlock",
+            f"{waiting} of {self.state.threads} threads wait at a barrier for others that never come"
+            f" (first: {self.state.describe(lane)})",
+            barrier,
+        )
+
+    def _timeout(self, number: int) -> None:
+        instruction = self.program.blocks[number].instructions[0]
+        lane = int(np.flatnonzero(self.alive)[0])
+        raise Fault(
+            "timeout",
+            f"still running after {self.setting.budget:,} instructions (first: {self.state.describe(lane)});"
+            " is there a loop that never ends?",
+            instruction,
+        )
+
+
+def _is_plain_barrier(instruction: Instruction) -> bool:
+    """``__syncthreads()``: barrier 0 for the whole block."""
+    return (
+        cfg.is_barrier(instruction)
+        and "red" not in instruction.modifiers
+        and len(instruction.operands) == 1
+        and instruction.operands[0] == Immediate(0)
+    )
+
+
+def _named(instruction: Instruction, state: State) -> tuple[int | None, int]:
+    """Identity and expected thread count (0: the whole block) of ``bar.sync a{, b}`` with constant operands."""
+    if not cfg.is_barrier(instruction) or "red" in instruction.modifiers:
+        return None, 0
+    numbers = [operand.value for operand in instruction.operands if isinstance(operand, Immediate)]
+    if len(numbers) != len(instruction.operands):
+        raise UnsupportedKernel(f"barrier number in a register: {instruction.text}", line_of(instruction))
+    return numbers[0], numbers[1] if len(numbers) > 1 else 0
+
+
+def _buffers(arguments: Sequence[Argument]) -> list[Buffer]:
+    result: list[Buffer] = []
+    for argument in arguments:
+        if isinstance(argument, Buffer):
+            result.append(argument)
+        elif isinstance(argument, StructWithBuffers):
+            result.extend(argument.pointers.values())
+    return result
+
+
+def finding_of(fault: Fault) -> Finding:
+    """A ``Fault`` in the words of the records that devices hand back."""
+    source = fault.instruction.source if fault.instruction is not None else None
+    return Finding(
+        fault.kind,
+        "error",
+        str(fault),
+        source.line if source and source.line else None,
+        file=source.file if source else "",
+    )

@@ -1,0 +1,160 @@
+"""The memories of a launch: global allocations, per-block shared windows, per-thread local memory, parameters.
+
+Addresses are virtual. Every global allocation begins at its own multiple of 4 GiB, so that an index that runs past the
+end of A can never land inside B unnoticed, and at an address that is a multiple of 256 bytes, as CUDA's allocators
+give. Generic addresses of shared and local memory lie in windows of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.device import Argument, Buffer, Scalar
+from gemm_lessons.simulator.ptx import Kernel, Variable
+
+Lanes = NDArray[Any]
+
+ALLOCATION_SPACING = 1 << 32
+GLOBAL_BASE = 0x7000_0000_0000
+SHARED_WINDOW = 0x0100_0000_0000
+LOCAL_WINDOW = 0x0200_0000_0000
+WINDOW_SIZE = 1 << 32
+ALIGNMENT = 256
+POISON = 0xFF  # as float32 a NaN: what nobody wrote never looks like a result
+
+
+@dataclass
+class Allocation:
+    """``size`` bytes of global memory at virtual address ``base``; its bytes start at ``offset`` of the arena."""
+
+    name: str
+    base: int
+    size: int
+    offset: int
+    tracked: bool  # an output, or written by the kernel: its reads and writes are reported with absolute addresses
+    constant: bool = False
+
+
+class GlobalMemory:
+    """One arena of bytes that holds every allocation, 16-byte aligned so that it can be viewed at any width."""
+
+    def __init__(self, buffers: Iterable[Buffer], variables: Iterable[Variable]) -> None:
+        self.allocations: list[Allocation] = []
+        contents: list[tuple[Allocation, NDArray[np.uint8]]] = []
+        self._buffers: list[tuple[Allocation, Buffer]] = []
+        self._by_array: dict[int, Allocation] = {}
+        end = 0
+        for buffer in buffers:
+            if id(buffer.array) in self._by_array:
+                continue
+            data = np.ascontiguousarray(buffer.array).reshape(-1).view(np.uint8)
+            allocation, end = self._allocate(buffer.name, data.size, end, buffer.output)
+            contents.append((allocation, data))
+            self._buffers.append((allocation, buffer))
+            self._by_array[id(buffer.array)] = allocation
+        self.symbols: dict[str, Allocation] = {}
+        for variable in variables:
+            data = np.frombuffer(variable.initial.ljust(variable.size, b"\0"), np.uint8)
+            allocation, end = self._allocate(variable.name, variable.size, end, variable.space == "global")
+            allocation.constant = variable.space == "const"
+            self.symbols[variable.name] = allocation
+            contents.append((allocation, data))
+        words = np.full(-(-max(end, 16) // 16) * 2, -1, np.int64)  # int64: aligned for every element type
+        self.arena = words.view(np.uint8)
+        for allocation, data in contents:
+            self.arena[allocation.offset : allocation.offset + allocation.size] = data
+        self._starts = np.array([a.base for a in self.allocations], np.int64)
+
+    def _allocate(self, name: str, size: int, end: int, tracked: bool) -> tuple[Allocation, int]:
+        base = GLOBAL_BASE + len(self.allocations) * ALLOCATION_SPACING
+        allocation = Allocation(name, base, size, end, tracked)
+        self.allocations.append(allocation)
+        return allocation, end + -(-size // ALIGNMENT) * ALIGNMENT
+
+    def address_of(self, buffer: Buffer) -> int:
+        return self._by_array[id(buffer.array)].base
+
+    def find(self, address: int) -> Allocation | None:
+        """The allocation whose 4 GiB slot holds ``address``: the one that was meant, also when it is missed by far."""
+        slot = (address - GLOBAL_BASE) // ALLOCATION_SPACING
+        if 0 <= slot < len(self.allocations):
+            return self.allocations[slot]
+        if slot == -1 and self.allocations:
+            return self.allocations[0]
+        return None
+
+    def nearest(self, address: int) -> Allocation | None:
+        """The allocation that ``address`` most likely was meant for, to name it in a message."""
+        if not self.allocations or not GLOBAL_BASE - ALLOCATION_SPACING <= address:
+            return None
+        slot = (address - GLOBAL_BASE + ALLOCATION_SPACING // 2) // ALLOCATION_SPACING
+        return self.allocations[slot] if 0 <= slot < len(self.allocations) else None
+
+    def offsets(self, addresses: Lanes, width: int) -> tuple[Lanes, Lanes]:
+        """Per lane: offset into the arena, and whether all ``width`` bytes are inside one allocation."""
+        if not self.allocations:
+            return np.zeros_like(addresses), np.zeros(addresses.shape, bool)
+        slots = np.clip((addresses - GLOBAL_BASE) // ALLOCATION_SPACING, 0, len(self.allocations) - 1)
+        bases = self._starts[slots]
+        sizes = np.array([a.size for a in self.allocations], np.int64)[slots]
+        starts = np.array([a.offset for a in self.allocations], np.int64)[slots]
+        relative = addresses - bases
+        return starts + relative, (relative >= 0) & (relative + width <= sizes)
+
+    def write_back(self) -> None:
+        """Copy every output buffer's bytes back into its array."""
+        for allocation, buffer in self._buffers:
+            if buffer.output:
+                data = self.arena[allocation.offset : allocation.offset + allocation.size]
+                buffer.array[...] = data.view(buffer.array.dtype).reshape(buffer.array.shape)
+
+
+def parameter_block(kernel: Kernel, arguments: Sequence[Argument], memory: GlobalMemory) -> bytes:
+    """The kernel's parameters as bytes. Raises ``ValueError`` when the arguments do not fit the signature."""
+    if len(arguments) != len(kernel.parameters):
+        raise ValueError(f"{kernel.name} takes {len(kernel.parameters)} parameters, {len(arguments)} were given")
+    block = bytearray(max((p.offset + p.size for p in kernel.parameters), default=0))
+    for parameter, argument in zip(kernel.parameters, arguments, strict=True):
+        if isinstance(argument, Buffer):
+            data = memory.address_of(argument).to_bytes(8, "little")
+        elif isinstance(argument, Scalar):
+            data = argument.value if isinstance(argument.value, bytes) else argument.value.tobytes()
+        else:
+            raw = bytearray(argument.raw)
+            for offset, buffer in argument.pointers.items():
+                raw[offset : offset + 8] = memory.address_of(buffer).to_bytes(8, "little")
+            data = bytes(raw)
+        if len(data) != parameter.size:
+            raise ValueError(
+                f"parameter {argument.name} of {kernel.name} has {parameter.size} bytes, {len(data)} were given"
+            )
+        block[parameter.offset : parameter.offset + parameter.size] = data
+    return bytes(block)
+
+
+def layout(
+    variables: Iterable[Variable], known: Mapping[str, int], start: int = 0
+) -> tuple[dict[str, tuple[int, int]], int]:
+    """Offsets and sizes of shared (or local) variables, and the bytes they take.
+
+    ``known`` offsets come from the machine code and win; the others follow in the order of declaration, aligned.
+    """
+    placed: dict[str, tuple[int, int]] = {}
+    end = start
+    rest: list[Variable] = []
+    for variable in variables:
+        if variable.name in known:
+            placed[variable.name] = (known[variable.name], variable.size)
+            end = max(end, known[variable.name] + variable.size)
+        else:
+            rest.append(variable)
+    for variable in sorted(rest, key=lambda v: v.size == 0):  # extern (dynamic) shared memory comes last
+        end = -(-end // variable.align) * variable.align
+        placed[variable.name] = (end, variable.size)
+        end += variable.size
+    return placed, end

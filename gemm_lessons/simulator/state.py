@@ -1,0 +1,150 @@
+"""The state of one batch: registers of all lanes, shared and local memory, who is active, and the trace.
+
+Lanes are block-major and every block is padded to whole warps: lane = block_in_batch * padded_threads + thread.
+A register is one row of a two-dimensional array, so that one NumPy call works on all lanes of all blocks at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.device import Grid
+from gemm_lessons.simulator.events import WARP, Batch, Record
+from gemm_lessons.simulator.memory import POISON
+from gemm_lessons.simulator.operation import DTYPES
+from gemm_lessons.simulator.ptx import Instruction, Kernel
+
+Array = NDArray[Any]
+
+_FILES = {"pred": np.bool_, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+
+
+class Fault(Exception):
+    """The kernel did what would end it on hardware. Caught by the machine and turned into a Finding."""
+
+    def __init__(self, kind: str, message: str, instruction: Instruction | None) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.instruction = instruction
+
+
+def register_width(declared: str) -> int | str:
+    return "pred" if declared == "pred" else int(declared.lstrip("bufs")) if declared != "b128" else 128
+
+
+class State:
+    """Everything that the bound instructions of one kernel read and write for ``blocks`` blocks in lockstep."""
+
+    def __init__(
+        self, kernel: Kernel, grid: Grid, blocks: int, shared_bytes: int, local_bytes: int, row_order: Sequence[str]
+    ) -> None:
+        self.grid = grid
+        self.blocks = blocks
+        self.threads = grid.threads
+        self.padded = -(-grid.threads // WARP) * WARP
+        self.lanes = blocks * self.padded
+        self.warps = self.lanes // WARP
+        # Rounded up to 16 bytes so that every block's window can be viewed at every width.
+        self.shared_bytes = shared_bytes
+        self.shared_stride = -(-max(shared_bytes, 16) // 16) * 16
+        self.shared: NDArray[np.uint8] = np.zeros(blocks * self.shared_stride // 8, np.int64).view(np.uint8)
+        self.local_bytes = local_bytes
+        self.local_stride = -(-max(local_bytes, 16) // 16) * 16
+        local_size = self.lanes * self.local_stride if local_bytes else 16
+        self.local: NDArray[np.uint8] = np.zeros(local_size // 8, np.int64).view(np.uint8)
+        self.lane_block = np.repeat(np.arange(blocks), self.padded)
+        self.lane_index = np.arange(self.lanes)
+        thread = np.tile(np.arange(self.padded), blocks)
+        self.exists = thread < self.threads
+        self.files: dict[int | str, Array] = {}
+        self.rows: dict[str, tuple[int | str, int]] = {}
+        self._allocate(kernel, row_order)
+        self.versions: dict[str, int] = {}
+        self.special = self._special_registers(thread)
+        self.first_block = 0
+        self.active: Array | None = None  # lanes that take part now; None = all
+        self.trace: list[Record] = []
+        self.batch = Batch(0, blocks, self.threads, self.padded, 0)
+        self.full = True  # registers of lanes outside `active` may be overwritten: they are padding or have ended
+
+    def _allocate(self, kernel: Kernel, row_order: Sequence[str]) -> None:
+        counts: dict[int | str, int] = dict.fromkeys(_FILES, 0)
+        for name in row_order:
+            width = register_width(kernel.registers[name])
+            self.rows[name] = (width, counts[width])
+            counts[width] += 1
+        for width, dtype in _FILES.items():
+            self.files[width] = np.zeros((counts[width], self.lanes), dtype)
+
+    def _special_registers(self, thread: Array) -> dict[str, Array | np.generic]:
+        size_x, size_y, _ = self.grid.block
+        u32 = np.uint32
+        lane = (thread % WARP).astype(u32)
+        one = np.ones_like(lane)
+        special: dict[str, Array | np.generic] = {
+            "%tid.x": (thread % size_x).astype(u32),
+            "%tid.y": (thread // size_x % size_y).astype(u32),
+            "%tid.z": (thread // (size_x * size_y)).astype(u32),
+            "%laneid": lane,
+            "%warpid": (thread // WARP).astype(u32),
+            "%nwarpid": u32(64),
+            "%smid": u32(0),
+            "%nsmid": u32(1),
+            "%gridid": np.uint64(1),
+            "%dynamic_smem_size": u32(self.grid.dynamic_shared),
+            "%total_smem_size": u32(self.shared_bytes),
+            "%clock": u32(0),
+            "%clock_hi": u32(0),
+            "%clock64": np.uint64(0),
+            "%globaltimer": np.uint64(0),
+            "%lanemask_eq": one << lane,
+            "%lanemask_lt": (one << lane) - one,
+            "%lanemask_le": ((one << lane) - one) | (one << lane),
+            "%lanemask_gt": ~(((one << lane) - one) | (one << lane)),
+            "%lanemask_ge": ~((one << lane) - one),
+        }
+        for axis, letter in enumerate("xyz"):
+            special[f"%ntid.{letter}"] = u32(self.grid.block[axis])
+            special[f"%nctaid.{letter}"] = u32(self.grid.grid[axis])
+            special[f"%ctaid.{letter}"] = np.zeros(self.lanes, u32)
+        return special
+
+    def begin(self, first_block: int, blocks: int, generation: int) -> None:
+        """Make the state that of ``blocks`` fresh blocks; slots beyond them stay empty (their lanes never run)."""
+        self.first_block = first_block
+        linear = first_block + self.lane_block
+        grid_x, grid_y, _ = self.grid.grid
+        self.special["%ctaid.x"][...] = linear % grid_x  # type: ignore[index]
+        self.special["%ctaid.y"][...] = linear // grid_x % grid_y  # type: ignore[index]
+        self.special["%ctaid.z"][...] = linear // (grid_x * grid_y)  # type: ignore[index]
+        self.shared[...] = POISON
+        self.local[...] = POISON
+        self.batch = Batch(first_block, blocks, self.threads, self.padded, generation)
+
+    def row(self, name: str, code: str) -> Array:
+        """The lanes of a register, viewed as ``code``; a code narrower than the register gives its low part."""
+        width, row = self.rows[name]
+        lanes = self.files[width][row]
+        dtype = np.dtype(DTYPES[code])
+        if dtype.itemsize == lanes.dtype.itemsize:
+            return lanes.view(dtype)
+        if dtype.itemsize > lanes.dtype.itemsize:
+            raise ValueError(f"register {name} is narrower than {code}")
+        return lanes.view(dtype)[:: lanes.dtype.itemsize // dtype.itemsize]
+
+    def describe(self, lane: int) -> str:
+        """``thread 255 in block (0, 1)``, as a learner would name it."""
+        block = self.first_block + lane // self.padded
+        thread = lane % self.padded
+        return f"thread {_position(thread, self.grid.block)} in block {_position(block, self.grid.grid)}"
+
+
+def _position(linear: int, shape: tuple[int, int, int]) -> str:
+    x, y, z = linear % shape[0], linear // shape[0] % shape[1], linear // (shape[0] * shape[1])
+    if shape[2] > 1:
+        return f"({x}, {y}, {z})"
+    return f"({x}, {y})" if shape[1] > 1 else f"{x}"
