@@ -1,0 +1,196 @@
+"""Finding and binding NVRTC, the CUDA C++ compiler as a library. It needs no driver and no GPU.
+
+Two bindings stand behind one small protocol: NVIDIA's ``cuda-bindings`` (CUDA 13, the base install) and CuPy's
+``cupy.cuda.nvrtc`` (CUDA 12, the extra ``[cuda12]``, for drivers that are too old for CUDA 13). Both are imported
+inside functions, because ``gemm-lessons list`` must start without them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from gemm_lessons.device import KitError
+
+CUDA_MAJORS = (13, 12)
+# CUDA 13 dropped everything before Turing (release notes of CUDA 13.0, "Deprecated architectures").
+OLDEST_ARCH = {13: 75, 12: 50}
+
+
+@dataclass(frozen=True)
+class Translation:
+    """What NVRTC made of one program. ``ok`` False: only ``log`` (and sometimes ``ptx``) is meaningful."""
+
+    ok: bool
+    log: str
+    lowered: str = ""
+    ptx: str = ""
+    cubin: bytes = b""
+
+
+class Nvrtc(Protocol):
+    """One loaded NVRTC."""
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Major and minor CUDA version."""
+
+    def translate(self, source: str, name: str, options: Sequence[str], expression: str) -> Translation:
+        """Compile ``source`` (named ``name`` in messages and line tables); ``expression`` names the kernel."""
+
+
+class BindingsNvrtc:
+    """NVRTC through ``cuda.bindings``. Every call returns a tuple that starts with a status."""
+
+    def __init__(self) -> None:
+        from cuda.bindings import nvrtc
+
+        self._api: Any = nvrtc
+        self._ok = nvrtc.nvrtcResult.NVRTC_SUCCESS
+        self.version: tuple[int, int] = self._call("nvrtcVersion")
+
+    def _call(self, function: str, *arguments: Any) -> Any:
+        status, *values = getattr(self._api, function)(*arguments)
+        if status != self._ok:
+            raise KitError(f"NVRTC: {function} failed with {status.name}")
+        return values[0] if len(values) == 1 else tuple(values)
+
+    def _read(self, program: Any, what: str) -> bytes:
+        size = self._call(f"nvrtcGet{what}Size", program)
+        # A bytearray, not b" " * size as in NVIDIA's examples: CPython shares one-byte bytes objects.
+        data = bytearray(size)
+        if size:
+            self._call(f"nvrtcGet{what}", program, data)
+        return bytes(data)
+
+    def translate(self, source: str, name: str, options: Sequence[str], expression: str) -> Translation:
+        """As the protocol says. Raises ``KitError`` when NVRTC itself fails."""
+        program = self._call("nvrtcCreateProgram", source.encode(), name.encode(errors="replace"), 0, [], [])
+        try:
+            self._call("nvrtcAddNameExpression", program, expression.encode())
+            (status,) = self._api.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
+            log = _text(self._read(program, "ProgramLog"))
+            if status == self._ok:
+                lowered = self._call("nvrtcGetLoweredName", program, expression.encode()).decode()
+                return Translation(True, log, lowered, _text(self._read(program, "PTX")), self._read(program, "CUBIN"))
+            # ptxas runs after the PTX is there, and its errors are explained by looking into it.
+            ptx = _text(self._read(program, "PTX")) if "ptxas" in log else ""
+            return Translation(False, log or status.name, ptx=ptx)
+        finally:
+            self._call("nvrtcDestroyProgram", program)
+
+
+class CupyNvrtc:
+    """NVRTC through CuPy, in whatever CUDA major the CuPy wheel was built for."""
+
+    def __init__(self) -> None:
+        from cupy.cuda import nvrtc
+
+        self._api: Any = nvrtc
+        self.version: tuple[int, int] = nvrtc.getVersion()
+
+    def translate(self, source: str, name: str, options: Sequence[str], expression: str) -> Translation:
+        """As the protocol says."""
+        api = self._api
+        program = api.createProgram(source, name, (), ())
+        try:
+            api.addNameExpression(program, expression)
+            try:
+                api.compileProgram(program, tuple(options))
+            except api.NVRTCError as error:
+                log = api.getProgramLog(program)
+                ptx = _text(api.getPTX(program)) if "ptxas" in log else ""
+                return Translation(False, log or str(error), ptx=ptx)
+            log = api.getProgramLog(program)
+            lowered = api.getLoweredName(program, expression)
+            lowered = lowered.decode() if isinstance(lowered, bytes) else lowered
+            # CuPy strips one trailing NUL, which a cubin does not have: without this byte it is an invalid ELF.
+            return Translation(True, log, lowered, _text(api.getPTX(program)), api.getCUBIN(program) + b"\0")
+        finally:
+            api.destroyProgram(program)
+
+
+def _text(data: bytes | str) -> str:
+    return data.rstrip("\0") if isinstance(data, str) else data.rstrip(b"\0").decode(errors="replace")
+
+
+_loaded: dict[int, Nvrtc] = {}
+
+
+def load(major: int) -> Nvrtc:
+    """The NVRTC of CUDA ``major`` (13 or 12). Raises ``KitError`` that says what to install."""
+    if major not in _loaded:
+        _loaded[major] = _load(major)
+    return _loaded[major]
+
+
+def _load(major: int) -> Nvrtc:
+    binding = BindingsNvrtc if major == 13 else CupyNvrtc
+    extra = "" if major == 13 else "[cuda12]"
+    advice = f'install it with: pip install "gemm-lessons{extra}"; `gemm-lessons doctor` shows what is there'
+    try:
+        nvrtc: Nvrtc = binding()
+    except ImportError as error:
+        raise KitError(f"NVRTC of CUDA {major} is not installed ({error}); {advice}") from error
+    except (RuntimeError, OSError) as error:  # the binding is there, the library is not
+        raise KitError(f"NVRTC of CUDA {major} could not be loaded ({error}); {advice}") from error
+    if nvrtc.version[0] != major:
+        raise KitError(f"CUDA {major} was asked for, but the NVRTC found is {_dotted(nvrtc.version)}; {advice}")
+    return nvrtc
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
+def choose_major(arch: str, driver_major: int | None = None) -> int:
+    """The CUDA major to compile with: the newest that both knows ``arch`` (``sm_90``) and the driver can load.
+
+    ``driver_major`` is the CUDA major that the driver supports (``cuDriverGetVersion() // 1000``), None without one.
+    """
+    number = int("".join(c for c in arch.removeprefix("sm_") if c.isdigit()) or 0)
+    for major in CUDA_MAJORS:
+        if number >= OLDEST_ARCH[major] and (driver_major is None or driver_major >= major):
+            return major
+    return CUDA_MAJORS[-1]
+
+
+def wheel_folders() -> list[Path]:
+    """The ``nvidia`` folders of site-packages, where NVIDIA's wheels put libraries, headers and programs."""
+    spec = importlib.util.find_spec("nvidia")
+    return [Path(place) for place in spec.submodule_search_locations or ()] if spec else []
+
+
+def _toolkits() -> list[Path]:
+    places = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    return [Path(place) for place in places if place and Path(place).is_dir()]
+
+
+def library(major: int) -> Path | None:
+    """The NVRTC shared library of a wheel; None when NVRTC comes from elsewhere or is missing."""
+    for folder in wheel_folders():
+        for place in (f"cu{major}/lib", "cuda_nvrtc/lib"):
+            found = folder / place / f"libnvrtc.so.{major}"
+            if found.is_file():
+                return found
+    return None
+
+
+def include_folders(major: int) -> list[Path]:
+    """Folders with the CUDA headers (``cuda_fp16.h``, ``mma.h``): of the wheels, else of an installed toolkit."""
+    places = ("cu13/include", "cu13/include/cccl") if major == 13 else ("cuda_runtime/include", "cuda_nvcc/include")
+    found = [folder / place for folder in wheel_folders() for place in places if (folder / place).is_dir()]
+    return found or [toolkit / "include" for toolkit in _toolkits() if (toolkit / "include" / "cuda_fp16.h").is_file()]
+
+
+def disassembler() -> Path | None:
+    """``nvdisasm`` of the wheel, else of an installed toolkit, else None."""
+    for place in (*(folder / "cu13" for folder in wheel_folders()), *_toolkits()):
+        found = place / "bin" / "nvdisasm"
+        if found.is_file() and os.access(found, os.X_OK):
+            return found
+    return None

@@ -1,0 +1,116 @@
+"""Machine code as text: ``nvdisasm`` output -> ``SassInstruction`` records. Needs no GPU.
+
+ptxas merges and unrolls shared loads, so widths counted on PTX are wrong; these records carry the widths it chose.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from dataclasses import dataclass
+
+from gemm_lessons import nvrtc
+from gemm_lessons.device import KitError
+
+
+@dataclass(frozen=True)
+class SassInstruction:
+    """One machine instruction.
+
+    ``opcode`` in full (``LDS.128``), ``width`` bytes per lane (0 unless it accesses memory), ``address`` in bytes from
+    the start of the function, ``block`` the number of its basic block, ``text`` with guard and operands
+    (``@P1 LDS.128 R8, [R4+0x10]``).
+    """
+
+    opcode: str
+    width: int
+    file: str
+    line: int | None
+    address: int
+    block: int
+    text: str
+
+
+# Loads, stores, atomics and reductions of every memory space ("CUDA Binary Utilities", table of Hopper instructions).
+_MEMORY = re.compile(
+    r"(LD|ST|LDG|STG|LDS|STS|LDL|STL|LDC|ULDC|LDSM|STSM|LDGSTS|ATOM|ATOMG|ATOMS|RED|REDG|REDUX|LDG\w*)(\.|$)"
+)
+_NOT_MEMORY = ("REDUX", "LDGDEPBAR")
+_BITS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16, "F16x2": 4, "BF16x2": 4}
+_ENDS_BLOCK = ("BRA", "BRX", "BRXU", "JMP", "JMX", "JMXU", "EXIT", "RET", "CALL", "BREAK", "BSYNC", "KILL", "BPT")
+
+_SECTION = re.compile(r"^\s*\.section\s+\.text\.([^,\s]+)")
+_LINE = re.compile(r'^\s*//## File "(.*?)", line (\d+)')
+_LABEL = re.compile(r"^(\.L_\w+):")
+_INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]+)\*/\s+(.*?)\s*;")
+
+
+def width_of(opcode: str) -> int:
+    """Bytes per lane that a machine instruction moves: ``LDS.128`` -> 16, ``LDG.E`` -> 4, ``FFMA`` -> 0."""
+    name, *modifiers = opcode.split(".")
+    if name in _NOT_MEMORY or not _MEMORY.match(opcode):
+        return 0
+    if name in ("LDSM", "STSM"):  # ldmatrix: every lane receives one 32-bit register per 8x8 matrix
+        return 4 * next((int(m) for m in modifiers if m in ("1", "2", "4")), 1)
+    return next((_BITS[m] for m in modifiers if m in _BITS), 4)
+
+
+def disassemble(cubin: bytes) -> str:
+    """``nvdisasm -c -g`` of a cubin. Raises ``KitError`` when there is no disassembler or it fails."""
+    program = nvrtc.disassembler()
+    if program is None:
+        raise KitError("nvdisasm is missing; install it with: pip install nvidia-cuda-nvdisasm")
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        # -ndf: no data-flow analysis, which branches of current machines do not need; saves a quarter of the time.
+        done = subprocess.run(
+            [program, "-c", "-g", "-ndf", file.name], capture_output=True, text=True, errors="replace", check=False
+        )
+    if done.returncode != 0:
+        raise KitError(f"nvdisasm failed: {done.stderr.strip() or done.returncode}")
+    return done.stdout
+
+
+def parse(text: str, entry: str) -> tuple[SassInstruction, ...]:
+    """The instructions of kernel ``entry`` and of device functions not inlined; not those of other kernels."""
+    instructions: list[SassInstruction] = []
+    sections = _sections(text)
+    for name, lines in sections.items():
+        is_kernel = any("STO_CUDA_ENTRY" in line for line in lines[:12])
+        if name == entry or not is_kernel:
+            _parse_section(lines, instructions)
+    return tuple(instructions)
+
+
+def _sections(text: str) -> dict[str, list[str]]:
+    sections: dict[str, list[str]] = {}
+    current: list[str] = []
+    for line in text.splitlines():
+        if match := _SECTION.match(line):
+            current = sections.setdefault(match[1], [])
+        else:
+            current.append(line)
+    return sections
+
+
+def _parse_section(lines: list[str], instructions: list[SassInstruction]) -> None:
+    block = instructions[-1].block + 1 if instructions else 0
+    fresh = True  # nothing yet in this block
+    file, line_number = "", None
+    for line in lines:
+        if match := _INSTRUCTION.match(line):
+            text = match[2]
+            words = text.split()
+            opcode = words[1] if words[0].startswith("@") and len(words) > 1 else words[0]
+            instructions.append(
+                SassInstruction(opcode, width_of(opcode), file, line_number, int(match[1], 16), block, text)
+            )
+            fresh = False
+            if opcode.split(".")[0] in _ENDS_BLOCK:
+                block, fresh = block + 1, True
+        elif match := _LINE.match(line):
+            file, line_number = match[1], int(match[2])
+        elif _LABEL.match(line) and not fresh:
+            block, fresh = block + 1, True
