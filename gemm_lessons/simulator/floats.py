@@ -1,0 +1,312 @@
+"""Correct rounding without a fused multiply-add: what floating-point instructions need beyond NumPy's own operators.
+
+The idea throughout: compute in float64, where products of two float32 are exact, and keep the sign of what the last
+addition lost. A float64 whose last bit is set whenever something was lost ("rounded to odd") then rounds to any
+narrower format, in any direction, as if the exact value had been rounded once.
+Source: S. Boldo, G. Melquiond, "Emulation of a FMA and correctly rounded sums: proved algorithms using rounding to
+odd", IEEE Transactions on Computers 57(4), 2008; T. Dekker, "A floating-point technique for extending the available
+precision", Numerische Mathematik 18, 1971 (the exact product); D. Knuth, TAOCP vol. 2, 4.2.2 (the exact sum).
+"""
+
+from __future__ import annotations
+
+import threading
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+
+from gemm_lessons.simulator.operation import Array
+
+Mode = Literal["rn", "rz", "rm", "rp"]
+
+F32, F64 = np.float32, np.float64
+LOWEST = np.iinfo(np.int64).min
+# The NaN that NVIDIA GPUs make, as the integer view of each format.
+NAN_BITS = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0xFFF8000000000000}
+SMALLEST_NORMAL = {np.dtype(t): np.finfo(t).smallest_normal for t in (np.float16, np.float32, np.float64)}
+
+
+class _Underflow(threading.local):
+    """Set by NumPy when a result was tiny and inexact (IEEE underflow). See ``float_state``."""
+
+    seen = False
+
+    def __call__(self, error: str, flag: int) -> None:
+        self.seen = True
+
+
+UNDERFLOW = _Underflow()
+
+
+def float_state() -> np.errstate:
+    """The floating-point state that kernels run under: nothing warns, underflow is noted in ``UNDERFLOW``.
+
+    Needed around every table function (once per launch, not per instruction): without it a fused multiply-add whose
+    float32 result is subnormal may be rounded twice.
+    """
+    return np.errstate(all="ignore", under="call", call=UNDERFLOW)
+
+
+def canonical(out: Array) -> None:
+    """Replace every NaN in ``out`` (float32 or float64, contiguous, 1-D) by the one that NVIDIA GPUs make.
+
+    The dot product is the cheapest question whether there is any: squares cannot cancel, so it is NaN only then.
+    """
+    total = out.dot(out)
+    if total != total:
+        if out.dtype == F32:
+            out.view(np.uint32)[np.isnan(out)] = NAN_BITS["f32"]
+        else:
+            out.view(np.uint64)[np.isnan(out)] = NAN_BITS["f64"]
+
+
+def flush(x: Array) -> Array:
+    """``.ftz``: subnormal numbers become zeros of the same sign (a new array)."""
+    kept: Array = np.multiply(x, np.abs(x) >= SMALLEST_NORMAL[x.dtype])
+    return kept
+
+
+# ---- exact sums, rounding to odd, narrowing ----
+
+
+def sum_error(a: Array, b: Array, s: Array) -> Array:
+    """What ``s = a + b`` lost, exactly (Knuth's TwoSum): ``a + b == s + error``. NaN where ``s`` is not finite."""
+    rest = s - a
+    error: Array = (a - (s - rest)) + (b - rest)
+    return error
+
+
+def to_odd(s: Array, error: Array) -> Array:
+    """Round ``s + error`` to odd: where something was lost, the neighbour of the exact value with the last bit set."""
+    s = np.atleast_1d(s)
+    lost = np.atleast_1d((error > 0) | (error < 0))
+    lost &= (s.view(np.int64) & 1) == 0
+    odd: Array = np.where(lost, np.nextafter(s, np.copysign(np.inf, error)), s)
+    return odd
+
+
+def exact_sum(a: Array, b: Array) -> Array:
+    """``a + b`` in float64, rounded to odd; float64 in, so the sum of exact products narrows correctly."""
+    s = np.atleast_1d(a + b)
+    return to_odd(s, sum_error(a, b, s))
+
+
+def zero_down(s: Array, a: Array, b: Array) -> Array:
+    """Rounding down makes an exact zero sum of opposite terms negative (IEEE 754, 6.3)."""
+    down: Array = np.where((s == 0) & (np.signbit(a) | np.signbit(b)), -0.0, s)
+    return down
+
+
+def narrow(x: Array, dtype: Any, mode: Mode) -> Array:
+    """Round float64 ``x`` to ``dtype`` (float16, float32) in direction ``mode``. One rounding, so exact for exact x."""
+    x = np.atleast_1d(x)
+    r = x.astype(dtype)
+    if mode == "rn":
+        return r
+    back = r.astype(F64)
+    if mode == "rz":
+        wrong, towards = np.abs(back) > np.abs(x), 0.0
+    elif mode == "rm":
+        wrong, towards = back > x, -np.inf
+    else:
+        wrong, towards = back < x, np.inf
+    return np.where(wrong, np.nextafter(r, dtype(towards)), r)
+
+
+def float32_to_odd(x: Array) -> Array:
+    """Bits (uint32) of float64 ``x`` rounded to odd in float32: rounds correctly to bfloat16 and tf32 afterwards."""
+    r = narrow(x, F32, "rz")
+    bits = r.view(np.uint32)
+    odd: Array = bits | ((r != x) & ~np.isnan(x)).astype(np.uint32)
+    return odd
+
+
+def cut(bits: Array, dropped: int, mode: str) -> Array:
+    """Round float32 ``bits`` (uint32) to a format with ``dropped`` fewer fraction bits, left in place (low bits 0).
+
+    ``mode`` is a rounding direction or ``rna`` (nearest, ties away from zero). NaN stays NaN, not canonical.
+    """
+    low = np.uint32((1 << dropped) - 1)
+    negative = bits >> np.uint32(31)
+    if mode == "rn":
+        extra = np.uint32((1 << (dropped - 1)) - 1) + ((bits >> np.uint32(dropped)) & np.uint32(1))
+    elif mode == "rna":
+        extra = np.uint32(1 << (dropped - 1))
+    elif mode == "rz":
+        extra = np.uint32(0)
+    else:
+        extra = low * (negative if mode == "rm" else np.uint32(1) - negative)
+    special = (bits & np.uint32(0x7F800000)) == np.uint32(0x7F800000)
+    rounded: Array = np.where(special, bits, bits + extra) & ~low
+    return rounded
+
+
+def widen_bf16(bits: Array) -> Array:
+    """bfloat16 bits (uint16) as float32."""
+    wide: Array = np.left_shift(np.atleast_1d(bits), 16, dtype=np.uint32).view(F32)
+    return wide
+
+
+def narrow_bf16(x: Array, mode: Mode = "rn") -> Array:
+    """Float64 ``x`` rounded once to bfloat16 bits (uint16); NaN becomes the GPU's."""
+    rounded = cut(float32_to_odd(x), 16, mode) >> np.uint32(16)
+    bits: Array = np.where(np.isnan(x), np.uint16(NAN_BITS["bf16"]), rounded.astype(np.uint16))
+    return bits
+
+
+# ---- fused multiply-add, float32 ----
+
+
+def midpoints(s: Array, scratch: Array | None = None) -> bool:
+    """Whether any float64 in ``s`` lies exactly halfway between two normal float32 numbers.
+
+    ``scratch``: int64, shape of ``s``; with it nothing is allocated. Two passes.
+    """
+    shifted = np.left_shift(s.view(np.int64), 35, out=scratch)
+    return bool(shifted.min() == LOWEST)
+
+
+def settle(p: Array, c: Array, s: Array, tiny: bool, scratch: Array | None = None) -> bool:
+    """Make ``s = p + c`` (float64, contiguous) safe to round to float32; True when it changed ``s``.
+
+    ``p`` holds exact products of two float32 each, ``c`` float32 values in float64 or float32. Rounding ``s`` again is
+    wrong only where ``s`` is inexact and halfway between two float32: found by bit pattern for normal results. For
+    subnormal results pass ``tiny`` True when casting ``s`` to float32 underflowed (``UNDERFLOW.seen``).
+    """
+    if not tiny and not midpoints(s, scratch):
+        return False
+    s[...] = to_odd(s, sum_error(p, c, s)).reshape(s.shape)
+    return True
+
+
+def fix_double_rounding(p: Array, c: Array, s: Array, result: Array, scratch: Array | None = None) -> None:
+    """Correct ``result`` = float32(``s``), ``s`` = ``p + c``, where rounding twice went wrong.
+
+    Shapes are equal, any number of dimensions; ``p``, ``s`` float64; ``c`` float32 or float64 and *not* the memory of
+    ``result``; ``scratch`` int64 or None. Run the cast ``s -> result`` under ``float_state()`` right before this call:
+    it notes underflow, which is how subnormal results are found for free. ``s`` is overwritten where it was wrong.
+    """
+    tiny, UNDERFLOW.seen = UNDERFLOW.seen, False
+    if settle(p, c, s, tiny, scratch):
+        np.copyto(result, s, casting="unsafe")
+        UNDERFLOW.seen = False
+
+
+def fma_f32(out: Array, a: Array, b: Array, c: Array) -> None:
+    """``fma.rn.f32``: correctly rounded; ``out`` may be any of the sources."""
+    p = np.multiply(a.astype(F64), b.astype(F64))
+    addend = c.astype(F64)
+    s = np.add(p, addend)
+    UNDERFLOW.seen = False
+    np.copyto(out, s, casting="unsafe")
+    if UNDERFLOW.seen or midpoints(s):
+        np.copyto(out, to_odd(s, sum_error(p, addend, s)), casting="unsafe")
+        UNDERFLOW.seen = False
+    canonical(out)
+
+
+def exact_fma(a: Array, b: Array, c: Array, mode: Mode = "rn") -> Array:
+    """``a * b + c`` for values of at most 24 significant bits, in float64 rounded to odd: narrow it as you like."""
+    p = np.multiply(np.atleast_1d(a), b, dtype=F64)
+    wide = np.asarray(c, dtype=F64)
+    s = exact_sum(p, wide)
+    return zero_down(s, p, wide) if mode == "rm" else s
+
+
+# ---- float64: error-free transforms, and fractions where exponents are extreme or the direction is not nearest ----
+
+SPLIT = 134217729.0  # 2**27 + 1 (Veltkamp)
+SAFE_LOW, SAFE_HIGH = 2.0**-900, 2.0**990  # products in between lose nothing to under- or overflow
+
+
+def product_error(a: Array, b: Array, p: Array) -> Array:
+    """What ``p = a * b`` lost, exactly (Dekker's TwoProduct), barring under- and overflow."""
+    t = a * SPLIT
+    a_high = t - (t - a)
+    a_low = a - a_high
+    t = b * SPLIT
+    b_high = t - (t - b)
+    b_low = b - b_high
+    error: Array = ((a_high * b_high - p) + a_high * b_low + a_low * b_high) + a_low * b_low
+    return error
+
+
+def fma_f64(out: Array, a: Array, b: Array, c: Array) -> None:
+    """``fma.rn.f64``: correctly rounded (Boldo and Melquiond's algorithm; element by element at extreme exponents)."""
+    p = np.multiply(a, b)
+    low = product_error(a, b, p)
+    t = c + low
+    t_low = sum_error(c, low, t)
+    v = p + t
+    v_low = sum_error(p, t, v)
+    tail = t_low + v_low
+    r = np.atleast_1d(v + to_odd(tail, sum_error(t_low, v_low, tail)))
+    size = np.abs(p)
+    strange = np.atleast_1d(~((size > SAFE_LOW) & (size < SAFE_HIGH) & (np.abs(c) < SAFE_HIGH)) | (r == 0) | (r != r))
+    if strange.any():
+        naive = np.add(p, c)
+        plain = (np.equal(a, 0) | np.equal(b, 0)) | (naive == 0) & (low == 0)
+        r = np.where(strange & plain, naive, r)
+        strange = np.broadcast_to(strange & ~plain, out.shape)
+        columns = [np.broadcast_to(x, out.shape)[strange].tolist() for x in (a, b, c)]
+        np.copyto(out, r)
+        out[strange] = [exact_fma_f64(x, y, z, "rn") for x, y, z in zip(*columns, strict=True)]
+    else:
+        np.copyto(out, r)
+    canonical(out)
+
+
+def round_fraction(q: Fraction, mode: Mode) -> float:
+    """A rational number rounded once to float64 (not zero: its sign would be lost)."""
+    try:
+        nearest = q.numerator / q.denominator
+    except OverflowError:
+        nearest = float("inf") if q > 0 else float("-inf")
+    if mode == "rn":
+        return nearest
+    if nearest in (float("inf"), float("-inf")):
+        above = nearest > 0
+    elif Fraction(nearest) == q:
+        return nearest
+    else:
+        above = Fraction(nearest) > q
+    if above and (mode == "rm" or (mode == "rz" and q > 0)):
+        return float(np.nextafter(nearest, -np.inf))
+    if not above and (mode == "rp" or (mode == "rz" and q < 0)):
+        return float(np.nextafter(nearest, np.inf))
+    return -0.0 if nearest == 0 and q < 0 else nearest
+
+
+def exact_fma_f64(a: float, b: float, c: float, mode: Mode) -> float:
+    """One ``fma.f64`` by rational arithmetic, any operands and direction."""
+    product = a * b
+    if not (np.isfinite(a) and np.isfinite(b)):
+        return product + c
+    if not np.isfinite(c):
+        return c
+    q = Fraction(a) * Fraction(b) + Fraction(c)
+    if q:
+        return round_fraction(q, mode)
+    if not Fraction(a) * Fraction(b) and mode != "rm":
+        return product + c
+    negative = np.signbit(product) | np.signbit(c) if mode == "rm" else False
+    return -0.0 if negative else 0.0
+
+
+def directed_f64(operation: str, mode: Mode, a: float, b: float) -> float:
+    """``div`` or ``sqrt`` (``b`` unused) of float64 in a direction other than nearest, by rational arithmetic."""
+    if operation == "sqrt":
+        root = float(np.sqrt(a))
+        if not np.isfinite(root) or root == 0:
+            return root
+        difference = Fraction(root) ** 2 - Fraction(a)
+        if difference > 0 and mode != "rp":
+            return float(np.nextafter(root, -np.inf))
+        if difference < 0 and mode == "rp":
+            return float(np.nextafter(root, np.inf))
+        return root
+    quotient = float(np.divide(F64(a), F64(b)))
+    if not (np.isfinite(a) and np.isfinite(b)) or a == 0 or b == 0:
+        return quotient
+    return round_fraction(Fraction(a) / Fraction(b), mode)

@@ -1,0 +1,71 @@
+"""What one computational PTX instruction does to registers: the record that every table of semantics is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Function = Callable[..., None]
+
+# How the machine must view a register for each type code. Packed pairs and bfloat16 stay raw bits.
+DTYPES: Mapping[str, Any] = {
+    "pred": np.bool_,
+    **{f"u{bits}": getattr(np, f"uint{bits}") for bits in (8, 16, 32, 64)},
+    **{f"s{bits}": getattr(np, f"int{bits}") for bits in (8, 16, 32, 64)},
+    **{f"b{bits}": getattr(np, f"uint{bits}") for bits in (8, 16, 32, 64)},
+    **{f"f{bits}": getattr(np, f"float{bits}") for bits in (16, 32, 64)},
+    "bf16": np.uint16,
+    **dict.fromkeys(("f16x2", "bf16x2", "u16x2", "s16x2", "tf32"), np.uint32),
+}
+
+
+@dataclass(frozen=True)
+class Operation:
+    """``function(*outs, *sources)`` writes one row of lanes per result.
+
+    ``result`` and ``sources`` hold type codes (keys of ``DTYPES``). Outs are contiguous arrays (lanes,) and may be the
+    very same memory as a source; sources are arrays (lanes,) or NumPy scalars. A result or source of 8 bits lives in a
+    wider register: hand its out over as that register's integer view with the sign of the code; the function extends.
+    ``carry_out``: one more out (bool) follows the results; ``carry_in``: one more source (bool) follows the sources.
+    """
+
+    result: tuple[str, ...]
+    sources: tuple[str, ...]
+    function: Function
+    carry_in: bool = False
+    carry_out: bool = False
+
+
+Table = dict[str, Operation]
+
+
+def binary(ufunc: Callable[..., Any]) -> Function:
+    """A ufunc of two sources as a table function."""
+
+    def function(out: Array, a: Array, b: Array) -> None:
+        ufunc(a, b, out)
+
+    return function
+
+
+def unary(ufunc: Callable[..., Any]) -> Function:
+    """A ufunc of one source as a table function."""
+
+    def function(out: Array, a: Array) -> None:
+        ufunc(a, out)
+
+    return function
+
+
+def in_halves(function: Function, dtype: Any) -> Function:
+    """Apply ``function`` (one result) to both 16-bit halves of packed 32-bit registers, seen as ``dtype``."""
+
+    def packed(out: Array, *sources: Array) -> None:
+        halves = [np.ascontiguousarray(np.broadcast_to(source, out.shape)).view(dtype) for source in sources]
+        function(out.view(dtype), *halves)
+
+    return packed
