@@ -1,0 +1,166 @@
+"""Address patterns for the micro-kernels of kernels/shared_probes.cu and kernels/global_probes.cu.
+
+A pattern gives every lane of one warp a byte offset, or -1 for a lane that does not take part. Structured patterns ask
+one question each (which lanes form a group? what joins two groups?); random ones look for what nobody asked. Only
+``random.Random`` of the standard library is used, whose integer stream is the same on every machine.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+WARP = 32
+OFF = -1
+PROBES = 256  # accesses in one launch of a shared-memory probe: the -DPROBES of shared_probes.cu
+PER_LAUNCH = 3  # patterns in one launch of a global-memory probe
+
+Pattern = tuple[int, ...]
+
+# probe kernel -> (bytes per lane, launches)
+SHARED_PROBES: dict[str, tuple[int, int]] = {
+    "load_1": (1, 1),
+    "load_2": (2, 1),
+    "load_4": (4, 2),
+    "load_8": (8, 6),
+    "load_16": (16, 6),
+    "branch_load_16": (16, 1),
+    "store_1": (1, 1),
+    "store_2": (2, 1),
+    "store_4": (4, 2),
+    "store_8": (8, 3),
+    "store_16": (16, 3),
+    "matrix_1": (16, 1),
+    "matrix_2": (16, 1),
+    "matrix_4": (16, 1),
+    "matrix_4t": (16, 1),
+    "copy_4": (4, 1),
+    "copy_8": (8, 1),
+    "copy_16": (16, 1),
+    "atomic_4": (4, 1),
+    "reduce_4": (4, 1),
+}
+GLOBAL_PROBES: dict[str, tuple[int, int]] = {
+    **{f"global_load_{w}": (w, 20) for w in (1, 2, 4, 8, 16)},
+    **{f"cached_load_{w}": (w, 12) for w in (4, 16)},
+    **{f"global_store_{w}": (w, 20) for w in (1, 2, 4, 8, 16)},
+}
+NEEDS_ALL_LANES = ("matrix_1", "matrix_2", "matrix_4", "matrix_4t")
+WINDOW = 8192  # bytes of shared memory the probes address
+GLOBAL_WINDOW = 1 << 16
+
+
+def _lanes(rule: Callable[[int], int]) -> list[int]:
+    return [rule(lane) for lane in range(WARP)]
+
+
+def _structured(width: int, window: int) -> Iterator[list[int]]:
+    """Slots (units of ``width``), not yet masked."""
+    slots = window // width
+    for stride in (0, 1, 2, 3, 4, 5, 7, 8, 9, 12, 16, 17, 32, 33):
+        yield _lanes(lambda n, s=stride: n * s % slots)
+    for group in (2, 4, 8, 16):
+        for stride in (1, 2, 3, 4, 8, 9, 16, 32):
+            yield _lanes(lambda n, g=group, s=stride: n // g * s % slots)
+    for distance in (1, 2, 4, 8, 16):
+        for stride in (1, 2, 3, 4, 8):
+            yield _lanes(lambda n, d=distance, s=stride: (n & ~d) * s % slots)
+    # Each half warp by a rule of its own: 1 = n and n^1 equal, 2 = n and n^2 equal, 0 = all different.
+    for first in (0, 1, 2, 4):
+        for second in (0, 1, 2, 4):
+            for stride in (1, 2):
+                yield _lanes(lambda n, a=first, b=second, s=stride: (n & ~(a if n < 16 else b)) * s % slots)
+    # Each quarter warp by a rule of its own.
+    for rules in ((1, 0, 0, 0), (1, 1, 0, 1), (1, 2, 1, 2), (2, 1, 1, 2), (0, 1, 1, 0), (2, 2, 0, 2), (3, 1, 3, 2)):
+        yield _lanes(lambda n, r=rules: n & ~r[n // 8])
+    # One pair broken, in each quarter, of each kind of pairing.
+    for distance in (1, 2):
+        for broken in range(0, WARP, 5):
+            yield _lanes(lambda n, d=distance, b=broken: (n & ~d) + (64 if n == b else 0))
+    # Across pairs: lanes n and n^1 share only their 32-byte sector, or lanes are exchanged.
+    yield _lanes(lambda n: n ^ 1)
+    yield _lanes(lambda n: n ^ 2)
+    yield _lanes(lambda n: WARP - 1 - n)
+    yield _lanes(lambda n: n * 32 % slots + n // 8)
+    # Same quarter repeated: quarters 0 and 1 equal, halves equal.
+    yield _lanes(lambda n: n % 8)
+    yield _lanes(lambda n: n % 16)
+    yield _lanes(lambda n: n % 4 * 8 + n // 16)
+
+
+def _random(width: int, window: int, rng: random.Random) -> list[int]:
+    slots = window // width
+    spread = rng.choice([2, 4, 8, 16, 32, 64, 128, slots])
+    values = [rng.randrange(min(spread, slots)) for _ in range(WARP)]
+    kind = rng.randrange(10)
+    if kind < 2:  # linear with a random step and start
+        step, start = rng.randrange(1, 40), rng.randrange(slots)
+        values = [(start + n * step) % slots for n in range(WARP)]
+    elif kind < 4:
+        values = [values[n & ~1] for n in range(WARP)]
+    elif kind < 6:
+        values = [values[n & ~2] for n in range(WARP)]
+    elif kind == 6:
+        values = [values[n & ~(1 if n < 16 else 2)] for n in range(WARP)]
+    elif kind == 7:
+        group = rng.choice([2, 4, 8, 16])
+        values = [values[n // group] for n in range(WARP)]
+    elif kind == 8:  # a permutation of neighbours
+        values = rng.sample(range(WARP), WARP)
+    if kind in (2, 4, 6) and rng.random() < 0.5:  # break one pair
+        values[rng.randrange(WARP)] = rng.randrange(slots)
+    return values
+
+
+def _mask(rng: random.Random) -> int:
+    full = (1 << WARP) - 1
+    kind = rng.randrange(8)
+    if kind == 0:
+        return full >> rng.randrange(WARP)  # a partial warp
+    if kind == 1:
+        return full << rng.randrange(WARP) & full
+    if kind == 2:
+        return rng.choice([0x55555555, 0xAAAAAAAA, 0x33333333, 0x0F0F0F0F, 0x00FF00FF, 0x0000FFFF, 0xFF0000FF])
+    if kind == 3:
+        return full & ~(1 << rng.randrange(WARP))
+    if kind == 4:
+        return 1 << rng.randrange(WARP) | 1 << rng.randrange(WARP)
+    if kind == 5:
+        return rng.getrandbits(WARP) & rng.getrandbits(WARP)
+    if kind == 6:
+        return rng.getrandbits(WARP) | rng.getrandbits(WARP)
+    return rng.getrandbits(WARP)
+
+
+def _patterns(name: str, width: int, count: int, window: int, masks: bool) -> list[Pattern]:
+    rng = random.Random(f"gemm-lessons {name}")
+    chosen: list[Pattern] = [(OFF,) * WARP] if masks else []
+    structured = list(_structured(width, window))
+    rng.shuffle(structured)
+    for slots in structured:
+        chosen.append(tuple(slot * width % window for slot in slots))
+    while len(chosen) < count:
+        base = rng.choice(structured) if rng.random() < 0.3 else _random(width, window, rng)
+        mask = _mask(rng) if masks and rng.random() < 0.6 else (1 << WARP) - 1
+        chosen.append(tuple(slot * width % window if mask >> n & 1 else OFF for n, slot in enumerate(base)))
+    return chosen[:count]
+
+
+def shared_patterns(probe: str) -> list[Pattern]:
+    """Every pattern of one shared-memory probe, ``PROBES`` per launch."""
+    width, launches = SHARED_PROBES[probe]
+    return _patterns(probe, width, launches * PROBES, WINDOW, masks=probe not in NEEDS_ALL_LANES)
+
+
+def global_patterns(probe: str) -> list[Pattern]:
+    """Every pattern of one global-memory probe, ``PER_LAUNCH`` per launch."""
+    width, launches = GLOBAL_PROBES[probe]
+    return _patterns(probe, width, launches * PER_LAUNCH, GLOBAL_WINDOW, masks=True)
+
+
+def as_array(patterns: list[Pattern]) -> npt.NDArray[np.int32]:
+    """int32 (patterns, 32)."""
+    return np.array(patterns, dtype=np.int32)
