@@ -75,17 +75,17 @@ def bind_fma(state: State, group: FmaGroup, workspace: Workspace) -> Callable[[]
     def run() -> None:
         total = workspace.get("sum", count, np.float64)
         narrow = workspace.get("narrow", count, np.float32)
-        ties = workspace.get("ties", count, np.int64)
         product(total)
         added = file[addend]
         np.add(total, added, out=total)
         UNDERFLOW.seen = False
         np.copyto(narrow, total, casting="unsafe")
-        np.left_shift(total.view(np.int64), SHIFT, out=ties)
+        ties = total.view(np.int64)  # in place: writing a second large array would cost as much as the arithmetic
+        np.left_shift(ties, SHIFT, out=ties)
         if UNDERFLOW.seen or ties.min() == TIE:
             exact = np.empty_like(total)
             product(exact)
-            fix_double_rounding(exact, added, total, narrow)
+            fix_double_rounding(exact, added, exact + added, narrow)
         if state.full:
             file[target] = narrow
         elif isinstance(target, slice):

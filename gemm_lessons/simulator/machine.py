@@ -136,13 +136,13 @@ class Machine:
         """Per block: instruction index, predicate row, negated, of every guarded instruction inside it.
 
         Lanes are counted at the end of the block, so a guard that is overwritten inside its own block would be
-        misread; the compiler's PTX is in SSA form, where that does not happen.
+        misread; the compiler's PTX is in SSA form, where that does not happen. Branches count for every lane.
         """
         return [
             [
                 (i.index, self.state.row(i.guard.name, "pred"), i.guard_negated)
                 for i in block.instructions
-                if i.guard is not None
+                if i.guard is not None and not cfg.ends_block(i)
             ]
             for block in self.program.blocks
         ]
@@ -193,7 +193,7 @@ class Machine:
         for number, block in enumerate(self.program.blocks):
             if self.block_warps[number]:
                 for instruction in block.instructions:
-                    if instruction.guard is None:
+                    if instruction.guard is None or cfg.ends_block(instruction):
                         self.warps_executed[instruction.index] += self.block_warps[number]
                         self.lanes_executed[instruction.index] += self.block_lanes[number]
         self.block_warps[:] = 0

@@ -47,7 +47,7 @@ def binary(ufunc: Callable[..., Any]) -> Function:
     """A ufunc of two sources as a table function."""
 
     def function(out: Array, a: Array, b: Array) -> None:
-        ufunc(a, b, out)
+        ufunc(a, b, out=out)
 
     return function
 
@@ -56,7 +56,7 @@ def unary(ufunc: Callable[..., Any]) -> Function:
     """A ufunc of one source as a table function."""
 
     def function(out: Array, a: Array) -> None:
-        ufunc(a, out)
+        ufunc(a, out=out)
 
     return function
 

@@ -262,7 +262,7 @@ class _Body:
             character = text[position]
             if character.isspace():
                 position += 1
-            elif text.startswith(".loc", position):
+            elif text.startswith((".loc ", ".loc\t"), position):
                 match = _LOC.match(text, position)
                 if match is None:
                     raise PtxSyntaxError(f".loc not understood: {text[position : position + 80]}")

@@ -1,0 +1,45 @@
+"""Helpers of the simulator's tests: real CUDA C++, really compiled, run on the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gemm_lessons import simulate
+from gemm_lessons.device import Launched
+from gemm_lessons.simulator import Setting, Simulator
+
+Run = Callable[..., Launched]
+
+
+@pytest.fixture
+def run() -> Run:
+    """``run(source, grid, block, args, entry="k", ...)``: launch and insist that nothing faulted unless told."""
+
+    def launch(
+        source: str,
+        grid: Any,
+        block: Any,
+        args: Sequence[Any],
+        entry: str = "k",
+        *,
+        fault: str | None = None,
+        block_limit: int | None = None,
+        budget: int = 200_000,
+        **options: Any,
+    ) -> Launched:
+        device = Simulator(Setting(block_limit=block_limit, budget=budget))
+        launched = simulate(source, entry, grid, block, args, device=device, **options)
+        kind = launched.fault.kind if launched.fault else None
+        assert kind == fault, launched.fault
+        return launched
+
+    return launch
+
+
+@pytest.fixture
+def random() -> np.random.Generator:
+    return np.random.default_rng(20261121)
