@@ -358,3 +358,44 @@ def test_async_copies_arrive_and_fill_with_zeros(run):
     expected = data.reshape(32, 4).copy()
     expected[1::2, 2:] = 0
     assert out.tolist() == expected.reshape(-1).tolist()
+
+
+# -- calls ---------------------------------------------------------------------------------------------------------------
+
+
+def test_device_functions_that_are_not_inlined(run):
+    source = """struct Pair { float x; int n; };
+        __device__ __noinline__ float twice(const float *p, int i) { if (i < 0) return -1.0f; return 2.0f * p[i]; }
+        __device__ __noinline__ float sum(const float *p, Pair q) { return twice(p, q.n) + twice(p, q.n + 1) + q.x; }
+        extern "C" __global__ void k(const float *in, float *out) { const int t = threadIdx.x;
+        out[t] = sum(in, Pair{0.5f, t - 1}); }"""
+    data = np.arange(33, dtype=np.float32)
+    out = np.zeros(32, np.float32)
+    run(source, 1, 32, [data, out])
+    value = [-1.0, *(2 * data)]
+    assert out.tolist() == [value[t] + value[t + 1] + 0.5 for t in range(32)]
+
+
+def test_recursion_is_refused_with_its_name(run):
+    from gemm_lessons.device import UnsupportedKernel
+
+    source = """__device__ __noinline__ int f(int n) { return n < 2 ? 1 : n * f(n - 1) + f(n - 2); }
+        extern "C" __global__ void k(int *o) { o[0] = f(o[0]); }"""
+    with pytest.raises(UnsupportedKernel, match="recursion"):
+        run(source, 1, 1, [np.array([5], np.int32)])
+
+
+def test_printf_is_noted_and_left_out(run):
+    source = 'extern "C" __global__ void k(int *o) { o[threadIdx.x] = 3;\n printf("%d\\n", o[0]); }'
+    out = np.zeros(32, np.int32)
+    launched = run(source, 1, 32, [out])
+    assert [(f.kind, f.severity, f.line) for f in launched.findings] == [("printf", "note", 2)]
+    assert (out == 3).all()
+
+
+def test_a_failed_assert_stops_the_kernel_and_shows_its_text(run):
+    source = 'extern "C" __global__ void k(int *o) {\n assert(threadIdx.x < 20);\n o[threadIdx.x] = 3; }'
+    launched = run(source, 1, 32, [np.zeros(32, np.int32)], fault="trap")
+    assert "threadIdx.x < 20" in launched.fault.message
+    assert "thread 20" in launched.fault.message
+    assert launched.fault.line == 2

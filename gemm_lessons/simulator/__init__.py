@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from gemm_lessons.device import Argument, Finding, Grid, Launched, UnsupportedKernel
 from gemm_lessons.simulator import ptx
 from gemm_lessons.simulator.counters import CounterObserver
+from gemm_lessons.simulator.inline import inline_calls
 from gemm_lessons.simulator.machine import Machine, Program, Setting, finding_of, prepare
 from gemm_lessons.simulator.state import Fault
 
@@ -28,7 +29,7 @@ def _program(text: str, entry: str) -> Program:
     module = ptx.parse(text)
     if entry not in module.kernels:
         raise UnsupportedKernel(f"no kernel {entry} in the PTX")
-    return prepare(module.kernels[entry], module.variables)
+    return prepare(inline_calls(module.kernels[entry], module.functions), module.variables)
 
 
 class Simulator:
@@ -59,4 +60,4 @@ class Simulator:
         except Fault as problem:
             fault = finding_of(problem)
         machine.memory.write_back()
-        return Launched(counters.result(), (), fault)
+        return Launched(counters.result(), machine.notices(), fault)

@@ -25,7 +25,8 @@ from gemm_lessons.simulator.memory import (
     GlobalMemory,
 )
 from gemm_lessons.simulator.ptx import SIZES, Address, Instruction, Operand, Register, Symbol
-from gemm_lessons.simulator.state import DTYPES, Fault, State
+from gemm_lessons.simulator.operation import DTYPES
+from gemm_lessons.simulator.state import Fault, State
 
 Array = NDArray[Any]
 

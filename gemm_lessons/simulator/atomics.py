@@ -18,7 +18,8 @@ from gemm_lessons.simulator.cfg import line_of
 from gemm_lessons.simulator.events import Space
 from gemm_lessons.simulator.memory import SHARED_WINDOW, WINDOW_SIZE
 from gemm_lessons.simulator.ptx import SIZES, Address, Instruction, Operand, Register
-from gemm_lessons.simulator.state import DTYPES, State
+from gemm_lessons.simulator.operation import DTYPES
+from gemm_lessons.simulator.state import State
 
 Array = NDArray[Any]
 

@@ -22,6 +22,7 @@ from gemm_lessons.simulator.cfg import Block, line_of, writes
 from gemm_lessons.simulator.copies import bind_async_copy
 from gemm_lessons.simulator.events import Barrier
 from gemm_lessons.simulator.groups import Workspace, bind_fma, bind_loads, bind_moves
+from gemm_lessons.simulator.inline import RUNTIME
 from gemm_lessons.simulator.memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
 from gemm_lessons.simulator.ptx import (
     SIZES,
@@ -36,7 +37,8 @@ from gemm_lessons.simulator.ptx import (
     Vector,
 )
 from gemm_lessons.simulator.schedule import FmaGroup, LoadGroup, MoveGroup, Single, Step
-from gemm_lessons.simulator.state import DTYPES, State
+from gemm_lessons.simulator.operation import DTYPES
+from gemm_lessons.simulator.state import Fault, State
 from gemm_lessons.simulator.warps import bind_warp
 
 Array = NDArray[Any]
@@ -44,7 +46,7 @@ Run = Callable[[], None]
 Op = tuple[Run, Run]  # how to run when every lane that matters takes part, and when only state.active does
 Guard = Callable[[], Array | None]
 
-OTHERS = frozenset("ld ldu st atom red cp bar barrier shfl vote match activemask redux elect".split())
+OTHERS = frozenset("ld ldu st atom red cp bar barrier shfl vote match activemask redux elect call".split())
 # Order memory between threads; the machine executes memory accesses in order, so they change nothing.
 NO_EFFECT = frozenset("membar fence prefetch prefetchu nanosleep discard applypriority griddepcontrol pmevent".split())
 
@@ -159,6 +161,8 @@ class Binder:
             return bind_async_copy(self.state, self.memory, instruction, guard, self.value)
         if opcode in ("bar", "barrier"):
             return self.warp_barrier(instruction)
+        if opcode == "call":
+            return self.call_runtime(instruction)
         return bind_warp(self.state, instruction, self.value, guard)
 
     def warp_barrier(self, instruction: Instruction) -> Run:
@@ -169,6 +173,23 @@ class Binder:
             state.trace.append(Barrier("warp", None, lanes, line))
 
         return run
+
+    def call_runtime(self, instruction: Instruction) -> Run:
+        """``printf`` prints nothing here, which is noted; a failed ``assert`` ends the kernel."""
+        state, memory = self.state, self.layout.memory
+        target = instruction.operands[0]
+        if not isinstance(target, Symbol) or target.name not in RUNTIME:
+            raise unsupported(instruction, "call")
+        if target.name == "vprintf":
+            return lambda: state.notices.setdefault("printf", instruction) and None
+        message = self.value(instruction.operands[1], "s64")
+
+        def fail() -> None:
+            lane = 0 if state.active is None else int(state.active.argmax())
+            text = memory.text_at(int(message[lane]))
+            raise Fault("trap", f"assertion failed in {state.describe(lane)}: {text}", instruction)
+
+        return fail
 
     def assign(self, instruction: Instruction, target: Array, function: Callable[..., Any], *sources: Any) -> Op:
         """``function(out, *sources)`` computes all lanes; write them to ``target`` for the lanes that take part."""

@@ -162,6 +162,14 @@ class Machine:
                 self._run_batch(first, min(self.batch_blocks, self.grid.blocks - first), generation)
                 generation += 1
 
+    def notices(self) -> list[Finding]:
+        """What the simulator left out of this run."""
+        text = {"printf": "printf prints nothing on the simulator"}
+        return [
+            Finding(kind, "note", text[kind], line_of(i), file=i.source.file if i.source else "")
+            for kind, i in self.state.notices.items()
+        ]
+
     def _run_batch(self, first: int, blocks: int, generation: int) -> None:
         state = self.state
         state.begin(first, blocks, generation)

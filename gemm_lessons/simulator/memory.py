@@ -80,13 +80,9 @@ class GlobalMemory:
         return self._by_array[id(buffer.array)].base
 
     def find(self, address: int) -> Allocation | None:
-        """The allocation whose 4 GiB slot holds ``address``: the one that was meant, also when it is missed by far."""
+        """The allocation whose 4 GiB slot holds ``address``."""
         slot = (address - GLOBAL_BASE) // ALLOCATION_SPACING
-        if 0 <= slot < len(self.allocations):
-            return self.allocations[slot]
-        if slot == -1 and self.allocations:
-            return self.allocations[0]
-        return None
+        return self.allocations[slot] if 0 <= slot < len(self.allocations) else None
 
     def nearest(self, address: int) -> Allocation | None:
         """The allocation that ``address`` most likely was meant for, to name it in a message."""
@@ -105,6 +101,15 @@ class GlobalMemory:
         starts = np.array([a.offset for a in self.allocations], np.int64)[slots]
         relative = addresses - bases
         return starts + relative, (relative >= 0) & (relative + width <= sizes)
+
+    def text_at(self, address: int) -> str:
+        """The zero-terminated string at a virtual address (messages of ``assert``)."""
+        allocation = self.find(address)
+        if allocation is None:
+            return ""
+        start = allocation.offset + address - allocation.base
+        data = self.arena[start : allocation.offset + allocation.size].tobytes()
+        return data.split(b"\0")[0].decode("utf-8", "replace")
 
     def write_back(self) -> None:
         """Copy every output buffer's bytes back into its array."""

@@ -128,9 +128,13 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Module:
-    """All kernels of one PTX file and its module-level ``.const``/``.global``/``.shared`` variables."""
+    """All kernels and device functions of one PTX file and its module-level variables.
+
+    A function is a ``Kernel`` whose parameters are the returned ones followed by the passed ones.
+    """
 
     kernels: Mapping[str, Kernel]
+    functions: Mapping[str, Kernel]
     variables: tuple[Variable, ...]
     target: str
 
@@ -149,7 +153,7 @@ _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"', re.M)
 _LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+\d+(?:\s*,\s*function_name[^,\n]*,\s*inlined_at\s+(\d+)\s+(\d+)\s+\d+)?[^\n]*")
 _LABEL = re.compile(r"([\w$.]+)\s*:(?!:)")
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\(([^)]*)\)([^{]*)\{", re.S)
-_FUNCTION = re.compile(r"\.func\s+(?:\([^)]*\)\s*)?([\w$]+)\s*\([^)]*\)([^;{]*)([;{])", re.S)
+_FUNCTION = re.compile(r"\.func\s+(?:\(([^)]*)\)\s*)?([\w$]+)\s*\(([^)]*)\)[^;{]*([;{])", re.S)
 _PARAMETER = re.compile(
     r"\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)(?:\s+\.ptr\b[^,]*?)?\s+([\w$]+)(?:\[(\d+)\])?\s*(?:,|$)", re.S
 )
@@ -172,25 +176,21 @@ def parse(text: str) -> Module:
     debug = text.find("\n\t.section")
     text = _COMMENT.sub(" ", text[:debug] if debug >= 0 else text)
     target = re.search(r"\.target\s+(\w+)", text)
+    name_of_target = target.group(1) if target else ""
     kernels: dict[str, Kernel] = {}
+    functions: dict[str, Kernel] = {}
     outside: list[str] = []
     position = 0
-    bodies = sorted(
-        [(m.start(), m.end(), m) for m in _ENTRY.finditer(text)]
-        + [(m.start(), m.end(), None) for m in _FUNCTION.finditer(text) if m.group(3) == "{"],
-        key=lambda item: item[0],
-    )
-    for start, end, entry in bodies:
-        outside.append(text[position:start])
-        position = _closing_brace(text, end)
-        if entry is not None:
-            name, parameters = entry.group(1), entry.group(2)
-            kernels[name] = _Body(text[end : position - 1], files).kernel(
-                name, _parameters(parameters), target.group(1) if target else ""
-            )
+    entries = [(m, m[1], m[2], kernels) for m in _ENTRY.finditer(text)]
+    defined = [(m, m[2], f"{m[1] or ''},{m[3]}", functions) for m in _FUNCTION.finditer(text) if m[4] == "{"]
+    for match, name, parameters, table in sorted([*entries, *defined], key=lambda item: item[0].start()):
+        outside.append(text[position : match.start()])
+        position = _closing_brace(text, match.end())
+        body = _Body(text[match.end() : position - 1], files)
+        table[name] = body.kernel(name, _parameters(parameters), name_of_target)
     outside.append(text[position:])
     variables = tuple(v for chunk in outside for v in _module_variables(chunk))
-    return Module(kernels, variables, target.group(1) if target else "")
+    return Module(kernels, functions, variables, name_of_target)
 
 
 def _closing_brace(text: str, position: int) -> int:
@@ -231,7 +231,7 @@ def _initial(text: str, element: int) -> bytes:
 def _parameters(text: str) -> tuple[Parameter, ...]:
     result: list[Parameter] = []
     offset = 0
-    for align_text, kind, name, count in _PARAMETER.findall(text.strip()):
+    for align_text, kind, name, count in _PARAMETER.findall(text.strip(" \n\t,")):
         size = SIZES[kind] * int(count or 1)
         align = int(align_text or SIZES[kind])
         offset = -(-offset // align) * align

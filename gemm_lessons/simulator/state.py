@@ -68,6 +68,7 @@ class State:
         self.first_block = 0
         self.active: Array | None = None  # lanes that take part now; None = all
         self.trace: list[Record] = []
+        self.notices: dict[str, Instruction] = {}  # what was left out, with the first instruction that asked for it
         self.batch = Batch(0, blocks, self.threads, self.padded, 0)
         self.full = True  # registers of lanes outside `active` may be overwritten: they are padding or have ended
 

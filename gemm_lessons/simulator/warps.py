@@ -16,7 +16,8 @@ from gemm_lessons.device import UnsupportedKernel
 from gemm_lessons.simulator.cfg import line_of
 from gemm_lessons.simulator.events import WARP
 from gemm_lessons.simulator.ptx import Instruction, Operand, PredicatePair, Register
-from gemm_lessons.simulator.state import DTYPES, Fault, State
+from gemm_lessons.simulator.operation import DTYPES
+from gemm_lessons.simulator.state import Fault, State
 
 Array = NDArray[Any]
 Value = Callable[[Operand, str], Any]
