@@ -1,0 +1,256 @@
+"""Verdict + counters -> hints: a table of rules, each of which looks at the facts of a run and says at most one thing.
+
+A hint names the line, the number and where to read on. They are ranked by what stands in the way (an open TODO before a
+fault before a missed gate before what costs time), and only the best ``SHOWN`` are shown, so that nobody is flooded.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gemm_lessons.device import METRICS, Conflict, Counters, Finding
+from gemm_lessons.lesson import Lesson, Shape
+from gemm_lessons.verdict import CompileFailed, GateMissed, Passed, Verdict
+
+if TYPE_CHECKING:
+    from gemm_lessons.compiler import Occupancy, Resources
+    from gemm_lessons.estimate import Estimate
+
+SHOWN = 3
+TODO = re.compile(r"//\s*TODO\((\d+)\)")
+# Where the course treats a subject: lesson and section heading. A test finds each heading in its text.
+COALESCING = ("02", "What a warp asks for")
+CONFLICTS = ("04", "What still limits it")
+# Below these a hint would be noise, not help.
+CONFLICT_SHARE = 0.05  # of all shared-memory wavefronts
+SECTOR_EXCESS = 2.0  # sectors over the fewest possible for the bytes asked for
+SECTOR_SHARE = 0.2  # of all global sectors
+LOW_OCCUPANCY = 0.25
+
+# What to do about a finding, by its kind; the finding itself says what happened and where.
+REMEDIES: Mapping[str, str] = {
+    "out_of_bounds": "Guard the access: a thread whose row, column or k lies outside the matrix must not touch it.",
+    "misaligned": "A float2 must start at a multiple of 8 bytes, a float4 at a multiple of 16: check the index.",
+    "race": "A __syncthreads() is missing between the write and the other thread's access.",
+    "uninitialised": "Something was read before anybody wrote it: copy first, then __syncthreads(), then read.",
+    "divergent_barrier": "Every thread of the block must reach the same __syncthreads(): move it out of the if.",
+    "deadlock": "Some threads wait at a barrier that others never reach: no return and no if around __syncthreads().",
+    "timeout": "Which loop never ends? Look at how its counter changes and at its condition.",
+    "input_overwritten": "Declare A and B as const float *: then the compiler finds the store.",
+}
+# What the estimate's limiter suggests to try next.
+NEXT_STEPS: Mapping[str, str] = {
+    "issue": "instructions: do more multiply-adds for each load and each index computed, by larger thread tiles or "
+    "wider loads",
+    "fp32": "multiply-adds: that is the best kind of limit; what remains is overlap and launch overhead",
+    "lsu": "load and store instructions: reuse numbers in registers (thread tiles), or move 4 floats at a time",
+    "shared": "shared-memory wavefronts: reuse numbers in registers, use wider loads, and remove bank conflicts",
+    "l1": "global memory requests: coalesce them, or read each number once into shared memory",
+    "l2": "traffic to the L2 cache: larger block tiles read every number less often",
+    "dram": "DRAM traffic: larger block tiles, or blocks that run together sharing rows and columns",
+    "latency": "waiting: loads and barriers that nothing overlaps. More warps, more independent work per thread, or "
+    "fetching the next tile early",
+}
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All that a rule may look at. ``blocks`` is the grid at ``shape``, the shape that the estimate is for."""
+
+    lesson: Lesson
+    verdict: Verdict
+    source: str
+    stub: str = ""
+    counters: Counters | None = None
+    findings: Sequence[Finding] = ()
+    resources: Resources | None = None
+    occupancy: Occupancy | None = None
+    estimate: Estimate | None = None
+    shape: Shape | None = None
+    blocks: int = 0
+    sms: int = 0
+    gpu: str = ""
+
+    def quote(self, line: int) -> str:
+        """A source line without its indent."""
+        lines = self.source.splitlines()
+        return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+
+
+@dataclass(frozen=True)
+class Hint:
+    """Something to say; the smallest ``rank`` is said first."""
+
+    rank: float
+    text: str
+
+
+def hints_for(facts: Facts) -> tuple[str, ...]:
+    """The best ``SHOWN`` hints, most important first."""
+    found = sorted((hint for rule in RULES for hint in rule(facts)), key=lambda hint: hint.rank)
+    return tuple(hint.text for hint in found[:SHOWN])
+
+
+def open_todos(source: str, stub: str) -> dict[int, int]:
+    """The TODOs of the stub under which the learner has added nothing yet: number -> line in ``source``.
+
+    A TODO is open while its comment is still there with the same code after it as in the stub. Solving a stub only
+    adds lines, so any new line there, or a deleted comment, closes it.
+    """
+    before = {number: after for number, _, after in _todos(stub)}
+    return {number: line for number, line, after in _todos(source) if before.get(number) == after}
+
+
+def _todos(source: str) -> Iterator[tuple[int, int, str]]:
+    """Each TODO's number, line, and the first line of code after it (none when the next TODO comes first)."""
+    lines = source.splitlines()
+    for index, line in enumerate(lines):
+        if match := TODO.search(line):
+            rest = itertools.takewhile(lambda text: not TODO.search(text), lines[index + 1 :])
+            code = (text.strip() for text in rest if text.strip() and not text.strip().startswith("//"))
+            yield int(match[1]), index + 1, next(code, "")
+
+
+def _open_todo(facts: Facts) -> Iterator[Hint]:
+    if isinstance(facts.verdict, Passed):
+        return
+    todos = open_todos(facts.source, facts.stub)
+    texts = {todo.number: todo.hints[0] for todo in facts.lesson.todos}
+    for number, line in sorted(todos.items())[:1]:
+        more = f" ({len(todos)} are open)" if len(todos) > 1 else ""
+        yield Hint(0, f"TODO({number}) in line {line} is still open{more}. {texts.get(number, '')}".rstrip())
+
+
+def _undefined_tile(facts: Facts) -> Iterator[Hint]:
+    if not isinstance(facts.verdict, CompileFailed):
+        return
+    tiles = facts.lesson.tile.defines
+    for diagnostic in facts.verdict.diagnostics:
+        match = re.search(r'identifier "([A-Za-z_]\w*)" is undefined', diagnostic.message)
+        if match and (match[1].upper() in tiles or re.fullmatch(r"[BWT][MNK]", match[1])):
+            known = ", ".join(f"{name} = {size}" for name, size in tiles.items())
+            text = f"line {diagnostic.line}: {match[1]} is no tile size of this lesson. lesson.toml defines {known}."
+            yield Hint(1, text)
+            return
+
+
+def _fault(facts: Facts) -> Iterator[Hint]:
+    for finding in facts.findings:
+        if finding.kind in REMEDIES and finding.severity != "note":
+            where = f"line {finding.line}: " if finding.line else ""
+            quote = f" [{facts.quote(finding.line)}]" if finding.line and facts.quote(finding.line) else ""
+            rank = 2 if finding.severity == "error" else 5
+            yield Hint(rank, f"{where}{finding.kind.replace('_', ' ')}.{quote} {REMEDIES[finding.kind]}")
+
+
+def _gates(facts: Facts) -> Iterator[Hint]:
+    if not isinstance(facts.verdict, GateMissed):
+        return
+    for number, gate in enumerate(facts.verdict.missed):
+        value = gate.note or f"{gate.value:.4g}"
+        limit = f"at most {gate.limit:g}" if gate.at_most else f"at least {gate.limit:g}"
+        yield Hint(3 + number / 100, f"{gate.name} is {value}; this lesson wants {limit}. {gate.why}")
+
+
+def _spills(facts: Facts) -> Iterator[Hint]:
+    if facts.resources is None or not facts.resources.spill_bytes:
+        return
+    yield Hint(
+        6,
+        f"{facts.resources.spill_bytes} bytes per thread are spilled: registers did not suffice "
+        f"({facts.resources.registers} used), so the compiler keeps values in slow local memory. Use smaller thread "
+        "tiles, or check that every index into a per-thread array is a constant after unrolling.",
+    )
+
+
+def _conflicts(facts: Facts) -> Iterator[Hint]:
+    if facts.counters is None:
+        return
+    total = facts.counters.get("shared_wavefronts")
+    for conflict in facts.counters.conflicts:
+        share = conflict.excess_wavefronts / total if total else 0.0
+        if share >= CONFLICT_SHARE:
+            yield Hint(8 - share, _conflict_text(facts, conflict, share))
+
+
+def _conflict_text(facts: Facts, conflict: Conflict, share: float) -> str:
+    lesson, section = CONFLICTS
+    verb = "writes" if conflict.store else "reads"
+    array = f" {conflict.array}" if conflict.array else ""
+    lanes = " and ".join(map(str, conflict.lanes[:2]))
+    if len(conflict.lanes) > 2:
+        lanes = f"{', '.join(map(str, conflict.lanes[:4]))}{', ...' if len(conflict.lanes) > 4 else ''}"
+    offsets = ", ".join(map(str, conflict.addresses[:2]))
+    return (
+        f"line {conflict.line} {verb}{array} with a {conflict.ways}-way bank conflict: lanes {lanes} want different "
+        f"words of bank {conflict.bank} (bytes {offsets}, ...). It costs {share:.0%} of the shared-memory wavefronts. "
+        f"[{facts.quote(conflict.line)}] See '{section}' in lesson {lesson}."
+    )
+
+
+def _uncoalesced(facts: Facts) -> Iterator[Hint]:
+    if facts.counters is None:
+        return
+    lesson, section = COALESCING
+    for kind, verb in (("load", "reads"), ("store", "writes")):
+        sectors, requests = METRICS[f"global_{kind}_sectors"], METRICS[f"global_{kind}_requests"]
+        total = facts.counters.totals.get(sectors, 0)
+        per_line = {count.line: count.value for count in facts.counters.lines if count.metric == requests}
+        for count in facts.counters.lines:
+            if count.metric != sectors or not count.ideal or not per_line.get(count.line):
+                continue
+            share = count.value / total if total else 0.0
+            if count.value / count.ideal < SECTOR_EXCESS or share < SECTOR_SHARE:
+                continue
+            asked, fewest = count.value / per_line[count.line], count.ideal / per_line[count.line]
+            yield Hint(
+                8 - share * (1 - count.ideal / count.value),
+                f"line {count.line} {verb} {asked:.3g} sectors per request where {fewest:.3g} would do: the lanes of a "
+                f"warp are far apart in memory. [{facts.quote(count.line)}] See '{section}' in lesson {lesson}.",
+            )
+
+
+def _small_grid(facts: Facts) -> Iterator[Hint]:
+    if 0 < facts.blocks < facts.sms:
+        yield Hint(
+            9,
+            f"at {facts.shape} the grid has {facts.blocks} blocks and an {facts.gpu} has {facts.sms} SMs: "
+            f"{facts.sms - facts.blocks} of them idle. Larger tiles make it worse; larger matrices make it go away.",
+        )
+
+
+def _limiter(facts: Facts) -> Iterator[Hint]:
+    if not isinstance(facts.verdict, Passed) or facts.estimate is None:
+        return
+    step = NEXT_STEPS.get(facts.estimate.limiter)
+    if step:
+        yield Hint(10, f"by the estimate for {facts.gpu}, what limits this kernel at {facts.shape} is {step}.")
+
+
+def _occupancy(facts: Facts) -> Iterator[Hint]:
+    it = facts.occupancy
+    if it is None or it.fraction > LOW_OCCUPANCY or not isinstance(facts.verdict, Passed):
+        return
+    yield Hint(
+        11,
+        f"occupancy is {it.fraction:.3g} ({it.warps} warps on an SM), limited by {it.limiter}. That is no fault as "
+        "long as each thread has enough independent work; it is when the estimate's limiter is latency.",
+    )
+
+
+RULES: Sequence[Callable[[Facts], Iterator[Hint]]] = (
+    _open_todo,
+    _undefined_tile,
+    _fault,
+    _gates,
+    _spills,
+    _conflicts,
+    _uncoalesced,
+    _small_grid,
+    _limiter,
+    _occupancy,
+)
