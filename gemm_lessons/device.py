@@ -66,7 +66,7 @@ class Scalar:
 
 @dataclass(frozen=True)
 class StructWithBuffers:
-    """A struct passed by value that holds pointers: ``bytes`` with the buffers' addresses patched in at their offsets."""
+    """A struct passed by value that holds pointers: its bytes, and which buffer's address goes in at which offset."""
 
     name: str
     raw: bytes
@@ -86,10 +86,12 @@ class Grid:
 
     @property
     def threads(self) -> int:
+        """Threads per block."""
         return self.block[0] * self.block[1] * self.block[2]
 
     @property
     def blocks(self) -> int:
+        """Blocks in the grid."""
         return self.grid[0] * self.grid[1] * self.grid[2]
 
 
@@ -170,12 +172,15 @@ class Device(Protocol):
     """Launches kernels. Raises ``UnsupportedKernel`` when it cannot run this kernel at all."""
 
     @property
-    def kind(self) -> Literal["simulator", "gpu"]: ...
+    def kind(self) -> Literal["simulator", "gpu"]:
+        """Which kind of device this is."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Its name as shown to the user."""
 
-    def launch(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> Launched: ...
+    def launch(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> Launched:
+        """Run the kernel once and write its outputs back into their arrays."""
 
 
 class KitError(Exception):

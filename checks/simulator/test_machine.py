@@ -283,7 +283,9 @@ def test_a_kernel_that_faults_has_written_what_came_before(run):
 def test_an_unsupported_opcode_is_named_before_anything_runs(run):
     from gemm_lessons.device import UnsupportedKernel
 
-    source = 'extern "C" __global__ void k(int *o) {\n o[0] = 1;\n asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");\n}'
+    source = (
+        'extern "C" __global__ void k(int *o) {\n o[0] = 1;\n asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");\n}'
+    )
     out = np.zeros(1, np.int32)
     with pytest.raises(UnsupportedKernel, match="setmaxnreg") as caught:
         run(source, 1, 32, [out], arch="sm_90a")

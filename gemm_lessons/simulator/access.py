@@ -7,7 +7,7 @@ observers' analysis) is done once per pattern and remembered, and only moving th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,14 +18,9 @@ from gemm_lessons.device import UnsupportedKernel
 from gemm_lessons.simulator.cfg import line_of
 from gemm_lessons.simulator.events import Access, Effect, Placed, Space, Touch
 from gemm_lessons.simulator.memory import (
-    GLOBAL_BASE,
-    LOCAL_WINDOW,
-    SHARED_WINDOW,
-    WINDOW_SIZE,
     GlobalMemory,
 )
-from gemm_lessons.simulator.ptx import SIZES, Address, Instruction, Operand, Register, Symbol
-from gemm_lessons.simulator.operation import DTYPES
+from gemm_lessons.simulator.ptx import SIZES, Address, Instruction, Register, Symbol
 from gemm_lessons.simulator.state import Fault, State
 
 Array = NDArray[Any]
@@ -65,6 +60,7 @@ class Form:
 
     @property
     def width(self) -> int:
+        """Bytes per lane."""
         return SIZES[self.kind] * self.elements
 
 
@@ -87,6 +83,7 @@ def form_of(instruction: Instruction) -> Form:
 
 
 def access_of(instruction: Instruction, space: Space, effect: Effect, width: int, address: Address) -> Access:
+    """The static record of a memory instruction, for events."""
     base = address.base.name if address.base is not None else ""
     source = instruction.source
     return Access(
@@ -107,12 +104,21 @@ class _Placement:
 class SpaceAccess:
     """Resolves the addresses of one instruction in one space into gather indices in units of ``unit`` bytes."""
 
-    def __init__(self, state: State, memory: GlobalMemory, instruction: Instruction, access: Access, unit: int) -> None:
+    def __init__(
+        self,
+        state: State,
+        memory: GlobalMemory,
+        instruction: Instruction,
+        access: Access,
+        unit: int,
+        nearby: Mapping[str, tuple[int, int]],
+    ) -> None:
         self.state = state
         self.memory = memory
         self.instruction = instruction
         self.access = access
         self.unit = unit
+        self.nearby = nearby  # shared or local arrays: name -> (offset, size)
         self._shape: Array | None = None
         self._shape_active: Array | None = None
         self._shape_index: Array = np.zeros(0, np.int64)
@@ -228,8 +234,6 @@ class SpaceAccess:
                 best = f"; {past} bytes past the end of {name}" if past >= 0 else f"; in {name}"
         return best
 
-    nearby: dict[str, tuple[int, int]] = {}  # shared or local arrays, set by the binder
-
     def _fault_misaligned(self, addresses: Array, lanes: Array | None, phase: int) -> None:
         width = self.access.width
         position = int(np.flatnonzero(addresses & (width - 1))[0])
@@ -264,256 +268,6 @@ class SpaceAccess:
         raise Fault("out_of_bounds", message, self.instruction)
 
 
-class Data:
-    """The value side of a load or store: one row per element, widened or narrowed as PTX says."""
-
-    def __init__(self, state: State, kind: str, operands: Sequence[Operand | None], value: Callable[..., Any]) -> None:
-        self.kind = kind
-        self.dtype = np.dtype(DTYPES[kind])
-        self.count = len(operands)
-        self.operands = operands
-        self.rows: list[Array | None] = []
-        self._sources: list[Array | np.generic] = []
-        self._state, self._value = state, value
-        self.block: Array | None = None
-
-    def as_destinations(self) -> Data:
-        state = self._state
-        for operand in self.operands:
-            if operand is None:
-                self.rows.append(None)
-                continue
-            assert isinstance(operand, Register)
-            width, _ = state.rows[operand.name]
-            if isinstance(width, int) and width > self.dtype.itemsize * 8:
-                self.rows.append(state.row(operand.name, ("s" if self.kind[0] == "s" else "u") + str(width)))
-            else:
-                self.rows.append(state.row(operand.name, self.kind))
-        placed = [state.rows[o.name] for o in self.operands if isinstance(o, Register)]
-        widths = {width for width, _ in placed}
-        numbers = [row for _, row in placed]
-        consecutive = numbers == list(range(numbers[0], numbers[0] + self.count)) if placed else False
-        if consecutive and widths == {self.dtype.itemsize * 8}:
-            file = state.files[self.dtype.itemsize * 8]
-            self.block = file[numbers[0] : numbers[0] + self.count].view(self.dtype)
-        return self
-
-    def as_sources(self) -> Data:
-        self._sources = [self._value(operand, self.kind) for operand in self.operands]
-        return self
-
-    def load(self, view: Array, index: Array, lanes: Array | None) -> None:
-        """Move ``view[index]`` into the rows of ``lanes``."""
-        if self.count == 1:
-            row = self.rows[0]
-            if row is None:
-                return
-            if lanes is None and row.dtype == view.dtype:
-                np.take(view, index, out=row, mode="clip")
-            elif lanes is None:
-                row[...] = view[index]
-            else:
-                row[lanes] = view[index]
-            return
-        values = np.take(view, index, axis=0)
-        if lanes is None and self.block is not None:
-            self.block[...] = values.T
-            return
-        for element, row in enumerate(self.rows):
-            if row is not None:
-                if lanes is None:
-                    row[...] = values[:, element]
-                else:
-                    row[lanes] = values[:, element]
-
-    def store(self, view: Array, index: Array, lanes: Array | None) -> None:
-        """Move the rows of ``lanes`` to ``view[index]``; of lanes with the same address the last one wins."""
-        if self.count == 1:
-            view[index] = self._pick(0, lanes)
-            return
-        for element in range(self.count):
-            view[index, element] = self._pick(element, lanes)
-
-    def _pick(self, element: int, lanes: Array | None) -> Array | np.generic:
-        source = self._sources[element]
-        if lanes is None or source.ndim == 0:
-            return source
-        return source[lanes]  # type: ignore[index,return-value]
-
-
-def view_for(memory: NDArray[np.uint8], kind: str, elements: int) -> Array:
-    """The bytes of a memory as an array of ``kind``, with one more axis when a lane moves several elements."""
-    typed = memory.view(DTYPES[kind])
-    if elements == 1:
-        return typed
-    return typed[: typed.size // elements * elements].reshape(-1, elements)
-
-
-class MemoryBinder:
-    """Makes one closure per load or store. ``value`` gives an operand as an array or scalar of a dtype code."""
-
-    def __init__(self, state: State, layout: Layout, value: Callable[[Operand, str], Any]) -> None:
-        self.state = state
-        self.layout = layout
-        self.value = value
-
-    def space_access(self, instruction: Instruction, access: Access, unit: int) -> SpaceAccess:
-        result = SpaceAccess(self.state, self.layout.memory, instruction, access, unit)
-        result.nearby = self.layout.shared if access.space == "shared" else self.layout.local
-        return result
-
-    def memory_of(self, space: str) -> NDArray[np.uint8]:
-        if space == "shared":
-            return self.state.shared
-        return self.state.local if space == "local" else self.layout.memory.arena
-
-    def addresses(self, address: Address, instruction: Instruction) -> Callable[[Array | None], Array]:
-        """A function from lanes (None = all) to int64 byte addresses."""
-        offset = address.offset
-        base = address.base
-        if not isinstance(base, Register):
-            constant = (self.layout.address(base, instruction) if base is not None else 0) + offset
-            whole = np.full(self.state.lanes, constant, np.int64)
-            return lambda lanes: whole if lanes is None else whole[lanes]
-        width, _ = self.state.rows[base.name]
-        row = self.state.row(base.name, "s64" if width == 64 else "u32")
-
-        def compute(lanes: Array | None) -> Array:
-            chosen = row if lanes is None else row[lanes]
-            return chosen + np.int64(offset) if chosen.dtype != np.int64 or offset else chosen
-
-        return compute
-
-    def lanes(self, guard: Callable[[], Array | None] | None) -> Callable[[], Array | None]:
-        """A function that gives the indices of the lanes that take part (None = every lane of the state)."""
-        state = self.state
-
-        def chosen() -> Array | None:
-            mask = state.active if guard is None else guard()
-            return None if mask is None else np.flatnonzero(mask)
-
-        return chosen
-
-    def load(self, instruction: Instruction, guard: Callable[[], Array | None] | None) -> Callable[[], None]:
-        form = form_of(instruction)
-        target, address = instruction.operands[:2]
-        data = Data(self.state, form.kind, _elements(target), self.value).as_destinations()
-        return self._move(instruction, form, address, data.load, "load", guard)
-
-    def store(self, instruction: Instruction, guard: Callable[[], Array | None] | None) -> Callable[[], None]:
-        form = form_of(instruction)
-        address, source = instruction.operands[:2]
-        data = Data(self.state, form.kind, _elements(source), self.value).as_sources()
-        return self._move(instruction, form, address, data.store, "store", guard)
-
-    def _move(
-        self,
-        instruction: Instruction,
-        form: Form,
-        address: Operand,
-        move: Callable[[Array, Array, Array | None], None],
-        effect: Effect,
-        guard: Callable[[], Array | None] | None,
-    ) -> Callable[[], None]:
-        if not isinstance(address, Address):
-            raise UnsupportedKernel(f"unsupported PTX: {instruction.text}", line_of(instruction))
-        chosen = self.lanes(guard)
-        compute = self.addresses(address, instruction)
-        if form.space in ("shared", "local"):
-            return self._move_window(instruction, form, address, move, effect, chosen, compute)
-        if form.space in ("global", "const"):
-            where = self._global_mover(instruction, form, address, move, effect)
-
-            def run_global() -> None:
-                lanes = chosen()
-                if lanes is None or lanes.size:
-                    where(compute(lanes), lanes)
-
-            return run_global
-        return self._move_generic(instruction, form, address, move, effect, chosen, compute)
-
-    def _global_mover(
-        self, instruction: Instruction, form: Form, address: Address, move: Callable[..., None], effect: Effect
-    ) -> Callable[[Array, Array | None], None]:
-        access = access_of(instruction, "const" if form.space == "const" else "global", effect, form.width, address)
-        space = self.space_access(instruction, access, form.width)
-        view = view_for(self.layout.memory.arena, form.kind, form.elements)
-
-        def run(addresses: Array, lanes: Array | None) -> None:
-            _, index = space.place_global(addresses, lanes)
-            move(view, index, lanes)
-
-        return run
-
-    def _move_window(
-        self,
-        instruction: Instruction,
-        form: Form,
-        address: Address,
-        move: Callable[[Array, Array, Array | None], None],
-        effect: Effect,
-        chosen: Callable[[], Array | None],
-        compute: Callable[[Array | None], Array],
-    ) -> Callable[[], None]:
-        """Shared or local: patterns are remembered by the bytes of the base register and the active lanes."""
-        state = self.state
-        access = access_of(instruction, "shared" if form.space == "shared" else "local", effect, form.width, address)
-        space = self.space_access(instruction, access, form.width)
-        view = view_for(self.memory_of(form.space), form.kind, form.elements)
-        recall = remember(state, address, compute, space)
-
-        def run() -> None:
-            lanes = chosen()
-            if lanes is not None and not lanes.size:
-                return
-            placement = recall(lanes)
-            move(view, placement.index, placement.lanes)
-            state.trace.append(placement.touch)
-
-        return run
-
-    def _move_generic(
-        self,
-        instruction: Instruction,
-        form: Form,
-        address: Address,
-        move: Callable[[Array, Array, Array | None], None],
-        effect: Effect,
-        chosen: Callable[[], Array | None],
-        compute: Callable[[Array | None], Array],
-    ) -> Callable[[], None]:
-        """A generic address: each lane's window decides which memory it means."""
-        state = self.state
-        global_mover = self._global_mover(instruction, form, address, move, effect)
-        windows: list[tuple[int, SpaceAccess, Array]] = []
-        spaces: tuple[tuple[int, Space], ...] = ((SHARED_WINDOW, "shared"), (LOCAL_WINDOW, "local"))
-        for start, name in spaces:
-            access = access_of(instruction, name, effect, form.width, address)
-            view = view_for(self.memory_of(name), form.kind, form.elements)
-            windows.append((start, self.space_access(instruction, access, form.width), view))
-
-        def run() -> None:
-            lanes = chosen()
-            if lanes is not None and not lanes.size:
-                return
-            addresses = compute(lanes)
-            everyone = state.lane_index if lanes is None else lanes
-            rest = np.ones(addresses.shape, np.bool_)
-            for start, space, view in windows:
-                inside = (addresses >= start) & (addresses < start + WINDOW_SIZE)
-                if inside.any():
-                    placement = space.window(addresses[inside] - start, everyone[inside])
-                    move(view, placement.index, placement.lanes)
-                    state.trace.append(placement.touch)
-                    rest &= ~inside
-            if rest.all():
-                global_mover(addresses, lanes)
-            elif rest.any():
-                global_mover(addresses[rest], everyone[rest])
-
-        return run
-
-
 def remember(
     state: State, address: Address, compute: Callable[[Array | None], Array], space: SpaceAccess
 ) -> Callable[[Array | None], _Placement]:
@@ -545,11 +299,3 @@ def remember(
         return placement
 
     return recall
-
-
-def _elements(operand: Operand) -> Sequence[Operand | None]:
-    from gemm_lessons.simulator.ptx import Vector
-
-    return operand.elements if isinstance(operand, Vector) else (operand,)
-
-

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from gemm_lessons.device import UnsupportedKernel
 from gemm_lessons.simulator import semantics
-from gemm_lessons.simulator.access import IGNORED_MODIFIERS, MemoryBinder, access_of, view_for
+from gemm_lessons.simulator.access import IGNORED_MODIFIERS, access_of
 from gemm_lessons.simulator.cfg import line_of
 from gemm_lessons.simulator.events import Space
 from gemm_lessons.simulator.memory import SHARED_WINDOW, WINDOW_SIZE
-from gemm_lessons.simulator.ptx import SIZES, Address, Instruction, Operand, Register
 from gemm_lessons.simulator.operation import DTYPES
+from gemm_lessons.simulator.ptx import SIZES, Address, Instruction, Operand, Register
 from gemm_lessons.simulator.state import State
+from gemm_lessons.simulator.transfers import MemoryBinder, view_for
 
 Array = NDArray[Any]
 
@@ -61,6 +62,7 @@ def bind_atomic(
     guard: Callable[[], Array | None] | None,
     value: Callable[[Operand | None, str], Any],
 ) -> Callable[[], None]:
+    """Bind ``atom`` or ``red``. Raises ``UnsupportedKernel`` for an operation or type that is not known."""
     returns = instruction.opcode == "atom"
     kind = instruction.modifiers[-1]
     words = [m for m in instruction.modifiers[:-1] if m not in IGNORED_MODIFIERS]

@@ -25,8 +25,8 @@ from gemm_lessons.simulator.ptx import (
 )
 
 NO_RESULT = frozenset(
-    "st red bra brx bar barrier ret exit trap brkpt membar fence prefetch prefetchu cp call nanosleep discard"
-    " applypriority griddepcontrol pmevent".split()
+    "st red bra brx bar barrier ret exit trap brkpt membar fence prefetch prefetchu cp call nanosleep"
+    " discard applypriority griddepcontrol pmevent".split()
 )
 ENDS_BLOCK = frozenset({"bra", "brx", "ret", "exit", "trap", "brkpt"})
 
@@ -45,15 +45,18 @@ class Block:
 
     @property
     def terminator(self) -> Instruction | None:
+        """The last instruction if it decides where to go next, else None."""
         last = self.instructions[-1] if self.instructions else None
         return last if last is not None and ends_block(last) else None
 
 
 def is_barrier(instruction: Instruction) -> bool:
+    """Whether an instruction is a barrier of (part of) a block."""
     return instruction.opcode in ("bar", "barrier") and "warp" not in instruction.modifiers
 
 
 def ends_block(instruction: Instruction) -> bool:
+    """Whether an instruction ends its basic block."""
     return instruction.opcode in ENDS_BLOCK or is_barrier(instruction)
 
 
@@ -88,6 +91,7 @@ def reads(instruction: Instruction) -> set[str]:
 
 
 def branch_labels(instruction: Instruction, kernel: Kernel) -> tuple[str, ...]:
+    """Where a branch may lead."""
     last = instruction.operands[-1]
     if not isinstance(last, Symbol):
         raise UnsupportedKernel(f"branch not understood: {instruction.text}", line_of(instruction))
@@ -97,6 +101,7 @@ def branch_labels(instruction: Instruction, kernel: Kernel) -> tuple[str, ...]:
 
 
 def line_of(instruction: Instruction) -> int | None:
+    """Source line of an instruction; None when the compiler left none."""
     return instruction.source.line if instruction.source and instruction.source.line else None
 
 

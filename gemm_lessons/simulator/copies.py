@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.device import UnsupportedKernel
-from gemm_lessons.simulator.access import MemoryBinder, access_of, remember
+from gemm_lessons.simulator.access import access_of, remember
 from gemm_lessons.simulator.cfg import line_of
 from gemm_lessons.simulator.events import AsyncGroup
 from gemm_lessons.simulator.ptx import Address, Immediate, Instruction, Operand
 from gemm_lessons.simulator.state import State
+from gemm_lessons.simulator.transfers import MemoryBinder
 
 Array = NDArray[Any]
 
@@ -27,6 +28,7 @@ def bind_async_copy(
     guard: Callable[[], Array | None] | None,
     value: Callable[[Operand | None, str], Any],
 ) -> Callable[[], None]:
+    """Bind ``cp.async`` and its commit and wait."""
     modifiers = instruction.modifiers
     if modifiers[0] == "async" and modifiers[1] in ("commit_group", "wait_group", "wait_all"):
         return _group(state, instruction)
@@ -37,7 +39,7 @@ def bind_async_copy(
         raise UnsupportedKernel(f"unsupported PTX: {instruction.text}", line_of(instruction))
     width = size.value
     # A source smaller than the copy is filled with zeros; a size of 0 reads nothing.
-    given = value(rest[0], "u32") if rest else np.uint32(width)
+    given: Any = value(rest[0], "u32") if rest else np.uint32(width)
     read = memory.space_access(instruction, access_of(instruction, "global", "copy", width, source), 1)
     access = dataclasses.replace(access_of(instruction, "shared", "copy", width, target), is_async=True)
     write = memory.space_access(instruction, access, width)
@@ -54,7 +56,7 @@ def bind_async_copy(
         if lanes is not None and not lanes.size:
             return
         everyone = state.lane_index if lanes is None else lanes
-        sizes = np.broadcast_to(given if given.ndim == 0 else given[everyone], everyone.shape)
+        sizes = np.broadcast_to(given if np.ndim(given) == 0 else given[everyone], everyone.shape)
         reading = everyone[sizes > 0]
         data = np.zeros((everyone.size, width), np.uint8)
         if reading.size:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gemm_lessons.device import UnsupportedKernel
 from gemm_lessons.simulator import semantics
-from gemm_lessons.simulator.access import Layout, MemoryBinder, form_of
+from gemm_lessons.simulator.access import Layout, form_of
 from gemm_lessons.simulator.atomics import bind_atomic
 from gemm_lessons.simulator.cfg import Block, line_of, writes
 from gemm_lessons.simulator.copies import bind_async_copy
@@ -24,6 +24,7 @@ from gemm_lessons.simulator.events import Barrier
 from gemm_lessons.simulator.groups import Workspace, bind_fma, bind_loads, bind_moves
 from gemm_lessons.simulator.inline import RUNTIME
 from gemm_lessons.simulator.memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
+from gemm_lessons.simulator.operation import DTYPES
 from gemm_lessons.simulator.ptx import (
     SIZES,
     Address,
@@ -36,9 +37,9 @@ from gemm_lessons.simulator.ptx import (
     Symbol,
     Vector,
 )
-from gemm_lessons.simulator.schedule import FmaGroup, LoadGroup, MoveGroup, Single, Step
-from gemm_lessons.simulator.operation import DTYPES
+from gemm_lessons.simulator.schedule import FmaGroup, LoadGroup, MoveGroup, Step
 from gemm_lessons.simulator.state import Fault, State
+from gemm_lessons.simulator.transfers import MemoryBinder
 from gemm_lessons.simulator.warps import bind_warp
 
 Array = NDArray[Any]
@@ -52,10 +53,12 @@ NO_EFFECT = frozenset("membar fence prefetch prefetchu nanosleep discard applypr
 
 
 def both(run: Run) -> Op:
+    """The same closure for all lanes and for some."""
     return run, run
 
 
 def unsupported(instruction: Instruction, why: str = "unsupported PTX") -> UnsupportedKernel:
+    """The error for an instruction that cannot be bound."""
     return UnsupportedKernel(f"{why}: {instruction.full_opcode} in `{instruction.text}`", line_of(instruction))
 
 
@@ -118,6 +121,7 @@ class Binder:
     # -- steps ----------------------------------------------------------------------------------------------------
 
     def step(self, step: Step) -> list[Op]:
+        """Closures of one step, in order."""
         if isinstance(step, FmaGroup):
             return [both(bind_fma(self.state, step, self.workspace)), *self.bumps(*step.instructions)]
         if isinstance(step, LoadGroup):
@@ -133,6 +137,7 @@ class Binder:
         return [both(functools.partial(_bump, self.state.versions, name)) for name in sorted(names)]
 
     def single(self, instruction: Instruction) -> list[Op]:
+        """Closures of one instruction."""
         opcode = instruction.opcode
         if opcode in NO_EFFECT:
             return []
@@ -166,6 +171,7 @@ class Binder:
         return bind_warp(self.state, instruction, self.value, guard)
 
     def warp_barrier(self, instruction: Instruction) -> Run:
+        """``bar.warp.sync``: only recorded."""
         state, line = self.state, line_of(instruction)
 
         def run() -> None:
@@ -181,7 +187,7 @@ class Binder:
         if not isinstance(target, Symbol) or target.name not in RUNTIME:
             raise unsupported(instruction, "call")
         if target.name == "vprintf":
-            return lambda: state.notices.setdefault("printf", instruction) and None
+            return functools.partial(_notice, state, instruction)
         message = self.value(instruction.operands[1], "s64")
 
         def fail() -> None:
@@ -199,7 +205,7 @@ class Binder:
 
         def masked() -> None:
             function(scratch, *sources)
-            np.copyto(target, scratch, where=state.active if guard is None else guard())  # type: ignore[arg-type]
+            np.copyto(target, scratch, where=state.active if guard is None else guard())
 
         if guard is not None:
             return masked, masked
@@ -218,6 +224,7 @@ class Binder:
     # -- computation ----------------------------------------------------------------------------------------------
 
     def arithmetic(self, instruction: Instruction) -> list[Op]:
+        """An instruction out of the table of semantics."""
         operation = semantics.lookup(instruction.opcode, instruction.modifiers)
         if operation is None:
             raise unsupported(instruction)
@@ -271,6 +278,7 @@ class Binder:
         return both(run)
 
     def operand(self, operand: Operand, code: str, instruction: Instruction) -> Any:
+        """A source operand that may be a register narrower than ``code`` only by mistake."""
         if not isinstance(operand, (Register, Immediate, Symbol)):
             raise unsupported(instruction)
         if isinstance(operand, Register) and operand.name in self.state.rows:
@@ -282,6 +290,7 @@ class Binder:
     # -- moves ------------------------------------------------------------------------------------------------------
 
     def move(self, instruction: Instruction) -> list[Op]:
+        """``mov``, also between a wide register and a vector of narrow ones."""
         target, source = instruction.operands
         code = instruction.modifiers[-1]
         if isinstance(source, Vector):
@@ -332,6 +341,7 @@ class Binder:
         return self.assign(instruction, row, _shifted, self.value(source, code), shift)
 
     def is_space(self, instruction: Instruction) -> Op:
+        """``isspacep``."""
         row, _ = self.destination(instruction.operands[0], "pred", instruction)
         value = self.value(instruction.operands[1], "s64")
         window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(instruction.modifiers[0].partition("__")[0])
@@ -340,6 +350,7 @@ class Binder:
         return self.assign(instruction, row, lambda out: np.copyto(out, (value >= low) & (value < high)))
 
     def load_parameter(self, instruction: Instruction) -> list[Op]:
+        """``ld.param``: the value is known before the launch."""
         form = form_of(instruction)
         target, address = instruction.operands
         if (
@@ -367,16 +378,20 @@ def _shifted(out: Array, value: Any, shift: np.int64) -> None:
     np.copyto(out, value + shift)
 
 
+def _notice(state: State, instruction: Instruction) -> None:
+    state.notices.setdefault("printf", instruction)
+
+
 def _bump(versions: dict[str, int], name: str) -> None:
     versions[name] += 1
 
 
-def _from_bits(value: int, bits: int, dtype: type[np.generic]) -> np.generic:
+def _from_bits(value: int, bits: int, dtype: type[np.generic]) -> Any:
     """The scalar of ``dtype`` whose bit pattern is the low ``bits`` of ``value``."""
     if dtype is np.bool_:
         return np.bool_(value)
     unsigned = np.dtype(f"u{bits // 8}").type(value & ((1 << bits) - 1))
-    return unsigned.view(dtype)  # type: ignore[no-any-return]
+    return unsigned.view(dtype)
 
 
 def address_registers(blocks: Sequence[Block]) -> set[str]:

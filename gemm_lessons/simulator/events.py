@@ -56,9 +56,7 @@ class Touch:
 
     __slots__ = ("access", "active", "addresses", "memo")
 
-    def __init__(
-        self, access: Access, addresses: np.ndarray[Any, Any], active: np.ndarray[Any, Any] | None
-    ) -> None:
+    def __init__(self, access: Access, addresses: np.ndarray[Any, Any], active: np.ndarray[Any, Any] | None) -> None:
         self.access = access
         self.addresses = addresses
         self.active = active
@@ -78,7 +76,7 @@ class Barrier:
 
 @dataclass(frozen=True, eq=False)
 class Placed:
-    """Follows a global ``Touch`` that wrote, or that read a buffer the kernel writes: true address = addresses + base."""
+    """Follows a global ``Touch`` that wrote or that read an output: the true address is addresses + base."""
 
     touch: Touch
     base: int
@@ -137,9 +135,11 @@ Boundary = Literal["barrier", "end", "none"]
 class Observer(Protocol):
     """Listens to one launch. ``begin`` and ``begin_batch`` come before, ``end_batch`` after what they belong to."""
 
-    def begin(self, launch: Launch) -> None: ...
+    def begin(self, launch: Launch) -> None:
+        """A launch starts."""
 
-    def begin_batch(self, batch: Batch) -> None: ...
+    def begin_batch(self, batch: Batch) -> None:
+        """Fresh blocks start."""
 
     def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
         """``records`` in program order since they were last handed over."""

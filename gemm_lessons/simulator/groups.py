@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.simulator.access import MemoryBinder, SpaceAccess, access_of, remember
+from gemm_lessons.simulator.access import SpaceAccess, access_of, remember
 from gemm_lessons.simulator.floats import UNDERFLOW, fix_double_rounding
 from gemm_lessons.simulator.ptx import Address, Instruction, Register
 from gemm_lessons.simulator.schedule import FmaGroup, LoadGroup, MoveGroup
 from gemm_lessons.simulator.state import State
+from gemm_lessons.simulator.transfers import MemoryBinder
 
 Array = NDArray[Any]
 TIE = np.iinfo(np.int64).min  # low 29 bits 0x10000000, shifted to the top
@@ -53,6 +54,7 @@ class Workspace:
 
 
 def bind_fma(state: State, group: FmaGroup, workspace: Workspace) -> Callable[[], None]:
+    """One closure for a group of independent multiply-adds."""
     file = state.files[32].view(np.float32)
     count = len(group.instructions)
     target = _rows(state, _names(group.instructions, 0))
@@ -99,6 +101,7 @@ def bind_fma(state: State, group: FmaGroup, workspace: Workspace) -> Callable[[]
 
 
 def bind_moves(state: State, group: MoveGroup) -> Callable[[], None]:
+    """One closure for moves that may all read before any writes."""
     file = state.files[32]
     target = _rows(state, _names(group.instructions, 0))
     source = _rows(state, _names(group.instructions, 1))

@@ -52,10 +52,12 @@ class Program:
 
     @property
     def has_large_groups(self) -> bool:
+        """Whether multiply-adds come in groups worth keeping in cache."""
         return any(isinstance(s, FmaGroup) and len(s.instructions) >= 16 for steps in self.steps for s in steps)
 
 
 def prepare(kernel: Kernel, variables: tuple[Variable, ...]) -> Program:
+    """Blocks, steps and register order of a kernel."""
     blocks = cfg.build(kernel)
     steps = tuple(schedule(block) for block in blocks)
     narrow = [name for name, kind in kernel.registers.items() if kind not in ("b128",)]
@@ -150,6 +152,7 @@ class Machine:
     # -- the launch ---------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
+        """Run the whole grid, batch by batch."""
         kernel = self.program.kernel
         shared = [SharedArray(name, start, size) for name, (start, size) in self.layout.shared.items()]
         buffers = [(a.name, a.base, a.size) for a in self.memory.allocations]
@@ -207,7 +210,7 @@ class Machine:
         self.block_warps[:] = 0
         self.block_lanes[:] = 0
 
-    # -- scheduling -----------------------------------------------------------------------------------------------------
+    # -- scheduling ---------------------------------------------------------------------------------------------------
 
     def _loop(self) -> None:
         """Run until every lane has ended."""
@@ -343,7 +346,7 @@ class Machine:
             return self._end(lanes)
         if last.opcode in ("trap", "brkpt"):
             lane = int(np.flatnonzero(lanes)[0])
-            raise Fault("trap", f"the kernel stopped itself (trap or failed assert) in {self.state.describe(lane)}", last)
+            raise Fault("trap", f"the kernel stopped itself (trap) in {self.state.describe(lane)}", last)
         if last.opcode == "brx":
             index = last.operands[0]
             assert isinstance(index, Register)
@@ -430,8 +433,8 @@ class Machine:
     def _deadlock(self) -> None:
         lane = int(np.flatnonzero(self.waiting)[0])
         barrier = self.program.kernel.instructions[int(self.barrier_at[lane])]
-        block = slice(lane // self.state.padded * self.state.padded, (lane // self.state.padded + 1) * self.state.padded)
-        waiting = int(np.count_nonzero(self.waiting[block]))
+        first = lane - lane % self.state.padded
+        waiting = int(np.count_nonzero(self.waiting[first : first + self.state.padded]))
         raise Fault(
             "deadlock",
             f"{waiting} of {self.state.threads} threads wait at a barrier for others that never come"

@@ -77,6 +77,7 @@ class GlobalMemory:
         return allocation, end + -(-size // ALIGNMENT) * ALIGNMENT
 
     def address_of(self, buffer: Buffer) -> int:
+        """Virtual start address of a buffer."""
         return self._by_array[id(buffer.array)].base
 
     def find(self, address: int) -> Allocation | None:
@@ -86,7 +87,7 @@ class GlobalMemory:
 
     def nearest(self, address: int) -> Allocation | None:
         """The allocation that ``address`` most likely was meant for, to name it in a message."""
-        if not self.allocations or not GLOBAL_BASE - ALLOCATION_SPACING <= address:
+        if not self.allocations or not address >= GLOBAL_BASE - ALLOCATION_SPACING:
             return None
         slot = (address - GLOBAL_BASE + ALLOCATION_SPACING // 2) // ALLOCATION_SPACING
         return self.allocations[slot] if 0 <= slot < len(self.allocations) else None

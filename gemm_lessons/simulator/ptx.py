@@ -87,6 +87,7 @@ class Instruction:
 
     @property
     def full_opcode(self) -> str:
+        """``ld.global.v4.f32``."""
         return ".".join((self.opcode, *self.modifiers))
 
 
@@ -103,7 +104,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One kernel parameter at byte ``offset`` of the parameter block. ``type`` such as ``u64``, or ``b8`` for structs."""
+    """One parameter at byte ``offset`` of the parameter block. ``type`` such as ``u64``; ``b8`` for structs."""
 
     name: str
     type: str
@@ -150,7 +151,9 @@ SIZES: Mapping[str, int] = {
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"', re.M)
-_LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+\d+(?:\s*,\s*function_name[^,\n]*,\s*inlined_at\s+(\d+)\s+(\d+)\s+\d+)?[^\n]*")
+_LOC = re.compile(
+    r"\.loc\s+(\d+)\s+(\d+)\s+\d+(?:\s*,\s*function_name[^,\n]*,\s*inlined_at\s+(\d+)\s+(\d+)\s+\d+)?[^\n]*"
+)
 _LABEL = re.compile(r"([\w$.]+)\s*:(?!:)")
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\(([^)]*)\)([^{]*)\{", re.S)
 _FUNCTION = re.compile(r"\.func\s+(?:\(([^)]*)\)\s*)?([\w$]+)\s*\(([^)]*)\)[^;{]*([;{])", re.S)
@@ -172,7 +175,7 @@ _SYMBOL = re.compile(r"([\w$]+)(?:\+(\d+))?$")
 
 def parse(text: str) -> Module:
     """Read a whole PTX file. Raises ``PtxSyntaxError`` on a statement that it does not know how to read."""
-    files = {number: name for number, name in _FILE.findall(text)}
+    files = dict(_FILE.findall(text))
     debug = text.find("\n\t.section")
     text = _COMMENT.sub(" ", text[:debug] if debug >= 0 else text)
     target = re.search(r"\.target\s+(\w+)", text)

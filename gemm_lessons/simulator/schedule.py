@@ -24,6 +24,8 @@ POOL_LIMIT = 512  # pending fma; bounds how long loaded values must stay alive
 
 @dataclass(frozen=True)
 class Single:
+    """One instruction by itself."""
+
     instruction: Instruction
 
 

@@ -20,7 +20,7 @@ from gemm_lessons.simulator.ptx import Instruction, Kernel
 
 Array = NDArray[Any]
 
-_FILES = {"pred": np.bool_, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+_FILES: dict[int | str, type[np.generic]] = {"pred": np.bool_, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
 class Fault(Exception):
@@ -33,6 +33,7 @@ class Fault(Exception):
 
 
 def register_width(declared: str) -> int | str:
+    """Bits of a declared register type, or ``pred``."""
     return "pred" if declared == "pred" else int(declared.lstrip("bufs")) if declared != "b128" else 128
 
 
@@ -129,13 +130,14 @@ class State:
     def row(self, name: str, code: str) -> Array:
         """The lanes of a register, viewed as ``code``; a code narrower than the register gives its low part."""
         width, row = self.rows[name]
-        lanes = self.files[width][row]
+        lanes: Array = self.files[width][row]
         dtype = np.dtype(DTYPES[code])
         if dtype.itemsize == lanes.dtype.itemsize:
             return lanes.view(dtype)
         if dtype.itemsize > lanes.dtype.itemsize:
             raise ValueError(f"register {name} is narrower than {code}")
-        return lanes.view(dtype)[:: lanes.dtype.itemsize // dtype.itemsize]
+        low: Array = lanes.view(dtype)[:: lanes.dtype.itemsize // dtype.itemsize]
+        return low
 
     def describe(self, lane: int) -> str:
         """``thread 255 in block (0, 1)``, as a learner would name it."""

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from gemm_lessons.device import UnsupportedKernel
 from gemm_lessons.simulator.cfg import line_of
 from gemm_lessons.simulator.events import WARP
-from gemm_lessons.simulator.ptx import Instruction, Operand, PredicatePair, Register
 from gemm_lessons.simulator.operation import DTYPES
+from gemm_lessons.simulator.ptx import Instruction, Operand, PredicatePair, Register
 from gemm_lessons.simulator.state import Fault, State
 
 Array = NDArray[Any]
@@ -52,7 +52,7 @@ def bind_warp(
                 lane = int(np.flatnonzero(missing.reshape(-1))[0])
                 raise Fault(
                     "warp_mask",
-                    f"{instruction.full_opcode} is executed by {state.describe(lane)}, which its member mask leaves out",
+                    f"{state.describe(lane)} executes {instruction.full_opcode}, but its member mask leaves it out",
                     instruction,
                 )
         return active
@@ -93,10 +93,15 @@ def _operand_codes(opcode: str, kind: str) -> tuple[str, ...]:
     }[opcode]
 
 
+def _spread(per_warp: Any) -> Array:
+    """(warps,) -> (warps, 32)."""
+    return np.repeat(np.asarray(per_warp)[:, None], WARP, axis=1)
+
+
 def _ballot(active: Array, predicate: Array) -> Array:
     """One uint32 per warp, spread over its lanes."""
     bits = ((active & predicate) * BIT).sum(axis=1, dtype=np.uint64).astype(np.uint32)
-    return np.repeat(bits[:, None], WARP, axis=1)
+    return _spread(bits)
 
 
 def _shuffle(mode: str) -> Callable[..., tuple[Array, Array]]:
@@ -126,7 +131,8 @@ def _shuffle(mode: str) -> Callable[..., tuple[Array, Array]]:
 
 def _match(active: Array, values: Array) -> Array:
     same = (values[:, :, None] == values[:, None, :]) & active[:, None, :]
-    return (same * BIT).sum(axis=2, dtype=np.uint64).astype(np.uint32)
+    bits: Array = (same * BIT).sum(axis=2, dtype=np.uint64)
+    return bits.astype(np.uint32)
 
 
 def _match_any(active: Array, values: Array, members: Array) -> tuple[Array]:
@@ -136,7 +142,7 @@ def _match_any(active: Array, values: Array, members: Array) -> tuple[Array]:
 def _match_all(active: Array, values: Array, members: Array) -> tuple[Array, Array]:
     everyone = _ballot(active, active)
     agree = _match(active, values) == everyone
-    agreed = np.repeat((agree | ~active).all(axis=1)[:, None], WARP, axis=1)
+    agreed = _spread((agree | ~active).all(axis=1))
     return np.where(agreed, everyone, np.uint32(0)), agreed
 
 
@@ -159,15 +165,16 @@ def _reduce(name: str) -> Callable[..., tuple[Array]] | None:
 
 
 def _vote_all(active: Array, predicate: Array, members: Array) -> tuple[Array]:
-    return (np.repeat((predicate | ~active).all(axis=1)[:, None], WARP, axis=1),)
+    return (_spread((predicate | ~active).all(axis=1)),)
 
 
 def _vote_any(active: Array, predicate: Array, members: Array) -> tuple[Array]:
-    return (np.repeat((predicate & active).any(axis=1)[:, None], WARP, axis=1),)
+    return (_spread((predicate & active).any(axis=1)),)
 
 
 def _vote_uniform(active: Array, predicate: Array, members: Array) -> tuple[Array]:
-    return (_vote_all(active, predicate, members)[0] | ~_vote_any(active, predicate, members)[0],)
+    (everyone,), (anyone,) = _vote_all(active, predicate, members), _vote_any(active, predicate, members)
+    return (everyone | ~anyone,)
 
 
 def _vote_ballot(active: Array, predicate: Array, members: Array) -> tuple[Array]:
@@ -179,7 +186,7 @@ def _activemask(active: Array) -> tuple[Array]:
 
 
 def _elect(active: Array, members: Array) -> tuple[Array, Array]:
-    leader = np.repeat(active.argmax(axis=1).astype(np.uint32)[:, None], WARP, axis=1)
+    leader = _spread(active.argmax(axis=1).astype(np.uint32))
     return leader, leader == LANE
 
 
