@@ -157,11 +157,11 @@ class Problem:
             if "beta" in given
             else poison((shape.m, shape.n + ROW_GAP * ("ldc" in given)), kernel.c)
         )
-        self.bias = _draw(random, (shape.n,), kernel.c) if "bias" in given else None
+        self.bias = draw(random, (shape.n,), kernel.c) if "bias" in given else None
 
     def _matrix(self, random: np.random.Generator, rows: int, cols: int, kind: ElementType, gap: bool) -> Array:
         stored = poison((rows, cols + ROW_GAP * gap), kind)
-        stored[:, :cols] = _draw(random, (rows, cols), kind)
+        stored[:, :cols] = draw(random, (rows, cols), kind)
         return stored
 
     def _scalar(self, random: np.random.Generator, given: bool, default: float) -> np.generic:
@@ -241,7 +241,8 @@ class Problem:
         return Trial(self)
 
 
-def _draw(random: np.random.Generator, shape: tuple[int, ...], kind: ElementType) -> Array:
+def draw(random: np.random.Generator, shape: tuple[int, ...], kind: ElementType) -> Array:
+    """Inputs as stored: a random sign times uniform [0.5, 1); integers -127 to 127 but for 0."""
     if kind.startswith("int"):
         return (random.integers(1, 128, shape) * random.choice([-1, 1], shape)).astype(STORAGE[kind])
     magnitude = random.uniform(0.5, 1.0, shape)

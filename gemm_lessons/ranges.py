@@ -4,18 +4,24 @@ Without a listener (Nsight Systems, Nsight Compute, an injection library) a rang
 
     with stage("check", "128x128x64", payload=flops):
         ...
+
+The process that owns the GPU opens the ranges of its parent again (``current``, ``opened``), so that a kernel lies
+inside ``lesson`` and ``check`` there too, and a profiler's filter can name it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
-from typing import Literal
+import contextlib
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from typing import Literal, NamedTuple
 
 import nvtx
 
 DOMAIN = "gemm-lessons"
-Stage = Literal["lesson", "compile", "check", "count", "time"]
+Stage = Literal[
+    "lesson", "compile", "check", "count", "time", "kernel", "reference", "previous", "cublas", "warm-up", "verify"
+]
 # ARGB. Numbers, since nvtx asks matplotlib for most names.
 COLOURS: Mapping[Stage, int] = {
     "lesson": 0xFF_4C_72_B0,
@@ -23,16 +29,45 @@ COLOURS: Mapping[Stage, int] = {
     "check": 0xFF_55_A8_68,
     "count": 0xFF_81_72_B3,
     "time": 0xFF_C4_4E_52,
+    "kernel": 0xFF_D6_27_28,
+    "reference": 0xFF_2C_A0_2C,
+    "previous": 0xFF_17_BE_CF,
+    "cublas": 0xFF_76_B9_00,
+    "warm-up": 0xFF_BB_BB_BB,
+    "verify": 0xFF_8C_8C_8C,
 }
 
 
-def stage(stage: Stage, what: str = "", payload: int | None = None) -> AbstractContextManager[object]:
+class Range(NamedTuple):
+    """One range: its name, its colour (ARGB) and a number that goes with it."""
+
+    name: str
+    colour: int
+    payload: int | None = None
+
+
+_current: ContextVar[tuple[Range, ...]] = ContextVar("ranges", default=())
+
+
+def stage(stage: Stage, what: str = "", payload: int | None = None) -> contextlib.AbstractContextManager[None]:
     """A range named ``stage`` or ``stage what``, nested in the range that encloses it.
 
     ``payload``: the lesson's number, the bytes of source to compile, or the floating-point operations to launch.
     """
-    name = f"{stage} {what}" if what else stage
-    annotation: AbstractContextManager[object] = nvtx.annotate(
-        name, color=COLOURS[stage], domain=DOMAIN, payload=payload
-    )
-    return annotation
+    return opened(Range(f"{stage} {what}" if what else stage, COLOURS[stage], payload))
+
+
+@contextlib.contextmanager
+def opened(it: Range) -> Iterator[None]:
+    """Open a range, close it at the end."""
+    token = _current.set((*_current.get(), it))
+    try:
+        with nvtx.annotate(it.name, color=it.colour, domain=DOMAIN, payload=it.payload):
+            yield
+    finally:
+        _current.reset(token)
+
+
+def current() -> tuple[Range, ...]:
+    """The ranges that are open here, outermost first."""
+    return _current.get()

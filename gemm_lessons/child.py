@@ -1,0 +1,215 @@
+"""A child process with private pipes: what may crash, hang or eat memory runs in there, and the kit lives on.
+
+Two things live in such a child: the owner of a CUDA context (``gpu``), because an endless or faulting kernel takes its
+whole process down, and one submission of a grading run (``worker``).
+
+    child = Child("gemm_lessons.gpu.server", ["0"])          parent: starts ``main(parent, "0")`` of that module
+    child.send({"do": "launch"}, [array])                    a header (JSON) and any number of blobs of bytes
+    header, blobs = child.receive(seconds=20)                or ``ChildHung``, ``ChildDied``
+
+The pipes are not stdout and stderr, and each goes one way only: whatever a kernel prints, or a source file includes
+from ``/proc/self/fd``, it can neither write an answer nor read the question again. The child ends when its parent does,
+however that happens: a thread waits for the end of a third pipe that only the parent holds open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from gemm_lessons.device import KitError
+
+Header = Mapping[str, Any]
+Blobs = Sequence[Any]  # objects with the buffer protocol, C-contiguous
+
+# -P keeps the current folder, where a learner may have a file called numpy.py, off sys.path.
+BOOT = "import sys; sys.path += sys.argv[1].split('|'); from gemm_lessons import child; child._run(sys.argv[2:])"
+ROOT = Path(__file__).resolve().parent.parent
+PATIENCE_S = 5.0  # for a killed process to go away; a GPU driver may need a while to stop a kernel
+LAST_WORDS = 2000  # characters of stderr to keep
+
+
+class ChildHung(Exception):
+    """No message came in time. The child has been killed."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"no answer within {seconds:g} s")
+        self.seconds = seconds
+
+
+class ChildDied(Exception):
+    """The child ended without an answer. ``code`` is its exit code, negative for a signal, None if not yet known."""
+
+    def __init__(self, code: int | None, last_words: str) -> None:
+        how = f"was ended by {signal_name(-code)}" if code is not None and code < 0 else f"ended with exit code {code}"
+        super().__init__(f"the process {how}" + (f": {last_words}" if last_words else ""))
+        self.code = code
+        self.last_words = last_words
+
+
+def signal_name(number: int) -> str:
+    """``SIGSEGV`` for 11."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+class Child:
+    """A running child. Close it (or use it as a context manager), or the process lives as long as the parent.
+
+    ``module`` must have ``main(parent: Parent, *arguments: str)``; ``path`` is added to the child's ``sys.path``.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        arguments: Sequence[str] = (),
+        *,
+        environment: Mapping[str, str] | None = None,
+        path: Sequence[Path] = (),
+    ) -> None:
+        question, self._ask = os.pipe()
+        self._answer, answer = os.pipe()
+        lifeline, self._lifeline = os.pipe()
+        theirs = (question, answer, lifeline)
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
+        command = [sys.executable, "-P", "-c", BOOT, "|".join(map(str, (ROOT, *path))), module]
+        try:
+            self._process = subprocess.Popen(
+                [*command, *map(str, theirs), *arguments],
+                pass_fds=theirs,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,  # a kernel's printf goes here
+                stderr=self._stderr,
+                env={**os.environ, **(environment or {})},
+                start_new_session=True,  # Ctrl-C is the parent's to handle; killing takes grandchildren along
+            )
+        except OSError as error:
+            raise KitError(f"cannot start a process: {error}") from error
+        finally:
+            for fd in theirs:
+                os.close(fd)
+        self._to = Connection(self._ask, readable=False)
+        self._from = Connection(self._answer, writable=False)
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    def send(self, header: Header, blobs: Blobs = ()) -> None:
+        """Ask. Raises ``ChildDied`` when nobody listens any more."""
+        try:
+            _send(self._to, header, blobs)
+        except OSError:
+            raise self._died() from None
+
+    def receive(self, seconds: float) -> tuple[dict[str, Any], list[bytes]]:
+        """The next message. Raises ``ChildHung`` (and kills the child) or ``ChildDied``."""
+        try:
+            if not self._from.poll(seconds):
+                self.close()
+                raise ChildHung(seconds)
+            return _receive(self._from)
+        except (EOFError, OSError):
+            raise self._died() from None
+
+    def _died(self) -> ChildDied:
+        code = None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = self._process.wait(PATIENCE_S)
+        self._stderr.seek(0)
+        words = self._stderr.read().decode(errors="replace").strip()[-LAST_WORDS:]
+        self.close()
+        return ChildDied(code, words)
+
+    def close(self) -> None:
+        """Kill the child and everything it started. Does not wait for a process that the driver will not let go."""
+        if self._stderr.closed:
+            return
+        for connection in (self._to, self._from):
+            connection.close()
+        os.close(self._lifeline)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(PATIENCE_S)
+        self._stderr.close()
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Parent:
+    """The parent, as its child sees it."""
+
+    def __init__(self, question: int, answer: int) -> None:
+        self._from = Connection(question, writable=False)
+        self._to = Connection(answer, readable=False)
+        self._last = time.monotonic()
+
+    def receive(self) -> tuple[dict[str, Any], list[bytes]]:
+        """The next question. Ends the process when the parent has closed the pipe."""
+        try:
+            return _receive(self._from)
+        except (EOFError, OSError):
+            raise SystemExit(0) from None
+
+    def send(self, header: Header, blobs: Blobs = ()) -> None:
+        """Answer, or report progress: each message gives the child a new allowance of time."""
+        self._last = time.monotonic()
+        _send(self._to, header, blobs)
+
+    def no_more_questions(self) -> None:
+        """Close the pipe of questions: code that handles untrusted files must not hold it."""
+        self._from.close()
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the last message to the parent."""
+        return time.monotonic() - self._last
+
+
+def _send(connection: Connection[Any, Any], header: Header, blobs: Blobs) -> None:
+    connection.send_bytes(json.dumps({"header": header, "blobs": len(blobs)}).encode())
+    for blob in blobs:
+        connection.send_bytes(memoryview(blob).cast("B"))
+
+
+def _receive(connection: Connection[Any, Any]) -> tuple[dict[str, Any], list[bytes]]:
+    message = json.loads(connection.recv_bytes())
+    return message["header"], [connection.recv_bytes() for _ in range(message["blobs"])]
+
+
+def _run(arguments: Sequence[str]) -> None:
+    """Where a child starts: ``MODULE QUESTION ANSWER LIFELINE [ARGUMENT...]``."""
+    module, question, answer, lifeline, *rest = arguments
+    threading.Thread(target=_end_with_parent, args=(int(lifeline),), daemon=True).start()
+    for fd in (question, answer, lifeline):
+        os.set_inheritable(int(fd), False)  # not for the child's own children
+    import importlib
+
+    importlib.import_module(module).main(Parent(int(question), int(answer)), *rest)
+
+
+def _end_with_parent(lifeline: int) -> None:
+    os.read(lifeline, 1)
+    os._exit(1)  # no clean-up: the main thread may be waiting for a kernel that never ends

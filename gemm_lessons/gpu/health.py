@@ -1,0 +1,76 @@
+"""The GPU's clock, temperature and other users, from NVIDIA's monitor library (NVML). Nothing fails if it is missing."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from gemm_lessons.gpu.timing import Health
+
+
+class Monitor:
+    """Watches one GPU, found by its PCI bus id: NVML does not know ``CUDA_VISIBLE_DEVICES``."""
+
+    def __init__(self, pci_bus_id: str) -> None:
+        self._api: Any = None
+        self._clocks: list[int] = []
+        self._slowed_by = 0
+        self.driver = ""
+        try:
+            import pynvml  # of the wheel nvidia-ml-py
+        except ImportError:
+            return
+        try:
+            pynvml.nvmlInit()
+            self._gpu = pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
+        except pynvml.NVMLError:
+            return  # no permission, or a driver without it (WSL)
+        self._api = pynvml
+        version = self._ask("nvmlSystemGetDriverVersion", gpu=False)
+        self.driver = version.decode() if isinstance(version, bytes) else version or ""
+        rates = self._ask("nvmlDeviceGetUtilizationRates")
+        self._busy = None if rates is None else int(rates.gpu)
+        processes = self._ask("nvmlDeviceGetComputeRunningProcesses") or []
+        self._others = tuple(process.pid for process in processes if process.pid != os.getpid())
+
+    def _ask(self, name: str, *arguments: int, gpu: bool = True) -> Any:
+        """One value, or None where this GPU or driver does not tell."""
+        function = getattr(self._api, name, None)
+        if function is None:
+            return None
+        try:
+            return function(*((self._gpu, *arguments) if gpu else arguments))
+        except self._api.NVMLError:
+            return None
+
+    def sample(self) -> None:
+        """Read clock and slow-down reasons; to be called while a kernel runs."""
+        if self._api is None:
+            return
+        clock = self._ask("nvmlDeviceGetClockInfo", self._api.NVML_CLOCK_SM)
+        if clock:
+            self._clocks.append(int(clock))
+        reasons = self._ask("nvmlDeviceGetCurrentClocksEventReasons")
+        if reasons is None:  # the older name
+            reasons = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons")
+        self._slowed_by |= int(reasons or 0)
+
+    def restart(self) -> None:
+        """Forget the samples taken so far."""
+        self._clocks.clear()
+        self._slowed_by = 0
+
+    def read(self) -> Health:
+        """All that is known."""
+        if self._api is None:
+            return Health()
+        milliwatts = self._ask("nvmlDeviceGetPowerUsage")
+        return Health(
+            clocks_mhz=tuple(self._clocks),
+            highest_mhz=self._ask("nvmlDeviceGetMaxClockInfo", self._api.NVML_CLOCK_SM),
+            slowed_by=self._slowed_by,
+            busy_percent=self._busy,
+            others=self._others,
+            temperature=self._ask("nvmlDeviceGetTemperature", self._api.NVML_TEMPERATURE_GPU),
+            watts=None if milliwatts is None else milliwatts / 1e3,
+        )

@@ -1,0 +1,128 @@
+"""What to make of raw times: medians with their spread, whether the clock is steady, and reasons for doubt.
+
+Pure arithmetic on lists of microseconds, so that it is tested without a GPU.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+STEADY_WINDOW = 4  # bursts of launches that must agree
+STEADY = 0.01  # to within this share, before anything is timed
+DRIFT = 0.03  # between the first and the last third of a series: above, the clock has changed meanwhile
+SCATTER = 0.05  # of the middle half of a series around its median: above, something disturbs
+SCATTER_US = 1.0  # below this the resolution of CUDA events, about half a microsecond, scatters by itself
+BUSY = 10  # percent of the time that others kept the GPU busy before the run
+
+# Bits of nvmlDeviceGetCurrentClocksEventReasons (nvml.h); the ones that are not listed are no reason for doubt.
+SLOWED_BY: Mapping[int, str] = {
+    0x04: "its power limit",
+    0x08: "a hardware slowdown",
+    0x20: "its temperature",
+    0x40: "its temperature (hardware)",
+    0x80: "the power supply (brake)",
+}
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Repeated times of one kernel in microseconds: quartiles, how many, and the raw values in order."""
+
+    median: float
+    q1: float
+    q3: float
+    times: tuple[float, ...]
+
+    @classmethod
+    def of(cls, times: Sequence[float]) -> Spread:
+        """Quartiles by linear interpolation; of one time, itself."""
+        if len(times) == 1:
+            return cls(times[0], times[0], times[0], tuple(times))
+        q1, median, q3 = statistics.quantiles(times, n=4, method="inclusive")
+        return cls(median, q1, q3, tuple(times))
+
+    @property
+    def scatter(self) -> float:
+        """The middle half of the times, relative to the median."""
+        return (self.q3 - self.q1) / self.median
+
+    @property
+    def drift(self) -> float:
+        """How much slower the last third is than the first, relative; 0 when there are fewer than six times."""
+        third = len(self.times) // 3
+        if third < 2:
+            return 0.0
+        return statistics.median(self.times[-third:]) / statistics.median(self.times[:third]) - 1
+
+
+@dataclass(frozen=True)
+class Health:
+    """What the driver's monitor said. None: it could not be asked. ``others`` are processes beside ours."""
+
+    clocks_mhz: tuple[int, ...] = ()  # of the multiprocessors, sampled while kernels ran
+    highest_mhz: int | None = None
+    slowed_by: int = 0  # bits of ``SLOWED_BY``, or-ed over the samples
+    busy_percent: int | None = None  # before the run
+    others: tuple[int, ...] = ()  # process ids
+    temperature: int | None = None
+    watts: float | None = None
+
+
+def is_steady(times: Sequence[float]) -> bool:
+    """Whether the last bursts agree: no ramping clock any more."""
+    last = times[-STEADY_WINDOW:]
+    return len(last) == STEADY_WINDOW and max(last) - min(last) <= STEADY * min(last)
+
+
+def repeats(estimates_us: Sequence[float], seconds: float, fewest: int, most: int) -> list[int]:
+    """How often to time each kernel, given one time of each, so that all takes about ``seconds``.
+
+    Every kernel gets an equal share of the time, as far as ``fewest`` and ``most`` allow.
+    """
+    share = seconds * 1e6 / len(estimates_us)
+    return [min(max(int(share / max(time, 1e-3)), fewest), most) for time in estimates_us]
+
+
+def schedule(counts: Sequence[int]) -> list[list[int]]:
+    """Rounds of kernel numbers in which kernel i occurs ``counts[i]`` times, evenly spread, rotating who goes first.
+
+    Interleaved like this, whatever changes slowly (clock, temperature) hits all alike and leaves the ratios alone.
+    """
+    total = max(counts)
+    rounds = []
+    for turn in range(total):
+        due = [i for i, count in enumerate(counts) if (turn + 1) * count // total > turn * count // total]
+        shift = turn % len(due) if due else 0
+        rounds.append(due[shift:] + due[:shift])
+    return rounds
+
+
+def doubts(spreads: Mapping[str, Spread], health: Health) -> tuple[str, ...]:
+    """What the reader should know before trusting these times, in whole sentences. ``spreads`` by the kernel's label."""
+    found = []
+    if health.busy_percent is not None and health.busy_percent >= BUSY:
+        found.append(f"The GPU was {health.busy_percent}% busy with other work just before: times may be too long.")
+    if health.others:
+        processes = ", ".join(map(str, health.others[:5]))
+        more = "es" if len(health.others) > 1 else ""
+        found.append(f"Other programs hold this GPU (process{more} {processes}): if they compute, times are too long.")
+    reasons = [text for bit, text in SLOWED_BY.items() if health.slowed_by & bit]
+    if reasons and health.clocks_mhz:
+        lowest, top = min(health.clocks_mhz), health.highest_mhz
+        of = f" of {top}" if top else ""
+        found.append(f"The GPU slowed down because of {' and '.join(reasons)}: {lowest}{of} MHz while timing.")
+    drifting = {label: spread.drift for label, spread in spreads.items() if abs(spread.drift) > DRIFT}
+    if drifting:
+        label = max(drifting, key=lambda name: abs(drifting[name]))
+        found.append(f"The times of {label} changed by {drifting[label]:+.0%} from the first to the last: run it again.")
+    scattered = {
+        label: spread.scatter
+        for label, spread in spreads.items()
+        if spread.scatter > SCATTER and spread.q3 - spread.q1 > SCATTER_US
+    }
+    if scattered and not drifting:
+        label = max(scattered, key=lambda name: scattered[name])
+        found.append(f"The times of {label} scatter by {scattered[label]:.0%}: something else may use the GPU.")
+    return tuple(found)
