@@ -75,13 +75,13 @@ def _direct(ufunc: Callable[..., Any], code: str) -> Function:
     if code in ("f32", "f64"):
 
         def function(out: Array, a: Array, b: Array) -> None:
-            ufunc(a, b, out)
+            ufunc(a, b, out=out)
             floats.canonical(out)
 
         return function
 
     def half(out: Array, a: Array, b: Array) -> None:
-        ufunc(a, b, out)
+        ufunc(a, b, out=out)
         settle_nans(out, "f16")
 
     return half
@@ -202,7 +202,7 @@ def _quotient(mode: Mode) -> Function:
 
     def function(out: Array, a: Array, b: Array) -> None:
         if mode == "rn":
-            np.divide(a, b, out)
+            np.divide(a, b, out=out)
         else:
             np.copyto(out, floats.narrow(np.divide(a, b, dtype=F64), F32, mode))
         floats.canonical(out)
@@ -213,7 +213,7 @@ def _quotient(mode: Mode) -> Function:
 def _root(mode: Mode) -> Function:
     def function(out: Array, a: Array) -> None:
         if mode == "rn":
-            np.sqrt(a, out)
+            np.sqrt(a, out=out)
         else:
             np.copyto(out, floats.narrow(np.sqrt(a, dtype=F64), F32, mode))
         floats.canonical(out)
@@ -229,19 +229,19 @@ def _reciprocal(divide: Function, one: Any) -> Function:
 
 
 def _divide_f64(out: Array, a: Array, b: Array) -> None:
-    np.divide(a, b, out)
+    np.divide(a, b, out=out)
     floats.canonical(out)
 
 
 def _sqrt_f64(out: Array, a: Array) -> None:
-    np.sqrt(a, out)
+    np.sqrt(a, out=out)
     floats.canonical(out)
 
 
 def _div_approx(out: Array, a: Array, b: Array) -> None:
     """Divisors beyond 2**126 have a reciprocal of zero: the quotient is 0, or NaN for an infinite dividend."""
     divisor = np.where((np.abs(b) > F32(2.0**126)) & np.isfinite(b), np.copysign(F32(np.inf), b), b)
-    np.divide(a, divisor, out)
+    np.divide(a, divisor, out=out)
     floats.canonical(out)
 
 
@@ -335,7 +335,7 @@ def _extreme(minimum: bool, code: str, nan: bool, xorsign: bool) -> Function:
         same = np.equal(a, b)
         # Equal numbers have equal bits, but for the two zeros: joining the bits picks the right one.
         joined = join(np.asarray(a).view(raw), np.asarray(b).view(raw)) if same.any() else None
-        ufunc(a, b, out)
+        ufunc(a, b, out=out)
         if joined is not None:
             np.copyto(out.view(raw), joined, where=same)
         if xorsign:
@@ -371,7 +371,7 @@ def _bitwise(opcode: str, code: str) -> Function:
 
 
 def _copysign(out: Array, a: Array, b: Array) -> None:
-    np.copysign(b, a, out)
+    np.copysign(b, a, out=out)
 
 
 def _signs(entries: Table) -> None:

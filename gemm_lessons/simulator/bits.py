@@ -149,9 +149,9 @@ def _funnel(left: bool, wrap: bool) -> Function:
         count = np.bitwise_and(c, U32(31)) if wrap else np.minimum(c, U32(32))
         other = np.subtract(U32(32), count)
         if left:
-            np.bitwise_or(np.left_shift(b, count), np.right_shift(a, other), out)
+            np.bitwise_or(np.left_shift(b, count), np.right_shift(a, other), out=out)
         else:
-            np.bitwise_or(np.left_shift(b, other), np.right_shift(a, count), out)
+            np.bitwise_or(np.left_shift(b, other), np.right_shift(a, count), out=out)
 
     return function
 

@@ -196,9 +196,8 @@ def table() -> Table:
             middle = f".{combination}" if combination else ""
             sources = (code, code, "pred") if combine else (code, code)
             entries[f"setp.{operator}{middle}.{rest}"] = Operation(("pred",), sources, _setp(compare, combine))
-            results = ["u32", "s32", "f32"]
-            if code in ("f16", "bf16"):
-                results += [code, "u16", "s16"]
+            results = [code, "u16", "s16"] if code in ("f16", "bf16") else ["f32"]
+            results += ["u32", "s32"]
             for result in results:
                 full = f"set.{operator}{middle}.{rest.removesuffix(code)}{result}.{code}"
                 entries[full] = Operation((result,), sources, _set(compare, combine, result))
@@ -241,8 +240,9 @@ def pairs() -> Table:
             combine = COMBINE[combination] if combination else None
             middle = f".{combination}" if combination else ""
             more = ("pred",) if combine else ()
-            operation = Operation(("pred", "pred"), (code, code, *more), _setp_pair(compare, combine))
-            entries[f"setp.{operator}{middle}.{rest}"] = operation
+            if code not in ("f16", "bf16"):
+                operation = Operation(("pred", "pred"), (code, code, *more), _setp_pair(compare, combine))
+                entries[f"setp.{operator}{middle}.{rest}"] = operation
             if code in ("f16", "bf16"):
                 packed = code + "x2"
                 function = _setp_halves(compare, DTYPES[code], combine)

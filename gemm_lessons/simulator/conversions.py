@@ -125,7 +125,9 @@ def _widened(a: Array, source: str) -> Array:
     return (floats.widen_bf16(a) if source == "bf16" else np.atleast_1d(a)).astype(F64)
 
 
-def _float(target: str, source: str, mode: Mode, ftz: bool, sat: bool, relu: bool) -> Function:
+def _float(target: str, source: str, mode: Mode, modifiers: str = "") -> Function:
+    ftz, sat, relu = (modifier in modifiers for modifier in (".ftz", ".sat", ".relu"))
+
     def function(out: Array, a: Array) -> None:
         if ftz and source == "f32":
             a = floats.flush(a)
@@ -165,7 +167,7 @@ def _integral(code: str, direction: str, ftz: bool, sat: bool) -> Function:
 
 def _packed(half: str, mode: Mode, relu: bool) -> Function:
     """Two float32 into one register: the first source is the upper half."""
-    convert = _float(half, "f32", mode, False, False, relu)
+    convert = _float(half, "f32", mode, ".relu" * relu)
 
     def function(out: Array, a: Array, b: Array) -> None:
         pair = np.empty((out.size, 2), DTYPES[half])
@@ -214,19 +216,14 @@ def _between_floats(entries: Table) -> None:
             modes: tuple[Mode | None, ...] = (None,) if exact else MODES
             for mode in modes:
                 direction = f".{mode}" if mode else ""
-                for ftz in (False, True) if "f32" in (target, source) and "bf16" not in (target, source) else (False,):
-                    for last in ("", ".sat", ".relu"):
-                        if last == ".relu" and not (source == "f32" and target in ("f16", "bf16")):
-                            continue
-                        if last == ".sat" and "bf16" in (target, source):
-                            continue
-                        # The PTX manual puts .relu right after the direction.
-                        suffix = f".relu{'.ftz' * ftz}" if last == ".relu" else f"{'.ftz' * ftz}{last}"
-                        entries[f"cvt{direction}{suffix}.{target}.{source}"] = Operation(
-                            (target,),
-                            (source,),
-                            _float(target, source, mode or "rn", ftz, last == ".sat", last == ".relu"),
-                        )
+                relu = source == "f32" and target in ("f16", "bf16") and mode in ("rn", "rz")
+                flushes = "f32" in (target, source) and "bf16" not in (target, source)
+                saturates = "bf16" not in (target, source)
+                suffixes = ["", *[".relu"] * relu, *[".ftz"] * flushes, *[".sat"] * saturates]
+                suffixes += [".ftz.sat"] * (flushes and saturates)
+                for suffix in suffixes:
+                    function = _float(target, source, mode or "rn", suffix)
+                    entries[f"cvt{direction}{suffix}.{target}.{source}"] = Operation((target,), (source,), function)
 
 
 def table() -> Table:
@@ -235,14 +232,16 @@ def table() -> Table:
     _moves(entries)
     for target in INTEGERS:
         for source in INTEGERS:
-            for sat in (False, True):
+            (low, high), (least, most) = limits(target), limits(source)
+            fits = low <= least and most <= high
+            for sat in (False,) if fits else (False, True):
                 name = f"cvt{'.sat' * sat}.{target}.{source}"
                 entries[name] = Operation((target,), (source,), _integer(target, source, sat))
         for source in FLOATS:
             for direction in TO_INTEGRAL:
                 for ftz in (False, True) if source == "f32" else (False,):
                     function = _float_to_integer(target, source, direction, ftz)
-                    for sat in ("", ".sat"):
+                    for sat in ("",) if source == "bf16" else ("", ".sat"):
                         name = f"cvt.{direction}{'.ftz' * ftz}{sat}.{target}.{source}"
                         entries[name] = Operation((target,), (source,), function)
     for target in FLOATS:

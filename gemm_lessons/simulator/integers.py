@@ -45,13 +45,13 @@ def _mul_wide(dtype: Any) -> Function:
 
 def _mad_wide(dtype: Any) -> Function:
     def function(out: Array, a: Array, b: Array, c: Array) -> None:
-        np.add(np.multiply(a, b, dtype=dtype), c, out)
+        np.add(np.multiply(a, b, dtype=dtype), c, out=out)
 
     return function
 
 
 def _mad_lo(out: Array, a: Array, b: Array, c: Array) -> None:
-    np.add(np.multiply(a, b), c, out)
+    np.add(np.multiply(a, b), c, out=out)
 
 
 def _high(code: str) -> Callable[[Array, Array], Array]:
@@ -104,7 +104,7 @@ def _of(compute: Callable[..., Array]) -> Function:
 
 def _plus(compute: Callable[[Array, Array], Array]) -> Function:
     def function(out: Array, a: Array, b: Array, c: Array) -> None:
-        np.add(compute(a, b), c, out)
+        np.add(compute(a, b), c, out=out)
 
     return function
 
@@ -113,8 +113,7 @@ def _multiplications(table: Table) -> None:
     for code in TYPES:
         two, three = (code, code), (code, code, code)
         high = _high(code)
-        for name in (f"mul.lo.{code}", f"mul.{code}"):
-            table[name] = Operation((code,), two, binary(np.multiply))
+        table[f"mul.lo.{code}"] = Operation((code,), two, binary(np.multiply))
         table[f"mul.hi.{code}"] = Operation((code,), two, _of(high))
         table[f"mad.lo.{code}"] = Operation((code,), three, _mad_lo)
         table[f"mad.hi.{code}"] = Operation((code,), three, _plus(high))
@@ -171,12 +170,12 @@ def _divide(code: str, remainder: bool) -> Function:
 
 
 def _sad(out: Array, a: Array, b: Array, c: Array) -> None:
-    np.add(np.subtract(np.maximum(a, b), np.minimum(a, b)), c, out)
+    np.add(np.subtract(np.maximum(a, b), np.minimum(a, b)), c, out=out)
 
 
 def _relu(ufunc: Callable[..., Any]) -> Function:
     def function(out: Array, a: Array, b: Array) -> None:
-        np.maximum(ufunc(a, b), out.dtype.type(0), out)
+        np.maximum(ufunc(a, b), out.dtype.type(0), out=out)
 
     return function
 
@@ -259,7 +258,7 @@ def _parts(x: Array, code: str, size: int, lanes: tuple[int, ...]) -> Array:
 def _dp4a(a_code: str, b_code: str) -> Function:
     def function(out: Array, a: Array, b: Array, c: Array) -> None:
         products = _parts(a, a_code, 1, out.shape) * _parts(b, b_code, 1, out.shape)
-        np.add(products.sum(axis=1, dtype=np.int32).view(np.uint32), c, out)
+        np.add(products.sum(axis=1, dtype=np.int32).view(np.uint32), c, out=out)
 
     return function
 
@@ -268,7 +267,7 @@ def _dp2a(a_code: str, b_code: str, upper: bool) -> Function:
     def function(out: Array, a: Array, b: Array, c: Array) -> None:
         small = _parts(b, b_code, 1, out.shape)[:, 2:] if upper else _parts(b, b_code, 1, out.shape)[:, :2]
         products = _parts(a, a_code, 2, out.shape) * small
-        np.add(products.sum(axis=1, dtype=np.int32).view(np.uint32), c, out)
+        np.add(products.sum(axis=1, dtype=np.int32).view(np.uint32), c, out=out)
 
     return function
 
