@@ -28,11 +28,24 @@ class CommandError(Exception):
     """The command was wrong (exit code 2): the message says how and what to do instead."""
 
 
-class FolderError(CommandError):
-    """A file or folder cannot be read or written: the message names it and the reason."""
+class ReadError(CommandError):
+    """A file or folder that the command names cannot be read: the message says which and why."""
 
-    def __init__(self, path: Path, doing: str, error: OSError) -> None:
-        super().__init__(f"{shown(path)}: cannot {doing}: {(error.strerror or str(error)).lower()}")
+    def __init__(self, path: Path, error: OSError) -> None:
+        super().__init__(f"{shown(path)}: cannot be read: {reason(error)}")
+
+
+class WriteError(KitError):
+    """A file or folder cannot be written (exit code 3): the message says which and why."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        self.reason = reason(error)
+        super().__init__(f"{shown(path)}: cannot be written: {self.reason}; nothing of yours was changed")
+
+
+def reason(error: OSError) -> str:
+    """The operating system's words for an error, without its number."""
+    return (error.strerror or str(error)).lower()
 
 
 @dataclass(frozen=True)
@@ -80,7 +93,7 @@ class Course:
         try:
             entries = list(self.lessons_dir.iterdir())
         except OSError as error:
-            raise FolderError(self.lessons_dir, "be listed", error) from None
+            raise ReadError(self.lessons_dir, error) from None
         return tuple(sorted(entry.name for entry in entries if LESSON_NAME.fullmatch(entry.name) and entry.is_dir()))
 
     def resolve(self, query: str) -> str:
@@ -165,7 +178,7 @@ def start_lesson(lesson: Lesson) -> Started:
     except FileExistsError:
         created = False
     except OSError as error:
-        raise FolderError(path, "be written", error) from None
+        raise WriteError(path, error) from None
     return Started(lesson, path, created, todo_marks(read_source(path)))
 
 
@@ -206,13 +219,13 @@ def init_course(directory: Path) -> Course:
         if not ignore.exists():
             ignore.write_text(".gemm-lessons/\nkernel.cu.bak-*\n", encoding="utf-8")
     except OSError as error:
-        raise FolderError(Path(error.filename or directory), "be written", error) from None
+        raise WriteError(Path(error.filename or directory), error) from None
     return Course(directory)
 
 
 def read_source(path: Path) -> str:
     """A kernel file as text. Raises ``CommandError`` when it is missing, unreadable, empty, too large or no text."""
-    raw = _read(path)
+    raw = _read(path, MAX_SOURCE_BYTES + 1)
     if len(raw) > MAX_SOURCE_BYTES:
         raise CommandError(f"{shown(path)} is larger than a megabyte; a kernel is a text file of a few kilobytes")
     if not raw.strip():
@@ -249,13 +262,13 @@ def todo_marks(source: str) -> tuple[TodoMark, ...]:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a file in one step, so that a crash or Ctrl-C leaves the old or the new one. Raises ``FolderError``."""
+    """Replace a file in one step, so that a crash or Ctrl-C leaves the old or the new one. Raises ``WriteError``."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         temporary.write_bytes(data)
         temporary.replace(path)
     except OSError as error:
-        raise FolderError(path, "be written", error) from None
+        raise WriteError(path, error) from None
     finally:
         if temporary.exists():
             temporary.unlink()
@@ -290,17 +303,17 @@ def _back_up(path: Path, data: bytes) -> Path:
         except FileExistsError:
             number += 1
         except OSError as error:
-            raise FolderError(backup, "be written", error) from None
+            raise WriteError(backup, error) from None
         else:
             return backup
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, limit: int = -1) -> bytes:
     try:
         if path.exists() and not path.is_file() and not path.is_dir():  # reading a pipe or a device may never end
             raise CommandError(f"{shown(path)} is no regular file; save the kernel in a file first")
         with path.open("rb") as file:
-            return file.read(MAX_SOURCE_BYTES + 1)
+            return file.read(limit)
     except FileNotFoundError:
         if path.name == "stub.cu":
             raise LessonError(f"{path}: not found; restore the lesson's folder") from None
@@ -308,4 +321,4 @@ def _read(path: Path) -> bytes:
     except IsADirectoryError:
         raise CommandError(f"{shown(path)} is a folder; name the kernel file in it") from None
     except OSError as error:
-        raise FolderError(path, "be read", error) from None
+        raise ReadError(path, error) from None

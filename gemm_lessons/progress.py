@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gemm_lessons.course import Course, FolderError, write_atomically
+from gemm_lessons.course import Course, WriteError, reason, write_atomically
 
 SCHEMA = "gemm-lessons/progress/1"
 
@@ -87,9 +87,9 @@ def save_progress(course: Course, progress: Progress) -> str | None:
     try:
         path.parent.mkdir(exist_ok=True)
         write_atomically(path, (json.dumps(stored, indent=2) + "\n").encode())
-    except (OSError, FolderError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error).rsplit(": ", 1)[-1]
-        return f"progress not saved: {path.parent} cannot be written ({str(reason).lower()})"
+    except (OSError, WriteError) as error:
+        why = reason(error) if isinstance(error, OSError) else error.reason
+        return f"progress is not saved: {path.parent} cannot be written ({why})"
     return None
 
 

@@ -1,0 +1,69 @@
+"""The way in: ``gemm-lessons`` and ``python -m gemm_lessons``. The last net below every command.
+
+The rest is imported inside ``main`` so that Ctrl-C during start-up is as quiet as later.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+BROKEN_PIPE = 141  # 128 + SIGPIPE
+BUG = 3
+
+
+def main() -> None:
+    """Run the command line and exit with its code; never a traceback, unless ``GEMM_LESSONS_DEBUG=1`` asks for it."""
+    try:
+        code = _run()
+    except KeyboardInterrupt:
+        print("\ninterrupted; nothing was changed", file=sys.stderr)
+        code = INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone. Python flushes stdout once more at exit: let that go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        code = BROKEN_PIPE
+    except MemoryError:
+        print("error: not enough memory; try a smaller --shape", file=sys.stderr)
+        code = BUG
+    except Exception as error:  # the top level: what nobody foresaw is a bug of ours, and we say so
+        if os.environ.get("GEMM_LESSONS_DEBUG"):
+            raise
+        code = _report_bug(error)
+    sys.exit(code)
+
+
+def _run() -> int:
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # an ASCII terminal shows "?", it does not crash us
+    from gemm_lessons.cli import app
+
+    try:
+        app(prog_name="gemm-lessons")
+    except SystemExit as exit_:
+        sys.stdout.flush()
+        return exit_.code if isinstance(exit_.code, int) else int(exit_.code is not None)
+    return 0
+
+
+def _report_bug(error: Exception) -> int:
+    import platform
+    import tempfile
+    import traceback
+
+    details = "".join(traceback.format_exception(error))
+    where = ""
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="gemm-lessons-", suffix=".log", delete=False) as log:
+            log.write(f"{sys.argv}\nPython {sys.version}\n{platform.platform()}\n\n{details}")
+            where = f"; details are in {log.name}"
+    except OSError:
+        where = "; details: set GEMM_LESSONS_DEBUG=1 and run it again"
+    print(f"error: this is a bug in gemm-lessons ({type(error).__name__}: {error}){where}", file=sys.stderr)
+    return BUG
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,385 @@
+"""Arguments in, exit code out. What a command does lives elsewhere; this only calls it and shows the result.
+
+Start-up matters here: ``list`` and ``--help`` must not import NumPy or CUDA, so heavy modules are imported inside the
+commands that need them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from enum import StrEnum
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ParamSpec
+
+import typer
+
+from gemm_lessons import __version__, contract
+from gemm_lessons.course import (
+    CommandError,
+    Course,
+    any_course,
+    init_course,
+    own_course,
+    read_source,
+    reset_lesson,
+    shown,
+    start_lesson,
+    todo_marks,
+)
+from gemm_lessons.device import KitError, UnsupportedKernel
+from gemm_lessons.lesson import Lesson, LessonError, Shape, ShapeError
+from gemm_lessons.lesson_toml import load_lesson
+from gemm_lessons.progress import Progress, load_progress, save_progress
+
+if TYPE_CHECKING:
+    from gemm_lessons.device import Device
+    from gemm_lessons.gpus import GpuSpec
+    from gemm_lessons.pipeline import RunOutcome
+
+Parameters = ParamSpec("Parameters")
+
+app = typer.Typer(
+    name="gemm-lessons",
+    help="Learn to make a CUDA matrix multiplication fast, one lesson at a time, with or without a GPU.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    epilog="First steps:  gemm-lessons list   then   gemm-lessons read 01   then   gemm-lessons start 01",
+)
+
+
+class DeviceChoice(StrEnum):
+    """Where kernels run."""
+
+    auto = "auto"
+    gpu = "gpu"
+    sim = "sim"
+
+
+def complete_lesson(incomplete: str) -> list[str]:
+    """Lesson names for the shell's completion; a broken course completes nothing."""
+    try:
+        names = any_course().names
+    except (CommandError, KitError):
+        return []
+    return [name for name in names if name.startswith(incomplete) or name[3:].startswith(incomplete)]
+
+
+def _plain(value: bool) -> bool:
+    if value:
+        os.environ["NO_COLOR"] = "1"
+        os.environ.pop("FORCE_COLOR", None)
+    return value
+
+
+def _show_version(value: bool) -> bool:
+    if value:
+        typer.echo(f"gemm-lessons {__version__}")
+        raise typer.Exit
+    return value
+
+
+LessonArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="LESSON", help="A lesson: 03, 3, block_tile or 03_block_tile.", autocompletion=complete_lesson
+    ),
+]
+NoColor = Annotated[
+    bool, typer.Option("--no-color", help="Plain text, as NO_COLOR=1 gives.", callback=_plain, is_eager=True)
+]
+
+
+def command(*examples: str) -> Callable[[Callable[Parameters, int]], Callable[Parameters, None]]:
+    """Register a function as a command. It returns its exit code; its failures become one message each."""
+
+    def register(function: Callable[Parameters, int]) -> Callable[Parameters, None]:
+        @wraps(function)
+        def guarded(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
+            raise typer.Exit(_exit_code(function, *args, **kwargs))
+
+        epilog = "Examples:\n" + "\n".join(f"  {example}" for example in examples)
+        app.command(name=function.__name__.rstrip("_"), epilog=epilog)(guarded)
+        return guarded
+
+    return register
+
+
+def _exit_code(function: Callable[Parameters, int], *args: Parameters.args, **kwargs: Parameters.kwargs) -> int:
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.course import show_error
+
+    try:
+        return function(*args, **kwargs)
+    except (CommandError, ShapeError) as error:
+        show_error(make_console(stderr=True), str(error))
+        return contract.EXIT_WRONG_COMMAND
+    except UnsupportedKernel as error:
+        show_error(make_console(stderr=True), f"the simulator cannot run this kernel: {error}")
+        return contract.EXIT_BROKEN
+    except KitError as error:
+        show_error(make_console(stderr=True), str(error))
+        return contract.EXIT_BROKEN
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@command("gemm-lessons list")
+def list_(no_color: NoColor = False) -> int:
+    """The course: every lesson's idea, what is passed and what is next."""
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.course import show_error, show_list
+
+    course = any_course()
+    lessons: list[tuple[str, Lesson | LessonError]] = []
+    for name in course.names:
+        try:
+            lessons.append((name, load_lesson(course.lessons_dir / name)))
+        except LessonError as error:
+            lessons.append((name, error))
+    show_list(make_console(), course, lessons, load_progress(course))
+    broken = [lesson for _, lesson in lessons if isinstance(lesson, LessonError)]
+    for problem in broken:
+        show_error(make_console(stderr=True), str(problem))
+    return contract.EXIT_BROKEN if broken else contract.EXIT_PASSED
+
+
+@command("gemm-lessons read 03", "gemm-lessons read block_tile --raw > block_tile.md")
+def read(
+    lesson: LessonArgument,
+    raw: Annotated[bool, typer.Option("--raw", help="The Markdown as it is.")] = False,
+    no_color: NoColor = False,
+) -> int:
+    """The lesson's text, in a pager when it is long."""
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.course import show_text
+
+    course = any_course()
+    found = course.lesson(lesson)
+    text = read_source(found.text_path)
+    if raw:
+        typer.echo(text, nl=not text.endswith("\n"))
+    else:
+        show_text(make_console(), found, text, course)
+    return contract.EXIT_PASSED
+
+
+@command("gemm-lessons start 03")
+def start(lesson: LessonArgument, no_color: NoColor = False) -> int:
+    """Make the lesson's kernel.cu from its stub; say where it is and what to fill in."""
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.course import show_started
+
+    show_started(make_console(), start_lesson(own_course().lesson(lesson)))
+    return contract.EXIT_PASSED
+
+
+@command("gemm-lessons reset 03")
+def reset(lesson: LessonArgument, no_color: NoColor = False) -> int:
+    """Go back to the stub; the old kernel.cu is kept as kernel.cu.bak-1, -2, ..."""
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.course import show_reset
+
+    found = own_course().lesson(lesson)
+    show_reset(make_console(), found, reset_lesson(found))
+    return contract.EXIT_PASSED
+
+
+@command("gemm-lessons init my-course", "gemm-lessons init .")
+def init(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The new course folder; it may exist.")],
+    no_color: NoColor = False,
+) -> int:
+    """Make a course folder to work and commit in: texts, stubs and settings, no solutions."""
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.course import show_init
+
+    course = init_course(directory)
+    show_init(make_console(), course, here=course.root.resolve() == Path.cwd())
+    return contract.EXIT_PASSED
+
+
+@command("gemm-lessons hint 03", "gemm-lessons hint 03 --todo 1", "gemm-lessons hint 03 --todo 1 --level 3")
+def hint(
+    lesson: LessonArgument,
+    todo: Annotated[int | None, typer.Option("--todo", help="The number in // TODO(number).")] = None,
+    level: Annotated[
+        int | None, typer.Option("--level", help="Which hint, from 1 (a nudge); default: the next one.")
+    ] = None,
+    no_color: NoColor = False,
+) -> int:
+    """A hint for one TODO of a lesson; each call shows the next one."""
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.course import show_hint, show_todos
+
+    course = any_course()
+    found = course.lesson(lesson)
+    progress = load_progress(course)
+    marks = todo_marks(read_source(found.stub_path))
+    if todo is None and level is None:
+        show_todos(make_console(), found, marks, progress)
+        return contract.EXIT_PASSED
+    todo = 1 if todo is None else todo
+    if not 1 <= todo <= len(found.todos):
+        raise CommandError(f"lesson {found.name} has {_numbered('TODO', len(found.todos))}, no TODO({todo})")
+    hints = found.todos[todo - 1].hints
+    if level is not None and not 1 <= level <= len(hints):
+        raise CommandError(f"TODO({todo}) of lesson {found.name} has {_numbered('hint', len(hints))}, no hint {level}")
+    if level is None:
+        level = min(progress.of(found.name).hints.get(todo, 0) + 1, len(hints))
+    mark = next((mark for mark in marks if mark.number == todo), None)
+    show_hint(make_console(), found, mark, todo, level)
+    _save(course, progress.after_hint(found.name, todo, level))
+    return contract.EXIT_PASSED
+
+
+def _numbered(what: str, count: int) -> str:
+    return {0: f"no {what}s", 1: f"one {what}"}.get(count, f"{what}s 1 to {count}")
+
+
+@command(
+    "gemm-lessons run 03",
+    "gemm-lessons run 03 --solution",
+    "gemm-lessons run 03 --file try.cu --shape 256,128,64",
+    "gemm-lessons run 03 --gpu v100",
+    "gemm-lessons run 03 --json | python -m json.tool",
+)
+def run(
+    lesson: LessonArgument,
+    solution: Annotated[bool, typer.Option("--solution", help="Run the reference.")] = False,
+    stub: Annotated[bool, typer.Option("--stub", help="Run the stub as it is.")] = False,
+    file: Annotated[Path | None, typer.Option("--file", help="Run this file as the lesson's kernel.")] = None,
+    shape: Annotated[
+        str | None, typer.Option("--shape", metavar="M,N,K", help="Check this shape instead of the lesson's.")
+    ] = None,
+    device: Annotated[
+        DeviceChoice, typer.Option("--device", help="auto takes a GPU when there is one.")
+    ] = DeviceChoice.auto,
+    gpu: Annotated[str, typer.Option("--gpu", help="The GPU that estimates and occupancy are for.")] = "h200",
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Repeat the inputs of an earlier run.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for scripts.")] = False,
+    no_color: NoColor = False,
+) -> int:
+    """Compile a kernel, check it against NumPy, count what it does; show the table and hints."""
+    from gemm_lessons.report.console import Working, make_console
+    from gemm_lessons.report.course import show_error
+
+    if sum((solution, stub, file is not None)) > 1:
+        raise CommandError("--solution, --stub and --file exclude each other; give one")
+    # What the command got wrong is said before NumPy and the compiler are loaded.
+    course = own_course() if not (solution or stub or file) else any_course()
+    found = course.lesson(lesson)
+    path = _kernel_path(course, found, solution, stub, file)
+    read_source(path)
+    wanted = parse_shape(shape) if shape is not None else None
+    if wanted is not None:
+        found.allow(wanted)
+
+    sheet = _gpu(gpu)
+    from gemm_lessons.pipeline import Request, run_lesson
+
+    request = Request(course, found, path, _device(device), sheet, wanted, seed)
+    try:
+        with Working(make_console(stderr=True), f"lesson {found.name}") as working:
+            outcome = run_lesson(request, working)
+    except UnsupportedKernel as error:
+        where = f"{shown(path)}:{error.line}" if error.line else shown(path)
+        show_error(make_console(stderr=True), f"{where}: {error}")
+        return contract.EXIT_NOT_PASSED
+    if as_json:
+        import json
+
+        typer.echo(json.dumps(contract.as_json(outcome), indent=2, allow_nan=False))
+    else:
+        _show(course, outcome)
+    if path.resolve() == found.kernel_path.resolve() and wanted is None:
+        _save(course, load_progress(course).after_run(found.name, outcome.verdict.kind))
+    return contract.exit_code(outcome)
+
+
+def _kernel_path(course: Course, lesson: Lesson, solution: bool, stub: bool, file: Path | None) -> Path:
+    if file is not None:
+        return file
+    if stub:
+        return lesson.stub_path
+    if solution:
+        path = course.solution(lesson)
+        if path is None:
+            raise CommandError(f"lesson {lesson.name} has no solution, neither in this course nor in the package")
+        return path
+    if not lesson.kernel_path.exists():
+        raise CommandError(f"{shown(lesson.kernel_path)} is not there yet: gemm-lessons start {lesson.number:02}")
+    return lesson.kernel_path
+
+
+def _show(course: Course, outcome: RunOutcome) -> None:
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.run import show_outcome
+
+    show_outcome(make_console(), outcome, course.neighbour(outcome.lesson, +1))
+
+
+def _gpu(name: str) -> GpuSpec:
+    from gemm_lessons.gpus import find_gpu
+
+    try:
+        return find_gpu(name)
+    except KeyError as error:
+        raise CommandError(f"--gpu: {error.args[0]}") from None
+
+
+def _device(choice: DeviceChoice) -> Device:
+    from gemm_lessons.simulator import Simulator
+
+    if choice is DeviceChoice.gpu:
+        raise KitError("running on a GPU is not there yet; leave --device out to use the simulator")
+    return Simulator()
+
+
+def parse_shape(text: str) -> Shape:
+    """``M,N,K`` or ``MxNxK`` as a shape. Raises ``CommandError``."""
+    sizes = re.fullmatch(r"\s*(\d{1,9})\s*[,x]\s*(\d{1,9})\s*[,x]\s*(\d{1,9})\s*", text)
+    if not sizes:
+        raise CommandError(f'--shape "{text}" is no shape; write three whole numbers, like --shape 96,64,80')
+    return Shape(*(int(size) for size in sizes.groups()))
+
+
+def _save(course: Course, progress: Progress) -> None:
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.course import show_note
+
+    note = save_progress(course, progress)
+    if note:
+        show_note(make_console(stderr=True), note)
+
+
+@command("gemm-lessons doctor")
+def doctor(no_color: NoColor = False) -> int:
+    """Look for everything that a run needs: compiler, headers, simulator, GPU, course folder."""
+    from gemm_lessons.doctor import examine, healthy
+    from gemm_lessons.report.console import Working, make_console
+    from gemm_lessons.report.course import show_doctor
+
+    with Working(make_console(stderr=True), "examining"):
+        checks = examine()
+    show_doctor(make_console(), checks)
+    return contract.EXIT_PASSED if healthy(checks) else contract.EXIT_BROKEN
+
+
+@command("gemm-lessons version")
+def version(no_color: NoColor = False) -> int:
+    """The version of gemm-lessons."""
+    typer.echo(f"gemm-lessons {__version__}")
+    return contract.EXIT_PASSED

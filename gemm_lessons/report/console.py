@@ -1,0 +1,96 @@
+"""Where the output goes: colours only on a terminal that wants them, a pager for what is long, progress on stderr."""
+
+from __future__ import annotations
+
+import os
+import threading
+from types import TracebackType
+
+from rich.console import Console, RenderableType
+from rich.theme import Theme
+
+READING_WIDTH = 100  # columns; longer lines of prose are hard to read
+PATIENCE = 1.0  # seconds after which a run says what it is doing
+
+THEME = Theme(
+    {
+        "good": "green",
+        "bad": "bold red",
+        "doubt": "yellow",
+        "quiet": "dim",
+        "lesson": "bold cyan",
+        "command": "bold",
+        "markdown.code": "cyan",
+        "markdown.h1": "bold cyan",
+        "markdown.h2": "bold cyan",
+        "markdown.h3": "bold",
+    }
+)
+
+
+def make_console(stderr: bool = False) -> Console:
+    """A console on stdout or stderr. ``NO_COLOR``, ``TERM=dumb`` and pipes give plain text."""
+    return Console(stderr=stderr, theme=THEME, highlight=False, soft_wrap=False, emoji=False)
+
+
+def page(console: Console, content: RenderableType) -> None:
+    """Print, through a pager when it is longer than the terminal (and there is a terminal)."""
+    import pydoc
+    import shutil
+
+    width = min(console.width, READING_WIDTH)
+    if not console.is_terminal:
+        console.print(content, width=width)
+        return
+    with console.capture() as capture:
+        console.print(content, width=width)
+    text = capture.get()
+    pager = os.environ.get("PAGER") or ("less" if shutil.which("less") else "")
+    if text.count("\n") < console.height or not pager:
+        console.file.write(text)
+        return
+    if "less" in pager:
+        os.environ.setdefault("LESS", "-R")  # let colours through
+    elif not console.no_color:  # a pager that may show control codes as they are gets none
+        plain = Console(
+            theme=THEME, highlight=False, no_color=True, color_system=None, force_terminal=False, width=width
+        )
+        with plain.capture() as capture:
+            plain.print(content)
+        text = capture.get()
+    pydoc.pager(text)
+
+
+class Working:
+    """Says on stderr what is going on once it takes longer than ``PATIENCE``; only on a terminal, gone at the end.
+
+    Use as a context manager; call it with the name of each stage.
+    """
+
+    def __init__(self, console: Console, what: str) -> None:
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # slow to import
+
+        self._progress = Progress(
+            SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True
+        )
+        self._task = self._progress.add_task(what)
+        self._timer = threading.Timer(PATIENCE, self._progress.start)
+        self._timer.daemon = True
+        self._wanted = console.is_terminal
+
+    def __call__(self, stage: str) -> None:
+        """Name what is being done now."""
+        self._progress.update(self._task, description=stage)
+
+    def __enter__(self) -> Working:
+        if self._wanted:
+            self._timer.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._wanted:
+            self._timer.cancel()
+            self._timer.join()  # it may be starting the display right now
+            self._progress.stop()
