@@ -113,9 +113,9 @@ class GlobalMemory:
         return data.split(b"\0")[0].decode("utf-8", "replace")
 
     def write_back(self) -> None:
-        """Copy every output buffer's bytes back into its array."""
+        """Copy every output buffer's bytes back into its array, and those of inputs that the kernel stored into."""
         for allocation, buffer in self._buffers:
-            if buffer.output:
+            if buffer.output or (allocation.tracked and buffer.array.flags.writeable):
                 data = self.arena[allocation.offset : allocation.offset + allocation.size]
                 buffer.array[...] = data.view(buffer.array.dtype).reshape(buffer.array.shape)
 
