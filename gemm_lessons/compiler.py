@@ -5,15 +5,20 @@ A learner's mistake comes back as ``CompileFailed``; ``KitError`` means that the
 
 from __future__ import annotations
 
+import base64
+import difflib
+import json
 import os
 import re
+import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from gemm_lessons import nvrtc, sass
-from gemm_lessons.diagnostics import Diagnostic, parse_log
+from gemm_lessons import compile_cache, cuda_source, nvrtc, sass
+from gemm_lessons.device import KitError
+from gemm_lessons.diagnostics import NAME_EXPRESSION_FILE, Diagnostic, parse_log
 from gemm_lessons.occupancy import Occupancy, Resources, occupancy
 from gemm_lessons.sass import SassInstruction
 
@@ -28,10 +33,16 @@ __all__ = [
     "occupancy",
 ]
 
+CACHE_FORMAT = "gemm-lessons/compiled/1"
+
 
 @dataclass(frozen=True)
 class Compiled:
-    """One compiled kernel. ``entry`` is the lowered (mangled) name; ``path`` is the file as the caller named it."""
+    """One compiled kernel.
+
+    ``path`` is the file as the caller named it, and so is every file name in ``ptx``, ``sass`` and ``diagnostics``
+    that means it. ``entry`` is the lowered (mangled) name, ``arch`` such as ``sm_90``, ``diagnostics`` the warnings.
+    """
 
     source: str
     path: str
@@ -42,23 +53,53 @@ class Compiled:
     resources: Resources
     diagnostics: tuple[Diagnostic, ...]
     compiler: str
+    shared_layout: tuple[tuple[str, int, int], ...] = ()
+    """(PTX name, offset, bytes) of every static shared array, offsets from the start of the block's static arrays."""
+    _early: _EarlySass = field(default_factory=lambda: _EarlySass(), init=False, repr=False, compare=False)
 
     @cached_property
     def sass(self) -> tuple[SassInstruction, ...]:
-        """Machine instructions in address order; runs ``nvdisasm`` on first use."""
-        instructions = sass.parse(sass.disassemble(self.cubin), self.entry)
+        """Machine instructions, function by function, in address order. Raises ``KitError`` without ``nvdisasm``."""
+        text = self._early.wait() or sass.disassemble(self.cubin)
         absolute = os.path.abspath(self.path)
-        return tuple(replace(i, file=self.path) if i.file == absolute else i for i in instructions)
+        return tuple(replace(i, file=self.path) if i.file == absolute else i for i in sass.parse(text, self.entry))
 
-    @property
-    def shared_layout(self) -> tuple[tuple[str, int, int], ...]:
-        """(name, offset, bytes) of every static shared array as ptxas placed it; empty when that cannot be read."""
-        return ()
+    def start_sass(self) -> None:
+        """Begin disassembling in the background (0.3 s, on another core), for a caller that will want ``sass``."""
+        if "sass" not in self.__dict__:
+            self._early.start(self.cubin)
+
+
+class _EarlySass:
+    """A disassembly under way in a thread. Its failure is left to the caller's own attempt."""
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._text: str | None = None
+
+    def start(self, cubin: bytes) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, args=(cubin,), daemon=True)
+            self._thread.start()
+
+    def _run(self, cubin: bytes) -> None:
+        try:
+            self._text = sass.disassemble(cubin)
+        except KitError:
+            self._text = None
+
+    def __reduce__(self) -> tuple[type[_EarlySass], tuple[()]]:
+        return _EarlySass, ()  # a thread does not travel to another process
+
+    def wait(self) -> str | None:
+        if self._thread is not None:
+            self._thread.join()
+        return self._text
 
 
 @dataclass(frozen=True)
 class CompileFailed:
-    """The source did not compile: at least one error, and NVRTC's whole log."""
+    """The source did not compile: ``diagnostics`` holds at least one error; ``log`` is NVRTC's own text."""
 
     diagnostics: tuple[Diagnostic, ...]
     log: str
@@ -72,50 +113,228 @@ def compile_source(
     defines: Mapping[str, str | int] | None = None,
     include_dirs: Sequence[Path] = (),
     arch: str = "sm_90",
+    options: Sequence[str] = (),
     cuda_major: int | None = None,
 ) -> Compiled | CompileFailed:
-    """Compile one kernel. ``entry`` may be a template instance (``tile<64, 8>``). Raises ``KitError`` without NVRTC."""
-    if "\0" in source:
-        line = source[: source.index("\0")].count("\n") + 1
-        return CompileFailed((Diagnostic(path, line, None, "error", "the file holds a NUL byte: it is not text"),), "")
+    """Compile one kernel to PTX and machine code of a real GPU, in one go.
+
+    ``entry`` is the kernel's plain name, with or without ``extern "C"``, or a template instance (``tile<64, 8>``).
+    ``path`` names the file in messages and line tables; its folder is searched for ``#include "..."`` first.
+    ``options`` are further NVRTC options. ``cuda_major`` (13, 12) picks the toolkit; by default the newest that
+    knows ``arch``. The result comes from the cache on disk when source, name, options, every included file and the
+    compiler are the same. Raises ``KitError`` when NVRTC is missing or does not know ``arch`` or an option.
+    """
+    if problem := _unreadable(source, path, entry):
+        return problem
     major = nvrtc.choose_major(arch) if cuda_major is None else cuda_major
-    compiler = nvrtc.load(major)
     absolute = os.path.abspath(path)
-    options = [f"-arch={arch}", "-lineinfo", "-std=c++17", "--ptxas-options=-v"]
-    options += [f"-D{name}={value}" for name, value in (defines or {}).items()]
-    options += [f"--include-path={folder}" for folder in (*include_dirs, *nvrtc.include_folders(major))]
-    result = compiler.translate(source, absolute, options, entry)
-    diagnostics = parse_log(result.log, {absolute: path})
+    folders = [Path(os.path.abspath(folder)) for folder in include_dirs]
+    cuda_folders = nvrtc.include_folders(major)
+    arguments = [
+        f"-arch={arch}",
+        "-lineinfo",
+        "-std=c++17",
+        "--ptxas-options=-v",
+        *(f"-D{name}={value}" for name, value in (defines or {}).items()),
+        *options,
+        *(f"--include-path={folder}" for folder in (*folders, *cuda_folders)),
+    ]
+    key = _cache_key(source, absolute, path, entry, arguments, major, folders, cuda_folders)
+    if key and (kept := _from_cache(key, source, path, arch)):
+        return kept
+
+    compiler = nvrtc.load(major)
+    result = compiler.translate(source, absolute, arguments, entry)
+    if result.log.startswith("nvrtc: error"):
+        version = ".".join(map(str, compiler.version))
+        raise KitError(f"NVRTC {version} refused its options: {result.log.strip()} (arch {arch})")
+    ptx = re.sub(r'(\.file\s+\d+ )"' + re.escape(absolute) + '"', lambda m: f'{m[1]}"{path}"', result.ptx)
+    found = parse_log(result.log, path, source, ptx, {absolute: path})
     if not result.ok:
-        return CompileFailed(diagnostics, result.log)
-    return Compiled(
+        return CompileFailed(_explain_failure(found, result.log, path, source, entry), result.log)
+    resources = read_resources(result.log, result.lowered)
+    compiled = Compiled(
         source=source,
         path=path,
         entry=result.lowered,
         arch=arch,
-        ptx=re.sub(r'(\.file\s+\d+ )"' + re.escape(absolute) + '"', lambda m: f'{m[1]}"{path}"', result.ptx),
+        ptx=ptx,
         cubin=result.cubin,
-        resources=read_resources(result.log, result.lowered),
-        diagnostics=diagnostics,
-        compiler=f"NVRTC {compiler.version[0]}.{compiler.version[1]}",
+        resources=resources,
+        diagnostics=found,
+        compiler="NVRTC {}.{}".format(*compiler.version),
+        shared_layout=read_shared_layout(ptx, result.lowered, resources.shared_bytes),
     )
+    if key and nvrtc.is_library_of(major, compiler.version):
+        _to_cache(key, compiled)
+    return compiled
+
+
+def _unreadable(source: str, path: str, entry: str) -> CompileFailed | None:
+    """What the compiler's C interface cannot take: NUL bytes, text that is not Unicode, a name with control bytes."""
+    line, message = 1, ""
+    if "\0" in source:
+        line = cuda_source.line_of(source, source.index("\0"))
+        message = "the file holds a NUL byte: it is not a text file"
+    elif bad := re.search(r"[\ud800-\udfff]", source):
+        line = cuda_source.line_of(source, bad.start())
+        message = "the file is not UTF-8 text"
+    elif not entry.strip() or not entry.isprintable():
+        message = f"{entry!r} is not the name of a kernel"
+    return CompileFailed((Diagnostic(path, line, None, "error", message),), "") if message else None
+
+
+# --- failures -------------------------------------------------------------------------------------------------------
+
+
+def _explain_failure(
+    found: tuple[Diagnostic, ...], log: str, path: str, source: str, entry: str
+) -> tuple[Diagnostic, ...]:
+    """Errors about the name that was asked for are put in terms of the file, and only shown when all else is right."""
+    own = tuple(d for d in found if d.file != NAME_EXPRESSION_FILE)
+    if any(d.severity == "error" for d in own):
+        return own
+    about_name = next((d.message for d in found if d.file == NAME_EXPRESSION_FILE), None)
+    if about_name is None:
+        message = next((line.strip() for line in log.splitlines() if line.strip()), "the compiler gave no reason")
+        return (*own, Diagnostic(path, 1, None, "error", message))
+    return (*own, _explain_name(about_name, path, source, entry))
+
+
+def _explain_name(complaint: str, path: str, source: str, entry: str) -> Diagnostic:
+    defined = cuda_source.kernels(source)
+    name = re.sub(r"<.*", "", entry, flags=re.S).strip().rpartition("::")[2]
+    same = [kernel for kernel in defined if kernel.name == name]
+    if same:
+        line = same[0].line
+        if len(same) > 1:
+            message = f"{name} is overloaded, so its name alone does not say which is meant: give each its own name"
+        elif same[0].template and "<" not in entry:
+            message = f"{name} is a template <{same[0].template}>: name one instance of it, such as {name}<...>"
+        else:
+            message = f"{entry} cannot be instantiated from {same[0]}: {complaint}"
+    elif "non-__global__" in complaint or "must form address" in complaint:
+        use = re.search(rf"\b{re.escape(name)}\b", cuda_source.without_comments(source))
+        line = cuda_source.line_of(source, use.start()) if use else 1
+        message = f"{name} is not a kernel: a kernel is a function with __global__ in front"
+    elif defined:
+        near = difflib.get_close_matches(name, [kernel.name for kernel in defined], 1, 0.6)
+        line = next((kernel.line for kernel in defined if kernel.name in near), defined[0].line)
+        listed = "; ".join(f"{kernel} in line {kernel.line}" for kernel in defined)
+        message = f"no kernel is called {name}; this file has {listed}"
+    else:
+        line, message = 1, f"no kernel is called {name}; this file has no __global__ function at all"
+    return Diagnostic(path, line, None, "error", message)
+
+
+# --- what the log and the PTX say ----------------------------------------------------------------------------------
 
 
 def read_resources(log: str, entry: str) -> Resources:
-    """Registers per thread and bytes per block or thread from the ``ptxas -v`` part of the log."""
-    start = log.find(f"Compiling entry function '{entry}'")
-    if start < 0:
-        return Resources(0, 0, 0, 0)
-    end = log.find("Compiling entry function", start + 1)
-    part = log[start : end if end > 0 else None]
+    """Registers per thread and bytes per block or thread from the ``ptxas -v`` part of the log.
 
-    def number(pattern: str) -> int:
-        match = re.search(pattern, part)
-        return int(match[1]) if match else 0
+    Device functions that were not inlined have frames of their own; their spills count, since the kernel pays them.
+    """
+    entries = set(re.findall(r"Compiling entry function '(\S+)'", log))
+    registers = shared = spills = stack = 0
+    for function, stack_bytes, stores, loads in re.findall(
+        r"Function properties for (\S+)\s*\n\D*(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill",
+        log,
+    ):
+        if function == entry or function not in entries:
+            stack = max(stack, int(stack_bytes))
+            spills += int(stores) + int(loads)
+    if own := re.search(rf"Compiling entry function '{re.escape(entry)}'.*?Used (\d+) registers([^\n]*)", log, re.S):
+        registers = int(own[1])
+        if smem := re.search(r"(\d+) bytes smem", own[2]):
+            shared = int(smem[1])
+    return Resources(registers, shared, spills, stack)
 
-    return Resources(
-        registers=number(r"Used (\d+) registers"),
-        shared_bytes=number(r"(\d+) bytes smem"),
-        spill_bytes=number(r"(\d+) bytes spill stores") + number(r"(\d+) bytes spill loads"),
-        stack_bytes=number(r"(\d+) bytes stack frame"),
+
+_SHARED = re.compile(
+    r"^\s*(?:\.(?:visible|weak|common)\s+)?\.shared\s+(?:\.align\s+(\d+)\s+)?\.[a-z](\d+)\s+([\w$]+)(?:\[(\d+)\])?;",
+    re.M,
+)
+
+
+def read_shared_layout(ptx: str, entry: str, shared_bytes: int) -> tuple[tuple[str, int, int], ...]:
+    """Where ptxas puts the static shared arrays of a kernel: (PTX name, offset, bytes).
+
+    A cubin has no symbols for them. ptxas keeps the order of the PTX text and aligns each array (checked against the
+    addresses in the machine code of random kernels, ``checks/compiler/test_shared_layout.py``); the total must be
+    the one that ptxas reports, else nothing is claimed and the result is empty.
+    """
+    start = re.search(rf"\.entry\s+{re.escape(entry)}\(", ptx)
+    if not start:
+        return ()
+    body = ptx[start.start() : ptx.find("\n}", start.start())]
+    outside = re.sub(r"^\{.*?^\}", "", ptx, flags=re.S | re.M)  # of all functions
+    used = [m for m in _SHARED.finditer(outside) if re.search(rf"(?<![\w$]){re.escape(m[3])}(?![\w$])", body)]
+    layout: list[tuple[str, int, int]] = []
+    end = 0
+    for match in (*used, *_SHARED.finditer(body)):
+        size = int(match[2]) // 8 * int(match[4] or 1)
+        align = int(match[1] or int(match[2]) // 8)
+        offset = -(-end // align) * align
+        layout.append((match[3], offset, size))
+        end = offset + size
+    # With dynamic shared memory behind them, ptxas rounds the total up to that array's alignment.
+    return tuple(layout) if end <= shared_bytes < end + 16 or shared_bytes == end else ()
+
+
+# --- the cache -----------------------------------------------------------------------------------------------------
+
+
+def _cache_key(
+    source: str,
+    absolute: str,
+    path: str,
+    entry: str,
+    arguments: Sequence[str],
+    major: int,
+    folders: Sequence[Path],
+    cuda_folders: Sequence[Path],
+) -> str | None:
+    """All that the result depends on; None when that cannot be told, or when there is no cache."""
+    library = nvrtc.library(major)
+    if compile_cache.folder() is None or library is None:
+        return None
+    included = cuda_source.include_closure(source, Path(absolute).parent, list(folders), list(cuda_folders))
+    if included is None:
+        return None
+    stat = library.stat()
+    identity = f"{library} {stat.st_size} {stat.st_mtime_ns}"
+    texts = [part for file, content in sorted(included.items()) for part in (str(file), content)]
+    return compile_cache.key_of(CACHE_FORMAT, source, absolute, path, entry, *arguments, identity, *texts)
+
+
+def _to_cache(key: str, compiled: Compiled) -> None:
+    record = {
+        "entry": compiled.entry,
+        "ptx": compiled.ptx,
+        "cubin": base64.b64encode(compiled.cubin).decode(),
+        "resources": asdict(compiled.resources),
+        "diagnostics": [asdict(d) for d in compiled.diagnostics],
+        "compiler": compiled.compiler,
+        "shared_layout": compiled.shared_layout,
+    }
+    compile_cache.put(key, json.dumps(record).encode())
+
+
+def _from_cache(key: str, source: str, path: str, arch: str) -> Compiled | None:
+    data = compile_cache.get(key)
+    if data is None:
+        return None
+    record = json.loads(data)
+    return Compiled(
+        source=source,
+        path=path,
+        entry=record["entry"],
+        arch=arch,
+        ptx=record["ptx"],
+        cubin=base64.b64decode(record["cubin"]),
+        resources=Resources(**record["resources"]),
+        diagnostics=tuple(Diagnostic(**d) for d in record["diagnostics"]),
+        compiler=record["compiler"],
+        shared_layout=tuple((name, offset, size) for name, offset, size in record["shared_layout"]),
     )

@@ -1,49 +1,195 @@
-"""NVRTC's log -> ``Diagnostic`` records in the learner's own file, line and column."""
+"""NVRTC's log -> ``Diagnostic`` records in the learner's own file, line and column.
+
+The log mixes three writers: the C++ front end (``file(line): error: ...``, then the source line and a caret), ptxas
+(``ptxas error : ...``, which knows kernels but not source lines) and NVRTC itself.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
+
+from gemm_lessons import cuda_source
+
+Severity = Literal["error", "warning"]
+NAME_EXPRESSION_FILE = "__nv_name_map"  # what NVRTC calls the text that asks for the kernel's name
 
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One message of the compiler. ``line`` and ``column`` count from 1; line 0: the compiler named none."""
+    """One message of the compiler. ``line`` and ``column`` (in characters) count from 1."""
 
     file: str
     line: int
     column: int | None
-    severity: Literal["error", "warning"]
+    severity: Severity
     message: str
 
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" + (f":{self.column}" if self.column else "")
+        return f"{place}: {self.severity}: {self.message}"
 
-_HEADER = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<kind>catastrophic error|error|warning)[^:]*: (?P<text>.*)")
-_CARET = re.compile(r"^\s+\^\s*$")
+
+_HEADER = re.compile(
+    r"^(?:(?P<file>.+?)\((?P<line>\d+)\)|At end of source): "
+    r"(?P<kind>catastrophic error|internal error|error|warning|note|remark)(?: #\d+(?:-D)?)?: (?P<text>.*)"
+)
+_CARET = re.compile(r"^ *\s*\^\s*$")
+_DURING = re.compile(r"^\s+detected during:?\s*(.*)")
+_NOISE = re.compile(r"^(\d+ (catastrophic )?errors? detected|Remark: |Compilation terminated|\s*$)")
+_PTXAS = re.compile(r"^\s*ptxas (?P<kind>error|fatal|warning)\s*: (?P<text>.*)")
+_PTXAS_LINE = re.compile(r"^\s*ptxas .*?, line (?P<line>\d+); (?P<kind>error|fatal|warning)\s*: (?P<text>.*)")
+_TOO_MUCH_SHARED = re.compile(r"Entry function '(.+)' uses too much shared data \((0x\w+) bytes, (0x\w+) max\)")
+
+_STANDARD_HEADERS = re.compile(r'cannot open source file "(?:\w+|\w+\.h|\w+/\w+)"')
+# The front end's words -> ours, where it speaks of options or concepts that a learner cannot act on.
+_REWORDED: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(r"A function without execution space annotations .*"),
+        "write __device__ in front of a function that kernels call, or __global__ in front of a kernel; "
+        "functions of the host (main, launch code) cannot be compiled here",
+    ),
+    (
+        re.compile(r"A namespace scope variable without memory space annotations .*"),
+        "write __device__ or __constant__ in front of a global variable; variables of the host cannot be compiled here",
+    ),
+)
 
 
-def parse_log(log: str, names: Mapping[str, str]) -> tuple[Diagnostic, ...]:
-    """The messages of an NVRTC log, in order; ``names`` maps file names in the log to those to show."""
-    found: list[Diagnostic] = []
-    lines = log.splitlines()
-    for index, line in enumerate(lines):
-        if not (match := _HEADER.match(line)):
-            continue
-        column = None
-        for later in lines[index + 1 : index + 12]:
-            if _HEADER.match(later):
-                break
-            if _CARET.match(later):
-                column = later.index("^") - 1
-                break
-        found.append(
-            Diagnostic(
-                names.get(match["file"], match["file"]),
-                int(match["line"]),
-                column,
-                "warning" if match["kind"] == "warning" else "error",
-                match["text"],
+def parse_log(
+    log: str, path: str, source: str, ptx: str = "", names: Mapping[str, str] | None = None
+) -> tuple[Diagnostic, ...]:
+    """The messages of an NVRTC log, in order and each once.
+
+    ``path`` and ``source`` are the learner's file; ``ptx`` what there is of it, to find source lines for ptxas;
+    ``names`` maps file names in the log to those to show.
+    """
+    front_end = _front_end(log, path, source, names or {})
+    return tuple(dict.fromkeys([*front_end, *_ptxas(log, path, source, ptx)]))
+
+
+def _front_end(log: str, path: str, source: str, names: Mapping[str, str]) -> Iterator[Diagnostic]:
+    current: Diagnostic | None = None
+    previous = ""  # the line above a caret is the source line
+    for line in log.splitlines():
+        if match := _HEADER.match(line):
+            if match["kind"] in ("note", "remark"):
+                if current:
+                    current = replace(current, message=f"{current.message} ({match['text'].strip()})")
+                    previous = "\0"  # the caret that follows is the note's
+                continue
+            if current:
+                yield _finished(current)
+            file = match["file"]
+            current = Diagnostic(
+                file=names.get(file, file) if file else path,
+                line=int(match["line"]) if file else source.rstrip("\n").count("\n") + 1,
+                column=None,
+                severity="warning" if match["kind"] == "warning" else "error",
+                message=match["text"].strip(),
             )
-        )
-    return tuple(found)
+        elif current and _CARET.match(line):
+            if current.column is None and previous != "\0":
+                current = replace(current, column=_column(previous, line))
+        elif current and (during := _DURING.match(line)):
+            current = replace(current, message=f"{current.message}; {during[0].strip()}")
+        elif _NOISE.match(line) and current and line.strip():
+            yield _finished(current)
+            current = None
+        if previous != "\0":
+            previous = line
+    if current:
+        yield _finished(current)
+
+
+def _column(source_line: str, caret_line: str) -> int:
+    """NVRTC prints two spaces before the source line, and counts bytes; we count characters, from 1."""
+    before = source_line.encode()[2 : caret_line.index("^")]
+    return len(before.decode(errors="ignore")) + 1
+
+
+def _finished(found: Diagnostic) -> Diagnostic:
+    for pattern, words in _REWORDED:
+        if pattern.match(found.message):
+            return replace(found, message=words)
+    if _STANDARD_HEADERS.match(found.message):
+        return replace(found, message=f"{found.message}; the C++ standard library is not available in kernels")
+    return found
+
+
+def _ptxas(log: str, path: str, source: str, ptx: str) -> Iterator[Diagnostic]:
+    for line in log.splitlines():
+        if match := _PTXAS_LINE.match(line):
+            severity: Severity = "warning" if match["kind"] == "warning" else "error"
+            file, number = _source_line(ptx, int(match["line"])) or (path, 1)
+            yield Diagnostic(file, number, None, severity, f"inline assembly: {match['text']}")
+        elif match := _PTXAS.match(line):
+            if "aborted due to errors" in match["text"]:
+                continue
+            severity = "warning" if match["kind"] == "warning" else "error"
+            yield _about_kernel(match["text"], severity, path, source, ptx)
+
+
+def _about_kernel(text: str, severity: Severity, path: str, source: str, ptx: str) -> Diagnostic:
+    if match := _TOO_MUCH_SHARED.search(text):
+        return _too_much_shared(match[1], int(match[2], 16), int(match[3], 16), path, source, ptx)
+    line = 1
+    if match := re.search(r"Unresolved extern function '(\S+)'", text):
+        name = plain_name(match[1])
+        text = f"the function {name} is declared and called, but nothing defines it"
+        use = re.search(rf"\b{re.escape(name)}\b", cuda_source.without_comments(source))
+        line = cuda_source.line_of(source, use.start()) if use else 1
+    elif match := re.search(r"'(_Z\w+|\w+)'", text):
+        name = plain_name(match[1])
+        text = text.replace(match[0], f"'{name}'")
+        line = next((k.line for k in cuda_source.kernels(source) if k.name == name), 1)
+    return Diagnostic(path, line, None, severity, text)
+
+
+def _too_much_shared(entry: str, used: int, limit: int, path: str, source: str, ptx: str) -> Diagnostic:
+    """Blame the largest shared array of the kernel, and count what all of them take."""
+    start = ptx.find(f".entry {entry}(")
+    arrays = re.findall(r"\.shared\s+\.align\s+\d+\s+\.b8\s+(\S+)\[(\d+)\]", ptx[: ptx.find("\n}", start)])
+    message = (
+        f"kernel {plain_name(entry)} declares {used:,} bytes of static __shared__ memory; "
+        f"a block may have at most {limit:,} ({limit // 1024} KB)"
+    )
+    line = next((k.line for k in cuda_source.kernels(source) if k.name == plain_name(entry)), 1)
+    if arrays:
+        mangled, size = max(arrays, key=lambda array: int(array[1]))
+        name = plain_name(mangled)
+        line = cuda_source.shared_array_line(source, name) or line
+        message += f". The largest array is {name} with {int(size):,} bytes"
+    return Diagnostic(path, line, None, "error", message)
+
+
+def _source_line(ptx: str, ptx_line: int) -> tuple[str, int] | None:
+    """File and line of the last ``.loc`` at or before a line of the PTX text."""
+    before = "\n".join(ptx.splitlines()[:ptx_line])
+    found = re.findall(r"^\s*\.loc\s+(\d+)\s+(\d+)", before, re.M)
+    if not found:
+        return None
+    file = re.search(rf'^\s*\.file\s+{found[-1][0]}\s+"(.*)"', ptx, re.M)
+    return (file[1], int(found[-1][1])) if file else None
+
+
+def plain_name(mangled: str) -> str:
+    """The innermost plain name of a mangled one: ``_ZZ4gemmPfE2As`` -> ``As``, ``_Z4tileILi64EEvPf`` -> ``tile``.
+
+    Only as much of the Itanium C++ ABI's mangling as names of kernels, functions and shared arrays need.
+    """
+    if mangled.startswith("_ZZ"):  # _ZZ <function> E <length> <local name> [_ <number of the scope>]
+        for match in re.finditer(r"E([1-9]\d*)", mangled):
+            end = match.end() + int(match[1])
+            if re.fullmatch(r"(_\d+|__\d+_)?", mangled[end:]) and end <= len(mangled):
+                return mangled[match.end() : end]
+        return mangled
+    name = mangled
+    if head := re.match(r"_Z[NKL]*", mangled):
+        position = head.end()
+        while length := re.compile(r"[1-9]\d*").match(mangled, position):
+            position = length.end() + int(length[0])
+            name = mangled[length.end() : position]
+    return name

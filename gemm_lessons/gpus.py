@@ -1,37 +1,171 @@
 """Data sheets of the GPUs that the kit knows: what one multiprocessor holds and what the whole chip moves.
 
-Sources: [G] "CUDA C++ Programming Guide" 12.9/13.0, table "Technical Specifications per Compute Capability";
-[O] ``cuda_occupancy.h`` of the CUDA toolkit (allocation granularities); [W] NVIDIA's architecture white papers and
-data sheets of each product.
+Sources, by the letter used below:
+[G] NVIDIA, "CUDA C++ Programming Guide", table "Technical Specifications per Compute Capability".
+[O] NVIDIA, ``cuda_occupancy.h`` of CUDA 13.5: allocation granularities and scheduler partitions.
+[W] NVIDIA's white paper or data sheet of the product: P100 (WP-08019), V100 (WP-08608), A100 40 GB SXM4, H100 SXM5,
+    H200 SXM, Ada GPU architecture (RTX 4090). Clocks are the highest boost clock.
+[M] measured by others, because NVIDIA publishes no L2 bandwidth in bytes per second: P100 and V100 by Jia et al.,
+    "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", 2018; A100, H200 and L40 (the RTX 4090's
+    chip) by the ``gpu-l2-cache`` benchmark of github.com/te42kyfo/gpu-benches. The H100 has the H200's chip and L2.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+KIB = 1024
+MIB = 1024 * KIB
+GHZ = 1e9
+GB_PER_S = 1e9
 
 
 @dataclass(frozen=True)
 class GpuSpec:
-    """One GPU. Rates are peaks of the data sheet, not measurements."""
+    """One GPU. Rates are peaks, sizes are bytes unless the comment says otherwise."""
 
-    key: str  # what `--gpu` takes
     name: str
-    arch: str  # compute capability, sm_XX
-    sms: int  # multiprocessors of the product as sold
-    lanes_per_sm: int  # fp32 lanes
-    clock_hz: float  # boost clock
-    dram_bytes_per_s: float
-    l2_bytes_per_s: float
-    l2_bytes: int
-    shared_bytes_per_sm: int
-    shared_bytes_per_block: int  # the most that a block may opt in to
-    shared_reserved_per_block: int  # taken by the system from every block's allocation
-    shared_unit: int  # allocation granularity, bytes
-    registers_per_sm: int
-    registers_per_block: int
-    registers_per_thread: int
-    register_unit: int  # registers per warp are rounded up to this
-    max_warps_per_sm: int
-    max_blocks_per_sm: int
-    max_threads_per_block: int
-    schedulers: int  # warp schedulers per multiprocessor
+    arch: str  # compute capability as the compiler writes it, [G]
+    sms: int  # multiprocessors of the product as sold, [W]
+    lanes_per_sm: int  # fp32 lanes, [G]
+    clock_hz: float  # [W]
+    dram_bytes_per_s: float  # [W]
+    l2_bytes_per_s: float  # [M]
+    l2_bytes: int  # [W]
+    shared_bytes_per_sm: int  # [G]
+    shared_bytes_per_block: int  # the most that a block may opt in to, [G]
+    max_warps_per_sm: int  # [G]
+    max_blocks_per_sm: int  # [G]
+    schedulers: int  # warp schedulers of one multiprocessor, each with its own part of the register file, [G] [O]
+    shared_unit: int  # shared memory is handed out in multiples of this, [O]
+    shared_reserved_per_block: int  # taken by the system from every block's share since Ampere, [G]
+    # The same on every GPU of this table:
+    registers_per_sm: int = 64 * KIB  # 32-bit registers, [G]
+    registers_per_block: int = 64 * KIB  # [G]
+    registers_per_thread: int = 255  # [G]
+    register_unit: int = 256  # registers are handed out to a warp in multiples of this, [O]
+    max_threads_per_block: int = 1024  # [G]
+
+    @property
+    def fp32_flops_per_s(self) -> float:
+        """Peak of fused multiply-adds, each counted as two operations."""
+        return 2 * self.sms * self.lanes_per_sm * self.clock_hz
+
+
+GPUS: Mapping[str, GpuSpec] = {
+    spec.name.lower().replace(" ", ""): spec
+    for spec in (
+        GpuSpec(
+            name="P100",
+            arch="sm_60",
+            sms=56,
+            lanes_per_sm=64,
+            clock_hz=1.48 * GHZ,
+            dram_bytes_per_s=732 * GB_PER_S,
+            l2_bytes_per_s=1_624 * GB_PER_S,
+            l2_bytes=4 * MIB,
+            shared_bytes_per_sm=64 * KIB,
+            shared_bytes_per_block=48 * KIB,
+            max_warps_per_sm=64,
+            max_blocks_per_sm=32,
+            schedulers=2,
+            shared_unit=256,
+            shared_reserved_per_block=0,
+        ),
+        GpuSpec(
+            name="V100",
+            arch="sm_70",
+            sms=80,
+            lanes_per_sm=64,
+            clock_hz=1.53 * GHZ,
+            dram_bytes_per_s=900 * GB_PER_S,
+            l2_bytes_per_s=2_155 * GB_PER_S,
+            l2_bytes=6 * MIB,
+            shared_bytes_per_sm=96 * KIB,
+            shared_bytes_per_block=96 * KIB,
+            max_warps_per_sm=64,
+            max_blocks_per_sm=32,
+            schedulers=4,
+            shared_unit=256,
+            shared_reserved_per_block=0,
+        ),
+        GpuSpec(
+            name="A100",
+            arch="sm_80",
+            sms=108,
+            lanes_per_sm=64,
+            clock_hz=1.41 * GHZ,
+            dram_bytes_per_s=1_555 * GB_PER_S,
+            l2_bytes_per_s=5_400 * GB_PER_S,
+            l2_bytes=40 * MIB,
+            shared_bytes_per_sm=164 * KIB,
+            shared_bytes_per_block=163 * KIB,
+            max_warps_per_sm=64,
+            max_blocks_per_sm=32,
+            schedulers=4,
+            shared_unit=128,
+            shared_reserved_per_block=KIB,
+        ),
+        GpuSpec(
+            name="H100",
+            arch="sm_90",
+            sms=132,
+            lanes_per_sm=128,
+            clock_hz=1.98 * GHZ,
+            dram_bytes_per_s=3_350 * GB_PER_S,
+            l2_bytes_per_s=9_700 * GB_PER_S,
+            l2_bytes=50 * MIB,
+            shared_bytes_per_sm=228 * KIB,
+            shared_bytes_per_block=227 * KIB,
+            max_warps_per_sm=64,
+            max_blocks_per_sm=32,
+            schedulers=4,
+            shared_unit=128,
+            shared_reserved_per_block=KIB,
+        ),
+        GpuSpec(
+            name="H200",
+            arch="sm_90",
+            sms=132,
+            lanes_per_sm=128,
+            clock_hz=1.98 * GHZ,
+            dram_bytes_per_s=4_800 * GB_PER_S,
+            l2_bytes_per_s=9_700 * GB_PER_S,
+            l2_bytes=50 * MIB,
+            shared_bytes_per_sm=228 * KIB,
+            shared_bytes_per_block=227 * KIB,
+            max_warps_per_sm=64,
+            max_blocks_per_sm=32,
+            schedulers=4,
+            shared_unit=128,
+            shared_reserved_per_block=KIB,
+        ),
+        GpuSpec(
+            name="RTX 4090",
+            arch="sm_89",
+            sms=128,
+            lanes_per_sm=128,
+            clock_hz=2.52 * GHZ,
+            dram_bytes_per_s=1_008 * GB_PER_S,
+            l2_bytes_per_s=5_200 * GB_PER_S,
+            l2_bytes=72 * MIB,
+            shared_bytes_per_sm=100 * KIB,
+            shared_bytes_per_block=99 * KIB,
+            max_warps_per_sm=48,
+            max_blocks_per_sm=24,
+            schedulers=4,
+            shared_unit=128,
+            shared_reserved_per_block=KIB,
+        ),
+    )
+}
+
+
+def find_gpu(name: str) -> GpuSpec:
+    """The data sheet of ``name`` (``h200``, ``RTX 4090``, ``4090``). Raises ``KeyError`` that lists the known names."""
+    key = "".join(c for c in name.lower() if c.isalnum())
+    for known, spec in GPUS.items():
+        if key and key in (known, known.removeprefix("rtx")):
+            return spec
+    raise KeyError(f"no data sheet for GPU {name!r}; known: {', '.join(GPUS)}")

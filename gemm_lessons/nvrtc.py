@@ -180,6 +180,12 @@ def library(major: int) -> Path | None:
     return None
 
 
+def is_library_of(major: int, version: tuple[int, int]) -> bool:
+    """Whether a loaded NVRTC of this version can be ``library(major)``: another copy may have been loaded before."""
+    found = library(major)
+    return found is not None and bool(list(found.parent.glob(f"libnvrtc-builtins.so.{_dotted(version)}*")))
+
+
 def include_folders(major: int) -> list[Path]:
     """Folders with the CUDA headers (``cuda_fp16.h``, ``mma.h``): of the wheels, else of an installed toolkit."""
     places = ("cu13/include", "cu13/include/cccl") if major == 13 else ("cuda_runtime/include", "cuda_nvcc/include")

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 
-from gemm_lessons import nvrtc
+from gemm_lessons import compile_cache, nvrtc
 from gemm_lessons.device import KitError
 
 
@@ -31,6 +31,8 @@ class SassInstruction:
     block: int
     text: str
 
+
+CACHE_FORMAT = "gemm-lessons/sass/1"
 
 # Loads, stores, atomics and reductions of every memory space ("CUDA Binary Utilities", table of Hopper instructions).
 _MEMORY = re.compile(
@@ -57,10 +59,14 @@ def width_of(opcode: str) -> int:
 
 
 def disassemble(cubin: bytes) -> str:
-    """``nvdisasm -c -g`` of a cubin. Raises ``KitError`` when there is no disassembler or it fails."""
+    """``nvdisasm -c -g`` of a cubin, kept in the cache. Raises ``KitError`` when nvdisasm is missing or fails."""
     program = nvrtc.disassembler()
     if program is None:
         raise KitError("nvdisasm is missing; install it with: pip install nvidia-cuda-nvdisasm")
+    stat = program.stat()
+    key = compile_cache.key_of(CACHE_FORMAT, cubin, f"{program} {stat.st_size} {stat.st_mtime_ns}")
+    if (kept := compile_cache.get(key)) is not None:
+        return kept.decode()
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
@@ -70,6 +76,7 @@ def disassemble(cubin: bytes) -> str:
         )
     if done.returncode != 0:
         raise KitError(f"nvdisasm failed: {done.stderr.strip() or done.returncode}")
+    compile_cache.put(key, done.stdout.encode())
     return done.stdout
 
 
