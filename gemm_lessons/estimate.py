@@ -167,16 +167,18 @@ def estimate_at(profile: Profile, shape: Shape, grid: tuple[int, int], gpu: GpuS
 
 
 def _units(work: Work, gpu: GpuSpec) -> dict[str, float]:
-    """Clocks that each unit of an SM is busy with one block. Shared memory and the L1 cache share their data path
-    since Volta, so global lines count for both there."""
+    """Clocks that each unit of an SM is busy with one block. Shared memory and the L1 cache are one data path since
+    Volta, which goes here by the name of its larger half."""
     volta = _capability(gpu) >= VOLTA
-    return {
+    units = {
         "issue": work.instructions / (gpu.schedulers * (1 if volta else 2)),
         "fp32": work.ffma * WARP / gpu.lanes_per_sm,
         "lsu": work.memory,
-        "shared": work.shared_wavefronts + (work.global_lines if volta else 0.0),
-        "l1": work.global_lines,
     }
+    if not volta:
+        return {**units, "shared": work.shared_wavefronts, "l1": work.global_lines}
+    larger = "shared" if work.shared_wavefronts >= work.global_lines else "l1"
+    return {**units, larger: work.shared_wavefronts + work.global_lines}
 
 
 def _capability(gpu: GpuSpec) -> int:

@@ -28,7 +28,7 @@ CONFLICTS = ("04", "What still limits it")
 # Below these a hint would be noise, not help.
 CONFLICT_SHARE = 0.05  # of all shared-memory wavefronts
 SECTOR_EXCESS = 2.0  # sectors over the fewest possible for the bytes asked for
-SECTOR_SHARE = 0.2  # of all global sectors
+SECTOR_SHARE = 0.2  # of all global sectors, those in excess
 LOW_OCCUPANCY = 0.25
 
 # What to do about a finding, by its kind; the finding itself says what happened and where.
@@ -59,7 +59,8 @@ NEXT_STEPS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Facts:
-    """All that a rule may look at. ``blocks`` is the grid at ``shape``, the shape that the estimate is for."""
+    """All that a rule may look at. ``counters`` belong to the shape ``counted``; ``estimate`` and ``blocks``, the size
+    of the grid, to ``shape``."""
 
     lesson: Lesson
     verdict: Verdict
@@ -70,6 +71,7 @@ class Facts:
     resources: Resources | None = None
     occupancy: Occupancy | None = None
     estimate: Estimate | None = None
+    counted: Shape | None = None
     shape: Shape | None = None
     blocks: int = 0
     sms: int = 0
@@ -196,19 +198,22 @@ def _uncoalesced(facts: Facts) -> Iterator[Hint]:
     if facts.counters is None:
         return
     lesson, section = COALESCING
-    for kind, verb in (("load", "reads"), ("store", "writes")):
+    get = facts.counters.get
+    # Loads grow with K and stores do not, so a short counting shape makes stores look dearer than they are.
+    longer = facts.shape.k / facts.counted.k if facts.shape and facts.counted else 1.0
+    total = longer * get("global_load_sectors") + get("global_store_sectors")
+    for kind, verb, weight in (("load", "reads", longer), ("store", "writes", 1.0)):
         sectors, requests = METRICS[f"global_{kind}_sectors"], METRICS[f"global_{kind}_requests"]
-        total = facts.counters.totals.get(sectors, 0)
         per_line = {count.line: count.value for count in facts.counters.lines if count.metric == requests}
         for count in facts.counters.lines:
             if count.metric != sectors or not count.ideal or not per_line.get(count.line):
                 continue
-            share = count.value / total if total else 0.0
-            if count.value / count.ideal < SECTOR_EXCESS or share < SECTOR_SHARE:
+            excess = weight * (count.value - count.ideal) / total
+            if count.value / count.ideal < SECTOR_EXCESS or excess < SECTOR_SHARE:
                 continue
             asked, fewest = count.value / per_line[count.line], count.ideal / per_line[count.line]
             yield Hint(
-                8 - share * (1 - count.ideal / count.value),
+                8 - excess,
                 f"line {count.line} {verb} {asked:.3g} sectors per request where {fewest:.3g} would do: the lanes of a "
                 f"warp are far apart in memory. [{facts.quote(count.line)}] See '{section}' in lesson {lesson}.",
             )

@@ -191,7 +191,7 @@ class _Run:
                 row = self._time(row, lesson, compiled, counted)
         else:
             row = replace(row, verdict=compiled, diagnostics=compiled.diagnostics)
-        return replace(row, hints=self._hints(row, lesson))
+        return replace(row, hints=self._hints(row, lesson)) if role == "kernel" else row
 
     def others(self, with_reference: bool) -> Iterator[tuple[Role, str, Lesson]]:
         """What stands beside the kernel in the table: the previous lesson's solution and this lesson's reference."""
@@ -229,7 +229,10 @@ class _Run:
             )
         if isinstance(result, Compiled):
             wrong = mismatch(lesson.kernel, result)
-            return CompileFailed(wrong, result.diagnostics) if wrong else result
+            if wrong:
+                return CompileFailed(wrong, result.diagnostics)
+            result.start_sass()  # the counters will want it when the first shapes have been checked
+            return result
         wrong = wrong_name(lesson.kernel, source, result.diagnostics)
         if wrong:
             return CompileFailed(wrong, (), result.log)
@@ -350,6 +353,7 @@ class _Run:
                 resources=row.resources,
                 occupancy=row.occupancy,
                 estimate=row.estimate,
+                counted=self._counting_shape(lesson),
                 shape=shape,
                 blocks=lesson.grid(shape).blocks if allowed else 0,
                 sms=self.request.gpu.sms,
