@@ -30,7 +30,7 @@ THEME = Theme(
 
 def make_console(stderr: bool = False) -> Console:
     """A console on stdout or stderr. ``NO_COLOR``, ``TERM=dumb`` and pipes give plain text."""
-    return Console(stderr=stderr, theme=THEME, highlight=False, soft_wrap=False, emoji=False)
+    return Console(stderr=stderr, theme=THEME, highlight=False, markup=False, emoji=False)
 
 
 def page(console: Console, content: RenderableType) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -31,10 +31,10 @@ SHORT: dict[Kind, str] = {
     "faulted": "fault",
     "wrong_answer": "wrong",
     "timed_out": "endless",
-    "gate_missed": "gate",
+    "gate_missed": "gate missed",
 }
 WIDE = 104  # columns from which headers go without abbreviation
-NARROW = 76  # below this the table is turned: one column per kernel
+NARROW = 78  # below this the table is turned: one column per kernel
 MAP_ROWS, MAP_COLS = 24, 32  # block tiles shown of a wrong answer
 MAX_DIAGNOSTICS = 8
 MAX_CONFLICTS = 6
@@ -72,46 +72,49 @@ class Column:
 
 def table(outcome: RunOutcome, width: int) -> Table:
     """One row per kernel at ``width`` columns; turned by 90 degrees where that is too narrow."""
-    columns = _columns(outcome)
+    columns = _columns(measured=outcome.device_kind == "gpu")
     if width < NARROW:
         turned = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
         turned.add_column("")
         for row in outcome.rows:
-            turned.add_column(row.label, justify="right")
-        for column in columns[1:]:
-            turned.add_row(column.narrow.replace("\n", " "), *(column.cell(row) for row in outcome.rows))
+            turned.add_column(_short_label(row), justify="right")
+        for column in columns:
+            turned.add_row(column.wide, *(column.cell(row) for row in outcome.rows))
         return turned
     wide = width >= WIDE
-    made = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2 if wide else 1, 0, 0))
+    made = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1 if wide else 0, 0, 0))
+    made.add_column("kernel", no_wrap=True, vertical="bottom")
     for i, column in enumerate(columns):
         header = column.wide if wide else column.narrow
-        made.add_column(header, justify="left" if i < 2 else "right", no_wrap=True, vertical="bottom")
+        made.add_column(header, justify="right" if i else "left", no_wrap=True, vertical="bottom")
     for row in outcome.rows:
-        made.add_row(*(column.cell(row) for column in columns))
+        label = Text(row.label if wide else _short_label(row), style="bold" if row.role == "kernel" else "")
+        made.add_row(label, *(column.cell(row) for column in columns))
     return made
 
 
-def _columns(outcome: RunOutcome) -> list[Column]:
-    measured = outcome.device_kind == "gpu"
-    columns = [
-        Column("kernel", "kernel", lambda row: Text(row.label, style="bold" if row.role == "kernel" else "")),
-        Column("verdict", "verdict", _verdict_cell),
-    ]
+def _short_label(row: Row) -> str:
+    return f"lesson {row.label[:2]}" if row.role == "previous" else row.label
+
+
+def _columns(measured: bool) -> list[Column]:
+    """All but the kernel's name."""
     if measured:
-        columns += [
+        times = [
             Column("time", "time", lambda row: duration(row.time_us)),
             Column("GFLOPS", "GFLOPS", lambda row: _thousands(row.gflops)),
             Column("of cuBLAS", "of\ncuBLAS", lambda row: _percent(row.fraction_of_cublas)),
         ]
     else:
-        columns += [
+        times = [
             Column("est. time", "est.\ntime", lambda row: duration(row.estimate.time_us if row.estimate else None)),
             Column(
                 "est. GFLOPS", "est.\nGFLOPS", lambda row: _thousands(row.estimate.gflops if row.estimate else None)
             ),
         ]
     return [
-        *columns,
+        Column("verdict", "verdict", _verdict_cell),
+        *times,
         Column("registers", "regs", lambda row: str(row.resources.registers) if row.resources else "-"),
         Column("shared", "shared\nbytes", lambda row: f"{row.resources.shared_bytes:,}" if row.resources else "-"),
         Column("occupancy", "occu-\npancy", lambda row: _percent(row.occupancy.fraction if row.occupancy else None)),
@@ -175,15 +178,19 @@ def _footnotes(console: Console, outcome: RunOutcome) -> None:
 def _headline(console: Console, outcome: RunOutcome) -> None:
     lesson, row = outcome.lesson, outcome.kernel
     console.print(Text.assemble((f"Lesson {lesson.number:02}  ", "lesson"), (lesson.title, "bold")))
-    where = f"{row.path}  on the {outcome.device_name}" if outcome.device_kind == "gpu" else f"{row.path}  simulated"
-    console.print(Text(where, style="quiet"), soft_wrap=True)
+    console.print(Text(f"{row.path}  on: {outcome.device_name}", style="quiet"), soft_wrap=True)
     console.print()
     kind = row.verdict.kind
     console.print(Text(f"{_title(kind)}: {_summary(row)}", style=STYLE[kind]))
-    checked = [Text(str(result.shape), style=STYLE[result.kind]) for result in row.shapes]
-    if checked and kind != "compile_failed":
-        words = Text(f"checked M x N x K ({sum(r.kind == 'passed' for r in row.shapes)} of {len(checked)} right): ")
-        console.print(words.append(Text("  ").join(checked)))
+    if row.shapes:
+        right = sum(result.kind == "passed" for result in row.shapes)
+        shapes = [Text(str(result.shape), style=STYLE[result.kind]) for result in row.shapes]
+        if right < len(shapes):
+            for result, shape in zip(row.shapes, shapes, strict=True):
+                shape.append("" if result.kind == "passed" else f" {SHORT[result.kind]}")
+        line = Table.grid(padding=(0, 1))
+        line.add_row(Text(f"{right} of {len(shapes)} shapes right:", style="quiet"), Text("  ").join(shapes))
+        console.print(line)
 
 
 def _title(kind: Kind) -> str:
@@ -224,7 +231,7 @@ def _problem(console: Console, row: Row) -> None:
             for element in judged.first:
                 got = Text(f"{element.got:.6g}", style="bad")
                 wrong.add_row(str(element.row), str(element.col), got, f"{element.expected:.6g}")
-            console.print(Padding(wrong, (0, 0, 0, 2)))
+            console.print(_indented(wrong))
             console.print(
                 Text(f"  worst error {judged.max_error:.3g}, allowed there {judged.tolerance:.3g}", style="quiet")
             )
@@ -258,7 +265,15 @@ def _map(console: Console, tiles: TileMap, row: Row) -> None:
 
 
 def _warnings(console: Console, row: Row) -> None:
-    _diagnostics(console, row, [found for found in row.diagnostics if found.severity == "warning"])
+    found = [diagnostic for diagnostic in row.diagnostics if diagnostic.severity == "warning"]
+    if not found:
+        return
+    _heading(console, "Compiler warnings")
+    for diagnostic in found[:MAX_DIAGNOSTICS]:
+        file = "" if diagnostic.file == row.path else f"{diagnostic.file}, "
+        console.print(_indented(Text.assemble((f"{file}line {diagnostic.line}: ", "quiet"), diagnostic.message)))
+    if len(found) > MAX_DIAGNOSTICS:
+        console.print(Text(f"  and {len(found) - MAX_DIAGNOSTICS} more", style="quiet"))
 
 
 def _diagnostics(console: Console, row: Row, found: Sequence[Diagnostic]) -> None:
@@ -325,10 +340,10 @@ def _gates(console: Console, row: Row) -> None:
         gates.add_row(
             verdict, gate.name, "-" if gate.value is None else f"{gate.value:.4g}", Text(limit, style="quiet")
         )
-    console.print(Padding(gates, (0, 0, 0, 2)))
+    console.print(_indented(gates))
     for gate in row.gates:
         if not gate.passed and gate.note:
-            console.print(Padding(Text(f"{gate.name}: {gate.note}", style="quiet"), (0, 0, 0, 2)))
+            console.print(_indented(Text(f"{gate.name}: {gate.note}", style="quiet")))
 
 
 def _conflicts(console: Console, row: Row) -> None:
@@ -355,7 +370,7 @@ def _conflicts(console: Console, row: Row) -> None:
             f"{lanes} on bank {conflict.bank}",
             row.source_line(conflict.line),
         )
-    console.print(Padding(lines, (0, 0, 0, 2)))
+    console.print(_indented(lines))
     more = f" {len(worst) - MAX_CONFLICTS} more lines conflict." if len(worst) > MAX_CONFLICTS else ""
     console.print(Text(f"  extra: share of all shared-memory wavefronts that the conflicts cost.{more}", style="quiet"))
 
@@ -367,13 +382,15 @@ def _hints(console: Console, row: Row) -> None:
     hints = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
     for hint in row.hints:
         hints.add_row(Text("-", style="lesson"), Text(hint))
-    console.print(Padding(hints, (0, 0, 0, 2)))
+    console.print(_indented(hints))
 
 
 def _next(console: Console, outcome: RunOutcome, following: str | None) -> None:
     number = f"{outcome.lesson.number:02}"
     console.print()
     own = outcome.kernel.label == "your kernel"
+    if outcome.verdict.kind not in ("passed", "compile_failed"):
+        console.print(Text(f"The same inputs again: --seed {outcome.seed}", style="quiet"))
     if outcome.verdict.kind != "passed":
         step(console, "Change the file, then", f"gemm-lessons run {number}")
         step(console, "Stuck", f"gemm-lessons hint {number}")
@@ -385,6 +402,10 @@ def _next(console: Console, outcome: RunOutcome, following: str | None) -> None:
         step(console, "Your turn", f"gemm-lessons start {number}")
 
 
+def _indented(content: RenderableType) -> Padding:
+    return Padding(content, (0, 0, 0, 2), expand=False)
+
+
 def _heading(console: Console, text: str) -> None:
     console.print()
     console.print(Text(text, style="bold"))
@@ -394,10 +415,13 @@ def duration(microseconds: float | None) -> str:
     """A time with three digits: ``12.3 us``, ``1.23 ms``, ``1.23 s``."""
     if microseconds is None:
         return "-"
-    for scale, unit in ((1.0, "us"), (1e3, "ms")):
+    value, unit = microseconds / 1e6, "s"
+    for scale, name in ((1.0, "us"), (1e3, "ms")):
         if microseconds / scale < 999.5:
-            return f"{microseconds / scale:.3g} {unit}"
-    return f"{microseconds / 1e6:.3g} s"
+            value, unit = microseconds / scale, name
+            break
+    digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
+    return f"{value:.{digits}f} {unit}"
 
 
 def _thousands(value: float | None) -> str:
@@ -405,4 +429,4 @@ def _thousands(value: float | None) -> str:
 
 
 def _percent(fraction: float | None) -> str:
-    return "-" if fraction is None else f"{fraction:.0%}" if fraction >= 0.1 else f"{fraction:.1%}"
+    return "-" if fraction is None else f"{100 * fraction:.3g}%"
