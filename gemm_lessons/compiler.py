@@ -34,6 +34,10 @@ __all__ = [
 ]
 
 CACHE_FORMAT = "gemm-lessons/compiled/1"
+HEADERS = Path(__file__).parent / "headers"  # what nvcc finds in the host's C library, as far as kernels need it
+PRE_INCLUDED = "nvcc_names.h"
+# Local memory of one thread, on every GPU since Fermi: "CUDA C++ Programming Guide", technical specifications.
+MAX_LOCAL_BYTES = 512 * 1024
 
 
 @dataclass(frozen=True)
@@ -61,8 +65,8 @@ class Compiled:
     def sass(self) -> tuple[SassInstruction, ...]:
         """Machine instructions, function by function, in address order. Raises ``KitError`` without ``nvdisasm``."""
         text = self._early.wait() or sass.disassemble(self.cubin)
-        absolute = os.path.abspath(self.path)
-        return tuple(replace(i, file=self.path) if i.file == absolute else i for i in sass.parse(text, self.entry))
+        name = _program_name(self.path)
+        return tuple(replace(i, file=self.path) if i.file == name else i for i in sass.parse(text, self.entry))
 
     def start_sass(self) -> None:
         """Begin disassembling in the background (0.3 s, on another core), for a caller that will want ``sass``."""
@@ -127,29 +131,33 @@ def compile_source(
     if problem := _unreadable(source, path, entry):
         return problem
     major = nvrtc.choose_major(arch) if cuda_major is None else cuda_major
-    absolute = os.path.abspath(path)
-    folders = [Path(os.path.abspath(folder)) for folder in include_dirs]
+    name = _program_name(path)
+    source = source.removeprefix("\ufeff")  # a byte order mark, as some editors write
+    folders = [*(Path(os.path.abspath(folder)) for folder in include_dirs), HEADERS]
     cuda_folders = nvrtc.include_folders(major)
     arguments = [
         f"-arch={arch}",
         "-lineinfo",
         "-std=c++17",
         "--ptxas-options=-v",
+        f"--pre-include={PRE_INCLUDED}",
         *(f"-D{name}={value}" for name, value in (defines or {}).items()),
         *options,
         *(f"--include-path={folder}" for folder in (*folders, *cuda_folders)),
     ]
-    key = _cache_key(source, absolute, path, entry, arguments, major, folders, cuda_folders)
+    key = _cache_key(source, name, path, entry, arguments, major, folders, cuda_folders)
     if key and (kept := _from_cache(key, source, path, arch)):
         return kept
 
     compiler = nvrtc.load(major)
-    result = compiler.translate(source, absolute, arguments, entry)
+    result = compiler.translate(source, name, arguments, entry)
     if result.log.startswith("nvrtc: error"):
         version = ".".join(map(str, compiler.version))
         raise KitError(f"NVRTC {version} refused its options: {result.log.strip()} (arch {arch})")
-    ptx = re.sub(r'(\.file\s+\d+ )"' + re.escape(absolute) + '"', lambda m: f'{m[1]}"{path}"', result.ptx)
-    found = parse_log(result.log, path, source, ptx, {absolute: path})
+    ptx = _with_file_names(result.ptx, {name: path})
+    found = parse_log(result.log, path, source, ptx, {name: path})
+    theirs = tuple(f"{folder}/" for folder in (*cuda_folders, HEADERS))  # not the learner's to mend
+    found = tuple(d for d in found if d.severity == "error" or not d.file.startswith(theirs))
     if not result.ok:
         return CompileFailed(_explain_failure(found, result.log, path, source, entry), result.log)
     resources = read_resources(result.log, result.lowered)
@@ -161,7 +169,7 @@ def compile_source(
         ptx=ptx,
         cubin=result.cubin,
         resources=resources,
-        diagnostics=found,
+        diagnostics=(*found, *_too_much_local(resources, source, path, entry)),
         compiler="NVRTC {}.{}".format(*compiler.version),
         shared_layout=read_shared_layout(ptx, result.lowered, resources.shared_bytes),
     )
@@ -184,6 +192,39 @@ def _unreadable(source: str, path: str, entry: str) -> CompileFailed | None:
     return CompileFailed((Diagnostic(path, line, None, "error", message),), "") if message else None
 
 
+def _program_name(path: str) -> str:
+    """What NVRTC is told the file is called: absolute, so that includes are found; PTX allows no quotes in it."""
+    return re.sub(r'["\\\x00-\x1f]', "_", os.path.abspath(path))
+
+
+def _with_file_names(ptx: str, names: Mapping[str, str]) -> str:
+    """PTX whose ``.file`` lines name files as the caller does; NVRTC writes bytes outside ASCII as octal escapes."""
+
+    def rename(match: re.Match[str]) -> str:
+        file = sass.plain_file_name(match[2])
+        quoted = re.sub(r'(["\\])', r"\\\1", names.get(file, file))
+        return f'{match[1]}"{quoted}"'
+
+    return re.sub(r'^(\s*\.file\s+\d+\s+)"(.*)"', rename, ptx, flags=re.M)
+
+
+def _too_much_local(resources: Resources, source: str, path: str, entry: str) -> tuple[Diagnostic, ...]:
+    """ptxas accepts local arrays of any size; the launch would fail."""
+    if resources.stack_bytes <= MAX_LOCAL_BYTES:
+        return ()
+    message = (
+        f"each thread needs {resources.stack_bytes:,} bytes of local memory for its arrays; "
+        f"a GPU has at most {MAX_LOCAL_BYTES:,} for one thread, so the kernel cannot be launched there"
+    )
+    line = next((kernel.line for kernel in cuda_source.kernels(source) if kernel.name == _base_name(entry)), 1)
+    return (Diagnostic(path, line, None, "warning", message),)
+
+
+def _base_name(entry: str) -> str:
+    """``ns::tile<64, 8>`` -> ``tile``."""
+    return re.sub(r"<.*", "", entry, flags=re.S).strip().rpartition("::")[2]
+
+
 # --- failures -------------------------------------------------------------------------------------------------------
 
 
@@ -203,7 +244,7 @@ def _explain_failure(
 
 def _explain_name(complaint: str, path: str, source: str, entry: str) -> Diagnostic:
     defined = cuda_source.kernels(source)
-    name = re.sub(r"<.*", "", entry, flags=re.S).strip().rpartition("::")[2]
+    name = _base_name(entry)
     same = [kernel for kernel in defined if kernel.name == name]
     if same:
         line = same[0].line
@@ -211,6 +252,8 @@ def _explain_name(complaint: str, path: str, source: str, entry: str) -> Diagnos
             message = f"{name} is overloaded, so its name alone does not say which is meant: give each its own name"
         elif same[0].template and "<" not in entry:
             message = f"{name} is a template <{same[0].template}>: name one instance of it, such as {name}<...>"
+        elif "is undefined" in complaint:
+            message = f"{name} stands inside a namespace: call it by its full name, such as ns::{name}"
         else:
             message = f"{entry} cannot be instantiated from {same[0]}: {complaint}"
     elif "non-__global__" in complaint or "must form address" in complaint:
@@ -287,7 +330,7 @@ def read_shared_layout(ptx: str, entry: str, shared_bytes: int) -> tuple[tuple[s
 
 def _cache_key(
     source: str,
-    absolute: str,
+    name: str,
     path: str,
     entry: str,
     arguments: Sequence[str],
@@ -299,13 +342,14 @@ def _cache_key(
     library = nvrtc.library(major)
     if compile_cache.folder() is None or library is None:
         return None
-    included = cuda_source.include_closure(source, Path(absolute).parent, list(folders), list(cuda_folders))
+    whole = f"#include <{PRE_INCLUDED}>\n{source}"
+    included = cuda_source.include_closure(whole, Path(name).parent, folders, cuda_folders)
     if included is None:
         return None
     stat = library.stat()
     identity = f"{library} {stat.st_size} {stat.st_mtime_ns}"
     texts = [part for file, content in sorted(included.items()) for part in (str(file), content)]
-    return compile_cache.key_of(CACHE_FORMAT, source, absolute, path, entry, *arguments, identity, *texts)
+    return compile_cache.key_of(CACHE_FORMAT, source, name, path, entry, *arguments, identity, *texts)
 
 
 def _to_cache(key: str, compiled: Compiled) -> None:

@@ -43,7 +43,7 @@ _PTXAS = re.compile(r"^\s*ptxas (?P<kind>error|fatal|warning)\s*: (?P<text>.*)")
 _PTXAS_LINE = re.compile(r"^\s*ptxas .*?, line (?P<line>\d+); (?P<kind>error|fatal|warning)\s*: (?P<text>.*)")
 _TOO_MUCH_SHARED = re.compile(r"Entry function '(.+)' uses too much shared data \((0x\w+) bytes, (0x\w+) max\)")
 
-_STANDARD_HEADERS = re.compile(r'cannot open source file "(?:\w+|\w+\.h|\w+/\w+)"')
+_STANDARD_HEADERS = re.compile(r'cannot open source file "\w+"$')
 # The front end's words -> ours, where it speaks of options or concepts that a learner cannot act on.
 _REWORDED: tuple[tuple[re.Pattern[str], str], ...] = (
     (
@@ -67,7 +67,24 @@ def parse_log(
     ``names`` maps file names in the log to those to show.
     """
     front_end = _front_end(log, path, source, names or {})
-    return tuple(dict.fromkeys([*front_end, *_ptxas(log, path, source, ptx)]))
+    unique = dict.fromkeys([*front_end, *_ptxas(log, path, source, ptx)])
+    tokens = [d for d in unique if d.message == "unrecognized token"]
+    followed = {(d.file, d.line, d.column) for d in tokens}  # "expected a ..." at the same place says nothing new
+    return tuple(
+        _foreign_character(d, path, source) if d in tokens else d
+        for d in unique
+        if d in tokens or (d.file, d.line, d.column) not in followed
+    )
+
+
+def _foreign_character(found: Diagnostic, path: str, source: str) -> Diagnostic:
+    """Names of CUDA C++ are ASCII; say which character it was, since it may look like an ASCII one."""
+    lines = source.split("\n")  # splitlines() also splits at form feeds and the like
+    if found.file != path or not found.column or found.line > len(lines) or found.column > len(lines[found.line - 1]):
+        return found
+    character = lines[found.line - 1][found.column - 1]
+    shown = f"'{character}' " if character.isprintable() else ""
+    return replace(found, message=f"the character {shown}(U+{ord(character):04X}) cannot stand here")
 
 
 def _front_end(log: str, path: str, source: str, names: Mapping[str, str]) -> Iterator[Diagnostic]:
@@ -114,6 +131,9 @@ def _finished(found: Diagnostic) -> Diagnostic:
     for pattern, words in _REWORDED:
         if pattern.match(found.message):
             return replace(found, message=words)
+    if re.match(r'cannot open source file "(nv|cuda|thrust|cub)/', found.message):
+        advice = "NVIDIA's C++ core libraries are a wheel of their own: pip install nvidia-cuda-cccl"
+        return replace(found, message=f"{found.message}; {advice}")
     if _STANDARD_HEADERS.match(found.message):
         return replace(found, message=f"{found.message}; the C++ standard library is not available in kernels")
     return found

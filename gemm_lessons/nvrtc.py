@@ -102,10 +102,10 @@ class CupyNvrtc:
             try:
                 api.compileProgram(program, tuple(options))
             except api.NVRTCError as error:
-                log = api.getProgramLog(program)
+                log = _text(api.getProgramLog(program))
                 ptx = _text(api.getPTX(program)) if "ptxas" in log else ""
                 return Translation(False, log or str(error), ptx=ptx)
-            log = api.getProgramLog(program)
+            log = _text(api.getProgramLog(program))
             lowered = api.getLoweredName(program, expression)
             lowered = lowered.decode() if isinstance(lowered, bytes) else lowered
             # CuPy strips one trailing NUL, which a cubin does not have: without this byte it is an invalid ELF.
@@ -115,7 +115,8 @@ class CupyNvrtc:
 
 
 def _text(data: bytes | str) -> str:
-    return data.rstrip("\0") if isinstance(data, str) else data.rstrip(b"\0").decode(errors="replace")
+    text = data if isinstance(data, str) else data.decode(errors="replace")
+    return text.rstrip("\0").replace("\0", "\n")  # NVRTC ends the part that ptxas wrote with a NUL of its own
 
 
 _loaded: dict[int, Nvrtc] = {}
@@ -188,7 +189,7 @@ def is_library_of(major: int, version: tuple[int, int]) -> bool:
 
 def include_folders(major: int) -> list[Path]:
     """Folders with the CUDA headers (``cuda_fp16.h``, ``mma.h``): of the wheels, else of an installed toolkit."""
-    places = ("cu13/include", "cu13/include/cccl") if major == 13 else ("cuda_runtime/include", "cuda_nvcc/include")
+    places = ("cu13/include", "cu13/include/cccl") if major == 13 else ("cuda_runtime/include", "cuda_nvcc/include", "cu13/include")
     found = [folder / place for folder in wheel_folders() for place in places if (folder / place).is_dir()]
     return found or [toolkit / "include" for toolkit in _toolkits() if (toolkit / "include" / "cuda_fp16.h").is_file()]
 

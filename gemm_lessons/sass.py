@@ -20,7 +20,7 @@ class SassInstruction:
 
     ``opcode`` in full (``LDS.128``), ``width`` bytes per lane (0 unless it accesses memory), ``address`` in bytes from
     the start of the function, ``block`` the number of its basic block, ``text`` with guard and operands
-    (``@P1 LDS.128 R8, [R4+0x10]``).
+    (``@P1 LDS.128 R8, [R4+0x10]``), ``labels`` the names that branches and calls know this instruction by.
     """
 
     opcode: str
@@ -30,6 +30,7 @@ class SassInstruction:
     address: int
     block: int
     text: str
+    labels: tuple[str, ...] = ()
 
 
 CACHE_FORMAT = "gemm-lessons/sass/1"
@@ -44,7 +45,7 @@ _ENDS_BLOCK = ("BRA", "BRX", "BRXU", "JMP", "JMX", "JMXU", "EXIT", "RET", "CALL"
 
 _SECTION = re.compile(r"^\s*\.section\s+\.text\.([^,\s]+)")
 _LINE = re.compile(r'^\s*//## File "(.*?)", line (\d+)')
-_LABEL = re.compile(r"^(\.L_\w+):")
+_LABEL = re.compile(r"^([.$\w]+):")
 _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]+)\*/\s+(.*?)\s*;")
 
 
@@ -56,6 +57,14 @@ def width_of(opcode: str) -> int:
     if name in ("LDSM", "STSM"):  # ldmatrix: every lane receives one 32-bit register per 8x8 matrix
         return 4 * next((int(m) for m in modifiers if m in ("1", "2", "4")), 1)
     return next((_BITS[m] for m in modifiers if m in _BITS), 4)
+
+
+def plain_file_name(name: str) -> str:
+    r"""A file name as it is: PTX has bytes outside ASCII as ``\303\251``, ``nvdisasm`` prints that as ``\303/251``."""
+    if "\\" not in name:
+        return name
+    data = re.sub(rb"[\\/]([23][0-7]{2})", lambda m: bytes([int(m[1], 8)]), name.encode())
+    return data.decode(errors="replace")
 
 
 def disassemble(cubin: bytes) -> str:
@@ -106,18 +115,24 @@ def _parse_section(lines: list[str], instructions: list[SassInstruction]) -> Non
     block = instructions[-1].block + 1 if instructions else 0
     fresh = True  # nothing yet in this block
     file, line_number = "", None
+    labels: list[str] = []
     for line in lines:
         if match := _INSTRUCTION.match(line):
             text = match[2]
             words = text.split()
             opcode = words[1] if words[0].startswith("@") and len(words) > 1 else words[0]
             instructions.append(
-                SassInstruction(opcode, width_of(opcode), file, line_number, int(match[1], 16), block, text)
+                SassInstruction(
+                    opcode, width_of(opcode), file, line_number, int(match[1], 16), block, text, tuple(labels)
+                )
             )
             fresh = False
+            labels.clear()
             if opcode.split(".")[0] in _ENDS_BLOCK:
                 block, fresh = block + 1, True
         elif match := _LINE.match(line):
-            file, line_number = match[1], int(match[2])
-        elif _LABEL.match(line) and not fresh:
-            block, fresh = block + 1, True
+            file, line_number = plain_file_name(match[1]), int(match[2])
+        elif match := _LABEL.match(line):
+            labels.append(match[1])
+            if not fresh:
+                block, fresh = block + 1, True
