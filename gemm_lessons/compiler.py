@@ -6,7 +6,6 @@ A learner's mistake comes back as ``CompileFailed``; ``KitError`` means that the
 from __future__ import annotations
 
 import base64
-import difflib
 import json
 import os
 import re
@@ -18,8 +17,9 @@ from pathlib import Path
 
 from gemm_lessons import compile_cache, cuda_source, nvrtc, sass
 from gemm_lessons.device import KitError
-from gemm_lessons.diagnostics import NAME_EXPRESSION_FILE, Diagnostic, parse_log
+from gemm_lessons.diagnostics import Diagnostic, base_name, explain_failure, parse_log
 from gemm_lessons.occupancy import Occupancy, Resources, occupancy
+from gemm_lessons.ptxas import read_resources, read_shared_layout
 from gemm_lessons.sass import SassInstruction
 
 __all__ = [
@@ -159,7 +159,7 @@ def compile_source(
     theirs = tuple(f"{folder}/" for folder in (*cuda_folders, HEADERS))  # not the learner's to mend
     found = tuple(d for d in found if d.severity == "error" or not d.file.startswith(theirs))
     if not result.ok:
-        return CompileFailed(_explain_failure(found, result.log, path, source, entry), result.log)
+        return CompileFailed(explain_failure(found, result.log, path, source, entry), result.log)
     resources = read_resources(result.log, result.lowered)
     compiled = Compiled(
         source=source,
@@ -216,113 +216,8 @@ def _too_much_local(resources: Resources, source: str, path: str, entry: str) ->
         f"each thread needs {resources.stack_bytes:,} bytes of local memory for its arrays; "
         f"a GPU has at most {MAX_LOCAL_BYTES:,} for one thread, so the kernel cannot be launched there"
     )
-    line = next((kernel.line for kernel in cuda_source.kernels(source) if kernel.name == _base_name(entry)), 1)
+    line = next((kernel.line for kernel in cuda_source.kernels(source) if kernel.name == base_name(entry)), 1)
     return (Diagnostic(path, line, None, "warning", message),)
-
-
-def _base_name(entry: str) -> str:
-    """``ns::tile<64, 8>`` -> ``tile``."""
-    return re.sub(r"<.*", "", entry, flags=re.S).strip().rpartition("::")[2]
-
-
-# --- failures -------------------------------------------------------------------------------------------------------
-
-
-def _explain_failure(
-    found: tuple[Diagnostic, ...], log: str, path: str, source: str, entry: str
-) -> tuple[Diagnostic, ...]:
-    """Errors about the name that was asked for are put in terms of the file, and only shown when all else is right."""
-    own = tuple(d for d in found if d.file != NAME_EXPRESSION_FILE)
-    if any(d.severity == "error" for d in own):
-        return own
-    about_name = next((d.message for d in found if d.file == NAME_EXPRESSION_FILE), None)
-    if about_name is None:
-        message = next((line.strip() for line in log.splitlines() if line.strip()), "the compiler gave no reason")
-        return (*own, Diagnostic(path, 1, None, "error", message))
-    return (*own, _explain_name(about_name, path, source, entry))
-
-
-def _explain_name(complaint: str, path: str, source: str, entry: str) -> Diagnostic:
-    defined = cuda_source.kernels(source)
-    name = _base_name(entry)
-    same = [kernel for kernel in defined if kernel.name == name]
-    if same:
-        line = same[0].line
-        if len(same) > 1:
-            message = f"{name} is overloaded, so its name alone does not say which is meant: give each its own name"
-        elif same[0].template and "<" not in entry:
-            message = f"{name} is a template <{same[0].template}>: name one instance of it, such as {name}<...>"
-        elif "is undefined" in complaint:
-            message = f"{name} stands inside a namespace: call it by its full name, such as ns::{name}"
-        else:
-            message = f"{entry} cannot be instantiated from {same[0]}: {complaint}"
-    elif "non-__global__" in complaint or "must form address" in complaint:
-        use = re.search(rf"\b{re.escape(name)}\b", cuda_source.without_comments(source))
-        line = cuda_source.line_of(source, use.start()) if use else 1
-        message = f"{name} is not a kernel: a kernel is a function with __global__ in front"
-    elif defined:
-        near = difflib.get_close_matches(name, [kernel.name for kernel in defined], 1, 0.6)
-        line = next((kernel.line for kernel in defined if kernel.name in near), defined[0].line)
-        listed = "; ".join(f"{kernel} in line {kernel.line}" for kernel in defined)
-        message = f"no kernel is called {name}; this file has {listed}"
-    else:
-        line, message = 1, f"no kernel is called {name}; this file has no __global__ function at all"
-    return Diagnostic(path, line, None, "error", message)
-
-
-# --- what the log and the PTX say ----------------------------------------------------------------------------------
-
-
-def read_resources(log: str, entry: str) -> Resources:
-    """Registers per thread and bytes per block or thread from the ``ptxas -v`` part of the log.
-
-    Device functions that were not inlined have frames of their own; their spills count, since the kernel pays them.
-    """
-    entries = set(re.findall(r"Compiling entry function '(\S+)'", log))
-    registers = shared = spills = stack = 0
-    for function, stack_bytes, stores, loads in re.findall(
-        r"Function properties for (\S+)\s*\n\D*(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill",
-        log,
-    ):
-        if function == entry or function not in entries:
-            stack = max(stack, int(stack_bytes))
-            spills += int(stores) + int(loads)
-    if own := re.search(rf"Compiling entry function '{re.escape(entry)}'.*?Used (\d+) registers([^\n]*)", log, re.S):
-        registers = int(own[1])
-        if smem := re.search(r"(\d+) bytes smem", own[2]):
-            shared = int(smem[1])
-    return Resources(registers, shared, spills, stack)
-
-
-_SHARED = re.compile(
-    r"^\s*(?:\.(?:visible|weak|common)\s+)?\.shared\s+(?:\.align\s+(\d+)\s+)?\.[a-z](\d+)\s+([\w$]+)(?:\[(\d+)\])?;",
-    re.M,
-)
-
-
-def read_shared_layout(ptx: str, entry: str, shared_bytes: int) -> tuple[tuple[str, int, int], ...]:
-    """Where ptxas puts the static shared arrays of a kernel: (PTX name, offset, bytes).
-
-    A cubin has no symbols for them. ptxas keeps the order of the PTX text and aligns each array (checked against the
-    addresses in the machine code of random kernels, ``checks/compiler/test_shared_layout.py``); the total must be
-    the one that ptxas reports, else nothing is claimed and the result is empty.
-    """
-    start = re.search(rf"\.entry\s+{re.escape(entry)}\(", ptx)
-    if not start:
-        return ()
-    body = ptx[start.start() : ptx.find("\n}", start.start())]
-    outside = re.sub(r"^\{.*?^\}", "", ptx, flags=re.S | re.M)  # of all functions
-    used = [m for m in _SHARED.finditer(outside) if re.search(rf"(?<![\w$]){re.escape(m[3])}(?![\w$])", body)]
-    layout: list[tuple[str, int, int]] = []
-    end = 0
-    for match in (*used, *_SHARED.finditer(body)):
-        size = int(match[2]) // 8 * int(match[4] or 1)
-        align = int(match[1] or int(match[2]) // 8)
-        offset = -(-end // align) * align
-        layout.append((match[3], offset, size))
-        end = offset + size
-    # With dynamic shared memory behind them, ptxas rounds the total up to that array's alignment.
-    return tuple(layout) if end <= shared_bytes < end + 16 or shared_bytes == end else ()
 
 
 # --- the cache -----------------------------------------------------------------------------------------------------

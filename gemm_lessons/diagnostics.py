@@ -6,6 +6,7 @@ The log mixes three writers: the C++ front end (``file(line): error: ...``, then
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -213,3 +214,50 @@ def plain_name(mangled: str) -> str:
             position = length.end() + int(length[0])
             name = mangled[length.end() : position]
     return name
+
+
+def base_name(entry: str) -> str:
+    """``ns::tile<64, 8>`` -> ``tile``."""
+    return re.sub(r"<.*", "", entry, flags=re.S).strip().rpartition("::")[2]
+
+
+def explain_failure(
+    found: tuple[Diagnostic, ...], log: str, path: str, source: str, entry: str
+) -> tuple[Diagnostic, ...]:
+    """Errors about the name that was asked for are put in terms of the file, and only shown when all else is right."""
+    own = tuple(d for d in found if d.file != NAME_EXPRESSION_FILE)
+    if any(d.severity == "error" for d in own):
+        return own
+    about_name = next((d.message for d in found if d.file == NAME_EXPRESSION_FILE), None)
+    if about_name is None:
+        message = next((line.strip() for line in log.splitlines() if line.strip()), "the compiler gave no reason")
+        return (*own, Diagnostic(path, 1, None, "error", message))
+    return (*own, _explain_name(about_name, path, source, entry))
+
+
+def _explain_name(complaint: str, path: str, source: str, entry: str) -> Diagnostic:
+    defined = cuda_source.kernels(source)
+    name = base_name(entry)
+    same = [kernel for kernel in defined if kernel.name == name]
+    if same:
+        line = same[0].line
+        if len(same) > 1:
+            message = f"{name} is overloaded, so its name alone does not say which is meant: give each its own name"
+        elif same[0].template and "<" not in entry:
+            message = f"{name} is a template <{same[0].template}>: name one instance of it, such as {name}<...>"
+        elif "is undefined" in complaint:
+            message = f"{name} stands inside a namespace: call it by its full name, such as ns::{name}"
+        else:
+            message = f"{entry} cannot be instantiated from {same[0]}: {complaint}"
+    elif "non-__global__" in complaint or "must form address" in complaint:
+        use = re.search(rf"\b{re.escape(name)}\b", cuda_source.without_comments(source))
+        line = cuda_source.line_of(source, use.start()) if use else 1
+        message = f"{name} is not a kernel: a kernel is a function with __global__ in front"
+    elif defined:
+        near = difflib.get_close_matches(name, [kernel.name for kernel in defined], 1, 0.6)
+        line = next((kernel.line for kernel in defined if kernel.name in near), defined[0].line)
+        listed = "; ".join(f"{kernel} in line {kernel.line}" for kernel in defined)
+        message = f"no kernel is called {name}; this file has {listed}"
+    else:
+        line, message = 1, f"no kernel is called {name}; this file has no __global__ function at all"
+    return Diagnostic(path, line, None, "error", message)

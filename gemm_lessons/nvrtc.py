@@ -189,7 +189,9 @@ def is_library_of(major: int, version: tuple[int, int]) -> bool:
 
 def include_folders(major: int) -> list[Path]:
     """Folders with the CUDA headers (``cuda_fp16.h``, ``mma.h``): of the wheels, else of an installed toolkit."""
-    places = ("cu13/include", "cu13/include/cccl") if major == 13 else ("cuda_runtime/include", "cuda_nvcc/include", "cu13/include")
+    # NVRTC 12 reads most headers of CUDA 13 too (tried with 12.9: cuda_fp16.h, cuda_bf16.h, mma.h; not cuda_fp8.h).
+    newest = ("cu13/include", "cu13/include/cccl")
+    places = newest if major == 13 else ("cuda_runtime/include", "cuda_nvcc/include", newest[0])
     found = [folder / place for folder in wheel_folders() for place in places if (folder / place).is_dir()]
     return found or [toolkit / "include" for toolkit in _toolkits() if (toolkit / "include" / "cuda_fp16.h").is_file()]
 
