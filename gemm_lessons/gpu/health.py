@@ -1,4 +1,4 @@
-"""The GPU's clock, temperature and other users, from NVIDIA's monitor library (NVML). Nothing fails if it is missing."""
+"""The GPU's clock, temperature and other users, from NVIDIA's monitor library (NVML). It may be missing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Monitor:
         self._slowed_by = 0
         self.driver = ""
         try:
-            import pynvml  # of the wheel nvidia-ml-py
+            import pynvml  # type: ignore[import-not-found,unused-ignore]  # of the wheel nvidia-ml-py
         except ImportError:
             return
         try:

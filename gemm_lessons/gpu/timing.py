@@ -100,7 +100,7 @@ def schedule(counts: Sequence[int]) -> list[list[int]]:
 
 
 def doubts(spreads: Mapping[str, Spread], health: Health) -> tuple[str, ...]:
-    """What the reader should know before trusting these times, in whole sentences. ``spreads`` by the kernel's label."""
+    """What the reader should know before trusting these times, in whole sentences. ``spreads`` are by label."""
     found = []
     if health.busy_percent is not None and health.busy_percent >= BUSY:
         found.append(f"The GPU was {health.busy_percent}% busy with other work just before: times may be too long.")
@@ -116,7 +116,7 @@ def doubts(spreads: Mapping[str, Spread], health: Health) -> tuple[str, ...]:
     drifting = {label: spread.drift for label, spread in spreads.items() if abs(spread.drift) > DRIFT}
     if drifting:
         label = max(drifting, key=lambda name: abs(drifting[name]))
-        found.append(f"The times of {label} changed by {drifting[label]:+.0%} from the first to the last: run it again.")
+        found.append(f"The times of {label} changed by {drifting[label]:+.0%} from first to last: run it again.")
     scattered = {
         label: spread.scatter
         for label, spread in spreads.items()

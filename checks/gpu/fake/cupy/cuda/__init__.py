@@ -1,0 +1,1 @@
+from cupy.cuda import driver, runtime  # noqa: F401

@@ -1,0 +1,24 @@
+from cupy.cuda import driver, kernels
+
+
+class Function:
+    max_dynamic_shared_size_bytes = 48 * 1024
+
+    def __init__(self, kernel):
+        self._kernel = kernel
+
+    def __call__(self, grid, block, arguments, shared_mem=0):
+        if block[0] * block[1] * block[2] > 1024 or shared_mem > self.max_dynamic_shared_size_bytes:
+            raise driver.CUDADriverError(1)
+        self._kernel(grid, [argument.tobytes() for argument in arguments])
+
+
+class Module:
+    def load(self, cubin):
+        name, _, number = cubin.decode().partition(" ")
+        if name not in kernels.KERNELS:
+            raise driver.CUDADriverError(209)
+        self._kernel = kernels.KERNELS[name](number)
+
+    def get_function(self, name):
+        return Function(self._kernel)

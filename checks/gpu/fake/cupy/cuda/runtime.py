@@ -1,0 +1,108 @@
+import ctypes
+import os
+import time
+
+scene = dict(word.split("=") for word in os.environ.get("FAKE_GPU", "").split() if "=" in word)
+memcpyHostToDevice, memcpyDeviceToHost, memcpyDeviceToDevice = 1, 2, 3
+ALIGNMENT = 256
+MEMORY = int(scene.get("memory", 1 << 30))
+state = {"poisoned": 0, "events": {}, "blocks": {}}
+
+
+class CUDARuntimeError(RuntimeError):
+    def __init__(self, status):
+        super().__init__(f"CUDA error {status}")
+        self.status = status
+
+
+def _check():
+    if state["poisoned"]:
+        raise CUDARuntimeError(state["poisoned"])
+
+
+def driverGetVersion():
+    return int(scene.get("driver", 13000))
+
+
+def runtimeGetVersion():
+    return 13000
+
+
+def getDeviceCount():
+    if driverGetVersion() < runtimeGetVersion():
+        raise CUDARuntimeError(35)
+    if "count" in scene and not int(scene["count"]):
+        raise CUDARuntimeError(100)
+    return int(scene.get("count", 1))
+
+
+def setDevice(index):
+    assert index < getDeviceCount()
+
+
+def getDeviceProperties(index):
+    return {
+        "name": f"Fake GPU {index}".encode(), "major": 9, "minor": 0, "totalGlobalMem": MEMORY,
+        "multiProcessorCount": 132, "l2CacheSize": 1 << 16,
+    }  # fmt: skip
+
+
+def deviceGetPCIBusId(index):
+    return f"0000:{index:02X}:00.0"
+
+
+def memGetInfo():
+    _check()
+    return MEMORY - sum(size for _, size in state["blocks"].values()), MEMORY
+
+
+def malloc(size):
+    _check()
+    if size > memGetInfo()[0]:
+        raise CUDARuntimeError(2)
+    block = ctypes.create_string_buffer(size + ALIGNMENT)
+    pointer = -(-ctypes.addressof(block) // ALIGNMENT) * ALIGNMENT
+    state["blocks"][pointer] = (block, size)
+    return pointer
+
+
+def free(pointer):
+    if "context" in scene:
+        raise CUDARuntimeError(int(scene["context"]))
+    _check()
+    state["blocks"].pop(pointer, None)
+
+
+def memcpy(target, source, size, kind):
+    _check()
+    ctypes.memmove(target, source, size)
+
+
+def memcpyAsync(target, source, size, kind, stream):
+    memcpy(target, source, size, kind)
+
+
+def memsetAsync(pointer, byte, size, stream):
+    _check()
+    ctypes.memset(pointer, byte, size)
+
+
+def eventCreate():
+    state["events"][len(state["events"])] = 0.0
+    return len(state["events"]) - 1
+
+
+def eventRecord(event, stream):
+    state["events"][event] = time.perf_counter()
+
+
+def eventSynchronize(event):
+    _check()
+
+
+def eventElapsedTime(first, second):
+    return (state["events"][second] - state["events"][first]) * 1e3
+
+
+def deviceSynchronize():
+    _check()

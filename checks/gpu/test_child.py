@@ -1,0 +1,149 @@
+"""What happens in a child process stays there: hangs, crashes, noise, orphans."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gemm_lessons.child import ROOT, Child, ChildDied, ChildHung
+
+Make = Callable[..., Child]
+
+# What the children of these tests run: main(parent, *arguments) per behaviour.
+BODIES = {
+    "echo": """
+        while True:
+            header, blobs = parent.receive()
+            parent.send({"got": header, "arguments": arguments}, [blob[::-1] for blob in blobs])
+    """,
+    "noisy": """
+        import sys
+        print('{"header": {"forged": true}, "blobs": 0}', flush=True)
+        sys.stderr.write("some noise")
+        parent.send({"forged": False})
+    """,
+    "hang": "import time; time.sleep(600)",
+    "crash": "import ctypes; ctypes.string_at(0)",
+    "raise": "raise RuntimeError('what went wrong')",
+    "spawn": """
+        import subprocess, sys, time
+        grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        parent.send({"pid": grandchild.pid})
+        time.sleep(600)
+    """,
+    "reread": """
+        import os
+        parent.receive()
+        parent.no_more_questions()
+        parent.send({"open": [name for name in os.listdir("/proc/self/fd")]})
+    """,
+}
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    def start(behaviour: str, *arguments: str) -> Child:
+        body = textwrap.indent(textwrap.dedent(BODIES[behaviour]), "    ")
+        (tmp_path / f"child_{behaviour}.py").write_text(f"def main(parent, *arguments):\n{body}\n")
+        return Child(f"child_{behaviour}", arguments, path=[tmp_path])
+
+    return start
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+def gone(pid: int, seconds: float = 5.0) -> bool:
+    end = time.monotonic() + seconds
+    while alive(pid) and time.monotonic() < end:
+        time.sleep(0.02)
+    return not alive(pid)
+
+
+def test_headers_and_blobs_travel_both_ways(make: Make) -> None:
+    with make("echo", "a", "b") as child:
+        child.send({"x": [1, 2.5, None]}, [np.arange(3, dtype=np.int16), b""])
+        header, blobs = child.receive(10)
+        assert header == {"got": {"x": [1, 2.5, None]}, "arguments": ["a", "b"]}
+        assert blobs == [b"\0\2\0\1\0\0", b""]
+        big = np.arange(1 << 20, dtype=np.uint8)  # far more than a pipe holds
+        child.send({}, [big])
+        assert child.receive(10)[1] == [big[::-1].tobytes()]
+
+
+def test_what_it_prints_is_no_answer(make: Make) -> None:
+    with make("noisy") as child:
+        assert child.receive(10) == ({"forged": False}, [])
+
+
+def test_a_hanging_child_is_killed_in_time(make: Make) -> None:
+    with make("hang") as child:
+        started = time.monotonic()
+        with pytest.raises(ChildHung, match=r"0\.3 s"):
+            child.receive(0.3)
+        assert time.monotonic() - started < 3
+        assert gone(child.pid)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "said"), [("crash", "SIGSEGV"), ("raise", "exit code 1: .*RuntimeError: what went wrong")]
+)
+def test_a_dying_child_is_told_with_its_last_words(make: Make, behaviour: str, said: str) -> None:
+    with make(behaviour) as child, pytest.raises(ChildDied, match=f"(?s){said}"):
+        child.receive(10)
+
+
+def test_asking_a_dead_child_says_so(make: Make) -> None:
+    with make("raise") as child:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(ChildDied, match="exit code 1"):
+            child.send({}, [bytes(1 << 20)])
+
+
+def test_grandchildren_go_along(make: Make) -> None:
+    with make("spawn") as child:
+        pid = child.receive(10)[0]["pid"]
+        assert alive(pid)
+    assert gone(pid)
+
+
+def test_the_question_cannot_be_read_again(make: Make) -> None:
+    with make("reread") as child:
+        child.send({})
+        header, _ = child.receive(10)
+        # stdin, stdout, stderr, the answer's end, the lifeline, and the listing itself.
+        assert len(header["open"]) == 6
+
+
+def test_a_child_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
+    (tmp_path / "child_busy.py").write_text(
+        "import time\ndef main(parent):\n    parent.send({})\n    time.sleep(600)\n"
+    )
+    program = (
+        "import sys, time; from pathlib import Path; from gemm_lessons.child import Child\n"
+        "child = Child('child_busy', path=[Path(sys.argv[1])]); child.receive(10); print(child.pid, flush=True)\n"
+        "time.sleep(600)"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    assert parent.stdout is not None
+    with parent:
+        pid = int(parent.stdout.readline())
+        assert alive(pid)
+        parent.send_signal(signal.SIGKILL)
+    assert gone(pid)

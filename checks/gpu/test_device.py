@@ -1,0 +1,234 @@
+"""The GPU device end to end, parent and server in their two processes, on the stand-in for CuPy."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gemm_lessons.compiler import Compiled, Resources
+from gemm_lessons.device import Buffer, Grid, KitError, Launched, Scalar, StructWithBuffers
+from gemm_lessons.gpu import Entrant, Gpu, GpuUnavailable, Measurement, WrongGpuIndex
+from gemm_lessons.lesson import KernelSpec, Shape
+from gemm_lessons.problem import Problem
+
+SPEC = KernelSpec("gemm", ("A", "B", "C", "M", "N", "K"))
+ONE = Grid((1, 1, 1), (32, 1, 1))
+SHAPE = Shape(48, 40, 32)
+
+
+def compiled(kernel: str) -> Compiled:
+    """A "cubin" that the stand-in knows how to run."""
+    return Compiled("", "kernel.cu", "gemm", "sm_90", "", kernel.encode(), Resources(8, 0, 0, 0), (), "none")
+
+
+def launch(gpu: Gpu, kernel: str, grid: Grid = ONE) -> tuple[Launched, Any, Problem]:
+    problem = Problem(SPEC, SHAPE, seed=1)
+    trial = problem.trial()
+    return gpu.launch(compiled(kernel), grid, trial.arguments), trial, problem
+
+
+def measure(gpu: Gpu, *kernels: str, **options: Any) -> Measurement:
+    return gpu.measure(SPEC, SHAPE, entrants(*kernels), seed=3, seconds=0.01, warm_up_s=0.0, **options)
+
+
+def entrants(*kernels: str) -> list[Entrant]:
+    return [Entrant(f"{number} {name}", "kernel", compiled(name), ONE) for number, name in enumerate(kernels)]
+
+
+def test_it_says_what_it_is(fake_gpu: Gpu) -> None:
+    assert (fake_gpu.kind, fake_gpu.name, fake_gpu.arch, fake_gpu.driver_major) == ("gpu", "Fake GPU 0", "sm_90", 13)
+
+
+def test_a_launch_hands_the_answer_back(fake_gpu: Gpu) -> None:
+    launched, trial, problem = launch(fake_gpu, "gemm")
+    assert launched.fault is None
+    assert not launched.findings
+    assert launched.time_us is None
+    np.testing.assert_allclose(trial.answer, problem.reference, atol=1e-4)
+    assert not trial.damage()
+
+
+def test_what_a_kernel_does_not_write_stays_poisoned(fake_gpu: Gpu) -> None:
+    _, trial, _ = launch(fake_gpu, "stub")
+    assert np.isnan(trial.answer).all()
+
+
+def test_writing_beyond_the_end_is_found_in_the_guard_zone(fake_gpu: Gpu) -> None:
+    launched, _, _ = launch(fake_gpu, "overrun")
+    (finding,) = launched.findings
+    assert (finding.kind, finding.severity, finding.count) == ("out_of_bounds", "error", 4)
+    assert finding.message.startswith("C: written out of bounds, 0 bytes after its end")
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [(700, "out_of_bounds"), (716, "misaligned"), (710, "trap"), (702, "timeout")]
+)
+def test_a_fault_is_a_value_and_the_next_launch_works(fake_gpu: Gpu, code: int, kind: str) -> None:
+    launched, _, _ = launch(fake_gpu, f"fault {code}")
+    assert launched.fault is not None
+    assert (launched.fault.kind, launched.fault.severity) == (kind, "error")
+    assert f"CUDA error {code}" in launched.fault.message
+    again, trial, problem = launch(fake_gpu, "gemm")
+    assert again.fault is None
+    np.testing.assert_allclose(trial.answer, problem.reference, atol=1e-4)
+
+
+def test_an_endless_kernel_is_stopped_and_the_next_launch_works(fake_gpu: Gpu) -> None:
+    fake_gpu.limit_s = 0.3
+    started = time.monotonic()
+    launched, _, _ = launch(fake_gpu, "hang")
+    assert time.monotonic() - started < 5
+    assert launched.fault is not None
+    assert launched.fault.kind == "timeout"
+    fake_gpu.limit_s = 5
+    assert launch(fake_gpu, "gemm")[0].fault is None
+
+
+def test_a_refused_launch_is_a_value_and_keeps_the_context(fake_gpu: Gpu) -> None:
+    assert fake_gpu._child is not None
+    pid = fake_gpu._child.pid
+    launched, _, _ = launch(fake_gpu, "gemm", Grid((1, 1, 1), (2048, 1, 1), 4096))
+    assert launched.fault is not None
+    assert launched.fault.kind == "launch_refused"
+    assert "(2048, 1, 1) threads with 4096 bytes" in launched.fault.message
+    assert launch(fake_gpu, "gemm", Grid((1, 1, 1), (32, 1, 1), 100_000))[0].fault is None
+    assert fake_gpu._child.pid == pid
+
+
+@pytest.mark.parametrize(
+    ("kernel", "said"),
+    [
+        ("fault 999", "the GPU does not work"),
+        ("unknown", "no machine code for Fake GPU 0 .sm_90."),
+        ("crash", "ended unexpectedly: .*SIGSEGV"),
+    ],
+)
+def test_what_is_not_the_kernels_fault_is_the_kits(fake_gpu: Gpu, kernel: str, said: str) -> None:
+    with pytest.raises(KitError, match=said):
+        launch(fake_gpu, kernel)
+    assert launch(fake_gpu, "gemm")[0].fault is None
+
+
+def test_module_variables_start_anew(fake_gpu: Gpu) -> None:
+    for _ in range(2):
+        array = np.zeros((1, 1), np.float32)
+        fake_gpu.launch(compiled("counter"), ONE, [Buffer("A", array, output=True)])
+        assert array[0, 0] == 1
+
+
+def test_structs_with_pointers_and_scalars(fake_gpu: Gpu) -> None:
+    data = np.arange(6, dtype=np.float32).reshape(2, 3)
+    raw = bytes(8) + np.array([2, 3], np.int32).tobytes()
+    matrix = StructWithBuffers("m", raw, {0: Buffer("data", data, output=True)})
+    fake_gpu.launch(compiled("struct"), ONE, [matrix, Scalar("x", np.int32(1))])
+    np.testing.assert_array_equal(data, [[0, 2, 4], [6, 8, 10]])
+
+
+def test_ctrl_c_leaves_no_answer_behind(fake_gpu: Gpu) -> None:
+    import threading
+
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        launch(fake_gpu, "hang")
+    launched, trial, _ = launch(fake_gpu, "gemm")
+    assert launched.fault is None
+    assert not np.isnan(trial.answer).any()
+
+
+def test_measuring_times_everyone_beside_cublas(fake_gpu: Gpu) -> None:
+    seen: list[str] = []
+    result = measure(fake_gpu, "gemm", "gemm", progress=seen.append)
+    assert result.fault is None
+    assert [kernel.label for kernel in result.kernels] == ["0 gemm", "1 gemm"]
+    assert result.cublas is not None
+    for kernel in (*result.kernels, result.cublas):
+        assert (kernel.wrong, kernel.overran) == (0, "")
+        assert 0 <= kernel.max_error <= kernel.tolerance
+        assert len(kernel.spread.times) >= 3
+        assert kernel.time_us == pytest.approx(kernel.flop / kernel.gflops / 1e3)
+        assert kernel.flop == 2 * 48 * 40 * 32
+    assert result.fraction(result.kernels[0]) == result.cublas.time_us / result.kernels[0].time_us
+    assert {"0 gemm", "1 gemm", "cuBLAS"} <= set(seen)
+    assert result.cublas_version == 130200
+
+
+@pytest.mark.parametrize(
+    ("kernel", "least"),
+    [("stub", 48 * 40), ("lazy", 40)],  # a stub leaves poison; a lazy one is caught by new inputs
+)
+def test_measuring_catches_wrong_answers(fake_gpu: Gpu, kernel: str, least: int) -> None:
+    wrong, right = measure(fake_gpu, kernel, "gemm").kernels
+    assert wrong.wrong >= least
+    assert not wrong.max_error <= wrong.tolerance
+    assert right.wrong == 0
+
+
+def test_measuring_checks_the_guard_zones(fake_gpu: Gpu) -> None:
+    right, wrong = measure(fake_gpu, "gemm", "overrun").kernels
+    assert (right.overran, wrong.overran) == ("", "C")
+
+
+@pytest.mark.parametrize(("kernel", "kind"), [("fault 700", "out_of_bounds"), ("hang", "timeout")])
+def test_measuring_names_the_culprit(fake_gpu: Gpu, kernel: str, kind: str) -> None:
+    fake_gpu.limit_s = 1.0
+    result = measure(fake_gpu, "gemm", kernel)
+    assert result.culprit == f"1 {kernel}"
+    assert result.fault is not None
+    assert result.fault.kind == kind
+    assert not result.kernels
+    assert measure(fake_gpu, "gemm").fault is None
+
+
+def test_too_little_memory_says_what_was_asked(fake_cupy: pytest.MonkeyPatch) -> None:
+    fake_cupy.setenv("FAKE_GPU", f"memory={200 << 20}")
+    with Gpu() as gpu:
+        with pytest.raises(KitError, match=r"0\.\d+ GiB were asked for \(A, B and C of 4096x4096x64 .*0\.20 of 0\.20"):
+            gpu.measure(SPEC, Shape(4096, 4096, 64), entrants("gemm"), seed=1)
+        with pytest.raises(KitError, match=r"0\.25 GiB were asked for \(the kernel's arguments\)"):
+            gpu.launch(compiled("gemm"), ONE, [Buffer("A", np.zeros(1 << 28, np.uint8))])
+        assert launch(gpu, "gemm")[0].fault is None
+
+
+@pytest.mark.parametrize(
+    ("scene", "index", "error", "said"),
+    [
+        ("broken", 0, GpuUnavailable, r"libcudart.*gemm-lessons\[cuda13\]"),
+        ("driver=12040", 0, GpuUnavailable, r"supports CUDA 12\.4, .* for CUDA 13\.0\. Update.*gemm-lessons\[cuda12\]"),
+        ("driver=11080", 0, GpuUnavailable, r"supports CUDA 11\.8, .* 525 or newer\)$"),
+        ("driver=0", 0, GpuUnavailable, "no NVIDIA driver"),
+        ("count=0", 0, GpuUnavailable, r"sees no CUDA GPU \(CUDA_VISIBLE_DEVICES='5'\)"),
+        ("count=2", 2, WrongGpuIndex, r"no GPU 2: 2 are visible, counted from 0 \(CUDA_VISIBLE_DEVICES='5'\)"),
+    ],
+)
+def test_why_there_is_no_gpu(
+    fake_cupy: pytest.MonkeyPatch, scene: str, index: int, error: type[KitError], said: str
+) -> None:
+    fake_cupy.setenv("FAKE_GPU", scene)
+    fake_cupy.setenv("CUDA_VISIBLE_DEVICES", "5")
+    with pytest.raises(error, match=said):
+        Gpu(index)
+
+
+def test_a_second_gpu(fake_cupy: pytest.MonkeyPatch) -> None:
+    fake_cupy.setenv("FAKE_GPU", "count=2")
+    with Gpu(1) as gpu:
+        assert gpu.name == "Fake GPU 1"
+
+
+def test_a_gpu_that_gives_no_context(fake_cupy: pytest.MonkeyPatch) -> None:
+    fake_cupy.setenv("FAKE_GPU", "context=46")
+    with Gpu() as gpu, pytest.raises(KitError, match="the GPU does not work: CUDA error 46"):
+        launch(gpu, "gemm")
+
+
+def test_without_cublas_launches_work_and_measuring_says_what_to_install(fake_cupy: pytest.MonkeyPatch) -> None:
+    fake_cupy.setenv("FAKE_GPU", "nocublas")
+    with Gpu() as gpu:
+        assert launch(gpu, "gemm")[0].fault is None
+        with pytest.raises(KitError, match=r"cuBLAS is missing .*gemm-lessons\[cuda13\]"):
+            gpu.measure(SPEC, SHAPE, entrants("gemm"), seed=1)

@@ -1,0 +1,85 @@
+"""What the GPU device takes and hands back: kernels to time, their times, what a GPU says about itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from gemm_lessons.device import Finding, Grid
+from gemm_lessons.gpu.timing import Health, Spread
+from gemm_lessons.lesson import Shape
+
+if TYPE_CHECKING:
+    from gemm_lessons.compiler import Compiled
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A kernel that takes part in a measurement. ``role`` names its NVTX ranges and their colour."""
+
+    label: str
+    role: Literal["kernel", "previous", "reference"]
+    compiled: Compiled
+    grid: Grid
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One kernel's times, and whether its answers were right: on C as a whole once, then on one row each time."""
+
+    label: str
+    role: str
+    spread: Spread  # microseconds
+    flop: int
+    wrong: int = 0  # elements
+    max_error: float = 0.0
+    tolerance: float = 0.0
+    overran: str = ""  # the buffer beyond whose ends the kernel wrote
+
+    @property
+    def time_us(self) -> float:
+        """The median."""
+        return self.spread.median
+
+    @property
+    def gflops(self) -> float:
+        """10^9 floating-point operations per second, at the median."""
+        return self.flop / self.time_us / 1e3
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Kernels timed side by side on one shape. After a ``fault`` (of ``culprit``) nothing was measured."""
+
+    shape: Shape
+    gpu: str
+    kernels: tuple[Timed, ...] = ()
+    cublas: Timed | None = None
+    notes: tuple[str, ...] = ()  # reasons for doubt, in whole sentences
+    health: Health = field(default_factory=Health)
+    driver: str = ""
+    cublas_version: int = 0
+    fault: Finding | None = None
+    culprit: str = ""
+
+    def fraction(self, kernel: Timed) -> float | None:
+        """The kernel's speed as a share of cuBLAS's in the same run."""
+        return self.cublas.time_us / kernel.time_us if self.cublas else None
+
+    def of(self, label: str) -> Timed | None:
+        """The kernel with this label."""
+        return next((kernel for kernel in self.kernels if kernel.label == label), None)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a GPU says about itself. ``driver`` is the newest CUDA it supports, such as 13000."""
+
+    name: str
+    arch: str
+    memory: int
+    sms: int
+    l2: int
+    driver: int
+    count: int
+    cupy: str

@@ -1,0 +1,139 @@
+"""The process that owns the CUDA context: loads cubins, launches kernels, times them. Runs inside a ``child.Child``.
+
+One message in, one message out (``measure`` reports progress in between). A CUDA error that poisons the context is
+reported and then ends the process; the parent starts a new one. An endless kernel ends with a kill from outside.
+
+CuPy is imported here and in the modules that this one calls, in no other process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gemm_lessons import ranges
+from gemm_lessons.child import Parent
+from gemm_lessons.gpu.memory import Memory, OutOfMemory
+
+# cudaError values (driver_types.h) after which the context still works: a bad value, no memory, an invalid
+# configuration, an unknown function, no code for this GPU, too many resources for a launch.
+HARMLESS = (1, 2, 9, 98, 209, 701)
+DEFAULT_SHARED_LIMIT = 48 * 1024  # bytes; more dynamic shared memory has to be asked for
+
+
+def main(parent: Parent, index: str) -> None:
+    """Say what GPU ``index`` is, then answer until the parent goes away."""
+    os.environ["NVIDIA_TF32_OVERRIDE"] = "0"  # nobody's environment turns fp32 into TF32 here
+    try:
+        import cupy
+        from cupy.cuda import driver, runtime
+    except ImportError as error:
+        parent.send({"error": "import", "text": str(error)})
+        return
+    errors = (runtime.CUDARuntimeError, driver.CUDADriverError)
+    greeting = {"driver": runtime.driverGetVersion(), "runtime": runtime.runtimeGetVersion(), "cupy": cupy.__version__}
+    try:
+        greeting["count"] = runtime.getDeviceCount()
+        if int(index) < greeting["count"]:
+            greeting |= describe(runtime, int(index))
+            runtime.setDevice(int(index))
+    except errors as error:
+        parent.send({"error": "cuda", "code": error.status, "text": str(error), **greeting})
+        return
+    parent.send(greeting)
+    if "name" not in greeting:
+        return
+    try:
+        runtime.free(0)  # creates the context while the parent compiles
+    except errors as error:
+        parent.receive()
+        parent.send({"error": "context", "code": error.status, "text": str(error)})
+        return
+    _serve(parent, runtime, errors, greeting["pci"])
+
+
+def _serve(parent: Parent, runtime: Any, errors: tuple[type[Exception], ...], pci: str) -> None:
+    while True:
+        header, blobs = parent.receive()
+        try:
+            with contextlib.ExitStack() as stack:
+                for it in header.get("ranges", ()):
+                    stack.enter_context(ranges.opened(ranges.Range(*it)))
+                if header["do"] == "launch":
+                    parent.send({}, launch(runtime, header, blobs))
+                else:
+                    from gemm_lessons.gpu.measure import measure
+
+                    parent.send(measure(parent, runtime, header, blobs, pci))
+        except OutOfMemory as error:
+            what = {"asked": error.asked, "free": error.free, "total": error.total, "what": error.what}
+            parent.send({"error": "memory", **what})
+        except ImportError as error:
+            parent.send({"error": "import", "text": str(error)})
+        except errors as error:
+            code = int(getattr(error, "status", 0))
+            parent.send({"error": "cuda", "code": code, "text": str(error)})
+            if code not in HARMLESS:
+                # Nothing on this context works any more; tearing it down properly would only raise further errors.
+                os._exit(0)
+
+
+def describe(runtime: Any, index: int) -> dict[str, Any]:
+    """Name, architecture, sizes and bus address of one GPU."""
+    facts = runtime.getDeviceProperties(index)
+    name = facts["name"]
+    return {
+        "name": name.decode() if isinstance(name, bytes) else name,
+        "arch": f"sm_{facts['major']}{facts['minor']}",
+        "memory": int(facts["totalGlobalMem"]),
+        "sms": int(facts["multiProcessorCount"]),
+        "l2": int(facts["l2CacheSize"]),
+        "pci": runtime.deviceGetPCIBusId(index),
+    }
+
+
+def load(cubin: bytes, entry: str, dynamic_shared: int) -> Any:
+    """A kernel of a freshly loaded module: its ``__device__`` variables start anew."""
+    from cupy.cuda.function import Module
+
+    module = Module()
+    module.load(cubin)
+    function = module.get_function(entry)
+    if dynamic_shared > DEFAULT_SHARED_LIMIT:
+        function.max_dynamic_shared_size_bytes = dynamic_shared
+    return function
+
+
+def by_value(raw: bytes) -> np.ndarray[Any, Any]:
+    """Bytes as CuPy passes them to a kernel by value: a NumPy array of one element."""
+    return np.frombuffer(raw, dtype=f"V{len(raw)}")
+
+
+def address(pointer: int) -> bytes:
+    """An address as the kernel gets it."""
+    return pointer.to_bytes(8, "little")
+
+
+def launch(runtime: Any, header: dict[str, Any], blobs: Sequence[bytes]) -> list[np.ndarray[Any, Any]]:
+    """Launch one cubin (the first blob) once; the other blobs are its buffers, handed back after the launch.
+
+    ``header["arguments"]``: ``{"raw": hex}``, with ``"pointers": [[offset in raw, blob, offset in the blob], ...]``.
+    """
+    with Memory(runtime) as memory:
+        memory.expect([len(blob) for blob in blobs[1:]], "the kernel's arguments")
+        pointers = [memory.upload(blob) for blob in blobs[1:]]
+        arguments = []
+        for argument in header["arguments"]:
+            raw = bytearray.fromhex(argument["raw"])
+            for at, number, offset in argument.get("pointers", ()):
+                raw[at : at + 8] = address(pointers[number] + offset)
+            arguments.append(by_value(bytes(raw)))
+        function = load(blobs[0], header["entry"], header["dynamic_shared"])
+        function(tuple(header["grid"]), tuple(header["block"]), arguments, shared_mem=header["dynamic_shared"])
+        runtime.deviceSynchronize()
+        results = zip(pointers, blobs[1:], strict=True)
+        return [memory.read(pointer, np.empty(len(blob), np.uint8)) for pointer, blob in results]

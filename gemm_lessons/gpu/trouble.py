@@ -1,0 +1,102 @@
+"""CUDA's errors in words: which ones are the kernel's fault, and why a GPU cannot be used and what to do about it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from gemm_lessons.device import Finding, Grid
+
+GIB = 1 << 30
+SIMULATE = "The GPU cannot say where; --device sim names line, block and thread."
+# cudaError values (driver_types.h) that are the kernel's fault -> kind of finding and what happened.
+FAULTS: Mapping[int, tuple[str, str]] = {
+    700: ("out_of_bounds", "the kernel touched memory that does not belong to it (illegal address)"),
+    702: ("timeout", "the kernel ran longer than the display's watchdog allows"),
+    710: ("trap", "an assert() in the kernel failed"),
+    714: ("out_of_bounds", "the kernel overran its stack (hardware stack error)"),
+    715: ("trap", "the kernel ran into an illegal instruction, or __trap()"),
+    716: ("misaligned", "a load or store was not aligned to its size"),
+    717: ("out_of_bounds", "an instruction for shared or local memory got an address of another kind"),
+    718: ("trap", "the kernel jumped to an invalid address"),
+    719: ("out_of_bounds", "the kernel was stopped: an access outside shared memory, or __trap()"),
+}
+REFUSED = (1, 9, 701)  # an invalid value, an invalid configuration, too many resources: nothing was launched
+NO_CODE = (98, 200, 209)
+INSUFFICIENT_DRIVER, NO_DEVICE, UNAVAILABLE, NOT_READY = 35, 100, 46, 802
+
+
+def fault(code: int, text: str, grid: Grid | None) -> Finding:
+    """The finding for a CUDA error that is the kernel's fault (in ``FAULTS`` or ``REFUSED``)."""
+    if code in REFUSED:
+        what = (
+            f" of {grid.grid} blocks of {grid.block} threads with {grid.dynamic_shared} bytes of dynamic shared memory"
+            if grid
+            else ""
+        )
+        return Finding("launch_refused", "error", f"the GPU refused the launch{what}: {text}")
+    kind, what = FAULTS[code]
+    return Finding(kind, "error", f"{what}, CUDA error {code}. {SIMULATE}")
+
+
+def timeout(seconds: float) -> Finding:
+    """The finding for a launch that did not end."""
+    return Finding("timeout", "error", f"the kernel did not end within {seconds:.3g} s; it was stopped")
+
+
+def why_unavailable(answer: Mapping[str, Any]) -> str:
+    """Why the server could not start, from its first answer, and what to do."""
+    code, text = int(answer.get("code", 0)), answer["text"]
+    if answer["error"] == "import":
+        return (
+            f"CuPy cannot be used here ({text}); install it to go with your driver (nvidia-smi shows its CUDA "
+            "version): pip install 'gemm-lessons[cuda13]' or 'gemm-lessons[cuda12]'"
+        )
+    if answer.get("driver") == 0:
+        return "no NVIDIA driver is installed here; see nvidia.com/drivers, or leave --device out for the simulator"
+    if code == INSUFFICIENT_DRIVER:
+        has, needs = answer["driver"], answer["runtime"]
+        other = (
+            f"; or install the kit for CUDA 12: pip uninstall cupy-cuda{needs // 1000}x, then pip install "
+            "'gemm-lessons[cuda12]'"
+            if has // 1000 == 12
+            else ""
+        )
+        return (
+            f"the NVIDIA driver is too old: it supports CUDA {dotted(has)}, the installed CuPy is for CUDA "
+            f"{dotted(needs)}. Update the driver (CUDA 13 needs 580 or newer, CUDA 12 525 or newer){other}"
+        )
+    if code == NO_DEVICE:
+        return f"the driver sees no CUDA GPU{visible()}; does nvidia-smi list one?"
+    if code == UNAVAILABLE:
+        return "the GPU is in exclusive use by another process; wait for it, or take another one with --gpu-index"
+    if code == NOT_READY:
+        return "the GPU's fabric manager does not run yet (CUDA error 802): ask whoever looks after this machine"
+    return f"the GPU cannot be used: {text}"
+
+
+def wrong_index(index: int, count: int) -> str:
+    """There are ``count`` GPUs, none of them number ``index``."""
+    seen = {0: "none is", 1: "one is"}.get(count, f"{count} are")
+    return f"there is no GPU {index}: {seen} visible, counted from 0{visible()}"
+
+
+def too_little_memory(header: Mapping[str, Any]) -> str:
+    """What was asked for, from the server's answer, and what there is."""
+    asked, free, total = (f"{header[name] / GIB:.2f}" for name in ("asked", "free", "total"))
+    return (
+        f"the GPU has too little memory: {asked} GiB were asked for ({header['what']}), {free} of {total} GiB are "
+        "free; use a smaller shape"
+    )
+
+
+def visible() -> str:
+    """What the environment hides, in brackets."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return "" if visible is None else f" (CUDA_VISIBLE_DEVICES={visible!r})"
+
+
+def dotted(version: int) -> str:
+    """13.0 for 13000."""
+    return f"{version // 1000}.{version % 1000 // 10}"
