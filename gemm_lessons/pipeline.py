@@ -1,4 +1,4 @@
-"""run_lesson(): the whole flow, top to bottom, and the records that it hands to the report.
+"""run_lesson(): the whole flow, top to bottom.
 
 A lesson names a kernel file and its launch; the compiler turns it into machine code; a device launches it on a problem;
 the answer is judged into a verdict; counters, findings and times become an estimate and hints.
@@ -12,23 +12,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from gemm_lessons.compiler import Compiled, Diagnostic, Occupancy, Resources, compile_source, occupancy
+from gemm_lessons.compiler import Compiled, compile_source, occupancy
 from gemm_lessons.course import Course, read_source, shown
-from gemm_lessons.device import METRICS, Counters, Device, Finding, Launched, UnsupportedKernel
-from gemm_lessons.estimate import Estimate, Profile, Work, estimate_at
+from gemm_lessons.device import METRICS, Device, Finding, Launched, UnsupportedKernel
+from gemm_lessons.estimate import Profile, Work, estimate_at
 from gemm_lessons.expression import Number
+from gemm_lessons.gpu import Entrant, Gpu, Measurement
 from gemm_lessons.gpus import GpuSpec
 from gemm_lessons.hints import Facts, hints_for
 from gemm_lessons.lesson import Lesson, Shape
+from gemm_lessons.nvrtc import choose_major
+from gemm_lessons.outcome import Role, Row, RunOutcome, ShapeResult
 from gemm_lessons.patterns import TileSizes
 from gemm_lessons.problem import Problem, Trial, fresh_seed
 from gemm_lessons.ranges import stage
 from gemm_lessons.signature import mismatch, wrong_name
+from gemm_lessons.simulator import Simulator
 from gemm_lessons.verdict import (
     CompileFailed,
     Faulted,
     GateMissed,
-    GateResult,
     Judgement,
     Kind,
     Passed,
@@ -39,82 +42,11 @@ from gemm_lessons.verdict import (
     judge_gates,
 )
 
+__all__ = ["Progress", "Request", "Row", "RunOutcome", "ShapeResult", "run_lesson"]
+
 ESTIMATE_SIZE = 4096  # M = N = K of the estimate in the table: so large that no launch overhead or tail shows
+TIMED: tuple[Kind, ...] = ("passed", "gate_missed")  # a right answer has a time, by whatever method
 OLDEST_ARCH = 75  # what today's compiler still knows; older GPUs are estimated from code for this one
-
-Role = Literal["kernel", "previous", "reference"]
-
-
-@dataclass(frozen=True)
-class ShapeResult:
-    """One launch on one check shape. ``judgement`` is None when the kernel never got as far as an answer."""
-
-    shape: Shape
-    kind: Kind
-    judgement: Judgement | None = None
-    findings: tuple[Finding, ...] = ()
-
-
-@dataclass(frozen=True)
-class Row:
-    """Everything known about one kernel: one row of the table.
-
-    The row of the kernel under test is checked on every shape; the rows beside it (the previous lesson's solution and
-    this lesson's reference) run on the counting shape only, and their ``shapes`` hold just that. ``estimate`` is for
-    ``estimate_shape``; ``time_us``, ``gflops`` and ``fraction_of_cublas`` are measured on a GPU, else None.
-    """
-
-    role: Role
-    label: str  # "your kernel", "01 naive", "reference"
-    path: str
-    source: str
-    verdict: Verdict
-    shapes: tuple[ShapeResult, ...] = ()
-    arch: str = ""
-    compiler: str = ""
-    diagnostics: tuple[Diagnostic, ...] = ()  # errors or warnings of the compiler
-    resources: Resources | None = None
-    occupancy: Occupancy | None = None
-    counters: Counters | None = None  # of the counting shape; lines and conflicts are in here
-    findings: tuple[Finding, ...] = ()  # of all shapes, merged
-    gates: tuple[GateResult, ...] = ()
-    estimate: Estimate | None = None
-    time_us: float | None = None
-    gflops: float | None = None
-    fraction_of_cublas: float | None = None
-    hints: tuple[str, ...] = ()  # best first, at most three
-    unsupported: str = ""  # why the device could not run this row at all (only in the rows beside the kernel)
-
-    def source_line(self, line: int | None) -> str:
-        """The text of a line (from 1) of the kernel file without its indent, or an empty string."""
-        lines = self.source.splitlines()
-        return lines[line - 1].strip() if line is not None and 0 < line <= len(lines) else ""
-
-
-@dataclass(frozen=True)
-class RunOutcome:
-    """What ``gemm-lessons run`` reports. ``rows[0]`` is the kernel that was asked for; its verdict is the run's."""
-
-    lesson: Lesson
-    device_kind: Literal["simulator", "gpu"]
-    device_name: str
-    gpu: str  # the GPU that estimates and occupancy are for, such as "H200"
-    seed: int
-    count_shape: Shape
-    estimate_shape: Shape
-    rows: tuple[Row, ...]
-    seconds: float = 0.0
-
-    @property
-    def kernel(self) -> Row:
-        """The row of the kernel that was asked for."""
-        return self.rows[0]
-
-    @property
-    def verdict(self) -> Verdict:
-        """The verdict on the kernel that was asked for."""
-        return self.rows[0].verdict
-
 
 Progress = Callable[[str], None]  # told what begins: "compile solution.cu", "check 96x64x80", ...
 
@@ -150,11 +82,15 @@ def run_lesson(request: Request, progress: Progress = lambda what: None) -> RunO
     with stage("lesson", lesson.name, payload=lesson.number):
         solution = request.course.solution(lesson)
         is_reference = solution is not None and solution.resolve() == request.path.resolve()
-        label = "reference" if is_reference else "your kernel"
+        is_stub = lesson.stub_path.resolve() == request.path.resolve()
+        label = "reference" if is_reference else "stub" if is_stub else "your kernel"
         shapes = (request.shape,) if request.shape else lesson.shapes.check
         rows = [run.row("kernel", label, lesson, request.path, shapes)]
         if request.beside:
             rows += [run.row_beside(*other) for other in run.others(with_reference=not is_reference)]
+        notes: tuple[str, ...] = ()
+        if isinstance(request.device, Gpu) and rows[0].verdict.kind in TIMED:
+            rows, notes = run.measure(request.device, rows)
     return RunOutcome(
         lesson=lesson,
         device_kind=request.device.kind,
@@ -165,6 +101,7 @@ def run_lesson(request: Request, progress: Progress = lambda what: None) -> RunO
         estimate_shape=run.estimate_shape,
         rows=tuple(rows),
         seconds=time.perf_counter() - began,
+        notes=notes,
     )
 
 
@@ -178,17 +115,19 @@ class _Run:
         multiple = request.lesson.shapes.multiple_of
         sizes = (-(-ESTIMATE_SIZE // size) * size for size in (multiple.m, multiple.n, multiple.k))
         self.estimate_shape = request.shape or Shape(*sizes)
+        self.simulator = request.device if isinstance(request.device, Simulator) else Simulator()
+        self.compiled: dict[Role, tuple[Lesson, Compiled]] = {}  # what can be measured
 
     def row(self, role: Role, label: str, lesson: Lesson, path: Path, shapes: Sequence[Shape]) -> Row:
         """One kernel from its file to its hints: compile, check, count, judge the gates, estimate, advise."""
         row = Row(role, label, shown(path), read_source(path), Passed())
         compiled = self._compile(lesson, path, row.source)
         if isinstance(compiled, Compiled):
+            self.compiled[role] = lesson, compiled
             row = self._describe(row, lesson, compiled)
-            row, counted = self._launch(row, lesson, compiled, shapes)
-            if counted is not None:
-                row = self._gates(row, lesson, counted)
-                row = self._time(row, lesson, compiled, counted)
+            row = self._check(row, lesson, compiled, shapes)
+            row = self._gates(row, lesson)
+            row = self._estimate(row, lesson, compiled)
         else:
             row = replace(row, verdict=compiled, diagnostics=compiled.diagnostics)
         return replace(row, hints=self._hints(row, lesson)) if role == "kernel" else row
@@ -219,13 +158,16 @@ class _Run:
     def _compile(self, lesson: Lesson, path: Path, source: str) -> Compiled | CompileFailed:
         self.progress(f"compile {path.name}")
         with stage("compile", path.name, payload=len(source)):
+            device = self.request.device
+            arch = device.arch if isinstance(device, Gpu) else _arch(self.request.gpu)
             result = compile_source(
                 source,
                 path=shown(path),
                 entry=lesson.kernel.entry,
                 defines=lesson.tile.defines,
                 include_dirs=lesson.include_dirs,
-                arch=_arch(self.request.gpu),
+                arch=arch,
+                cuda_major=choose_major(arch, device.driver_major) if isinstance(device, Gpu) else None,
             )
         if isinstance(result, Compiled):
             wrong = mismatch(lesson.kernel, result)
@@ -233,11 +175,9 @@ class _Run:
                 return CompileFailed(wrong, result.diagnostics)
             result.start_sass()  # the counters will want it when the first shapes have been checked
             return result
-        wrong = wrong_name(lesson.kernel, source, result.diagnostics)
-        if wrong:
-            return CompileFailed(wrong, (), result.log)
         errors = sum(diagnostic.severity == "error" for diagnostic in result.diagnostics)
-        message = f"the compiler found {errors or 'an'} error{'s'[: errors > 1]}"
+        message = wrong_name(lesson.kernel, result.diagnostics)
+        message = message or f"the compiler found {errors or 'an'} error{'s'[: errors > 1]}"
         return CompileFailed(message, result.diagnostics, result.log)
 
     def _describe(self, row: Row, lesson: Lesson, compiled: Compiled) -> Row:
@@ -251,19 +191,21 @@ class _Run:
             occupancy=occupancy(compiled.resources, grid.threads, grid.dynamic_shared, self.request.gpu),
         )
 
-    def _launch(
-        self, row: Row, lesson: Lesson, compiled: Compiled, shapes: Sequence[Shape]
-    ) -> tuple[Row, Counters | None]:
+    def _check(self, row: Row, lesson: Lesson, compiled: Compiled, shapes: Sequence[Shape]) -> Row:
         """Check every shape, the counting shape last. The first shape that fails gives the verdict; a fault or an
         endless kernel ends the checks, since the next shape would most likely show the same, slowly."""
         counting = self._counting_shape(lesson)
         if row.occupancy is not None and not row.occupancy.blocks_per_sm:
             finding = Finding("launch_failed", "error", _too_large(row, lesson, self.request.gpu))
-            return replace(row, verdict=Faulted(counting, finding), findings=(finding,)), None
-        counters: Counters | None = None
+            return replace(row, verdict=Faulted(counting, finding), findings=(finding,))
         for shape in (*(shape for shape in shapes if shape != counting), counting):
             name: Literal["count", "check"] = "count" if shape == counting else "check"
-            launched, trial = self._device(name, lesson, compiled, shape)
+            self.progress(f"{name} {shape}")
+            with stage(name, str(shape), payload=2 * shape.m * shape.n * shape.k):
+                trial = Problem(lesson.kernel, shape, self.seed).trial()
+                launched = self.request.device.launch(compiled, lesson.grid(shape), trial.arguments)
+                if name == "count" and self.request.device is not self.simulator:
+                    launched = self._counted(launched, lesson, compiled, shape)
             findings = (*launched.findings, *trial.damage())
             verdict, judgement = _judge(lesson, shape, trial, launched, findings)
             row = replace(
@@ -273,63 +215,60 @@ class _Run:
                 findings=merged((*row.findings, *findings, *([launched.fault] if launched.fault else []))),
             )
             if launched.fault is not None:
-                return row, None
-            counters = launched.counters
-        return replace(row, counters=counters), counters
+                return row
+            if name == "count":
+                row = replace(row, counters=launched.counters)
+        return row
+
+    def _counted(self, launched: Launched, lesson: Lesson, compiled: Compiled, shape: Shape) -> Launched:
+        """What a GPU ran, with the counters and findings of the simulator."""
+        arguments = Problem(lesson.kernel, shape, self.seed).trial().arguments
+        try:
+            simulated = self.simulator.launch(compiled, lesson.grid(shape), arguments)
+        except UnsupportedKernel as error:
+            note = Finding("not_simulated", "note", f"no counters: {error}", line=error.line)
+            return replace(launched, findings=(*launched.findings, note))
+        findings = (*launched.findings, *simulated.findings, *([simulated.fault] if simulated.fault else []))
+        return replace(launched, counters=simulated.counters, findings=findings)
 
     def _counting_shape(self, lesson: Lesson) -> Shape:
         """The lesson's under test, so that all rows count the same work; a lesson that cannot take it uses its own."""
         shape = self.request.lesson.shapes.count
         return shape if lesson.shapes.refusal(shape) is None else lesson.shapes.count
 
-    def _device(
-        self, name: Literal["check", "count"], lesson: Lesson, compiled: Compiled, shape: Shape
-    ) -> tuple[Launched, Trial]:
-        self.progress(f"{name} {shape}")
-        with stage(name, str(shape), payload=2 * shape.m * shape.n * shape.k):
-            trial = Problem(lesson.kernel, shape, self.seed).trial()
-            return self.request.device.launch(compiled, lesson.grid(shape), trial.arguments), trial
-
-    def _gates(self, row: Row, lesson: Lesson, counters: Counters) -> Row:
+    def _gates(self, row: Row, lesson: Lesson) -> Row:
         """Only right answers reach the gates: counting what a wrong kernel does would accuse it twice."""
-        if not isinstance(row.verdict, Passed):
+        if not isinstance(row.verdict, Passed) or row.counters is None or row.resources is None:
             return row
-        gates = judge_gates(self.request.lesson.gates, self._names(row, self._counting_shape(lesson), counters))
-        missed = tuple(gate for gate in gates if not gate.passed)
-        return replace(row, gates=gates, verdict=GateMissed(missed) if missed else row.verdict)
-
-    def _names(self, row: Row, shape: Shape, counters: Counters) -> Mapping[str, Number]:
-        assert row.resources is not None
-        return {
-            **{short: counters.get(short) for short in METRICS},
+        names: Mapping[str, Number] = {
+            **{short: row.counters.get(short) for short in METRICS},
             "registers": row.resources.registers,
             "shared_bytes": row.resources.shared_bytes,
             "spill_bytes": row.resources.spill_bytes,
             "stack_bytes": row.resources.stack_bytes,
-            **self.request.lesson.names(shape),
+            **self.request.lesson.names(self._counting_shape(lesson)),
         }
+        gates = judge_gates(self.request.lesson.gates, names)
+        missed = tuple(gate for gate in gates if not gate.passed)
+        return replace(row, gates=gates, verdict=GateMissed(missed) if missed else row.verdict)
 
-    def _time(self, row: Row, lesson: Lesson, compiled: Compiled, counters: Counters) -> Row:
-        """How fast a right kernel is: estimated on the simulator, measured on a GPU. A wrong one has no time."""
+    def _estimate(self, row: Row, lesson: Lesson, compiled: Compiled) -> Row:
+        """How fast a right kernel would be on the chosen GPU; a wrong one has no time. A second launch, with twice the
+        K, tells what grows with K."""
         shape, gpu = self.estimate_shape, self.request.gpu
-        if not isinstance(row.verdict, Passed | GateMissed) or lesson.shapes.refusal(shape) or row.occupancy is None:
+        if row.verdict.kind not in TIMED or lesson.shapes.refusal(shape) or not (row.counters and row.occupancy):
             return row
         self.progress(f"time {shape}")
         with stage("time", str(shape), payload=2 * shape.m * shape.n * shape.k):
-            if self.request.device.kind == "gpu":
-                trial = Problem(lesson.kernel, shape, self.seed).trial()
-                time_us = self.request.device.launch(compiled, lesson.grid(shape), trial.arguments).time_us
-                gflops = 2e-3 * shape.m * shape.n * shape.k / time_us if time_us else None
-                return replace(row, time_us=time_us, gflops=gflops)
-            counted = self._counting_shape(lesson)
-            longer = Shape(counted.m, counted.n, 2 * counted.k)
-            grid, tiles = lesson.grid(counted), tile_sizes(lesson)
-            trial = Problem(lesson.kernel, longer, self.seed).trial()
-            second = self.request.device.launch(compiled, lesson.grid(longer), trial.arguments).counters
+            short = self._counting_shape(lesson)
+            long = Shape(short.m, short.n, 2 * short.k)
+            grid, tiles = lesson.grid(short), tile_sizes(lesson)
+            arguments = Problem(lesson.kernel, long, self.seed).trial().arguments
+            second = self.simulator.launch(compiled, lesson.grid(long), arguments).counters
             profile = Profile(
                 samples=(
-                    (counted.k, Work.of(counters, grid.blocks)),
-                    (longer.k, Work.of(second, lesson.grid(longer).blocks)),
+                    (short.k, Work.of(row.counters, grid.blocks)),
+                    (long.k, Work.of(second, lesson.grid(long).blocks)),
                 ),
                 threads=grid.threads,
                 blocks_per_sm=row.occupancy.blocks_per_sm,
@@ -338,6 +277,21 @@ class _Run:
             )
             x, y, _ = lesson.grid(shape).grid
             return replace(row, estimate=estimate_at(profile, shape, (x, y), gpu))
+
+    def measure(self, gpu: Gpu, rows: Sequence[Row]) -> tuple[list[Row], tuple[str, ...]]:
+        """Time all right kernels beside cuBLAS, in one run so that the ratios hold; notes on what to doubt."""
+        shape, kernel = self.estimate_shape, self.request.lesson.kernel
+        entrants = []
+        for row in rows:
+            lesson, compiled = self.compiled.get(row.role, (self.request.lesson, None))
+            if compiled and row.verdict.kind in TIMED and lesson.kernel == kernel and not lesson.shapes.refusal(shape):
+                entrants.append(Entrant(row.label, row.role, compiled, lesson.grid(shape)))
+        self.progress(f"time {shape}")
+        with stage("time", str(shape), payload=2 * shape.m * shape.n * shape.k):
+            measured = gpu.measure(
+                kernel, shape, entrants, seed=self.seed, progress=lambda label: self.progress(f"time {label}")
+            )
+        return [_measured(row, measured) for row in rows], measured.notes
 
     def _hints(self, row: Row, lesson: Lesson) -> tuple[str, ...]:
         shape = self.estimate_shape
@@ -360,6 +314,23 @@ class _Run:
                 gpu=self.request.gpu.name,
             )
         )
+
+
+def _measured(row: Row, measured: Measurement) -> Row:
+    shape = measured.shape
+    if measured.fault is not None and measured.culprit == row.label:
+        kind = TimedOut if measured.fault.kind == "timeout" else Faulted
+        return replace(row, verdict=kind(shape, measured.fault), findings=(*row.findings, measured.fault))
+    timed = measured.of(row.label)
+    if timed is None:
+        return row
+    if timed.overran:
+        finding = Finding("out_of_bounds", "error", f"the kernel wrote beyond the ends of {timed.overran} at {shape}")
+        return replace(row, verdict=Faulted(shape, finding), findings=(*row.findings, finding))
+    if timed.wrong:
+        judgement = Judgement(timed.wrong, shape.m * shape.n, timed.max_error, timed.tolerance)
+        return replace(row, verdict=WrongAnswer(shape, judgement))
+    return replace(row, time_us=timed.time_us, gflops=timed.gflops, fraction_of_cublas=measured.fraction(timed))
 
 
 def _arch(gpu: GpuSpec) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from gemm_lessons.device import Argument, Buffer, Finding, Scalar, StructWithBuffers
+from gemm_lessons.device import Argument, Buffer, Finding, Scalar
 from gemm_lessons.lesson import ElementType, KernelSpec, Shape
 
 Array = np.ndarray[Any, Any]
@@ -244,7 +244,7 @@ class Problem:
 def draw(random: np.random.Generator, shape: tuple[int, ...], kind: ElementType) -> Array:
     """Inputs as stored: a random sign times uniform [0.5, 1); integers -127 to 127 but for 0."""
     if kind.startswith("int"):
-        return (random.integers(1, 128, shape) * random.choice([-1, 1], shape)).astype(STORAGE[kind])
+        return np.asarray(random.integers(1, 128, shape) * random.choice([-1, 1], shape), STORAGE[kind])
     magnitude = random.uniform(0.5, 1.0, shape)
     if kind in ("float16", "bfloat16"):  # on the type's own grid, so that rounding does not reach 1
         steps = 2.0 ** (11 if kind == "float16" else 8)
@@ -316,12 +316,6 @@ class Trial:
             )
             findings.append(Finding("row_overrun", "error", message, count=len(gap)))
         return tuple(findings)
-
-
-def matrix_struct(name: str, buffer: Buffer, rows: int, cols: int, row_stride: int, col_stride: int) -> Argument:
-    """A ``Matrix`` of ``lessons/common/matrix.cuh`` by value: {float *data; int rows, cols; two strides}."""
-    raw = b"\0" * POINTER_SIZE + np.array([rows, cols, row_stride, col_stride], "<i4").tobytes()
-    return StructWithBuffers(name, raw, {0: buffer})
 
 
 class Guarded:

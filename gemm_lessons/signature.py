@@ -6,7 +6,6 @@ arguments that are not there.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from gemm_lessons.compiler import Compiled
@@ -15,18 +14,12 @@ from gemm_lessons.lesson import KernelSpec
 from gemm_lessons.problem import POINTER_SIZE, prototype, signature
 from gemm_lessons.simulator import ptx
 
-NAME_MAP = "__nv_name_map"  # the file that NVRTC invents to look a kernel's name up
-KERNEL = re.compile(r"\b__global__\s[^(){};]*?(?:__launch_bounds__\s*\([^{};]*?\)\s*)?(\w+)\s*\(")
-COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 
-
-def wrong_name(kernel: KernelSpec, source: str, diagnostics: Sequence[Diagnostic]) -> str | None:
-    """What to say when all that failed was to find the kernel by its name, else None."""
-    if not diagnostics or any(d.file != NAME_MAP for d in diagnostics if d.severity == "error"):
-        return None
-    found = KERNEL.findall(COMMENT.sub(" ", source))
-    has = f"the file has {', '.join(found)}" if found else "the file has no __global__ function"
-    return f"there is no kernel named {kernel.entry}; {has}. The lesson launches {prototype(kernel)}"
+def wrong_name(kernel: KernelSpec, diagnostics: Sequence[Diagnostic]) -> str | None:
+    """What to say when the compiler found no kernel of that name (its diagnostic lists those that it found)."""
+    if any(d.message.startswith(("no kernel is called", f"{kernel.entry} is not a kernel")) for d in diagnostics):
+        return f"there is no kernel named {kernel.entry}. The lesson launches {prototype(kernel)}"
+    return None
 
 
 def mismatch(kernel: KernelSpec, compiled: Compiled) -> str | None:

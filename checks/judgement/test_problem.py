@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from judgement_cases import FULL, PLAIN, Array, problem, stored
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemm_lessons.device import Buffer, Scalar, StructWithBuffers
+from checks.judgement.cases import FULL, PLAIN, Array, problem, stored
+from gemm_lessons.device import Buffer, Scalar
 from gemm_lessons.lesson import KernelSpec, Shape
 from gemm_lessons.problem import (
     GUARD_BYTES,
@@ -20,7 +20,6 @@ from gemm_lessons.problem import (
     decode,
     encode,
     fresh_seed,
-    matrix_struct,
     poison,
     prototype,
     signature,
@@ -211,12 +210,3 @@ def test_prototype() -> None:
     half = KernelSpec("tile", ("A", "B", "C", "alpha", "bias"), a="float16", b="bfloat16", c="float64")
     assert [parameter.size for parameter in signature(half)] == [8, 8, 8, 4, 8]
     assert "const __half *A, const __nv_bfloat16 *B, double *C, float alpha, const double *bias" in prototype(half)
-
-
-def test_matrix_by_value() -> None:
-    buffer = Buffer("A", np.zeros((4, 6), np.float32))
-    it = matrix_struct("A", buffer, 4, 6, 6, 1)
-    assert isinstance(it, StructWithBuffers)
-    assert len(it.raw) == 24
-    assert np.frombuffer(it.raw, "<i4")[2:].tolist() == [4, 6, 6, 1]
-    assert it.pointers == {0: buffer}

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from judgement_cases import FULL, TILES, Array, judged, problem, stored
 
+from checks.judgement.cases import FULL, TILES, Array, judged, problem, stored
 from gemm_lessons.expression import Expression
 from gemm_lessons.lesson import Gate
 from gemm_lessons.patterns import TileSizes

@@ -1,0 +1,211 @@
+"""Each rule of the hints: the smallest thing that triggers it, and a twin that must not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gemm_lessons.compiler import Compiled, Occupancy, Resources, compile_source
+from gemm_lessons.course import any_course
+from gemm_lessons.device import Counters, Finding, Grid
+from gemm_lessons.diagnostics import Diagnostic
+from gemm_lessons.estimate import Estimate
+from gemm_lessons.hints import COALESCING, CONFLICTS, NEXT_STEPS, REMEDIES, SHOWN, Facts, hints_for, open_todos
+from gemm_lessons.lesson import Shape
+from gemm_lessons.problem import Buffer
+from gemm_lessons.simulator import Simulator
+from gemm_lessons.verdict import CompileFailed, GateMissed, GateResult, Passed, WrongAnswer, judge
+
+from .cases import TILES, problem
+
+LESSONS = Path(__file__).parents[2] / "lessons"
+SIZE = Shape(4096, 4096, 4096)
+
+
+def facts(**changes: object) -> Facts:
+    return replace(Facts(any_course().lesson("03"), Passed(), source="", gpu="H200", sms=132, shape=SIZE), **changes)
+
+
+def said(**changes: object) -> str:
+    return "\n".join(hints_for(facts(**changes)))
+
+
+def counted(body: str) -> Facts:
+    """The facts of one 32-thread block that runs ``body`` on ``float *x``, 1024 elements."""
+    source = f'extern "C" __global__ void k(float *x)\n{{\n    int t = threadIdx.x;\n{body}\n}}\n'
+    compiled = compile_source(source, path="k.cu", entry="k")
+    assert isinstance(compiled, Compiled)
+    x = Buffer("x", np.ones(4096, np.float32), output=True)
+    launched = Simulator().launch(compiled, Grid((1, 1, 1), (32, 1, 1)), [x])
+    assert launched.fault is None
+    return facts(source=source, counters=launched.counters, findings=launched.findings, resources=compiled.resources)
+
+
+def wrong_answer() -> WrongAnswer:
+    it = problem()
+    return WrongAnswer(it.shape, judge(it, it.c, TILES))
+
+
+CONFLICT = """\
+    __shared__ float s[32][{width}];
+    s[t][0] = x[t];
+    __syncthreads();
+    x[t] = s[31 - t][0];"""
+
+
+def test_bank_conflicts_name_line_lanes_bank_share_and_section() -> None:
+    hints = hints_for(counted(CONFLICT.format(width=32)))
+    assert len(hints) == 2
+    assert (
+        "line 5 writes s with a 32-way bank conflict: lanes 0, 1, 2, 3, ... want different words of bank 0"
+        in "".join(hints)
+    )
+    assert "line 7 reads s with a 32-way" in "".join(hints)
+    assert "[x[t] = s[31 - t][0];]" in "".join(hints)
+    assert "48% of the shared-memory wavefronts" in "".join(hints)  # 31 of 64 each
+    assert f"'{CONFLICTS[1]}' in lesson {CONFLICTS[0]}" in hints[0]
+
+
+def test_padding_silences_the_conflict_hint() -> None:
+    assert hints_for(counted(CONFLICT.format(width=33))) == ()
+
+
+def test_uncoalesced_loads_and_stores() -> None:
+    text = "\n".join(hints_for(counted("    x[t] = x[32 * t];")))
+    assert "line 4 reads 32 sectors per request where 4 would do" in text
+    assert "[x[t] = x[32 * t];]" in text
+    assert f"'{COALESCING[1]}' in lesson {COALESCING[0]}" in text
+    assert "writes 32 sectors per request" in "\n".join(hints_for(counted("    x[32 * t] = x[t];")))
+    assert hints_for(counted("    x[t] = x[t + 32];")) == ()
+
+
+def test_stores_matter_less_when_k_grows() -> None:
+    it = counted("    x[32 * t] = x[t];")
+    assert hints_for(replace(it, counted=SIZE))
+    assert not hints_for(replace(it, counted=Shape(128, 128, 64), shape=SIZE))
+
+
+@pytest.mark.parametrize("heading", [COALESCING, CONFLICTS])
+def test_sections_exist(heading: tuple[str, str]) -> None:
+    number, section = heading
+    (text,) = LESSONS.glob(f"{number}_*/README.md")
+    headings = [line.lstrip("# ").strip() for line in text.read_text().splitlines() if line.startswith("#")]
+    assert section in headings
+
+
+def test_spills() -> None:
+    assert "64 bytes per thread are spilled" in said(resources=Resources(255, 0, 64, 64))
+    assert said(resources=Resources(255, 0, 0, 0)) == ""
+
+
+@pytest.mark.parametrize("kind", REMEDIES)
+def test_findings_get_a_remedy(kind: str) -> None:
+    finding = Finding(kind, "error", "what happened", line=1)
+    text = said(findings=[finding], source="As[0] = 1;")
+    assert REMEDIES[kind] in text
+    assert "line 1: " in text
+    assert "[As[0] = 1;]" in text
+    assert said(findings=[replace(finding, severity="note")]) == ""
+
+
+def test_missed_gates_say_value_limit_and_why() -> None:
+    gate = GateResult("loads per multiply-add", 2.0, 0.3, True, False, "Reuse them.", "a / b")
+    assert (
+        said(verdict=GateMissed((gate,))) == "loads per multiply-add is 2; this lesson wants at most 0.3. Reuse them."
+    )
+    other = replace(gate, value=None, at_most=False, note="a / b divides by zero")
+    assert "is a / b divides by zero; this lesson wants at least 0.3" in said(verdict=GateMissed((other,)))
+    assert said(verdict=Passed()) == ""
+
+
+def test_undefined_tile_sizes() -> None:
+    def failed(name: str) -> CompileFailed:
+        message = f'identifier "{name}" is undefined'
+        return CompileFailed("", (Diagnostic("k.cu", 7, 3, "error", message),))
+
+    assert "line 7: TM is no tile size of this lesson. lesson.toml defines BM = 32" in said(verdict=failed("TM"))
+    assert "bk is no tile size" in said(verdict=failed("bk"))
+    assert said(verdict=failed("acc")) == ""
+
+
+def estimate(limiter: str) -> Estimate:
+    return Estimate("H200", SIZE, 1.0, 1.0, limiter, {})
+
+
+@pytest.mark.parametrize("limiter", NEXT_STEPS)
+def test_the_limiter_suggests_the_next_step(limiter: str) -> None:
+    assert NEXT_STEPS[limiter] in said(estimate=estimate(limiter))
+    assert said(estimate=estimate("something else")) == ""
+    assert said(estimate=estimate(limiter), verdict=wrong_answer()) == "", "a wrong kernel need not be fast"
+
+
+def test_low_occupancy() -> None:
+    assert "0.125 (8 warps on an SM), limited by registers" in said(occupancy=Occupancy(1, 8, 0.125, "registers"))
+    assert said(occupancy=Occupancy(2, 32, 0.5, "registers")) == ""
+
+
+def test_small_grids() -> None:
+    text = said(blocks=4, shape=Shape(256, 256, 64))
+    assert "at 256x256x64 the grid has 4 blocks and an H200 has 132 SMs: 128 of them idle" in text
+    assert said(blocks=132) == ""
+
+
+STUB = """\
+__global__ void gemm()
+{
+    float acc = 0;
+    // TODO(1): load
+    // both tiles.
+
+    // TODO(2): sum.
+    for (;;) {
+        // TODO(3): store.
+    }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "still_open"),
+    [
+        ((), {1: 4, 2: 7, 3: 9}),
+        (("both tiles.\n", "both tiles.\n    load();\n"), {2: 8, 3: 10}),
+        (("// TODO(2): sum.", "// TODO(2): sum.\n    acc += 1;"), {1: 4, 3: 10}),
+        (("        // TODO(3): store.", "        store();"), {1: 4, 2: 7}),
+        (("float acc = 0;", "float acc = 1;\n"), {1: 5, 2: 8, 3: 10}),
+    ],
+)
+def test_open_todos(change: tuple[str, ...], still_open: dict[int, int]) -> None:
+    assert open_todos(STUB.replace(*change) if change else STUB, STUB) == still_open
+
+
+def test_the_first_open_todo_is_the_first_hint() -> None:
+    lesson = any_course().lesson("03")
+    stub = lesson.stub_path.read_text()
+    conflict = counted(CONFLICT.format(width=32))
+    hints = hints_for(replace(conflict, verdict=wrong_answer(), source=stub, stub=stub))
+    line = next(i for i, text in enumerate(stub.splitlines(), 1) if "TODO(1)" in text)
+    assert hints[0].startswith(f"TODO(1) in line {line} is still open ({len(lesson.todos)} are open). ")
+    assert lesson.todos[0].hints[0] in hints[0]
+    solution = lesson.solution_path.read_text()
+    assert "TODO" not in "".join(hints_for(replace(conflict, verdict=wrong_answer(), source=solution, stub=stub)))
+
+
+@pytest.mark.parametrize("number", ["01", "02", "03", "04"])
+def test_every_todo_of_every_stub_is_open_and_of_no_solution(number: str) -> None:
+    lesson = any_course().lesson(number)
+    stub = lesson.stub_path.read_text()
+    assert set(open_todos(stub, stub)) == {todo.number for todo in lesson.todos}
+    assert open_todos(lesson.solution_path.read_text(), stub) == {}
+
+
+def test_nobody_is_flooded() -> None:
+    many = [Finding(kind, "error", "", line=1) for kind in REMEDIES]
+    assert len(hints_for(facts(findings=many))) == SHOWN
+
+
+def test_nothing_to_say() -> None:
+    assert hints_for(facts(counters=Counters())) == ()

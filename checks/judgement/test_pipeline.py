@@ -1,0 +1,248 @@
+"""run_lesson with the real compiler, the real simulator and the real lessons: one kernel for every verdict."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gemm_lessons.course import Course, any_course, read_source
+from gemm_lessons.device import UnsupportedKernel
+from gemm_lessons.gpus import GPUS
+from gemm_lessons.lesson import Lesson, Shape, ShapeError
+from gemm_lessons.pipeline import Request, RunOutcome, run_lesson
+from gemm_lessons.simulator import Simulator
+from gemm_lessons.simulator.machine import Setting
+from gemm_lessons.verdict import CompileFailed, Faulted, GateMissed, Passed, TimedOut, WrongAnswer
+
+COURSE = any_course()
+HEAD = 'extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)'
+OFFSETS = "int row = blockIdx.y * BM + threadIdx.x % BM, col = blockIdx.x * BN + threadIdx.x / BM;"
+SUM = "float acc = 0; for (int k = 0; k < K; k++) acc += A[row * K + k] * B[k * N + col];"
+INSIDE = "if (row < M && col < N)"
+
+
+def run(
+    lesson: str | Lesson, path: Path, course: Course = COURSE, budget: int | None = None, **changes: object
+) -> RunOutcome:
+    found = course.lesson(lesson) if isinstance(lesson, str) else lesson
+    device = Simulator(Setting(budget=budget)) if budget else Simulator()
+    return run_lesson(replace(Request(course, found, path, device, GPUS["h200"], beside=False), **changes))
+
+
+@pytest.fixture
+def kernel(tmp_path: Path):
+    def write(body: str, head: str = HEAD) -> Path:
+        path = tmp_path / "kernel.cu"
+        path.write_text(f"{head}\n{{\n    {OFFSETS}\n    {body}\n}}\n")
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("number", ["01", "02", "03", "04"])
+def test_references_pass_and_stubs_answer_wrongly(number: str) -> None:
+    lesson = COURSE.lesson(number)
+    good = run(lesson, lesson.solution_path)
+    assert good.verdict == Passed()
+    row = good.kernel
+    assert [result.shape for result in row.shapes] == [
+        *(shape for shape in lesson.shapes.check if shape != lesson.shapes.count),
+        lesson.shapes.count,
+    ]
+    assert all(result.kind == "passed" and result.judgement for result in row.shapes)
+    assert len(row.gates) == len(lesson.gates)
+    assert row.estimate is not None
+    assert row.estimate.shape == good.estimate_shape == Shape(4096, 4096, 4096)
+    assert row.counters is not None
+    shape = lesson.shapes.count
+    assert row.counters.get("ffma") == shape.m * shape.n * shape.k
+    stub = run(lesson, lesson.stub_path)
+    assert isinstance(stub.verdict, WrongAnswer)
+    assert stub.kernel.label == "stub"
+    assert stub.kernel.estimate is None, "a wrong kernel has no time"
+    assert stub.kernel.gates == ()
+    assert "TODO(1)" in stub.kernel.hints[0]
+
+
+@pytest.mark.parametrize("number", ["02", "03", "04"])
+def test_the_previous_solution_misses_a_gate(number: str) -> None:
+    lesson = COURSE.lesson(number)
+    outcome = run(lesson, lesson.solution_path, beside=True)
+    reference, previous = outcome.rows
+    assert (reference.role, reference.label) == ("kernel", "reference")
+    assert previous.role == "previous"
+    assert previous.label == COURSE.neighbour(lesson, -1).replace("_", " ", 1)
+    assert isinstance(previous.verdict, GateMissed)
+    assert previous.hints == ()
+    assert [result.shape for result in previous.shapes] == [lesson.shapes.count]
+    assert previous.estimate is not None
+
+
+def test_the_learners_table_has_the_reference_and_the_previous_lesson(kernel) -> None:
+    outcome = run(
+        "02", kernel(f"{SUM} {INSIDE} C[row * N + col] = acc;".replace(SUM, f"{INSIDE} {{ {SUM}") + " }"), beside=True
+    )
+    assert [row.role for row in outcome.rows] == ["kernel", "previous", "reference"]
+    assert [row.verdict.kind for row in outcome.rows] == ["gate_missed", "gate_missed", "passed"]
+    assert outcome.kernel.label == "your kernel"
+    assert "sectors per global load request is 16.5; this lesson wants at most 3" in outcome.kernel.hints[0]
+
+
+def test_seeds_are_fresh_and_repeatable() -> None:
+    lesson = COURSE.lesson("01")
+
+    def errors(seed: int | None) -> tuple[int, list[float]]:
+        outcome = run(lesson, lesson.solution_path, seed=seed)
+        return outcome.seed, [result.judgement.max_error for result in outcome.kernel.shapes if result.judgement]
+
+    seed, first = errors(None)
+    assert errors(seed) == (seed, first)
+    other, second = errors(None)
+    assert other != seed
+    assert second != first
+
+
+def test_an_own_shape_replaces_the_checks_and_is_estimated() -> None:
+    lesson = COURSE.lesson("01")
+    outcome = run(lesson, lesson.solution_path, shape=Shape(40, 50, 60))
+    assert [result.shape for result in outcome.kernel.shapes] == [Shape(40, 50, 60), lesson.shapes.count]
+    assert outcome.kernel.estimate.shape == Shape(40, 50, 60)
+    assert any("the grid has 4 blocks" in hint for hint in outcome.kernel.hints)
+
+
+def test_shapes_outside_the_contract_are_refused_before_anything_runs() -> None:
+    lesson = COURSE.lesson("04")
+    with pytest.raises(ShapeError, match="M = 100 is not a multiple of 128"):
+        run(lesson, lesson.solution_path, shape=Shape(100, 128, 8))
+
+
+def test_wrong_answers_name_the_shape_and_the_pattern(kernel) -> None:
+    half = SUM.replace("k < K", "k < K && k < 8")
+    outcome = run("01", kernel(f"{INSIDE} {{ {half} C[row * N + col] = acc; }}"))
+    assert isinstance(outcome.verdict, WrongAnswer)
+    right = [result.shape for result in outcome.kernel.shapes if result.kind == "passed"]
+    assert right == [shape for shape in COURSE.lesson("01").shapes.check if shape.k <= 8]
+    assert outcome.verdict.shape == next(result.shape for result in outcome.kernel.shapes if result.kind != "passed")
+    verdict = run("03", kernel(f"{INSIDE} {{ {SUM} C[col * M + row] = acc; }}")).verdict
+    assert isinstance(verdict, WrongAnswer)
+    assert verdict.judgement.pattern.name == "transposed"
+
+
+def test_out_of_bounds_faults_with_its_line(kernel) -> None:
+    outcome = run("01", kernel(f"{INSIDE} {{ {SUM} C[row * N + col + (row == M - 1)] = acc; }}"))
+    assert isinstance(outcome.verdict, Faulted)
+    assert outcome.verdict.finding.kind == "out_of_bounds"
+    assert outcome.verdict.finding.line == 4
+    assert outcome.verdict.finding in outcome.kernel.findings
+    assert len(outcome.kernel.shapes) == 1, "a fault ends the checks"
+    assert outcome.kernel.hints[0].startswith("line 4: out of bounds")
+
+
+def test_changing_an_input_faults(kernel) -> None:
+    body = f"{INSIDE} {{ {SUM} C[row * N + col] = acc; if (K > 1 && col == 0) ((float *)A)[row * K] = 1; }}"
+    verdict = run("01", kernel(body)).verdict
+    assert isinstance(verdict, Faulted)
+    assert verdict.finding.kind == "input_overwritten"
+    assert verdict.shape == COURSE.lesson("01").shapes.check[0]
+
+
+def test_endless_kernels_time_out(kernel) -> None:
+    outcome = run("01", kernel("for (volatile int i = 0; i < 1;) ;"), budget=20_000)
+    assert isinstance(outcome.verdict, TimedOut)
+    assert outcome.kernel.counters is None
+
+
+def test_a_missed_gate_is_no_pass() -> None:
+    outcome = run("03", COURSE.lesson("02").solution_path)
+    assert isinstance(outcome.verdict, GateMissed)
+    assert [gate.name for gate in outcome.verdict.missed] == ["global load sectors, in tiles"]
+    assert len(outcome.kernel.gates) == 2
+
+
+def test_syntax_errors_are_diagnosed(kernel) -> None:
+    outcome = run("01", kernel("float acc = 0"))
+    assert isinstance(outcome.verdict, CompileFailed)
+    assert [d.line for d in outcome.verdict.diagnostics if d.severity == "error"] == [5]
+    assert outcome.verdict.message == "the compiler found 1 error"
+    assert outcome.kernel.shapes == ()
+
+
+@pytest.mark.parametrize(
+    ("head", "text"),
+    [
+        (HEAD.replace("gemm", "gem"), "there is no kernel named gemm."),
+        (HEAD.replace(", int K", ""), "gemm takes 5 parameters, the lesson passes 6"),
+        (HEAD.replace("int M", "long M"), "gemm has 8 bytes as parameter 4, the lesson passes M there, int of 4"),
+        (
+            HEAD.replace("const float *B", "float B"),
+            "4 bytes as parameter 2, the lesson passes B there, a pointer of 8",
+        ),
+        ("__device__ void gemm()", "there is no kernel named gemm"),
+    ],
+)
+def test_another_signature_is_refused_with_the_prototype(kernel, head: str, text: str) -> None:
+    verdict = run("01", kernel("", head)).verdict
+    assert isinstance(verdict, CompileFailed)
+    assert text in verdict.message
+    assert verdict.message.endswith(f"The lesson launches {HEAD}")
+
+
+def test_the_name_needs_no_extern_c(kernel) -> None:
+    body = f"{INSIDE} {{ {SUM} C[row * N + col] = acc; }}"
+    assert run("01", kernel(body, HEAD.removeprefix('extern "C" '))).verdict == Passed()
+
+
+def test_blocks_that_fit_nowhere_cannot_be_launched() -> None:
+    lesson = COURSE.lesson("01")
+    greedy = replace(lesson.launch, dynamic_shared=type(lesson.launch.dynamic_shared)("300000"))
+    verdict = run(replace(lesson, launch=greedy), lesson.solution_path).verdict
+    assert isinstance(verdict, Faulted)
+    assert verdict.finding.kind == "launch_failed"
+    assert "300000 bytes of shared memory" in verdict.finding.message
+
+
+def test_unsupported_opcodes_stop_the_run(kernel) -> None:
+    with pytest.raises(UnsupportedKernel, match=r"barrier\.cluster\.arrive") as stopped:
+        run("01", kernel('asm volatile("barrier.cluster.arrive;");'))
+    assert stopped.value.line == 4
+
+
+def test_a_learners_folder_needs_no_solutions(tmp_path: Path) -> None:
+    from gemm_lessons.course import init_course
+
+    course = init_course(tmp_path)
+    lesson = course.lesson("02")
+    outcome = run(lesson, lesson.stub_path, course, beside=True)
+    assert [row.label for row in outcome.rows] == ["stub", "01 naive", "reference"]
+    assert outcome.rows[2].verdict == Passed()
+
+
+def test_older_gpus_are_estimated_from_newer_code() -> None:
+    lesson = COURSE.lesson("01")
+    outcome = run(lesson, lesson.solution_path, gpu=GPUS["p100"])
+    assert outcome.kernel.arch == "sm_75"
+    assert outcome.kernel.estimate.gpu == "P100"
+
+
+def test_progress_is_told_and_ctrl_c_passes_through() -> None:
+    lesson = COURSE.lesson("01")
+    said: list[str] = []
+    request = Request(COURSE, lesson, lesson.solution_path, Simulator(), GPUS["h200"], beside=False)
+    run_lesson(request, said.append)
+    assert said == [
+        "compile solution.cu",
+        *(f"check {shape}" for shape in lesson.shapes.check),
+        f"count {lesson.shapes.count}",
+        "time 4096x4096x4096",
+    ]
+
+    def interrupt(what: str) -> None:
+        if what.startswith("count"):
+            raise KeyboardInterrupt
+
+    before = read_source(lesson.solution_path)
+    with pytest.raises(KeyboardInterrupt):
+        run_lesson(request, interrupt)
+    assert read_source(lesson.solution_path) == before
