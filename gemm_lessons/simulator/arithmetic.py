@@ -8,6 +8,7 @@ Source: NVIDIA, "PTX ISA" 9.0, 9.7.3 to 9.7.5.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -23,8 +24,8 @@ RAW = {"f16": np.uint16, "bf16": np.uint16, "f32": np.uint32, "f64": np.uint64}
 
 
 def settle_nans(out: Array, code: str) -> None:
-    """Canonical NaN for any format; ``out`` is the row as ``DTYPES[code]``."""
-    if code in ("f32", "f64"):
+    """Canonical NaN for f32, f16, bf16; ``out`` is the row as ``DTYPES[code]``."""
+    if code == "f32":
         floats.canonical(out)
     elif code == "f16":
         out.view(np.uint16)[np.isnan(out)] = floats.NAN_BITS["f16"]
@@ -35,21 +36,48 @@ def settle_nans(out: Array, code: str) -> None:
 # ---- modifiers, as wrappers ----
 
 
-def with_modifiers(function: Function, code: str, ftz: bool = False, sat: bool = False, relu: bool = False) -> Function:
-    """Add ``.ftz`` (subnormal sources and results become zero), ``.sat`` (clamp to [0, 1], NaN 0), ``.relu``."""
+def with_modifiers(
+    function: Function,
+    code: str,
+    ftz: bool = False,
+    sat: bool = False,
+    relu: bool = False,
+    exact: Callable[..., Array] | None = None,
+    mode: Mode = "rn",
+) -> Function:
+    """Add ``.ftz`` (subnormal sources and results become zero), ``.sat`` (clamp to [0, 1], NaN 0), ``.relu``.
+
+    ``exact(*sources)`` is the result in float64, to be rounded in direction ``mode``: see ``flush_result``.
+    """
     if not (ftz or sat or relu):
         return function
 
     def modified(out: Array, *sources: Array) -> None:
-        function(out, *(floats.flush(source) for source in sources) if ftz else sources)
+        sources = tuple(floats.flush(source) for source in sources) if ftz else sources
+        function(out, *sources)
         if ftz:
-            np.copyto(out, floats.flush(out))
+            flush_result(out, None if exact is None else lambda: exact(*sources), mode)
         if sat:
             saturate(out, code)
         if relu:
             rectify(out, code)
 
     return modified
+
+
+def flush_result(out: Array, exact: Callable[[], Array] | None, mode: Mode) -> None:
+    """Flush tiny results to zero, in place. Tiny is what an H200 takes for it: too small to be a normal number once
+    rounded to full precision, as if exponents had no end. Rounding to fewer bits can have made the smallest normal
+    number of it; then ``exact()``, the float64 to be rounded, tells.
+    """
+    smallest = floats.SMALLEST_NORMAL[out.dtype]
+    doubtful = np.abs(out) == smallest
+    if exact is not None and doubtful.any():
+        # 2**8 times as large, all numbers in doubt are normal.
+        full = floats.narrow(np.atleast_1d(exact()) * 256.0, out.dtype.type, mode)
+        tiny = doubtful & (np.abs(full) < smallest * out.dtype.type(256))
+        np.copyto(out, np.copysign(out.dtype.type(0), out), where=tiny)
+    np.copyto(out, floats.flush(out))
 
 
 def saturate(out: Array, code: str) -> None:
@@ -72,13 +100,21 @@ def rectify(out: Array, code: str) -> None:
 
 def _direct(ufunc: Callable[..., Any], code: str) -> Function:
     """NumPy's own operator, which rounds to nearest."""
-    if code in ("f32", "f64"):
+    if code == "f64":
 
-        def function(out: Array, a: Array, b: Array) -> None:
+        def double(out: Array, a: Array, b: Array) -> None:
+            r = np.atleast_1d(ufunc(a, b))
+            floats.inherit_nan(r, b, a)
+            np.copyto(out, r)
+
+        return double
+    if code == "f32":
+
+        def single(out: Array, a: Array, b: Array) -> None:
             ufunc(a, b, out=out)
             floats.canonical(out)
 
-        return function
+        return single
 
     def half(out: Array, a: Array, b: Array) -> None:
         ufunc(a, b, out=out)
@@ -139,12 +175,15 @@ def _directed_f64(opcode: str, mode: Mode) -> Function:
     def function(out: Array, *sources: Array) -> None:
         columns = [np.broadcast_to(source, out.shape).tolist() for source in sources]
         columns += [[0.0] * out.size] * (3 - len(columns))
-        out[...] = [one(a, b, c) for a, b, c in zip(*columns, strict=True)]
-        floats.canonical(out)
+        r = np.array([one(a, b, c) for a, b, c in zip(*columns, strict=True)])
+        floats.inherit_nan(r, *(sources[i] for i in NAN_ORDER[opcode] if i < len(sources)))
+        np.copyto(out, r)
 
     return function
 
 
+# Which source's NaN survives in f64, by an H200.
+NAN_ORDER = {"add": (1, 0), "sub": (1, 0), "mul": (1, 0), "fma": (1, 2, 0), "div": (0, 1), "sqrt": (0,)}
 UFUNCS: dict[str, Callable[..., Any]] = {"add": np.add, "sub": np.subtract, "mul": np.multiply}
 
 
@@ -176,7 +215,9 @@ def _basic(entries: Table) -> None:
                 for ftz in (False, True):
                     for sat in (False, True):
                         name = opcode + direction + ".ftz" * ftz + ".sat" * sat
-                        function = with_modifiers(rounded(exact, "f32", mode), "f32", ftz, sat)
+                        function = rounded(exact, "f32", mode)
+                        wide = functools.partial(_exactly(exact), mode)
+                        function = with_modifiers(function, "f32", ftz, sat, exact=wide, mode=mode)
                         _put(entries, name, "f32", count, function)
     for opcode in ("add", "sub", "mul", "fma"):
         count = 3 if opcode == "fma" else 2
@@ -184,7 +225,8 @@ def _basic(entries: Table) -> None:
             for ftz in (False, True):
                 for last in ("", ".sat", ".relu") if opcode == "fma" else ("", ".sat"):
                     function = rounded(opcode, "f16", "rn")
-                    function = with_modifiers(function, "f16", ftz, last == ".sat", last == ".relu")
+                    exactly = functools.partial(_exactly(opcode), MODES[0])
+                    function = with_modifiers(function, "f16", ftz, last == ".sat", last == ".relu", exactly)
                     name = opcode + direction + ".ftz" * ftz + last
                     _put(entries, name, "f16", count, function)
                     _put(entries, name, "f16x2", count, in_halves(function, np.float16))
@@ -229,13 +271,15 @@ def _reciprocal(divide: Function, one: Any) -> Function:
 
 
 def _divide_f64(out: Array, a: Array, b: Array) -> None:
-    np.divide(a, b, out=out)
-    floats.canonical(out)
+    r = np.atleast_1d(np.divide(a, b))
+    floats.inherit_nan(r, a, b)
+    np.copyto(out, r)
 
 
 def _sqrt_f64(out: Array, a: Array) -> None:
-    np.sqrt(a, out=out)
-    floats.canonical(out)
+    r = np.sqrt(np.atleast_1d(a))
+    floats.inherit_nan(r, a)
+    np.copyto(out, r)
 
 
 def _div_approx(out: Array, a: Array, b: Array) -> None:
@@ -250,8 +294,11 @@ def _division(entries: Table) -> None:
         div, sqrt = _quotient(mode), _root(mode)
         for ftz in (False, True):
             name = f".{mode}" + ".ftz" * ftz
-            _put(entries, "div" + name, "f32", 2, with_modifiers(div, "f32", ftz))
-            _put(entries, "rcp" + name, "f32", 1, with_modifiers(_reciprocal(div, F32(1)), "f32", ftz))
+            function = with_modifiers(div, "f32", ftz, exact=functools.partial(np.divide, dtype=F64), mode=mode)
+            _put(entries, "div" + name, "f32", 2, function)
+            inverse = functools.partial(np.divide, F32(1), dtype=F64)
+            function = with_modifiers(_reciprocal(div, F32(1)), "f32", ftz, exact=inverse, mode=mode)
+            _put(entries, "rcp" + name, "f32", 1, function)
             _put(entries, "sqrt" + name, "f32", 1, with_modifiers(sqrt, "f32", ftz))
         div64 = _divide_f64 if mode == "rn" else _directed_f64("div", mode)
         _put(entries, f"div.{mode}", "f64", 2, div64)
@@ -265,12 +312,25 @@ def _division(entries: Table) -> None:
 
 # ---- approximate functions ----
 
+TURNS_PER_RADIAN = float(F32(0.15915494667125702))
+
+
+def _radians(x: Array) -> Array:
+    """The angle that the hardware takes the sine of: float32 turns, cut off, without whole turns, back in radians.
+
+    Following it keeps sine and cosine of large angles within 4e-7 of an H200's, whose error there has no bound.
+    """
+    turns = floats.narrow(x * TURNS_PER_RADIAN, F32, "rz")
+    angle: Array = np.fmod(turns.astype(F64), 1.0) * (2 * np.pi)
+    return angle
+
+
 APPROXIMATE: dict[str, Callable[..., Any]] = {
     "rcp": np.reciprocal,
     "sqrt": np.sqrt,
     "rsqrt": lambda x: 1 / np.sqrt(x),
-    "sin": np.sin,
-    "cos": np.cos,
+    "sin": lambda x: np.sin(_radians(x)),
+    "cos": lambda x: np.cos(_radians(x)),
     "lg2": np.log2,
     "ex2": np.exp2,
     "tanh": np.tanh,
@@ -283,6 +343,10 @@ def _approximate(opcode: str, code: str) -> Function:
     def function(out: Array, a: Array) -> None:
         x = floats.widen_bf16(a) if code == "bf16" else a
         y = compute(np.atleast_1d(x).astype(F64))
+        if code == "f64":
+            floats.inherit_nan(y, x)
+            np.copyto(out, y)
+            return
         np.copyto(out, floats.narrow_bf16(y) if code == "bf16" else floats.narrow(y, DTYPES[code], "rn"))
         settle_nans(out, code)
 
@@ -296,7 +360,7 @@ def _gross(function: Function) -> Function:
     def cut(out: Array, a: Array) -> None:
         function(out, floats.flush((np.atleast_1d(a).view(np.uint64) & upper).view(F64)))
         np.copyto(out, floats.flush((out.view(np.uint64) & upper).view(F64)))
-        out.view(np.uint64)[np.isnan(out)] = floats.NAN_BITS["f64"] & int(upper)
+        out.view(np.uint64)[np.isnan(out)] = floats.NAN_BITS["f32"] << 32
 
     return cut
 
@@ -335,12 +399,18 @@ def _extreme(minimum: bool, code: str, nan: bool, xorsign: bool) -> Function:
         same = np.equal(a, b)
         # Equal numbers have equal bits, but for the two zeros: joining the bits picks the right one.
         joined = join(np.asarray(a).view(raw), np.asarray(b).view(raw)) if same.any() else None
-        ufunc(a, b, out=out)
+        if code == "f64":
+            r = np.array(np.broadcast_to(ufunc(a, b), out.shape))
+            floats.inherit_nan(r, b, a)
+            np.copyto(out, r)
+        else:
+            ufunc(a, b, out=out)
         if joined is not None:
             np.copyto(out.view(raw), joined, where=same)
         if xorsign:
             out.view(raw)[...] |= flipped
-        settle_nans(out, code)
+        if code != "f64":
+            settle_nans(out, code)
 
     return function
 
@@ -357,15 +427,17 @@ def _in_f32(function: Function) -> Function:
 
 
 def _bitwise(opcode: str, code: str) -> Function:
-    """abs and neg on the sign bit alone; NaN becomes canonical."""
+    """abs and neg on the sign bit alone; NaN becomes canonical (in f64 it stays, quiet, with its sign)."""
     raw, sign = RAW[code], SIGN[code]
 
     def function(out: Array, a: Array) -> None:
-        if opcode == "abs":
-            np.bitwise_and(np.asarray(a).view(raw), ~sign, out=out.view(raw))
-        else:
-            np.bitwise_xor(np.asarray(a).view(raw), sign, out=out.view(raw))
-        settle_nans(out, code)
+        bits = np.atleast_1d(a).view(raw)
+        r = bits & ~sign if opcode == "abs" else bits ^ sign
+        if code == "f64":
+            floats.inherit_nan(r.view(F64), a)
+        np.copyto(out.view(raw), r)
+        if code != "f64":
+            settle_nans(out, code)
 
     return function
 

@@ -81,15 +81,19 @@ def _brev(bits: int) -> Function:
 
 # ---- bit fields ----
 
+# Positions and lengths go from 0 to 255. Beyond, an H200 takes the low byte at 32 bits and the whole number at 64.
+USED = {32: U32(0xFF), 64: U32(0xFFFFFFFF)}
+
 
 def _bfe(code: str) -> Function:
     dtype, bits = DTYPES[code], int(code[1:])
     raw = DTYPES[f"u{bits}"]
+    used = USED[bits]
 
     def function(out: Array, a: Array, position: Array, length: Array) -> None:
         a = np.atleast_1d(a)
-        start = np.bitwise_and(position, U32(0xFF)).astype(np.int64)
-        size = np.bitwise_and(length, U32(0xFF)).astype(np.int64)
+        start = np.bitwise_and(position, used).astype(np.int64)
+        size = np.bitwise_and(length, used).astype(np.int64)
         field = np.right_shift(a.view(raw), start.astype(raw)) & _low_bits(size, raw)
         if code[0] == "s":
             last = np.clip(start + size - 1, 0, bits - 1).astype(raw)
@@ -104,10 +108,11 @@ def _bfe(code: str) -> Function:
 
 def _bfi(bits: int) -> Function:
     dtype = DTYPES[f"u{bits}"]
+    used = USED[bits]
 
     def function(out: Array, a: Array, b: Array, position: Array, length: Array) -> None:
-        start = np.bitwise_and(position, U32(0xFF)).astype(dtype)
-        mask = np.left_shift(_low_bits(np.bitwise_and(length, U32(0xFF)), dtype), start)
+        start = np.bitwise_and(position, used).astype(dtype)
+        mask = np.left_shift(_low_bits(np.bitwise_and(length, used), dtype), start)
         np.copyto(out, np.left_shift(a, start) & mask | np.bitwise_and(b, ~mask))
 
     return function

@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 
 from gemm_lessons.simulator import floats
-from gemm_lessons.simulator.arithmetic import MODES, rectify, saturate, settle_nans
+from gemm_lessons.simulator.arithmetic import MODES, flush_result, rectify, saturate, settle_nans
 from gemm_lessons.simulator.floats import F32, F64, Mode
 from gemm_lessons.simulator.operation import DTYPES, Array, Function, Operation, Table
 
 INTEGERS = tuple(f"{sign}{bits}" for bits in (8, 16, 32, 64) for sign in "us")
 FLOATS = ("f16", "bf16", "f32", "f64")
+WIDTHS = {"f16": 16, "bf16": 16, "f32": 32, "f64": 64}
+FRACTIONS = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
 TO_INTEGRAL: dict[str, Callable[..., Any]] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 
 
@@ -125,23 +127,53 @@ def _widened(a: Array, source: str) -> Array:
     return (floats.widen_bf16(a) if source == "bf16" else np.atleast_1d(a)).astype(F64)
 
 
+def _nans(a: Array, source: str, target: str, ftz: bool) -> tuple[Array, Array] | None:
+    """Where the source is NaN, and what an H200 makes of it there (raw bits of the target); None when there is none.
+
+    To and from f64, and from bf16 to f32, sign and payload survive, as far as they fit; a conversion that converts
+    nothing moves the bits. All others give the canonical NaN, and so does ``.ftz`` with float32 on the way to f64.
+    """
+    where = np.isnan(_widened(a, source))
+    if not where.any():
+        return None
+    raw = DTYPES["b" + str(WIDTHS[target])]
+    bits = np.broadcast_to(np.atleast_1d(a), where.shape)[where].view(DTYPES["b" + str(WIDTHS[source])])
+    if source == target and (source == "f64" or (source == "f32" and not ftz)):
+        return where, bits  # a plain move
+    if ftz and target == "f64":
+        bits = np.full_like(bits, floats.NAN_BITS[source])
+    if "f64" not in (source, target) and (source, target) != ("bf16", "f32"):
+        return where, np.full(bits.shape, floats.NAN_BITS[target], raw)
+    wide = bits.astype(np.uint64)
+    top = np.uint64(WIDTHS[source] - 1)
+    payload = wide & np.uint64((1 << FRACTIONS[source]) - 1)
+    shift = FRACTIONS[target] - FRACTIONS[source]
+    payload = payload << np.uint64(shift) if shift >= 0 else payload >> np.uint64(-shift)
+    quiet = 0 if (source, target) == ("bf16", "f32") else 1 << (FRACTIONS[target] - 1)
+    exponent = (1 << (WIDTHS[target] - 1)) - (1 << FRACTIONS[target])
+    sign = (wide >> top) << np.uint64(WIDTHS[target] - 1)
+    return where, (sign | np.uint64(exponent | quiet) | payload).astype(raw)
+
+
 def _float(target: str, source: str, mode: Mode, modifiers: str = "") -> Function:
     ftz, sat, relu = (modifier in modifiers for modifier in (".ftz", ".sat", ".relu"))
 
     def function(out: Array, a: Array) -> None:
-        if ftz and source == "f32":
+        if ftz and source == "f32" and target != "f16":
             a = floats.flush(a)
+        nan = _nans(a, source, target, ftz)
+        wide = _widened(a, source) if ftz else a
         if target == "bf16":
             np.copyto(out, floats.narrow_bf16(_widened(a, source), mode))
-        elif source == "bf16":
-            np.copyto(out, floats.widen_bf16(a), casting="unsafe")
         elif mode == "rn":
-            np.copyto(out, a, casting="unsafe")
+            np.copyto(out, floats.widen_bf16(a) if source == "bf16" else a, casting="unsafe")
         else:
-            np.copyto(out, floats.narrow(np.atleast_1d(a).astype(F64), DTYPES[target], mode))
-        settle_nans(out, target)
+            np.copyto(out, floats.narrow(_widened(a, source), DTYPES[target], mode))
+        if nan is not None:
+            where, bits = nan
+            out.view(bits.dtype)[np.broadcast_to(where, out.shape)] = bits
         if ftz and target == "f32":
-            np.copyto(out, floats.flush(out))
+            flush_result(out, lambda: wide, mode)
         if sat:
             saturate(out, target)
         if relu:
@@ -157,8 +189,11 @@ def _integral(code: str, direction: str, ftz: bool, sat: bool) -> Function:
     def function(out: Array, a: Array) -> None:
         x = floats.widen_bf16(a) if code == "bf16" else np.atleast_1d(a)
         x = compute(floats.flush(x) if ftz else x)
+        if code == "f64":
+            floats.inherit_nan(x, a)
         np.copyto(out, floats.narrow_bf16(x.astype(F64)) if code == "bf16" else x)
-        settle_nans(out, code)
+        if code != "f64":
+            settle_nans(out, code)
         if sat:
             saturate(out, code)
 
@@ -183,8 +218,10 @@ def _packed(half: str, mode: Mode, relu: bool) -> Function:
 def _tf32(mode: str, relu: bool) -> Function:
     def function(out: Array, a: Array) -> None:
         bits = np.broadcast_to(np.atleast_1d(a), out.shape).view(np.uint32)
+        nan = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
         np.copyto(out, floats.cut(bits, 13, mode))
-        out[(bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)] = floats.NAN_BITS["f32"]
+        if mode != "rna":  # .rna only cuts a NaN's low bits off, as an H200 does
+            out[nan] = np.uint32(0x7FFFE000)
         if relu:
             rectify(out.view(F32), "f32")
 

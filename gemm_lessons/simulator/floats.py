@@ -49,16 +49,29 @@ def float_state() -> np.errstate:
 
 
 def canonical(out: Array) -> None:
-    """Replace every NaN in ``out`` (float32 or float64, contiguous, 1-D) by the one that NVIDIA GPUs make.
+    """Replace every NaN in ``out`` (float32, contiguous, 1-D) by the one that NVIDIA GPUs make.
 
     The dot product is the cheapest question whether there is any: squares cannot cancel, so it is NaN only then.
     """
     total = out.dot(out)
     if total != total:
-        if out.dtype == F32:
-            out.view(np.uint32)[np.isnan(out)] = NAN_BITS["f32"]
-        else:
-            out.view(np.uint64)[np.isnan(out)] = NAN_BITS["f64"]
+        out.view(np.uint32)[np.isnan(out)] = NAN_BITS["f32"]
+
+
+def inherit_nan(out: Array, *sources: Array) -> None:
+    """Settle every NaN in ``out`` (float64, contiguous, 1-D, not the memory of a source) as an H200 does.
+
+    It is the first of ``sources`` that is NaN, made quiet, or the GPU's own when none is. The order of the sources is
+    that of the instruction's hardware, read from an H200: (b, a), (b, c, a) for fma, (a, b) for division.
+    """
+    total = out.dot(out)
+    if total == total:
+        return
+    bits = np.full(out.shape, NAN_BITS["f64"], np.uint64)
+    for source in reversed(sources):
+        quiet = np.atleast_1d(source).view(np.uint64) | np.uint64(1 << 51)
+        np.copyto(bits, quiet, where=np.isnan(source))
+    np.copyto(out.view(np.uint64), bits, where=np.isnan(out))
 
 
 def flush(x: Array) -> Array:
@@ -243,18 +256,18 @@ def fma_f64(out: Array, a: Array, b: Array, c: Array) -> None:
     tail = t_low + v_low
     r = np.atleast_1d(v + to_odd(tail, sum_error(t_low, v_low, tail)))
     size = np.abs(p)
-    strange = np.atleast_1d(~((size > SAFE_LOW) & (size < SAFE_HIGH) & (np.abs(c) < SAFE_HIGH)) | (r == 0) | (r != r))
+    safe = (size > SAFE_LOW) & (size < SAFE_HIGH) & (np.abs(c) < SAFE_HIGH)
+    strange = np.atleast_1d(~safe | (r == 0) | (r != r))
     if strange.any():
         naive = np.add(p, c)
-        plain = (np.equal(a, 0) | np.equal(b, 0)) | (naive == 0) & (low == 0)
+        plain = (np.equal(a, 0) | np.equal(b, 0)) | safe & (naive == 0) & (low == 0)
         r = np.where(strange & plain, naive, r)
         strange = np.broadcast_to(strange & ~plain, out.shape)
         columns = [np.broadcast_to(x, out.shape)[strange].tolist() for x in (a, b, c)]
-        np.copyto(out, r)
-        out[strange] = [exact_fma_f64(x, y, z, "rn") for x, y, z in zip(*columns, strict=True)]
-    else:
-        np.copyto(out, r)
-    canonical(out)
+        r = np.array(np.broadcast_to(r, out.shape))
+        r[strange] = [exact_fma_f64(x, y, z, "rn") for x, y, z in zip(*columns, strict=True)]
+    inherit_nan(r, b, c, a)
+    np.copyto(out, r)
 
 
 def round_fraction(q: Fraction, mode: Mode) -> float:

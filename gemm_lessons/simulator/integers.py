@@ -143,7 +143,7 @@ def _saturated_mad(upper_half: Callable[[Array, Array], Array]) -> Function:
 
 
 def _divide(code: str, remainder: bool) -> Function:
-    """C's division, towards zero. By zero (which PTX leaves open) as sm_90 does it: all ones, remainder = dividend.
+    """C's division, towards zero. By zero, which PTX leaves open, an H200 gives all ones for both results.
 
     32 bits and less divide in float64: the quotient is at least 2**-33 (relative) away from the next integer unless
     it is one, so truncation cannot go wrong, and this is several times faster than integer division.
@@ -153,18 +153,17 @@ def _divide(code: str, remainder: bool) -> Function:
     def quotient(a: Array, b: Array) -> Array:
         if bits < 64:
             real = np.divide(a, b, dtype=np.float64)
-            np.copyto(real, -1.0, where=np.equal(b, 0))
             return real.astype(np.int64).astype(dtype)
         rest = np.fmod(a, b)
         whole: Array = np.floor_divide(np.subtract(a, rest), b)
-        return np.where(np.equal(b, 0), dtype(0) if code[0] == "s" else ~dtype(0), whole)
+        return whole
 
     def function(out: Array, a: Array, b: Array) -> None:
         a, b = np.atleast_1d(a), np.atleast_1d(b)
         result = quotient(a, b)
         if remainder:
             result = np.subtract(a, np.multiply(result, b))
-        np.copyto(out, result)
+        np.copyto(out, np.where(np.equal(b, 0), ~dtype(0), result))
 
     return function
 
@@ -180,7 +179,7 @@ def _relu(ufunc: Callable[..., Any]) -> Function:
     return function
 
 
-# ---- carries: CC.CF is one bool per lane, a borrow after subtraction ----
+# ---- carries: CC.CF is one bool per lane. Subtraction adds the complement: set when nothing was borrowed ----
 
 
 def _add_carry(carry_in: bool, carry_out: bool) -> Function:
@@ -200,17 +199,11 @@ def _add_carry(carry_in: bool, carry_out: bool) -> Function:
 
 
 def _sub_carry(carry_in: bool, carry_out: bool) -> Function:
+    add = _add_carry(True, carry_out)
+
     def function(out: Array, *rest: Array) -> None:
-        borrow, a, b, *previous = rest if carry_out else (None, *rest)
-        borrowed = np.less(a, b)
-        d = np.subtract(a, b)
-        if carry_in:
-            total = np.subtract(d, previous[0], dtype=out.dtype)
-            borrowed = np.logical_or(borrowed, np.less(d, total))
-            d = total
-        np.copyto(out, d)
-        if borrow is not None:
-            np.copyto(borrow, borrowed)
+        outs, (a, b, *carry) = (rest[:1], rest[1:]) if carry_out else ((), rest)
+        add(out, *outs, a, np.invert(b), carry[0] if carry_in else np.True_)
 
     return function
 
