@@ -1,0 +1,35 @@
+"""Real compiles only; every test starts without a cache and switches one on by itself where it is the subject."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gemm_lessons.compiler import Compiled, CompileFailed, Diagnostic, compile_source
+
+
+@pytest.fixture(autouse=True)
+def no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMM_LESSONS_NO_CACHE", "1")
+
+
+@pytest.fixture
+def compiled() -> Callable[..., Compiled]:
+    def build(source: str, entry: str = "gemm", path: str = "kernel.cu", **options: Any) -> Compiled:
+        result = compile_source(source, path=path, entry=entry, **options)
+        assert isinstance(result, Compiled), result.log
+        return result
+
+    return build
+
+
+@pytest.fixture
+def errors() -> Callable[..., tuple[Diagnostic, ...]]:
+    def build(source: str, entry: str = "gemm", path: str = "kernel.cu", **options: Any) -> tuple[Diagnostic, ...]:
+        result = compile_source(source, path=path, entry=entry, **options)
+        assert isinstance(result, CompileFailed)
+        found = tuple(d for d in result.diagnostics if d.severity == "error")
+        assert found
+        return found
+
+    return build

@@ -1,0 +1,266 @@
+"""A compilation comes from the disk only when nothing that it depends on has changed, and the disk may fail."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gemm_lessons import compile_cache, cuda_source, nvrtc, sass
+from gemm_lessons.compiler import Compiled, CompileFailed, compile_source
+
+SOURCE = '#include "scale.cuh"\n__global__ void gemm(float *x)\n{\n    x[0] == 1;\n    x[0] = scale(x[1]) * BM;\n}\n'
+HEADER = "__device__ float scale(float x) { return 2 * x; }\n"
+
+
+class Counting:
+    """The real NVRTC, counting how often it is asked."""
+
+    def __init__(self, real):
+        self.real, self.version, self.calls = real, real.version, 0
+
+    def translate(self, *arguments):
+        self.calls += 1
+        return self.real.translate(*arguments)
+
+
+@pytest.fixture
+def folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("GEMM_LESSONS_NO_CACHE", "0")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "gemm-lessons"
+
+
+@pytest.fixture
+def compiler(monkeypatch):
+    counting = Counting(nvrtc.load(13))
+    monkeypatch.setattr(nvrtc, "_loaded", {13: counting})
+    return counting
+
+
+@pytest.fixture
+def build(tmp_path):
+    (tmp_path / "scale.cuh").write_text(HEADER)
+
+    def compile_it(source=SOURCE, **changed) -> Compiled:
+        settings = {"path": "kernel.cu", "entry": "gemm", "defines": {"BM": 4}, "include_dirs": [tmp_path]} | changed
+        result = compile_source(source, **settings)
+        assert isinstance(result, Compiled), result.log
+        return result
+
+    return compile_it
+
+
+def test_the_second_time_is_from_the_disk_and_equal(folder, compiler, build):
+    first = build()
+    second = build()
+    assert compiler.calls == 1
+    assert second == first
+    assert second.diagnostics[0].line == 4
+    assert second.sass == first.sass
+    assert second.shared_layout == first.shared_layout
+
+
+def test_a_hit_needs_no_compiler_at_all(folder, build, tmp_path):
+    (tmp_path / "k.cu").write_text(SOURCE)
+    script = (
+        "import sys; from pathlib import Path; from gemm_lessons.compiler import compile_source\n"
+        "source = Path('k.cu').read_text()\n"
+        "result = compile_source(source, path='k.cu', entry='gemm', defines={'BM': 4}, include_dirs=[Path('.')])\n"
+        "result.sass\n"
+        "print(result.entry, 'cuda.bindings' in sys.modules, 'numpy' in sys.modules)\n"
+    )
+    runs = [
+        subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    ]
+    assert runs[0].split() == ["_Z4gemmPf", "True", "False"]
+    assert runs[1].split() == ["_Z4gemmPf", "False", "False"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"source": SOURCE + "\n"},
+        {"defines": {"BM": 8}},
+        {"defines": {"BM": 4, "BN": 4}},
+        {"path": "other.cu"},
+        {"arch": "sm_80"},
+        {"options": ["--maxrregcount=32"]},
+    ],
+    ids=["source", "define", "one more define", "path", "arch", "option"],
+)
+def test_whatever_changes_the_result_is_compiled_anew(folder, compiler, build, changed):
+    build()
+    build(**changed)
+    assert compiler.calls == 2
+    build(**changed)
+    assert compiler.calls == 2
+
+
+def test_another_entry_of_the_same_file(folder, compiler, build):
+    source = "__global__ void a(int *x) { x[0] = 1; } __global__ void b(int *x) { x[0] = 2; }"
+    assert build(source, entry="a").entry == "_Z1aPi"
+    assert build(source, entry="b").entry == "_Z1bPi"
+
+
+def test_a_changed_include_is_noticed(folder, compiler, build, tmp_path):
+    before = build()
+    (tmp_path / "scale.cuh").write_text(HEADER.replace("2", "3"))
+    after = build()
+    assert compiler.calls == 2
+    assert before.ptx != after.ptx
+
+
+def test_a_changed_include_of_an_include_is_noticed(folder, compiler, build, tmp_path):
+    (tmp_path / "scale.cuh").write_text('#include "deeper.h"\n' + HEADER.replace("2", "FACTOR"))
+    (tmp_path / "deeper.h").write_text("#define FACTOR 5\n")
+    build()
+    (tmp_path / "deeper.h").write_text("#define FACTOR 6\n")
+    assert "0f40C00000" in build().ptx  # 6.0f
+    assert compiler.calls == 2
+
+
+def test_a_file_that_comes_to_stand_in_front_is_noticed(folder, compiler, build, tmp_path):
+    nearer = tmp_path / "nearer"
+    nearer.mkdir()
+    build(include_dirs=[nearer, tmp_path])
+    (nearer / "scale.cuh").write_text(HEADER.replace("2", "7"))
+    assert "0f40E00000" in build(include_dirs=[nearer, tmp_path]).ptx  # 7.0f
+    assert compiler.calls == 2
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '#define WHICH "scale.cuh"\n#include WHICH',
+        '#if __has_include("scale.cuh")\n#endif\n#include "scale.cuh"',
+        '/* */ #include "scale.cuh"',
+    ],
+)
+def test_includes_that_cannot_be_read_off_the_text_are_never_cached(folder, compiler, build, line):
+    source = SOURCE.replace('#include "scale.cuh"', line).replace("scale(x[1])", "x[1]")
+    build(source)
+    build(source)
+    assert compiler.calls == 2
+
+
+def test_an_include_in_a_comment_is_harmless(folder, compiler, build):
+    source = '// this file does not include much\n/* #include "nowhere.h" */\n' + SOURCE
+    build(source)
+    build(source)
+    assert compiler.calls == 1
+
+
+@pytest.mark.parametrize("damage", [b"", b"garbage", None], ids=["emptied", "overwritten", "one bit"])
+def test_a_damaged_entry_is_compiled_anew_and_repaired(folder, compiler, build, damage):
+    first = build()
+    (entry,) = folder.iterdir()
+    data = bytearray(entry.read_bytes())
+    data[len(data) // 2] ^= 1
+    entry.write_bytes(bytes(data) if damage is None else damage)
+    assert build() == first
+    assert compiler.calls == 2
+    assert build() == first
+    assert compiler.calls == 2
+
+
+def test_a_damaged_disassembly_is_done_again(folder, compiler, build):
+    first = build()
+    expected = first.sass
+    for entry in folder.iterdir():
+        entry.write_bytes(b"junk")
+    assert build().sass == expected
+
+
+def test_a_folder_that_cannot_be_made_is_no_cache(compiler, build, monkeypatch, tmp_path):
+    # A file where the folder should be: this also holds for root, who may write into read-only folders.
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("GEMM_LESSONS_NO_CACHE", "0")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert build() == build()
+    assert compiler.calls == 2
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_folder_is_no_cache(folder, compiler, build):
+    folder.mkdir(parents=True)
+    folder.chmod(0o500)
+    assert build() == build()
+    assert compiler.calls == 2
+    assert list(folder.iterdir()) == []
+
+
+def test_a_disk_that_is_full_leaves_nothing_behind(folder, compiler, build, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    build()
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("value", ["1", "yes"])
+def test_it_can_be_switched_off(folder, compiler, build, monkeypatch, value):
+    monkeypatch.setenv("GEMM_LESSONS_NO_CACHE", value)
+    build()
+    build()
+    assert compiler.calls == 2
+    assert not folder.exists()
+
+
+def test_failures_are_not_kept(folder, compiler, build):
+    for _ in range(2):
+        assert isinstance(compile_source("oops", path="k.cu", entry="gemm"), CompileFailed)
+    assert compiler.calls == 2
+
+
+def test_a_nvrtc_that_is_not_the_one_of_the_key_stores_nothing(folder, compiler, build):
+    compiler.version = (13, 99)
+    build()
+    assert not folder.exists()
+
+
+def test_the_size_is_bounded_and_the_least_recently_used_goes_first(folder, monkeypatch):
+    monkeypatch.setattr(compile_cache, "ENTRIES", 3)
+    for age, key in enumerate("abc"):
+        compile_cache.put(key, key.encode())
+        os.utime(folder / key, (1000 + age, 1000 + age))
+    assert compile_cache.get("a") == b"a"  # used: now the youngest
+    compile_cache.put("d", b"d")
+    assert sorted(p.name for p in folder.iterdir()) == ["a", "c", "d"]
+
+
+def test_keys_do_not_run_together():
+    assert compile_cache.key_of("ab", "c") != compile_cache.key_of("a", "bc")
+    assert compile_cache.key_of("a", "") != compile_cache.key_of("a")
+
+
+def test_a_relative_cache_home_is_ignored(monkeypatch, tmp_path):
+    monkeypatch.setenv("GEMM_LESSONS_NO_CACHE", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert compile_cache.folder() == tmp_path / ".cache" / "gemm-lessons"
+
+
+def test_the_disassembly_is_kept_too(folder, build, monkeypatch):
+    it = build()
+    first = it.sass
+
+    def gone(*_, **__):
+        raise AssertionError("nvdisasm was run again")
+
+    monkeypatch.setattr(sass.subprocess, "run", gone)
+    assert build().sass == first
+
+
+def test_an_endless_chain_of_includes_is_given_up(tmp_path):
+    for number in range(600):
+        (tmp_path / f"{number}.h").write_text(f'#include "{number + 1}.h"\n')
+    assert cuda_source.include_closure('#include "0.h"', tmp_path, [], []) is None
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.h")
+    assert cuda_source.include_closure('#include "pipe.h"', Path(tmp_path), [], []) == {}

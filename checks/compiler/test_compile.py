@@ -1,0 +1,248 @@
+"""Source in, PTX, machine code and resources out: templates, defines, includes, types, spills, line endings."""
+
+import os
+import pickle
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from gemm_lessons import nvrtc
+from gemm_lessons.compiler import Compiled, compile_source
+from gemm_lessons.device import KitError
+
+LESSONS = Path(__file__).parents[2] / "lessons"
+PLAIN = "__global__ void gemm(float *x)\n{\n    x[threadIdx.x] = 1.0f;\n}\n"
+WMMA = """#include <mma.h>
+#include <cuda_fp16.h>
+using namespace nvcuda;
+__global__ void gemm(const half *A, const half *B, float *C)
+{
+    wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> a;
+    wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::row_major> b;
+    wmma::fragment<wmma::accumulator, 16, 16, 16, float> c;
+    wmma::fill_fragment(c, 0.0f);
+    wmma::load_matrix_sync(a, A, 16);
+    wmma::load_matrix_sync(b, B, 16);
+    wmma::mma_sync(c, a, b, c);
+    wmma::store_matrix_sync(C, c, 16, wmma::mem_row_major);
+}
+"""
+
+
+def test_a_kernel_becomes_ptx_and_machine_code_of_the_target(compiled):
+    it = compiled(PLAIN, arch="sm_80")
+    assert it.entry == "_Z4gemmPf"
+    assert it.arch == "sm_80"
+    assert ".target sm_80" in it.ptx
+    assert f".entry {it.entry}(" in it.ptx
+    assert it.cubin[:4] == b"\x7fELF"
+    assert it.compiler.startswith("NVRTC 1")
+    assert it.diagnostics == ()
+    assert it.resources.registers > 0
+    assert it.resources.spill_bytes == it.resources.stack_bytes == it.resources.shared_bytes == 0
+
+
+def test_extern_c_keeps_the_plain_name(compiled):
+    assert compiled('extern "C" ' + PLAIN).entry == "gemm"
+
+
+@pytest.mark.parametrize(("entry", "bytes_"), [("tile<64, 8>", 2048), ("tile<32,4>", 512), ("tile< 16, 2 >", 128)])
+def test_template_instances(compiled, entry, bytes_):
+    source = """template <int BM, int BN> __global__ void tile(float *x)
+    {
+        __shared__ float As[BM][BN];
+        As[threadIdx.x][0] = x[0];
+        __syncthreads();
+        x[0] = As[x[1] > 0][1];
+    }"""
+    it = compiled(source, entry)
+    assert "tile" in it.entry
+    assert it.resources.shared_bytes == bytes_
+
+
+def test_a_kernel_in_a_namespace(compiled):
+    assert compiled(f"namespace course {{ {PLAIN} }}", "course::gemm").entry == "_ZN6course4gemmEPf"
+
+
+def test_defines_reach_the_kernel_and_nothing_else_changes_the_lines(compiled):
+    source = "__global__ void gemm(int *x)\n{\n    x[0] = BM * 1000 + __LINE__;\n}\n"
+    assert "32003" in compiled(source, defines={"BM": 32}).ptx
+    assert "12003" in compiled(source, defines={"BM": "(3 * 4)"}).ptx
+
+
+def test_the_matrix_header_of_the_course(compiled):
+    source = '#include "matrix.cuh"\n' + PLAIN
+    assert compiled(source, include_dirs=[LESSONS / "common"]).entry == "_Z4gemmPf"
+
+
+@pytest.mark.parametrize("lesson", sorted(p.parent.name for p in LESSONS.glob("*/lesson.toml")))
+def test_every_solution_compiles_without_a_warning_or_a_spill(lesson):
+    toml = tomllib.loads((LESSONS / lesson / "lesson.toml").read_text())
+    path = LESSONS / lesson / "solution.cu"
+    it = compile_source(
+        path.read_text(),
+        path=str(path),
+        entry=toml["kernel"]["entry"],
+        defines=toml.get("tile", {}),
+        include_dirs=[LESSONS / "common"],
+    )
+    assert isinstance(it, Compiled), it.log
+    assert it.diagnostics == ()
+    assert it.resources.spill_bytes == 0
+
+
+def test_a_header_beside_the_file_is_found(compiled, tmp_path):
+    (tmp_path / "twice.cuh").write_text("__device__ float twice(float x) { return 2 * x; }")
+    source = '#include "twice.cuh"\n__global__ void gemm(float *x) { x[0] = twice(x[1]); }'
+    assert compiled(source, path=str(tmp_path / "kernel.cu"))
+
+
+def test_tensor_cores_and_half(compiled):
+    it = compiled(WMMA)
+    assert any(i.opcode.startswith("HMMA") for i in it.sass)
+
+
+def test_headers_of_the_host_that_kernels_include(compiled):
+    headers = ["stdio.h", "stdint.h", "cstdint", "cmath", "cfloat", "climits", "assert.h", "cuda_runtime.h"]
+    lines = [f"#include <{header}>" for header in headers]
+    body = 'assert(x[0] > 1); printf("%d", INT_MAX); x[0] = FLT_MAX + std::fabs(x[1]) + float(UINT32_MAX);'
+    assert compiled("\n".join([*lines, f"__global__ void gemm(float *x) {{ {body} }}"]))
+
+
+def test_names_that_nvcc_knows_without_an_include(compiled):
+    it = compiled("__global__ void gemm(float *x) { uint32_t i = threadIdx.x; x[i] = i ? INFINITY : float(M_PI); }")
+    assert it.diagnostics == ()
+    assert "0f7F800000" in it.ptx
+
+
+def test_warnings_come_with_the_result(compiled):
+    it = compiled("__global__ void gemm(float *x)\n{\n    x[0] == 1;\n    x[0] = 1;\n}\n")
+    (warning,) = it.diagnostics
+    assert (warning.severity, warning.file, warning.line, warning.column) == ("warning", "kernel.cu", 3, 5)
+    assert "no effect" in warning.message
+
+
+def test_a_kernel_half_written_is_not_nagged(compiled):
+    assert (
+        compiled("__global__ void gemm(float *x)\n{\n    __shared__ float As[8];\n    int row = 1;\n}\n").diagnostics
+        == ()
+    )
+
+
+def test_launch_bounds_force_spills(compiled):
+    # 64 running sums in at most 32 registers (65,536 / 1024 threads / 2 blocks).
+    source = """extern "C" __global__ void __launch_bounds__(1024, 2) gemm(const float *A, float *C, int n)
+    {
+        float acc[64];
+        for (int i = 0; i < 64; i++) acc[i] = A[i + threadIdx.x];
+        for (int k = 0; k < n; k++)
+            for (int i = 0; i < 64; i++) acc[i] = acc[i] * acc[(i + 7) % 64] + A[k];
+        for (int i = 0; i < 64; i++) C[i + threadIdx.x] = acc[i];
+    }"""
+    tight = compiled(source).resources
+    assert tight.registers <= 32
+    assert tight.spill_bytes > 0
+    assert tight.stack_bytes > 0
+    roomy = compiled(source.replace("__launch_bounds__(1024, 2)", "")).resources
+    assert roomy.registers > 64
+    assert roomy.spill_bytes == 0
+
+
+def test_resources_are_those_of_the_kernel_asked_for(compiled):
+    source = """__global__ void small(float *x) { x[0] = 1; }
+    __global__ void gemm(float *x) { __shared__ float s[100]; s[threadIdx.x] = x[0]; __syncthreads(); x[0] = s[7]; }
+    __global__ void large(float *x) { __shared__ float s[999]; s[threadIdx.x] = x[0]; __syncthreads(); x[0] = s[7]; }"""
+    assert compiled(source).resources.shared_bytes == 400
+    assert compiled(source, "small").resources.shared_bytes == 0
+    assert compiled(source, "large").resources.shared_bytes == 3996
+
+
+def test_local_arrays_that_no_gpu_could_launch_are_warned_about(compiled):
+    source = "__global__ void gemm(float *x)\n{{\n    float q[{0}];\n    for (int i = 0; i < {0}; i++) q[i] = x[i];\n"
+    source += "    x[0] = q[int(x[1])];\n}}\n"
+    (warning,) = compiled(source.format(200_000)).diagnostics
+    assert "800,000 bytes of local memory" in warning.message
+    assert compiled(source.format(1000)).diagnostics == ()
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_line_endings_do_not_move_lines(compiled, end):
+    it = compiled(PLAIN.replace("\n", end))
+    store = next(i for i in it.sass if i.opcode.startswith("STG"))
+    assert store.line == 3
+    assert ".loc\t1 3 " in it.ptx
+
+
+def test_a_byte_order_mark_is_no_error(compiled):
+    assert compiled("\ufeff" + PLAIN)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["kernel.cu", "lessons/03 tile/kernel.cu", "über/kern(1).cu", 'quote".cu', "/abs/kernel.cu", "<given>", "a\\b.cu"],
+)
+def test_every_file_name_is_the_callers(compiled, path):
+    it = compiled(PLAIN, path=path)
+    assert it.path == path
+    assert {i.file for i in it.sass if i.line} == {path}
+    escaped = path.replace("\\", "\\\\").replace('"', '\\"')
+    assert f'.file\t1 "{escaped}"' in it.ptx
+
+
+def test_included_files_keep_their_names_also_outside_ascii(compiled, tmp_path):
+    folder = tmp_path / "größe"
+    folder.mkdir()
+    (folder / "f.cuh").write_text("__device__ float f(float x)\n{\n    return x * x;\n}\n")
+    it = compiled('#include "f.cuh"\n__global__ void gemm(float *x) { x[0] = f(x[1]); }', include_dirs=[folder])
+    assert any(i.file == str(folder / "f.cuh") and i.line == 3 for i in it.sass)
+    assert str(folder / "f.cuh") in it.ptx
+
+
+def test_the_program_does_not_depend_on_where_it_is_called_from(compiled, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    it = compiled(PLAIN, path=os.path.join("sub", "kernel.cu"))
+    assert {i.file for i in it.sass if i.line} == {"sub/kernel.cu"}
+
+
+def test_a_compiled_kernel_travels_between_processes(compiled):
+    it = compiled(PLAIN)
+    it.start_sass()
+    there = pickle.loads(pickle.dumps(it))
+    assert there == it
+    assert there.sass == it.sass
+
+
+def test_a_target_that_this_nvrtc_does_not_know(monkeypatch):
+    with pytest.raises(KitError, match="arch sm_47"):
+        compile_source(PLAIN, path="k.cu", entry="gemm", arch="sm_47", cuda_major=13)
+
+
+def test_old_targets_ask_for_cuda_12():
+    assert nvrtc.choose_major("sm_90") == 13
+    assert nvrtc.choose_major("sm_90a") == 13
+    assert nvrtc.choose_major("sm_70") == 12
+    assert nvrtc.choose_major("sm_60") == 12
+    assert nvrtc.choose_major("sm_90", driver_major=12) == 12
+    assert nvrtc.choose_major("sm_90", driver_major=13) == 13
+
+
+def test_a_missing_nvrtc_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setattr(nvrtc, "_loaded", {})
+    with pytest.raises(KitError, match=r"gemm-lessons\[cuda12\]"):
+        compile_source(PLAIN, path="k.cu", entry="gemm", arch="sm_70")
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    with pytest.raises(KitError, match="pip install"):
+        compile_source(PLAIN, path="k.cu", entry="gemm")
+
+
+def test_cuda_12_through_cupy_when_it_is_there(compiled):
+    pytest.importorskip("cupy")
+    if nvrtc.library(12) is None:
+        pytest.skip("no NVRTC of CUDA 12")
+    it = compiled(PLAIN, cuda_major=12)
+    assert it.compiler.startswith("NVRTC 12")
+    assert it.sass
+    assert compiled(WMMA, cuda_major=12).sass

@@ -1,0 +1,177 @@
+"""What is wrong, where, in words that a learner can act on. Each case is a real compile."""
+
+import pytest
+
+from gemm_lessons.compiler import CompileFailed, compile_source
+from gemm_lessons.diagnostics import plain_name
+
+
+def test_a_syntax_error_names_line_and_column(errors):
+    (error,) = errors("__global__ void gemm(float *x)\n{\n    x[0] = y;\n}\n")
+    assert (error.file, error.line, error.column) == ("kernel.cu", 3, 12)
+    assert error.message == 'identifier "y" is undefined'
+
+
+@pytest.mark.parametrize(
+    ("line", "column"),
+    [("\tx[1] =\tyy;", 9), ("  /* größer */ x[0] = yy;", 23), ("x[0]=yy;", 6), ("    x[0] = 1; x[1] = yy;\r", 22)],
+)
+def test_columns_count_characters(errors, line, column):
+    (error,) = errors(f"__global__ void gemm(float *x)\n{{\n{line}\n}}\n")
+    assert (error.line, error.column) == (3, column)
+
+
+def test_all_errors_are_reported_in_order(errors):
+    found = errors("__global__ void gemm(float *x)\n{\n    x[0] = a;\n    x[1] = b;\n    x[2] = c;\n}\n")
+    assert [(d.line, d.message) for d in found] == [
+        (3, 'identifier "a" is undefined'),
+        (4, 'identifier "b" is undefined'),
+        (5, 'identifier "c" is undefined'),
+    ]
+
+
+def test_an_error_at_the_end_is_in_the_last_line(errors):
+    found = errors("__global__ void gemm(float *x)\n{\n    x[0] = 1;\n")
+    assert found[-1].line == 3
+    assert 'expected a "}"' in found[-1].message
+
+
+def test_an_error_in_a_header_names_the_header(errors, tmp_path):
+    (tmp_path / "bad.cuh").write_text("\n__device__ float f() { return nothing; }\n")
+    (error,) = errors('#include "bad.cuh"\n__global__ void gemm(float *x) { x[0] = f(); }', include_dirs=[tmp_path])
+    assert (error.file, error.line, error.column) == (str(tmp_path / "bad.cuh"), 2, 31)
+
+
+def test_template_errors_say_for_which_arguments(errors):
+    source = 'template <int N> __global__ void tile(float *x)\n{\n    static_assert(N > 3, "N is too small");\n}\n'
+    (error,) = errors(source, "tile<2>")
+    assert error.line == 3
+    assert "N is too small" in error.message
+    assert "2 > 3" in error.message
+    assert "[with N=2]" in error.message
+
+
+@pytest.mark.parametrize(
+    ("source", "entry", "line", "words"),
+    [
+        ("\n__global__ void gem(float *A, int M) {}", "gemm", 2, ["no kernel is called gemm", "gem(float *A, int M)"]),
+        ("template <int N>\n__global__ void tile(float *x) {}", "tile", 2, ["template <int N>", "tile<...>"]),
+        ("template <int N> __global__ void tile(float *x) {}", "tile<1, 2>", 1, ["tile<1, 2>", "template <int N>"]),
+        ("\n__device__ void gemm(float *x) {}", "gemm", 2, ["__global__ in front"]),
+        ("__global__ void gemm(float *x) {} __global__ void gemm(int *x) {}", "gemm", 1, ["overloaded"]),
+        ("namespace n { __global__ void gemm(float *x) {} }", "gemm", 1, ["namespace"]),
+        ("__device__ float f(float x) { return x; }", "gemm", 1, ["no __global__ function at all"]),
+        ("", "gemm", 1, ["no __global__ function at all"]),
+        ("__global__ void gemm(float *x) {}", "", 1, ["not the name of a kernel"]),
+        ("__global__ void gemm(float *x) {}", "gemm\nx", 1, ["not the name of a kernel"]),
+        ("__global__ void gemm(float *x) {}", "gemm>(;{", 1, ["gemm(float *x)"]),
+    ],
+)
+def test_a_wrong_kernel_name(errors, source, entry, line, words):
+    (error,) = errors(source, entry)
+    assert error.line == line
+    for word in words:
+        assert word in error.message
+
+
+def test_other_errors_are_not_buried_under_the_missing_name(errors):
+    assert [d.message for d in errors("__global__ void gem(float *x) { x[0] = y; }")] == ['identifier "y" is undefined']
+
+
+def test_a_huge_shared_array_is_blamed_where_it_is_declared(errors):
+    source = """__global__ void gemm(float *x)
+{
+    __shared__ float small[8];
+    // not here: Bs
+    __shared__ float As[64][100], Bs[100][200];
+    small[threadIdx.x] = As[threadIdx.x][1] = Bs[threadIdx.x][1] = x[1];
+    __syncthreads();
+    x[0] = small[x[1] > 1] + As[x[0] > 1][0] + Bs[x[2] > 1][0];
+}
+"""
+    (error,) = errors(source)
+    assert error.line == 5
+    assert "105,632 bytes" in error.message
+    assert "49,152" in error.message
+    assert "Bs with 80,000 bytes" in error.message
+
+
+def test_inline_assembly_errors_find_their_source_line(errors):
+    source = '__global__ void gemm(float *x)\n{\n    x[0] = 1;\n    asm volatile("foo.bar 1;");\n    x[1] = 2;\n}\n'
+    found = errors(source)
+    assert {d.line for d in found} == {4}
+    assert any("'foo'" in d.message for d in found)
+
+
+def test_a_function_that_nothing_defines(errors):
+    (error,) = errors("extern __device__ float g(float);\n__global__ void gemm(float *x) { x[0] = g(x[1]); }")
+    assert "function g" in error.message
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("void gemm(float *x) {}", "write __device__"),
+        ("__global__ void gemm(float *x) {}\nint main() { return 0; }", "functions of the host"),
+        ("int size = 3;\n__global__ void gemm(float *x) { x[0] = size; }", "__constant__"),
+        ("#include <vector>\n__global__ void gemm(float *x) {}", "standard library is not available"),
+        ("#include <nv/nothing>\n__global__ void gemm(float *x) {}", "nvidia-cuda-cccl"),
+        ('#include "nowhere.cuh"\n__global__ void gemm(float *x) {}', 'cannot open source file "nowhere.cuh"'),
+        ("#error not today\n__global__ void gemm(float *x) {}", "not today"),
+    ],
+)
+def test_reworded(errors, source, words):
+    assert words in errors(source)[0].message
+    assert "-default-device" not in errors(source)[0].message
+
+
+def test_characters_that_cannot_stand_in_a_name(errors):
+    (error, *_) = errors("__global__ void gemm(float *x)\n{\n    x[0] = größe;\n}\n")
+    assert (error.line, error.column) == (3, 14)
+    assert "'ö' (U+00F6)" in error.message
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("int a;\n\0\0\0", 2),
+        ("\x7fELF\x02\x01\x01\0\0\0", 1),
+        ("a\nb\nc\udcff", 3),
+        ("\x01\x02\x03\x1b[31m", 1),
+        ("%PDF-1.7\n%âãÏÓ\n1 0 obj", 1),
+        ("}" * 2000, 1),
+        ("(" * 2000, 1),
+        ("\n\n\n" + "x " * 5000, 4),
+        ("#" * 50, 1),
+        ("/* never closed", 1),
+        ('"never closed', 1),
+        ("\u2028\u2029\x85\f\v", 1),
+    ],
+    ids=range(12),
+)
+def test_junk_is_an_error_and_never_a_traceback(errors, source, line):
+    assert errors(source)[0].line == line
+
+
+def test_a_define_that_is_no_name():
+    result = compile_source("__global__ void gemm() {}", path="k.cu", entry="gemm", defines={"1A": 2})
+    assert isinstance(result, CompileFailed)
+    assert "invalid macro definition" in result.diagnostics[0].message
+
+
+@pytest.mark.parametrize(
+    ("mangled", "plain"),
+    [
+        ("_ZZ4gemmPfE2As", "As"),
+        ("_ZZ4gemmPfE2As_0", "As"),
+        ("_ZZ4tileILi64ELi4EEvPfiE2Bs", "Bs"),
+        ("_ZZ4gemmPfE3E2x", "E2x"),
+        ("_ZN1n4gemmEPf", "gemm"),
+        ("_Z4tileILi64ELi4EEvPfi", "tile"),
+        ("_ZL6helperf", "helper"),
+        ("gemm", "gemm"),
+        ("_ZZ", "_ZZ"),
+    ],
+)
+def test_plain_names(mangled, plain):
+    assert plain_name(mangled) == plain
