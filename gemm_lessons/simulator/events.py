@@ -66,12 +66,30 @@ class Touch:
 @dataclass(frozen=True, eq=False)
 class Barrier:
     """Threads that met at a barrier. ``blocks`` bool (blocks_in_batch,), None = all blocks; ``lanes`` bool (lanes,)
-    when only part of a block takes part (named barriers, ``__syncwarp``), else None."""
+    when only part of a block takes part (named barriers, ``__syncwarp``), else None. ``arrive``: ``lanes`` signalled
+    at named barrier ``number`` and went on; a later ``named`` of that number is what they signalled to."""
 
-    kind: Literal["block", "named", "warp"]
+    kind: Literal["block", "named", "warp", "arrive"]
     blocks: np.ndarray[Any, Any] | None = None
     lanes: np.ndarray[Any, Any] | None = None
     line: int | None = None
+    number: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Irregular:
+    """A barrier in ``line`` that threads reached in a way the programming model forbids or that hides a mistake.
+
+    divergent: ``lanes`` arrived, ``others`` of their warps are elsewhere. ended: ``others`` of the block have ended.
+    places: ``others`` of the block met them at a different barrier, in ``other_line``. counts: ``others`` expect a
+    different number of threads. Masks are bool (lanes,).
+    """
+
+    kind: Literal["divergent", "ended", "places", "counts"]
+    lanes: np.ndarray[Any, Any]
+    others: np.ndarray[Any, Any]
+    line: int | None = None
+    other_line: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +111,7 @@ class AsyncGroup:
     line: int | None = None
 
 
-Record = Touch | Placed | Barrier | AsyncGroup
+Record = Touch | Placed | Barrier | Irregular | AsyncGroup
 
 
 @dataclass(frozen=True)

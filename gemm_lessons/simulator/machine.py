@@ -8,6 +8,7 @@ batch: blocks touch each other only through global memory, and what they do ther
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,15 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.device import Argument, Buffer, Finding, Grid, StructWithBuffers, UnsupportedKernel
+from gemm_lessons.device import Argument, Buffer, Finding, Grid, StructWithBuffers
 from gemm_lessons.simulator import cfg
 from gemm_lessons.simulator.access import Layout
+from gemm_lessons.simulator.barriers import Barriers, is_plain
 from gemm_lessons.simulator.cfg import Block, line_of
 from gemm_lessons.simulator.decode import Binder, Run, address_registers
-from gemm_lessons.simulator.events import WARP, Barrier, Boundary, Launch, Observer, SharedArray
+from gemm_lessons.simulator.events import WARP, Boundary, Launch, Observer, SharedArray
 from gemm_lessons.simulator.floats import float_state
 from gemm_lessons.simulator.memory import GlobalMemory, layout, parameter_block
-from gemm_lessons.simulator.ptx import Immediate, Instruction, Kernel, Register, Variable
+from gemm_lessons.simulator.ptx import Instruction, Kernel, Register, Variable
 from gemm_lessons.simulator.schedule import FmaGroup, row_order, schedule
 from gemm_lessons.simulator.state import Fault, State
 
@@ -66,10 +68,12 @@ def prepare(kernel: Kernel, variables: tuple[Variable, ...]) -> Program:
 
 @dataclass(frozen=True)
 class Setting:
-    """How to run: blocks per batch (None: chosen by the lanes they fill) and the instruction budget per batch."""
+    """How to run: blocks per batch (None: chosen by the lanes they fill), the instruction budget per batch, and whether
+    to count (an answer that is only checked needs no counters)."""
 
     block_limit: int | None = None
     budget: int = INSTRUCTION_BUDGET
+    counting: bool = True
 
 
 class Machine:
@@ -96,15 +100,15 @@ class Machine:
         for variable in dynamic:
             placed[variable.name] = (placed[variable.name][0], grid.dynamic_shared)
         local, self.local_bytes = layout([v for v in kernel.variables if v.space == "local"], {})
-        self.memory = GlobalMemory(
-            _buffers(arguments), [v for v in (*program.variables, *kernel.variables) if v.space in ("global", "const")]
-        )
+        self.arguments = arguments
+        self.memory = self.initial_memory()
         self.layout = Layout(self.memory, placed, local)
         self.parameters = parameter_block(kernel, arguments, self.memory)
         padded = -(-grid.threads // WARP) * WARP
         self.batch_blocks = min(grid.blocks, setting.block_limit or self._blocks_per_batch(padded))
         self.state = State(kernel, grid, self.batch_blocks, self.shared_bytes, self.local_bytes, program.rows)
         binder = Binder(self.state, self.layout, kernel.parameters, self.parameters, address_registers(program.blocks))
+        self.barriers = Barriers(self.state, kernel)
         self.full: list[list[Run]] = []
         self.masked: list[list[Run]] = []
         for steps in program.steps:
@@ -121,6 +125,11 @@ class Machine:
         self.block_lanes = np.zeros(len(program.blocks), np.int64)
         self.budget = 0
         self.running = 0  # block being executed, for the message of a timeout
+
+    def initial_memory(self) -> GlobalMemory:
+        """Global memory as before the launch, also after it as long as outputs are not written back."""
+        variables = (*self.program.variables, *self.program.kernel.variables)
+        return GlobalMemory(_buffers(self.arguments), [v for v in variables if v.space in ("global", "const")])
 
     def _blocks_per_batch(self, padded: int) -> int:
         registers = max(1, len(self.program.rows))
@@ -180,8 +189,8 @@ class Machine:
             observer.begin_batch(state.batch)
         self.alive = state.exists & (state.lane_block < blocks)
         self.everyone = bool(self.alive.all())
-        self.waiting = np.zeros(state.lanes, np.bool_)
-        self.barrier_at = np.full(state.lanes, -1, np.int32)
+        self.started = int(np.count_nonzero(self.alive))
+        self.barriers.begin()
         self.position = np.where(self.alive, 0, DONE).astype(np.int32)
         self.budget = self.setting.budget
         try:
@@ -261,7 +270,9 @@ class Machine:
                 number = block.fallthrough
             elif last.opcode == "bra":
                 number = block.targets[0]
-            elif cfg.is_barrier(last) and _is_plain_barrier(last):
+            elif is_plain(last):
+                if lanes < self.started:
+                    self.barriers.note_ended(last, self.alive, self.alive)
                 self._hand_over("barrier")
                 if block.fallthrough is None:
                     return self._end(self.alive)
@@ -273,7 +284,7 @@ class Machine:
 
     def _divergent(self, number: int) -> int | None:
         state = self.state
-        active = (self.position == number) & ~self.waiting
+        active = (self.position == number) & ~self.barriers.waiting
         state.active = active
         self.running = number
         for operation in self.masked[number]:
@@ -360,7 +371,7 @@ class Machine:
     def _next(self) -> int | None:
         """The block to run next; sets ``state.full``. Releases barriers when nobody else can run."""
         while True:
-            runnable = self.alive & ~self.waiting
+            runnable = self.alive & ~self.barriers.waiting
             if not runnable.any():
                 if not self.alive.any():
                     return None
@@ -374,73 +385,13 @@ class Machine:
     # -- barriers -----------------------------------------------------------------------------------------------------
 
     def _arrive(self, barrier: Instruction, lanes: Array) -> int | None:
-        if "arrive" in barrier.modifiers:
-            raise UnsupportedKernel(f"unsupported PTX: {barrier.text}", line_of(barrier))
-        self.waiting |= lanes
-        self.barrier_at[lanes] = barrier.index
+        self.barriers.arrive(barrier, lanes, self.alive)
         return self._next()
 
     def _release(self) -> None:
         """Let go every group of threads whose barrier is complete; a ``Fault`` if none is and nobody can run."""
-        state = self.state
-        by_block = self.waiting.reshape(state.blocks, -1)
-        living = self.alive.reshape(state.blocks, -1)
-        released = np.zeros(state.lanes, np.bool_)
-        barriers = self.program.kernel.instructions
-        plain = np.array([_is_plain_barrier(i) for i in barriers] + [False])[self.barrier_at] & self.waiting
-        complete = (plain.reshape(state.blocks, -1) == living).all(axis=1) & by_block.any(axis=1)
-        if complete.any():
-            released = np.repeat(complete, state.padded) & self.waiting
-            whole = complete == living.any(axis=1)
-            line = line_of(barriers[int(self.barrier_at[np.flatnonzero(released)[0]])])
-            if whole.all():
-                self._hand_over("barrier")
-            else:
-                state.trace.append(Barrier("block", complete.copy(), None, line))
-        else:
-            released = self._complete_named(by_block)
-        if not released.any():
-            self._deadlock()
-        self.waiting &= ~released
-        self.barrier_at[released] = -1
-
-    def _complete_named(self, by_block: Array) -> Array:
-        """Named barriers with a thread count: complete when that many threads of a block wait at the same one."""
-        state = self.state
-        released = np.zeros(state.lanes, np.bool_)
-        for index in np.unique(self.barrier_at[self.waiting]):
-            barrier = self.program.kernel.instructions[int(index)]
-            identity, expected = _named(barrier, state)
-            if identity is None:
-                continue
-            for block in np.flatnonzero(by_block.any(axis=1)):
-                inside = np.zeros(state.lanes, np.bool_)
-                inside[block * state.padded : (block + 1) * state.padded] = True
-                same = inside & self.waiting & self._at_barrier(identity)
-                need = expected or int(np.count_nonzero(inside & self.alive))
-                if np.count_nonzero(same) == need and not released[same].any():
-                    released |= same
-                    state.trace.append(Barrier("named", None, same, line_of(barrier)))
-        return released
-
-    def _at_barrier(self, identity: int) -> Array:
-        table = [
-            _named(i, self.state)[0] == identity if cfg.is_barrier(i) else False
-            for i in self.program.kernel.instructions
-        ]
-        return np.array([*table, False])[self.barrier_at]
-
-    def _deadlock(self) -> None:
-        lane = int(np.flatnonzero(self.waiting)[0])
-        barrier = self.program.kernel.instructions[int(self.barrier_at[lane])]
-        first = lane - lane % self.state.padded
-        waiting = int(np.count_nonzero(self.waiting[first : first + self.state.padded]))
-        raise Fault(
-            "deadlock",
-            f"{waiting} of {self.state.threads} threads wait at a barrier for others that never come"
-            f" (first: {self.state.describe(lane)})",
-            barrier,
-        )
+        if not self.barriers.release(self.alive, functools.partial(self._hand_over, "barrier")):
+            raise self.barriers.deadlock(self.alive)
 
     def _timeout(self, number: int) -> None:
         instruction = self.program.blocks[number].instructions[0]
@@ -451,26 +402,6 @@ class Machine:
             " is there a loop that never ends?",
             instruction,
         )
-
-
-def _is_plain_barrier(instruction: Instruction) -> bool:
-    """``__syncthreads()``: barrier 0 for the whole block."""
-    return (
-        cfg.is_barrier(instruction)
-        and "red" not in instruction.modifiers
-        and len(instruction.operands) == 1
-        and instruction.operands[0] == Immediate(0)
-    )
-
-
-def _named(instruction: Instruction, state: State) -> tuple[int | None, int]:
-    """Identity and expected thread count (0: the whole block) of ``bar.sync a{, b}`` with constant operands."""
-    if not cfg.is_barrier(instruction) or "red" in instruction.modifiers:
-        return None, 0
-    numbers = [operand.value for operand in instruction.operands if isinstance(operand, Immediate)]
-    if len(numbers) != len(instruction.operands):
-        raise UnsupportedKernel(f"barrier number in a register: {instruction.text}", line_of(instruction))
-    return numbers[0], numbers[1] if len(numbers) > 1 else 0
 
 
 def _buffers(arguments: Sequence[Argument]) -> list[Buffer]:
