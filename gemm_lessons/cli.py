@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import sys
 from collections.abc import Callable
 from enum import StrEnum
 from functools import wraps
@@ -41,6 +43,9 @@ if TYPE_CHECKING:
 
 Parameters = ParamSpec("Parameters")
 
+MAX_BYTES = 8 << 30  # what a --shape may ask of the host's memory
+BYTES_PER_ELEMENT = 24  # fp32 for the device, fp64 for the reference, its tolerance and error
+
 app = typer.Typer(
     name="gemm-lessons",
     help="Learn to make a CUDA matrix multiplication fast, one lesson at a time, with or without a GPU.",
@@ -65,7 +70,8 @@ def complete_lesson(incomplete: str) -> list[str]:
         names = any_course().names
     except (CommandError, KitError):
         return []
-    return [name for name in names if name.startswith(incomplete) or name[3:].startswith(incomplete)]
+    full = [name for name in names if name.startswith(incomplete)]
+    return full or [name[3:] for name in names if name[3:].startswith(incomplete)]
 
 
 def _plain(value: bool) -> bool:
@@ -114,6 +120,9 @@ def _exit_code(function: Callable[Parameters, int], *args: Parameters.args, **kw
 
     try:
         return function(*args, **kwargs)
+    except KeyboardInterrupt:
+        print("\ninterrupted; nothing was changed", file=sys.stderr)  # the newline ends the line that shows ^C
+        return contract.EXIT_INTERRUPTED
     except (CommandError, ShapeError) as error:
         show_error(make_console(stderr=True), str(error))
         return contract.EXIT_WRONG_COMMAND
@@ -286,6 +295,7 @@ def run(
     wanted = parse_shape(shape) if shape is not None else None
     if wanted is not None:
         found.allow(wanted)
+        _afford(wanted)
 
     sheet = _gpu(gpu)
     from gemm_lessons.pipeline import Request, run_lesson
@@ -303,7 +313,8 @@ def run(
 
         typer.echo(json.dumps(contract.as_json(outcome), indent=2, allow_nan=False))
     else:
-        _show(course, outcome)
+        option = " --stub" if stub else f" --file {shlex.quote(str(file))}" if file else ""
+        _show(course, outcome, f"gemm-lessons run {found.number:02}{option}")
     if path.resolve() == found.kernel_path.resolve() and wanted is None:
         _save(course, load_progress(course).after_run(found.name, outcome.verdict.kind))
     return contract.exit_code(outcome)
@@ -324,11 +335,11 @@ def _kernel_path(course: Course, lesson: Lesson, solution: bool, stub: bool, fil
     return lesson.kernel_path
 
 
-def _show(course: Course, outcome: RunOutcome) -> None:
+def _show(course: Course, outcome: RunOutcome, again: str) -> None:
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.run import show_outcome
 
-    show_outcome(make_console(), outcome, course.neighbour(outcome.lesson, +1))
+    show_outcome(make_console(), outcome, course.neighbour(outcome.lesson, +1), again)
 
 
 def _gpu(name: str) -> GpuSpec:
@@ -354,6 +365,15 @@ def parse_shape(text: str) -> Shape:
     if not sizes:
         raise CommandError(f'--shape "{text}" is no shape; write three whole numbers, like --shape 96,64,80')
     return Shape(*(int(size) for size in sizes.groups()))
+
+
+def _afford(shape: Shape) -> None:
+    bytes_ = BYTES_PER_ELEMENT * (shape.m * shape.k + shape.k * shape.n + shape.m * shape.n)
+    if bytes_ > MAX_BYTES:
+        raise CommandError(
+            f"--shape {shape.m},{shape.n},{shape.k} needs {bytes_ / 2**30:,.0f} GiB for A, B and C and their check; "
+            f"the limit is {MAX_BYTES >> 30} GiB: choose a smaller shape"
+        )
 
 
 def _save(course: Course, progress: Progress) -> None:

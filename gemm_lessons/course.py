@@ -315,7 +315,7 @@ def _read(path: Path, limit: int = -1) -> bytes:
         with path.open("rb") as file:
             return file.read(limit)
     except FileNotFoundError:
-        if path.name == "stub.cu":
+        if path.name in ("stub.cu", "README.md"):
             raise LessonError(f"{path}: not found; restore the lesson's folder") from None
         raise CommandError(f"{shown(path)}: no such file") from None
     except IsADirectoryError:

@@ -57,9 +57,9 @@ def load_lesson(directory: Path) -> Lesson:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"\(at line (\d+), column \d+\)", str(error))
-        where = f"{path}:{found[1]}" if found else f"{path}"
+        line = int(found[1]) if found else max(1, len(text.splitlines()))  # else "at end of document"
         what = re.sub(r" \(at .*", "", str(error))
-        raise LessonError(f"{where}: not valid TOML: {what}; correct the line or restore the file") from None
+        raise LessonError(f"{path}:{line}: not valid TOML: {what}; correct the line or restore the file") from None
     return _Reader(path, text).lesson(directory, raw)
 
 
@@ -198,7 +198,7 @@ class _Reader:
 
     def present(self, where: Where, raw: dict[str, Any], key: str) -> Any:
         if key not in raw:
-            raise self.wrong(where, f"{key} is missing; add it")
+            raise self.wrong((*where, key), "is missing; add it")
         return raw[key]
 
     def string(self, where: Where, raw: dict[str, Any], key: str) -> str:

@@ -28,9 +28,9 @@ def show_list(
     console: Console, course: Course, lessons: Sequence[tuple[str, Lesson | LessonError]], progress: Progress
 ) -> None:
     """The lessons with their idea, which are passed, started and next, and the command to go on with."""
-    where = "the installed package (read only)" if course.packaged else shown(course.root)
+    where = "the installed package (read only)" if course.packaged else str(course.root)
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("", no_wrap=True)
+    table.add_column("", no_wrap=True, min_width=7)
     table.add_column("lesson", no_wrap=True)
     table.add_column("the one idea")
     following: str | None = None
@@ -50,9 +50,8 @@ def show_list(
         style = STATE_STYLE[state]
         table.add_row(Text(state, style=style), Text(name, style="lesson"), Text(idea))
     passed = sum(progress.of(name).passed for name, _ in lessons)
-    console.print(
-        Text.assemble(("gemm-lessons", "bold"), f"  {passed} of {len(lessons)} passed", (f"  {where}", "quiet"))
-    )
+    console.print(Text.assemble(("gemm-lessons", "bold"), f"  {passed} of {len(lessons)} passed"))
+    console.print(Text(where, style="quiet"), soft_wrap=True)
     console.print()
     console.print(table)
     console.print()
@@ -85,7 +84,7 @@ def show_started(console: Console, started: Started) -> None:
     console.print(Text.assemble((shown(started.path), "command"), f"  {made}"), soft_wrap=True)
     if started.todos:
         console.print("\nFill in:")
-        console.print(Padding(todo_table(started.todos), (0, 0, 0, 2)))
+        console.print(Padding(todo_table(started.todos), (0, 0, 0, 2), expand=False))
     console.print()
     step(console, "The lesson's text", f"gemm-lessons read {number}")
     step(console, "When filled in", f"gemm-lessons run {number}")
@@ -149,7 +148,7 @@ def show_doctor(console: Console, checks: Sequence[Check]) -> None:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
-    table.add_column()
+    table.add_column(overflow="fold")  # paths must stay whole
     style = {"found": "good", "missing": "bad", "optional": "quiet"}
     for check in checks:
         detail = Text(check.detail)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from gemm_lessons.device import Finding
 from gemm_lessons.diagnostics import Diagnostic
-from gemm_lessons.pipeline import Row, RunOutcome
+from gemm_lessons.pipeline import Row, RunOutcome, ShapeResult
 from gemm_lessons.report.course import step
 from gemm_lessons.verdict import CompileFailed, Faulted, GateMissed, Kind, Passed, TileMap, TimedOut, WrongAnswer
 
@@ -37,12 +37,13 @@ WIDE = 104  # columns from which headers go without abbreviation
 NARROW = 78  # below this the table is turned: one column per kernel
 MAP_ROWS, MAP_COLS = 24, 32  # block tiles shown of a wrong answer
 MAX_DIAGNOSTICS = 8
+MAX_WARNINGS = 3
 MAX_CONFLICTS = 6
 MAX_FINDINGS = 8
 
 
-def show_outcome(console: Console, outcome: RunOutcome, following: str | None) -> None:
-    """Everything about a run; ``following`` is the next lesson's name."""
+def show_outcome(console: Console, outcome: RunOutcome, following: str | None, again: str) -> None:
+    """Everything about a run. ``following`` is the next lesson's name, ``again`` the command that repeats this run."""
     row = outcome.kernel
     _headline(console, outcome)
     if not isinstance(row.verdict, CompileFailed):
@@ -55,7 +56,7 @@ def show_outcome(console: Console, outcome: RunOutcome, following: str | None) -
     _gates(console, row)
     _conflicts(console, row)
     _hints(console, row)
-    _next(console, outcome, following)
+    _next(console, outcome, following, again)
 
 
 # The table.
@@ -184,13 +185,17 @@ def _headline(console: Console, outcome: RunOutcome) -> None:
     console.print(Text(f"{_title(kind)}: {_summary(row)}", style=STYLE[kind]))
     if row.shapes:
         right = sum(result.kind == "passed" for result in row.shapes)
-        shapes = [Text(str(result.shape), style=STYLE[result.kind]) for result in row.shapes]
-        if right < len(shapes):
-            for result, shape in zip(row.shapes, shapes, strict=True):
-                shape.append("" if result.kind == "passed" else f" {SHORT[result.kind]}")
-        line = Table.grid(padding=(0, 1))
-        line.add_row(Text(f"{right} of {len(shapes)} shapes right:", style="quiet"), Text("  ").join(shapes))
-        console.print(line)
+        console.print(Text(f"{right} of {len(row.shapes)} shapes right (M x N x K)", style="quiet"))
+        console.print(_indented(_shapes(row.shapes)))
+
+
+def _shapes(results: Sequence[ShapeResult]) -> Table:
+    """One line for each verdict: the shapes that got it."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for kind in dict.fromkeys(result.kind for result in results):
+        shapes = "  ".join(str(result.shape) for result in results if result.kind == kind)
+        table.add_row(Text(SHORT[kind], style=STYLE[kind]), shapes)
+    return table
 
 
 def _title(kind: Kind) -> str:
@@ -266,14 +271,14 @@ def _map(console: Console, tiles: TileMap, row: Row) -> None:
 
 def _warnings(console: Console, row: Row) -> None:
     found = [diagnostic for diagnostic in row.diagnostics if diagnostic.severity == "warning"]
-    if not found:
+    if not found or row.verdict.kind == "compile_failed":
         return
     _heading(console, "Compiler warnings")
-    for diagnostic in found[:MAX_DIAGNOSTICS]:
+    for diagnostic in found[:MAX_WARNINGS]:
         file = "" if diagnostic.file == row.path else f"{diagnostic.file}, "
         console.print(_indented(Text.assemble((f"{file}line {diagnostic.line}: ", "quiet"), diagnostic.message)))
-    if len(found) > MAX_DIAGNOSTICS:
-        console.print(Text(f"  and {len(found) - MAX_DIAGNOSTICS} more", style="quiet"))
+    if len(found) > MAX_WARNINGS:
+        console.print(Text(f"  and {len(found) - MAX_WARNINGS} more", style="quiet"))
 
 
 def _diagnostics(console: Console, row: Row, found: Sequence[Diagnostic]) -> None:
@@ -353,14 +358,11 @@ def _conflicts(console: Console, row: Row) -> None:
     total = row.counters.get("shared_wavefronts")
     worst = sorted(row.counters.conflicts, key=lambda conflict: -conflict.excess_wavefronts)
     lines = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="quiet")
-    for name, justify in (
-        ("line", "right"),
-        ("what", "left"),
-        ("extra", "right"),
-        ("lanes", "left"),
-        ("source", "left"),
-    ):
-        lines.add_column(name, justify="right" if justify == "right" else "left", no_wrap=True, overflow="ellipsis")
+    lines.add_column("line", justify="right", no_wrap=True)
+    lines.add_column("what", no_wrap=True)
+    lines.add_column("extra", justify="right", no_wrap=True)
+    lines.add_column("lanes", no_wrap=True)
+    lines.add_column("source")  # the only one that gives way when the terminal is narrow
     for conflict in worst[:MAX_CONFLICTS]:
         lanes = ",".join(str(lane) for lane in conflict.lanes[:3]) + (",..." if len(conflict.lanes) > 3 else "")
         lines.add_row(
@@ -368,7 +370,7 @@ def _conflicts(console: Console, row: Row) -> None:
             Text(f"{conflict.ways}-way {'store' if conflict.store else 'load'}", style="doubt"),
             f"{conflict.excess_wavefronts / total:.0%}" if total else "-",
             f"{lanes} on bank {conflict.bank}",
-            row.source_line(conflict.line),
+            Text(row.source_line(conflict.line), no_wrap=True, overflow="ellipsis"),
         )
     console.print(_indented(lines))
     more = f" {len(worst) - MAX_CONFLICTS} more lines conflict." if len(worst) > MAX_CONFLICTS else ""
@@ -385,21 +387,20 @@ def _hints(console: Console, row: Row) -> None:
     console.print(_indented(hints))
 
 
-def _next(console: Console, outcome: RunOutcome, following: str | None) -> None:
+def _next(console: Console, outcome: RunOutcome, following: str | None, again: str) -> None:
     number = f"{outcome.lesson.number:02}"
     console.print()
-    own = outcome.kernel.label == "your kernel"
-    if outcome.verdict.kind not in ("passed", "compile_failed"):
-        console.print(Text(f"The same inputs again: --seed {outcome.seed}", style="quiet"))
     if outcome.verdict.kind != "passed":
-        step(console, "Change the file, then", f"gemm-lessons run {number}")
+        if outcome.verdict.kind != "compile_failed":
+            console.print(Text(f"The same inputs again: --seed {outcome.seed}", style="quiet"))
+        step(console, "Change the file, then", again)
         step(console, "Stuck", f"gemm-lessons hint {number}")
-    elif own and following:
-        step(console, "Next", f"gemm-lessons start {following[:2]}")
-    elif own:
-        console.print("That was the last lesson. Well done.", style="good")
-    else:
+    elif outcome.kernel.label != "your kernel":
         step(console, "Your turn", f"gemm-lessons start {number}")
+    elif following:
+        step(console, "Next", f"gemm-lessons read {following[:2]}")
+    else:
+        console.print("That was the last lesson. Well done.", style="good")
 
 
 def _indented(content: RenderableType) -> Padding:

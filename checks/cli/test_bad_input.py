@@ -1,0 +1,375 @@
+"""Bad input, end to end: one clear message each, the right exit code, no traceback, the learner's file untouched."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tiny_course import BINARY, KERNEL, SOLUTION, SUM, Ran, Run, environment
+
+ENDLESS = KERNEL.replace("BODY", "    while (acc < 1.0f) acc *= 0.5f;")
+HUGE = KERNEL.replace("BODY", "    __shared__ float big[100000]; big[threadIdx.x] = 1; acc = big[threadIdx.x ^ 1];")
+MISALIGNED = KERNEL.replace(
+    "BODY", "    const float4 v = *reinterpret_cast<const float4 *>(A + 1); acc = v.x + v.y + v.z + v.w;"
+)
+UNSUPPORTED = KERNEL.replace("BODY", '    asm volatile("griddepcontrol.launch_dependents;");')
+OUT_OF_BOUNDS = KERNEL.replace("BODY", "    acc = A[M * K + 100];")
+
+# A process that root's right to write everywhere has been taken from, so that read-only folders are read only.
+WITHOUT_PRIVILEGES = [
+    sys.executable,
+    "-c",
+    "import ctypes, os, sys\n"
+    "libc = ctypes.CDLL(None)\n"
+    "[libc.prctl(24, capability, 0, 0, 0) for capability in (1, 2)]\n"  # PR_CAPBSET_DROP: DAC_OVERRIDE, DAC_READ_SEARCH
+    f"os.execv({sys.executable!r}, [{sys.executable!r}, '-m', 'gemm_lessons', *sys.argv[1:]])",
+]
+
+
+def clear(result: Ran, code: int, *words: str) -> None:
+    """One message on stderr with these words, this exit code, nothing that looks like Python."""
+    assert result.code == code, (result.out, result.err)
+    assert "Traceback" not in result.out + result.err
+    assert "bug in gemm-lessons" not in result.err
+    assert result.err.count("error:") == 1, result.err
+    for word in words:
+        assert word in result.err, result.err
+
+
+def verdict(result: Ran, *words: str) -> None:
+    """The kernel did not pass (exit code 1) and the report says why."""
+    assert result.code == 1, (result.out, result.err)
+    assert "Traceback" not in result.out + result.err
+    assert result.err == ""
+    for word in words:
+        assert word in result.out, result.out
+
+
+@pytest.mark.parametrize(
+    ("query", "suggestion"),
+    [
+        ("frist", "did you mean 01_first?"),
+        ("01_frst", "did you mean 01_first?"),
+        ("7", "the course has 01 to 02"),
+        ("99999999999999999999", "the course has 01 to 02"),
+        ("zzz", "gemm-lessons list"),
+        ("", "gemm-lessons list"),
+        ("../../etc", "gemm-lessons list"),
+        ("²", "gemm-lessons list"),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "read"])
+def test_unknown_lesson(run: Run, command: str, query: str, suggestion: str) -> None:
+    clear(run(command, query), 2, "there is no lesson", suggestion)
+
+
+def test_a_number_twice(run: Run, course: Path) -> None:
+    (course / "lessons" / "02_other").mkdir()
+    clear(run("read", "2"), 2, "02_other or 02_second")
+
+
+def test_not_started(run: Run) -> None:
+    clear(run("run", "01"), 2, "lessons/01_first/kernel.cu is not there yet: gemm-lessons start 01")
+
+
+def test_missing_file(run: Run) -> None:
+    clear(run("run", "01", "--file", "nowhere.cu"), 2, "nowhere.cu: no such file")
+
+
+def test_file_is_a_folder(run: Run) -> None:
+    clear(run("run", "01", "--file", "lessons"), 2, "lessons is a folder")
+
+
+def test_file_in_a_file(run: Run) -> None:
+    clear(run("run", "01", "--file", "lessons/01_first/stub.cu/x.cu"), 2, "cannot be read: not a directory")
+
+
+def test_file_is_a_device(run: Run) -> None:
+    clear(run("run", "01", "--file", "/dev/zero"), 2, "no regular file")
+
+
+def test_unreadable_file(run: Run, kernel: Path) -> None:
+    kernel.write_text(SOLUTION)
+    kernel.chmod(0)
+    clear(run("run", "01", prefix=WITHOUT_PRIVILEGES), 2, "kernel.cu: cannot be read: permission denied")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "is empty"),
+        (b" \n\t\n", "is empty"),
+        (bytes(range(256)), "not UTF-8 text"),
+        (b"\x7fELF\x02\x01\x01\x00\x00", "holds a zero byte"),
+        (b"// fine\n// fine\n\xff", "kernel.cu:3: not UTF-8 text"),
+        (b"x" * 1_100_000, "larger than a megabyte"),
+    ],
+)
+def test_a_file_that_is_no_source(run: Run, kernel: Path, content: bytes, words: str) -> None:
+    kernel.write_bytes(content)
+    clear(run("run", "01"), 2, "lessons/01_first/kernel.cu", words)
+    assert kernel.read_bytes() == content
+
+
+def test_bytes_order_mark_and_windows_lines_are_fine(run: Run, kernel: Path) -> None:
+    kernel.write_bytes(b"\xef\xbb\xbf" + SOLUTION.replace("\n", "\r\n").encode())
+    assert run("run", "01").code == 0
+
+
+def test_wrong_kernel_name(run: Run, kernel: Path) -> None:
+    kernel.write_text(SOLUTION.replace("gemm(", "multiply("))
+    verdict(run("run", "01"), "COMPILE FAILED", "gemm")
+
+
+def test_wrong_parameters(run: Run, kernel: Path) -> None:
+    kernel.write_text(SOLUTION.replace("int M, int N, int K", "int M, int N"))
+    verdict(run("run", "01"), "COMPILE FAILED")
+    kernel.write_text(SOLUTION.replace(", int K)", ", int K, int extra)"))
+    verdict(run("run", "01"), "COMPILE FAILED", "K")
+
+
+def test_syntax_error(run: Run, kernel: Path) -> None:
+    source = SOLUTION.replace("float acc = 0.0f;", "float acc = 0.0f")
+    kernel.write_text(source)
+    verdict(run("run", "01"), "COMPILE FAILED", "lessons/01_first/kernel.cu:8", 'expected a ";"')
+    assert kernel.read_text() == source
+
+
+def test_no_cuda_at_all(run: Run, kernel: Path) -> None:
+    kernel.write_text("Dear reader, this is a letter.\n")
+    verdict(run("run", "01"), "COMPILE FAILED", "lessons/01_first/kernel.cu:1")
+
+
+def test_missing_include(run: Run, kernel: Path) -> None:
+    kernel.write_text('#include "nowhere.cuh"\n' + SOLUTION)
+    verdict(run("run", "01"), "COMPILE FAILED", "nowhere.cuh")
+
+
+def test_endless_loop(run: Run, kernel: Path) -> None:
+    kernel.write_text(ENDLESS)
+    began = time.monotonic()
+    verdict(run("run", "01"), "TIMED OUT", "while (acc < 1.0f)")
+    assert time.monotonic() - began < 60
+
+
+def test_huge_shared_array(run: Run, kernel: Path) -> None:
+    kernel.write_text(HUGE)
+    verdict(run("run", "01"), "shared")
+
+
+def test_misaligned_vector(run: Run, kernel: Path) -> None:
+    kernel.write_text(MISALIGNED)
+    verdict(run("run", "01"), "FAULTED", "misaligned", "reinterpret_cast<const float4 *>(A + 1)")
+
+
+def test_out_of_bounds(run: Run, kernel: Path) -> None:
+    kernel.write_text(OUT_OF_BOUNDS)
+    verdict(run("run", "01"), "FAULTED", "out of bounds", "A[M * K + 100]")
+
+
+def test_unsupported_opcode(run: Run, kernel: Path) -> None:
+    kernel.write_text(UNSUPPORTED)
+    clear(run("run", "01"), 1, "lessons/01_first/kernel.cu:6", "griddepcontrol")
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        ("8,9,8", "N = 9 is not a multiple of 8 (try 8 or 16)"),
+        ("8,7,8", "N = 7 is not a multiple of 8 (try 8)"),
+        ("0,8,8", "M = 0 is below 1"),
+        ("8,8", "is no shape"),
+        ("8,8,8,8", "is no shape"),
+        ("-8,8,8", "is no shape"),
+        ("a,b,c", "is no shape"),
+        ("", "is no shape"),
+        ("99999999999,8,8", "is no shape"),
+    ],
+)
+def test_a_shape_that_is_not_allowed(run: Run, shape: str, words: str) -> None:
+    clear(run("run", "02", "--solution", f"--shape={shape}"), 2, words)
+
+
+def test_a_shape_that_does_not_fit_into_memory(run: Run) -> None:
+    clear(run("run", "01", "--solution", "--shape", "900000,900000,900000"), 2, "900000", "smaller")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--solution", "--stub"), "exclude each other"),
+        (("--solution", "--gpu", "voodoo2"), "known: "),
+        (("--solution", "--device", "gpu"), "GPU"),
+    ],
+)
+def test_options_that_cannot_be(run: Run, options: tuple[str, ...], words: str) -> None:
+    result = run("run", "01", *options)
+    clear(result, 3 if "--device" in options else 2, words)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("rnu", "01"), ("run",), ("run", "01", "--nope"), ("run", "01", "--device", "tpu")]
+)
+def test_usage(run: Run, arguments: tuple[str, ...]) -> None:
+    result = run(*arguments)
+    assert result.code == 2
+    assert "Usage: gemm-lessons" in result.err
+    assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("title =", "title", ("lesson.toml:1", "not valid TOML")),
+        ("BM = 4", "BM = 0", ("lesson.toml:5", "BM", "above 0")),
+        ("BM = 4", 'BM = "4"', ("lesson.toml:5", "BM")),
+        ("ceil_div(N, BN)", "ceil_div(N, BQ)", ("lesson.toml:9", "grid", "BQ", "known: M, N, K, BM, BN")),
+        ("ceil_div(N, BN)", "__import__('os')", ("lesson.toml:9", "grid", "not allowed")),
+        ("ceil_div(N, BN)", "N // (BN - 8)", ("[launch]", "whole number")),
+        ('["BM * BN"]', '["BM * BN * 100"]', ("lesson.toml:10", "block", "at most 1024")),
+        ("entry =", "entri =", ("lesson.toml:13", "entri", "did you mean entry?")),
+        ('"A", "B", "C", "M"', '"A", "B", "D", "M"', ("lesson.toml:14", '"D"')),
+        ("count = [8, 16, 4]", "", ("lesson.toml:16", "count: is missing")),
+        ("count = [8, 16, 4]", "count = [8, 16]", ("lesson.toml:19", "[8, 16]")),
+        ("number = 1", "number = 2", ("lesson.toml:21", "1, 2, 3")),
+        ('hints = ["a nudge"', 'hints = ["a nudge", 7', ("lesson.toml:23", "hints")),
+    ],
+)
+def test_broken_lesson_toml(run: Run, course: Path, old: str, new: str, words: tuple[str, ...]) -> None:
+    path = course / "lessons" / "01_first" / "lesson.toml"
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    clear(run("run", "01", "--solution"), 3, "01_first", *words)
+    listed = run("list")
+    clear(listed, 3, "01_first", *words)
+    assert "02_second" in listed.out
+
+
+def test_missing_lesson_toml(run: Run, course: Path) -> None:
+    (course / "lessons" / "01_first" / "lesson.toml").unlink()
+    clear(run("run", "01"), 3, "01_first/lesson.toml: not found")
+
+
+def test_missing_stub_and_text(run: Run, course: Path) -> None:
+    (course / "lessons" / "01_first" / "stub.cu").unlink()
+    (course / "lessons" / "01_first" / "README.md").unlink()
+    clear(run("start", "01"), 3, "01_first/stub.cu: not found")
+    clear(run("read", "01"), 3, "01_first/README.md: not found")
+
+
+def read_only(folder: Path) -> None:
+    for path in [folder, *folder.rglob("*")]:
+        if path.is_dir():
+            path.chmod(0o555)
+
+
+@pytest.fixture
+def locked(course: Path, kernel: Path) -> Path:
+    """The course with a solved lesson 01, all folders read only."""
+    kernel.write_text(SOLUTION)
+    read_only(course)
+    return course
+
+
+def test_read_only_course_runs_with_a_note(run: Run, locked: Path) -> None:
+    if ctypes.CDLL(None).prctl(23, 1) != 1 and os.geteuid() == 0:  # PR_CAPBSET_READ
+        pytest.fail("root without CAP_DAC_OVERRIDE in its bounding set: this test shows nothing here")
+    result = run("run", "01", prefix=WITHOUT_PRIVILEGES)
+    assert result.code == 0, result.err
+    assert result.err.startswith("note: progress is not saved")
+    assert result.err.count("\n") == 1
+    assert not (locked / ".gemm-lessons").exists()
+
+
+def test_read_only_course_cannot_start(run: Run, locked: Path) -> None:
+    clear(run("start", "02", prefix=WITHOUT_PRIVILEGES), 3, "02_second/kernel.cu: cannot be written: permission denied")
+
+
+def test_read_only_course_keeps_the_file_on_reset(run: Run, locked: Path, kernel: Path) -> None:
+    clear(run("reset", "01", prefix=WITHOUT_PRIVILEGES), 3, "cannot be written: permission denied")
+    assert kernel.read_text() == SOLUTION
+    assert sorted(path.name for path in kernel.parent.iterdir()) == [
+        "README.md",
+        "kernel.cu",
+        "lesson.toml",
+        "solution.cu",
+        "stub.cu",
+    ]
+
+
+def test_init_where_nothing_can_be_written(run: Run, locked: Path) -> None:
+    clear(run("init", str(locked / "new"), prefix=WITHOUT_PRIVILEGES), 3, "cannot be written: permission denied")
+
+
+@pytest.mark.parametrize("delay", [0.05, 0.3, 0.8, 1.5])
+def test_interrupt(course: Path, kernel: Path, delay: float) -> None:
+    """Ctrl-C at any time: one line, exit code 130, no half-written file."""
+    source = KERNEL.replace("BODY", "    for (int i = 0; i < 1 << 30; i++) acc = acc * 0.5f + i;\n" + SUM)
+    kernel.write_text(source)
+    process = subprocess.Popen(
+        [*BINARY, "run", "01"],
+        cwd=course,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    time.sleep(delay)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    if delay < 0.2 and process.returncode == -signal.SIGINT:
+        return  # it had not reached our first line; Python itself was starting
+    assert process.returncode == 130, (out, err)
+    assert err.strip() == "interrupted; nothing was changed"
+    assert kernel.read_text() == source
+    assert not list(course.rglob("*.tmp"))
+
+
+def test_a_pipe_that_closes(run: Run) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m gemm_lessons read 03 | head -1; exit 0"],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=60,
+    )
+    assert done.stderr == ""
+
+
+def test_a_bug_is_called_a_bug(run: Run, course: Path, tmp_path: Path) -> None:
+    """What nobody foresaw: here, a package file that is broken."""
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "rich").mkdir()
+    (broken / "rich" / "__init__.py").write_text("raise ZeroDivisionError('nobody foresaw this')")
+    result = run("version", env={"PYTHONPATH": str(broken)})
+    quiet = run("list", env={"PYTHONPATH": str(broken), "TMPDIR": str(tmp_path)})
+    assert "Traceback" not in result.err + quiet.err
+    clear_lines = quiet.err.strip().splitlines()
+    assert len(clear_lines) == 1
+    assert "this is a bug in gemm-lessons (ZeroDivisionError: nobody foresaw this)" in clear_lines[0]
+    assert quiet.code == 3
+    (log,) = tmp_path.glob("gemm-lessons-*.log")
+    assert "Traceback" in log.read_text()
+    loud = run("list", env={"PYTHONPATH": str(broken), "GEMM_LESSONS_DEBUG": "1"})
+    assert "Traceback" in loud.err
+
+
+def test_json_stays_json_when_the_kernel_is_wrong(run: Run, kernel: Path) -> None:
+    kernel.write_text("nonsense")
+    result = run("run", "01", "--json")
+    assert result.code == 1
+    assert json.loads(result.out)["verdict"] == "compile_failed"
+
+
+def test_json_with_a_wrong_command_is_silent_on_stdout(run: Run) -> None:
+    result = run("run", "07", "--json")
+    assert (result.code, result.out) == (2, "")

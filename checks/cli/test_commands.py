@@ -1,0 +1,248 @@
+"""The commands beside ``run``: what they print, what they write, and what they never touch."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from tiny_course import SOLUTION, STUB, Run
+
+
+def test_list_marks_passed_started_and_next(run: Run, course: Path, kernel: Path) -> None:
+    before = run("list")
+    assert before.code == 0
+    assert "0 of 2 passed" in before.out
+    assert re.search(r"next +01_first", before.out)
+    assert before.out.rstrip().endswith("gemm-lessons read 01")
+    kernel.write_text(STUB)
+    assert re.search(r"started +01_first", run("list").out)
+    kernel.write_text(SOLUTION)
+    assert run("run", "1").code == 0
+    after = run("list")
+    assert "1 of 2 passed" in after.out
+    assert re.search(r"passed +01_first", after.out)
+    assert re.search(r"next +02_second", after.out)
+    state = json.loads((course / ".gemm-lessons" / "progress.json").read_text())
+    assert state["lessons"]["01_first"] == {"passed": True, "runs": 1, "last": "passed", "hints": {}}
+
+
+def test_a_pass_stays_a_pass(run: Run, kernel: Path) -> None:
+    kernel.write_text(SOLUTION)
+    run("run", "1")
+    kernel.write_text(STUB)
+    assert run("run", "1").code == 1
+    assert re.search(r"passed +01_first", run("list").out)
+
+
+def test_everything_passed(run: Run, course: Path) -> None:
+    for lesson in ("01_first", "02_second"):
+        folder = course / "lessons" / lesson
+        (folder / "kernel.cu").write_text((folder / "solution.cu").read_text())
+        last = run("run", lesson)
+        assert last.code == 0
+    assert "last lesson" in last.out
+    assert "Every lesson is passed" in run("list").out
+
+
+@pytest.mark.parametrize(
+    "content", ["{", '{"schema": "other"}', '{"schema": "gemm-lessons/progress/1", "lessons": [1]}', "\x00"]
+)
+def test_broken_progress_is_a_fresh_start(run: Run, course: Path, content: str) -> None:
+    state = course / ".gemm-lessons" / "progress.json"
+    state.parent.mkdir()
+    state.write_text(content)
+    result = run("list")
+    assert (result.code, result.err) == (0, "")
+    assert "0 of 2 passed" in result.out
+
+
+def test_read_renders_and_hides_comments(run: Run) -> None:
+    result = run("read", "first")
+    assert result.code == 0
+    assert "The first lesson" in result.out
+    assert "from: stub.cu" not in result.out
+    assert "\x1b" not in result.out
+    assert "|---" not in result.out
+
+
+def test_read_raw_is_the_file(run: Run, course: Path) -> None:
+    assert run("read", "01", "--raw").out == (course / "lessons" / "01_first" / "README.md").read_text()
+
+
+def test_read_works_outside_any_course(run: Run, tmp_path: Path) -> None:
+    result = run("read", "03", cwd=tmp_path)
+    assert result.code == 0, result.err
+    assert "hared" in result.out
+
+
+def test_start_says_where_and_what(run: Run, kernel: Path) -> None:
+    result = run("start", "01")
+    assert result.code == 0
+    assert kernel.read_text() == STUB
+    assert "lessons/01_first/kernel.cu" in result.out
+    assert "line 6  TODO(1)  add up the K products, for threads inside C only." in result.out
+    assert "gemm-lessons run 01" in result.out
+
+
+def test_start_from_inside_the_lesson(run: Run, course: Path, kernel: Path) -> None:
+    result = run("start", "first", cwd=course / "lessons" / "02_second")
+    assert result.code == 0
+    assert kernel.exists()
+
+
+def test_start_keeps_what_is_there(run: Run, kernel: Path) -> None:
+    kernel.write_text("// mine\n")
+    result = run("start", "01")
+    assert result.code == 0
+    assert "kept" in result.out
+    assert kernel.read_text() == "// mine\n"
+
+
+def test_reset_numbers_its_backups(run: Run, kernel: Path) -> None:
+    for n in (1, 2, 3):
+        kernel.write_text(f"// attempt {n}\n")
+        result = run("reset", "01")
+        assert result.code == 0
+        assert f"kernel.cu.bak-{n}" in result.out
+        assert kernel.read_text() == STUB
+    assert [kernel.with_name(f"kernel.cu.bak-{n}").read_text() for n in (1, 2, 3)] == [
+        f"// attempt {n}\n" for n in (1, 2, 3)
+    ]
+
+
+def test_reset_of_an_untouched_stub_makes_no_backup(run: Run, kernel: Path) -> None:
+    run("start", "01")
+    assert run("reset", "01").code == 0
+    assert not list(kernel.parent.glob("*.bak*"))
+
+
+def test_reset_without_a_file_starts(run: Run, kernel: Path) -> None:
+    assert run("reset", "01").code == 0
+    assert kernel.read_text() == STUB
+
+
+def test_reset_keeps_all_of_a_large_file(run: Run, kernel: Path) -> None:
+    kernel.write_bytes(b"x" * 3_000_000)
+    assert run("reset", "01").code == 0
+    assert kernel.with_name("kernel.cu.bak-1").stat().st_size == 3_000_000
+
+
+def test_reset_keeps_binary_junk(run: Run, kernel: Path) -> None:
+    junk = bytes(range(256))
+    kernel.write_bytes(junk)
+    assert run("reset", "01").code == 0
+    assert kernel.with_name("kernel.cu.bak-1").read_bytes() == junk
+
+
+def test_init_has_no_solutions(run: Run, tmp_path: Path) -> None:
+    result = run("init", "new/course", cwd=tmp_path)
+    assert result.code == 0, result.err
+    made = tmp_path / "new" / "course"
+    names = {path.name for path in made.rglob("*") if path.is_file()}
+    assert {"lesson.toml", "stub.cu", "matrix.cuh", ".gitignore"} <= names
+    assert not any(name.startswith(("solution", "kernel")) for name in names)
+    assert "cd new/course" in result.out
+    listed = run("list", cwd=made)
+    assert "03_block_tile" in listed.out
+    assert run("start", "03", cwd=made).code == 0
+
+
+def test_init_here_keeps_what_is_there(run: Run, tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_text("mine\n")
+    assert run("init", ".", cwd=tmp_path).code == 0
+    assert (tmp_path / ".gitignore").read_text() == "mine\n"
+
+
+def test_init_twice_changes_nothing(run: Run, course: Path) -> None:
+    result = run("init", ".", cwd=course)
+    assert result.code == 2
+    assert "already has a lessons folder" in result.err
+
+
+def test_init_onto_a_file(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    result = run("init", "file", cwd=tmp_path)
+    assert result.code == 2
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_hints_come_one_by_one(run: Run) -> None:
+    assert "0 of 3 hints seen" in run("hint", "01").out
+    assert "a nudge" in run("hint", "01", "--todo", "1").out
+    second = run("hint", "01", "--todo", "1").out
+    assert "more [than] a nudge" in second
+    assert "hint 2 of 3" in second
+    assert "nearly the code" in run("hint", "01", "--todo", "1").out
+    assert "nearly the code" in run("hint", "01", "--todo", "1").out
+    assert "a nudge" in run("hint", "01", "--todo", "1", "--level", "1").out
+    assert "3 of 3 hints seen" in run("hint", "01").out
+
+
+@pytest.mark.parametrize("arguments", [("--todo", "2"), ("--todo", "0"), ("--todo", "1", "--level", "4")])
+def test_hint_that_is_not_there(run: Run, arguments: tuple[str, ...]) -> None:
+    result = run("hint", "01", *arguments)
+    assert result.code == 2
+    assert "lesson 01_first" in result.err
+
+
+def test_doctor_finds_everything_here(run: Run) -> None:
+    result = run("doctor", env={"COLUMNS": "200"})
+    assert result.code == 0, result.out
+    assert "missing" not in result.out
+    for what in ("NVRTC", "nvdisasm", "CUDA headers", "compile and simulate", "GPU driver", "CuPy", "course folder"):
+        assert what in result.out
+
+
+def test_doctor_names_what_is_broken(run: Run, course: Path) -> None:
+    (course / "lessons" / "01_first" / "lesson.toml").write_text("title =")
+    result = run("doctor", env={"COLUMNS": "200"})
+    assert result.code == 3
+    assert "01_first/lesson.toml:1" in "".join(result.out.split())
+
+
+@pytest.mark.parametrize("arguments", [("--version",), ("version",)])
+def test_version(run: Run, arguments: tuple[str, ...]) -> None:
+    result = run(*arguments)
+    assert (result.code, result.out.split()[0]) == (0, "gemm-lessons")
+
+
+@pytest.mark.parametrize("command", ["list", "read", "start", "reset", "init", "hint", "run", "doctor", "version"])
+def test_every_command_has_examples(run: Run, command: str) -> None:
+    result = run(command, "--help")
+    assert result.code == 0
+    assert f"gemm-lessons {command}" in result.out.split("Examples:")[1]
+
+
+def test_no_arguments_show_the_help(run: Run) -> None:
+    result = run()
+    assert result.code == 0
+    assert "Commands" in result.out
+
+
+@pytest.mark.parametrize(("typed", "names"), [("0", ["01_first", "02_second"]), ("sec", ["second"]), ("x", [])])
+def test_the_shell_completes_lesson_names(run: Run, typed: str, names: list[str]) -> None:
+    result = run(
+        env={
+            "_GEMM_LESSONS_COMPLETE": "complete_bash",
+            "COMP_WORDS": f"gemm-lessons run {typed}",
+            "COMP_CWORD": "2",
+        }
+    )
+    assert result.out.split() == names
+
+
+def test_outside_a_course_the_remedy_is_init(run: Run, tmp_path: Path) -> None:
+    assert "gemm-lessons init" in run("list", cwd=tmp_path).out
+    result = run("start", "03", cwd=tmp_path)
+    assert result.code == 2
+    assert "gemm-lessons init my-course" in result.err
+
+
+def test_the_folder_is_gone(run: Run, tmp_path: Path) -> None:
+    prefix = ["sh", "-c", f'mkdir gone && cd gone && rmdir ../gone && exec {sys.executable} -m gemm_lessons "$@"', "sh"]
+    result = run("list", cwd=tmp_path, prefix=prefix)
+    assert result.code == 2
+    assert "no longer exists" in result.err
