@@ -25,7 +25,7 @@ from gemm_lessons.nvrtc import choose_major
 from gemm_lessons.outcome import Role, Row, RunOutcome, ShapeResult
 from gemm_lessons.patterns import TileSizes
 from gemm_lessons.problem import Problem, Trial, fresh_seed
-from gemm_lessons.ranges import stage
+from gemm_lessons.ranges import stage, turn
 from gemm_lessons.signature import mismatch, wrong_name
 from gemm_lessons.simulator import Simulator
 from gemm_lessons.verdict import (
@@ -116,21 +116,27 @@ class _Run:
         sizes = (-(-ESTIMATE_SIZE // size) * size for size in (multiple.m, multiple.n, multiple.k))
         self.estimate_shape = request.shape or Shape(*sizes)
         self.simulator = request.device if isinstance(request.device, Simulator) else Simulator()
+        self.checker: Device = request.device
+        if isinstance(request.device, Simulator):  # counting takes longer than running: only where it is needed
+            self.checker = Simulator(replace(request.device.setting, counting=False))
         self.compiled: dict[Role, tuple[Lesson, Compiled]] = {}  # what can be measured
 
     def row(self, role: Role, label: str, lesson: Lesson, path: Path, shapes: Sequence[Shape]) -> Row:
         """One kernel from its file to its hints: compile, check, count, judge the gates, estimate, advise."""
-        row = Row(role, label, shown(path), read_source(path), Passed())
+        with turn(role, label):
+            return self._row(Row(role, label, shown(path), read_source(path), Passed()), lesson, path, shapes)
+
+    def _row(self, row: Row, lesson: Lesson, path: Path, shapes: Sequence[Shape]) -> Row:
         compiled = self._compile(lesson, path, row.source)
         if isinstance(compiled, Compiled):
-            self.compiled[role] = lesson, compiled
+            self.compiled[row.role] = lesson, compiled
             row = self._describe(row, lesson, compiled)
             row = self._check(row, lesson, compiled, shapes)
             row = self._gates(row, lesson)
             row = self._estimate(row, lesson, compiled)
         else:
             row = replace(row, verdict=compiled, diagnostics=compiled.diagnostics)
-        return replace(row, hints=self._hints(row, lesson)) if role == "kernel" else row
+        return replace(row, hints=self._hints(row, lesson)) if row.role == "kernel" else row
 
     def others(self, with_reference: bool) -> Iterator[tuple[Role, str, Lesson]]:
         """What stands beside the kernel in the table: the previous lesson's solution and this lesson's reference."""
@@ -203,7 +209,8 @@ class _Run:
             self.progress(f"{name} {shape}")
             with stage(name, str(shape), payload=2 * shape.m * shape.n * shape.k):
                 trial = Problem(lesson.kernel, shape, self.seed).trial()
-                launched = self.request.device.launch(compiled, lesson.grid(shape), trial.arguments)
+                device = self.checker if name == "check" else self.request.device
+                launched = device.launch(compiled, lesson.grid(shape), trial.arguments)
                 if name == "count" and self.request.device is not self.simulator:
                     launched = self._counted(launched, lesson, compiled, shape)
             findings = (*launched.findings, *trial.damage())

@@ -19,11 +19,10 @@ from typing import Literal, NamedTuple
 import nvtx
 
 DOMAIN = "gemm-lessons"
-Stage = Literal[
-    "lesson", "compile", "check", "count", "time", "kernel", "reference", "previous", "cublas", "warm-up", "verify"
-]
+Stage = Literal["lesson", "compile", "check", "count", "time", "verify", "warm-up"]
+Who = Literal["kernel", "previous", "reference", "cublas"]
 # ARGB. Numbers, since nvtx asks matplotlib for most names.
-COLOURS: Mapping[Stage, int] = {
+COLOURS: Mapping[Stage | Who, int] = {
     "lesson": 0xFF_4C_72_B0,
     "compile": 0xFF_DD_84_52,
     "check": 0xFF_55_A8_68,
@@ -55,6 +54,11 @@ def stage(stage: Stage, what: str = "", payload: int | None = None) -> contextli
     ``payload``: the lesson's number, the bytes of source to compile, or the floating-point operations to launch.
     """
     return opened(Range(f"{stage} {what}" if what else stage, COLOURS[stage], payload))
+
+
+def turn(who: Who, label: str, payload: int | None = None) -> contextlib.AbstractContextManager[None]:
+    """A range for one kernel's turn, named by its label in the table (``your kernel``), in the colour of its role."""
+    return opened(Range(label, COLOURS[who], payload))
 
 
 @contextlib.contextmanager

@@ -68,31 +68,37 @@ def test_every_stage_of_a_run_is_a_range(listener: Path, tmp_path: Path) -> None
     lesson = any_course().lesson("01")
     (top,) = heard(listener, tmp_path / "log", "-m", "gemm_lessons", "run", "01", "--solution")
     assert (top.name, top.payload) == ("lesson 01_naive", 1)
+    (kernel,) = top.inside
+    assert kernel.name == "reference"
     count = lesson.shapes.count
-    assert [it.name for it in top.inside] == [
+    assert [it.name for it in kernel.inside] == [
         "compile solution.cu",
         *(f"check {shape}" for shape in lesson.shapes.check),
         f"count {count}",
         "time 4096x4096x4096",
     ]
-    compiling, *_, counting, timing = top.inside
+    compiling, *_, counting, timing = kernel.inside
     assert compiling.payload == len(lesson.solution_path.read_text())
     assert counting.payload == 2 * count.m * count.n * count.k
     assert timing.payload == 2 * 4096**3
-    assert len({it.colour for it in top.inside}) == 4, "compile, check, count and time have colours of their own"
+    assert len({it.colour for it in kernel.inside}) == 4, "compile, check, count and time have colours of their own"
 
 
 def test_rows_beside_the_kernel_have_ranges_too(listener: Path, tmp_path: Path) -> None:
     (top,) = heard(listener, tmp_path / "log", "-m", "gemm_lessons", "run", "02", "--solution")
-    assert [it.name for it in top.inside].count("compile solution.cu") == 2
-    assert [it.name for it in top.inside].count("count 128x128x64") == 2
+    assert [it.name for it in top.inside] == ["reference", "01 naive"]
+    for kernel in top.inside:
+        assert [it.name for it in kernel.inside].count("compile solution.cu") == 1
+        assert [it.name for it in kernel.inside].count("count 128x128x64") == 1
+    assert len({it.colour for it in top.inside}) == 2
 
 
 def test_ranges_are_closed_when_a_run_ends_early(listener: Path, tmp_path: Path) -> None:
     broken = tmp_path / "kernel.cu"
     broken.write_text("this is no CUDA")
     tops = heard(listener, tmp_path / "log", "-m", "gemm_lessons", "run", "01", "--file", str(broken), code=1)
-    assert tops[0].inside[0].name == "compile kernel.cu"
+    (kernel,) = tops[0].inside[:1]
+    assert (kernel.name, kernel.inside[0].name) == ("your kernel", "compile kernel.cu")
 
 
 def test_ctrl_c_closes_the_ranges(listener: Path, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ class Entrant:
     """One kernel that takes part: how to launch it, what came of it."""
 
     label: str
-    role: ranges.Stage
+    role: ranges.Who
     start: Callable[[], None]
     times: list[float] = field(default_factory=list)
     audits: list[tuple[int, int]] = field(default_factory=list)  # (slot of the audit buffer, row it must equal)
@@ -319,7 +319,7 @@ class _Session:
                 entrant = self.entrants[index]
                 self._say(entrant)
                 row, other = arena.refresh()
-                with ranges.stage(entrant.role, entrant.label, payload=self.flop):
+                with ranges.turn(entrant.role, entrant.label, payload=self.flop):
                     entrant.times.append(self.watch.time_us(entrant.start))
                 arena.memory.copy(audit + slot * arena.row_c, arena.buffers["C"] + row * arena.row_c, arena.row_c)
                 arena.restore(row)
