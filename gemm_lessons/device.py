@@ -152,6 +152,7 @@ class Counters:
     lines: Sequence[LineCount] = ()
     conflicts: Sequence[Conflict] = ()
     opcodes: Mapping[str, int] = field(default_factory=dict)  # PTX opcode -> executed warp instructions
+    inexact: Mapping[str, str] = field(default_factory=dict)  # metric name -> why Nsight Compute may count otherwise
 
     def get(self, short: str) -> int:
         """The total of a counter by its short name in ``METRICS`` (0 when it was not counted)."""

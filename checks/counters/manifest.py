@@ -245,6 +245,7 @@ def _gemm_cases() -> list[Case]:
 
 def _loop_cases() -> list[Case]:
     pair = [Array(4096), Array(4096)]
+    pair = [Array(8192), Array(4096)]
     dots = ((32, 32), (32, 33), (32, 34), (32, 36), (20, 20), (7, 8), (18, 20), (64, 68), (128, 130))
     return [
         *(

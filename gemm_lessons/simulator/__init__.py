@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
-from gemm_lessons.device import Argument, Finding, Grid, Launched, UnsupportedKernel
+from gemm_lessons.device import Argument, Counters, Finding, Grid, Launched, UnsupportedKernel
 from gemm_lessons.simulator import ptx
 from gemm_lessons.simulator.counters import CounterObserver
 from gemm_lessons.simulator.inline import inline_calls
@@ -51,13 +51,14 @@ class Simulator:
         Raises ``UnsupportedKernel`` before anything runs, and ``ValueError`` when the arguments do not fit.
         """
         program = _program(compiled.ptx, compiled.entry)
-        counters = CounterObserver(compiled)
+        counters = CounterObserver(compiled) if self.setting.counting else None
         shared_layout: Mapping[str, int] = {name: offset for name, offset, _ in compiled.shared_layout}
-        machine = Machine(program, grid, arguments, [counters], dict(shared_layout), self.setting)
+        machine = Machine(program, grid, arguments, [counters] if counters else [], dict(shared_layout), self.setting)
         fault: Finding | None = None
         try:
             machine.run()
         except Fault as problem:
             fault = finding_of(problem)
+        counted = counters.result(machine.parameters, machine.initial_memory) if counters and fault is None else Counters()
         machine.memory.write_back()
-        return Launched(counters.result(), machine.notices(), fault)
+        return Launched(counted, machine.notices(), fault)

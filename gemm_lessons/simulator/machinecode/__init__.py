@@ -1,0 +1,79 @@
+"""Counts memory accesses and multiply-adds on the machine code itself, because that is what the profiler counts.
+
+    Compiled.sass -> operands (typed) -> flow (what addresses and branches depend on) -> machine (lanes, fronts) -> Sums
+
+ptxas joins neighbouring loads and stores, unrolls, turns branches into predicates and drops dead code. Instead of
+guessing which PTX instruction became which machine instruction, the machine code's own addresses, predicates and
+branches are computed; all other instructions are left out (most of a GEMM), so this is fast. What cannot be followed
+raises ``Uncountable``, and the counts on PTX are used instead, marked as inexact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gemm_lessons.device import KitError
+from gemm_lessons.simulator.events import Launch
+from gemm_lessons.simulator.machinecode import cubin
+from gemm_lessons.simulator.machinecode.flow import Program
+from gemm_lessons.simulator.machinecode.lanes import Geometry, launch_constants
+from gemm_lessons.simulator.machinecode.machine import Machine, Plan, batches, plan
+from gemm_lessons.simulator.machinecode.operands import decode
+from gemm_lessons.simulator.machinecode.store import Store
+from gemm_lessons.simulator.machinecode.uncountable import Uncountable
+from gemm_lessons.simulator.memory import GlobalMemory
+from gemm_lessons.simulator.tally import Sums
+
+if TYPE_CHECKING:
+    from gemm_lessons.compiler import Compiled
+
+__all__ = ["Code", "Uncountable", "count", "prepare"]
+
+
+@dataclass(frozen=True)
+class Code:
+    """A kernel's machine code, ready to be counted; or ``plan`` None and the ``obstacle``."""
+
+    plan: Plan | None
+    parameter_offset: int = 0
+    constants: Mapping[int, bytes] = field(default_factory=dict)
+    local_bytes: int = 0
+    obstacle: str = ""
+
+
+def prepare(compiled: Compiled) -> Code:
+    """Decode a kernel and find what has to be executed."""
+    try:
+        program = _program(compiled)
+        parts = cubin.sections(compiled.cubin)
+        offset = cubin.parameter_offset(parts, compiled.entry)
+        if offset is None or not compiled.arch.startswith(("sm_7", "sm_8", "sm_90")):
+            raise Uncountable(f"the constant bank of {compiled.arch} is not known")
+        return Code(plan(program), offset, cubin.constant_banks(parts, compiled.entry), compiled.resources.stack_bytes)
+    except Uncountable as obstacle:
+        return Code(None, obstacle=str(obstacle))
+    except (KitError, ValueError) as problem:
+        return Code(None, obstacle=f"no machine code: {problem}")
+
+
+def _program(compiled: Compiled) -> Program:
+    if not compiled.sass:
+        raise Uncountable("no machine code")
+    code = tuple(decode(index, instruction) for index, instruction in enumerate(compiled.sass))
+    if len({d.source.address for d in code}) != len(code):
+        raise Uncountable("the kernel calls device functions")
+    labels = {label: d.index for d in code for label in d.source.labels}
+    return Program(code, labels)
+
+
+def count(code: Code, launch: Launch, parameters: bytes, memory: Callable[[], GlobalMemory]) -> Sums:
+    """Count one launch. ``memory`` gives global memory as it was before. Raises ``Uncountable``."""
+    assert code.plan is not None
+    constants = {**code.constants, 0: launch_constants(launch.grid, code.parameter_offset, parameters)}
+    sums = Sums()
+    store = Store(memory(), launch.shared_bytes, code.local_bytes) if code.plan.spaces else None
+    for first, blocks in batches(launch.grid):
+        Machine(code.plan, Geometry(launch.grid, first, blocks), constants, sums, store).run()
+    return sums

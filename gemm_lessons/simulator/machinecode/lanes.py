@@ -1,0 +1,236 @@
+"""The registers of all lanes of a batch of blocks, and the fetchers of operands.
+
+A register holds one value per lane, or one for all (shape (1,)); most indices of a GEMM loop stay uniform for long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gemm_lessons.device import Grid
+from gemm_lessons.simulator.events import WARP
+from gemm_lessons.simulator.machinecode import floats
+from gemm_lessons.simulator.machinecode.flow import results
+from gemm_lessons.simulator.machinecode.integers import FALSE, HALF, TRUE, ZERO, Array, Fetch, Source, Sources
+from gemm_lessons.simulator.machinecode.operands import Constant, Decoded, Immediate, Memory, Operand, Register, Special
+from gemm_lessons.simulator.machinecode.uncountable import Uncountable
+
+SIGN = np.uint32(0x80000000)
+# Bytes of constant bank 0 that hold what the launch says, by compute capability below 10; source: ptxas output for
+# kernels that read one special register each.
+BLOCK_SIZE = (0x0, 0x4, 0x8)
+GRID_SIZE = (0xC, 0x10, 0x14)
+STACK_POINTER = 0x28
+STACK_TOP = 1 << 20  # bytes of local memory below the stack pointer
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Blocks ``first`` to ``first + blocks`` of a grid, block by block, each padded to whole warps."""
+
+    grid: Grid
+    first: int
+    blocks: int
+
+    @property
+    def padded(self) -> int:
+        """Threads per block, rounded up to whole warps."""
+        return -(-self.grid.threads // WARP) * WARP
+
+    @property
+    def lanes(self) -> int:
+        """All of them, threads or not."""
+        return self.blocks * self.padded
+
+    def alive(self) -> Array:
+        """Which lanes are threads."""
+        return np.tile(np.arange(self.padded) < self.grid.threads, self.blocks)
+
+    def special(self, name: str) -> Array:
+        """``SR_TID.X`` and the like, uint32. Raises ``Uncountable`` for one that is not known."""
+        thread = np.arange(self.padded, dtype=np.uint32)
+        x, y, _ = (np.uint32(n) for n in self.grid.block)
+        in_block = {
+            "SR_TID.X": lambda: thread % x,
+            "SR_TID.Y": lambda: thread // x % y,
+            "SR_TID.Z": lambda: thread // x // y,
+            "SR_LANEID": lambda: thread % np.uint32(WARP),
+        }
+        if name in in_block:
+            return np.tile(in_block[name](), self.blocks)
+        number = np.arange(self.first, self.first + self.blocks, dtype=np.uint64)
+        gx, gy, _ = (np.uint64(n) for n in self.grid.grid)
+        by_block = {
+            "SR_CTAID.X": lambda: number % gx,
+            "SR_CTAID.Y": lambda: number // gx % gy,
+            "SR_CTAID.Z": lambda: number // gx // gy,
+        }
+        if name in by_block:
+            values = by_block[name]().astype(np.uint32)
+            return values if self.blocks == 1 else np.repeat(values, self.padded)
+        if name in ("SRZ", "SR_CgaCtaId"):
+            return ZERO
+        raise Uncountable(f"special register {name}")
+
+
+class Lanes:
+    """Registers, constant banks, and who takes part now (``mask``; None: everyone alive)."""
+
+    def __init__(self, geometry: Geometry, constants: dict[int, bytes]) -> None:
+        self.geometry = geometry
+        self.constants = constants
+        self.registers: dict[str, Array] = {}
+        self.mask: Array | None = None
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def sources(self, d: Decoded) -> Sources:
+        """The source operands of ``d``, ready to be fetched."""
+        is_float = d.name in floats.TABLE and d.name != "HFMA2"
+        listed: Sequence[Operand] = d.operands[results(d)[1] :]
+        return Sources(d, [Source(o, self.fetcher(o, is_float), self.pair(o)) for o in listed])
+
+    def fetcher(self, operand: Operand, is_float: bool = False) -> Fetch:
+        """Reads an operand as uint32, or as bool when it is a predicate."""
+        if isinstance(operand, Register):
+            return self._signed(self._register(operand), operand, is_float)
+        if isinstance(operand, Immediate):
+            value = np.array([operand.bits], np.uint32)
+            return lambda: value
+        if isinstance(operand, Constant):
+            return self._signed(self.constant(operand, 4), operand, is_float)
+        return _unknown(operand)
+
+    def _register(self, register: Register) -> Fetch:
+        registers, name = self.registers, register.shifted(0)
+        if register.is_predicate:
+            if not name:
+                value = FALSE if register.negated else TRUE
+                return lambda: value
+            if register.negated:
+                return lambda: ~registers.get(name, FALSE)
+            return lambda: registers.get(name, FALSE)
+        if not name:
+            return lambda: ZERO
+        if register.suffix not in ("", "64", "U32"):
+            return _unknown(register)
+        return lambda: registers.get(name, ZERO)
+
+    @staticmethod
+    def _signed(fetch: Fetch, operand: Register | Constant, is_float: bool) -> Fetch:
+        if isinstance(operand, Register) and operand.is_predicate:
+            return fetch
+        if operand.absolute:
+            if not is_float:
+                return _unknown(operand)
+            positive = fetch
+            fetch = lambda: positive() & ~SIGN  # noqa: E731
+        plain = fetch
+        if operand.inverted:
+            return lambda: ~plain()
+        if operand.negated:
+            return (lambda: plain() ^ SIGN) if is_float else (lambda: -plain())
+        return plain
+
+    def pair(self, operand: Operand) -> Fetch:
+        """Reads an operand as uint64: two registers, or two words of a constant bank."""
+        if isinstance(operand, Register) and not operand.is_predicate:
+            if operand.number is None:
+                return lambda: ZERO.astype(np.uint64)
+            if operand.negated or operand.inverted or operand.absolute:
+                return _unknown(operand)
+            registers, low, high = self.registers, operand.shifted(0), operand.shifted(1)
+            return lambda: (
+                registers.get(low, ZERO).astype(np.uint64) | registers.get(high, ZERO).astype(np.uint64) << HALF
+            )
+        if isinstance(operand, Immediate):
+            wide = np.array([operand.bits], np.uint32).view(np.int32).astype(np.int64).view(np.uint64)
+            return lambda: wide
+        if isinstance(operand, Constant) and not (operand.negated or operand.absolute):
+            return self.constant(operand, 8)
+        return _unknown(operand)
+
+    def constant(self, operand: Constant, width: int) -> Fetch:
+        """``width`` bytes (4 or 8) of a constant bank."""
+        data = self.constants.get(operand.bank)
+        if data is None:
+            raise Uncountable(f"constant bank {operand.bank}")
+        kind = np.dtype(np.uint64 if width == 8 else np.uint32)
+        if operand.index is None:
+            if operand.offset + width > len(data):
+                raise Uncountable(f"constant bank {operand.bank} at {operand.offset:#x}")
+            value = np.frombuffer(data, np.uint8)[operand.offset : operand.offset + width].copy().view(kind)
+            return lambda: value
+        index = self.fetcher(operand.index)
+        padded = np.frombuffer(data.ljust(-(-len(data) // 8) * 8 + 8, b"\0"), np.uint8)
+
+        def gather() -> Array:
+            at = np.minimum(index().astype(np.int64) + operand.offset, len(data))
+            return np.ascontiguousarray(padded[at[:, None] + np.arange(width)]).view(kind).reshape(-1)
+
+        return gather
+
+    def address(self, memory: Memory, wide: bool) -> Fetch:
+        """The sum of an address operand as int64; ``wide``: a lone register is the low half of a 64-bit address."""
+        terms: list[Fetch] = []
+        for register in memory.registers:
+            if register.number is None:
+                continue
+            if register.suffix == "64" or (wide and not register.suffix):
+                pair = self.pair(register)
+                terms.append(lambda pair=pair: pair().view(np.int64))  # type: ignore[misc]
+            else:
+                scale = int(register.suffix[1:]) if register.suffix.startswith("X") else 1
+                word = self.fetcher(Register(register.file, register.number))
+                terms.append(lambda word=word, scale=scale: word().astype(np.int64) * scale)  # type: ignore[misc]
+        offset = np.array([memory.offset], np.int64)
+
+        def total() -> Array:
+            result = offset
+            for term in terms:
+                result = result + term()
+            return result if wide else result & 0xFFFFFFFF
+
+        return total
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def active(self, guard: Fetch | None) -> tuple[bool, Array | None]:
+        """(anyone at all, mask) of the lanes that take part and whose guard holds; mask None: everyone alive."""
+        if guard is None:
+            return True, self.mask
+        truth = guard()
+        if truth.size == 1:
+            return bool(truth[0]), self.mask
+        return True, truth if self.mask is None else truth & self.mask
+
+    def write(self, name: str, value: Array, mask: Array | None) -> None:
+        """Set a register for the lanes of ``mask`` (None: everyone alive)."""
+        if not name:
+            return
+        if mask is None:
+            self.registers[name] = value
+        else:
+            old = self.registers.get(name, FALSE if value.dtype == np.bool_ else ZERO)
+            self.registers[name] = np.where(mask, value, old)
+
+
+def _unknown(operand: Operand) -> Callable[[], Array]:
+    def refuse() -> Array:
+        raise Uncountable(f"unknown operand {operand.name if isinstance(operand, Special) else operand}")
+
+    return refuse
+
+
+def launch_constants(grid: Grid, parameter_offset: int, parameters: bytes) -> bytes:
+    """Constant bank 0 of a launch: its shape, the stack pointer and the parameters."""
+    bank = bytearray(parameter_offset + len(parameters) + 8)
+    for places, sizes in ((BLOCK_SIZE, grid.block), (GRID_SIZE, grid.grid)):
+        for place, size in zip(places, sizes, strict=True):
+            bank[place : place + 4] = size.to_bytes(4, "little")
+    bank[STACK_POINTER : STACK_POINTER + 4] = STACK_TOP.to_bytes(4, "little")
+    bank[parameter_offset : parameter_offset + len(parameters)] = parameters
+    return bytes(bank)

@@ -1,0 +1,472 @@
+"""Executes the part of a kernel's machine code that addresses and branches depend on, and counts every access.
+
+    Compiled.sass -> operands -> flow (what matters) -> lanes and fronts -> Sums
+
+Nsight Compute counts machine instructions. ptxas joins neighbouring loads and stores, unrolls, turns branches into
+predicates and drops what nobody reads, so the only count that can be equal is one of the machine code itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gemm_lessons.device import Grid
+from gemm_lessons.sass import width_of
+from gemm_lessons.simulator import banks
+from gemm_lessons.simulator.events import WARP, Access, Effect
+from gemm_lessons.simulator.machinecode import floats, integers
+from gemm_lessons.simulator.machinecode.flow import (
+    ATOMICS,
+    COPIES,
+    LOADS,
+    MEMORY,
+    STORES,
+    Program,
+    reads,
+    relevant,
+    results,
+    stored,
+)
+from gemm_lessons.simulator.machinecode.fronts import Front, Fronts
+from gemm_lessons.simulator.machinecode.integers import FALSE, TRUE, ZERO, Array, Compute, Fetch
+from gemm_lessons.simulator.machinecode.lanes import Geometry, Lanes
+from gemm_lessons.simulator.machinecode.operands import Constant, Decoded, Immediate, Memory, Register, Special
+from gemm_lessons.simulator.machinecode.uncountable import Uncountable
+from gemm_lessons.simulator.tally import Shot, Sums, Tally, shot
+
+if TYPE_CHECKING:
+    from gemm_lessons.simulator.machinecode.store import Store
+
+LANES = 1 << 15  # in flight: as many as keep a register's array in the L2 cache
+BLOCK_BUDGET = 4_000_000  # basic blocks executed; far beyond any kernel of the course
+REMEMBERED = 64  # address patterns of one instruction
+CONTROL = frozenset("BRA EXIT CALL RET BSSY BSYNC BREAK BAR WARPSYNC KILL".split())
+FUSED = ("FFMA", "FFMA32I")
+IGNORED = frozenset(
+    "NOP YIELD BAR MEMBAR ERRBAR CCTL CCTLL DEPBAR LDGDEPBAR NANOSLEEP PMTRIG FENCE ARRIVES WARPSYNC".split()
+)
+
+Step = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A kernel ready to be counted: which instructions are executed, and which memories hold data they need."""
+
+    program: Program
+    executed: tuple[bool, ...]
+    spaces: frozenset[str]  # memories whose contents addresses or branches depend on
+
+
+def plan(program: Program) -> Plan:
+    """Raises ``Uncountable`` when the slice cannot be found."""
+    spaces: frozenset[str] = frozenset()
+    while True:
+        chosen = relevant(program, partial(_needs, spaces))
+        loaded = {
+            {**LOADS, **ATOMICS}[d.name]
+            for d, needed in zip(program.code, chosen, strict=True)
+            if needed and (d.name in LOADS or d.name in ATOMICS)
+        }
+        if loaded <= spaces:
+            return Plan(program, tuple(chosen), spaces)
+        if any(d.name in (*COPIES, "LDSM", "STSM") for d in program.code):
+            raise Uncountable("addresses depend on data that cp.async or ldmatrix moves")
+        spaces |= loaded
+
+
+def _needs(spaces: frozenset[str], d: Decoded) -> Sequence[str]:
+    """Registers that ``d`` needs for itself: addresses, branch conditions, and data that goes to one of ``spaces``."""
+    needed = list(reads(d)) if d.name in MEMORY or d.name in CONTROL else []
+    if d.name in FUSED and d.guard is not None:
+        needed.append(d.guard.shifted(0))
+    if {**STORES, **ATOMICS}.get(d.name) in spaces:
+        needed += stored(d)
+    return needed
+
+
+@dataclass
+class Block:
+    """Straight-line code. ``steps`` execute its slice; ``last`` says where control goes."""
+
+    first: int
+    end: int
+    steps: list[Step] = field(default_factory=list)
+    fused: int = 0  # unguarded FFMA instructions
+    warps: int = 0  # how often, in warps, it was executed
+    lanes: int = 0
+
+
+class _Seen:
+    """What one instruction's accesses cost, remembered: moved by a multiple of ``period`` bytes they cost the same."""
+
+    def __init__(self, access: Access, period: int) -> None:
+        self.access = access
+        self.period = period
+        self.known: dict[tuple[int, bool], list[tuple[Array, Array | None, Shot]]] = {}
+
+    def look(self, where: Array, mask: Array | None) -> Shot:
+        """What an access at these addresses costs."""
+        first = int(where[0])
+        shape = where - first
+        found = self.known.setdefault((first % self.period, mask is None), [])
+        for known, known_mask, one in found:
+            same_lanes = mask is known_mask or (
+                mask is not None and known_mask is not None and (mask == known_mask).all()
+            )
+            if same_lanes and np.array_equal(known, shape):
+                return one
+        one = shot(self.access, where, mask)
+        if len(found) < REMEMBERED:
+            found.append((shape, mask, one))
+        return one
+
+
+class Machine:
+    """Counts one batch of blocks. ``sums`` is shared by the batches of a launch."""
+
+    def __init__(
+        self, plan: Plan, geometry: Geometry, constants: dict[int, bytes], sums: Sums, store: Store | None = None
+    ) -> None:
+        self.plan = plan
+        self.geometry = geometry
+        self.sums = sums
+        self.store = store
+        self.lanes = Lanes(geometry, constants)
+        if store is not None:
+            store.begin(self.lanes)
+        self.fronts = Fronts(geometry.alive())
+        self.blocks = self._blocks()
+        self.number = {block.first: i for i, block in enumerate(self.blocks)}
+        self.moves = [self._move(i) for i in range(len(self.blocks))]
+
+    # -- preparing ----------------------------------------------------------------------------------------------------
+
+    def _blocks(self) -> list[Block]:
+        code = self.plan.program.code
+        starts = {0, *self.plan.program.labels.values()}
+        starts |= {d.index + 1 for d in code if d.name in CONTROL and d.name not in ("BSSY", "BAR", "WARPSYNC")}
+        if self.store is not None:
+            starts |= {d.index + 1 for d in code if d.name == "BAR"}
+        starts |= {d.index + 1 for d in code if d.name == "BSSY"}
+        ordered = sorted(start for start in starts if start < len(code))
+        blocks = [Block(first, end) for first, end in zip(ordered, [*ordered[1:], len(code)], strict=True)]
+        for block in blocks:
+            for d in code[block.first : block.end]:
+                if d.name in FUSED:
+                    if d.guard is None:
+                        block.fused += 1
+                    else:
+                        block.steps.append(self._count_fused(d))
+                if d.name in MEMORY and MEMORY[d.name] != "local":
+                    block.steps.extend(self._touches(d, block))
+                writes = {**STORES, **ATOMICS}.get(d.name) in self.plan.spaces
+                if self.plan.executed[d.index] or writes:
+                    step = self._step(d)
+                    if step is not None:
+                        block.steps.append(step)
+        return blocks
+
+    def _guard(self, d: Decoded) -> Fetch | None:
+        return None if d.guard is None else self.lanes.fetcher(d.guard)
+
+    def _count_fused(self, d: Decoded) -> Step:
+        guard = self._guard(d)
+
+        def count() -> None:
+            some, mask = self.lanes.active(guard)
+            if some:
+                alive = self.fronts.alive
+                self.sums.ffma += int(np.count_nonzero(alive if mask is None else mask & alive))
+
+        return count
+
+    def _step(self, d: Decoded) -> Step | None:
+        if d.name in IGNORED or d.name in CONTROL:
+            return None
+        lanes, guard = self.lanes, self._guard(d)
+        names = results(d)[0]
+        if d.name in MEMORY:
+            if self.store is None:
+                raise Uncountable(f"addresses depend on {d.text}")
+            return self.store.step(d, lanes, lambda: self.fronts.alive)
+        compute = self._compute(d)
+
+        def execute() -> None:
+            some, mask = lanes.active(guard)
+            if some:
+                for name, value in zip(names, compute(), strict=True):
+                    lanes.write(name, value, mask)
+
+        return execute
+
+    def _compute(self, d: Decoded) -> Compute:
+        lanes = self.lanes
+        if d.name in integers.TABLE:
+            return integers.TABLE[d.name](lanes.sources(d))
+        if d.name in floats.TABLE:
+            return floats.TABLE[d.name](lanes.sources(d))
+        special = _SPECIAL.get(d.name)
+        if special is None:
+            raise Uncountable(f"unknown instruction {d.text}")
+        return special(self, d)
+
+    # -- counting -----------------------------------------------------------------------------------------------------
+
+    def _touches(self, d: Decoded, block: Block) -> list[Step]:
+        """Counts the execution of a memory instruction; two for a copy from global to shared memory."""
+        memories = [operand for operand in d.operands if isinstance(operand, Memory)]
+        effect: Effect = "load" if d.name in LOADS else "store" if d.name in STORES else "atomic"
+        if d.name not in COPIES:
+            return [self._touch(d, memories[0], MEMORY[d.name], effect)]
+        return [self._touch(d, memories[0], "shared", "copy"), self._touch(d, memories[1], "global", "copy")]
+
+    def _touch(self, d: Decoded, memory: Memory, space: str, effect: Effect) -> Step:
+        source = d.source
+        width = 16 if d.name in ("LDSM", "STSM") else max(1, width_of(source.opcode))
+        kind = "shared" if space == "shared" else "global"
+        access = Access(d.index, kind, effect, width, source.line, source.file, d.text)  # type: ignore[arg-type]
+        key = (d.index, space)
+        tally = self.sums.tallies.setdefault(key, Tally(access))
+        address = self.lanes.address(memory, wide=space == "global")
+        guard = self._guard(d)
+        period = banks.BANKS * banks.WORD if kind == "shared" else banks.SECTOR
+        seen = _Seen(access, period)
+
+        def touch() -> None:
+            some, mask = self.lanes.active(guard)
+            if not some:
+                return
+            if mask is None:
+                mask = None if self.fronts.everyone_alive else self.fronts.alive
+            elif not self.fronts.everyone_alive:
+                mask = mask & self.fronts.alive
+            where = np.broadcast_to(address(), (self.geometry.lanes,))
+            tally.add(seen.look(where, mask), 1, where, mask)
+
+        return touch
+
+    # -- control ------------------------------------------------------------------------------------------------------
+
+    def _move(self, number: int) -> Callable[[Front], Front | None]:
+        """Where a front goes after block ``number``: the front that goes on at once, or None."""
+        block = self.blocks[number]
+        d = self.plan.program.code[block.end - 1]
+        after = number + 1
+        fronts, guard = self.fronts, self._guard(d)
+        truth: Fetch = guard or (lambda: TRUE)
+        if d.name in ("BRA", "CALL"):
+            target = self.number[self.plan.program.target(d)]
+            if d.has("DIV", "CONV"):
+                return lambda front: fronts.split(front, self._diverged(front), target, after)
+            extra = [self.lanes.fetcher(o) for o in d.operands if isinstance(o, Register)]
+            if not extra:
+                return lambda front: fronts.split(front, truth(), target, after)
+            return lambda front: fronts.split(front, truth() & extra[0](), target, after)
+        if d.name in ("EXIT", "KILL"):
+            return lambda front: fronts.leave(front, truth(), after)
+        if d.name == "RET":
+            return self._return(d)
+        if d.name == "BSSY":
+            barrier = _barrier(d)
+
+            def begin(front: Front) -> Front:
+                fronts.meet_later(front, barrier)
+                front.block = after
+                return front
+
+            return begin
+        if d.name == "BSYNC":
+            barrier = _barrier(d)
+            if guard is not None:
+                raise Uncountable(f"unknown form {d.text}")
+            return lambda front: fronts.meet(front, barrier, after)
+        if d.name == "BREAK":
+            barrier = _barrier(d)
+
+            def leave(front: Front) -> Front:
+                fronts.forget(fronts.mask_of(front) & truth(), barrier)
+                front.block = after
+                return front
+
+            return leave
+        if d.name == "BAR" and self.store is not None and not d.has("ARV"):
+
+            def park(front: Front) -> None:
+                fronts.park(front, after)
+
+            return park
+
+        def go_on(front: Front) -> Front:
+            front.block = after
+            return front
+
+        return go_on
+
+    def _diverged(self, front: Front) -> Array:
+        """Lanes whose warp is not together."""
+        mask = self.fronts.mask_of(front).reshape(-1, WARP)
+        whole = (mask == self.fronts.alive.reshape(-1, WARP)).all(axis=1)
+        return np.repeat(~whole, WARP)
+
+    def _return(self, d: Decoded) -> Callable[[Front], Front | None]:
+        register = d.operands[0]
+        back = self.lanes.fetcher(register)
+        code = self.plan.program.code
+        index = {code[c.index + 1].source.address: self.number[c.index + 1] for c in code if c.name == "CALL"}
+
+        def go_back(front: Front) -> Front | None:
+            places = np.broadcast_to(back(), (self.geometry.lanes,))
+            mask = self.fronts.mask_of(front)
+            for place in np.unique(places[mask]):
+                if int(place) not in index:
+                    raise Uncountable(f"return to {int(place):#x}")
+                self.fronts.add(self.fronts.front(index[int(place)], mask & (places == place)))
+            return None
+
+        return go_back
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Until every lane has ended. Raises ``Uncountable``."""
+        front: Front | None = self.fronts.start(0)
+        budget = BLOCK_BUDGET
+        with np.errstate(all="ignore"):
+            while True:
+                if front is None or front.mask is not None:
+                    if front is not None:
+                        self.fronts.add(front)
+                    front = self.fronts.next()
+                    if front is None:
+                        break
+                block = self.blocks[front.block]
+                block.warps += front.warps
+                block.lanes += front.lanes
+                self.lanes.mask = front.mask
+                for step in block.steps:
+                    step()
+                budget -= 1
+                if budget < 0:
+                    raise Uncountable(f"more than {BLOCK_BUDGET} basic blocks were executed")
+                front = self.moves[front.block](front)
+        self._sum()
+
+    def _sum(self) -> None:
+        code = self.plan.program.code
+        for block in self.blocks:
+            self.sums.ffma += block.fused * block.lanes
+            for d in code[block.first : block.end]:
+                for space in ("shared", "global"):
+                    tally = self.sums.tallies.get((d.index, space))
+                    if tally is not None:
+                        tally.executed += block.warps
+                self.sums.issued[d.name] += block.warps
+
+
+def _barrier(d: Decoded) -> str:
+    for operand in d.operands:
+        if isinstance(operand, Register) and operand.file == "B":
+            return operand.shifted(0)
+    raise Uncountable(f"unknown form {d.text}")
+
+
+# -- instructions that need more than their operands -------------------------------------------------------------------
+
+
+def _special_register(machine: Machine, d: Decoded) -> Compute:
+    name = d.operands[1]
+    value = machine.geometry.special(name.name if isinstance(name, Special) else "")
+    count = len(results(d)[0])
+    return lambda: (value, *([ZERO] * (count - 1)))
+
+
+def _load_constant(machine: Machine, d: Decoded) -> Compute:
+    source = d.operands[1]
+    if d.has("U8", "U16", "S8", "S16", "128") or not isinstance(source, Constant):
+        raise Uncountable(f"unknown form {d.text}")
+    if len(results(d)[0]) == 1:
+        word = machine.lanes.constant(source, 4)
+        return lambda: (word(),)
+    pair = machine.lanes.constant(source, 8)
+
+    def both() -> tuple[Array, ...]:
+        value = pair()
+        return value.astype(np.uint32), (value >> np.uint64(32)).astype(np.uint32)
+
+    return both
+
+
+def _predicates_to_register(machine: Machine, d: Decoded) -> Compute:
+    """P2R R, PR, Ra, mask: the predicates of ``mask`` over the other bits of Ra."""
+    lanes, old, mask = machine.lanes, machine.lanes.fetcher(d.operands[2]), d.operands[3]
+    if not isinstance(mask, Immediate):
+        raise Uncountable(f"unknown form {d.text}")
+    shift = next((8 * int(m[1]) for m in d.modifiers if m in ("B1", "B2", "B3")), 0)
+
+    def compute() -> tuple[Array, ...]:
+        value = old() & np.uint32(~(mask.bits << shift) & 0xFFFFFFFF)
+        for number in range(7):
+            if mask.bits >> number & 1:
+                bit = lanes.registers.get(f"P{number}", FALSE).astype(np.uint32) << np.uint32(number + shift)
+                value = value | bit
+        return (value,)
+
+    return compute
+
+
+def _register_to_predicates(machine: Machine, d: Decoded) -> Compute:
+    """R2P PR, R, mask."""
+    register, mask = d.operands[1], d.operands[2]
+    if not isinstance(register, Register) or not isinstance(mask, Immediate):
+        raise Uncountable(f"unknown form {d.text}")
+    shift = 8 * int(register.suffix[1]) if register.suffix.startswith("B") else 0
+    word = machine.lanes.fetcher(Register(register.file, register.number))
+    chosen = [number for number in range(7) if mask.bits >> number & 1]
+    return lambda: tuple((word() >> np.uint32(number + shift)) & np.uint32(1) != 0 for number in chosen)
+
+
+def _vote(machine: Machine, d: Decoded) -> Compute:
+    """VOTE: the warp's active lanes whose predicate holds, as a mask and as one truth value."""
+    names, count = results(d)
+    condition = machine.lanes.fetcher(d.operands[count])
+    kind = d.modifiers[0]
+    if kind not in ("ALL", "ANY", "EQ"):
+        raise Uncountable(f"unknown instruction {d.text}")
+
+    def compute() -> tuple[Array, ...]:
+        mask = machine.lanes.mask
+        alive = machine.fronts.alive
+        active = (alive if mask is None else mask & alive).reshape(-1, WARP)
+        holds = np.broadcast_to(condition(), (machine.geometry.lanes,)).reshape(-1, WARP) & active
+        ballot = (holds.astype(np.uint64) << np.arange(WARP, dtype=np.uint64)).sum(axis=1).astype(np.uint32)
+        every = (holds == active).all(axis=1)
+        truth = {"ALL": every, "ANY": holds.any(axis=1), "EQ": every | ~holds.any(axis=1)}[kind]
+        return (np.repeat(ballot, WARP), *([np.repeat(truth, WARP)] * (len(names) - 1)))
+
+    return compute
+
+
+_SPECIAL: dict[str, Callable[[Machine, Decoded], Compute]] = {
+    "S2R": _special_register,
+    "S2UR": _special_register,
+    "CS2R": _special_register,
+    "LDC": _load_constant,
+    "ULDC": _load_constant,
+    "P2R": _predicates_to_register,
+    "R2P": _register_to_predicates,
+    "VOTE": _vote,
+    "VOTEU": _vote,
+}
+
+
+def batches(grid: Grid) -> list[tuple[int, int]]:
+    """(first block, number of blocks) of every batch of a launch."""
+    padded = -(-grid.threads // WARP) * WARP
+    size = max(1, LANES // padded)
+    return [(first, min(size, grid.blocks - first)) for first in range(0, grid.blocks, size)]
