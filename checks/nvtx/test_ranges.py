@@ -43,10 +43,15 @@ def listener(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def heard(listener: Path, log: Path, *command: str, code: int = 0) -> list[Range]:
-    """Run Python with the listener; the ranges of our domain as a forest. Fails if one is left open."""
+    """Run Python with the listener; the ranges of our domain as a forest."""
     environment = {**os.environ, "NVTX_INJECTION64_PATH": str(listener), "NVTX_LISTENER_LOG": str(log)}
     done = subprocess.run([sys.executable, *command], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stdout + done.stderr
+    return forest(log)
+
+
+def forest(log: Path) -> list[Range]:
+    """The ranges of our domain in a listener's log. Fails if one is left open."""
     top: list[Range] = []
     stack: list[Range] = []
     for line in log.read_text().splitlines() if log.exists() else ():
