@@ -1,12 +1,14 @@
 """Finding and binding NVRTC, the CUDA C++ compiler as a library. It needs no driver and no GPU.
 
-Two bindings stand behind one small protocol: NVIDIA's ``cuda-bindings`` (CUDA 13, the base install) and CuPy's
-``cupy.cuda.nvrtc`` (CUDA 12, the extra ``[cuda12]``, for drivers that are too old for CUDA 13). Both are imported
-inside functions, because ``gemm-lessons list`` must start without them.
+Two bindings stand behind one small protocol. CUDA 13, the base install: NVIDIA's ``cuda-bindings``. CUDA 12, the extra
+``[cuda12]`` for drivers that are too old for CUDA 13: the library itself through ``ctypes``, because ``cuda-bindings``
+and CuPy both ask ``cuda-pathfinder`` for "the" NVRTC, which is one per process and prefers the newer of two installed.
+All of it is imported and loaded inside functions: ``gemm-lessons list`` must start without.
 """
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import os
 from collections.abc import Sequence
@@ -84,39 +86,52 @@ class BindingsNvrtc:
             self._call("nvrtcDestroyProgram", program)
 
 
-class CupyNvrtc:
-    """NVRTC through CuPy, in whatever CUDA major the CuPy wheel was built for."""
+class LibraryNvrtc:
+    """NVRTC through its C interface, from a given file. Source: NVIDIA, "NVRTC", chapter "User Interface"."""
 
-    def __init__(self) -> None:
-        from cupy.cuda import nvrtc
+    def __init__(self, path: Path) -> None:
+        self._api = ctypes.CDLL(str(path))
+        self._api.nvrtcGetErrorString.restype = ctypes.c_char_p
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self._call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
+        self.version: tuple[int, int] = (major.value, minor.value)
 
-        self._api: Any = nvrtc
-        self.version: tuple[int, int] = nvrtc.getVersion()
+    def _call(self, function: str, *arguments: Any) -> None:
+        if status := self._api[function](*arguments):
+            raise KitError(f"NVRTC: {function} failed with {self._api.nvrtcGetErrorString(status).decode()}")
+
+    def _read(self, program: ctypes.c_void_p, what: str) -> bytes:
+        size = ctypes.c_size_t()
+        self._call(f"nvrtcGet{what}Size", program, ctypes.byref(size))
+        data = ctypes.create_string_buffer(size.value)
+        if size.value:
+            self._call(f"nvrtcGet{what}", program, data)
+        return data.raw
 
     def translate(self, source: str, name: str, options: Sequence[str], expression: str) -> Translation:
-        """As the protocol says."""
-        api = self._api
-        program = api.createProgram(source, name, (), ())
+        """As the protocol says. Raises ``KitError`` when NVRTC itself fails."""
+        program = ctypes.c_void_p()
+        title = name.encode(errors="replace")
+        self._call("nvrtcCreateProgram", ctypes.byref(program), source.encode(), title, 0, None, None)
         try:
-            api.addNameExpression(program, expression)
-            try:
-                api.compileProgram(program, tuple(options))
-            except api.NVRTCError as error:
-                log = _text(api.getProgramLog(program))
-                ptx = _text(api.getPTX(program)) if "ptxas" in log else ""
-                return Translation(False, log or str(error), ptx=ptx)
-            log = _text(api.getProgramLog(program))
-            lowered = api.getLoweredName(program, expression)
-            lowered = lowered.decode() if isinstance(lowered, bytes) else lowered
-            # CuPy strips one trailing NUL, which a cubin does not have: without this byte it is an invalid ELF.
-            return Translation(True, log, lowered, _text(api.getPTX(program)), api.getCUBIN(program) + b"\0")
+            self._call("nvrtcAddNameExpression", program, expression.encode())
+            arguments = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+            status = self._api.nvrtcCompileProgram(program, len(options), arguments)
+            log = _text(self._read(program, "ProgramLog"))
+            if status == 0:
+                lowered = ctypes.c_char_p()
+                self._call("nvrtcGetLoweredName", program, expression.encode(), ctypes.byref(lowered))
+                entry = (lowered.value or b"").decode()
+                return Translation(True, log, entry, _text(self._read(program, "PTX")), self._read(program, "CUBIN"))
+            ptx = _text(self._read(program, "PTX")) if "ptxas" in log else ""
+            return Translation(False, log or self._api.nvrtcGetErrorString(status).decode(), ptx=ptx)
         finally:
-            api.destroyProgram(program)
+            self._call("nvrtcDestroyProgram", ctypes.byref(program))
 
 
-def _text(data: bytes | str) -> str:
-    text = data if isinstance(data, str) else data.decode(errors="replace")
-    return text.rstrip("\0").replace("\0", "\n")  # NVRTC ends the part that ptxas wrote with a NUL of its own
+def _text(data: bytes) -> str:
+    text = data.decode(errors="replace").rstrip("\0")
+    return text.replace("\0", "\n")  # NVRTC ends the part of the log that ptxas wrote with a NUL of its own
 
 
 _loaded: dict[int, Nvrtc] = {}
@@ -130,18 +145,23 @@ def load(major: int) -> Nvrtc:
 
 
 def _load(major: int) -> Nvrtc:
-    binding = BindingsNvrtc if major == 13 else CupyNvrtc
     extra = "" if major == 13 else "[cuda12]"
     advice = f'install it with: pip install "gemm-lessons{extra}"; `gemm-lessons doctor` shows what is there'
     try:
-        nvrtc: Nvrtc = binding()
+        if major == 13:
+            bindings = BindingsNvrtc()
+            if bindings.version[0] == major:
+                return bindings
+        nvrtc = LibraryNvrtc(library(major) or Path(f"libnvrtc.so.{major}"))
     except ImportError as error:
         raise KitError(f"NVRTC of CUDA {major} is not installed ({error}); {advice}") from error
     except (RuntimeError, OSError) as error:  # the binding is there, the library is not
-        raise KitError(f"NVRTC of CUDA {major} could not be loaded ({error}); {advice}") from error
-    if nvrtc.version[0] != major:
-        raise KitError(f"CUDA {major} was asked for, but the NVRTC found is {_dotted(nvrtc.version)}; {advice}")
+        raise KitError(f"NVRTC of CUDA {major} could not be loaded ({_first_line(error)}); {advice}") from error
     return nvrtc
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n", 1)[0]
 
 
 def _dotted(version: tuple[int, int]) -> str:
@@ -172,13 +192,23 @@ def _toolkits() -> list[Path]:
 
 
 def library(major: int) -> Path | None:
-    """The NVRTC shared library of a wheel; None when NVRTC comes from elsewhere or is missing."""
-    for folder in wheel_folders():
-        for place in (f"cu{major}/lib", "cuda_nvrtc/lib"):
-            found = folder / place / f"libnvrtc.so.{major}"
-            if found.is_file():
-                return found
+    """The NVRTC shared library of a wheel, else of an installed toolkit; None when there is neither."""
+    places = [folder / place for folder in wheel_folders() for place in (f"cu{major}/lib", "cuda_nvrtc/lib")]
+    for place in (*places, *(toolkit / "lib64" for toolkit in _toolkits())):
+        found = place / f"libnvrtc.so.{major}"
+        if found.is_file():
+            return found
     return None
+
+
+def prefer(major: int) -> None:
+    """Make CuPy use the NVRTC of this CUDA major for its own kernels; to be called before CuPy compiles anything.
+
+    With both majors installed it would take the newer, whose machine code a CUDA 12 driver need not accept.
+    """
+    found = library(major)
+    if found is not None:
+        ctypes.CDLL(str(found), mode=ctypes.RTLD_GLOBAL)
 
 
 def is_library_of(major: int, version: tuple[int, int]) -> bool:

@@ -229,20 +229,46 @@ def test_old_targets_ask_for_cuda_12():
 
 
 def test_a_missing_nvrtc_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "cupy", None)
     monkeypatch.setattr(nvrtc, "_loaded", {})
-    with pytest.raises(KitError, match=r"gemm-lessons\[cuda12\]"):
+    monkeypatch.setattr(nvrtc, "library", lambda major: Path(f"/nowhere/libnvrtc.so.{major}"))
+    with pytest.raises(KitError, match=r"/nowhere/libnvrtc.so.12.*gemm-lessons\[cuda12\]"):
         compile_source(PLAIN, path="k.cu", entry="gemm", arch="sm_70")
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
-    with pytest.raises(KitError, match="pip install"):
+    with pytest.raises(KitError, match='pip install "gemm-lessons"'):
         compile_source(PLAIN, path="k.cu", entry="gemm")
 
 
-def test_cuda_12_through_cupy_when_it_is_there(compiled):
-    pytest.importorskip("cupy")
-    if nvrtc.library(12) is None:
-        pytest.skip("no NVRTC of CUDA 12")
+@pytest.mark.parametrize(
+    ("source", "entry"),
+    [
+        (PLAIN, "gemm"),
+        (WMMA, "gemm"),
+        ("oops", "gemm"),
+        (PLAIN, "gem"),
+        (f"__shared__ int big[99999]; {PLAIN}", "gemm"),
+    ],
+)
+def test_both_bindings_say_the_same(source, entry):
+    """The one of CUDA 12, here on the library of CUDA 13."""
+    path = nvrtc.library(13)
+    assert path is not None
+    options = ["-arch=sm_90", "-lineinfo", *(f"--include-path={folder}" for folder in nvrtc.include_folders(13))]
+    theirs, ours = nvrtc.BindingsNvrtc(), nvrtc.LibraryNvrtc(path)
+    assert ours.version == theirs.version
+    assert ours.translate(source, "k.cu", options, entry) == theirs.translate(source, "k.cu", options, entry)
+
+
+def test_the_library_is_taken_itself_when_the_bindings_found_another_major(monkeypatch):
+    monkeypatch.setattr(nvrtc, "_loaded", {})
+    monkeypatch.setattr(nvrtc.BindingsNvrtc, "_call", lambda *_: (12, 9))
+    assert nvrtc.load(13).version[0] == 13
+
+
+@pytest.mark.skipif(nvrtc.library(12) is None, reason="no NVRTC of CUDA 12 here")
+def test_cuda_12_beside_cuda_13(compiled):
     it = compiled(PLAIN, cuda_major=12)
     assert it.compiler.startswith("NVRTC 12")
     assert it.sass
     assert compiled(WMMA, cuda_major=12).sass
+    assert compiled(PLAIN, arch="sm_60").arch == "sm_60"
+    assert compiled(PLAIN, cuda_major=13).compiler.startswith("NVRTC 13")
