@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, ParamSpec
 import typer
 
 from gemm_lessons import __version__, contract
+from gemm_lessons.cli_inspect import inspect
 from gemm_lessons.course import (
     CommandError,
     Course,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from gemm_lessons.gpus import GpuSpec
     from gemm_lessons.pipeline import RunOutcome
 
+DEFAULT_GPU = "h200"  # what the lessons' tables are for
 Parameters = ParamSpec("Parameters")
 
 MAX_BYTES = 8 << 30  # what a --shape may ask of the host's memory
@@ -276,7 +278,13 @@ def run(
     device: Annotated[
         DeviceChoice, typer.Option("--device", help="auto takes a GPU when there is one.")
     ] = DeviceChoice.auto,
-    gpu: Annotated[str, typer.Option("--gpu", help="The GPU that estimates and occupancy are for.")] = "h200",
+    gpu_index: Annotated[
+        int, typer.Option("--gpu-index", min=0, help="Which GPU, of those that CUDA_VISIBLE_DEVICES leaves.")
+    ] = 0,
+    gpu: Annotated[
+        str | None,
+        typer.Option("--gpu", help="The GPU that estimates and occupancy are for. Default: the one here, else H200."),
+    ] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Repeat the inputs of an earlier run.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for scripts.")] = False,
     no_color: NoColor = False,
@@ -297,10 +305,12 @@ def run(
         found.allow(wanted)
         _afford(wanted)
 
-    sheet = _gpu(gpu)
+    sheet = _gpu(gpu) if gpu is not None else None
+    on = _device(device, gpu_index)
+    from gemm_lessons.devices import data_sheet
     from gemm_lessons.pipeline import Request, run_lesson
 
-    request = Request(course, found, path, _device(device), sheet, wanted, seed)
+    request = Request(course, found, path, on, sheet or data_sheet(on.name) or _gpu(DEFAULT_GPU), wanted, seed)
     try:
         with Working(make_console(stderr=True), f"lesson {found.name}") as working:
             outcome = run_lesson(request, working)
@@ -351,12 +361,14 @@ def _gpu(name: str) -> GpuSpec:
         raise CommandError(f"--gpu: {error.args[0]}") from None
 
 
-def _device(choice: DeviceChoice) -> Device:
-    from gemm_lessons.simulator import Simulator
+def _device(choice: DeviceChoice, index: int) -> Device:
+    from gemm_lessons.devices import open_device
+    from gemm_lessons.gpu import WrongGpuIndex
 
-    if choice is DeviceChoice.gpu:
-        raise KitError("running on a GPU is not there yet; leave --device out to use the simulator")
-    return Simulator()
+    try:
+        return open_device(choice.value, index)
+    except WrongGpuIndex as error:
+        raise CommandError(f"--gpu-index: {error}") from None
 
 
 def parse_shape(text: str) -> Shape:
@@ -383,6 +395,12 @@ def _save(course: Course, progress: Progress) -> None:
     note = save_progress(course, progress)
     if note:
         show_note(make_console(stderr=True), note)
+
+
+command(
+    "gemm-lessons inspect gemm.cu --entry 'tile<64, 8>' --grid 4,4 --block 256 \\",
+    "    --args 'A=f32[M,K],B=f32[K,N],C=out f32[M,N],M=256,N=256,K=256' --expect 'C = A @ B'",
+)(inspect)
 
 
 @command("gemm-lessons doctor")

@@ -25,7 +25,7 @@ import numpy as np
 
 from gemm_lessons.compiler import Compiled, CompileFailed, compile_source
 from gemm_lessons.device import Buffer, Grid, Launched
-from gemm_lessons.simulator import Simulator
+from gemm_lessons.simulator import Setting, Simulator
 
 BLOCKS = 3
 KINDS = ("i", "u", "l", "f", "d")
@@ -153,7 +153,9 @@ class Generator:
 
     def assign(self) -> None:
         kind = self.random.choice(KINDS)
-        self.emit(f"{self.random.choice(self.names[kind])} = {self.expression(kind, self.random.choice((1, 2, 2, 3)))};")
+        self.emit(
+            f"{self.random.choice(self.names[kind])} = {self.expression(kind, self.random.choice((1, 2, 2, 3)))};"
+        )
 
     def condition(self) -> str:
         kind = self.random.choice(KINDS)
@@ -215,7 +217,9 @@ class Generator:
         self.emit(f"{array}[t] = {self.expression(kind, 1)};")
         self.emit("__syncthreads();")
         self.emit(f"{self.random.choice(self.names[kind])} = {array}[(t * {factor} + {shift}) % {threads}];")
-        self.emit(f"{self.random.choice(self.names[kind])} = {array}[{self.random.choice(self.names['u'])} % {threads}];")
+        self.emit(
+            f"{self.random.choice(self.names[kind])} = {array}[{self.random.choice(self.names['u'])} % {threads}];"
+        )
         self.emit("__syncthreads();")
 
     def warp_round(self) -> None:
@@ -269,7 +273,9 @@ def simulated(case: Case) -> tuple[dict[str, np.ndarray], Launched]:
     arguments = []
     for kind, data in case.inputs().items():
         arguments += [Buffer(f"in_{kind}", data), Buffer(f"out_{kind}", outputs[kind], True)]
-    launched = Simulator().launch(compiled(case), Grid((BLOCKS, 1, 1), (case.threads, 1, 1)), arguments)
+    launched = Simulator(Setting(counting=False)).launch(
+        compiled(case), Grid((BLOCKS, 1, 1), (case.threads, 1, 1)), arguments
+    )
     assert launched.fault is None, (case.seed, launched.fault)
     return outputs, launched
 
@@ -302,7 +308,7 @@ def run_on_gpu(folder: Path, seeds: range, target: Path) -> None:
 
 
 def difference(seed: int, expected: dict[str, np.ndarray]) -> str:
-    """"" when the simulator gives the same bits, else what differs first."""
+    """ "" when the simulator gives the same bits, else what differs first."""
     outputs, _ = simulated(generate(seed))
     for kind in KINDS:
         ours = outputs[kind].view(f"u{outputs[kind].itemsize}")

@@ -52,9 +52,9 @@ def show_outcome(console: Console, outcome: RunOutcome, following: str | None, a
         _footnotes(console, outcome)
     _problem(console, row)
     _warnings(console, row)
-    _findings(console, row)
+    show_findings(console, row)
     _gates(console, row)
-    _conflicts(console, row)
+    show_conflicts(console, row)
     _hints(console, row)
     _next(console, outcome, following, again)
 
@@ -164,6 +164,7 @@ def _footnotes(console: Console, outcome: RunOutcome) -> None:
             f"est. = an estimate for the {outcome.gpu} at M, N, K = {shape.m}, {shape.n}, {shape.k}, computed from the "
             f"simulator's counters; nothing was timed." + (f" Limited by: {limiter}." if limiter else "")
         )
+    notes += _timing(outcome)
     count = outcome.count_shape
     occupancy = outcome.kernel.occupancy
     by = f" Occupancy is limited by {occupancy.limiter}." if occupancy and occupancy.fraction < 1 else ""
@@ -171,6 +172,27 @@ def _footnotes(console: Console, outcome: RunOutcome) -> None:
     notes += [f"{row.label} was not run: {row.unsupported}" for row in outcome.rows if row.unsupported]
     for note in notes:
         console.print(Text(note, style="quiet"))
+    for doubt in outcome.measured.notes if outcome.measured else ():
+        console.print(Text(doubt, style="doubt"))
+
+
+def _timing(outcome: RunOutcome) -> list[str]:
+    """How the times were measured, and how far they are from what the chip could do."""
+    measured, shape = outcome.measured, outcome.estimate_shape
+    if measured is None or measured.cublas is None:
+        return []
+    kernels = (*measured.kernels, measured.cublas)
+    launches = ", ".join(f"{it.label} {len(it.spread.times)}" for it in kernels)
+    scatter = max(it.spread.scatter for it in kernels)
+    notes = [
+        f"Times: medians at M, N, K = {shape.m}, {shape.n}, {shape.k} of interleaved launches ({launches}), L2 flushed "
+        f"before each; the middle half of any scatters by {scatter:.1%} at most. cuBLAS in the same precision, no "
+        f"TF32: {duration(measured.cublas.time_us)}, {measured.cublas.gflops:,.0f} GFLOPS."
+    ]
+    if outcome.peak_gflops:
+        shares = ", ".join(f"{it.label} {it.gflops / outcome.peak_gflops:.0%}" for it in kernels)
+        notes.append(f"Of the data sheet's {outcome.peak_gflops:,.0f} GFLOPS: {shares}.")
+    return notes
 
 
 # Above and below the table.
@@ -222,7 +244,7 @@ def _summary(row: Row) -> str:
 def _problem(console: Console, row: Row) -> None:
     match row.verdict:
         case CompileFailed(diagnostics=found, log=log):
-            _diagnostics(console, row, [diagnostic for diagnostic in found if diagnostic.severity == "error"])
+            show_diagnostics(console, row, [diagnostic for diagnostic in found if diagnostic.severity == "error"])
             if not found and log.strip():
                 console.print(Padding(Text(log.strip()), (1, 0, 0, 2)))
         case Faulted(finding=finding) | TimedOut(finding=finding):
@@ -281,7 +303,7 @@ def _warnings(console: Console, row: Row) -> None:
         console.print(Text(f"  and {len(found) - MAX_WARNINGS} more", style="quiet"))
 
 
-def _diagnostics(console: Console, row: Row, found: Sequence[Diagnostic]) -> None:
+def show_diagnostics(console: Console, row: Row, found: Sequence[Diagnostic]) -> None:
     for diagnostic in found[:MAX_DIAGNOSTICS]:
         console.print()
         line, column = diagnostic.line or None, diagnostic.column
@@ -307,7 +329,7 @@ def _quote(console: Console, row: Row, line: int | None, column: int | None = No
         console.print(Text(" " * (9 + min(offset, len(body))) + "^", style="bad"), soft_wrap=True)
 
 
-def _findings(console: Console, row: Row) -> None:
+def show_findings(console: Console, row: Row) -> None:
     shown = row.verdict.finding if isinstance(row.verdict, Faulted | TimedOut) else None
     others = [finding for finding in row.findings if finding != shown]
     if not others:
@@ -351,7 +373,7 @@ def _gates(console: Console, row: Row) -> None:
             console.print(_indented(Text(f"{gate.name}: {gate.note}", style="quiet")))
 
 
-def _conflicts(console: Console, row: Row) -> None:
+def show_conflicts(console: Console, row: Row) -> None:
     if row.counters is None or not row.counters.conflicts:
         return
     _heading(console, "Bank conflicts by line")

@@ -1,0 +1,103 @@
+"""``gemm-lessons inspect`` from the command line, on kernels that the course does not know."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TILE = Path(__file__).parent / "tile.cu"
+VIEWS = Path(__file__).parent / "views.cu"
+GEMM = ["--entry", "tile<32, 4>", "--grid", "2,3", "--block", "64"]
+ARGS = "A=f32[M,K],B=f32[K,N],C=out f32[M,N],M=96,N=64,K=40"
+
+
+def inspect(*arguments: str, json_output: bool = True) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gemm_lessons", "inspect", *arguments, *(["--json"] if json_output else [])]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_template_with_any_signature_runs_and_is_right():
+    done = inspect(str(TILE), *GEMM, "--args", ARGS, "--expect", "C = A @ B")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["clean"]
+    assert 0 <= result["error"] <= result["tolerance"]
+    assert result["counters"]["smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"] == 96 * 64 * 40
+    assert {line["line"] for line in result["lines"]} <= set(range(1, 40))
+
+
+def test_a_wrong_expectation_fails():
+    done = inspect(str(TILE), *GEMM, "--args", ARGS, "--expect", "C = 2 * A @ B")
+    assert done.returncode == 1
+    result = json.loads(done.stdout)
+    assert result["error"] == pytest.approx(0.5, rel=1e-3)
+
+
+def test_structs_by_value_scalars_and_inout():
+    done = inspect(
+        str(VIEWS), "--entry", "scaled", "--grid", "3", "--block", "32,8",
+        "--args", "a=view.T f32[M,K],b=view f32[K,N],C=inout f64[M,N],alpha=1.5,beta=0.25,M:=20,N:=24,K:=7",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["unwritten"] == {}
+
+
+def test_unwritten_elements_are_counted():
+    done = inspect(str(TILE), "--entry", "tile<32, 4>", "--grid", "1,3", "--block", "64", "--args", ARGS)
+    assert json.loads(done.stdout)["unwritten"] == {"C": 96 * 32}
+
+
+def test_a_fault_is_shown_with_its_line_and_source():
+    done = inspect(
+        str(TILE), "--entry", "tile<32, 4>", "--grid", "3,3", "--block", "64", "--args", ARGS, json_output=False
+    )
+    assert done.returncode == 1
+    assert "FAULT" in done.stdout
+    assert "past its end" in done.stdout
+    assert "Bs[" in done.stdout
+
+
+BAD = {
+    "too few": (ARGS.replace(",K=40", ",K:=40"), "takes 6 parameters"),
+    "no value": (ARGS + ",x", '"x" is not understood'),
+    "unknown size": (ARGS.replace("[M,K]", "[M,Q]"), "Q"),
+    "unknown word": (ARGS.replace("out f32", "output f32"), "output"),
+    "zero size": (ARGS.replace("K=40", "K=0"), "at least 1"),
+    "twice": (ARGS.replace("N=64", "M=64"), "given twice"),
+    "scalar for a pointer": (ARGS.replace("C=out f32[M,N]", "C=1.5").replace("M=96", "M=f32[4]"), "M"),
+    "huge": (ARGS.replace("M=96", "M=96000000"), "at most"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_arguments_are_named_with_exit_code_2(name):
+    arguments, words = BAD[name]
+    done = inspect(str(TILE), *GEMM, "--args", arguments)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "option", [["--grid", "0"], ["--grid", "a,b"], ["--block", "2048"], ["--expect", "D = A @ B"], ["--expect", "C = A @ A"],
+               ["--expect", "C = open(A)"], ["--expect", "C = A @"]],
+)  # fmt: skip
+def test_bad_options_are_refused(option):
+    done = inspect(str(TILE), *GEMM, "--args", ARGS, *option)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_file_that_does_not_compile_and_one_that_is_not_there(tmp_path):
+    broken = tmp_path / "broken.cu"
+    broken.write_text("__global__ void k(float *x) { x[0] = ; }\n")
+    done = inspect(str(broken), "--entry", "k", "--grid", "1", "--block", "1", "--args", "x=out f32[1]")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["compile_errors"][0]["line"] == 1
+    missing = inspect(str(tmp_path / "no.cu"), "--entry", "k", "--grid", "1", "--block", "1", "--args", "x=out f32[1]")
+    assert missing.returncode == 2
+    assert "no.cu" in missing.stderr

@@ -1,0 +1,81 @@
+"""The outcome of ``inspect`` as the user sees it."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from gemm_lessons.device import METRICS
+from gemm_lessons.inspection import Inspection
+from gemm_lessons.pipeline import Row
+from gemm_lessons.report.run import show_conflicts, show_diagnostics, show_findings
+from gemm_lessons.verdict import Passed
+
+
+def show_inspection(console: Console, result: Inspection) -> None:
+    """Headline, faults and findings, counters, bank conflicts by line."""
+    request = result.request
+    launch = request.grid
+    console.print(Text(f"{request.entry} in {request.path}", style="bold"))
+    shape = f"grid {_times(launch.grid)}, block {_times(launch.block)}, {request.arch}, simulated"
+    console.print(Text(shape, style="quiet"))
+    console.print()
+    if result.failed is not None:
+        console.print(Text("DOES NOT COMPILE", style="bad"))
+        row = Row("kernel", "", request.path, request.source, Passed())
+        show_diagnostics(console, row, result.failed.diagnostics)
+        return
+    assert result.compiled is not None
+    assert result.launched is not None
+    launched = result.launched
+    found = tuple(f for f in (launched.fault, *launched.findings) if f is not None)
+    row = Row(
+        "kernel", "", request.path, request.source, Passed(), counters=launched.counters, findings=found
+    )  # fmt: skip
+    console.print(_headline(result))
+    for name, count in result.unwritten.items():
+        console.print(Text(f"{count:,} elements of {name} were never written", style="doubt"))
+    resources = result.compiled.resources
+    console.print(
+        Text(
+            f"{resources.registers} registers, {resources.shared_bytes:,} bytes of static shared memory", style="quiet"
+        )
+    )
+    show_findings(console, row)
+    console.print()
+    console.print(_counters(result))
+    show_conflicts(console, row)
+
+
+def _headline(result: Inspection) -> Text:
+    launched = result.launched
+    if launched is not None and launched.fault is not None:
+        return Text("FAULT: the kernel was stopped", style="bad")
+    if result.error is not None and result.tolerance is not None:
+        said = f"relative error {result.error:.2g}, tolerated {result.tolerance:.2g}"
+        if result.error > result.tolerance:
+            return Text(f"WRONG: {said}", style="bad")
+        return Text(f"RIGHT: {said}" if result.clean else f"right ({said}), but see the findings", style="good")
+    if not result.clean:
+        return Text("ran, but see the findings", style="doubt")
+    return Text("ran without findings; no answer was checked (--expect)", style="good")
+
+
+def _counters(result: Inspection) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="quiet")
+    table.add_column("counter", no_wrap=True)
+    table.add_column("value", justify="right", no_wrap=True)
+    table.add_column("Nsight Compute's name", style="quiet", overflow="ellipsis")
+    totals = result.launched.counters.totals if result.launched else {}
+    for short, long in METRICS.items():
+        if long in totals:
+            table.add_row(short.replace("_", " "), f"{totals[long]:,}", long if "simulator__" not in long else "-")
+    return table
+
+
+def _times(sizes: tuple[int, int, int]) -> str:
+    kept = [str(size) for size in sizes]
+    while len(kept) > 1 and kept[-1] == "1":
+        kept.pop()
+    return " x ".join(kept)
