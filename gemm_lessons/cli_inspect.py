@@ -22,7 +22,7 @@ def dimensions(text: str, option: str) -> tuple[int, int, int]:
     values = [int(part) for part in re.split(r"[,x]", text)]
     if min(values) < 1:
         raise CommandError(f'{option} "{text}": every size is at least 1')
-    x, y, z = (values + [1, 1])[:3]
+    x, y, z = [*values, 1, 1][:3]
     return x, y, z
 
 
@@ -72,7 +72,7 @@ def inspect(
     from gemm_lessons.report.inspect import show_inspection
 
     request = inspection.Request(
-        source, shown(file), entry, shape, args, expect, defines, tuple(include or ()) + (file.resolve().parent,), arch,
+        source, shown(file), entry, shape, args, expect, defines, (*(include or ()), file.resolve().parent), arch,
         seed, budget,
     )  # fmt: skip
     try:

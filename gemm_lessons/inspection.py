@@ -6,7 +6,7 @@ The arguments follow the kernel's parameters, separated by commas:
     C=out f32[M,N]        an array that the kernel writes; NaN before
     C=inout f32[M,N]      an array that it reads and writes
     A=zeros f32[M,K]      other contents: zeros, ones, index (0, 1, 2, ...)
-    a=view f32[M,K]       a struct {pointer, int rows, cols, row_stride, col_stride} by value (``Matrix`` of the lessons);
+    a=view f32[M,K]       a struct {pointer, int rows, cols, row_stride, col_stride} by value (the lessons' ``Matrix``);
     a=view.T f32[M,K]     the same over memory that is stored transposed
     M=256  alpha=1.5      numbers, as wide as the parameter; sizes may use the numbers' names: A=f32[M*lda]
     M:=256                a name for sizes only, not passed to the kernel
@@ -152,7 +152,8 @@ def contents(spec: ArraySpec, rng: np.random.Generator) -> NDArray[Any]:
     """A fresh array: what the kernel reads as asked for, what it only writes poisoned (NaN, or all bits set)."""
     dtype = np.dtype(TYPES[spec.kind])
     if not spec.read:
-        return np.full((*spec.shape, dtype.itemsize), 0xFF, np.uint8).view(dtype).reshape(spec.shape)
+        poison: NDArray[Any] = np.full((*spec.shape, dtype.itemsize), 0xFF, np.uint8).view(dtype)
+        return poison.reshape(spec.shape)
     if spec.fill in ("zeros", "ones"):
         values: NDArray[Any] = np.full(spec.shape, 1 if spec.fill == "ones" else 0, np.float64)
     elif spec.fill == "index":
@@ -179,7 +180,7 @@ def _array_argument(spec: ArraySpec, array: NDArray[Any], parameter: Parameter) 
     raw = bytes(8) + np.array([rows, cols, *strides], np.int32).tobytes()
     if parameter.size != len(raw):
         raise ArgumentError(
-            f"argument {spec.name} is a view of {len(raw)} bytes (pointer and four ints); that parameter has {parameter.size}"
+            f"argument {spec.name} is a view of {len(raw)} bytes (a pointer and four ints), the parameter has {parameter.size}"
         )
     return StructWithBuffers(spec.name, raw, {0: buffer})
 

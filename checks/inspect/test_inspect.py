@@ -83,8 +83,8 @@ def test_bad_arguments_are_named_with_exit_code_2(name):
 
 
 @pytest.mark.parametrize(
-    "option", [["--grid", "0"], ["--grid", "a,b"], ["--block", "2048"], ["--expect", "D = A @ B"], ["--expect", "C = A @ A"],
-               ["--expect", "C = open(A)"], ["--expect", "C = A @"]],
+    "option", [["--grid", "0"], ["--grid", "a,b"], ["--block", "2048"], ["--expect", "D = A @ B"],
+               ["--expect", "C = A @ A"], ["--expect", "C = open(A)"], ["--expect", "C = A @"]],
 )  # fmt: skip
 def test_bad_options_are_refused(option):
     done = inspect(str(TILE), *GEMM, "--args", ARGS, *option)

@@ -42,7 +42,8 @@ UNARY = {
           "__float_as_uint({f})", "(unsigned short){u}"],
     "l": ["-{l}", "~{l}", "(long long){i}", "(long long){u}", "__brevll({l})", "__float2ll_rz({f})",
           "__double2ll_rn({d})", "__double_as_longlong({d})"],
-    "f": ["-{f}", "fabsf({f})", "sqrtf({f})", "__frcp_rn({f})", "truncf({f})", "floorf({f})", "ceilf({f})", "rintf({f})",
+    "f": ["-{f}", "fabsf({f})", "sqrtf({f})", "__frcp_rn({f})", "truncf({f})", "floorf({f})", "ceilf({f})",
+          "rintf({f})",
           "__int2float_rn({i})", "__uint2float_rz({u})", "__ll2float_rn({l})", "__double2float_rn({d})",
           "__double2float_rd({d})", "__int_as_float({i})", "__fsqrt_rz({f})", "__saturatef({f})"],
     "d": ["-{d}", "fabs({d})", "sqrt({d})", "trunc({d})", "floor({d})", "(double){i}", "(double){u}", "(double){f}",
@@ -50,7 +51,8 @@ UNARY = {
 }  # fmt: skip
 BINARY = {
     "i": ["{i} + {i}", "{i} - {i}", "{i} * {i}", "{i} & {i}", "{i} | {i}", "{i} ^ {i}", "{i} << ({u} & 31)",
-          "{i} >> ({u} & 31)", "{i} / (({i} & 0xffff) + 1)", "{i} % (({i} & 0xff) + 3)", "min({i}, {i})", "max({i}, {i})",
+          "{i} >> ({u} & 31)", "{i} / (({i} & 0xffff) + 1)", "{i} % (({i} & 0xff) + 3)", "min({i}, {i})",
+          "max({i}, {i})",
           "__mulhi({i}, {i})", "__mul24({i}, {i})", "({i} < {i})", "({f} <= {f})", "({d} != {d})", "({l} > {l})",
           "__hadd({i}, {i})", "__vsubss2({u}, {u})"],
     "u": ["{u} + {u}", "{u} - {u}", "{u} * {u}", "{u} & ~{u}", "{u} << ({i} & 31)", "{u} >> ({i} & 31)",
@@ -60,8 +62,10 @@ BINARY = {
     "l": ["{l} + {l}", "{l} - {l}", "{l} * {l}", "{l} ^ {l}", "{l} << ({u} & 63)", "{l} >> ({u} & 63)",
           "{l} / (({l} & 0xffff) + 1)", "{l} % (({l} & 0xffffff) + 5)", "min({l}, {l})", "max({l}, {l})",
           "__mul64hi({l}, {l})", "(long long){i} * {i}"],
-    "f": ["{f} + {f}", "{f} - {f}", "{f} * {f}", "{f} / {f}", "fminf({f}, {f})", "fmaxf({f}, {f})", "copysignf({f}, {f})",
-          "__fadd_rz({f}, {f})", "__fadd_ru({f}, {f})", "__fmul_rd({f}, {f})", "__fmul_rz({f}, {f})", "__fdiv_rz({f}, {f})"],
+    "f": ["{f} + {f}", "{f} - {f}", "{f} * {f}", "{f} / {f}", "fminf({f}, {f})", "fmaxf({f}, {f})",
+          "copysignf({f}, {f})",
+          "__fadd_rz({f}, {f})", "__fadd_ru({f}, {f})", "__fmul_rd({f}, {f})", "__fmul_rz({f}, {f})",
+          "__fdiv_rz({f}, {f})"],
     "d": ["{d} + {d}", "{d} - {d}", "{d} * {d}", "{d} / {d}", "fmin({d}, {d})", "fmax({d}, {d})", "__dadd_rd({d}, {d})",
           "__dmul_ru({d}, {d})"],
 }  # fmt: skip
@@ -104,8 +108,8 @@ def values(seed: int, kind: str, count: int) -> np.ndarray:
     if dtype.kind == "f":
         info = np.finfo(dtype)
         special = np.array(
-            [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, info.tiny, info.smallest_subnormal, -info.smallest_subnormal, info.max,
-             info.eps, 0.5, 1.5, 2.5, -2.5, 2.0**23, 2.0**31, -(2.0**31), 1e9, 3.14159], dtype)  # fmt: skip
+            [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, info.tiny, info.smallest_subnormal, -info.smallest_subnormal,
+             info.max, info.eps, 0.5, 1.5, 2.5, -2.5, 2.0**23, 2.0**31, -(2.0**31), 1e9, 3.14159], dtype)  # fmt: skip
         small = rng.normal(size=count).astype(dtype)
         bits = np.where(np.isnan(bits), small, bits)  # a signalling NaN may be quieted by loads into wider registers
     else:
@@ -317,7 +321,7 @@ def difference(seed: int, expected: dict[str, np.ndarray]) -> str:
         if wrong.size:
             at = int(wrong[0])
             return (
-                f"seed {seed}: {wrong.size} of {ours.size} {TYPES[kind]} differ, first at thread {at // 3} {kind}{at % 3}:"
+                f"seed {seed}: {wrong.size} of {ours.size} {TYPES[kind]} differ, first thread {at // 3} {kind}{at % 3}:"
                 f" {outputs[kind][at]!r} (0x{int(ours[at]):x}), GPU {expected[kind][at]!r} (0x{int(theirs[at]):x})"
             )
     return ""

@@ -21,7 +21,7 @@ from gemm_lessons.simulator.state import Fault
 if TYPE_CHECKING:
     from gemm_lessons.compiler import Compiled
 
-__all__ = ["Simulator"]
+__all__ = ["Setting", "Simulator"]
 
 
 @lru_cache(maxsize=32)
