@@ -52,9 +52,9 @@ app = typer.Typer(
     name="gemm-lessons",
     help="Learn to make a CUDA matrix multiplication fast, one lesson at a time, with or without a GPU.",
     context_settings={"help_option_names": ["-h", "--help"]},
-    rich_markup_mode="rich",
+    rich_markup_mode=None,  # plain help: half the start-up time, and no boxes in pipes
     pretty_exceptions_enable=False,
-    epilog="First steps:  gemm-lessons list   then   gemm-lessons read 01   then   gemm-lessons start 01",
+    epilog="\b\nFirst steps:\n  gemm-lessons list\n  gemm-lessons read 01\n  gemm-lessons start 01",
 )
 
 
@@ -109,7 +109,8 @@ def command(*examples: str) -> Callable[[Callable[Parameters, int]], Callable[Pa
         def guarded(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
             raise typer.Exit(_exit_code(function, *args, **kwargs))
 
-        epilog = "Examples:\n" + "\n".join(f"  {example}" for example in examples)
+        # \b: these lines are not to be joined.
+        epilog = "\b\nExamples:\n" + "\n".join(f"  {example}" for example in examples)
         app.command(name=function.__name__.rstrip("_"), epilog=epilog)(guarded)
         return guarded
 
@@ -189,7 +190,7 @@ def read(
 
 @command("gemm-lessons start 03")
 def start(lesson: LessonArgument, no_color: NoColor = False) -> int:
-    """Make the lesson's kernel.cu from its stub; say where it is and what to fill in."""
+    """Make kernel.cu from the stub; say what to fill in."""
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.course import show_started
 
@@ -199,7 +200,7 @@ def start(lesson: LessonArgument, no_color: NoColor = False) -> int:
 
 @command("gemm-lessons reset 03")
 def reset(lesson: LessonArgument, no_color: NoColor = False) -> int:
-    """Go back to the stub; the old kernel.cu is kept as kernel.cu.bak-1, -2, ..."""
+    """Back to the stub. The old kernel.cu is kept as kernel.cu.bak-1, -2, ..."""
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.course import show_reset
 
@@ -213,7 +214,7 @@ def init(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The new course folder; it may exist.")],
     no_color: NoColor = False,
 ) -> int:
-    """Make a course folder to work and commit in: texts, stubs and settings, no solutions."""
+    """Make a course folder to work and commit in. It holds texts, stubs and settings, but no solutions."""
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.course import show_init
 
@@ -289,7 +290,11 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for scripts.")] = False,
     no_color: NoColor = False,
 ) -> int:
-    """Compile a kernel, check it against NumPy, count what it does; show the table and hints."""
+    """Compile a kernel, check it, count, compare, advise.
+
+    The answer is checked against NumPy on the lesson's shapes; the counters are judged by the lesson's gates.
+    Exit code: 0 passed, 1 not passed, 2 wrong command, 3 the kit is broken.
+    """
     from gemm_lessons.report.console import Working, make_console
     from gemm_lessons.report.course import show_error
 
@@ -405,7 +410,7 @@ command(
 
 @command("gemm-lessons doctor")
 def doctor(no_color: NoColor = False) -> int:
-    """Look for everything that a run needs: compiler, headers, simulator, GPU, course folder."""
+    """Look for everything that a run needs, and say what to do."""
     from gemm_lessons.doctor import examine, healthy
     from gemm_lessons.report.console import Working, make_console
     from gemm_lessons.report.course import show_doctor

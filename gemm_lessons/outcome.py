@@ -10,7 +10,8 @@ from gemm_lessons.verdict import GateResult, Judgement, Kind, Verdict
 
 if TYPE_CHECKING:
     from gemm_lessons.compiler import Diagnostic, Occupancy, Resources
-    from gemm_lessons.estimate import Estimate
+    from gemm_lessons.estimate import Estimate, Profile
+    from gemm_lessons.gpu import Measurement
     from gemm_lessons.lesson import Lesson, Shape
 
 Role = Literal["kernel", "previous", "reference"]
@@ -49,6 +50,7 @@ class Row:
     counters: Counters | None = None  # of the counting shape; lines and conflicts are in here
     findings: tuple[Finding, ...] = ()  # of all shapes, merged
     gates: tuple[GateResult, ...] = ()
+    profile: Profile | None = None  # for estimates at other shapes: estimate.estimate_at
     estimate: Estimate | None = None
     time_us: float | None = None
     gflops: float | None = None
@@ -75,7 +77,8 @@ class RunOutcome:
     estimate_shape: Shape
     rows: tuple[Row, ...]
     seconds: float = 0.0
-    notes: tuple[str, ...] = ()  # reasons to doubt the measured times, in whole sentences
+    measured: Measurement | None = None  # on a GPU, when the kernel was right
+    peak_gflops: float | None = None  # of the device's data sheet, in the kernel's precision; None if not known
 
     @property
     def kernel(self) -> Row:

@@ -15,6 +15,7 @@ from typing import Literal
 from gemm_lessons.compiler import Compiled, compile_source, occupancy
 from gemm_lessons.course import Course, read_source, shown
 from gemm_lessons.device import METRICS, Device, Finding, Launched, UnsupportedKernel
+from gemm_lessons.devices import data_sheet
 from gemm_lessons.estimate import Profile, Work, estimate_at
 from gemm_lessons.expression import Number
 from gemm_lessons.gpu import Entrant, Gpu, Measurement
@@ -88,9 +89,10 @@ def run_lesson(request: Request, progress: Progress = lambda what: None) -> RunO
         rows = [run.row("kernel", label, lesson, request.path, shapes)]
         if request.beside:
             rows += [run.row_beside(*other) for other in run.others(with_reference=not is_reference)]
-        notes: tuple[str, ...] = ()
+        measured = None
         if isinstance(request.device, Gpu) and rows[0].verdict.kind in TIMED:
-            rows, notes = run.measure(request.device, rows)
+            measured = run.measure(request.device, rows)
+            rows = [_measured(row, measured) for row in rows]
     return RunOutcome(
         lesson=lesson,
         device_kind=request.device.kind,
@@ -101,7 +103,8 @@ def run_lesson(request: Request, progress: Progress = lambda what: None) -> RunO
         estimate_shape=run.estimate_shape,
         rows=tuple(rows),
         seconds=time.perf_counter() - began,
-        notes=notes,
+        measured=measured,
+        peak_gflops=_peak_gflops(request.device, lesson),
     )
 
 
@@ -267,9 +270,8 @@ class _Run:
             return row
         self.progress(f"time {shape}")
         with stage("time", str(shape), payload=2 * shape.m * shape.n * shape.k):
-            short = self._counting_shape(lesson)
-            long = Shape(short.m, short.n, 2 * short.k)
-            grid, tiles = lesson.grid(short), tile_sizes(lesson)
+            short, tiles = self._counting_shape(lesson), tile_sizes(lesson)
+            long, grid = _longer(short, tiles), lesson.grid(short)
             arguments = Problem(lesson.kernel, long, self.seed).trial().arguments
             second = self.simulator.launch(compiled, lesson.grid(long), arguments).counters
             profile = Profile(
@@ -283,10 +285,10 @@ class _Run:
                 tile_cols=tiles.cols,
             )
             x, y, _ = lesson.grid(shape).grid
-            return replace(row, estimate=estimate_at(profile, shape, (x, y), gpu))
+            return replace(row, profile=profile, estimate=estimate_at(profile, shape, (x, y), gpu))
 
-    def measure(self, gpu: Gpu, rows: Sequence[Row]) -> tuple[list[Row], tuple[str, ...]]:
-        """Time all right kernels beside cuBLAS, in one run so that the ratios hold; notes on what to doubt."""
+    def measure(self, gpu: Gpu, rows: Sequence[Row]) -> Measurement:
+        """Time all right kernels beside cuBLAS, in one run so that the ratios hold."""
         shape, kernel = self.estimate_shape, self.request.lesson.kernel
         entrants = []
         for row in rows:
@@ -295,10 +297,9 @@ class _Run:
                 entrants.append(Entrant(row.label, row.role, compiled, lesson.grid(shape)))
         self.progress(f"time {shape}")
         with stage("time", str(shape), payload=2 * shape.m * shape.n * shape.k):
-            measured = gpu.measure(
+            return gpu.measure(
                 kernel, shape, entrants, seed=self.seed, progress=lambda label: self.progress(f"time {label}")
             )
-        return [_measured(row, measured) for row in rows], measured.notes
 
     def _hints(self, row: Row, lesson: Lesson) -> tuple[str, ...]:
         shape = self.estimate_shape
@@ -340,6 +341,12 @@ def _measured(row: Row, measured: Measurement) -> Row:
     return replace(row, time_us=timed.time_us, gflops=timed.gflops, fraction_of_cublas=measured.fraction(timed))
 
 
+def _peak_gflops(device: Device, lesson: Lesson) -> float | None:
+    """What the data sheet of this very GPU promises for fused multiply-adds in fp32."""
+    sheet = data_sheet(device.name) if isinstance(device, Gpu) else None
+    return sheet.fp32_flops_per_s / 1e9 if sheet and lesson.kernel.a == lesson.kernel.accumulate == "float32" else None
+
+
 def _arch(gpu: GpuSpec) -> str:
     number = int("".join(filter(str.isdigit, gpu.arch)))
     return gpu.arch if number >= OLDEST_ARCH else f"sm_{OLDEST_ARCH}"
@@ -349,6 +356,12 @@ def tile_sizes(lesson: Lesson) -> TileSizes:
     """The block tile BM x BN and the depth BK, 1 where the lesson has none."""
     sizes = lesson.tile.defines
     return TileSizes(sizes.get("BM", 1), sizes.get("BN", 1), sizes.get("BK", 1))
+
+
+def _longer(shape: Shape, tiles: TileSizes) -> Shape:
+    """The same blocks with twice the K, and no more of them than needed: whole tiles all do the same work."""
+    whole = shape.m % tiles.rows == 0 and shape.n % tiles.cols == 0 and tiles.rows * tiles.cols > 1
+    return Shape(tiles.rows if whole else shape.m, tiles.cols if whole else shape.n, 2 * shape.k)
 
 
 def _judge(
