@@ -284,9 +284,21 @@ def simulated(case: Case) -> tuple[dict[str, np.ndarray], Launched]:
     return outputs, launched
 
 
+def comparable(outputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The results as unsigned bits, every double NaN as the same one.
+
+    A double operation with two NaN operands passes on the payload of one of them; which one depends on the order in
+    which ptxas put the factors of a DFMA or DMUL, and PTX does not say (seeds 125, 128 and 248 show it).
+    """
+    bits = {kind: data.view(f"u{data.itemsize}").copy() for kind, data in outputs.items()}
+    bits["d"][np.isnan(outputs["d"])] = 0x7FF8000000000000
+    return bits
+
+
 def digest(outputs: dict[str, np.ndarray]) -> str:
-    """One hash of all results, NaN by NaN bits included."""
-    return hashlib.sha256(b"".join(outputs[kind].tobytes() for kind in KINDS)).hexdigest()[:16]
+    """One hash of all results."""
+    bits = comparable(outputs)
+    return hashlib.sha256(b"".join(bits[kind].tobytes() for kind in KINDS)).hexdigest()[:16]
 
 
 def export(folder: Path, seeds: range) -> None:
@@ -314,9 +326,9 @@ def run_on_gpu(folder: Path, seeds: range, target: Path) -> None:
 def difference(seed: int, expected: dict[str, np.ndarray]) -> str:
     """ "" when the simulator gives the same bits, else what differs first."""
     outputs, _ = simulated(generate(seed))
+    all_ours, all_theirs = comparable(outputs), comparable(expected)
     for kind in KINDS:
-        ours = outputs[kind].view(f"u{outputs[kind].itemsize}")
-        theirs = expected[kind].view(f"u{outputs[kind].itemsize}")
+        ours, theirs = all_ours[kind], all_theirs[kind]
         wrong = np.flatnonzero(ours != theirs)
         if wrong.size:
             at = int(wrong[0])
