@@ -1,6 +1,6 @@
 // Lesson 02: coalesced
 // New idea: neighbouring lanes of a warp take neighbouring columns of C, so that one request touches few sectors.
-// Before:   lesson 01, a warp reads 32 rows of A at once: 32 sectors a request. Now: one element of A, one stretch of B.
+// Before:   lesson 01, the lanes stand below each other: 32 rows of A, 32 sectors a request. Now: 4.
 // Launch:   grid (ceil(N/BN), ceil(M/BM)), block BM*BN threads; BM = BN = 32 from lesson.toml.
 #include "matrix.cuh"
 

@@ -1,12 +1,13 @@
 // Lesson 03: shared-memory tiles
 // New idea: a block copies one tile of A and one of B into shared memory, then every thread reuses them.
-// Before:   lesson 02, each thread reads 2*K floats from global memory. Now: 2*K/BK.
-// Launch:   grid (ceil(N/BN), ceil(M/BM)), block BM*BN threads; BM = BN = BK = 32 from lesson.toml.
+// Before:   lesson 02, each thread reads 2*K floats from global memory. Now: K/BN of A and K/BM of B.
+// Launch:   grid (ceil(N/BN), ceil(M/BM)), block BM*BN threads; BM = BN = 32, BK = 64 from lesson.toml.
 #include "matrix.cuh"
 
 extern "C" __global__ void __launch_bounds__(BM * BN)
 gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
+    static_assert(BK % BM == 0 && BK % BN == 0, "BK must be a multiple of BM and BN: whole rounds of copying");
     __shared__ float As[BM][BK];
     __shared__ float Bs[BK][BN];
 
@@ -23,18 +24,22 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
     // Walk along K, one tile at a time.
     float acc = 0.0f;
     for (int k0 = 0; k0 < K; k0 += BK) {
-        // (1) Copy one element of A into As and one of B into Bs; 0 outside the matrix.
-        As[thread_row][thread_col] = row < M && k0 + thread_col < K ? a(row, k0 + thread_col) : 0.0f;
-        Bs[thread_row][thread_col] = k0 + thread_row < K && col < N ? b(k0 + thread_row, col) : 0.0f;
+        // (1) Copy my share of A: columns thread_col, thread_col + BN, ... of my row; 0 outside the matrix.
+        for (int k = 0; k < BK; k += BN)
+            As[thread_row][k + thread_col] = row < M && k0 + k + thread_col < K ? a(row, k0 + k + thread_col) : 0.0f;
 
-        // (2) Wait until the whole block has finished copying.
+        // (2) Copy my share of B: rows thread_row, thread_row + BM, ... of my column; 0 outside the matrix.
+        for (int k = 0; k < BK; k += BM)
+            Bs[k + thread_row][thread_col] = k0 + k + thread_row < K && col < N ? b(k0 + k + thread_row, col) : 0.0f;
+
+        // (3) Wait until the whole block has finished copying.
         __syncthreads();
 
-        // (3) Add the BK products of my row of As and my column of Bs to acc.
+        // (4) Add the BK products of my row of As and my column of Bs to acc.
         for (int k = 0; k < BK; k++)
             acc += As[thread_row][k] * Bs[k][thread_col];
 
-        // (4) Wait until the whole block has finished reading: the next turn overwrites the tiles.
+        // (5) Wait until the whole block has finished reading: the next turn overwrites the tiles.
         __syncthreads();
     }
 

@@ -1,12 +1,13 @@
 // Lesson 03: shared-memory tiles
 // New idea: a block copies one tile of A and one of B into shared memory, then every thread reuses them.
-// Before:   lesson 02, each thread reads 2*K floats from global memory. Now: 2*K/BK.
-// Launch:   grid (ceil(N/BN), ceil(M/BM)), block BM*BN threads; BM = BN = BK = 32 from lesson.toml.
+// Before:   lesson 02, each thread reads 2*K floats from global memory. Now: K/BN of A and K/BM of B.
+// Launch:   grid (ceil(N/BN), ceil(M/BM)), block BM*BN threads; BM = BN = 32, BK = 64 from lesson.toml.
 #include "matrix.cuh"
 
 extern "C" __global__ void __launch_bounds__(BM * BN)
 gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
+    static_assert(BK % BM == 0 && BK % BN == 0, "BK must be a multiple of BM and BN: whole rounds of copying");
     __shared__ float As[BM][BK];
     __shared__ float Bs[BK][BN];
 
@@ -23,13 +24,15 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
     // Walk along K, one tile at a time.
     float acc = 0.0f;
     for (int k0 = 0; k0 < K; k0 += BK) {
-        // TODO(1): copy A[row, k0 + thread_col] into As and B[k0 + thread_row, col] into Bs; 0 outside the matrix.
+        // TODO(1): copy A[row, k0 + k + thread_col] into As, k = 0, BN, 2*BN, ... below BK; 0 outside the matrix.
 
-        // TODO(2): wait until the whole block has finished copying.
+        // TODO(2): copy B[k0 + k + thread_row, col] into Bs, k = 0, BM, 2*BM, ... below BK; 0 outside the matrix.
 
-        // TODO(3): add the BK products of my row of As and my column of Bs to acc.
+        // TODO(3): wait until the whole block has finished copying.
 
-        // TODO(4): wait again. Why? See "The second barrier" in README.md.
+        // TODO(4): add the BK products of my row of As and my column of Bs to acc.
+
+        // TODO(5): wait again. Why? See "The second barrier" in README.md.
     }
 
     // Write my element back.

@@ -1,6 +1,6 @@
 // Lesson 04: thread tiles
 // New idea: one thread computes TM x TN elements, an outer product in registers for every k.
-// Before:   lesson 03, two shared loads for one multiply-add. Now: TM + TN for TM * TN.
+// Before:   lesson 03, two shared floats for one multiply-add. Now: TM + TN for TM * TN.
 // Launch:   grid (N/BN, M/BM), block (BM/TM)*(BN/TN) threads; BM = BN = 128, BK = TM = TN = 8 from lesson.toml.
 #include "matrix.cuh"
 
@@ -8,6 +8,7 @@ extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN))
 gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     constexpr int THREADS = (BM / TM) * (BN / TN);
+    static_assert(BM * BK % THREADS == 0 && BK * BN % THREADS == 0, "every thread copies the same number of elements");
     __shared__ float As[BM][BK];
     __shared__ float Bs[BK][BN];
 
@@ -15,7 +16,7 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
     const Matrix<const float> b{B, K, N, N, 1};
     const Matrix<float> c{C, M, N, N, 1};
 
-    // Which elements of C are mine? A patch of TM x TN: rows thread_row to thread_row + TM - 1 of the block tile, columns likewise.
+    // Which elements of C are mine? A patch of TM x TN that starts at (thread_row, thread_col) of the block tile.
     const int block_row = blockIdx.y * BM;
     const int block_col = blockIdx.x * BN;
     const int thread_row = threadIdx.x / (BN / TN) * TM;
@@ -27,12 +28,17 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
         const Matrix<const float> a_tile = a.tile(block_row, k0, BM, BK);
         const Matrix<const float> b_tile = b.tile(k0, block_col, BK, BN);
         // (1) Copy the tiles: there are more elements than threads, so each thread takes every THREADS-th one.
-        for (int i = threadIdx.x; i < BM * BK; i += THREADS)
+        for (int first = 0; first < BM * BK; first += THREADS) {
+            const int i = first + threadIdx.x;
             As[i / BK][i % BK] = a_tile(i);
-        for (int i = threadIdx.x; i < BK * BN; i += THREADS)
+        }
+        for (int first = 0; first < BK * BN; first += THREADS) {
+            const int i = first + threadIdx.x;
             Bs[i / BN][i % BN] = b_tile(i);
+        }
         __syncthreads();
 
+#pragma unroll 2
         for (int k = 0; k < BK; k++) {
             float a_frag[TM];
             float b_frag[TN];

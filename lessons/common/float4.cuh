@@ -1,0 +1,18 @@
+// float4: four floats that lie side by side, read or written as one 128-bit access.
+//
+//   float4_at(x) is the float4 that starts at the float x. x must lie at a multiple of 16 bytes, in any memory.
+//
+//   float4_at(As[row][col]) = float4_at(a_tile(row, col));     one 128-bit load, one 128-bit store
+//
+// Lesson 05 explains when this is allowed and what it saves.
+#pragma once
+
+__device__ inline float4 &float4_at(float &first)
+{
+    return reinterpret_cast<float4 &>(first);
+}
+
+__device__ inline const float4 &float4_at(const float &first)
+{
+    return reinterpret_cast<const float4 &>(first);
+}
