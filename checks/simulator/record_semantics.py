@@ -1,9 +1,11 @@
 """Run every instruction of the semantics table on the GPU of this machine and keep what it answered.
 
-    python checks/simulator/record_semantics.py out.npz        (needs cupy and a GPU; about a minute)
+    python checks/simulator/record_semantics.py out.npz             needs cupy and a GPU; a quarter of a minute
+    python checks/simulator/record_semantics.py --keep out.npz      writes semantics_h200.json beside this file
+    python checks/simulator/record_semantics.py --ptx FOLDER        the kernels only, to read or to assemble
 
-The raw results go to the .npz; ``test_semantics.py`` compares fingerprints of them, kept in ``semantics_h200.json``
-(written by ``--fingerprints out.npz``), with what the simulator computes, so that CI holds the table against hardware.
+``test_semantics.py`` compares the kept fingerprints with what the simulator computes, so that CI holds every
+instruction against hardware without having any.
 """
 
 from __future__ import annotations
@@ -17,10 +19,6 @@ from typing import Any
 
 import numpy as np
 import semantics_cases as cases
-
-from gemm_lessons.simulator import semantics
-
-LETTERS = {"pred": "p", 16: "h", 32: "r", 64: "d"}
 
 
 def register_size(code: str) -> int:
@@ -91,28 +89,40 @@ def modules(size: int = 100) -> Iterator[tuple[str, list[tuple[str, str, int]]]]
 
 
 def record(path: str) -> None:
+    """Run everything on the GPU and save the raw results."""
     import cupy
 
     found: dict[str, Any] = {}
-    refused: list[str] = []
     for text, part in modules():
         module = cupy.cuda.function.Module()
-        try:
-            module.load(text.encode())
-        except cupy.cuda.driver.CUDADriverError as error:
-            refused.append(f"{part[0][0]}: {error}")
-            continue
+        module.load(text.encode())
         for entry, name, results in part:
             operation = cases.operation_of(name, results)
             rows = cases.operands(name, operation)
-            sources = [cupy.asarray(np.broadcast_to(row, (cases.LANES,)).astype(row.dtype)) for row in rows]
+            # lop3's table is an immediate in the PTX, not an argument.
+            sources = [cupy.asarray(row) for row in rows if row.shape]
             outs = [cupy.zeros(cases.LANES, np.dtype(d)) for d in cases.result_dtypes(operation)]
-            module.get_function(entry)((1,), (cases.LANES,), tuple(a.data.ptr for a in (*sources, *outs)))
+            spare = [sources[0]] * (len(rows) - len(sources))
+            arguments = tuple(array.data.ptr for array in (*sources, *spare, *outs))
+            module.get_function(entry)((1,), (cases.LANES,), arguments)
             for i, out in enumerate(outs):
-                host = out.get()
-                found[f"{name}|{results}|{i}"] = host if host.dtype == np.bool_ else host.view(f"u{host.itemsize}")
+                found[f"{key_of(name, results)}|{i}"] = raw(out.get())
     np.savez_compressed(path, **found)
-    print(f"{len(found)} rows recorded, refused: {refused}")
+    print(f"{len(found)} rows recorded")
+
+
+def raw(row: Any) -> Any:
+    return row if row.dtype == np.bool_ else row.view(f"u{row.itemsize}")
+
+
+def key_of(name: str, results: int) -> str:
+    """The name of a case in the recorded data."""
+    return name if results == 1 else name + " p|q"
+
+
+def is_approximate(name: str) -> bool:
+    """Whether the PTX manual allows an error."""
+    return bool({"approx", "full"} & {*name.split(".")})
 
 
 def fingerprint(rows: list[Any]) -> str:
@@ -120,19 +130,33 @@ def fingerprint(rows: list[Any]) -> str:
     return f"{zlib.crc32(b''.join(np.ascontiguousarray(row).tobytes() for row in rows)):08x}"
 
 
+def keep(path: str) -> None:
+    """Raw results -> ``semantics_h200.json``."""
+    data = np.load(path)
+    results, approximate = {}, {}
+    for name, n in cases.every_case():
+        if not recordable(name):
+            continue
+        key = key_of(name, n)
+        operation = cases.operation_of(name, n)
+        rows = [data[f"{key}|{i}"] for i in range(len(cases.result_dtypes(operation)))]
+        if is_approximate(name):
+            approximate[key] = rows[0].tobytes().hex()
+        else:
+            results[key] = fingerprint(rows)
+    kept = {"gpu": "NVIDIA H200", "driver": "580.159.04", "lanes": cases.LANES}
+    target = Path(__file__).with_name("semantics_h200.json")
+    target.write_text(json.dumps(kept | {"results": results, "approximate": approximate}, indent=0) + "\n")
+
+
 if __name__ == "__main__":
-    if sys.argv[1] == "--ptx":
-        for i, (text, _) in enumerate(modules()):
-            Path(sys.argv[2], f"m{i}.ptx").write_text(text)
-    elif sys.argv[1] == "--fingerprints":
-        data = np.load(sys.argv[2])
-        prints = {}
-        for name, n in cases.every_case():
-            rows = [data[f"{name}|{n}|{i}"] for i in range(4) if f"{name}|{n}|{i}" in data]
-            if rows:
-                prints[name if n == 1 else name + " p|q"] = fingerprint(rows)
-        target = Path(__file__).with_name("semantics_h200.json")
-        target.write_text(json.dumps({"gpu": "NVIDIA H200", "lanes": cases.LANES, "results": prints}, indent=0) + "\n")
-    else:
-        record(sys.argv[1])
-    assert semantics.supported()
+    match sys.argv[1:]:
+        case ["--keep", path]:
+            keep(path)
+        case ["--ptx", folder]:
+            for number, (text, _) in enumerate(modules()):
+                Path(folder, f"m{number}.ptx").write_text(text)
+        case [path]:
+            record(path)
+        case _:
+            sys.exit(__doc__)

@@ -112,7 +112,9 @@ def operand(code: str, position: int, count: int, seed: int) -> Array:
 
 def operands(name: str, operation: semantics.Operation) -> list[Array]:
     """Sources of one case, as raw unsigned rows (bool for predicates), in the order of ``operation.sources``."""
-    seed = zlib.crc32(name.encode())
+    # All comparisons of a type get the same operands, so that the reference can remember its answers.
+    key = name.split(".")[-1] if name.startswith("set") else name
+    seed = zlib.crc32(key.encode())
     count = len(operation.sources)
     if name == "lop3.b32":
         rows = [operand(code, i, count, seed) for i, code in enumerate(operation.sources[:3])]

@@ -312,7 +312,7 @@ def _division(entries: Table) -> None:
 
 # ---- approximate functions ----
 
-TURNS_PER_RADIAN = float(F32(0.15915494667125702))
+TURNS_PER_RADIAN = float.fromhex("0x1.45f306p-3")  # float32 nearest to 1 / (2 pi), the hardware's factor
 
 
 def _radians(x: Array) -> Array:
@@ -341,14 +341,26 @@ def _approximate(opcode: str, code: str) -> Function:
     compute = APPROXIMATE[opcode]
 
     def function(out: Array, a: Array) -> None:
-        x = floats.widen_bf16(a) if code == "bf16" else a
-        y = compute(np.atleast_1d(x).astype(F64))
+        x = np.atleast_1d(a).astype(F64)
+        y = compute(x)
         if code == "f64":
             floats.inherit_nan(y, x)
             np.copyto(out, y)
-            return
-        np.copyto(out, floats.narrow_bf16(y) if code == "bf16" else floats.narrow(y, DTYPES[code], "rn"))
-        settle_nans(out, code)
+        else:
+            np.copyto(out, floats.narrow(y, DTYPES[code], "rn"))
+            settle_nans(out, code)
+
+    return function
+
+
+def _approximate_bf16(opcode: str, ftz: bool) -> Function:
+    compute = APPROXIMATE[opcode]
+
+    def function(out: Array, a: Array) -> None:
+        x = floats.widen_bf16(a)
+        y = compute((floats.flush(x) if ftz else x).astype(F64))
+        # bfloat16 has float32's smallest normal number.
+        np.copyto(out, floats.narrow_bf16(np.where(np.abs(y) < 2.0**-126, 0.0, y) if ftz else y))
 
     return function
 
@@ -371,11 +383,12 @@ def _functions(entries: Table) -> None:
             function = with_modifiers(_approximate(opcode, "f32"), "f32", ftz)
             _put(entries, f"{opcode}.approx" + ".ftz" * ftz, "f32", 1, function)
     for opcode in ("ex2", "tanh"):
-        for code, dtype in (("f16", np.float16), ("bf16", np.uint16)):
-            name = f"{opcode}.approx" + (".ftz" if (opcode, code) == ("ex2", "bf16") else "")
-            function = _approximate(opcode, code)
-            _put(entries, name, code, 1, function)
-            _put(entries, name, code + "x2", 1, in_halves(function, dtype))
+        half, brain = _approximate(opcode, "f16"), _approximate_bf16(opcode, opcode == "ex2")
+        _put(entries, f"{opcode}.approx", "f16", 1, half)
+        _put(entries, f"{opcode}.approx", "f16x2", 1, in_halves(half, np.float16))
+        name = f"{opcode}.approx" + ".ftz" * (opcode == "ex2")
+        _put(entries, name, "bf16", 1, brain)
+        _put(entries, name, "bf16x2", 1, in_halves(brain, np.uint16))
     _put(entries, "rsqrt.approx", "f64", 1, _approximate("rsqrt", "f64"))
     for opcode in ("rcp", "rsqrt"):
         _put(entries, f"{opcode}.approx.ftz", "f64", 1, _gross(_approximate(opcode, "f64")))
