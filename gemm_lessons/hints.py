@@ -175,7 +175,7 @@ def _conflicts(facts: Facts) -> Iterator[Hint]:
     total = facts.counters.get("shared_wavefronts")
     for conflict in facts.counters.conflicts:
         share = conflict.excess_wavefronts / total if total else 0.0
-        if share >= CONFLICT_SHARE:
+        if share >= CONFLICT_SHARE and conflict.ways > 1:
             yield Hint(8 - share, _conflict_text(facts, conflict, share))
 
 

@@ -1,16 +1,20 @@
-"""The estimate: its arithmetic by hand, its trends, and what the articles measured."""
+"""The estimate: its arithmetic by hand, its trends, and the order of the lessons."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 
 import pytest
 
+from gemm_lessons.course import any_course
 from gemm_lessons.device import METRICS, Counters, LineCount
 from gemm_lessons.estimate import BARRIER_CLOCKS, L2_LATENCY, LAUNCH_US, Profile, Work, estimate_at
 from gemm_lessons.gpus import GPUS
 from gemm_lessons.lesson import Shape
+from gemm_lessons.pipeline import Request, run_lesson
+from gemm_lessons.simulator import Simulator
 
 H200 = GPUS["h200"]
 NOTHING = Work(0, 0, 0, 0, 0, 0, 0, 0)
@@ -152,3 +156,16 @@ def test_every_data_sheet_gives_a_finite_time() -> None:
     times = {name: estimate_at(profile(work), SQUARE, (32, 32), gpu).time_us for name, gpu in GPUS.items()}
     assert all(math.isfinite(time) and time > 0 for time in times.values())
     assert times["h200"] < times["v100"] < times["p100"]
+
+
+def test_each_lesson_is_estimated_faster_than_the_one_before() -> None:
+    course, speeds = any_course(), []
+    shapes = [Shape(size, size, size) for size in (1024, 2048, 4096)]
+    for number in ("01", "02", "03", "04"):
+        lesson = course.lesson(number)
+        request = Request(course, lesson, lesson.solution_path, Simulator(), H200, beside=False)
+        profile = run_lesson(request).kernel.profile
+        assert profile is not None
+        speeds.append([estimate_at(profile, shape, lesson.grid(shape).grid[:2], H200).gflops for shape in shapes])
+    for slower, faster in itertools.pairwise(speeds):
+        assert all(b > a for a, b in zip(slower, faster, strict=True))
