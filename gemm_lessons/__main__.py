@@ -18,7 +18,6 @@ def main() -> None:
     try:
         code = _run()
     except KeyboardInterrupt:
-        print("\ninterrupted; nothing was changed", file=sys.stderr)
         code = INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has gone. Python flushes stdout once more at exit: let that go nowhere.
@@ -31,6 +30,8 @@ def main() -> None:
         if os.environ.get("GEMM_LESSONS_DEBUG"):
             raise
         code = _report_bug(error)
+    if code == INTERRUPTED:
+        print("\ninterrupted; nothing was changed", file=sys.stderr)  # the newline ends the line that shows ^C
     sys.exit(code)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import sys
 from collections.abc import Callable
 from enum import StrEnum
 from functools import wraps
@@ -124,8 +123,7 @@ def _exit_code(function: Callable[Parameters, int], *args: Parameters.args, **kw
     try:
         return function(*args, **kwargs)
     except KeyboardInterrupt:
-        print("\ninterrupted; nothing was changed", file=sys.stderr)  # the newline ends the line that shows ^C
-        return contract.EXIT_INTERRUPTED
+        return contract.EXIT_INTERRUPTED  # __main__ has the words for it
     except (CommandError, ShapeError) as error:
         show_error(make_console(stderr=True), str(error))
         return contract.EXIT_WRONG_COMMAND

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ HUGE = KERNEL.replace("BODY", "    __shared__ float big[100000]; big[threadIdx.x
 MISALIGNED = KERNEL.replace(
     "BODY", "    const float4 v = *reinterpret_cast<const float4 *>(A + 1); acc = v.x + v.y + v.z + v.w;"
 )
-UNSUPPORTED = KERNEL.replace("BODY", '    asm volatile("griddepcontrol.launch_dependents;");')
+UNSUPPORTED = KERNEL.replace("BODY", '    unsigned long long x; asm volatile("stacksave.u64 %0;" : "=l"(x)); acc = x;')
 OUT_OF_BOUNDS = KERNEL.replace("BODY", "    acc = A[M * K + 100];")
 
 # A process that root's right to write everywhere has been taken from, so that read-only folders are read only.
@@ -176,7 +177,7 @@ def test_out_of_bounds(run: Run, kernel: Path) -> None:
 
 def test_unsupported_opcode(run: Run, kernel: Path) -> None:
     kernel.write_text(UNSUPPORTED)
-    clear(run("run", "01"), 1, "lessons/01_first/kernel.cu:6", "griddepcontrol")
+    clear(run("run", "01"), 1, "lessons/01_first/kernel.cu:6", "stacksave")
 
 
 @pytest.mark.parametrize(
@@ -206,12 +207,16 @@ def test_a_shape_that_does_not_fit_into_memory(run: Run) -> None:
     [
         (("--solution", "--stub"), "exclude each other"),
         (("--solution", "--gpu", "voodoo2"), "known: "),
-        (("--solution", "--device", "gpu"), "GPU"),
     ],
 )
 def test_options_that_cannot_be(run: Run, options: tuple[str, ...], words: str) -> None:
-    result = run("run", "01", *options)
-    clear(result, 3 if "--device" in options else 2, words)
+    clear(run("run", "01", *options), 2, words)
+
+
+def test_a_gpu_that_is_not_there(run: Run) -> None:
+    result = run("run", "01", "--solution", "--device", "gpu", env={"CUDA_VISIBLE_DEVICES": ""})
+    clear(result, 3)
+    assert re.search("CuPy|GPU", result.err)
 
 
 @pytest.mark.parametrize(

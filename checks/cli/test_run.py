@@ -1,0 +1,207 @@
+"""``run``, end to end, over the tiny course: verdicts, JSON, the table at every width, colours."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import termios
+from pathlib import Path
+
+import pytest
+from tiny_course import BINARY, KERNEL, SOLUTION, STUB, SUM, Run, environment
+
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def test_a_solved_lesson_passes(run: Run, kernel: Path) -> None:
+    kernel.write_text(SOLUTION)
+    result = run("run", "01")
+    assert result.code == 0
+    assert result.err == ""
+    assert "PASSED" in result.out
+    assert "gemm-lessons read 02" in result.out
+    assert "\x1b" not in result.out
+
+
+def test_a_stub_does_not(run: Run, kernel: Path) -> None:
+    kernel.write_text(STUB)
+    result = run("run", "01")
+    assert result.code == 1
+    assert "WRONG ANSWER: 144 of 144 elements of C are wrong at 9x16x5" in result.out
+    assert "TODO(1) in line 6 is still open" in result.out
+    assert "  # # \n" in result.out
+    assert "gemm-lessons hint 01" in result.out
+    assert kernel.read_text() == STUB
+
+
+def test_the_previous_method_misses_the_gate(run: Run, course: Path) -> None:
+    result = run("run", "02", "--file", "lessons/01_first/solution.cu")
+    assert result.code == 1
+    assert "GATE MISSED" in result.out
+    assert "missed  barriers" in result.out
+    assert "This lesson is about barriers." in result.out
+
+
+def test_the_reference_passes_and_invites(run: Run) -> None:
+    result = run("run", "02", "--solution")
+    assert result.code == 0
+    assert re.search(r"reference +passed", result.out)
+    assert re.search(r"lesson 01 +gate missed", result.out)
+    assert "gemm-lessons start 02" in result.out
+
+
+def test_only_some_tiles_are_wrong(run: Run, kernel: Path) -> None:
+    kernel.write_text(SOLUTION.replace("C[row * N + col] = acc;", "C[row * N + col] = row == 5 ? 0.0f : acc;"))
+    result = run("run", "01")
+    assert "16 of 144 elements" in result.out
+    assert "  . . \n  + + \n  . . \n" in result.out
+
+
+def test_one_shape(run: Run) -> None:
+    result = run("run", "01", "--solution", "--shape", "5x6x7", "--json")
+    shapes = [(shape["m"], shape["n"], shape["k"]) for shape in json.loads(result.out)["shapes"]]
+    assert shapes[0] == (5, 6, 7)
+    assert set(shapes) <= {(5, 6, 7), (8, 16, 4)}
+
+
+def test_a_shape_of_ones_own_is_no_pass_of_the_lesson(run: Run, course: Path, kernel: Path) -> None:
+    kernel.write_text(SOLUTION)
+    assert run("run", "01", "--shape", "5,6,7").code == 0
+    assert not (course / ".gemm-lessons").exists()
+
+
+def test_the_seed_repeats_the_inputs(run: Run, kernel: Path) -> None:
+    kernel.write_text(STUB)
+    first = run("run", "01", "--seed", "7").out
+    assert run("run", "01", "--seed", "7").out == first
+    assert "--seed 7" in first
+    assert run("run", "01", "--seed", "8").out != first
+
+
+def test_another_gpu_is_another_estimate(run: Run) -> None:
+    outcomes = [json.loads(run("run", "01", "--solution", "--json", "--gpu", gpu).out) for gpu in ("h200", "p100")]
+    assert [outcome["estimate"]["gpu"] for outcome in outcomes] == ["H200", "P100"]
+    assert outcomes[0]["estimate"]["time_us"] < outcomes[1]["estimate"]["time_us"]
+
+
+def test_json_keeps_the_contract(run: Run) -> None:
+    result = run("run", "02", "--solution", "--json", "--device", "sim")
+    assert result.err == ""
+    outcome = json.loads(result.out)
+    assert set(outcome) == set(
+        "schema lesson kernel device verdict shapes compile time_us gflops fraction_of_cublas estimate counters lines "
+        "findings gates hints".split()
+    )
+    assert outcome["schema"] == "gemm-lessons/run/1"
+    assert outcome["lesson"] == "02_second"
+    assert outcome["kernel"] == "lessons/02_second/solution.cu"
+    assert outcome["device"] == {"kind": "simulator", "name": "simulator"}
+    assert outcome["verdict"] == "passed"
+    assert set(outcome["shapes"][0]) == {"m", "n", "k", "verdict", "max_error", "tolerance"}
+    assert 0 <= outcome["shapes"][0]["max_error"] <= outcome["shapes"][0]["tolerance"]
+    compiled = {"arch", "registers", "shared_bytes", "spill_bytes", "occupancy", "diagnostics"}
+    assert set(outcome["compile"]) == compiled
+    assert outcome["time_us"] is outcome["gflops"] is outcome["fraction_of_cublas"] is None
+    assert set(outcome["estimate"]) == {"gpu", "time_us", "gflops", "limiter"}
+    assert outcome["counters"]["smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"] == 8 * 16 * 4
+    assert set(outcome["lines"][0]) == {"line", "source", "metric", "value", "ideal"}
+    assert any("A[row * K + k]" in line["source"] for line in outcome["lines"])
+    assert outcome["gates"] == [{"name": "barriers", "limit": 1.0, "value": 1.0, "passed": True}]
+
+
+def test_json_of_what_is_not_a_number(run: Run, kernel: Path) -> None:
+    """A kernel that writes nothing leaves NaN behind, which JSON cannot say."""
+    kernel.write_text(KERNEL.replace("BODY", "").replace("C[row * N + col] = acc;", "acc = 1;"))
+    outcome = json.loads(run("run", "01", "--json").out, parse_constant=lambda name: pytest.fail(name))
+    assert outcome["verdict"] == "wrong_answer"
+    assert outcome["shapes"][0]["max_error"] is None
+
+
+def test_json_of_findings(run: Run, kernel: Path) -> None:
+    kernel.write_text(KERNEL.replace("BODY", "    acc = A[M * K + 100];"))
+    outcome = json.loads(run("run", "01", "--json").out)
+    assert outcome["verdict"] == "faulted"
+    (finding,) = (finding for finding in outcome["findings"] if finding["kind"] == "out_of_bounds")
+    assert set(finding) == {"kind", "severity", "line", "message", "count"}
+    assert (finding["severity"], finding["line"]) == ("error", 6)
+
+
+def on_terminal(course: Path, columns: int, *arguments: str, **env: str) -> tuple[int, str]:
+    """Run on a pseudo-terminal of that many columns; its exit code and everything that it printed."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 200, columns, 0, 0))
+    process = subprocess.Popen(
+        [*BINARY, *arguments], cwd=course, env=environment(**env), stdin=theirs, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    output = b""
+    while True:
+        try:
+            more = os.read(ours, 65536)
+        except OSError:  # how Linux says that the other end is closed
+            break
+        if not more:
+            break
+        output += more
+    os.close(ours)
+    return process.wait(timeout=60), output.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 120, 200])
+@pytest.mark.parametrize("which", ["stub", "solution"])
+def test_nothing_overflows_the_terminal(course: Path, columns: int, which: str) -> None:
+    _, out = on_terminal(course, columns, "run", "02", f"--{which}", TERM="xterm-256color")
+    plain = CONTROL.sub("", out)
+    assert "\x1b" not in plain
+    assert "PASSED" in plain or "WRONG" in plain
+    # Paths and commands are meant to be copied, so they are never broken into lines.
+    wide = [line for line in plain.splitlines() if len(line.rstrip()) > columns and str(course) not in line]
+    assert not wide
+    assert "…" not in plain.split("Bank conflicts")[0], "cells must not be cut"
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_table_has_one_row_for_each_kernel(course: Path, columns: int) -> None:
+    _, out = on_terminal(course, columns, "run", "02", "--stub", NO_COLOR="1")
+    rows = re.findall(
+        r"^(stub|lesson 01|01 first|reference)\s+(wrong|gate missed|passed) ", CONTROL.sub("", out), re.MULTILINE
+    )
+    assert [verdict for _, verdict in rows] == ["wrong", "gate missed", "passed"]
+    for header in ("verdict", "est.", "GFLOPS", "gates"):
+        assert header in out
+
+
+def test_colours_on_a_terminal_only_where_wanted(course: Path) -> None:
+    assert "\x1b[" in on_terminal(course, 80, "run", "01", "--solution")[1]
+    for arguments, env in ((("--no-color",), {}), ((), {"NO_COLOR": "1"}), ((), {"TERM": "dumb"})):
+        code, out = on_terminal(course, 80, "run", "01", "--solution", *arguments, **env)
+        assert code == 0
+        assert not re.search(r"\x1b\[[0-9;]*3[0-9]", out), "no colours"
+
+
+def test_a_long_text_goes_through_the_pager(course: Path) -> None:
+    (course / "lessons" / "01_first" / "README.md").write_text("# Title\n\n" + "A line.\n\n" * 300)
+    code, out = on_terminal(course, 80, "read", "01", PAGER="tail -n 1")
+    assert code == 0
+    assert out.count("A line.") == 1
+    assert "gemm-lessons start 01" in out
+
+
+def test_an_ascii_terminal(run: Run) -> None:
+    result = run("run", "02", "--solution", env={"PYTHONIOENCODING": "ascii"})
+    assert result.code == 0, result.err
+    assert result.out.isascii()
+    assert "?" not in result.out.split("Gates")[0]
+
+
+def test_a_long_run_says_what_it_does(course: Path, kernel: Path) -> None:
+    """More than a second of work shows a spinner on the terminal, which is gone at the end; a pipe sees none."""
+    slow = "    for (int i = 0; i < 30000; i++) acc = acc * 0.5f;\n    acc = 0.0f;\n"
+    kernel.write_text(KERNEL.replace("BODY\n", slow + SUM))
+    _, out = on_terminal(course, 80, "run", "01")
+    assert re.search(r"(check|count|time) \d+ ?x", CONTROL.sub("", out))
