@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from gemm_lessons import compile_cache, cuda_source, nvrtc, sass
+from gemm_lessons import compile_cache, cuda_source, nvrtc, nvrtc_child, sass
 from gemm_lessons.device import KitError
 from gemm_lessons.diagnostics import Diagnostic, base_name, explain_failure, parse_log
 from gemm_lessons.occupancy import Occupancy, Resources, occupancy
@@ -151,11 +151,15 @@ def compile_source(
     if key and (kept := _from_cache(key, source, path, arch)):
         return kept
 
-    compiler = nvrtc.load(major)
-    result = compiler.translate(source, name, arguments, entry)
+    answer = nvrtc_child.translate(major, source, name, arguments, entry)
+    if isinstance(answer, nvrtc_child.Broken) and not answer.hung:  # once more: it may not have been the file's fault
+        answer = nvrtc_child.translate(major, source, name, arguments, entry)
+    if isinstance(answer, nvrtc_child.Broken):
+        return _explain_broken(answer, major, source, name, arguments, entry, path)
+    result, version = answer
+    compiler = f"NVRTC {version[0]}.{version[1]}"
     if result.log.startswith("nvrtc: error"):
-        version = ".".join(map(str, compiler.version))
-        raise KitError(f"NVRTC {version} refused its options: {result.log.strip()} (arch {arch})")
+        raise KitError(f"{compiler} refused its options: {result.log.strip()} (arch {arch})")
     ptx = _with_file_names(result.ptx, {name: path})
     found = parse_log(result.log, path, source, ptx, {name: path})
     theirs = tuple(f"{folder}/" for folder in (*cuda_folders, HEADERS))  # not the learner's to mend
@@ -172,10 +176,10 @@ def compile_source(
         cubin=result.cubin,
         resources=resources,
         diagnostics=(*found, *_too_much_local(resources, source, path, entry)),
-        compiler="NVRTC {}.{}".format(*compiler.version),
+        compiler=compiler,
         shared_layout=read_shared_layout(ptx, result.lowered, resources.shared_bytes),
     )
-    if key and nvrtc.is_library_of(major, compiler.version):
+    if key and nvrtc.is_library_of(major, version):
         _to_cache(key, compiled)
     return compiled
 
@@ -220,6 +224,32 @@ def _too_much_local(resources: Resources, source: str, path: str, entry: str) ->
     )
     line = next((kernel.line for kernel in cuda_source.kernels(source) if kernel.name == base_name(entry)), 1)
     return (Diagnostic(path, line, None, "warning", message),)
+
+
+def _explain_broken(
+    broken: nvrtc_child.Broken,
+    major: int,
+    source: str,
+    name: str,
+    arguments: Sequence[str],
+    entry: str,
+    path: str,
+) -> CompileFailed:
+    """The compiler crashed or hung. A crash is blamed on the first line with which the file, cut there, crashes it."""
+    if broken.hung:
+        message = f"{broken.reason}: look for a template or a constexpr that never ends, or a loop unrolled too far"
+        return CompileFailed((Diagnostic(path, 1, None, "error", message),), broken.reason)
+    lines = source.split("\n")
+    first, last = 1, len(lines)
+    while first < last:
+        middle = (first + last) // 2
+        start = "\n".join(lines[:middle])
+        if isinstance(nvrtc_child.translate(major, start, name, arguments, entry), nvrtc_child.Broken):
+            last = middle
+        else:
+            first = middle + 1
+    message = "NVIDIA's compiler crashes here, and so cannot say what is wrong: look for a typing slip in this line"
+    return CompileFailed((Diagnostic(path, last, None, "error", message),), broken.reason)
 
 
 # --- the cache -----------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -38,7 +38,6 @@ _HEADER = re.compile(
     r"(?P<kind>catastrophic error|internal error|error|warning|note|remark)(?: #\d+(?:-D)?)?: (?P<text>.*)"
 )
 _CARET = re.compile(r"^ *\s*\^\s*$")
-_DURING = re.compile(r"^\s+detected during:?\s*(.*)")
 _NOISE = re.compile(r"^(\d+ (catastrophic )?errors? detected|Remark: |Compilation terminated|\s*$)")
 _PTXAS = re.compile(r"^\s*ptxas (?P<kind>error|fatal|warning)\s*: (?P<text>.*)")
 _PTXAS_LINE = re.compile(r"^\s*ptxas .*?, line (?P<line>\d+); (?P<kind>error|fatal|warning)\s*: (?P<text>.*)")
@@ -89,37 +88,42 @@ def _foreign_character(found: Diagnostic, path: str, source: str) -> Diagnostic:
 
 
 def _front_end(log: str, path: str, source: str, names: Mapping[str, str]) -> Iterator[Diagnostic]:
-    current: Diagnostic | None = None
-    previous = ""  # the line above a caret is the source line
-    for line in log.splitlines():
+    messages: list[tuple[re.Match[str], list[str]]] = []
+    for line in log.split("\n"):
         if match := _HEADER.match(line):
-            if match["kind"] in ("note", "remark"):
-                if current:
-                    current = replace(current, message=f"{current.message} ({match['text'].strip()})")
-                    previous = "\0"  # the caret that follows is the note's
-                continue
-            if current:
-                yield _finished(current)
-            file = match["file"]
-            current = Diagnostic(
-                file=names.get(file, file) if file else path,
-                line=int(match["line"]) if file else source.rstrip("\n").count("\n") + 1,
-                column=None,
-                severity="warning" if match["kind"] == "warning" else "error",
-                message=match["text"].strip(),
-            )
-        elif current and _CARET.match(line):
-            if current.column is None and previous != "\0":
-                current = replace(current, column=_column(previous, line))
-        elif current and (during := _DURING.match(line)):
-            current = replace(current, message=f"{current.message}; {during[0].strip()}")
-        elif _NOISE.match(line) and current and line.strip():
-            yield _finished(current)
-            current = None
-        if previous != "\0":
-            previous = line
-    if current:
-        yield _finished(current)
+            messages.append((match, []))
+        elif messages and not _NOISE.match(line):
+            messages[-1][1].append(line)
+    found: Diagnostic | None = None
+    for head, body in messages:
+        text = head["text"].strip() + _instantiation(body)
+        if head["kind"] in ("note", "remark"):
+            if found:
+                found = replace(found, message=f"{found.message} ({text})")
+            continue
+        if found:
+            yield _finished(found)
+        file = head["file"]
+        caret = next((index for index, line in enumerate(body) if _CARET.match(line)), 0)
+        found = Diagnostic(
+            file=names.get(file, file) if file else path,
+            line=int(head["line"]) if file else source.rstrip("\n").count("\n") + 1,
+            column=_column(body[caret - 1], body[caret]) if caret else None,
+            severity="warning" if head["kind"] == "warning" else "error",
+            message=text,
+        )
+    if found:
+        yield _finished(found)
+
+
+def _instantiation(body: Sequence[str]) -> str:
+    """For which template arguments: the innermost instantiation, and the outermost, where the learner's code is."""
+    lines = [line.strip() for line in body]
+    start = next((index for index, line in enumerate(lines) if line.startswith("detected during")), None)
+    if start is None:
+        return ""
+    steps = [line for line in (lines[start].removeprefix("detected during").lstrip(": "), *lines[start + 1 :]) if line]
+    return "; detected during " + (steps[0] if len(steps) == 1 else f"{steps[0]}, from {steps[-1]}")
 
 
 def _column(source_line: str, caret_line: str) -> int:

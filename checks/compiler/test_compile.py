@@ -232,10 +232,17 @@ def test_a_missing_nvrtc_says_what_to_install(monkeypatch):
     monkeypatch.setattr(nvrtc, "_loaded", {})
     monkeypatch.setattr(nvrtc, "library", lambda major: Path(f"/nowhere/libnvrtc.so.{major}"))
     with pytest.raises(KitError, match=r"/nowhere/libnvrtc.so.12.*gemm-lessons\[cuda12\]"):
-        compile_source(PLAIN, path="k.cu", entry="gemm", arch="sm_70")
+        nvrtc.load(12)
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     with pytest.raises(KitError, match='pip install "gemm-lessons"'):
-        compile_source(PLAIN, path="k.cu", entry="gemm")
+        nvrtc.load(13)
+
+
+@pytest.mark.skipif(nvrtc.library(12) is not None, reason="NVRTC of CUDA 12 is here")
+def test_a_missing_nvrtc_is_reported_from_the_child():
+    for _ in range(2):
+        with pytest.raises(KitError, match=r"gemm-lessons\[cuda12\]"):
+            compile_source(PLAIN, path="k.cu", entry="gemm", arch="sm_70")
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,31 @@ def test_template_errors_say_for_which_arguments(errors):
     assert "[with N=2]" in error.message
 
 
+def test_nested_templates_name_the_innermost_and_the_outermost(errors):
+    source = """template <int N> __device__ int g() { int a[N]; return a[0]; }
+template <int N> __device__ int f() { return g<N>(); }
+__global__ void gemm(int *x)
+{
+    x[0] = f<-3>();
+    x[1] = y;
+}
+"""
+    first, second = sorted(errors(source), key=lambda d: d.line)
+    assert first.column == 45
+    assert first.message.endswith(
+        'detected during instantiation of "int g<N>() [with N=-3]" at line 2, '
+        'from instantiation of "int f<N>() [with N=-3]" at line 5'
+    )
+    assert (second.line, second.column) == (6, 12)
+
+
+def test_a_note_does_not_hide_the_column_of_what_follows(errors):
+    source = "__global__ void gemm(float *x)\n{\n    static_assert(1 > 2);\n    x[0] = y;\n}\n"
+    first, second = errors(source)
+    assert (first.line, first.column) == (3, 5)
+    assert (second.line, second.column) == (4, 12)
+
+
 @pytest.mark.parametrize(
     ("source", "entry", "line", "words"),
     [

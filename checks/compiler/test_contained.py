@@ -1,0 +1,98 @@
+"""The compiler may crash, hang or be killed; the kit says so and goes on."""
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from gemm_lessons import nvrtc_child
+from gemm_lessons.compiler import Compiled, CompileFailed, compile_source
+
+PLAIN = "__global__ void gemm(float *x) { x[0] = 1; }"
+# A slip that NVRTC 13.5 does not survive. A newer one may report an error instead.
+CRASHES = """#include <stdint.h>
+
+// a kernel
+template <int BM, int BN> __global__ void tile(fl[at *x, int n)
+{
+    __shared__ float As[BM][BN];
+    As[threadIdx.x][1] = x[0];
+    x[1] = As[n][0];
+}
+"""
+SLOW = """__device__ constexpr unsigned long f(unsigned long n)
+{
+    unsigned long s = 0;
+    for (unsigned long i = 0; i < n; i++) s += i;
+    return s;
+}
+__global__ void gemm(unsigned long *x) { constexpr auto q = f(1ull << 40); x[0] = q; }
+"""
+
+
+def child() -> int:
+    return nvrtc_child._children[os.getpid(), 13].pid
+
+
+def build(source: str, entry: str = "gemm") -> Compiled | CompileFailed:
+    return compile_source(source, path="kernel.cu", entry=entry)
+
+
+def test_a_file_that_crashes_the_compiler_is_blamed_by_line():
+    result = build(CRASHES, "tile<64, 4>")
+    assert isinstance(result, CompileFailed)
+    assert result.diagnostics[0].line == 4
+    assert isinstance(build(PLAIN), Compiled)
+
+
+def test_a_killed_compiler_is_tried_once_more():
+    assert isinstance(build(PLAIN), Compiled)
+    before = child()
+    os.kill(before, signal.SIGKILL)
+    assert isinstance(build(PLAIN), Compiled)
+    assert child() != before
+
+
+def test_one_child_serves_many_compilations():
+    build(PLAIN)
+    before = child()
+    build("oops")
+    build(PLAIN)
+    assert child() == before
+
+
+def test_a_compilation_that_does_not_end_is_given_up(monkeypatch):
+    build(PLAIN)
+    monkeypatch.setattr(nvrtc_child, "PATIENCE_S", 0.3)
+    started = time.monotonic()
+    result = build(SLOW)
+    assert time.monotonic() - started < 5
+    assert isinstance(result, CompileFailed)
+    assert "did not finish within 0.3 s" in result.diagnostics[0].message
+    monkeypatch.setattr(nvrtc_child, "PATIENCE_S", 60.0)
+    assert isinstance(build(PLAIN), Compiled)
+
+
+def test_ctrl_c_leaves_no_answer_for_the_next_question():
+    build(PLAIN)
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        build(SLOW)
+    timer.join()
+    result = build(PLAIN.replace("gemm", "after"), "after")
+    assert isinstance(result, Compiled)
+    assert result.entry == "_Z5afterPf"
+
+
+def test_the_child_goes_when_it_is_closed():
+    build(PLAIN)
+    pid = child()
+    nvrtc_child._close_all()
+    assert nvrtc_child._children == {}
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    nvrtc_child.start(13)
+    assert isinstance(build(PLAIN), Compiled)
