@@ -50,8 +50,8 @@ def why_unavailable(answer: Mapping[str, Any]) -> str:
     code, text = int(answer.get("code", 0)), answer["text"]
     if answer["error"] == "import":
         return (
-            f"CuPy cannot be used here ({text}); install it to go with your driver (nvidia-smi shows its CUDA "
-            "version): pip install 'gemm-lessons[cuda13]' or 'gemm-lessons[cuda12]'"
+            f"CuPy, which runs kernels on the GPU, cannot be used here ({text}); install it to go with your driver "
+            "(nvidia-smi shows its CUDA version): pip install 'gemm-lessons[cuda13]' or 'gemm-lessons[cuda12]'"
         )
     if answer.get("driver") == 0:
         return "no NVIDIA driver is installed here; see nvidia.com/drivers, or leave --device out for the simulator"

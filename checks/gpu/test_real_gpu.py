@@ -1,0 +1,185 @@
+"""On a real GPU: real kernels that are right, wrong, endless, out of bounds; and times that make sense."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gemm_lessons.compiler import Compiled, compile_source
+from gemm_lessons.course import packaged_course
+from gemm_lessons.device import Buffer, Grid, KitError, Scalar, StructWithBuffers
+from gemm_lessons.devices import data_sheet
+from gemm_lessons.gpu import Entrant, Gpu
+from gemm_lessons.gpus import find_gpu
+from gemm_lessons.lesson import KernelSpec, Shape
+from gemm_lessons.nvrtc import choose_major
+from gemm_lessons.pipeline import Request, run_lesson
+
+pytestmark = pytest.mark.gpu
+COURSE = packaged_course()
+SPEC = KernelSpec("gemm", ("A", "B", "C", "M", "N", "K"))
+HEAD = 'extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K) {'
+NAIVE = (
+    HEAD + "int row = blockIdx.y * 16 + threadIdx.y, col = blockIdx.x * 16 + threadIdx.x;"
+    "if (row < M && col < N) { float acc = 0; for (int k = 0; k < K; k++) acc += A[row * K + k] * B[k * N + col];"
+    "C[row * N + col] = acc; } }"
+)
+# A kernel that remembers that it has done its work: caught, since every timed launch has another row of A.
+FORGETFUL = "__device__ float kept[256 * 256]; __device__ int calls;\n" + NAIVE.replace(
+    "C[row * N + col] = acc;",
+    "int i = row * N + col; if (calls < 256 * 256) { kept[i] = acc; atomicAdd(&calls, 1); } C[i] = kept[i];",
+)
+LINE = Grid((1, 1, 1), (32, 1, 1))
+
+
+def build(gpu: Gpu, source: str, entry: str = "gemm") -> Compiled:
+    major = choose_major(gpu.arch, gpu.driver_major)
+    compiled = compile_source(source, path="kernel.cu", entry=entry, arch=gpu.arch, cuda_major=major)
+    assert isinstance(compiled, Compiled), compiled
+    return compiled
+
+
+def launch(gpu: Gpu, source: str, size: int = 32, grid: Grid = LINE) -> tuple[Any, np.ndarray[Any, Any]]:
+    array = np.arange(size, dtype=np.float32)
+    return gpu.launch(build(gpu, source), grid, [Buffer("A", array, output=True)]), array
+
+
+def line(body: str) -> str:
+    return 'extern "C" __global__ void gemm(float *A) { int i = threadIdx.x; ' + body + " }"
+
+
+@pytest.mark.parametrize("name", COURSE.names)
+def test_every_solution_passes(real_gpu: Gpu, name: str) -> None:
+    lesson = COURSE.lesson(name)
+    request = Request(COURSE, lesson, lesson.solution_path, real_gpu, find_gpu("h200"), beside=False)
+    outcome = run_lesson(request)
+    assert outcome.verdict.kind == "passed", outcome.verdict
+    row = outcome.kernel
+    assert row.time_us is not None
+    assert row.gflops is not None
+    assert row.fraction_of_cublas is not None
+    assert 0.001 < row.fraction_of_cublas < 1.3
+    assert outcome.measured is not None
+    if outcome.peak_gflops is not None:
+        assert outcome.measured.cublas is not None
+        assert 0.3 < outcome.measured.cublas.gflops / outcome.peak_gflops < 1
+
+
+@pytest.mark.parametrize("name", COURSE.names)
+def test_every_stub_fails(real_gpu: Gpu, name: str) -> None:
+    lesson = COURSE.lesson(name)
+    request = Request(COURSE, lesson, lesson.stub_path, real_gpu, find_gpu("h200"), beside=False)
+    assert run_lesson(request).verdict.kind in ("wrong_answer", "gate_missed")
+
+
+def test_a_launch_writes_back(real_gpu: Gpu) -> None:
+    launched, array = launch(real_gpu, line("A[i] = 2 * A[i];"))
+    assert (launched.fault, tuple(launched.findings)) == (None, ())
+    np.testing.assert_array_equal(array, 2 * np.arange(32))
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "said"),
+    [
+        ("A[(1 << 28) + i] = 1;", "out_of_bounds", "error 700"),
+        ("*(float4 *)(A + 1) = float4{};", "misaligned", "error 716"),
+        ("__shared__ float s[32]; s[i + (int)A[0] + 100000 + 1000000 * (int)A[1]] = A[i]; A[i] = s[0];", "", ""),
+        ("__trap();", "", ""),
+    ],
+)
+def test_a_fault_is_a_value_and_the_next_launch_works(real_gpu: Gpu, body: str, kind: str, said: str) -> None:
+    launched, _ = launch(real_gpu, line(body))
+    assert launched.fault is not None
+    if kind:
+        assert launched.fault.kind == kind
+    assert said in launched.fault.message
+    print(launched.fault)
+    again, array = launch(real_gpu, line("A[i] = 2 * A[i];"))
+    assert again.fault is None
+    np.testing.assert_array_equal(array, 2 * np.arange(32))
+
+
+def test_just_outside_is_found_in_the_guard_zones(real_gpu: Gpu) -> None:
+    launched, _ = launch(real_gpu, line("A[i + 1] = 0;"))
+    (finding,) = launched.findings
+    assert (finding.kind, finding.count) == ("out_of_bounds", 4)
+
+
+def test_an_endless_kernel_is_stopped(real_gpu: Gpu) -> None:
+    before, real_gpu.limit_s = real_gpu.limit_s, 2.0
+    try:
+        started = time.monotonic()
+        launched, _ = launch(real_gpu, line("volatile float *p = A; while (p[0] == 0.0f) p[1] += 1; A[2] = 0;"))
+        assert launched.fault is not None
+        assert launched.fault.kind == "timeout"
+        assert time.monotonic() - started < 20
+        assert launch(real_gpu, line("A[i] = 2 * A[i];"))[0].fault is None
+    finally:
+        real_gpu.limit_s = before
+
+
+def test_a_refused_launch(real_gpu: Gpu) -> None:
+    for grid in (Grid((1, 1, 1), (2048, 1, 1)), Grid((1, 1, 1), (32, 1, 1), 1 << 20)):
+        launched, _ = launch(real_gpu, line("A[i] = 1;"), grid=grid)
+        assert launched.fault is not None
+        assert launched.fault.kind == "launch_refused"
+    big = 'extern "C" __global__ void gemm(float *A) { extern __shared__ float s[]; s[threadIdx.x + 15000] = 3; '
+    launched, array = launch(
+        real_gpu, big + "A[threadIdx.x] = s[threadIdx.x + 15000]; }", grid=Grid((1, 1, 1), (32, 1, 1), 61440)
+    )
+    assert launched.fault is None
+    assert (array == 3).all()
+
+
+def test_structs_scalars_and_shared_arrays(real_gpu: Gpu) -> None:
+    source = (
+        "struct M { float *data; int rows, cols; };\n"
+        'extern "C" __global__ void gemm(M m, float *A, double x, char y)'
+        "{ int i = threadIdx.x; m.data[i] = A[i] * m.rows + m.cols + x + y; }"
+    )
+    a, out = np.arange(32, dtype=np.float32), np.zeros(32, np.float32)
+    struct = StructWithBuffers("m", bytes(8) + np.array([3, 5], np.int32).tobytes(), {0: Buffer("out", out, True)})
+    arguments = [struct, Buffer("A", a), Scalar("x", np.float64(0.5)), Scalar("y", np.int8(-2))]
+    assert real_gpu.launch(build(real_gpu, source), LINE, arguments).fault is None
+    np.testing.assert_array_equal(out, a * 3 + 5 + 0.5 - 2)
+
+
+def test_times_make_sense(real_gpu: Gpu) -> None:
+    compiled = build(real_gpu, NAIVE)
+    shape = Shape(1024, 1024, 1024)
+    grid = Grid((64, 64, 1), (16, 16, 1))
+    entrants = [Entrant("one", "kernel", compiled, grid), Entrant("same", "reference", compiled, grid)]
+    result = real_gpu.measure(SPEC, shape, entrants, seed=5)
+    assert result.fault is None
+    assert result.cublas is not None
+    one, same = result.kernels
+    assert one.wrong == same.wrong == result.cublas.wrong == 0
+    assert one.time_us / same.time_us == pytest.approx(1, abs=0.02)
+    assert one.time_us > 2 * result.cublas.time_us
+    print(result)
+
+
+def test_a_kernel_that_remembers_is_caught(real_gpu: Gpu) -> None:
+    entrants = [
+        Entrant("forgetful", "kernel", build(real_gpu, FORGETFUL), Grid((16, 16, 1), (16, 16, 1))),
+        Entrant("honest", "reference", build(real_gpu, NAIVE), Grid((16, 16, 1), (16, 16, 1))),
+    ]
+    cheat, honest = real_gpu.measure(SPEC, Shape(256, 256, 256), entrants, seed=6).kernels
+    assert cheat.wrong > 0
+    assert honest.wrong == 0
+
+
+def test_too_little_memory(real_gpu: Gpu) -> None:
+    compiled = build(real_gpu, NAIVE)
+    with pytest.raises(KitError, match="GiB were asked for"):
+        real_gpu.measure(SPEC, Shape(1 << 20, 1 << 20, 8), [Entrant("x", "kernel", compiled, LINE)], seed=1)
+
+
+def test_the_data_sheet_of_this_gpu(real_gpu: Gpu) -> None:
+    sheet = data_sheet(real_gpu.name)
+    if sheet is None:
+        pytest.skip(f"no data sheet for {real_gpu.name}")
+    assert (sheet.arch, sheet.sms) == (real_gpu.arch, real_gpu.facts.sms)
