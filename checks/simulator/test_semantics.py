@@ -135,6 +135,17 @@ def test_aliased_and_scalar_operands(name: str, results: int) -> None:
                 assert all(map(np.array_equal, cases.run(operation, mixed), cases.run(operation, filled)))
 
 
+@pytest.mark.parametrize(("name", "results"), [case for case in cases.every_case() if not case[0].startswith("set")])
+def test_ordinary_operands_alone(name: str, results: int) -> None:
+    """No NaN, infinity or extreme exponent in any lane: the short cuts that need that must give the same."""
+    operation = cases.operation_of(name, results)
+    views = cases.views(operation, cases.operands(name, operation))
+    lanes = [lane for lane in range(136, cases.LANES) if lane % 4 != 3]
+    everything = cases.run(operation, views)
+    alone = cases.run(operation, [view[lanes] if view.shape else view for view in views], len(lanes))
+    assert all(np.array_equal(part, whole[lanes]) for part, whole in zip(alone, everything, strict=True))
+
+
 def test_every_instruction_has_a_case_and_a_reading() -> None:
     covered = {name for name, _ in cases.every_case()}
     assert covered == set(semantics.supported())
@@ -276,6 +287,28 @@ def test_double_fma_at_extreme_exponents() -> None:
         reference.arithmetic("fma", "f64", "rn", False, list(x)) for x in zip(*(r.tolist() for r in rows), strict=True)
     ]
     assert got.tolist() == want
+
+
+def test_double_fma_halfway() -> None:
+    """Sums that are halfway between two float64 but for something tiny, more lanes than are worked on at once."""
+    count = 3000
+    random = cases.stream(78, 4 * count).reshape(4, count)
+    fraction = np.uint64((1 << 52) - 1)
+    one = np.uint64(1023 << 52)
+    c = (random[0] & fraction | one).view(np.float64)  # in [1, 2): halves are multiples of 2**-53
+    a = (random[1] & fraction | one).view(np.float64)
+    b = 1 / a  # the product is 1 but for less than 2**-53
+    a = np.ldexp(a, np.where(random[2] & np.uint64(1), -53, -54)) * (random[3] & np.uint64(3)).astype(np.float64)
+    rows = [a, b, np.where(random[2] >> np.uint64(9) & np.uint64(1), c, -c)]
+    (got,) = cases.run(cases.operation_of("fma.rn.f64", 1), rows, count)
+    bits = [row.view(np.uint64).tolist() for row in rows]
+    want = [reference.arithmetic("fma", "f64", "rn", False, list(x)) for x in zip(*bits, strict=True)]
+    assert got.tolist() == want
+    naive = (rows[0] * rows[1] + rows[2]).view(np.uint64)
+    assert np.count_nonzero(naive != got) > 100
+    scalar = cases.run(cases.operation_of("fma.rn.f64", 1), [rows[0], np.float64(1.5), rows[2]], count)
+    filled = cases.run(cases.operation_of("fma.rn.f64", 1), [rows[0], np.full(count, 1.5), rows[2]], count)
+    assert np.array_equal(scalar[0], filled[0])
 
 
 def test_reference_rounds_like_python() -> None:

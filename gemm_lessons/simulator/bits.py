@@ -175,7 +175,23 @@ PERMUTATIONS: dict[str, tuple[tuple[int, int, int, int], ...]] = {
 
 
 def _prmt(mode: str | None) -> Function:
+    def constant(out: Array, a: Array, b: Array, selector: int) -> None:
+        """One selector for all lanes, as compilers write it: each byte is a shift and a mask."""
+        result: Any = U32(0)
+        for byte in range(4):
+            nibble = selector >> 4 * byte & 15 if mode is None else PERMUTATIONS[mode][selector & 3][byte]
+            source, shift = (b if nibble & 4 else a), 8 * (nibble & 3)
+            if nibble & 8:
+                value = np.where(np.bitwise_and(source, U32(0x80 << shift)), U32(0xFF), U32(0))
+            else:
+                value = np.bitwise_and(np.right_shift(source, U32(shift)), U32(0xFF))
+            result = np.bitwise_or(result, np.left_shift(value, U32(8 * byte)))
+        np.copyto(out, result)
+
     def function(out: Array, a: Array, b: Array, c: Array) -> None:
+        if np.ndim(c) == 0:
+            constant(out, a, b, int(c))
+            return
         pair = np.left_shift(b, 32, dtype=U64) | np.asarray(a, dtype=U64)
         selector = np.atleast_1d(c)
         result = U32(0)

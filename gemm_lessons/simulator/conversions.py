@@ -133,7 +133,12 @@ def _nans(a: Array, source: str, target: str, ftz: bool) -> tuple[Array, Array] 
     To and from f64, and from bf16 to f32, sign and payload survive, as far as they fit; a conversion that converts
     nothing moves the bits. All others give the canonical NaN, and so does ``.ftz`` with float32 on the way to f64.
     """
-    where = np.isnan(_widened(a, source))
+    number = floats.widen_bf16(a) if source == "bf16" else np.atleast_1d(a)
+    if source != "f16":
+        total = number.dot(number)  # NaN only if one is
+        if total == total:
+            return None
+    where = np.isnan(number)
     if not where.any():
         return None
     raw = DTYPES["b" + str(WIDTHS[target])]
@@ -164,7 +169,10 @@ def _float(target: str, source: str, mode: Mode, modifiers: str = "") -> Functio
         nan = _nans(a, source, target, ftz)
         wide = _widened(a, source) if ftz else a
         if target == "bf16":
-            np.copyto(out, floats.narrow_bf16(_widened(a, source), mode))
+            rounded = (
+                floats.round_to_bf16(a, mode) if source == "f32" else floats.narrow_bf16(_widened(a, source), mode)
+            )
+            np.copyto(out, rounded)
         elif mode == "rn":
             np.copyto(out, floats.widen_bf16(a) if source == "bf16" else a, casting="unsafe")
         else:

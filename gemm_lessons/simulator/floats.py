@@ -4,14 +4,12 @@ The idea throughout: compute in float64, where products of two float32 are exact
 addition lost. A float64 whose last bit is set whenever something was lost ("rounded to odd") then rounds to any
 narrower format, in any direction, as if the exact value had been rounded once.
 Source: S. Boldo, G. Melquiond, "Emulation of a FMA and correctly rounded sums: proved algorithms using rounding to
-odd", IEEE Transactions on Computers 57(4), 2008; T. Dekker, "A floating-point technique for extending the available
-precision", Numerische Mathematik 18, 1971 (the exact product); D. Knuth, TAOCP vol. 2, 4.2.2 (the exact sum).
+odd", IEEE Transactions on Computers 57(4), 2008; D. Knuth, TAOCP vol. 2, 4.2.2 (the exact sum).
 """
 
 from __future__ import annotations
 
 import threading
-from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
@@ -161,6 +159,24 @@ def widen_bf16(bits: Array) -> Array:
     return wide
 
 
+def round_to_bf16(x: Array, mode: Mode = "rn") -> Array:
+    """float32 ``x`` rounded to bfloat16 bits (uint16); NaN becomes the GPU's."""
+    x = np.atleast_1d(x)
+    bits = x.view(np.uint32)
+    if mode == "rn":
+        last = np.right_shift(bits, np.uint32(16))
+        np.bitwise_and(last, np.uint32(1), out=last)
+        np.add(last, bits, out=last)
+        np.add(last, np.uint32(0x7FFF), out=last)
+        rounded = np.right_shift(last, np.uint32(16), out=last).astype(np.uint16)
+    else:
+        rounded = (cut(bits, 16, mode) >> np.uint32(16)).astype(np.uint16)
+    total = x.dot(x)
+    if total != total:
+        rounded[np.isnan(x)] = NAN_BITS["bf16"]
+    return rounded
+
+
 def narrow_bf16(x: Array, mode: Mode = "rn") -> Array:
     """Float64 ``x`` rounded once to bfloat16 bits (uint16); NaN becomes the GPU's."""
     rounded = cut(float32_to_odd(x), 16, mode) >> np.uint32(16)
@@ -225,101 +241,3 @@ def exact_fma(a: Array, b: Array, c: Array, mode: Mode = "rn") -> Array:
     wide = np.asarray(c, dtype=F64)
     s = exact_sum(p, wide)
     return zero_down(s, p, wide) if mode == "rm" else s
-
-
-# ---- float64: error-free transforms, and fractions where exponents are extreme or the direction is not nearest ----
-
-SPLIT = 134217729.0  # 2**27 + 1 (Veltkamp)
-SAFE_LOW, SAFE_HIGH = 2.0**-900, 2.0**990  # products in between lose nothing to under- or overflow
-
-
-def product_error(a: Array, b: Array, p: Array) -> Array:
-    """What ``p = a * b`` lost, exactly (Dekker's TwoProduct), barring under- and overflow."""
-    t = a * SPLIT
-    a_high = t - (t - a)
-    a_low = a - a_high
-    t = b * SPLIT
-    b_high = t - (t - b)
-    b_low = b - b_high
-    error: Array = ((a_high * b_high - p) + a_high * b_low + a_low * b_high) + a_low * b_low
-    return error
-
-
-def fma_f64(out: Array, a: Array, b: Array, c: Array) -> None:
-    """``fma.rn.f64``: correctly rounded (Boldo and Melquiond's algorithm; element by element at extreme exponents)."""
-    p = np.multiply(a, b)
-    low = product_error(a, b, p)
-    t = c + low
-    t_low = sum_error(c, low, t)
-    v = p + t
-    v_low = sum_error(p, t, v)
-    tail = t_low + v_low
-    r = np.atleast_1d(v + to_odd(tail, sum_error(t_low, v_low, tail)))
-    size = np.abs(p)
-    safe = (size > SAFE_LOW) & (size < SAFE_HIGH) & (np.abs(c) < SAFE_HIGH)
-    strange = np.atleast_1d(~safe | (r == 0) | (r != r))
-    if strange.any():
-        naive = np.add(p, c)
-        plain = (np.equal(a, 0) | np.equal(b, 0)) | safe & (naive == 0) & (low == 0)
-        r = np.where(strange & plain, naive, r)
-        strange = np.broadcast_to(strange & ~plain, out.shape)
-        columns = [np.broadcast_to(x, out.shape)[strange].tolist() for x in (a, b, c)]
-        r = np.array(np.broadcast_to(r, out.shape))
-        r[strange] = [exact_fma_f64(x, y, z, "rn") for x, y, z in zip(*columns, strict=True)]
-    inherit_nan(r, b, c, a)
-    np.copyto(out, r)
-
-
-def round_fraction(q: Fraction, mode: Mode) -> float:
-    """A rational number rounded once to float64 (not zero: its sign would be lost)."""
-    try:
-        nearest = q.numerator / q.denominator
-    except OverflowError:
-        nearest = float("inf") if q > 0 else float("-inf")
-    if mode == "rn":
-        return nearest
-    if nearest in (float("inf"), float("-inf")):
-        above = nearest > 0
-    elif Fraction(nearest) == q:
-        return nearest
-    else:
-        above = Fraction(nearest) > q
-    if above and (mode == "rm" or (mode == "rz" and q > 0)):
-        return float(np.nextafter(nearest, -np.inf))
-    if not above and (mode == "rp" or (mode == "rz" and q < 0)):
-        return float(np.nextafter(nearest, np.inf))
-    return -0.0 if nearest == 0 and q < 0 else nearest
-
-
-def exact_fma_f64(a: float, b: float, c: float, mode: Mode) -> float:
-    """One ``fma.f64`` by rational arithmetic, any operands and direction."""
-    product = a * b
-    if not (np.isfinite(a) and np.isfinite(b)):
-        return product + c
-    if not np.isfinite(c):
-        return c
-    q = Fraction(a) * Fraction(b) + Fraction(c)
-    if q:
-        return round_fraction(q, mode)
-    if not Fraction(a) * Fraction(b) and mode != "rm":
-        return product + c
-    negative = np.signbit(product) | np.signbit(c) if mode == "rm" else False
-    return -0.0 if negative else 0.0
-
-
-def directed_f64(operation: str, mode: Mode, a: float, b: float) -> float:
-    """``div`` or ``sqrt`` (``b`` unused) of float64 in a direction other than nearest, by rational arithmetic."""
-    if operation == "sqrt":
-        root = float(np.sqrt(a))
-        if not np.isfinite(root) or root == 0:
-            return root
-        difference = Fraction(root) ** 2 - Fraction(a)
-        if difference > 0 and mode != "rp":
-            return float(np.nextafter(root, -np.inf))
-        if difference < 0 and mode == "rp":
-            return float(np.nextafter(root, np.inf))
-        return root
-    quotient = float(np.divide(F64(a), F64(b)))
-    if not (np.isfinite(a) and np.isfinite(b)) or a == 0 or b == 0:
-        return quotient
-    return round_fraction(Fraction(a) / Fraction(b), mode)

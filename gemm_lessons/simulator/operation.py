@@ -43,6 +43,11 @@ class Operation:
 Table = dict[str, Operation]
 
 
+def put(entries: Table, name: str, code: str, count: int, function: Function) -> None:
+    """Enter an operation whose ``count`` sources and result all have the type that ends its name."""
+    entries[f"{name}.{code}"] = Operation((code,), (code,) * count, function)
+
+
 def binary(ufunc: Callable[..., Any]) -> Function:
     """A ufunc of two sources as a table function."""
 
