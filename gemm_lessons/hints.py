@@ -24,7 +24,7 @@ SHOWN = 3
 TODO = re.compile(r"//\s*TODO\((\d+)\)")
 # Where the course treats a subject: lesson and section heading. A test finds each heading in its text.
 COALESCING = ("02", "What a warp asks for")
-CONFLICTS = ("04", "What still limits it")
+CONFLICTS = ("06", "Banks")
 # Below these a hint would be noise, not help.
 CONFLICT_SHARE = 0.05  # of all shared-memory wavefronts
 SECTOR_EXCESS = 2.0  # sectors over the fewest possible for the bytes asked for

@@ -47,6 +47,7 @@ __all__ = ["Progress", "Request", "Row", "RunOutcome", "ShapeResult", "run_lesso
 
 ESTIMATE_SIZE = 4096  # M = N = K of the estimate in the table: so large that no launch overhead or tail shows
 TIMED: tuple[Kind, ...] = ("passed", "gate_missed")  # a right answer has a time, by whatever method
+SIMULATED = 512**3  # M * N * K up to which a GPU's launch is repeated on the simulator: below a second
 OLDEST_ARCH = 75  # what today's compiler still knows; older GPUs are estimated from code for this one
 
 Progress = Callable[[str], None]  # told what begins: "compile solution.cu", "check 96x64x80", ...
@@ -92,7 +93,7 @@ def run_lesson(request: Request, progress: Progress = lambda what: None) -> RunO
         measured = None
         if isinstance(request.device, Gpu) and rows[0].verdict.kind in TIMED:
             measured = run.measure(request.device, rows)
-            rows = [_measured(row, measured) for row in rows]
+            rows = [measured_row(row, measured) for row in rows]
     return RunOutcome(
         lesson=lesson,
         device_kind=request.device.kind,
@@ -214,8 +215,8 @@ class _Run:
                 trial = Problem(lesson.kernel, shape, self.seed).trial()
                 device = self.checker if name == "check" else self.request.device
                 launched = device.launch(compiled, lesson.grid(shape), trial.arguments)
-                if name == "count" and self.request.device is not self.simulator:
-                    launched = self._counted(launched, lesson, compiled, shape)
+                if self.request.device is not self.simulator and (name == "count" or launched.fault):
+                    launched = self._simulated(launched, lesson, compiled, shape)
             findings = (*launched.findings, *trial.damage())
             verdict, judgement = _judge(lesson, shape, trial, launched, findings)
             row = replace(
@@ -230,16 +231,22 @@ class _Run:
                 row = replace(row, counters=launched.counters)
         return row
 
-    def _counted(self, launched: Launched, lesson: Lesson, compiled: Compiled, shape: Shape) -> Launched:
-        """What a GPU ran, with the counters and findings of the simulator."""
+    def _simulated(self, launched: Launched, lesson: Lesson, compiled: Compiled, shape: Shape) -> Launched:
+        """What a GPU ran, with what only the simulator sees: counters, findings, and in which line a fault happened."""
+        if shape.m * shape.n * shape.k > SIMULATED:
+            return launched
         arguments = Problem(lesson.kernel, shape, self.seed).trial().arguments
         try:
             simulated = self.simulator.launch(compiled, lesson.grid(shape), arguments)
         except UnsupportedKernel as error:
             note = Finding("not_simulated", "note", f"no counters: {error}", line=error.line)
             return replace(launched, findings=(*launched.findings, note))
-        findings = (*launched.findings, *simulated.findings, *([simulated.fault] if simulated.fault else []))
-        return replace(launched, counters=simulated.counters, findings=findings)
+        return Launched(
+            simulated.counters,
+            (*launched.findings, *simulated.findings, *([launched.fault] if launched.fault else [])),
+            simulated.fault or launched.fault,
+            launched.time_us,
+        )
 
     def _counting_shape(self, lesson: Lesson) -> Shape:
         """The lesson's under test, so that all rows count the same work; a lesson that cannot take it uses its own."""
@@ -324,7 +331,8 @@ class _Run:
         )
 
 
-def _measured(row: Row, measured: Measurement) -> Row:
+def measured_row(row: Row, measured: Measurement) -> Row:
+    """The row with its measured times, or with what went wrong on the large shape only."""
     shape = measured.shape
     if measured.fault is not None and measured.culprit == row.label:
         kind = TimedOut if measured.fault.kind == "timeout" else Faulted

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from gemm_lessons.course import Course, any_course, read_source
-from gemm_lessons.device import UnsupportedKernel
+from gemm_lessons.device import Finding, UnsupportedKernel
 from gemm_lessons.gpus import GPUS
 from gemm_lessons.lesson import Lesson, Shape, ShapeError
-from gemm_lessons.pipeline import Request, RunOutcome, run_lesson
+from gemm_lessons.pipeline import Request, RunOutcome, merged, run_lesson
 from gemm_lessons.simulator import Simulator
 from gemm_lessons.simulator.machine import Setting
 from gemm_lessons.verdict import CompileFailed, Faulted, GateMissed, Passed, TimedOut, WrongAnswer
@@ -246,3 +246,9 @@ def test_progress_is_told_and_ctrl_c_passes_through() -> None:
     with pytest.raises(KeyboardInterrupt):
         run_lesson(request, interrupt)
     assert read_source(lesson.solution_path) == before
+
+
+def test_findings_of_several_launches_are_merged() -> None:
+    race = Finding("race", "error", "As: ...", line=3, other_line=5, count=2)
+    other = replace(race, other_line=6, count=1)
+    assert merged([race, other, replace(race, message="another thread")]) == (replace(race, count=4), other)

@@ -1,0 +1,123 @@
+"""The pipeline on a GPU, as far as it can be tried without one: what the simulator adds, what a measurement means.
+
+The device here stands in for a GPU as the pipeline sees one: right answers, a fault without a line, no counters.
+checks/gpu/test_real_gpu.py runs the same pipeline on a real one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from gemm_lessons.compiler import Compiled
+from gemm_lessons.course import any_course
+from gemm_lessons.device import Argument, Counters, Finding, Grid, Launched
+from gemm_lessons.gpu import Measurement, Timed
+from gemm_lessons.gpu.timing import Spread
+from gemm_lessons.gpus import GPUS
+from gemm_lessons.lesson import Shape
+from gemm_lessons.outcome import Row
+from gemm_lessons.pipeline import Request, measured_row, run_lesson
+from gemm_lessons.simulator import Simulator
+from gemm_lessons.verdict import Faulted, Kind, Passed, TimedOut, WrongAnswer
+
+SHAPE = Shape(64, 64, 64)
+FAULT = Finding("illegal_access", "error", "an illegal memory access was encountered")
+
+
+class Silent:
+    """Runs kernels and tells no more than a GPU does."""
+
+    kind: Literal["gpu"] = "gpu"
+    name = "stand-in"
+
+    def launch(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> Launched:
+        launched = Simulator().launch(compiled, grid, arguments)
+        return Launched(Counters(), fault=FAULT if launched.fault else None)
+
+
+def request(lesson: str, path: Path | None = None) -> Request:
+    course = any_course()
+    found = course.lesson(lesson)
+    return Request(course, found, path or found.solution_path, Silent(), GPUS["h200"], beside=False)
+
+
+def test_the_simulator_supplies_counters_gates_and_estimate() -> None:
+    outcome = run_lesson(request("02"))
+    assert (outcome.device_kind, outcome.device_name) == ("gpu", "stand-in")
+    assert outcome.verdict == Passed()
+    row = outcome.kernel
+    assert row.counters is not None
+    assert row.counters.get("global_load_sectors") / row.counters.get("global_load_requests") == 2.5
+    assert len(row.gates) == 2
+    assert row.estimate is not None
+    assert row.time_us is None
+
+
+def test_the_simulator_finds_the_line_of_a_fault(tmp_path: Path) -> None:
+    solution = any_course().lesson("01").solution_path.read_text()
+    path = tmp_path / "kernel.cu"
+    path.write_text(solution.replace("c(row, col) = acc;", "C[row * N + col + M * N] = acc;"))
+    row = run_lesson(request("01", path)).kernel
+    assert isinstance(row.verdict, Faulted)
+    assert row.verdict.finding.kind == "out_of_bounds"
+    assert row.source_line(row.verdict.finding.line) == "C[row * N + col + M * N] = acc;"
+    assert FAULT in row.findings
+
+
+def test_large_faults_are_not_simulated_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gemm_lessons.pipeline.SIMULATED", 8)
+    path = tmp_path / "kernel.cu"
+    solution = any_course().lesson("01").solution_path.read_text()
+    path.write_text(solution.replace("c(row, col) = acc;", "C[row * N + col + M * N] = acc;"))
+    verdict = run_lesson(request("01", path)).verdict
+    assert isinstance(verdict, Faulted)
+    assert verdict.finding == FAULT
+
+
+def timed(label: str, median: float, **changes: object) -> Timed:
+    spread = Spread(median, median, median, (median,))
+    return replace(Timed(label, "kernel", spread, flop=2 * 64**3), **changes)
+
+
+ROW = Row("kernel", "your kernel", "kernel.cu", "", Passed())
+
+
+def test_a_measured_row_has_time_speed_and_share_of_cublas() -> None:
+    measured = Measurement(SHAPE, "H200", (timed("your kernel", 8.0),), timed("cuBLAS", 2.0))
+    row = measured_row(ROW, measured)
+    assert (row.time_us, row.gflops, row.fraction_of_cublas) == (8.0, 2 * 64**3 / 8.0 / 1e3, 0.25)
+    assert row.verdict == Passed()
+    assert measured_row(replace(ROW, label="01 naive"), measured).time_us is None, "it took no part"
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({"wrong": 3, "max_error": 1.0, "tolerance": 0.1}, "wrong_answer"),
+        ({"overran": "C"}, "faulted"),
+    ],
+)
+def test_what_shows_only_at_full_size_is_a_verdict(changes: dict[str, object], kind: Kind) -> None:
+    row = measured_row(ROW, Measurement(SHAPE, "H200", (timed("your kernel", 8.0, **changes),), timed("cuBLAS", 2.0)))
+    assert row.verdict.kind == kind
+    assert row.time_us is None
+    if isinstance(row.verdict, WrongAnswer):
+        assert (row.verdict.judgement.wrong, row.verdict.judgement.total) == (3, 4096)
+    else:
+        assert "C" in row.findings[0].message
+
+
+@pytest.mark.parametrize(("finding", "verdict"), [("illegal_access", Faulted), ("timeout", TimedOut)])
+def test_a_fault_while_measuring_blames_its_kernel_only(finding: str, verdict: type) -> None:
+    fault = replace(FAULT, kind=finding)
+    measured = Measurement(SHAPE, "H200", fault=fault, culprit="your kernel")
+    row = measured_row(ROW, measured)
+    assert row.verdict == verdict(SHAPE, fault)
+    assert fault in row.findings
+    other = measured_row(replace(ROW, label="reference"), measured)
+    assert other.verdict == Passed()
