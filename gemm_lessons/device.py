@@ -54,6 +54,7 @@ class Buffer:
     name: str
     array: np.ndarray[Any, Any]
     output: bool = False
+    initialised: bool = True  # False: as fresh from the allocator; reading it before writing it is reported
 
 
 @dataclass(frozen=True)

@@ -388,7 +388,7 @@ def test_recursion_is_refused_with_its_name(run):
 
 
 def test_printf_is_noted_and_left_out(run):
-    source = 'extern "C" __global__ void k(int *o) { o[threadIdx.x] = 3;\n printf("%d\\n", o[0]); }'
+    source = 'extern "C" __global__ void k(int *o) { o[threadIdx.x] = 3;\n printf("%d\\n", o[threadIdx.x]); }'
     out = np.zeros(32, np.int32)
     launched = run(source, 1, 32, [out])
     assert [(f.kind, f.severity, f.line) for f in launched.findings] == [("printf", "note", 2)]

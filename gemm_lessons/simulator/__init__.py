@@ -7,13 +7,19 @@ Nothing here needs a GPU or a driver, and a kernel that is interpreted cannot to
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from gemm_lessons.device import Argument, Counters, Finding, Grid, Launched, UnsupportedKernel
 from gemm_lessons.simulator import ptx
+from gemm_lessons.simulator.cfg import line_of
+from gemm_lessons.simulator.checkers import Checks
+from gemm_lessons.simulator.checkers.same_value import SameValue
 from gemm_lessons.simulator.counters import CounterObserver
+from gemm_lessons.simulator.events import Observer
 from gemm_lessons.simulator.inline import inline_calls
 from gemm_lessons.simulator.machine import Machine, Program, Setting, finding_of, prepare
 from gemm_lessons.simulator.state import Fault
@@ -53,12 +59,30 @@ class Simulator:
         program = _program(compiled.ptx, compiled.entry)
         counters = CounterObserver(compiled) if self.setting.counting else None
         shared_layout: Mapping[str, int] = {name: offset for name, offset, _ in compiled.shared_layout}
-        machine = Machine(program, grid, arguments, [counters] if counters else [], dict(shared_layout), self.setting)
+        checks = Checks()
+        observers: list[Observer] = [counters, checks] if counters else [checks]
+        machine = Machine(program, grid, arguments, observers, dict(shared_layout), self.setting)
         fault: Finding | None = None
         try:
             machine.run()
         except Fault as problem:
             fault = finding_of(problem)
-        counted = counters.result(machine.parameters, machine.initial_memory) if counters and fault is None else Counters()
+        counted = Counters()
+        if counters and fault is None:
+            counted = counters.result(machine.parameters, machine.initial_memory)
+        if checks.suspects:
+            self._settle(checks, program, grid, arguments, dict(shared_layout))
         machine.memory.write_back()
-        return Launched(counted, machine.notices(), fault)
+        return Launched(counted, (*checks.result(), *machine.notices()), fault)
+
+    def _settle(
+        self, checks: Checks, program: Program, grid: Grid, arguments: Sequence[Argument], layout: dict[str, int]
+    ) -> None:
+        """Stores race: run once more with their values recorded, to see whether they ever store different ones."""
+        values = SameValue(checks.suspects)
+        watched = frozenset(index for pair in checks.suspects for index in pair)
+        setting = dataclasses.replace(self.setting, watched=watched)
+        with contextlib.suppress(Fault):  # the same as in the first run
+            Machine(program, grid, arguments, [values], layout, setting).run()
+        lines = {index: line_of(program.kernel.instructions[index]) for index in watched}
+        checks.settle(values.differing, lines)

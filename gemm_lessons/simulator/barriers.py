@@ -68,6 +68,8 @@ class Barriers:
         self._at = np.full(lanes, -1, np.int32)  # instruction
         self._number = np.full(lanes, -1, np.int32)
         self._threads = np.zeros(lanes, np.int64)
+        self._arrival = np.zeros(lanes, np.int64)  # lanes that arrived together have the same number
+        self._arrivals = 0
         self._noted: set[int] = set()  # barriers whose ended threads are recorded
 
     # -- decoding -----------------------------------------------------------------------------------------------------
@@ -103,7 +105,7 @@ class Barriers:
 
     # -- arriving -----------------------------------------------------------------------------------------------------
 
-    def arrive(self, barrier: Instruction, lanes: Array, alive: Array) -> None:
+    def arrive(self, barrier: Instruction, lanes: Array) -> None:
         """``lanes`` execute ``barrier``; those that wait stay in ``waiting`` until ``release`` lets them go."""
         state, spec = self.state, self._specs[barrier.index]
         number = np.broadcast_to(spec.number, (state.lanes,))
@@ -125,12 +127,16 @@ class Barriers:
         else:
             self._signalled |= lanes
             state.trace.append(Barrier("arrive", None, lanes.copy(), line_of(barrier), int(number[lanes.argmax()])))
-        warps = lanes.reshape(-1, WARP)
-        rest = (alive & ~lanes).reshape(-1, WARP)
-        split = warps.any(axis=1) & rest.any(axis=1)
-        if split.any():
-            mask = np.repeat(split, WARP)
-            state.trace.append(Irregular("divergent", lanes & mask, alive & ~lanes & mask, line_of(barrier)))
+        self._arrivals += 1
+        self._arrival[lanes] = self._arrivals
+
+    def _irregular(
+        self, kind: Literal["divergent", "ended", "places", "counts"], lanes: Array, others: Array,
+        barrier: Instruction, other: Instruction | None = None,
+    ) -> None:  # fmt: skip
+        file = barrier.source.file if barrier.source else ""
+        place = line_of(other) if other is not None else None
+        self.state.trace.append(Irregular(kind, lanes, others, line_of(barrier), place, file))
 
     def note_ended(self, barrier: Instruction, lanes: Array, alive: Array) -> None:
         """Record, once per barrier and batch, that threads of the waiting blocks have ended."""
@@ -142,7 +148,7 @@ class Barriers:
         if ended.any():
             self._noted.add(barrier.index)
             concerned = np.repeat(ended.reshape(state.blocks, -1).any(axis=1), state.padded)
-            state.trace.append(Irregular("ended", lanes & concerned, ended, line_of(barrier)))
+            self._irregular("ended", lanes & concerned, ended, barrier)
 
     # -- releasing ----------------------------------------------------------------------------------------------------
 
@@ -154,7 +160,8 @@ class Barriers:
         if kernel_wide.any():
             released = np.repeat(kernel_wide, state.padded) & self.waiting
             first = self._specs[int(self._at[released.argmax()])].instruction
-            self._record_places(released)
+            if not self._record_pieces(released):
+                self._record_places(released)
             self.note_ended(first, released, alive)
             self._combine(released)
             if (kernel_wide == alive.reshape(state.blocks, -1).any(axis=1)).all():
@@ -189,8 +196,8 @@ class Barriers:
             came = here & (self.waiting | self._signalled)
             need = int(self._threads[came.argmax()])
             if (self._threads[came] != need).any():
-                line = line_of(self._specs[int(self._at[came.argmax()])].instruction)
-                state.trace.append(Irregular("counts", came, came & (self._threads != need), line))
+                first = self._specs[int(self._at[came.argmax()])].instruction
+                self._irregular("counts", came, came & (self._threads != need), first)
             # Threads that have ended count with their warp; whole warps in order until the count is reached.
             warps = came.reshape(-1, WARP)
             counted = np.where(warps.any(axis=1), WARP - (alive.reshape(-1, WARP) & ~warps).sum(axis=1), 0)
@@ -200,6 +207,7 @@ class Barriers:
                 continue
             released = came & np.repeat(np.arange(state.warps) <= reached[0], WARP)
             first = self._specs[int(self._at[(released & self.waiting).argmax()])].instruction
+            self._record_pieces(released)
             self._combine(released & self.waiting)
             state.trace.append(Barrier("named", None, released & self.waiting, line_of(first), number))
             self._let_go(released)
@@ -235,6 +243,26 @@ class Barriers:
             if isinstance(target, Register) and target.name in state.versions:
                 state.versions[target.name] += 1
 
+    def _record_pieces(self, released: Array) -> bool:
+        """Warps whose threads came one part after the other; whether there are any."""
+        state = self.state
+        came = np.where(released, self._arrival, -1).reshape(-1, WARP)
+        last = came.max(axis=1)
+        split = ((came != last[:, None]) & (came >= 0)).any(axis=1)
+        if not split.any():
+            return False
+        warp = slice(int(split.argmax()) * WARP, int(split.argmax() + 1) * WARP)
+        late = released & (self._arrival == last[int(split.argmax())])
+        early = released & ~late
+        inside = np.zeros(state.lanes, np.bool_)
+        inside[warp] = True
+        first = self._specs[int(self._at[(early & inside).argmax()])].instruction
+        second = self._specs[int(self._at[(late & inside).argmax()])].instruction
+        if first.index not in state.noted:
+            state.noted.add(first.index)
+            self._irregular("divergent", early & inside, late & inside, first, second)
+        return True
+
     def _record_places(self, released: Array) -> None:
         """Threads of one block that met at different barrier instructions."""
         state = self.state
@@ -245,15 +273,9 @@ class Barriers:
             block = int(state.lane_block[other.argmax()])
             mine = (state.lane_block == block) & released
             rest = mine & other
-            self.state.trace.append(
-                Irregular(
-                    "places",
-                    mine & ~other,
-                    rest,
-                    line_of(self._specs[int(high[block])].instruction),
-                    line_of(self._specs[int(self._at[rest.argmax()])].instruction),
-                )
-            )
+            first = self._specs[int(high[block])].instruction
+            second = self._specs[int(self._at[rest.argmax()])].instruction
+            self._irregular("places", mine & ~other, rest, first, second)
 
     # -- nobody can go on ---------------------------------------------------------------------------------------------
 

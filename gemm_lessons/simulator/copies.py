@@ -76,6 +76,8 @@ def _group(state: State, instruction: Instruction) -> Callable[[], None]:
     commit = instruction.modifiers[1] == "commit_group"
     first = instruction.operands[0] if instruction.operands else None
     pending = first.value if isinstance(first, Immediate) else 0
+    if instruction.modifiers[1] == "wait_all":
+        pending = -1
 
     def run() -> None:
         lanes = None if state.active is None else state.active.copy()

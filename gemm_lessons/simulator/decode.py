@@ -20,7 +20,7 @@ from gemm_lessons.simulator.access import Layout, form_of
 from gemm_lessons.simulator.atomics import bind_atomic
 from gemm_lessons.simulator.cfg import Block, line_of, writes
 from gemm_lessons.simulator.copies import bind_async_copy
-from gemm_lessons.simulator.events import Barrier
+from gemm_lessons.simulator.events import WARP, Barrier
 from gemm_lessons.simulator.groups import Workspace, bind_fma, bind_loads, bind_moves
 from gemm_lessons.simulator.inline import RUNTIME
 from gemm_lessons.simulator.memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
@@ -40,7 +40,7 @@ from gemm_lessons.simulator.ptx import (
 from gemm_lessons.simulator.schedule import FmaGroup, LoadGroup, MoveGroup, Step
 from gemm_lessons.simulator.state import Fault, State
 from gemm_lessons.simulator.transfers import MemoryBinder
-from gemm_lessons.simulator.warps import bind_warp
+from gemm_lessons.simulator.warps import bind_warp, note_absent
 
 Array = NDArray[Any]
 Run = Callable[[], None]
@@ -173,9 +173,12 @@ class Binder:
     def warp_barrier(self, instruction: Instruction) -> Run:
         """``bar.warp.sync``: only recorded."""
         state, line = self.state, line_of(instruction)
+        members = self.value(instruction.operands[0], "u32") if instruction.operands else np.uint32(0)
 
         def run() -> None:
             lanes = None if state.active is None else state.active.copy()
+            if lanes is not None:
+                note_absent(state, instruction, lanes.reshape(-1, WARP), _by_warp(members, state.lanes))
             state.trace.append(Barrier("warp", None, lanes, line))
 
         return run
@@ -368,6 +371,10 @@ class Binder:
                 row, _ = self.destination(element, form.kind, instruction)
                 result.append(self.assign(instruction, row, _copy, value))
         return result
+
+
+def _by_warp(values: Any, lanes: int) -> Array:
+    return np.broadcast_to(values, (lanes,)).reshape(-1, WARP)
 
 
 def _copy(out: Array, source: Any) -> None:

@@ -78,18 +78,20 @@ class Barrier:
 
 @dataclass(frozen=True, eq=False)
 class Irregular:
-    """A barrier in ``line`` that threads reached in a way the programming model forbids or that hides a mistake.
+    """A barrier in ``line``, reached in a way that the programming model forbids or that hides a mistake.
 
-    divergent: ``lanes`` arrived, ``others`` of their warps are elsewhere. ended: ``others`` of the block have ended.
-    places: ``others`` of the block met them at a different barrier, in ``other_line``. counts: ``others`` expect a
-    different number of threads. Masks are bool (lanes,).
+    divergent: ``lanes`` of a warp came first, ``others`` of the same warp later, in ``other_line``. ended: ``others``
+    of the block have ended. places: ``others`` of the block met them at a different barrier, in ``other_line``. counts:
+    ``others`` expect a different number of threads. warp: ``others`` are named by the member mask of a warp instruction
+    of ``lanes``, but do not take part. Masks are bool (lanes,). Recorded once per instruction and batch.
     """
 
-    kind: Literal["divergent", "ended", "places", "counts"]
+    kind: Literal["divergent", "ended", "places", "counts", "warp"]
     lanes: np.ndarray[Any, Any]
     others: np.ndarray[Any, Any]
     line: int | None = None
     other_line: int | None = None
+    file: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +105,7 @@ class Placed:
 @dataclass(frozen=True, eq=False)
 class AsyncGroup:
     """``cp.async`` bookkeeping by ``lanes`` (None = all): a commit, or a wait that leaves ``pending`` newest groups in
-    flight (0: all copies so far have arrived)."""
+    flight (0: all groups so far have arrived; -1: also what is not yet committed)."""
 
     kind: Literal["commit", "wait"]
     pending: int = 0
@@ -111,7 +113,17 @@ class AsyncGroup:
     line: int | None = None
 
 
-Record = Touch | Placed | Barrier | Irregular | AsyncGroup
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """What a watched store wrote (``Setting.watched``): ``values`` uint8 (n, width) by ``lanes`` (n,), of instruction
+    ``index``. Comes next to the ``Touch`` (shared: before it) or ``Placed`` (global: after it) of that store."""
+
+    index: int
+    lanes: np.ndarray[Any, Any]
+    values: np.ndarray[Any, Any]
+
+
+Record = Touch | Placed | Barrier | Irregular | AsyncGroup | Stored
 
 
 @dataclass(frozen=True)
@@ -134,6 +146,9 @@ class Launch:
     shared_arrays: Sequence[SharedArray] = field(default=())
     shared_bytes: int = 0
     buffers: Sequence[tuple[str, int, int]] = ()  # name, true start address, bytes
+    fresh: frozenset[str] = frozenset()  # buffers that hold nothing yet
+    lanes: int = 0  # of a batch's state: the length of every Touch's arrays
+    local_bytes: int = 0  # local memory of a thread
 
 
 @dataclass(frozen=True)

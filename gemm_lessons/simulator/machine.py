@@ -74,6 +74,7 @@ class Setting:
     block_limit: int | None = None
     budget: int = INSTRUCTION_BUDGET
     counting: bool = True
+    watched: frozenset[int] = frozenset()  # stores (instruction indices) whose values are recorded
 
 
 class Machine:
@@ -107,6 +108,7 @@ class Machine:
         padded = -(-grid.threads // WARP) * WARP
         self.batch_blocks = min(grid.blocks, setting.block_limit or self._blocks_per_batch(padded))
         self.state = State(kernel, grid, self.batch_blocks, self.shared_bytes, self.local_bytes, program.rows)
+        self.state.watched = setting.watched
         binder = Binder(self.state, self.layout, kernel.parameters, self.parameters, address_registers(program.blocks))
         self.barriers = Barriers(self.state, kernel)
         self.full: list[list[Run]] = []
@@ -165,7 +167,10 @@ class Machine:
         kernel = self.program.kernel
         shared = [SharedArray(name, start, size) for name, (start, size) in self.layout.shared.items()]
         buffers = [(a.name, a.base, a.size) for a in self.memory.allocations]
-        launch = Launch(kernel, self.grid, shared, self.shared_bytes, buffers)
+        fresh = frozenset(a.name for a in self.memory.allocations if a.fresh)
+        launch = Launch(
+            kernel, self.grid, shared, self.shared_bytes, buffers, fresh, self.state.lanes, self.local_bytes
+        )
         for observer in self.observers:
             observer.begin(launch)
         generation = 0
@@ -189,6 +194,7 @@ class Machine:
             observer.begin_batch(state.batch)
         self.alive = state.exists & (state.lane_block < blocks)
         self.everyone = bool(self.alive.all())
+        state.alive = self.alive
         self.started = int(np.count_nonzero(self.alive))
         self.barriers.begin()
         self.position = np.where(self.alive, 0, DONE).astype(np.int32)
@@ -347,7 +353,7 @@ class Machine:
 
     def _end(self, lanes: Array) -> int | None:
         self.position[lanes] = DONE
-        self.alive = self.alive & ~lanes
+        self.alive = self.state.alive = self.alive & ~lanes
         self.everyone = False
         return self._next()
 
@@ -385,7 +391,7 @@ class Machine:
     # -- barriers -----------------------------------------------------------------------------------------------------
 
     def _arrive(self, barrier: Instruction, lanes: Array) -> int | None:
-        self.barriers.arrive(barrier, lanes, self.alive)
+        self.barriers.arrive(barrier, lanes)
         return self._next()
 
     def _release(self) -> None:

@@ -38,6 +38,7 @@ class Allocation:
     offset: int
     tracked: bool  # an output, or written by the kernel: its reads and writes are reported with absolute addresses
     constant: bool = False
+    fresh: bool = False  # holds nothing yet: reading it before writing it is a mistake
 
 
 class GlobalMemory:
@@ -54,6 +55,8 @@ class GlobalMemory:
                 continue
             data = np.ascontiguousarray(buffer.array).reshape(-1).view(np.uint8)
             allocation, end = self._allocate(buffer.name, data.size, end, buffer.output)
+            allocation.fresh = not buffer.initialised
+            allocation.tracked |= allocation.fresh
             contents.append((allocation, data))
             self._buffers.append((allocation, buffer))
             self._by_array[id(buffer.array)] = allocation

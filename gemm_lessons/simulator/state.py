@@ -70,6 +70,9 @@ class State:
         self.active: Array | None = None  # lanes that take part now; None = all
         self.trace: list[Record] = []
         self.notices: dict[str, Instruction] = {}  # what was left out, with the first instruction that asked for it
+        self.alive = self.exists  # lanes that have not ended
+        self.watched: frozenset[int] = frozenset()  # stores whose values are recorded
+        self.noted: set[int] = set()  # instructions of this batch whose irregular warps are recorded
         self.batch = Batch(0, blocks, self.threads, self.padded, 0)
         self.full = True  # registers of lanes outside `active` may be overwritten: they are padding or have ended
 
@@ -125,6 +128,7 @@ class State:
         self.special["%ctaid.z"][...] = linear // (grid_x * grid_y)  # type: ignore[index]
         self.shared[...] = POISON
         self.local[...] = POISON
+        self.noted.clear()
         self.batch = Batch(first_block, blocks, self.threads, self.padded, generation)
 
     def row(self, name: str, code: str) -> Array:
@@ -143,10 +147,11 @@ class State:
         """``thread 255 in block (0, 1)``, as a learner would name it."""
         block = self.first_block + lane // self.padded
         thread = lane % self.padded
-        return f"thread {_position(thread, self.grid.block)} in block {_position(block, self.grid.grid)}"
+        return f"thread {position(thread, self.grid.block)} in block {position(block, self.grid.grid)}"
 
 
-def _position(linear: int, shape: tuple[int, int, int]) -> str:
+def position(linear: int, shape: tuple[int, int, int]) -> str:
+    """A linear thread or block number as coordinates, as many as the shape has."""
     x, y, z = linear % shape[0], linear // shape[0] % shape[1], linear // (shape[0] * shape[1])
     if shape[2] > 1:
         return f"({x}, {y}, {z})"

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from gemm_lessons.device import UnsupportedKernel
 from gemm_lessons.simulator.access import Form, Layout, SpaceAccess, access_of, form_of, remember
 from gemm_lessons.simulator.cfg import line_of
-from gemm_lessons.simulator.events import Access, Effect, Space
+from gemm_lessons.simulator.events import Access, Effect, Space, Stored
 from gemm_lessons.simulator.memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
 from gemm_lessons.simulator.operation import DTYPES
 from gemm_lessons.simulator.ptx import Address, Instruction, Operand, Register, Vector
@@ -95,6 +96,15 @@ class Data:
         for element in range(self.count):
             view[index, element] = self._pick(element, lanes)
 
+    def store_and_record(self, index: int, view: Array, where: Array, lanes: Array | None) -> None:
+        """``store``, and put what each lane stored into the trace."""
+        self.store(view, where, lanes)
+        lanes = self._state.lane_index if lanes is None else lanes
+        values = np.empty((lanes.size, self.count), self.dtype)
+        for element in range(self.count):
+            values[:, element] = self._pick(element, lanes)
+        self._state.trace.append(Stored(index, lanes.copy(), values.view(np.uint8)))
+
     def _pick(self, element: int, lanes: Array | None) -> Any:
         source = self._sources[element]
         return source if lanes is None or source.ndim == 0 else source[lanes]
@@ -135,12 +145,14 @@ class MemoryBinder:
             constant = (self.layout.address(base, instruction) if base is not None else 0) + offset
             whole = np.full(self.state.lanes, constant, np.int64)
             return lambda lanes: whole if lanes is None else whole[lanes]
+        # Signed: 32-bit addresses wrap, so a base below an array and an offset that leads back into it are fine.
         width, _ = self.state.rows[base.name]
-        row = self.state.row(base.name, "s64" if width == 64 else "u32")
+        row = self.state.row(base.name, "s64" if width == 64 else "s32")
 
         def compute(lanes: Array | None) -> Array:
             chosen = row if lanes is None else row[lanes]
-            return chosen + np.int64(offset) if chosen.dtype != np.int64 or offset else chosen
+            result: Array = chosen + np.int64(offset)  # always a new array: touches keep it
+            return result
 
         return compute
 
@@ -166,7 +178,10 @@ class MemoryBinder:
         form = form_of(instruction)
         address, source = instruction.operands[:2]
         data = Data(self.state, form.kind, _elements(source), self.value).as_sources()
-        return self._move(instruction, form, address, data.store, "store", guard)
+        move = data.store
+        if instruction.index in self.state.watched:
+            move = functools.partial(data.store_and_record, instruction.index)
+        return self._move(instruction, form, address, move, "store", guard)
 
     def _move(
         self,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gemm_lessons.device import UnsupportedKernel
 from gemm_lessons.simulator.cfg import line_of
-from gemm_lessons.simulator.events import WARP
+from gemm_lessons.simulator.events import WARP, Irregular
 from gemm_lessons.simulator.operation import DTYPES
 from gemm_lessons.simulator.ptx import Instruction, Operand, PredicatePair, Register
 from gemm_lessons.simulator.state import Fault, State
@@ -55,6 +55,8 @@ def bind_warp(
                     f"{state.describe(lane)} executes {instruction.full_opcode}, but its member mask leaves it out",
                     instruction,
                 )
+            if mask is not None:
+                note_absent(state, instruction, active, members)
         return active
 
     def write(results: tuple[Array | None, ...], active: Array) -> None:
@@ -79,6 +81,26 @@ def bind_warp(
     if len(arguments) != len(codes):
         raise _unsupported(instruction)
     return run
+
+
+def note_absent(state: State, instruction: Instruction, active: Array, members: Array) -> None:
+    """Record living lanes that the mask of an executing lane names, but that do not execute the instruction now.
+
+    ``active`` bool and ``members`` uint32 (each lane's mask): (warps, 32).
+    """
+    if instruction.index in state.noted:
+        return
+    called = np.bitwise_or.reduce(np.where(active, members, 0).astype(np.uint64), axis=1)
+    absent = ((called[:, None] & BIT) != 0) & state.alive.reshape(-1, WARP) & ~active
+    if absent.any():
+        state.noted.add(instruction.index)
+        here = active & absent.any(axis=1)[:, None]
+        source = instruction.source
+        state.trace.append(
+            Irregular(
+                "warp", here.reshape(-1), absent.reshape(-1), line_of(instruction), file=source.file if source else ""
+            )
+        )
 
 
 def _operand_codes(opcode: str, kind: str) -> tuple[str, ...]:

@@ -1,0 +1,45 @@
+"""Runs a kernel of the suite on the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+
+from checks.checkers.manifest import Case, Floats
+from gemm_lessons.compiler import Compiled, compile_source
+from gemm_lessons.device import Argument, Buffer, Finding, Grid, Launched, Scalar
+from gemm_lessons.simulator import Setting, Simulator
+
+
+@cache
+def compiled(case: Case) -> Compiled:
+    """The kernel of a case, compiled with NVRTC."""
+    result = compile_source(
+        case.file.read_text(), path=str(case.file), entry=case.entry, defines={}, include_dirs=[], arch="sm_90"
+    )
+    assert isinstance(result, Compiled), result
+    return result
+
+
+def arguments(case: Case) -> list[Argument]:
+    """Fresh launch arguments."""
+    result: list[Argument] = []
+    for name, value in case.arguments.items():
+        if isinstance(value, Floats):
+            result.append(Buffer(name, value.values(), value.state != "in", value.state != "fresh"))
+        else:
+            result.append(Scalar(name, np.uint64(0) if value is None else np.int32(value)))
+    return result
+
+
+def launch(case: Case, block_limit: int | None = None) -> Launched:
+    """Run one case. ``block_limit``: blocks per batch."""
+    device = Simulator(Setting(block_limit=block_limit, counting=False))
+    return device.launch(compiled(case), Grid(case.grid, case.block, case.dynamic_shared), arguments(case))
+
+
+def findings(launched: Launched) -> Sequence[Finding]:
+    """What was found, a fault included."""
+    return [*([launched.fault] if launched.fault else []), *launched.findings]

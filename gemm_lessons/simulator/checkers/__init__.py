@@ -1,0 +1,115 @@
+"""Checks a launch while it runs: races, uninitialised reads, early reads of cp.async, barriers, array ends.
+
+    machine --records--> Checks --epochs.Epochs--> shared_races, initialised, async_copies   (once per distinct epoch)
+                                --Placed-->        global_memory                              (once per epoch)
+                                --Irregular-->     meetings                                   --> ledger --> Findings
+
+What the machine cannot carry on with (out of bounds, misaligned, deadlock, trap, timeout) is a ``Fault`` instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.device import Finding
+from gemm_lessons.simulator.checkers.array_ends import ArrayEnds
+from gemm_lessons.simulator.checkers.async_copies import AsyncCopies
+from gemm_lessons.simulator.checkers.epochs import Epochs
+from gemm_lessons.simulator.checkers.facts import facts
+from gemm_lessons.simulator.checkers.global_memory import GlobalRaces
+from gemm_lessons.simulator.checkers.initialised import Initialised, Windows
+from gemm_lessons.simulator.checkers.ledger import Key, Ledger, Names
+from gemm_lessons.simulator.checkers.meetings import irregular
+from gemm_lessons.simulator.checkers.shared_races import SharedRaces
+from gemm_lessons.simulator.events import WARP, Batch, Boundary, Irregular, Launch, Record
+
+__all__ = ["Checks"]
+
+
+class Checks:
+    """The observer of one launch that feeds every checker. ``result`` holds the findings, most severe first."""
+
+    def begin(self, launch: Launch) -> None:
+        """See ``events.Observer``, also for the methods below."""
+        self._ledger = Ledger()
+        self._names = Names(launch)
+        code = facts(launch.kernel, frozenset(array.name for array in launch.shared_arrays))
+        self._padded = -(-launch.grid.threads // WARP) * WARP
+        self._lanes = launch.lanes
+        shared, local = _stride(launch.shared_bytes), _stride(launch.local_bytes) if launch.local_bytes else 0
+        granules = code.granules
+        windows = Windows(self._lanes, self._padded, shared, granules["shared"], local, granules["local"])
+        ledger, names = self._ledger, self._names
+        self._epochs = Epochs(self._padded, self._forget)
+        self._races = SharedRaces(ledger, names, self._padded, shared, granules["shared"])
+        self._initialised = Initialised(ledger, names, windows)
+        self._copies = None
+        if code.has_async:
+            self._copies = AsyncCopies(ledger, names, self._lanes, self._padded, shared, granules["shared"])
+        self._global = GlobalRaces(
+            ledger, names, self._padded, launch.buffers, launch.fresh, granules["global"], code.protocol
+        )
+        self._ends = ArrayEnds(ledger, names, launch.shared_arrays, code.arrays)
+
+    def _forget(self) -> None:
+        self._races.forget()
+        self._initialised.forget()
+        if self._copies is not None:
+            self._copies.forget()
+
+    def begin_batch(self, batch: Batch) -> None:
+        """New blocks."""
+        self._races.begin_batch()
+        self._initialised.begin_batch()
+        if self._copies is not None:
+            self._copies.begin_batch()
+        self._global.begin_batch(self._lanes)
+
+    def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
+        """Hand what happened to the checkers."""
+        epoch, others = self._epochs.split(records)
+        if boundary != "none" or not epoch.silent:
+            self._races.epoch(batch, epoch, boundary, self._lanes)
+        if not epoch.silent:
+            self._initialised.epoch(batch, epoch)
+            self._ends.epoch(batch, epoch)
+        if self._copies is not None:
+            self._copies.epoch(batch, epoch, boundary)
+        self._global.records(batch, others, boundary)
+        for record in others:
+            if type(record) is Irregular:
+                irregular(self._ledger, self._names, batch, record)
+
+    def end_batch(self, batch: Batch, executions: NDArray[Any], lane_executions: NDArray[Any]) -> None:
+        """Nothing left to do."""
+
+    @property
+    def suspects(self) -> set[tuple[int, int]]:
+        """Pairs of stores that race (instruction indices): whether they store the same decides how bad it is."""
+        return self._races.suspects | self._global.suspects
+
+    def settle(self, differing: set[tuple[int, int]], lines: dict[int, int | None]) -> None:
+        """Turn races of stores that always stored the same value into notes. ``lines`` of the instructions."""
+        bad = {frozenset((lines[a], lines[b])) for a, b in differing}
+
+        def harmless(key: Key) -> bool:
+            return (
+                key.kind == "race"
+                and key.detail in ("shared store store", "global store store")
+                and frozenset((key.line, key.other)) not in bad
+            )
+
+        self._ledger.downgrade(harmless, "note", lambda text: text.split(";")[0] + "; all of them store the same value")
+
+    def result(self) -> Sequence[Finding]:
+        """The findings so far."""
+        return self._ledger.result()
+
+
+def _stride(size: int) -> int:
+    """Bytes from one window to the next, as ``state.State`` lays them out."""
+    return int(np.ceil(max(size, 16) / 16)) * 16

@@ -1,0 +1,65 @@
+"""Shared accesses past the end of the array they were meant for, inside the block's window.
+
+No address is wrong there, so neither the hardware nor compute-sanitizer notices: what is read or written belongs to the
+next array. Which array was meant is read off the code (``facts.provenance``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from gemm_lessons.diagnostics import plain_name
+from gemm_lessons.simulator.checkers.epochs import Epoch
+from gemm_lessons.simulator.checkers.ledger import Key, Ledger, Names, line
+from gemm_lessons.simulator.events import Batch, SharedArray, Touch
+
+CHECKED = "array_ends"  # key of Touch.memo
+
+
+class ArrayEnds:
+    """Looks at each distinct touch once."""
+
+    def __init__(self, ledger: Ledger, names: Names, shared: Sequence[SharedArray], arrays: Mapping[int, str]) -> None:
+        self._ledger, self._names = ledger, names
+        places = {array.name: array for array in shared}
+        self._arrays = {index: places[name] for index, name in arrays.items() if name in places}
+        self._clean: set[Epoch] = set()
+
+    def epoch(self, batch: Batch, epoch: Epoch) -> None:
+        """Check what is new."""
+        if epoch in self._clean:
+            return
+        if len(self._clean) > 4096:
+            self._clean.clear()
+        self._clean.add(epoch)
+        for touch in epoch.touches():
+            if touch.access.space == "shared" and CHECKED not in touch.memo:
+                touch.memo[CHECKED] = True
+                array = self._arrays.get(touch.access.index)
+                if array is not None:
+                    self._check(batch, touch, array)
+
+    def _check(self, batch: Batch, touch: Touch, array: SharedArray) -> None:
+        outside = (touch.addresses < array.offset) | (touch.addresses + touch.access.width > array.offset + array.size)
+        if touch.active is not None:
+            outside = outside & touch.active
+        if not outside.any():
+            return
+        lane = int(outside.argmax())
+        offset = int(touch.addresses[lane])
+        access = touch.access
+        place = offset - array.offset
+        key = Key("out_of_array", "warning", access.line, None, access.file, array.name)
+        verb = "read" if access.effect == "load" else "written"
+
+        def message() -> str:
+            far = "past its end" if place >= 0 else "before its start"
+            inside = self._names.shared(offset)
+            return (
+                f"{plain_name(array.name)}: byte {place} of {array.size}, {verb} by {self._names.thread(lane)} of"
+                f" {self._names.block(batch, lane)} in {line(access)}, {far} (that is {inside})"
+            )
+
+        self._ledger.add(key, message, int(np.count_nonzero(outside)))

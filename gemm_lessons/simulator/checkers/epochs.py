@@ -1,0 +1,184 @@
+"""Trace -> epochs that are analysed once.
+
+Touches are interned by the machine, so what happened between two barriers of the batch is named by the tuple of its
+distinct touches in the order of their first appearance. (First appearance is enough: within a stretch without
+synchronisation a repeated touch can neither race with more than its first did nor read what is less initialised.)
+An epoch that has come before is found in a dictionary; only a new one costs NumPy work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.simulator.events import WARP, AsyncGroup, Barrier, Record, Touch
+
+Array = NDArray[Any]
+Mark = Barrier | AsyncGroup
+
+HELD_BYTES = 128 << 20  # of addresses kept alive by remembered epochs; beyond, all are forgotten
+UNIFORM = "uniform"  # key of Touch.memo
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """Distinct shared and local touches, then the synchronisation that ends them (None at the end of the epoch)."""
+
+    touches: tuple[Touch, ...]
+    mark: Mark | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Epoch:
+    """What one batch did between two hand-overs. ``uniform``: every block of it the same, at the same offsets, so that
+    looking at the first block is enough."""
+
+    segments: tuple[Segment, ...]
+    uniform: bool
+
+    @property
+    def silent(self) -> bool:
+        """Whether neither shared nor local memory was touched."""
+        return not any(segment.touches for segment in self.segments)
+
+    def touches(self) -> Iterator[Touch]:
+        """All touches, in order."""
+        for segment in self.segments:
+            yield from segment.touches
+
+
+class Epochs:
+    """Interns epochs. ``forgotten`` is called when all of them are dropped to bound the memory."""
+
+    def __init__(self, padded: int, forgotten: Callable[[], None]) -> None:
+        self._padded = padded
+        self._forgotten = forgotten
+        self._by_touches: dict[tuple[Touch, ...], Epoch] = {}
+        self._by_content: dict[tuple[Any, ...], Epoch] = {}
+        self._held: set[Touch] = set()
+        self._bytes = 0
+
+    def split(self, records: Sequence[Record]) -> tuple[Epoch, Sequence[Record]]:
+        """The epoch, and the records that are no touches."""
+        distinct = dict.fromkeys(records)
+        touches = tuple([record for record in distinct if type(record) is Touch])
+        if len(touches) == len(distinct):
+            return self._plain(touches), ()
+        others = [record for record in distinct if type(record) is not Touch]
+        if any(isinstance(record, (Barrier, AsyncGroup)) for record in others):
+            return self._structured(records), others
+        return self._plain(touches), others
+
+    def _plain(self, touches: tuple[Touch, ...]) -> Epoch:
+        epoch = self._by_touches.get(touches)
+        if epoch is None:
+            inside = tuple(t for t in touches if t.access.space in ("shared", "local"))
+            epoch = self._intern(inside, (Segment(inside),))
+            self._hold(touches)
+            self._by_touches[touches] = epoch
+        return epoch
+
+    def _structured(self, records: Sequence[Record]) -> Epoch:
+        segments: list[Segment] = []
+        key: list[Any] = []
+        current: dict[Touch, None] = {}
+        for record in records:
+            if type(record) is Touch:
+                if record.access.space in ("shared", "local"):
+                    current[record] = None
+            elif isinstance(record, (Barrier, AsyncGroup)):
+                segments.append(Segment(tuple(current), record))
+                key += [*current, _identity(record)]
+                current = {}
+        segments.append(Segment(tuple(current)))
+        key += current
+        return self._intern(tuple(key), tuple(segments))
+
+    def _intern(self, key: tuple[Any, ...], segments: tuple[Segment, ...]) -> Epoch:
+        epoch = self._by_content.get(key)
+        if epoch is None:
+            uniform = all(
+                all(self._uniform(t) for t in s.touches) and (s.mark is None or self._uniform_mark(s.mark))
+                for s in segments
+            )
+            epoch = Epoch(segments, uniform)
+            self._hold([t for s in segments for t in s.touches])
+            self._by_content[key] = epoch
+        return epoch
+
+    def _hold(self, touches: Sequence[Touch]) -> None:
+        for touch in touches:
+            if touch not in self._held:
+                self._held.add(touch)
+                self._bytes += touch.addresses.nbytes + (0 if touch.active is None else touch.active.nbytes)
+        if self._bytes > HELD_BYTES:
+            self._by_touches.clear()
+            self._by_content.clear()
+            self._held.clear()
+            self._bytes = 0
+            self._forgotten()
+
+    def _uniform(self, touch: Touch) -> bool:
+        known = touch.memo.get(UNIFORM)
+        if known is None:
+            known = touch.access.space == "shared" and self._repeats(touch.addresses, touch.active)
+            touch.memo[UNIFORM] = known
+        return bool(known)
+
+    def _repeats(self, addresses: Array, active: Array | None) -> bool:
+        rows = addresses.reshape(-1, self._padded)
+        if active is None:
+            return bool((rows == rows[0]).all())
+        mask = active.reshape(-1, self._padded)
+        return bool((mask == mask[0]).all() and (rows[:, mask[0]] == rows[0, mask[0]]).all())
+
+    def _uniform_mark(self, mark: Mark) -> bool:
+        blocks = mark.blocks if isinstance(mark, Barrier) else None
+        lanes = None if mark.lanes is None else mark.lanes.reshape(-1, self._padded)
+        return (blocks is None or bool(blocks.all())) and (lanes is None or bool((lanes == lanes[0]).all()))
+
+
+def _identity(mark: Mark) -> tuple[Any, ...]:
+    lanes = None if mark.lanes is None else mark.lanes.tobytes()
+    if isinstance(mark, Barrier):
+        return mark.kind, mark.number, lanes, None if mark.blocks is None else mark.blocks.tobytes()
+    return mark.kind, mark.pending, lanes
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The lanes of a touch and the granules of memory that they touch, one entry per lane and granule.
+
+    ``lane`` int64 (n,), ascending; ``cell`` int64 (n,): granule in the windows of all blocks (or threads), one after
+    the other, each ``stride`` bytes long.
+    """
+
+    lane: Array
+    cell: Array
+
+
+def cells(touch: Touch, lanes: int, padded: int, stride: int, granule: int) -> Cells:
+    """Where the first ``lanes`` lanes of a touch are. ``padded``: lanes that share a window of ``stride`` bytes."""
+    addresses = touch.addresses[:lanes]
+    if touch.active is None:
+        lane = np.arange(lanes)
+    else:
+        lane = np.flatnonzero(touch.active[:lanes])
+        addresses = addresses[lane]
+    cell = (lane // padded * stride + addresses) // granule
+    count = touch.access.width // granule
+    if count > 1:
+        cell = (cell[:, None] + np.arange(count)).reshape(-1)
+        lane = np.repeat(lane, count)
+    return Cells(lane, cell)
+
+
+def warps_of(lanes: Array | None, total: int) -> Array:
+    """bool (total // 32,): warps with a lane in ``lanes`` (None = all)."""
+    if lanes is None:
+        return np.ones(total // WARP, np.bool_)
+    return np.asarray(lanes[:total].reshape(-1, WARP).any(axis=1))

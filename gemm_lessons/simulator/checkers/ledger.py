@@ -1,0 +1,107 @@
+"""What the checkers found, deduplicated by source lines, in the words shown to the learner."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from gemm_lessons.device import Finding, Severity
+from gemm_lessons.diagnostics import plain_name
+from gemm_lessons.simulator.events import Access, Batch, Launch
+from gemm_lessons.simulator.state import position
+
+RANK = {"error": 0, "warning": 1, "note": 2}
+MOST = 50  # findings that one launch reports
+SAME = {"block_order": "race"}  # kinds that are compared with each other
+FOLLOWS_FROM = {"exited_before_barrier": "divergent_barrier"}  # left out when the cause is reported
+
+
+@dataclass(frozen=True)
+class Key:
+    """One finding per key. ``other`` is the line of the second access; ``detail`` tells two kinds of message apart."""
+
+    kind: str
+    severity: Severity
+    line: int | None
+    other: int | None
+    file: str
+    detail: str = ""
+
+
+class Names:
+    """Threads, blocks, arrays and lines by the names that a learner knows."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+        self._padded = -(-launch.grid.threads // 32) * 32
+
+    def thread(self, lane: int) -> str:
+        """``thread (1, 0)`` of a lane in its batch (or of lane in block)."""
+        return f"thread {position(lane % self._padded, self._launch.grid.block)}"
+
+    def block(self, batch: Batch, lane: int) -> str:
+        """``block (0, 1)`` of a lane of a batch."""
+        return self.block_number(batch.first_block + lane // self._padded)
+
+    def block_number(self, block: int) -> str:
+        """``block (0, 1)`` of a linear block number."""
+        return f"block {position(block, self._launch.grid.grid)}"
+
+    def shared(self, offset: int) -> str:
+        """``As, byte 64 of 4096`` of an offset in the block's window."""
+        for array in self._launch.shared_arrays:
+            if array.offset <= offset < array.offset + array.size:
+                return f"{plain_name(array.name)}, byte {offset - array.offset} of {array.size}"
+        return f"shared memory, byte {offset}"
+
+    def buffer(self, address: int) -> str:
+        """``C, byte 64 of 4096`` of a global address."""
+        for name, start, size in self._launch.buffers:
+            if start <= address < start + size:
+                return f"{plain_name(name)}, byte {address - start} of {size}"
+        return f"global address 0x{address:x}"
+
+
+def line(access: Access | int | None) -> str:
+    """``line 9``, or ``an unknown line``."""
+    number = access.line if isinstance(access, Access) else access
+    return f"line {number}" if number else "an unknown line"
+
+
+class Ledger:
+    """Counts findings; the message is made for the first of each kind only."""
+
+    def __init__(self) -> None:
+        self._found: dict[Key, Finding] = {}
+
+    def add(self, key: Key, message: Callable[[], str], count: int = 1) -> None:
+        """Count ``count`` more of ``key``."""
+        known = self._found.get(key)
+        if known is not None:
+            self._found[key] = dataclasses.replace(known, count=known.count + count)
+            return
+        self._found[key] = Finding(key.kind, key.severity, message(), key.line, key.other, count=count, file=key.file)
+
+    def downgrade(self, chosen: Callable[[Key], bool], severity: Severity, message: Callable[[str], str]) -> None:
+        """Turn findings into less severe ones, with their message changed."""
+        for key in [key for key in self._found if chosen(key)]:
+            found = self._found.pop(key)
+            changed = dataclasses.replace(found, severity=severity, message=message(found.message))
+            self._found[dataclasses.replace(key, severity=severity)] = changed
+
+    def result(self) -> Sequence[Finding]:
+        """Most severe first; without what a more severe finding about the same lines, or its cause, says already."""
+        worst: dict[tuple[str, frozenset[int | None]], int] = {}
+        for key in self._found:
+            place = SAME.get(key.kind, key.kind), frozenset((key.line, key.other))
+            worst[place] = min(worst.get(place, RANK[key.severity]), RANK[key.severity])
+        kinds = {key.kind for key in self._found}
+        kept = [
+            finding
+            for key, finding in self._found.items()
+            if RANK[key.severity] == worst[SAME.get(key.kind, key.kind), frozenset((key.line, key.other))]
+            and FOLLOWS_FROM.get(key.kind) not in kinds
+        ]
+        kept.sort(key=lambda finding: (RANK[finding.severity], finding.line or 0))
+        return tuple(kept[:MOST])

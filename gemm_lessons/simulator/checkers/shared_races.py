@@ -1,0 +1,290 @@
+"""Races in shared memory: two threads of a block touch the same bytes, one of them writes, and nothing orders them.
+
+Within an epoch without inner synchronisation nothing orders two threads, whatever order they happened to run in. Where
+an epoch has inner barriers (named ones, ``__syncwarp``, blocks that met alone) the order is followed with vector clocks
+by warps (C. Flanagan, S. Freund: "FastTrack: efficient and precise dynamic race detection", 2009). Threads of one warp
+that nothing orders are a warning: ``__syncwarp`` is missing, even where today's hardware runs them in step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.simulator.checkers.epochs import Cells, Epoch, cells, warps_of
+from gemm_lessons.simulator.checkers.ledger import Key, Ledger, Names, line
+from gemm_lessons.simulator.events import WARP, Access, Barrier, Batch, Boundary, Touch
+
+Array = NDArray[Any]
+BIG = np.iinfo(np.int32).max
+
+
+def writes(access: Access) -> bool:
+    """Whether the access changes (shared) memory."""
+    return access.effect != "load"
+
+
+@dataclass
+class Hazard:
+    """Two accesses that race, with one example: byte offset, lanes of the earlier and the later access."""
+
+    earlier: Access
+    later: Access
+    same_warp: bool
+    offset: int
+    lanes: tuple[int, int]
+    count: int = 0
+
+
+class Analysis:
+    """Shadow memory of the blocks' shared windows: per granule the last writer, and who read since.
+
+    ``blocks``: how many blocks are looked at (one when the epoch is uniform). Readers are kept as the lowest and the
+    highest lane: of the whole block, or of each warp once clocks tell warps apart.
+    """
+
+    def __init__(self, blocks: int, padded: int, stride: int, granule: int) -> None:
+        self.blocks, self.padded, self.stride, self.granule = blocks, padded, stride, granule
+        self.lanes = blocks * padded
+        self.warps = padded // WARP
+        count = blocks * stride // granule
+        self.writer = np.full(count, -1, np.int32)
+        self.writer_touch = np.zeros(count, np.int32)
+        self.writer_atomic = np.zeros(count, np.bool_)
+        self.writer_stamp = np.zeros(0, np.int32)
+        self.columns = 1
+        self.low = np.full(count, BIG, np.int32)
+        self.high = np.full(count, -1, np.int32)
+        self.reader_touch = np.zeros(count, np.int32)
+        self.reader_stamp = np.zeros(0, np.int32)
+        self.clocks: Array | None = None  # (blocks, warps, warps): newest stamp of each warp that a warp has heard of
+        self.own = np.ones((blocks, self.warps), np.int32)
+        self.signals: dict[int, Array] = {}  # named barrier -> clocks of who signalled, (blocks, warps)
+        self.seen: list[Access] = []
+        self.hazards: dict[tuple[int, int, bool], Hazard] = {}
+
+    def feed(self, epoch: Epoch) -> None:
+        """Look at everything in an epoch, after what was fed before."""
+        if self.clocks is None and any(isinstance(s.mark, Barrier) for s in epoch.segments):
+            self._tell_warps_apart()
+        for segment in epoch.segments:
+            for touch in segment.touches:
+                if touch.access.space == "shared":
+                    self._touch(touch)
+            if isinstance(segment.mark, Barrier):
+                self._barrier(segment.mark)
+
+    # -- clocks -------------------------------------------------------------------------------------------------------
+
+    def _tell_warps_apart(self) -> None:
+        count = self.writer.size
+        self.clocks = np.zeros((self.blocks, self.warps, self.warps), np.int32)
+        self.writer_stamp = np.ones(count, np.int32)
+        low, high, touch = self.low, self.high, self.reader_touch
+        self.columns = self.warps
+        self.low = np.full(count * self.warps, BIG, np.int32)
+        self.high = np.full(count * self.warps, -1, np.int32)
+        self.reader_touch = np.repeat(touch, self.warps)
+        self.reader_stamp = np.ones(count * self.warps, np.int32)
+        read = np.flatnonzero(high >= 0)  # readers so far: lowest and highest lane are in some warp each
+        for lane in (low[read], high[read]):
+            column = read * self.warps + lane % self.padded // WARP
+            self.low[column] = np.minimum(self.low[column], lane)
+            self.high[column] = np.maximum(self.high[column], lane)
+
+    def _barrier(self, mark: Barrier) -> None:
+        assert self.clocks is not None
+        taking: Array = warps_of(mark.lanes, self.lanes).reshape(self.blocks, self.warps)
+        if mark.blocks is not None:
+            taking = taking & mark.blocks[: self.blocks, None]
+        diagonal = np.arange(self.warps)
+        if mark.kind in ("block", "named", "arrive"):
+            known = self.clocks.copy()
+            known[:, diagonal, diagonal] = self.own
+            joined = np.where(taking[:, :, None], known, 0).max(axis=1)
+            if mark.kind == "arrive":
+                earlier = self.signals.get(mark.number)
+                self.signals[mark.number] = joined if earlier is None else np.maximum(earlier, joined)
+            else:
+                if mark.kind == "named" and mark.number in self.signals:
+                    joined = np.maximum(joined, self.signals[mark.number])
+                    concerned = np.asarray(taking.any(axis=1))
+                    self.signals[mark.number] = np.where(concerned[:, None], 0, self.signals[mark.number])
+                self.clocks = np.where(taking[:, :, None], np.maximum(known, joined[:, None, :]), self.clocks)
+        self.own = self.own + taking
+        self.clocks[:, diagonal, diagonal] = self.own - 1
+
+    def _unordered(self, warp: Array, other: Array, stamp: Array) -> Array:
+        """Whether ``warp`` has not heard of what ``other`` (in block) did at ``stamp``."""
+        assert self.clocks is not None
+        return np.asarray(self.clocks.reshape(-1)[warp * self.warps + other] < stamp)
+
+    # -- accesses -----------------------------------------------------------------------------------------------------
+
+    def _touch(self, touch: Touch) -> None:
+        access = touch.access
+        number = len(self.seen)
+        self.seen.append(access)
+        where = cells(touch, self.lanes, self.padded, self.stride, self.granule)
+        lane, cell = where.lane, where.cell
+        writer = self.writer[cell]
+        bad = (writer >= 0) & (writer != lane)
+        if access.effect == "atomic":
+            bad &= ~self.writer_atomic[cell]
+        if self.clocks is not None:
+            bad &= self._unordered(lane // WARP, writer % self.padded // WARP, self.writer_stamp[cell])
+        if bad.any():
+            self._report(self.writer_touch[cell[bad]], writer[bad], touch, lane[bad], cell[bad])
+        if writes(access):
+            self._check_readers(touch, where)
+            self._write(touch, number, where)
+        else:
+            self._read(number, where)
+
+    def _check_readers(self, touch: Touch, where: Cells) -> None:
+        lane, cell = where.lane, where.cell
+        for column in range(self.columns):
+            place = cell * self.columns + column
+            low, high = self.low[place], self.high[place]
+            bad = (high >= 0) & ((low != lane) | (high != lane))
+            if self.clocks is not None:
+                bad &= self._unordered(lane // WARP, np.full(lane.shape, column), self.reader_stamp[place])
+            if not bad.any():
+                continue
+            mine, low, high = lane[bad], low[bad], high[bad]
+            # Which reader to name: one of another warp if there is one.
+            reader = np.where(low != mine, low, high)
+            reader = np.where(high // WARP != mine // WARP, high, reader)
+            reader = np.where(low // WARP != mine // WARP, low, reader)
+            self._report(self.reader_touch[place[bad]], reader, touch, mine, cell[bad])
+
+    def _write(self, touch: Touch, number: int, where: Cells) -> None:
+        lane, cell = where.lane, where.cell
+        self.writer[cell] = lane
+        self.writer_touch[cell] = number
+        atomic = touch.access.effect == "atomic"
+        self.writer_atomic[cell] = atomic
+        if self.clocks is not None:
+            self.writer_stamp[cell] = self.own.reshape(-1)[lane // WARP]
+        if not atomic:
+            winner = self.writer[cell]
+            lost = winner != lane
+            if lost.any():  # several lanes of this very instruction write the same bytes
+                self._report(self.writer_touch[cell[lost]], winner[lost], touch, lane[lost], cell[lost])
+
+    def _read(self, number: int, where: Cells) -> None:
+        lane, cell = where.lane, where.cell
+        if self.clocks is None:
+            place = cell
+            low, high = self.low[place], self.high[place]
+        else:
+            place = cell * self.columns + lane % self.padded // WARP
+            stamp = self.own.reshape(-1)[lane // WARP]
+            same = self.reader_stamp[place] == stamp
+            low = np.where(same, self.low[place], BIG)
+            high = np.where(same, self.high[place], -1)
+            self.reader_stamp[place] = stamp
+        # Of entries for the same place the last assigned stays: lanes ascend, so the maximum, reversed the minimum.
+        self.high[place] = np.maximum(high, lane)
+        self.low[place[::-1]] = np.minimum(low, lane)[::-1]
+        self.reader_touch[place] = number
+
+    def _report(self, earlier: Array, lanes: Array, touch: Touch, mine: Array, cell: Array) -> None:
+        later = touch.access
+        same = lanes // WARP == mine // WARP
+        for number in np.unique(earlier).tolist():
+            access = self.seen[number]
+            if access.is_async and later.effect == "load":
+                continue  # ``async_copies`` follows these through commit, wait and barrier
+            for same_warp in (False, True):
+                chosen = (earlier == number) & (same == same_warp)
+                count = int(np.count_nonzero(chosen))
+                if not count:
+                    continue
+                key = (access.index, later.index, same_warp)
+                hazard = self.hazards.get(key)
+                if hazard is None:
+                    first = int(chosen.argmax())
+                    offset = int(cell[first]) * self.granule % self.stride
+                    pair = int(lanes[first]), int(mine[first])
+                    hazard = self.hazards[key] = Hazard(access, later, same_warp, offset, pair)
+                hazard.count += count
+
+
+class SharedRaces:
+    """Looks at each distinct epoch once and reports its hazards as often as it comes."""
+
+    def __init__(self, ledger: Ledger, names: Names, padded: int, stride: int, granule: int) -> None:
+        self._ledger, self._names = ledger, names
+        self._padded, self._stride, self._granule = padded, stride, granule
+        self._known: dict[Epoch, tuple[Hazard, ...]] = {}
+        self._open: Analysis | None = None  # of an epoch that was handed over in part
+        self.suspects: set[tuple[int, int]] = set()  # pairs of plain stores that race: do they store the same?
+
+    def forget(self) -> None:
+        """Epochs will not be met again."""
+        self._known.clear()
+
+    def begin_batch(self) -> None:
+        """New blocks: nothing of the last ones counts."""
+        self._open = None
+
+    def epoch(self, batch: Batch, epoch: Epoch, boundary: Boundary, lanes: int) -> None:
+        """``lanes`` of the batch's state."""
+        blocks = lanes // self._padded
+        if self._open is None and boundary != "none":
+            hazards = self._known.get(epoch)
+            if hazards is None and epoch.silent:
+                hazards = ()
+            if hazards is None:
+                analysis = Analysis(1 if epoch.uniform else blocks, self._padded, self._stride, self._granule)
+                analysis.feed(epoch)
+                hazards = self._known[epoch] = tuple(analysis.hazards.values())
+            if hazards:
+                self._count(batch, hazards, batch.blocks if epoch.uniform else 1)
+            return
+        if self._open is None:
+            self._open = Analysis(blocks, self._padded, self._stride, self._granule)
+        self._open.feed(epoch)
+        if boundary != "none":
+            self._count(batch, tuple(self._open.hazards.values()), 1)
+            self._open = None
+
+    def _count(self, batch: Batch, hazards: tuple[Hazard, ...], times: int) -> None:
+        for hazard in hazards:
+            earlier, later = hazard.earlier, hazard.later
+            if earlier.effect == later.effect == "store":
+                self.suspects.add((earlier.index, later.index))
+            key = Key(
+                "race",
+                "warning" if hazard.same_warp else "error",
+                earlier.line,
+                later.line,
+                later.file,
+                f"shared {earlier.effect} {later.effect}",
+            )
+            self._ledger.add(key, lambda h=hazard: self._message(batch, h), hazard.count * times)  # type: ignore[misc]
+
+    def _message(self, batch: Batch, hazard: Hazard) -> str:
+        first, second = hazard.lanes
+        earlier, later = hazard.earlier, hazard.later
+        what = {"load": "read", "store": "written", "atomic": "updated", "copy": "written by cp.async"}
+        between = "__syncwarp()" if hazard.same_warp else "__syncthreads()"
+        text = (
+            f"{self._names.shared(hazard.offset)}: {what[earlier.effect]} by {self._names.thread(first)} in"
+            f" {line(earlier)} and {what[later.effect]} by {self._names.thread(second)} in {line(later)}"
+            f" of {self._names.block(batch, second)}, with no {between} between them"
+        )
+        if hazard.same_warp:
+            return f"{text}; threads of one warp need not run in step, so put {between} between the two"
+        if earlier.index == later.index and writes(later):
+            return f"{text}; give every thread an element of its own"
+        if not writes(earlier) and (earlier.line or 0) >= (later.line or 0):
+            return (
+                f"{text}; the write belongs to the next round of the loop, which a fast warp starts while a slow one"
+                " still reads: put a barrier at the end of the loop too"
+            )
+        return f"{text}; their order is left to chance, so put a barrier between the two lines"
