@@ -141,8 +141,10 @@ def _undefined_tile(facts: Facts) -> Iterator[Hint]:
 
 
 def _fault(facts: Facts) -> Iterator[Hint]:
+    said = set()  # one remedy for each kind, at the first place it was found
     for finding in facts.findings:
-        if finding.kind in REMEDIES and finding.severity != "note":
+        if finding.kind in REMEDIES and finding.severity != "note" and finding.kind not in said:
+            said.add(finding.kind)
             where = f"line {finding.line}: " if finding.line else ""
             quote = f" [{facts.quote(finding.line)}]" if finding.line and facts.quote(finding.line) else ""
             rank = 2 if finding.severity == "error" else 5

@@ -226,9 +226,12 @@ class _Run:
                 findings=merged((*row.findings, *findings, *([launched.fault] if launched.fault else []))),
             )
             if launched.fault is not None:
-                return row
+                break
             if name == "count":
                 row = replace(row, counters=launched.counters)
+        if isinstance(row.verdict, Faulted):  # with the counts of all launches, as it stands among the findings
+            whole = next(it for it in row.findings if _place(it) == _place(row.verdict.finding))
+            row = replace(row, verdict=Faulted(row.verdict.shape, whole))
         return row
 
     def _simulated(self, launched: Launched, lesson: Lesson, compiled: Compiled, shape: Shape) -> Launched:
@@ -390,10 +393,13 @@ def merged(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Findings of several launches, one for each kind and pair of lines: the first one's words, all counts added."""
     by_place: dict[tuple[object, ...], Finding] = {}
     for finding in findings:
-        place = (finding.kind, finding.severity, finding.file, finding.line, finding.other_line)
-        seen = by_place.get(place)
-        by_place[place] = replace(seen, count=seen.count + finding.count) if seen else finding
+        seen = by_place.get(_place(finding))
+        by_place[_place(finding)] = replace(seen, count=seen.count + finding.count) if seen else finding
     return tuple(by_place.values())
+
+
+def _place(finding: Finding) -> tuple[object, ...]:
+    return finding.kind, finding.severity, finding.file, finding.line, finding.other_line
 
 
 def _too_large(row: Row, lesson: Lesson, gpu: GpuSpec) -> str:

@@ -110,6 +110,11 @@ def test_findings_get_a_remedy(kind: str) -> None:
     assert said(findings=[replace(finding, severity="note")]) == ""
 
 
+def test_a_remedy_is_said_once() -> None:
+    race = Finding("race", "error", "", line=3)
+    assert said(findings=[race, replace(race, line=4)]).count(REMEDIES["race"]) == 1
+
+
 def test_missed_gates_say_value_limit_and_why() -> None:
     gate = GateResult("loads per multiply-add", 2.0, 0.3, True, False, "Reuse them.", "a / b")
     assert (

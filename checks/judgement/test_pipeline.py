@@ -252,3 +252,17 @@ def test_findings_of_several_launches_are_merged() -> None:
     race = Finding("race", "error", "As: ...", line=3, other_line=5, count=2)
     other = replace(race, other_line=6, count=1)
     assert merged([race, other, replace(race, message="another thread")]) == (replace(race, count=4), other)
+
+
+def test_a_race_faults_though_the_answer_is_right(tmp_path: Path) -> None:
+    lesson = COURSE.lesson("03")
+    lines = lesson.solution_path.read_text().splitlines()
+    last = max(i for i, line in enumerate(lines) if "__syncthreads();" in line)
+    path = tmp_path / "kernel.cu"
+    path.write_text("\n".join([*lines[:last], *lines[last + 1 :]]))
+    outcome = run(lesson, path)
+    assert isinstance(outcome.verdict, Faulted)
+    assert outcome.verdict.finding.kind == "race"
+    assert outcome.verdict.finding in outcome.kernel.findings, "merged, not shown twice"
+    assert all(result.judgement.passed for result in outcome.kernel.shapes if result.judgement)
+    assert "__syncthreads() is missing" in outcome.kernel.hints[0]
