@@ -1,6 +1,6 @@
 """How long the common instructions take: microseconds a call at 1024 and 4096 lanes. Printed, never asserted.
 
-python checks/simulator/bench_semantics.py [NAME ...]
+python -m checks.simulator.bench_semantics [NAME ...]
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import sys
 import time
 
 import numpy as np
-import semantics_cases as cases
 
+from checks.simulator import semantics_cases as cases
 from gemm_lessons.simulator import semantics
 
 COMMON = (

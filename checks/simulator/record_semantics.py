@@ -1,8 +1,8 @@
 """Run every instruction of the semantics table on the GPU of this machine and keep what it answered.
 
-    python checks/simulator/record_semantics.py out.npz             needs cupy and a GPU; a quarter of a minute
-    python checks/simulator/record_semantics.py --keep out.npz      writes semantics_h200.json beside this file
-    python checks/simulator/record_semantics.py --ptx FOLDER        the kernels only, to read or to assemble
+    python -m checks.simulator.record_semantics out.npz             needs cupy and a GPU; a quarter of a minute
+    python -m checks.simulator.record_semantics --keep out.npz      writes semantics_h200.json beside this file
+    python -m checks.simulator.record_semantics --ptx FOLDER        the kernels only, to read or to assemble
 
 ``test_semantics.py`` compares the kept fingerprints with what the simulator computes, so that CI holds every
 instruction against hardware without having any.
@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import semantics_cases as cases
+
+from checks.simulator import semantics_cases as cases
 
 
 def register_size(code: str) -> int:

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import semantics_cases as cases
-import semantics_reference as reference
-from record_semantics import fingerprint, is_approximate, key_of, recordable
 
+from checks.simulator import semantics_cases as cases
+from checks.simulator import semantics_reference as reference
+from checks.simulator.record_semantics import fingerprint, is_approximate, key_of, recordable
 from gemm_lessons.simulator import floats, semantics
 
 Array = np.ndarray[Any, Any]
@@ -230,9 +230,9 @@ def test_fma_is_rounded_once() -> None:
 
 
 @pytest.mark.slow
-def test_fma_is_rounded_once_for_millions() -> None:
+def test_fma_is_rounded_once_many_times() -> None:
     reference.decode.cache_clear()
-    assert sum(check_fma(seed, 30_000) for seed in range(2, 7)) > 1000
+    assert sum(check_fma(seed, 30_000) for seed in range(2, 4)) > 1000
 
 
 def test_fix_double_rounding_in_batches() -> None:
