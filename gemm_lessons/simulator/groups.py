@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.simulator.access import SpaceAccess, access_of, remember
-from gemm_lessons.simulator.floats import UNDERFLOW, fix_double_rounding
+from gemm_lessons.simulator.floats import UNDERFLOW, canonical, fix_double_rounding
 from gemm_lessons.simulator.ptx import Address, Instruction, Register
 from gemm_lessons.simulator.schedule import FmaGroup, LoadGroup, MoveGroup
 from gemm_lessons.simulator.state import State
@@ -88,6 +88,7 @@ def bind_fma(state: State, group: FmaGroup, workspace: Workspace) -> Callable[[]
             exact = np.empty_like(total)
             product(exact)
             fix_double_rounding(exact, added, exact + added, narrow)
+        canonical(narrow.reshape(-1))
         if state.full:
             file[target] = narrow
         elif isinstance(target, slice):
