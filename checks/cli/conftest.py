@@ -6,7 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tiny_course import BINARY, Ran, Run, environment, write_course
+
+from checks.cli.tiny_course import BINARY, Ran, Run, environment, write_course
 
 
 @pytest.fixture

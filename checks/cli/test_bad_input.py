@@ -13,7 +13,8 @@ import time
 from pathlib import Path
 
 import pytest
-from tiny_course import BINARY, KERNEL, SOLUTION, SUM, Ran, Run, environment
+
+from checks.cli.tiny_course import BINARY, KERNEL, SOLUTION, SUM, Ran, Run, environment
 
 ENDLESS = KERNEL.replace("BODY", "    while (acc < 1.0f) acc *= 0.5f;")
 HUGE = KERNEL.replace("BODY", "    __shared__ float big[100000]; big[threadIdx.x] = 1; acc = big[threadIdx.x ^ 1];")

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tiny_course import SOLUTION, STUB, Run
+
+from checks.cli.tiny_course import SOLUTION, STUB, Run
 
 
 def test_list_marks_passed_started_and_next(run: Run, course: Path, kernel: Path) -> None:

@@ -13,7 +13,8 @@ import termios
 from pathlib import Path
 
 import pytest
-from tiny_course import BINARY, KERNEL, SOLUTION, STUB, SUM, Run, environment
+
+from checks.cli.tiny_course import BINARY, KERNEL, SOLUTION, STUB, SUM, Run, environment
 
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tiny_course import BINARY, environment
+
+from checks.cli.tiny_course import BINARY, environment
 
 LIMIT = 0.25  # seconds from a cold process. Processor time is judged: on a busy machine the clock also counts others
 TRIES = 5

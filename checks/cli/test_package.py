@@ -1,0 +1,83 @@
+"""A pip-installed copy, without a checkout: the wheel carries the lessons and nothing of a learner's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from checks.cli.tiny_course import environment
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The unpacked wheel of a copy of this checkout, in which a learner has worked."""
+    folder = tmp_path_factory.mktemp("wheel")
+    checkout = folder / "checkout"
+    checkout.mkdir()
+    for name in ("gemm_lessons", "lessons"):
+        shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__", "kernel.cu*"))
+    for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
+        shutil.copy(ROOT / name, checkout)
+    (checkout / "lessons" / "01_naive" / "kernel.cu").write_text("// the learner's")
+    (checkout / "lessons" / "01_naive" / "kernel.cu.bak-1").write_text("// the learner's")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
+        cwd=checkout,
+        env={key: value for key, value in os.environ.items() if not key.startswith("COV")},
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    (wheel,) = folder.glob("*.whl")
+    target = folder / "site"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(target)
+    return target
+
+
+def run(installed: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gemm_lessons", *arguments],
+        cwd=cwd,
+        env=environment(PYTHONPATH=str(installed)),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_the_wheel_holds_the_course_and_nobody_s_work(installed: Path) -> None:
+    lessons = installed / "gemm_lessons" / "lessons"
+    for folder in (ROOT / "lessons").iterdir():
+        here = {path.name for path in folder.iterdir() if not path.name.startswith("kernel.cu")}
+        assert {path.name for path in (lessons / folder.name).iterdir()} == here
+    assert not list(installed.rglob("kernel.cu*"))
+    assert (installed / "gemm_lessons" / "headers").is_dir()
+
+
+def test_the_main_job_runs_from_anywhere(installed: Path, tmp_path: Path) -> None:
+    done = run(installed, tmp_path, "run", "03", "--solution")
+    assert done.returncode == 0, done.stderr
+    assert "PASSED" in done.stdout
+    assert str(installed) in done.stdout, "this is the installed copy"
+
+
+def test_a_course_folder_made_from_the_wheel(installed: Path, tmp_path: Path) -> None:
+    assert run(installed, tmp_path, "init", "mine").returncode == 0
+    course = tmp_path / "mine"
+    assert not list(course.rglob("solution*"))
+    assert run(installed, course, "start", "02").returncode == 0
+    done = run(installed, course, "run", "02")
+    assert done.returncode == 1, done.stderr
+    # The rows beside the learner's come from the solutions in the package.
+    assert "lesson 01" in done.stdout
+    assert "reference" in done.stdout
