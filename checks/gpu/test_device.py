@@ -232,3 +232,26 @@ def test_without_cublas_launches_work_and_measuring_says_what_to_install(fake_cu
         assert launch(gpu, "gemm")[0].fault is None
         with pytest.raises(KitError, match=r"cuBLAS is missing .*gemm-lessons\[cuda13\]"):
             gpu.measure(SPEC, SHAPE, entrants("gemm"), seed=1)
+
+
+@pytest.mark.parametrize(
+    ("scene", "said"),
+    [
+        ("", ()),
+        ("nonvml", ()),
+        ("busy=43", ("43% busy",)),
+        ("other=17", ("process 17",)),
+        ("slowed=4 mhz=1410", ("power limit: 1410 of 1980 MHz",)),
+    ],
+)
+def test_a_disturbed_gpu_is_told(fake_cupy: pytest.MonkeyPatch, scene: str, said: tuple[str, ...]) -> None:
+    fake_cupy.setenv("FAKE_GPU", scene)
+    with Gpu() as gpu:
+        gpu.smallest_flush = 0
+        result = measure(gpu, "gemm")
+    # Python's times scatter by themselves, so only what the monitor saw counts here.
+    notes = [note for note in result.notes if "The times of" not in note]
+    assert len(notes) == len(said)
+    assert all(words in note for words, note in zip(said, notes, strict=True))
+    assert result.driver == ("" if scene == "nonvml" else "580.95.05")
+    assert result.health.temperature is None

@@ -28,10 +28,9 @@ class Monitor:
         self._api = pynvml
         version = self._ask("nvmlSystemGetDriverVersion", gpu=False)
         self.driver = version.decode() if isinstance(version, bytes) else version or ""
-        rates = self._ask("nvmlDeviceGetUtilizationRates")
-        self._busy = None if rates is None else int(rates.gpu)
-        processes = self._ask("nvmlDeviceGetComputeRunningProcesses") or []
-        self._others = tuple(process.pid for process in processes if process.pid != os.getpid())
+        self._busy: list[int] = []
+        self._others: tuple[int, ...] = ()
+        self.look_around()
 
     def _ask(self, name: str, *arguments: int, gpu: bool = True) -> Any:
         """One value, or None where this GPU or driver does not tell."""
@@ -42,6 +41,20 @@ class Monitor:
             return function(*((self._gpu, *arguments) if gpu else arguments))
         except self._api.NVMLError:
             return None
+
+    def look_around(self) -> None:
+        """Who else uses the GPU? To be called twice before our first launch.
+
+        The driver tells how busy the GPU was in the last second or so. A program that has ended since is in the first
+        reading, less in the second one; one that goes on is in both.
+        """
+        if self._api is None:
+            return
+        rates = self._ask("nvmlDeviceGetUtilizationRates")
+        if rates is not None:
+            self._busy.append(int(rates.gpu))
+        processes = self._ask("nvmlDeviceGetComputeRunningProcesses") or []
+        self._others = tuple(process.pid for process in processes if process.pid != os.getpid())
 
     def sample(self) -> None:
         """Read clock and slow-down reasons; to be called while a kernel runs."""
@@ -69,7 +82,7 @@ class Monitor:
             clocks_mhz=tuple(self._clocks),
             highest_mhz=self._ask("nvmlDeviceGetMaxClockInfo", self._api.NVML_CLOCK_SM),
             slowed_by=self._slowed_by,
-            busy_percent=self._busy,
+            busy_percent=min(self._busy, default=None),
             others=self._others,
             temperature=self._ask("nvmlDeviceGetTemperature", self._api.NVML_TEMPERATURE_GPU),
             watts=None if milliwatts is None else milliwatts / 1e3,

@@ -28,7 +28,7 @@ from gemm_lessons.problem import GUARD_BYTE, GUARD_BYTES, PROBABLE, ROUNDOFF, ST
 Array = np.ndarray[Any, Any]
 
 BLOCK = 1_000_003  # random numbers drawn; larger matrices repeat them (a prime, so that no two rows are alike)
-SHORTEST_WARM_UP_S = 0.05
+SHORTEST_WARM_UP_S = 0.25  # an H200 needs about as long until its times stop falling
 BURST_S = 0.005  # of launches between two looks at the clock
 SILENCE_S = 0.5  # report progress at least this often between launches
 FEWEST, MOST = 3, 200  # repeats
@@ -222,12 +222,11 @@ class Stopwatch:
 
 
 def measure(
-    parent: Parent, runtime: Any, header: dict[str, Any], cubins: Sequence[bytes], pci_bus_id: str
+    parent: Parent, runtime: Any, header: dict[str, Any], cubins: Sequence[bytes], monitor: Monitor
 ) -> dict[str, Any]:
     """Verify and time the kernels of ``header["entrants"]`` (their cubins are the blobs) and cuBLAS."""
     from gemm_lessons.gpu.server import load
 
-    monitor = Monitor(pci_bus_id)
     kernel, shape = KernelSpec(**header["kernel"]), Shape(*header["shape"])
     with Memory(runtime) as memory:
         arena = Arena(memory, kernel, shape, header["seed"], header["flush"])

@@ -17,12 +17,14 @@ import numpy as np
 
 from gemm_lessons import ranges
 from gemm_lessons.child import Parent
+from gemm_lessons.gpu.health import Monitor
 from gemm_lessons.gpu.memory import Memory, OutOfMemory
 
 # cudaError values (driver_types.h) after which the context still works: a bad value, no memory, an invalid
 # configuration, an unknown function, no code for this GPU, too many resources for a launch.
 HARMLESS = (1, 2, 9, 98, 209, 701)
-DEFAULT_SHARED_LIMIT = 48 * 1024  # bytes; more dynamic shared memory has to be asked for
+DEFAULT_SHARED_LIMIT = 48 * 1024  # bytes; more dynamic shared memory has to be asked for, by
+MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES (cuda.h)
 
 
 def main(parent: Parent, index: str) -> None:
@@ -47,16 +49,18 @@ def main(parent: Parent, index: str) -> None:
     parent.send(greeting)
     if "name" not in greeting:
         return
+    monitor = Monitor(greeting["pci"])
     try:
         runtime.free(0)  # creates the context while the parent compiles
     except errors as error:
         parent.receive()
         parent.send({"error": "context", "code": error.status, "text": str(error)})
         return
-    _serve(parent, runtime, errors, greeting["pci"])
+    monitor.look_around()
+    _serve(parent, runtime, errors, monitor)
 
 
-def _serve(parent: Parent, runtime: Any, errors: tuple[type[Exception], ...], pci: str) -> None:
+def _serve(parent: Parent, runtime: Any, errors: tuple[type[Exception], ...], monitor: Monitor) -> None:
     while True:
         header, blobs = parent.receive()
         try:
@@ -64,11 +68,13 @@ def _serve(parent: Parent, runtime: Any, errors: tuple[type[Exception], ...], pc
                 for it in header.get("ranges", ()):
                     stack.enter_context(ranges.opened(ranges.Range(*it)))
                 if header["do"] == "launch":
-                    parent.send({}, launch(runtime, header, blobs))
+                    answer: dict[str, Any] = {}
+                    buffers = launch(runtime, header, blobs)
                 else:
                     from gemm_lessons.gpu.measure import measure
 
-                    parent.send(measure(parent, runtime, header, blobs, pci))
+                    answer, buffers = measure(parent, runtime, header, blobs, monitor), []
+            parent.send(answer, buffers)
         except OutOfMemory as error:
             what = {"asked": error.asked, "free": error.free, "total": error.total, "what": error.what}
             parent.send({"error": "memory", **what})
@@ -98,13 +104,14 @@ def describe(runtime: Any, index: int) -> dict[str, Any]:
 
 def load(cubin: bytes, entry: str, dynamic_shared: int) -> Any:
     """A kernel of a freshly loaded module: its ``__device__`` variables start anew."""
+    from cupy.cuda import driver
     from cupy.cuda.function import Module
 
     module = Module()
     module.load(cubin)
     function = module.get_function(entry)
     if dynamic_shared > DEFAULT_SHARED_LIMIT:
-        function.max_dynamic_shared_size_bytes = dynamic_shared
+        driver.funcSetAttribute(function.ptr, MAX_DYNAMIC_SHARED, dynamic_shared)
     return function
 
 

@@ -2,13 +2,12 @@ from cupy.cuda import driver, kernels
 
 
 class Function:
-    max_dynamic_shared_size_bytes = 48 * 1024
-
     def __init__(self, kernel):
         self._kernel = kernel
+        self.ptr = id(self)
 
     def __call__(self, grid, block, arguments, shared_mem=0):
-        if block[0] * block[1] * block[2] > 1024 or shared_mem > self.max_dynamic_shared_size_bytes:
+        if block[0] * block[1] * block[2] > 1024 or shared_mem > driver.limits.get(self.ptr, 48 * 1024):
             raise driver.CUDADriverError(1)
         self._kernel(grid, [argument.tobytes() for argument in arguments])
 
