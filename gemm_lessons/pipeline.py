@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from gemm_lessons.compiler import Compiled, compile_source, occupancy
+from gemm_lessons.builder import Builder, buildable
+from gemm_lessons.compiler import Compiled, occupancy
 from gemm_lessons.course import Course, read_source, shown
 from gemm_lessons.device import METRICS, Device, Finding, Launched, UnsupportedKernel
 from gemm_lessons.devices import data_sheet
@@ -22,12 +23,10 @@ from gemm_lessons.gpu import Entrant, Gpu, Measurement
 from gemm_lessons.gpus import GpuSpec
 from gemm_lessons.hints import Facts, hints_for
 from gemm_lessons.lesson import Lesson, Shape
-from gemm_lessons.nvrtc import choose_major
 from gemm_lessons.outcome import Role, Row, RunOutcome, ShapeResult
 from gemm_lessons.patterns import TileSizes
 from gemm_lessons.problem import Problem, Trial, fresh_seed
 from gemm_lessons.ranges import stage, turn
-from gemm_lessons.signature import mismatch, wrong_name
 from gemm_lessons.simulator import Simulator
 from gemm_lessons.verdict import (
     CompileFailed,
@@ -48,8 +47,8 @@ __all__ = ["Progress", "Request", "Row", "RunOutcome", "ShapeResult", "run_lesso
 ESTIMATE_SIZE = 4096  # M = N = K of the estimate in the table: so large that no launch overhead or tail shows
 TIMED: tuple[Kind, ...] = ("passed", "gate_missed")  # a right answer has a time, by whatever method
 SIMULATED = 512**3  # M * N * K up to which a GPU's launch is repeated on the simulator: below a second
-OLDEST_ARCH = 75  # what today's compiler still knows; older GPUs are estimated from code for this one
 
+Other = tuple[Role, str, Lesson]  # a row beside the kernel: its role, its label, the lesson whose solution it is
 Progress = Callable[[str], None]  # told what begins: "compile solution.cu", "check 96x64x80", ...
 
 
@@ -87,9 +86,10 @@ def run_lesson(request: Request, progress: Progress = lambda what: None) -> RunO
         is_stub = lesson.stub_path.resolve() == request.path.resolve()
         label = "reference" if is_reference else "stub" if is_stub else "your kernel"
         shapes = (request.shape,) if request.shape else lesson.shapes.check
-        rows = [run.row("kernel", label, lesson, request.path, shapes)]
-        if request.beside:
-            rows += [run.row_beside(*other) for other in run.others(with_reference=not is_reference)]
+        others = list(run.others(with_reference=not is_reference)) if request.beside else []
+        rows = [run.row("kernel", label, lesson, request.path, shapes, ahead=others)]
+        if rows[0].resources is not None:  # it compiled: there is something to compare
+            rows += [run.row_beside(*other) for other in others]
         measured = None
         if isinstance(request.device, Gpu) and rows[0].verdict.kind in TIMED:
             measured = run.measure(request.device, rows)
@@ -124,14 +124,28 @@ class _Run:
         if isinstance(request.device, Simulator):  # counting takes longer than running: only where it is needed
             self.checker = Simulator(replace(request.device.setting, counting=False))
         self.compiled: dict[Role, tuple[Lesson, Compiled]] = {}  # what can be measured
+        device = request.device
+        self.builder = Builder(
+            device.arch if isinstance(device, Gpu) else buildable(request.gpu.arch),
+            device.driver_major if isinstance(device, Gpu) else None,
+        )
 
-    def row(self, role: Role, label: str, lesson: Lesson, path: Path, shapes: Sequence[Shape]) -> Row:
-        """One kernel from its file to its hints: compile, check, count, judge the gates, estimate, advise."""
+    def row(
+        self, role: Role, label: str, lesson: Lesson, path: Path, shapes: Sequence[Shape], ahead: Sequence[Other] = ()
+    ) -> Row:
+        """One kernel from its file to its hints: compile, check, count, judge the gates, estimate, advise.
+
+        ``ahead`` is what comes next, to be compiled meanwhile.
+        """
         with turn(role, label):
-            return self._row(Row(role, label, shown(path), read_source(path), Passed()), lesson, path, shapes)
+            row = Row(role, label, shown(path), read_source(path), Passed())
+            compiled = self._compile(lesson, path, row.source)
+            if isinstance(compiled, Compiled):
+                for _, _, other in ahead:
+                    self.builder.ahead(other, self.request.course.solution(other))
+            return self._row(row, lesson, compiled, shapes)
 
-    def _row(self, row: Row, lesson: Lesson, path: Path, shapes: Sequence[Shape]) -> Row:
-        compiled = self._compile(lesson, path, row.source)
+    def _row(self, row: Row, lesson: Lesson, compiled: Compiled | CompileFailed, shapes: Sequence[Shape]) -> Row:
         if isinstance(compiled, Compiled):
             self.compiled[row.role] = lesson, compiled
             row = self._describe(row, lesson, compiled)
@@ -142,7 +156,7 @@ class _Run:
             row = replace(row, verdict=compiled, diagnostics=compiled.diagnostics)
         return replace(row, hints=self._hints(row, lesson)) if row.role == "kernel" else row
 
-    def others(self, with_reference: bool) -> Iterator[tuple[Role, str, Lesson]]:
+    def others(self, with_reference: bool) -> Iterator[Other]:
         """What stands beside the kernel in the table: the previous lesson's solution and this lesson's reference."""
         course, lesson = self.request.course, self.request.lesson
         previous = course.neighbour(lesson, -1) if lesson.name in course.names else None
@@ -168,27 +182,7 @@ class _Run:
     def _compile(self, lesson: Lesson, path: Path, source: str) -> Compiled | CompileFailed:
         self.progress(f"compile {path.name}")
         with stage("compile", path.name, payload=len(source)):
-            device = self.request.device
-            arch = device.arch if isinstance(device, Gpu) else _arch(self.request.gpu)
-            result = compile_source(
-                source,
-                path=shown(path),
-                entry=lesson.kernel.entry,
-                defines=lesson.tile.defines,
-                include_dirs=lesson.include_dirs,
-                arch=arch,
-                cuda_major=choose_major(arch, device.driver_major) if isinstance(device, Gpu) else None,
-            )
-        if isinstance(result, Compiled):
-            wrong = mismatch(lesson.kernel, result)
-            if wrong:
-                return CompileFailed(wrong, result.diagnostics)
-            result.start_sass()  # the counters will want it when the first shapes have been checked
-            return result
-        errors = sum(diagnostic.severity == "error" for diagnostic in result.diagnostics)
-        message = wrong_name(lesson.kernel, result.diagnostics)
-        message = message or f"the compiler found {errors or 'an'} error{'s'[: errors > 1]}"
-        return CompileFailed(message, result.diagnostics, result.log)
+            return self.builder.build(lesson, path, source)
 
     def _describe(self, row: Row, lesson: Lesson, compiled: Compiled) -> Row:
         grid = lesson.grid(lesson.shapes.count)
@@ -356,11 +350,6 @@ def _peak_gflops(device: Device, lesson: Lesson) -> float | None:
     """What the data sheet of this very GPU promises for fused multiply-adds in fp32."""
     sheet = data_sheet(device.name) if isinstance(device, Gpu) else None
     return sheet.fp32_flops_per_s / 1e9 if sheet and lesson.kernel.a == lesson.kernel.accumulate == "float32" else None
-
-
-def _arch(gpu: GpuSpec) -> str:
-    number = int("".join(filter(str.isdigit, gpu.arch)))
-    return gpu.arch if number >= OLDEST_ARCH else f"sm_{OLDEST_ARCH}"
 
 
 def tile_sizes(lesson: Lesson) -> TileSizes:

@@ -1,0 +1,67 @@
+"""A lesson's kernel file -> ``Compiled``, if it is the kernel that the lesson launches; ahead of time where it pays.
+
+NVRTC and the disassembler leave Python alone while they work, so what the table compares with is compiled on the other
+core while the learner's kernel is being checked.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from gemm_lessons import compiler
+from gemm_lessons.compiler import Compiled, compile_source
+from gemm_lessons.course import read_source, shown
+from gemm_lessons.lesson import Lesson
+from gemm_lessons.nvrtc import choose_major
+from gemm_lessons.signature import mismatch, wrong_name
+from gemm_lessons.verdict import CompileFailed
+
+OLDEST_ARCH = 75  # what today's compiler still knows; older GPUs are estimated from code for this one
+
+
+def buildable(arch: str) -> str:
+    """The target to compile for where ``arch`` may be too old for the compiler."""
+    return arch if int("".join(filter(str.isdigit, arch))) >= OLDEST_ARCH else f"sm_{OLDEST_ARCH}"
+
+
+class Builder:
+    """Compiles for one target; ``driver_major`` is the newest CUDA that a GPU's driver supports, ``None`` without."""
+
+    def __init__(self, arch: str, driver_major: int | None = None) -> None:
+        self.arch = arch
+        self.driver_major = driver_major
+        self._under_way: dict[Path, Future[Compiled | compiler.CompileFailed]] = {}
+
+    def ahead(self, lesson: Lesson, path: Path | None) -> None:
+        """Begin to compile what ``build`` will be asked for later; no file, nothing to do."""
+        if path is not None and path not in self._under_way:
+            pool = ThreadPoolExecutor(1)
+            self._under_way[path] = pool.submit(self._translate, lesson, path, read_source(path))
+            pool.shutdown(wait=False)
+
+    def build(self, lesson: Lesson, path: Path, source: str) -> Compiled | CompileFailed:
+        """Compile a file, and see that it holds the kernel that the lesson launches. Raises ``KitError``."""
+        under_way = self._under_way.pop(path, None)
+        result = under_way.result() if under_way else self._translate(lesson, path, source)
+        if isinstance(result, Compiled):
+            wrong = mismatch(lesson.kernel, result)
+            return CompileFailed(wrong, result.diagnostics) if wrong else result
+        errors = sum(diagnostic.severity == "error" for diagnostic in result.diagnostics)
+        message = wrong_name(lesson.kernel, result.diagnostics)
+        message = message or f"the compiler found {errors or 'an'} error{'s'[: errors > 1]}"
+        return CompileFailed(message, result.diagnostics, result.log)
+
+    def _translate(self, lesson: Lesson, path: Path, source: str) -> Compiled | compiler.CompileFailed:
+        result = compile_source(
+            source,
+            path=shown(path),
+            entry=lesson.kernel.entry,
+            defines=lesson.tile.defines,
+            include_dirs=lesson.include_dirs,
+            arch=self.arch,
+            cuda_major=choose_major(self.arch, self.driver_major) if self.driver_major else None,
+        )
+        if isinstance(result, Compiled):
+            result.start_sass()  # the counters will want it when the first shapes have been checked
+        return result
