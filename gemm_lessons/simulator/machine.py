@@ -109,6 +109,7 @@ class Machine:
         self.batch_blocks = min(grid.blocks, setting.block_limit or self._blocks_per_batch(padded))
         self.state = State(kernel, grid, self.batch_blocks, self.shared_bytes, self.local_bytes, program.rows)
         self.state.watched = setting.watched
+        self.state.leaving = np.array([_only_ends(block, program.blocks) for block in program.blocks])
         binder = Binder(self.state, self.layout, kernel.parameters, self.parameters, address_registers(program.blocks))
         self.barriers = Barriers(self.state, kernel)
         self.full: list[list[Run]] = []
@@ -197,7 +198,7 @@ class Machine:
         state.alive = self.alive
         self.started = int(np.count_nonzero(self.alive))
         self.barriers.begin()
-        self.position = np.where(self.alive, 0, DONE).astype(np.int32)
+        self.position = state.position = np.where(self.alive, 0, DONE).astype(np.int32)
         self.budget = self.setting.budget
         try:
             self._loop()
@@ -408,6 +409,22 @@ class Machine:
             " is there a loop that never ends?",
             instruction,
         )
+
+
+def _only_ends(block: Block, blocks: Sequence[Block]) -> bool:
+    """Whether a thread that comes to ``block`` does nothing more than end."""
+    for _ in blocks:
+        last = block.terminator
+        inside = block.instructions if last is None else block.instructions[:-1]
+        if any(i.opcode not in ("mov", "add", "cvt") for i in inside) or (last is not None and last.guard is not None):
+            return False
+        if last is not None and last.opcode in ("ret", "exit"):
+            return True
+        following = block.targets[0] if last is not None and last.opcode == "bra" else block.fallthrough
+        if following is None or (last is not None and last.opcode != "bra"):
+            return last is None
+        block = blocks[following]
+    return False
 
 
 def _buffers(arguments: Sequence[Argument]) -> list[Buffer]:

@@ -34,7 +34,9 @@ class Fault(Exception):
 
 def register_width(declared: str) -> int | str:
     """Bits of a declared register type, or ``pred``."""
-    return "pred" if declared == "pred" else int(declared.lstrip("bufs")) if declared != "b128" else 128
+    if declared == "pred":
+        return "pred"
+    return max(16, int(declared.lstrip("bufs")))  # an 8-bit register lives in the low half of a 16-bit one
 
 
 class State:
@@ -67,10 +69,13 @@ class State:
         self.versions: dict[str, int] = {}
         self.special = self._special_registers(thread)
         self.first_block = 0
+        self.carry = np.zeros(self.lanes, np.bool_)  # the condition code register of add.cc and its kin
         self.active: Array | None = None  # lanes that take part now; None = all
         self.trace: list[Record] = []
         self.notices: dict[str, Instruction] = {}  # what was left out, with the first instruction that asked for it
         self.alive = self.exists  # lanes that have not ended
+        self.position = np.zeros(self.lanes, np.int32)  # basic block that a waiting lane goes on with
+        self.leaving = np.zeros(1, np.bool_)  # by basic block: it does nothing but end the thread
         self.watched: frozenset[int] = frozenset()  # stores whose values are recorded
         self.noted: set[int] = set()  # instructions of this batch whose irregular warps are recorded
         self.batch = Batch(0, blocks, self.threads, self.padded, 0)
@@ -142,6 +147,12 @@ class State:
             raise ValueError(f"register {name} is narrower than {code}")
         low: Array = lanes.view(dtype)[:: lanes.dtype.itemsize // dtype.itemsize]
         return low
+
+    def staying(self) -> Array:
+        """Lanes that have not ended and are not just about to."""
+        result = self.alive.copy()
+        result[result] = ~self.leaving[self.position[result]]
+        return result
 
     def describe(self, lane: int) -> str:
         """``thread 255 in block (0, 1)``, as a learner would name it."""

@@ -91,7 +91,7 @@ def note_absent(state: State, instruction: Instruction, active: Array, members: 
     if instruction.index in state.noted:
         return
     called = np.bitwise_or.reduce(np.where(active, members, 0).astype(np.uint64), axis=1)
-    absent = ((called[:, None] & BIT) != 0) & state.alive.reshape(-1, WARP) & ~active
+    absent = ((called[:, None] & BIT) != 0) & state.staying().reshape(-1, WARP) & ~active
     if absent.any():
         state.noted.add(instruction.index)
         here = active & absent.any(axis=1)[:, None]
