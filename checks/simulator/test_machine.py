@@ -131,7 +131,8 @@ def test_results_do_not_depend_on_the_blocks_in_flight(run, random, limit):
 
 def test_shared_memory_is_not_shared_between_blocks(run):
     source = """extern "C" __global__ void k(int *out) {
-        __shared__ int s; if (threadIdx.x == 0) s = blockIdx.x * 10; __syncthreads(); out[blockIdx.x * 32 + threadIdx.x] = s; }"""
+        __shared__ int s; if (threadIdx.x == 0) s = blockIdx.x * 10; __syncthreads();
+        out[blockIdx.x * 32 + threadIdx.x] = s; }"""
     out = np.zeros(4 * 32, np.int32)
     run(source, 4, 32, [out])
     assert out.tolist() == [10 * b for b in range(4) for _ in range(32)]
@@ -213,7 +214,8 @@ def test_vector_loads_and_stores(run, random):
 
 
 def test_bytes_and_halfwords_are_extended_as_their_type_says(run, random):
-    source = """extern "C" __global__ void k(const signed char *a, const unsigned char *b, const short *c, int *out, short *d) {
+    source = """extern "C" __global__ void k(const signed char *a, const unsigned char *b, const short *c, int *out,
+        short *d) {
         const int i = threadIdx.x; out[i] = a[i] * 1000000 + b[i] * 1000 + c[i]; d[i] = c[i] - a[i]; }"""
     a = random.integers(-128, 128, 64).astype(np.int8)
     b = random.integers(0, 256, 64).astype(np.uint8)
@@ -242,7 +244,7 @@ FAULTS = {
     "shared": (
         "out_of_bounds",
         "__shared__ int s[32]; s[threadIdx.x * o[0]] = 1; __syncthreads(); o[threadIdx.x] = s[threadIdx.x];",
-        ("shared memory: byte 128 of 128", "written by thread 16"),
+        ("s: byte 128 of 128", "written by thread 16"),
     ),
     "misaligned": ("misaligned", "*(int4 *)(o + threadIdx.x) = make_int4(1, 2, 3, 4);", ("multiple of 16", "thread 1")),
     "trap": ("trap", "if (threadIdx.x == 5) __trap();", ("thread 5",)),
@@ -293,12 +295,13 @@ def test_an_unsupported_opcode_is_named_before_anything_runs(run):
     assert out[0] == 0
 
 
-# -- warps ---------------------------------------------------------------------------------------------------------------
+# -- warps -------------------------------------------------------------------------------------------------------------
 
 
 def test_shuffles_move_values_between_lanes(run):
     source = """extern "C" __global__ void k(int *o) { const int t = threadIdx.x, v = t * 10;
-        o[t] = __shfl_xor_sync(~0u, v, 5); o[32 + t] = __shfl_up_sync(~0u, v, 3); o[64 + t] = __shfl_down_sync(~0u, v, 4, 8);
+        o[t] = __shfl_xor_sync(~0u, v, 5); o[32 + t] = __shfl_up_sync(~0u, v, 3);
+        o[64 + t] = __shfl_down_sync(~0u, v, 4, 8);
         o[96 + t] = __shfl_sync(~0u, v, t * 7); o[128 + t] = __shfl_sync(~0u, v, 9, 16); }"""
     out = np.zeros(160, np.int32)
     run(source, 1, 32, [out])
@@ -362,7 +365,7 @@ def test_async_copies_arrive_and_fill_with_zeros(run):
     assert out.tolist() == expected.reshape(-1).tolist()
 
 
-# -- calls ---------------------------------------------------------------------------------------------------------------
+# -- calls -------------------------------------------------------------------------------------------------------------
 
 
 def test_device_functions_that_are_not_inlined(run):
@@ -401,3 +404,33 @@ def test_a_failed_assert_stops_the_kernel_and_shows_its_text(run):
     assert "threadIdx.x < 20" in launched.fault.message
     assert "thread 20" in launched.fault.message
     assert launched.fault.line == 2
+
+
+def test_carries_go_from_one_instruction_to_the_next(run, random):
+    source = """extern "C" __global__ void k(const unsigned *a, const unsigned *b, unsigned *o) {
+        const int t = threadIdx.x; unsigned low, mid, high;
+        asm("add.cc.u32 %0, %3, %6; addc.cc.u32 %1, %4, %7; addc.u32 %2, %5, %8;" : "=r"(low), "=r"(mid), "=r"(high)
+            : "r"(a[3 * t]), "r"(a[3 * t + 1]), "r"(a[3 * t + 2]), "r"(b[3 * t]), "r"(b[3 * t + 1]), "r"(b[3 * t + 2]));
+        o[3 * t] = low; o[3 * t + 1] = mid; o[3 * t + 2] = high; }"""
+    a, b = (random.choice(np.array([0, 1, 2**31, 2**32 - 1], np.uint32), 96) for _ in range(2))
+    out = np.zeros(96, np.uint32)
+    run(source, 1, 32, [a, b, out])
+
+    def wide(x: np.ndarray, t: int) -> int:
+        return sum(int(x[3 * t + n]) << (32 * n) for n in range(3))
+
+    assert [wide(out, t) for t in range(32)] == [(wide(a, t) + wide(b, t)) % 2**96 for t in range(32)]
+
+
+def test_two_predicates_of_one_comparison(run, random):
+    source = """#include <cuda_fp16.h>
+        extern "C" __global__ void k(const int *a, const __half2 *h, int *o) { const int t = threadIdx.x; int r, s;
+        asm("{.reg .pred p, q; setp.lt.s32 p|q, %2, 5; selp.s32 %0, 1, 0, p; selp.s32 %1, 1, 0, q;}"
+            : "=r"(r), "=r"(s) : "r"(a[t]));
+        o[t] = r + 2 * s + 4 * __hbgt2(h[t], __float2half2_rn(0.0f)) + 8 * (__hgt(h[t].x, h[t].y)); }"""
+    a = random.integers(0, 10, 32).astype(np.int32)
+    h = random.standard_normal((32, 2)).astype(np.float16)
+    out = np.zeros(32, np.int32)
+    run(source, 1, 32, [a, h, out])
+    expected = [(v < 5) + 2 * (v >= 5) + 4 * (x > 0 and y > 0) + 8 * (x > y) for v, (x, y) in zip(a, h, strict=True)]
+    assert out.tolist() == expected

@@ -7,7 +7,7 @@ observers' analysis) is done once per pattern and remembered, and only moving th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from gemm_lessons.device import UnsupportedKernel
 from gemm_lessons.simulator.cfg import line_of
 from gemm_lessons.simulator.events import Access, Effect, Placed, Space, Touch
-from gemm_lessons.simulator.memory import (
-    GlobalMemory,
-)
-from gemm_lessons.simulator.ptx import SIZES, Address, Instruction, Register, Symbol
+from gemm_lessons.simulator.faults import Misses
+from gemm_lessons.simulator.memory import GlobalMemory
+from gemm_lessons.simulator.provenance import provenance
+from gemm_lessons.simulator.ptx import SIZES, Address, Instruction, Kernel, Register, Symbol
 from gemm_lessons.simulator.state import Fault, State
 
 Array = NDArray[Any]
@@ -36,9 +36,14 @@ LINE = 128  # bytes: global touches keep addresses modulo this
 class Layout:
     """Where variables live: shared and local offsets by name (offset, size), and the global memory."""
 
+    kernel: Kernel
     memory: GlobalMemory
     shared: dict[str, tuple[int, int]]
     local: dict[str, tuple[int, int]]
+
+    def array_meant(self, instruction: Instruction) -> str | None:
+        """The shared array that the address of ``instruction`` is made from, if the code tells. Slow: for faults."""
+        return provenance(self.kernel, frozenset(self.shared)).get(instruction.index)
 
     def address(self, symbol: Symbol, instruction: Instruction) -> int:
         """The value of a variable's name in its own space."""
@@ -111,14 +116,14 @@ class SpaceAccess:
         instruction: Instruction,
         access: Access,
         unit: int,
-        nearby: Mapping[str, tuple[int, int]],
+        misses: Misses,
     ) -> None:
         self.state = state
         self.memory = memory
         self.instruction = instruction
         self.access = access
         self.unit = unit
-        self.nearby = nearby  # shared or local arrays: name -> (offset, size)
+        self.misses = misses
         self._shape: Array | None = None
         self._shape_active: Array | None = None
         self._shape_index: Array = np.zeros(0, np.int64)
@@ -134,9 +139,9 @@ class SpaceAccess:
         size = state.shared_bytes if shared else state.local_bytes
         bad = (addresses < 0) | (addresses + width > size)
         if bad.any():
-            self._fault_window(addresses, lanes, bad, size)
+            raise self.misses.window(addresses, lanes, bad, size)
         if width > 1 and (addresses & (width - 1)).any():
-            self._fault_misaligned(addresses, lanes, 0)
+            raise self.misses.misaligned(addresses, lanes)
         if shared:
             slots = state.lane_block if lanes is None else state.lane_block[lanes]
             flat = slots * state.shared_stride + addresses
@@ -169,7 +174,7 @@ class SpaceAccess:
         touch = self._touches.get(phase)
         if touch is None:
             if self.access.width > 1 and ((shape + phase) & (self.access.width - 1)).any():
-                self._fault_misaligned(addresses, lanes, phase)
+                raise self.misses.misaligned(addresses, lanes)
             touch = self._touches[phase] = self._touch(shape + phase, lanes)
         allocation = self.memory.find(first)
         if (
@@ -179,7 +184,7 @@ class SpaceAccess:
         ):
             offsets, inside = self.memory.offsets(addresses, self.access.width)
             if not inside.all():
-                self._fault_global(addresses, lanes, ~inside)
+                raise self.misses.buffer(addresses, lanes, ~inside)
             index, tracked = offsets // self.unit, True
         else:
             # Exact: the phase passed the alignment check, so `first` and the shape are both multiples of the unit.
@@ -203,69 +208,6 @@ class SpaceAccess:
         if lanes is not None and not np.array_equal(lanes, self._shape_active):  # type: ignore[arg-type]
             return False
         return bool((shape == self._shape).all())
-
-    # -- faults -----------------------------------------------------------------------------------------------------
-
-    def _lane(self, lanes: Array | None, position: int) -> int:
-        return position if lanes is None else int(lanes[position])
-
-    def _verb(self) -> str:
-        return {"load": "read", "store": "written", "atomic": "updated", "copy": "copied"}[self.access.effect]
-
-    def _fault_window(self, addresses: Array, lanes: Array | None, bad: Array, size: int) -> None:
-        position = int(np.flatnonzero(bad)[0])
-        offset = int(addresses[position])
-        who = self.state.describe(self._lane(lanes, position))
-        where = "shared memory" if self.access.space == "shared" else "local memory"
-        array = self._array_near(offset)
-        count = int(np.count_nonzero(bad))
-        raise Fault(
-            "out_of_bounds",
-            f"{where}: byte {offset} of {size} ({self.access.width} bytes{array}), {self._verb()} by {who};"
-            f" {count} thread(s) are outside",
-            self.instruction,
-        )
-
-    def _array_near(self, offset: int) -> str:
-        best = ""
-        for name, (start, size) in self.nearby.items():
-            if offset >= start:
-                past = offset - start - size
-                best = f"; {past} bytes past the end of {name}" if past >= 0 else f"; in {name}"
-        return best
-
-    def _fault_misaligned(self, addresses: Array, lanes: Array | None, phase: int) -> None:
-        width = self.access.width
-        position = int(np.flatnonzero(addresses & (width - 1))[0])
-        address = int(addresses[position])
-        if self.access.space == "global" and (allocation := self.memory.nearest(address)) is not None:
-            place = f"byte {address - allocation.base} of {allocation.name}"
-        else:
-            place = f"byte {address} of {self.access.space} memory"
-        raise Fault(
-            "misaligned",
-            f"a {width}-byte access needs an address that is a multiple of {width}, but {place}"
-            f" is {self._verb()} by {self.state.describe(self._lane(lanes, position))}",
-            self.instruction,
-        )
-
-    def _fault_global(self, addresses: Array, lanes: Array | None, bad: Array) -> None:
-        position = int(np.flatnonzero(bad)[0])
-        address = int(addresses[position])
-        who = self.state.describe(self._lane(lanes, position))
-        allocation = self.memory.nearest(address)
-        count = int(np.count_nonzero(bad))
-        if allocation is None:
-            message = f"address 0x{address & (2**64 - 1):x} is not in any buffer, {self._verb()} by {who}"
-        else:
-            offset = address - allocation.base
-            past = offset + self.access.width - allocation.size
-            far = f"{past} bytes past its end" if offset >= 0 else f"{-offset} bytes before its start"
-            message = (
-                f"{allocation.name}: byte {offset} of {allocation.size}, {self._verb()} by {who} ({far});"
-                f" {count} thread(s) are outside"
-            )
-        raise Fault("out_of_bounds", message, self.instruction)
 
 
 def remember(

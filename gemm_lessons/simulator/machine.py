@@ -103,7 +103,7 @@ class Machine:
         local, self.local_bytes = layout([v for v in kernel.variables if v.space == "local"], {})
         self.arguments = arguments
         self.memory = self.initial_memory()
-        self.layout = Layout(self.memory, placed, local)
+        self.layout = Layout(kernel, self.memory, placed, local)
         self.parameters = parameter_block(kernel, arguments, self.memory)
         padded = -(-grid.threads // WARP) * WARP
         self.batch_blocks = min(grid.blocks, setting.block_limit or self._blocks_per_batch(padded))

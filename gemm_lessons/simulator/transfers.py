@@ -16,6 +16,7 @@ from gemm_lessons.device import UnsupportedKernel
 from gemm_lessons.simulator.access import Form, Layout, SpaceAccess, access_of, form_of, remember
 from gemm_lessons.simulator.cfg import line_of
 from gemm_lessons.simulator.events import Access, Effect, Space, Stored
+from gemm_lessons.simulator.faults import Misses
 from gemm_lessons.simulator.memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
 from gemm_lessons.simulator.operation import DTYPES
 from gemm_lessons.simulator.ptx import Address, Instruction, Operand, Register, Vector
@@ -129,7 +130,9 @@ class MemoryBinder:
     def space_access(self, instruction: Instruction, access: Access, unit: int) -> SpaceAccess:
         """A resolver of addresses for one instruction in one space."""
         nearby = self.layout.shared if access.space == "shared" else self.layout.local
-        return SpaceAccess(self.state, self.layout.memory, instruction, access, unit, nearby)
+        meant = functools.partial(self.layout.array_meant, instruction)
+        misses = Misses(self.state, self.layout.memory, instruction, access, nearby, meant)
+        return SpaceAccess(self.state, self.layout.memory, instruction, access, unit, misses)
 
     def memory_of(self, space: str) -> NDArray[np.uint8]:
         """The bytes behind a space."""
