@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, ParamSpec
 import typer
 
 from gemm_lessons import __version__, contract
-from gemm_lessons.cli_inspect import inspect
+from gemm_lessons.cli_inspect import inspect, opcodes
 from gemm_lessons.course import (
     CommandError,
     Course,
@@ -404,6 +404,7 @@ command(
     "gemm-lessons inspect gemm.cu --entry 'tile<64, 8>' --grid 4,4 --block 256 \\",
     "    --args 'A=f32[M,K],B=f32[K,N],C=out f32[M,N],M=256,N=256,K=256' --expect 'C = A @ B'",
 )(inspect)
+command("gemm-lessons opcodes", "gemm-lessons opcodes cvt")(opcodes)
 
 
 @command("gemm-lessons doctor")

@@ -87,3 +87,28 @@ def inspect(
     else:
         show_inspection(make_console(), result)
     return contract.EXIT_PASSED if result.clean else contract.EXIT_NOT_PASSED
+
+
+def opcodes(
+    opcode: Annotated[str | None, typer.Argument(help="Show every form of this one.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="All names, for scripts.")] = False,
+) -> int:
+    """The PTX instructions that the simulator runs, and those that it does not."""
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.inspect import show_opcodes
+    from gemm_lessons.simulator import opcodes as table
+    from gemm_lessons.simulator import semantics
+
+    forms = [name for name in semantics.supported() if opcode is None or name.partition(".")[0] == opcode]
+    known, missing = table.supported(), table.unsupported()
+    if opcode is not None and opcode not in known:
+        raise CommandError(f"{opcode} is not supported; gemm-lessons opcodes lists what is")
+    if as_json:
+        import json
+
+        typer.echo(json.dumps({"supported": known, "forms": forms, "unsupported": missing}, indent=2))
+    elif opcode is not None:
+        typer.echo("\n".join(forms) or f"{opcode}: {known[opcode]}")
+    else:
+        show_opcodes(make_console(), known, missing)
+    return contract.EXIT_PASSED

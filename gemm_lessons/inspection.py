@@ -141,7 +141,7 @@ def array_spec(name: str, text: str, names: Mapping[str, Number]) -> ArraySpec:
             fields["fill"] = word
         else:
             raise ArgumentError(
-                f'argument {name}: "{word}" is not known; known: out, inout, view, view.T, {", ".join(FILLS)}'
+                f'argument {name}: "{word}" is not known; known: out inout view view.T {" ".join(FILLS)}'
             )
     if fields.get("view") and len(shape) != 2:
         raise ArgumentError(f"argument {name}: a view has two sizes, rows and columns")
@@ -180,7 +180,7 @@ def _array_argument(spec: ArraySpec, array: NDArray[Any], parameter: Parameter) 
     raw = bytes(8) + np.array([rows, cols, *strides], np.int32).tobytes()
     if parameter.size != len(raw):
         raise ArgumentError(
-            f"argument {spec.name} is a view of {len(raw)} bytes (a pointer and four ints), the parameter has {parameter.size}"
+            f"argument {spec.name} is a view of {len(raw)} bytes (pointer, 4 ints), the parameter has {parameter.size}"
         )
     return StructWithBuffers(spec.name, raw, {0: buffer})
 

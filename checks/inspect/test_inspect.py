@@ -101,3 +101,23 @@ def test_a_file_that_does_not_compile_and_one_that_is_not_there(tmp_path):
     missing = inspect(str(tmp_path / "no.cu"), "--entry", "k", "--grid", "1", "--block", "1", "--args", "x=out f32[1]")
     assert missing.returncode == 2
     assert "no.cu" in missing.stderr
+
+
+def test_the_opcode_table_lists_what_runs_and_what_does_not():
+    done = subprocess.run(
+        [sys.executable, "-m", "gemm_lessons", "opcodes", "--json"], capture_output=True, text=True, check=True
+    )
+    table = json.loads(done.stdout)
+    assert "fma.rn.f32" in table["forms"]
+    assert {"ld", "bar", "shfl", "cp"} <= table["supported"].keys()
+    assert "wgmma" in table["unsupported"]
+    assert not set(table["unsupported"]) & table["supported"].keys()
+
+
+@pytest.mark.parametrize("opcode", ["wgmma", "nonsense"])
+def test_an_unsupported_opcode_is_said_to_be_so(opcode):
+    done = subprocess.run(
+        [sys.executable, "-m", "gemm_lessons", "opcodes", opcode], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "not supported" in done.stderr

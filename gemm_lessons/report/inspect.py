@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -79,3 +81,16 @@ def _times(sizes: tuple[int, int, int]) -> str:
     while len(kept) > 1 and kept[-1] == "1":
         kept.pop()
     return " x ".join(kept)
+
+
+def show_opcodes(console: Console, known: Mapping[str, str], missing: Sequence[str]) -> None:
+    """The opcode table, and what is not in it."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="quiet")
+    table.add_column("opcode", no_wrap=True)
+    table.add_column("forms that run")
+    for opcode, forms in known.items():
+        table.add_row(opcode, forms)
+    console.print(table)
+    console.print()
+    console.print(Text("A kernel with one of these is refused before it runs:", style="bold"))
+    console.print(Text(" ".join(missing)))

@@ -128,7 +128,7 @@ def _exactly(opcode: str) -> Callable[..., Array]:
             product: Array = x * y
             return product
         if opcode == "fma":
-            return floats.exact_fma(x, y, *c, mode=mode)
+            return floats.exact_fma(x, y, c[0], mode=mode)
         y = -y if opcode == "sub" else y
         s = floats.exact_sum(x, y)
         return floats.zero_down(s, x, y) if mode == "rm" else s

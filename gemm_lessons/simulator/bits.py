@@ -194,7 +194,7 @@ def _prmt(mode: str | None) -> Function:
             return
         pair = np.left_shift(b, 32, dtype=U64) | np.asarray(a, dtype=U64)
         selector = np.atleast_1d(c)
-        result = U32(0)
+        result: Any = U32(0)
         for byte in range(4):
             if mode is None:
                 nibble = selector >> U32(4 * byte)
@@ -215,7 +215,7 @@ def _lop3(out: Array, a: Array, b: Array, c: Array, lut: Array) -> None:
     """``lut``: bit 4a + 2b + c is the result for bits a, b, c. It is an immediate: one number for all lanes."""
     code = int(np.ravel(lut)[0])
     both = [(np.invert(x), x) for x in (a, b, c)]
-    result = U32(0)
+    result: Any = U32(0)
     for term in range(8):
         if code >> term & 1:
             result = result | both[0][term >> 2] & both[1][term >> 1 & 1] & both[2][term & 1]

@@ -19,14 +19,16 @@ Compare = Callable[[Array, Array, Any], Any]  # ufunc-like: (a, b, out)
 
 def _inverted(ufunc: Callable[..., Any]) -> Compare:
     def compare(a: Array, b: Array, out: Array | None = None) -> Array:
-        return np.logical_not(ufunc(a, b), out)
+        result: Array = np.logical_not(ufunc(a, b), out)
+        return result
 
     return compare
 
 
 def _either(first: Callable[..., Any], second: Callable[..., Any]) -> Compare:
     def compare(a: Array, b: Array, out: Array | None = None) -> Array:
-        return np.logical_or(first(a, b), second(a, b), out)
+        result: Array = np.logical_or(first(a, b), second(a, b), out)
+        return result
 
     return compare
 

@@ -92,10 +92,12 @@ def _directed_to_f64(x: Array, mode: Mode) -> Array:
     s = upper + lower
     error = floats.sum_error(upper, lower, s)
     if mode == "rz":
-        return np.where(error * np.sign(s) < 0, np.nextafter(s, 0.0), s)
-    if mode == "rm":
-        return np.where(error < 0, np.nextafter(s, -np.inf), s)
-    return np.where(error > 0, np.nextafter(s, np.inf), s)
+        rounded: Array = np.where(error * np.sign(s) < 0, np.nextafter(s, 0.0), s)
+    elif mode == "rm":
+        rounded = np.where(error < 0, np.nextafter(s, -np.inf), s)
+    else:
+        rounded = np.where(error > 0, np.nextafter(s, np.inf), s)
+    return rounded
 
 
 def _float_to_integer(target: str, source: str, direction: str, ftz: bool) -> Function:
@@ -279,15 +281,15 @@ def table() -> Table:
         for source in INTEGERS:
             (low, high), (least, most) = limits(target), limits(source)
             fits = low <= least and most <= high
-            for sat in (False,) if fits else (False, True):
-                name = f"cvt{'.sat' * sat}.{target}.{source}"
-                entries[name] = Operation((target,), (source,), _integer(target, source, sat))
+            for saturates in (False,) if fits else (False, True):
+                name = f"cvt{'.sat' * saturates}.{target}.{source}"
+                entries[name] = Operation((target,), (source,), _integer(target, source, saturates))
         for source in FLOATS:
             for direction in TO_INTEGRAL:
                 for ftz in (False, True) if source == "f32" else (False,):
                     function = _float_to_integer(target, source, direction, ftz)
-                    for sat in ("",) if source == "bf16" else ("", ".sat"):
-                        name = f"cvt.{direction}{'.ftz' * ftz}{sat}.{target}.{source}"
+                    for suffix in ("",) if source == "bf16" else ("", ".sat"):
+                        name = f"cvt.{direction}{'.ftz' * ftz}{suffix}.{target}.{source}"
                         entries[name] = Operation((target,), (source,), function)
     for target in FLOATS:
         for source in INTEGERS:

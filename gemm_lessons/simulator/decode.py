@@ -228,7 +228,9 @@ class Binder:
 
     def arithmetic(self, instruction: Instruction) -> list[Op]:
         """An instruction out of the table of semantics."""
-        operation = semantics.lookup(instruction.opcode, instruction.modifiers)
+        first = instruction.operands[0]
+        pair = (first.first, first.second) if isinstance(first, PredicatePair) else (first,)
+        operation = semantics.lookup(instruction.opcode, instruction.modifiers, len(pair))
         if operation is None:
             raise unsupported(instruction)
         before: list[Op] = []
@@ -243,9 +245,9 @@ class Binder:
                 sources.append(self.operand(operand, code, instruction))
         if len(sources) != len(operation.sources):
             raise unsupported(instruction, "wrong number of operands")
-        first = instruction.operands[0]
-        if len(operation.result) > 1:
-            pair = (first.first, first.second) if isinstance(first, PredicatePair) else (first,)
+        if operation.carry_in:
+            sources.append(self.state.carry)
+        if len(operation.result) > 1 or operation.carry_out:
             return [*before, self._several(instruction, operation, pair, sources)]
         target, wider = self.destination(first, operation.result[0], instruction)
         if not wider:
@@ -271,6 +273,9 @@ class Binder:
             for target, code, out in zip(targets, operation.result, outs, strict=False)
             if target is not None
         ]
+        if operation.carry_out:
+            outs.append(np.zeros(state.lanes, np.bool_))
+            kept.append((state.carry, outs[-1]))
 
         def run() -> None:
             operation.function(*outs, *sources)

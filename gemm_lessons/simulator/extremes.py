@@ -5,6 +5,8 @@ Source: NVIDIA, "PTX ISA" 9.0, 9.7.3 to 9.7.5.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from gemm_lessons.simulator import floats
@@ -60,7 +62,8 @@ def _in_f32(function: Function) -> Function:
 
 def _bitwise(opcode: str, code: str) -> Function:
     """abs and neg on the sign bit alone; NaN becomes canonical (in f64 it stays, quiet, with its sign)."""
-    raw, sign = RAW[code], SIGN[code]
+    raw: Any = RAW[code]
+    sign: Any = SIGN[code]
 
     def function(out: Array, a: Array) -> None:
         bits = np.atleast_1d(a).view(raw)

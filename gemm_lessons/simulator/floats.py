@@ -141,7 +141,7 @@ def cut(bits: Array, dropped: int, mode: str) -> Array:
     low = np.uint32((1 << dropped) - 1)
     negative = bits >> np.uint32(31)
     if mode == "rn":
-        extra = np.uint32((1 << (dropped - 1)) - 1) + ((bits >> np.uint32(dropped)) & np.uint32(1))
+        extra: Any = np.uint32((1 << (dropped - 1)) - 1) + ((bits >> np.uint32(dropped)) & np.uint32(1))
     elif mode == "rna":
         extra = np.uint32(1 << (dropped - 1))
     elif mode == "rz":

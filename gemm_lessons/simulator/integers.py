@@ -184,7 +184,8 @@ def _relu(ufunc: Callable[..., Any]) -> Function:
 
 def _add_carry(carry_in: bool, carry_out: bool) -> Function:
     def function(out: Array, *rest: Array) -> None:
-        carry, a, b, *previous = rest if carry_out else (None, *rest)
+        carry = rest[0] if carry_out else None
+        a, b, *previous = rest[1:] if carry_out else rest
         s = np.add(a, b)
         wrapped = np.less(s, a)
         if carry_in:
@@ -245,7 +246,8 @@ def _carries(table: Table) -> None:
 def _parts(x: Array, code: str, size: int, lanes: tuple[int, ...], real: Any) -> Array:
     """Fields of ``size`` bytes of packed registers (lanes, 4 / size), as floats: those multiply and add fastest."""
     raw = np.ascontiguousarray(np.broadcast_to(x, lanes))
-    return raw.view(DTYPES[f"{code[0]}{8 * size}"]).astype(real).reshape(-1, 4 // size)
+    fields: Array = raw.view(DTYPES[f"{code[0]}{8 * size}"]).astype(real)
+    return fields.reshape(-1, 4 // size)
 
 
 FOUR = np.ones(4, np.float32)
