@@ -1,0 +1,41 @@
+"""Random kernels on the simulator against what an H200 answered for them, by stored hashes of all results."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from checks.simulator import fuzz
+
+READINGS = json.loads(fuzz.STORED.read_text())
+SEEDS = sorted(int(seed) for seed in READINGS["hashes"])
+CHUNK = 20
+
+
+@pytest.mark.parametrize("first", range(0, len(SEEDS), CHUNK))
+def test_random_kernels_give_the_bits_of_the_gpu(first):
+    wrong = []
+    for seed in SEEDS[first : first + CHUNK]:
+        outputs, _ = fuzz.simulated(fuzz.generate(seed))
+        if fuzz.digest(outputs) != READINGS["hashes"][str(seed)]:
+            wrong.append(seed)
+    assert wrong == [], f"show one: python -m checks.simulator.fuzz show {wrong[0] if wrong else ''}"
+
+
+def test_seeds_that_once_differed_are_among_them():
+    assert set(fuzz.REGRESSIONS) <= set(SEEDS)
+    assert not set(fuzz.OPEN) & set(SEEDS)
+    assert len(SEEDS) >= 300
+
+
+def test_a_kernel_is_a_function_of_its_seed():
+    assert fuzz.generate(5).source == fuzz.generate(5).source
+    assert fuzz.generate(5).source != fuzz.generate(6).source
+
+
+def test_the_hash_sees_every_bit_but_which_nan_a_double_is():
+    outputs = dict(fuzz.generate(1).inputs())
+    before = fuzz.digest(outputs)
+    outputs["f"].view("u4")[7] ^= 1
+    assert fuzz.digest(outputs) != before
