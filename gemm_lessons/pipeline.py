@@ -81,12 +81,9 @@ def run_lesson(request: Request, progress: Progress = lambda what: None) -> RunO
         lesson.allow(request.shape)
     run = _Run(request, fresh_seed() if request.seed is None else request.seed, progress)
     with stage("lesson", lesson.name, payload=lesson.number):
-        solution = request.course.solution(lesson)
-        is_reference = solution is not None and solution.resolve() == request.path.resolve()
-        is_stub = lesson.stub_path.resolve() == request.path.resolve()
-        label = "reference" if is_reference else "stub" if is_stub else "your kernel"
+        label = label_for(request.course, lesson, request.path)
         shapes = (request.shape,) if request.shape else lesson.shapes.check
-        others = list(run.others(with_reference=not is_reference)) if request.beside else []
+        others = list(run.others(with_reference=label != "reference")) if request.beside else []
         rows = [run.row("kernel", label, lesson, request.path, shapes, ahead=others)]
         if rows[0].resources is not None:  # it compiled: there is something to compare
             rows += [run.row_beside(*other) for other in others]
@@ -107,6 +104,14 @@ def run_lesson(request: Request, progress: Progress = lambda what: None) -> RunO
         measured=measured,
         peak_gflops=_peak_gflops(request.device, lesson),
     )
+
+
+def label_for(course: Course, lesson: Lesson, path: Path) -> str:
+    """What a kernel file is called in the table and in the ranges: ``reference``, ``stub`` or ``your kernel``."""
+    solution = course.solution(lesson)
+    if solution is not None and solution.resolve() == path.resolve():
+        return "reference"
+    return "stub" if lesson.stub_path.resolve() == path.resolve() else "your kernel"
 
 
 class _Run:
