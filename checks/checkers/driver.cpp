@@ -1,5 +1,5 @@
 // Launches the kernels of the suite on a GPU, under compute-sanitizer: driver LIST NAME...
-// A line of LIST: name cubin entry gx gy gz bx by bz dynamic_shared arguments... (in:N out:N fresh:N floats, i:V, null).
+// A line of LIST: name cubin entry gx gy gz bx by bz dynamic_shared arguments... (in:N out:N zero:N fresh:N floats, i:V, null).
 // Only the driver API is used, so that each kernel is the very cubin that was compiled. Exit code 1: a call failed.
 #include <cuda.h>
 #include <cstdio>
@@ -48,8 +48,8 @@ static void launch(std::istringstream &line, const std::string &folder)
             for (long long i = 0; i < number; ++i)
                 data[i] = (float)(i % 13 - 6) + 0.5f;
             check(cuMemcpyHtoD(buffer, data.data(), number * 4), "copy");
-        } else if (kind == "out") {
-            check(cuMemsetD32(buffer, 0x7fffffff, number), "fill");
+        } else if (kind == "out" || kind == "zero") {
+            check(cuMemsetD32(buffer, kind == "out" ? 0x7fffffff : 0, number), "fill");
         }
         buffers.push_back(buffer);
         values.push_back(buffer);

@@ -24,15 +24,15 @@ NAN_BITS = 0x7FFFFFFF  # what outputs hold before the launch
 
 @dataclass(frozen=True)
 class Floats:
-    """A buffer of ``count`` floats. ``state``: filled, an output full of NaN, or never given a value."""
+    """A buffer of ``count`` floats. ``state``: filled, an output full of NaN or of zeros, or never given a value."""
 
     count: int
-    state: Literal["in", "out", "fresh"] = "in"
+    state: Literal["in", "out", "zero", "fresh"] = "in"
 
     def values(self) -> npt.NDArray[np.float32]:
         if self.state == "in":
             return (np.arange(self.count) % 13 - 6 + 0.5).astype(np.float32)
-        return np.full(self.count, NAN_BITS, np.uint32).view(np.float32)
+        return np.full(self.count, 0 if self.state == "zero" else NAN_BITS, np.uint32).view(np.float32)
 
 
 Null = None
@@ -106,6 +106,10 @@ def _in(count: int) -> Floats:
     return Floats(count)
 
 
+def _zero(count: int) -> Floats:
+    return Floats(count, "zero")
+
+
 def _out(count: int) -> Floats:
     return Floats(count, "out")
 
@@ -120,6 +124,7 @@ CASES: tuple[Case, ...] = tuple(
         _pair("same_warp", 1, 64, {"A": _in(64), "C": _out(64)}, "warning"),
         _pair("warp_reduction", 1, 64, {"A": _in(64), "C": _out(8)}, "warning"),
         _pair("write_write", 1, 128, {"A": _in(128), "C": _out(128)}),
+        _pair("warp_write_write", 1, 64, {"A": _in(64), "C": _out(64)}),
         _pair("same_value", 1, 128, {"A": _in(128), "C": _out(128)}, "note"),
         _pair("histogram", 1, 128, {"A": _in(128), "C": _out(8)}),
         _pair("bytes", 1, 128, {"A": _in(128), "C": _out(128)}),
@@ -152,9 +157,11 @@ CASES: tuple[Case, ...] = tuple(
         _pair("barrier_count_odd", 1, 64, {"A": _in(64), "C": _out(64), "count": 64}),
         _pair("two_barriers", 1, 64, {"A": _in(64), "C": _out(64)}),
         _pair("warp_mask", 1, 32, {"A": _in(32), "C": _out(32)}, "warning"),
+        _pair("half_syncwarp", 1, 32, {"A": _in(32), "C": _out(64)}, "warning"),
         _pair("global_race", 2, 64, {"A": _in(64), "C": _out(128)}),
         _pair("global_in_block", 1, 128, {"A": _in(128), "T": _out(128), "C": _out(128)}),
         _pair("block_order", 4, 64, {"A": _in(256), "C": _out(512)}),
+        _pair("last_block", 4, 32, {"A": _in(4), "T": _out(4), "C": _out(1), "ticket": _zero(1)}),
         _pair("split_k", 4, 64, {"A": _in(256), "C": _out(64)}),
         _pair("async_no_wait", 1, 64, {"A": _in(256), "C": _out(64)}),
         _pair("async_no_barrier", 1, 64, {"A": _in(256), "C": _out(64)}),

@@ -1,8 +1,10 @@
 """Renews the verdicts of compute-sanitizer on the suite.
 
-    python -m checks.checkers.renew measure OUT    on a machine with a GPU, nvcc and compute-sanitizer: build, run, keep
-    python -m checks.checkers.renew store OUT      write checks/checkers/readings/sanitizer.json from what was kept
-    python -m checks.checkers.renew                both, on one machine
+    python -m checks.checkers.renew measure OUT [KERNEL...]   on a machine with a GPU, nvcc and compute-sanitizer
+    python -m checks.checkers.renew store OUT                 write readings/sanitizer.json from what was kept in OUT
+    python -m checks.checkers.renew                           both, on one machine
+
+With KERNEL names (``first_barrier``) only those and all clean kernels are run, and the other readings stay.
 
 Every broken kernel runs in a process of its own under each tool, and once without (what the hardware alone does); all
 clean kernels share a process per tool. A kernel that hangs is ended with its process.
@@ -10,6 +12,7 @@ clean kernels share a process per tool. A kernel that hangs is ended with its pr
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -34,7 +37,7 @@ OPTIONS = {
     "initcheck": (),
     "synccheck": (),
 }
-COMMON = ("--show-backtrace", "no", "--print-limit", "50", "--print-level", "info")
+COMMON = ("--show-backtrace", "no", "--print-limit", "3000", "--print-level", "info")
 SECONDS = 10  # per process
 AT_ONCE = 12
 READINGS = HERE / "readings" / "sanitizer.json"
@@ -61,7 +64,7 @@ def _run(command: Sequence[str], seconds: float) -> dict[str, Any]:
         os.killpg(process.pid, signal.SIGKILL)
         text, _ = process.communicate()
         rc = None
-    return {"rc": rc, "seconds": round(time.monotonic() - start, 2), "text": text[:200_000]}
+    return {"rc": rc, "seconds": round(time.monotonic() - start, 2), "text": text[:2_000_000]}
 
 
 def _sanitizer() -> str:
@@ -82,8 +85,8 @@ def _accepted(tool: str, which: str, program: Sequence[str]) -> tuple[str, ...]:
     return ()
 
 
-def measure(out: Path) -> None:
-    """Build every kernel and run it under every tool; OUT/raw.json keeps what was printed."""
+def measure(out: Path, chosen: Sequence[str] = ()) -> None:
+    """Build every kernel and run it under every tool; OUT/raw.json.gz keeps what was printed."""
     tool = _sanitizer()
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(AT_ONCE) as pool:
@@ -100,7 +103,7 @@ def measure(out: Path) -> None:
         (folder / "cases.txt").write_text("\n".join(case.driver_line() for case in CASES) + "\n")
         program = (driver, str(folder / "cases.txt"))
         clean = [case.name for case in CASES if case.severity is None]
-        groups = [[case.name] for case in CASES if case.severity is not None]
+        groups = [[c.name] for c in CASES if c.severity is not None and (not chosen or c.file.stem in chosen)]
         accepted = {which: _accepted(tool, which, (*program, clean[0])) for which in TOOLS}
         jobs: list[tuple[str, list[str]]] = [(t, g) for g in [clean, *groups] for t in (*TOOLS, "none")]
 
@@ -119,7 +122,7 @@ def measure(out: Path) -> None:
         "options": {which: list(options) for which, options in accepted.items()},
     }
     out.mkdir(parents=True, exist_ok=True)
-    (out / "raw.json").write_text(json.dumps({"versions": versions, "runs": runs}))
+    (out / "raw.json.gz").write_bytes(gzip.compress(json.dumps({"versions": versions, "runs": runs}).encode()))
     slow = sorted(runs, key=lambda r: -r["seconds"])[:5]
     print(len(runs), "runs; slowest:", [(r["tool"], r["cases"][0], r["seconds"], r["rc"]) for r in slow])
 
@@ -154,9 +157,10 @@ def reports(text: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 def store(out: Path) -> None:
-    """Parse OUT/raw.json into the readings that the tests and the table use."""
-    raw = json.loads((out / "raw.json").read_text())
-    verdicts: dict[str, dict[str, Any]] = {case.name: {} for case in CASES}
+    """Parse OUT/raw.json.gz into the readings that the tests and the table use."""
+    raw = json.loads(gzip.decompress((out / "raw.json.gz").read_bytes()))
+    old = json.loads(READINGS.read_text())["verdicts"] if READINGS.exists() else {}
+    verdicts: dict[str, dict[str, Any]] = {case.name: old.get(case.name, {}) for case in CASES}
     for run in raw["runs"]:
         for name in run["cases"]:
             verdicts[name][run["tool"]] = {
@@ -193,7 +197,7 @@ def main(words: Sequence[str]) -> None:
             measure(Path(name))
             store(Path(name))
     elif words[0] == "measure":
-        measure(Path(words[1]))
+        measure(Path(words[1]), words[2:])
     else:
         store(Path(words[1]))
 

@@ -18,6 +18,8 @@ from gemm_lessons.simulator.events import WARP, Access, Barrier, Batch, Boundary
 
 Array = NDArray[Any]
 BIG = np.iinfo(np.int32).max
+NEVER = np.iinfo(np.int64).max
+SIGNALS = frozenset({"volatile", "acquire", "release", "acq_rel", "relaxed"})  # of ld and st: seen by other blocks
 VERBS = {"load": "read", "store": "written", "atomic": "updated", "copy": "read by cp.async"}
 
 
@@ -25,7 +27,7 @@ VERBS = {"load": "read", "store": "written", "atomic": "updated", "copy": "read 
 class Protocol:
     """What the kernel's code says about how its threads may be ordered other than by ``__syncthreads``.
 
-    ``handshake``: it has memory fences and atomics (or volatile reads), by which blocks may hand data to each other.
+    ``handshake``: it has memory fences and atomics (or volatile accesses), by which blocks may hand data to each other.
     ``warp_sync``: it has ``__syncwarp`` or warp instructions, by which the threads of a warp may be ordered.
     """
 
@@ -44,6 +46,7 @@ class _Shadow:
         self.writer_epoch = np.zeros(count, np.int32)
         self.writer_access = np.zeros(count, np.int16)
         self.writer_atomic = np.zeros(count, np.bool_)
+        self.writer_time = np.zeros(0, np.int64)  # only where blocks may hand data to each other
         self.readers: _Readers | None = None
 
 
@@ -81,6 +84,8 @@ class GlobalRaces:
         self._seen: set[tuple[int, int]] = set()  # (touch, base) of this epoch; repeats change nothing
         self._held: list[Placed] = []
         self._epoch = np.zeros(0, np.int32)
+        self._time = 0
+        self._signals: dict[int, list[int]] = {}  # block -> times of its atomics and volatile accesses
         self.suspects: set[tuple[int, int]] = set()  # pairs of plain stores that race: do they store the same?
 
     def begin_batch(self, lanes: int) -> None:
@@ -97,12 +102,38 @@ class GlobalRaces:
                     self._seen.add(key)
                     self._held.append(record)  # keeps the identity of its touch from being reused
                     self._placed(batch, record)
+                if self._protocol.handshake:
+                    self._signal(batch, record)
             elif type(record) is Barrier and record.kind in ("block", "named"):
                 self._barrier(record)
         if boundary == "barrier":
             self._epoch += 1
         if boundary == "barrier" or len(self._held) > 4096:
             self._forget_repeats()
+
+    def _signal(self, batch: Batch, placed: Placed) -> None:
+        """Note which blocks may have told others how far they are, or heard of it."""
+        self._time += 1
+        touch = placed.touch
+        if touch.access.effect == "atomic" or SIGNALS & set(touch.access.text.replace(" ", ".").split(".")):
+            lanes = slice(None) if touch.active is None else touch.active
+            blocks = np.unique(np.arange(touch.addresses.size)[lanes] // self._padded) + batch.first_block
+            for block in blocks.tolist():
+                self._signals.setdefault(block, []).append(self._time)
+
+    def _handed_over(self, writer: Array, time: Array, reader: Array) -> Array:
+        """Whether block ``writer`` signalled after it wrote at ``time``, and block ``reader`` took notice after that.
+
+        Lenient: any atomic counts for any other, and those of one instruction for simultaneous.
+        """
+        result = np.zeros(writer.shape, np.bool_)
+        for block in np.unique(writer).tolist():
+            mine = writer == block
+            times = np.array([*self._signals.get(block, []), NEVER])
+            signalled = times[np.searchsorted(times, time[mine], side="right")]
+            last = np.array([self._signals.get(other, [-1])[-1] for other in reader[mine].tolist()])
+            result[mine] = signalled <= last
+        return result
 
     def _forget_repeats(self) -> None:
         self._seen.clear()
@@ -136,6 +167,8 @@ class GlobalRaces:
         shadow = self._shadows.get(buffer)
         if shadow is None:
             shadow = self._shadows[buffer] = _Shadow(size, self._granule, name in self._fresh)
+            if self._protocol.handshake:
+                shadow.writer_time = np.zeros(shadow.writer.size, np.int64)
         cell = (address - start) // shadow.granule
         count = access.width // shadow.granule
         if count > 1:
@@ -169,6 +202,10 @@ class GlobalRaces:
             bad &= ~shadow.writer_atomic[cell]
         apart = self._block(writer) != self._block(thread)
         bad &= apart | (shadow.writer_epoch[cell] == epoch)
+        if self._protocol.handshake and bad.any():
+            bad[bad] = ~self._handed_over(
+                self._block(writer[bad]), shadow.writer_time[cell[bad]], self._block(thread[bad])
+            )
         if bad.any():
             earlier = shadow.writer_access[cell[bad]]
             self._report(shadow, earlier, writer[bad], access, buffer, cell[bad], thread[bad])
@@ -180,7 +217,10 @@ class GlobalRaces:
         assert readers is not None
         mine = self._block(thread)
         low, high = readers.low[cell], readers.high[cell]
-        apart = (high != 0) & ((self._block(low) != mine) | (self._block(high) != mine))
+        # Where blocks hand data to each other, when a reader has finished cannot be told.
+        apart = (
+            (high != 0) & ((self._block(low) != mine) | (self._block(high) != mine)) & (not self._protocol.handshake)
+        )
         reader = np.where(self._block(low) != mine, low, high)
         recent_low, recent_high = readers.recent_low[cell], readers.recent_high[cell]
         now = (readers.epoch[cell] == epoch) & (self._block(recent_high) == mine)
@@ -198,6 +238,8 @@ class GlobalRaces:
         shadow.writer_epoch[cell] = epoch
         shadow.writer_access[cell] = number
         shadow.writer_atomic[cell] = atomic
+        if shadow.writer_time.size:
+            shadow.writer_time[cell] = self._time
         if not atomic:
             winner = shadow.writer[cell]
             lost = winner != thread
@@ -266,14 +308,14 @@ class GlobalRaces:
             f" {VERBS[later.effect]} by {self._who(thread)} in {line(later)}"
         )
         kind = "block_order" if far and not both_write else "race"
-        if far and self._protocol.handshake:
-            key = Key(kind, "note", first.line, later.line, later.file, "handshake")
-            text = f"{head}; that is only right if the fences and atomics of this kernel order the two blocks"
-        elif far:
+        if far:
             key = Key(kind, "error", first.line, later.line, later.file, f"global {first.effect} {later.effect}")
             same = both_write or first.line == later.line
             end = "use an atomic, or let one block own the element" if same else "split the work into two launches"
             text = f"{head}; blocks run in any order and at the same time: {end}"
+        elif first.index == later.index and both_write:
+            key = Key(kind, "error", first.line, later.line, later.file, f"global {first.effect} {later.effect}")
+            text = f"{head}, in one instruction; give every thread an element of its own"
         elif near:
             key = Key(kind, "warning", first.line, later.line, later.file, f"global {first.effect} {later.effect}")
             text = f"{head}, threads of one warp with no __syncwarp() between them"

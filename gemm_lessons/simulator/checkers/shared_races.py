@@ -258,9 +258,10 @@ class SharedRaces:
             earlier, later = hazard.earlier, hazard.later
             if earlier.effect == later.effect == "store":
                 self.suspects.add((earlier.index, later.index))
+            one = earlier.index == later.index and writes(later)  # which value stays is not defined, in step or not
             key = Key(
                 "race",
-                "warning" if hazard.same_warp else "error",
+                "warning" if hazard.same_warp and not one else "error",
                 earlier.line,
                 later.line,
                 later.file,
@@ -278,10 +279,12 @@ class SharedRaces:
             f" {line(earlier)} and {what[later.effect]} by {self._names.thread(second)} in {line(later)}"
             f" of {self._names.block(batch, second)}, with no {between} between them"
         )
+        if earlier.index == later.index and writes(later):
+            return (
+                f"{text.split(', with no')[0]}; which value stays is not defined, so give every thread its own element"
+            )
         if hazard.same_warp:
             return f"{text}; threads of one warp need not run in step, so put {between} between the two"
-        if earlier.index == later.index and writes(later):
-            return f"{text}; give every thread an element of its own"
         if not writes(earlier) and (earlier.line or 0) >= (later.line or 0):
             return (
                 f"{text}; the write belongs to the next round of the loop, which a fast warp starts while a slow one"
