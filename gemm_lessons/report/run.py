@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from gemm_lessons.device import Finding
+from gemm_lessons.device import Conflict, Finding
 from gemm_lessons.diagnostics import Diagnostic
 from gemm_lessons.pipeline import Row, RunOutcome, ShapeResult
 from gemm_lessons.report.course import step
+from gemm_lessons.report.table import SHORT, STYLE, show_footnotes, table
 from gemm_lessons.verdict import CompileFailed, Faulted, GateMissed, Kind, Passed, TileMap, TimedOut, WrongAnswer
 
-STYLE: dict[Kind, str] = {
-    "passed": "good",
-    "compile_failed": "bad",
-    "faulted": "bad",
-    "wrong_answer": "bad",
-    "timed_out": "bad",
-    "gate_missed": "doubt",
-}
-SHORT: dict[Kind, str] = {
-    "passed": "passed",
-    "compile_failed": "no build",
-    "faulted": "fault",
-    "wrong_answer": "wrong",
-    "timed_out": "endless",
-    "gate_missed": "gate missed",
-}
-WIDE = 104  # columns from which headers go without abbreviation
-NARROW = 78  # below this the table is turned: one column per kernel
 MAP_ROWS, MAP_COLS = 24, 32  # block tiles shown of a wrong answer
 MAX_DIAGNOSTICS = 8
 MAX_WARNINGS = 3
@@ -48,8 +29,8 @@ def show_outcome(console: Console, outcome: RunOutcome, following: str | None, a
     _headline(console, outcome)
     if not isinstance(row.verdict, CompileFailed):
         console.print()
-        console.print(table(outcome, console.width))
-        _footnotes(console, outcome)
+        console.print(table(console, outcome))
+        show_footnotes(console, outcome)
     _problem(console, row)
     _warnings(console, row)
     show_findings(console, row)
@@ -57,145 +38,6 @@ def show_outcome(console: Console, outcome: RunOutcome, following: str | None, a
     show_conflicts(console, row)
     _hints(console, row)
     _next(console, outcome, following, again)
-
-
-# The table.
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column: its header where there is room, its header where there is not (lines), and its cell."""
-
-    wide: str
-    narrow: str
-    cell: Callable[[Row], Text | str]
-
-
-def table(outcome: RunOutcome, width: int) -> Table:
-    """One row per kernel at ``width`` columns; turned by 90 degrees where that is too narrow."""
-    columns = _columns(measured=outcome.device_kind == "gpu")
-    if width < NARROW:
-        turned = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-        turned.add_column("")
-        for row in outcome.rows:
-            turned.add_column(_short_label(row), justify="right")
-        for column in columns:
-            turned.add_row(column.wide, *(column.cell(row) for row in outcome.rows))
-        return turned
-    wide = width >= WIDE
-    made = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1 if wide else 0, 0, 0))
-    made.add_column("kernel", no_wrap=True, vertical="bottom")
-    for i, column in enumerate(columns):
-        header = column.wide if wide else column.narrow
-        made.add_column(header, justify="right" if i else "left", no_wrap=True, vertical="bottom")
-    for row in outcome.rows:
-        label = Text(row.label if wide else _short_label(row), style="bold" if row.role == "kernel" else "")
-        made.add_row(label, *(column.cell(row) for column in columns))
-    return made
-
-
-def _short_label(row: Row) -> str:
-    return f"lesson {row.label[:2]}" if row.role == "previous" else row.label
-
-
-def _columns(measured: bool) -> list[Column]:
-    """All but the kernel's name."""
-    if measured:
-        times = [
-            Column("time", "time", lambda row: duration(row.time_us)),
-            Column("GFLOPS", "GFLOPS", lambda row: _thousands(row.gflops)),
-            Column("of cuBLAS", "of\ncuBLAS", lambda row: _percent(row.fraction_of_cublas)),
-        ]
-    else:
-        times = [
-            Column("est. time", "est.\ntime", lambda row: duration(row.estimate.time_us if row.estimate else None)),
-            Column(
-                "est. GFLOPS", "est.\nGFLOPS", lambda row: _thousands(row.estimate.gflops if row.estimate else None)
-            ),
-        ]
-    return [
-        Column("verdict", "verdict", _verdict_cell),
-        *times,
-        Column("registers", "regs", lambda row: str(row.resources.registers) if row.resources else "-"),
-        Column("shared", "shared\nbytes", lambda row: f"{row.resources.shared_bytes:,}" if row.resources else "-"),
-        Column("occupancy", "occu-\npancy", lambda row: _percent(row.occupancy.fraction if row.occupancy else None)),
-        Column("sectors/req", "sectors\n/req", _sectors_cell),
-        Column("bank conflicts", "bank\nconfl.", _conflict_cell),
-        Column("gates", "gates", _gates_cell),
-    ]
-
-
-def _verdict_cell(row: Row) -> Text:
-    if row.unsupported:
-        return Text("not run", style="quiet")
-    return Text(SHORT[row.verdict.kind], style=STYLE[row.verdict.kind])
-
-
-def _sectors_cell(row: Row) -> str:
-    if row.counters is None:
-        return "-"
-    requests = row.counters.get("global_load_requests")
-    return f"{row.counters.get('global_load_sectors') / requests:.2f}" if requests else "-"
-
-
-def _conflict_cell(row: Row) -> str | Text:
-    """Wavefronts over the fewest possible: ``none``, or ``x2.0`` when it took twice as many."""
-    if row.counters is None:
-        return "-"
-    ideal, real = row.counters.get("shared_wavefronts_ideal"), row.counters.get("shared_wavefronts")
-    if not ideal:
-        return "-"
-    return "none" if real <= ideal else Text(f"x{real / ideal:.2f}", style="doubt")
-
-
-def _gates_cell(row: Row) -> str | Text:
-    if not row.gates:
-        return "-"
-    passed = sum(gate.passed for gate in row.gates)
-    return Text(f"{passed}/{len(row.gates)}", style="good" if passed == len(row.gates) else "doubt")
-
-
-def _footnotes(console: Console, outcome: RunOutcome) -> None:
-    notes = []
-    shape = outcome.estimate_shape
-    if outcome.device_kind == "simulator":
-        limiter = outcome.kernel.estimate.limiter if outcome.kernel.estimate else ""
-        notes.append(
-            f"est. = an estimate for the {outcome.gpu} at M, N, K = {shape.m}, {shape.n}, {shape.k}, computed from the "
-            f"simulator's counters; nothing was timed." + (f" Limited by: {limiter}." if limiter else "")
-        )
-    notes += _timing(outcome)
-    count = outcome.count_shape
-    occupancy = outcome.kernel.occupancy
-    by = f" Occupancy is limited by {occupancy.limiter}." if occupancy and occupancy.fraction < 1 else ""
-    notes.append(f"Counters: one launch at M, N, K = {count.m}, {count.n}, {count.k}.{by}")
-    notes += [f"{row.label} was not run: {row.unsupported}" for row in outcome.rows if row.unsupported]
-    for note in notes:
-        console.print(Text(note, style="quiet"))
-    for doubt in outcome.measured.notes if outcome.measured else ():
-        console.print(Text(doubt, style="doubt"))
-
-
-def _timing(outcome: RunOutcome) -> list[str]:
-    """How the times were measured, and how far they are from what the chip could do."""
-    measured, shape = outcome.measured, outcome.estimate_shape
-    if measured is None or measured.cublas is None:
-        return []
-    kernels = (*measured.kernels, measured.cublas)
-    launches = ", ".join(f"{it.label} {len(it.spread.times)}" for it in kernels)
-    scatter = max(it.spread.scatter for it in kernels)
-    notes = [
-        f"Times: medians at M, N, K = {shape.m}, {shape.n}, {shape.k} of interleaved launches ({launches}), L2 flushed "
-        f"before each; the middle half of any scatters by {scatter:.1%} at most. cuBLAS in the same precision, no "
-        f"TF32: {duration(measured.cublas.time_us)}, {measured.cublas.gflops:,.0f} GFLOPS."
-    ]
-    if outcome.peak_gflops:
-        shares = ", ".join(f"{it.label} {it.gflops / outcome.peak_gflops:.0%}" for it in kernels)
-        notes.append(f"Of the data sheet's {outcome.peak_gflops:,.0f} GFLOPS: {shares}.")
-    return notes
-
-
-# Above and below the table.
 
 
 def _headline(console: Console, outcome: RunOutcome) -> None:
@@ -304,6 +146,7 @@ def _warnings(console: Console, row: Row) -> None:
 
 
 def show_diagnostics(console: Console, row: Row, found: Sequence[Diagnostic]) -> None:
+    """The compiler's messages, each with its line of the source."""
     for diagnostic in found[:MAX_DIAGNOSTICS]:
         console.print()
         line, column = diagnostic.line or None, diagnostic.column
@@ -330,6 +173,7 @@ def _quote(console: Console, row: Row, line: int | None, column: int | None = No
 
 
 def show_findings(console: Console, row: Row) -> None:
+    """What the checkers saw, without the finding that is the verdict."""
     shown = row.verdict.finding if isinstance(row.verdict, Faulted | TimedOut) else None
     others = [finding for finding in row.findings if finding != shown]
     if not others:
@@ -374,6 +218,7 @@ def _gates(console: Console, row: Row) -> None:
 
 
 def show_conflicts(console: Console, row: Row) -> None:
+    """Bank conflicts of shared memory, line by line, the worst first."""
     if row.counters is None or not row.counters.conflicts:
         return
     _heading(console, "Bank conflicts by line")
@@ -389,14 +234,21 @@ def show_conflicts(console: Console, row: Row) -> None:
         lanes = ",".join(str(lane) for lane in conflict.lanes[:3]) + (",..." if len(conflict.lanes) > 3 else "")
         lines.add_row(
             str(conflict.line),
-            Text(f"{conflict.ways}-way {'store' if conflict.store else 'load'}", style="doubt"),
+            Text(f"{_ways(conflict)} {'store' if conflict.store else 'load'}", style="doubt"),
             f"{conflict.excess_wavefronts / total:.0%}" if total else "-",
-            f"{lanes} on bank {conflict.bank}",
+            f"{lanes} on bank {conflict.bank}" if conflict.ways > 1 else "",
             Text(row.source_line(conflict.line), no_wrap=True, overflow="ellipsis"),
         )
     console.print(_indented(lines))
     more = f" {len(worst) - MAX_CONFLICTS} more lines conflict." if len(worst) > MAX_CONFLICTS else ""
     console.print(Text(f"  extra: share of all shared-memory wavefronts that the conflicts cost.{more}", style="quiet"))
+    if any(conflict.ways == 1 for conflict in worst[:MAX_CONFLICTS]):
+        split = "split: no two lanes collide, but groups of lanes that could share a wavefront do not."
+        console.print(Text(f"  {split}", style="quiet"))
+
+
+def _ways(conflict: Conflict) -> str:
+    return f"{conflict.ways}-way" if conflict.ways > 1 else "split"
 
 
 def _hints(console: Console, row: Row) -> None:
@@ -432,24 +284,3 @@ def _indented(content: RenderableType) -> Padding:
 def _heading(console: Console, text: str) -> None:
     console.print()
     console.print(Text(text, style="bold"))
-
-
-def duration(microseconds: float | None) -> str:
-    """A time with three digits: ``12.3 us``, ``1.23 ms``, ``1.23 s``."""
-    if microseconds is None:
-        return "-"
-    value, unit = microseconds / 1e6, "s"
-    for scale, name in ((1.0, "us"), (1e3, "ms")):
-        if microseconds / scale < 999.5:
-            value, unit = microseconds / scale, name
-            break
-    digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
-    return f"{value:.{digits}f} {unit}"
-
-
-def _thousands(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
-
-
-def _percent(fraction: float | None) -> str:
-    return "-" if fraction is None else f"{100 * fraction:.3g}%"

@@ -1,0 +1,52 @@
+"""The table of a measured run, from a simulated one dressed up: the numbers are made up, their room is not."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from checks.cli.tiny_course import SOLUTION, write_course
+from gemm_lessons.course import Course
+from gemm_lessons.gpus import find_gpu
+from gemm_lessons.outcome import RunOutcome
+from gemm_lessons.pipeline import Request, run_lesson
+from gemm_lessons.report.console import THEME
+from gemm_lessons.report.table import duration, table
+from gemm_lessons.simulator import Simulator
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> RunOutcome:
+    """The second lesson, tried with the first one's method, as if a GPU had timed it."""
+    course = Course(write_course(tmp_path_factory.mktemp("course")))
+    lesson = course.lesson("02")
+    lesson.kernel_path.write_text(SOLUTION)
+    outcome = run_lesson(Request(course, lesson, lesson.kernel_path, Simulator(), find_gpu("h200")))
+    rows = [
+        replace(row, time_us=1234.5, gflops=57_123.4, fraction_of_cublas=1.018, estimate=None) for row in outcome.rows
+    ]
+    return replace(outcome, device_kind="gpu", device_name="NVIDIA H200", rows=tuple(rows))
+
+
+@pytest.mark.parametrize("columns", [80, 100, 120])
+def test_measured_runs_have_one_row_for_each_kernel(measured: RunOutcome, columns: int) -> None:
+    out = io.StringIO()
+    console = Console(file=out, width=columns, theme=THEME)
+    console.print(table(console, measured))
+    lines = out.getvalue().splitlines()
+    assert max(map(len, lines)) <= columns
+    assert "est." not in out.getvalue()
+    assert "…" not in out.getvalue()
+    assert [line.split()[0] for line in lines[-3:]] == ["your", "lesson" if columns < 120 else "01", "reference"]
+    assert all("1.23 ms" in line and "57,123" in line and "102%" in line for line in lines[-3:])
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "text"),
+    [(None, "-"), (0.5, "0.50 us"), (9.996, "10.0 us"), (999.4, "999 us"), (999.6, "1.00 ms"), (2.5e6, "2.50 s")],
+)
+def test_durations_have_three_digits(microseconds: float | None, text: str) -> None:
+    assert duration(microseconds) == text

@@ -1,0 +1,201 @@
+"""The table of a run: one row for each kernel, in the widest form that the terminal has room for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from gemm_lessons.outcome import Row, RunOutcome
+from gemm_lessons.verdict import Kind
+
+STYLE: dict[Kind, str] = {
+    "passed": "good",
+    "compile_failed": "bad",
+    "faulted": "bad",
+    "wrong_answer": "bad",
+    "timed_out": "bad",
+    "gate_missed": "doubt",
+}
+SHORT: dict[Kind, str] = {
+    "passed": "passed",
+    "compile_failed": "no build",
+    "faulted": "fault",
+    "wrong_answer": "wrong",
+    "timed_out": "endless",
+    "gate_missed": "gate missed",
+}
+UNBOUNDED = 1000  # columns: how wide a table would like to be
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its header where there is room, its header where there is not (lines), and its cell, which may also
+    have a shorter form."""
+
+    wide: str
+    narrow: str
+    cell: Callable[[Row], Text | str]
+    short_cell: Callable[[Row], Text | str] | None = None
+
+    def content(self, row: Row, wide: bool) -> Text | str:
+        """The cell for one kernel."""
+        return self.cell(row) if wide or self.short_cell is None else self.short_cell(row)
+
+
+def table(console: Console, outcome: RunOutcome) -> Table:
+    """The widest of three forms that fits: full headers, short headers, and turned by 90 degrees."""
+    columns = _columns(measured=outcome.device_kind == "gpu")
+    for wide in (True, False):
+        made = _one_row_each(outcome, columns, wide)
+        if Measurement.get(console, console.options.update(max_width=UNBOUNDED), made).maximum <= console.width:
+            return made
+    turned = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    turned.add_column("")
+    for row in outcome.rows:
+        turned.add_column(_short_label(row), justify="right")
+    for column in columns:
+        turned.add_row(column.wide, *(column.cell(row) for row in outcome.rows))
+    return turned
+
+
+def _one_row_each(outcome: RunOutcome, columns: Sequence[Column], wide: bool) -> Table:
+    made = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1 if wide else 0, 0, 0))
+    made.add_column("kernel", no_wrap=True, vertical="bottom")
+    for i, column in enumerate(columns):
+        header = column.wide if wide else column.narrow
+        made.add_column(header, justify="right" if i else "left", no_wrap=True, vertical="bottom")
+    for row in outcome.rows:
+        label = Text(row.label if wide else _short_label(row), style="bold" if row.role == "kernel" else "")
+        made.add_row(label, *(column.content(row, wide) for column in columns))
+    return made
+
+
+def _short_label(row: Row) -> str:
+    return f"lesson {row.label[:2]}" if row.role == "previous" else row.label
+
+
+def _columns(measured: bool) -> list[Column]:
+    """All but the kernel's name."""
+    if measured:
+        times = [
+            Column("time", "time", lambda row: duration(row.time_us)),
+            Column("GFLOPS", "GFLOPS", lambda row: _thousands(row.gflops)),
+            Column("of cuBLAS", "of\ncuBLAS", lambda row: _percent(row.fraction_of_cublas)),
+        ]
+    else:
+        times = [
+            Column("est. time", "est.\ntime", lambda row: duration(row.estimate.time_us if row.estimate else None)),
+            Column(
+                "est. GFLOPS", "est.\nGFLOPS", lambda row: _thousands(row.estimate.gflops if row.estimate else None)
+            ),
+        ]
+    return [
+        # Measured times have a column more, so that at 80 columns the longest verdict has to give.
+        Column("verdict", "verdict", _verdict_cell, (lambda row: _verdict_cell(row, "gate")) if measured else None),
+        *times,
+        Column("registers", "regs", lambda row: str(row.resources.registers) if row.resources else "-"),
+        Column("shared", "shared\nbytes", lambda row: f"{row.resources.shared_bytes:,}" if row.resources else "-"),
+        Column("occupancy", "occu-\npancy", lambda row: _percent(row.occupancy.fraction if row.occupancy else None)),
+        Column("sectors/req", "sect.\n/req", _sectors_cell),
+        Column("bank conflicts", "bank\nconfl.", _conflict_cell),
+        Column("gates", "gates", _gates_cell),
+    ]
+
+
+def _verdict_cell(row: Row, gate_missed: str = "gate missed") -> Text:
+    if row.unsupported:
+        return Text("not run", style="quiet")
+    kind = row.verdict.kind
+    return Text(gate_missed if kind == "gate_missed" else SHORT[kind], style=STYLE[kind])
+
+
+def _sectors_cell(row: Row) -> str:
+    if row.counters is None:
+        return "-"
+    requests = row.counters.get("global_load_requests")
+    return f"{row.counters.get('global_load_sectors') / requests:.2f}" if requests else "-"
+
+
+def _conflict_cell(row: Row) -> str | Text:
+    """Wavefronts over the fewest possible: ``none``, or ``x2.0`` when it took twice as many."""
+    if row.counters is None:
+        return "-"
+    ideal, real = row.counters.get("shared_wavefronts_ideal"), row.counters.get("shared_wavefronts")
+    if not ideal:
+        return "-"
+    return "none" if real <= ideal else Text(f"x{real / ideal:.2f}", style="doubt")
+
+
+def _gates_cell(row: Row) -> str | Text:
+    if not row.gates:
+        return "-"
+    passed = sum(gate.passed for gate in row.gates)
+    return Text(f"{passed}/{len(row.gates)}", style="good" if passed == len(row.gates) else "doubt")
+
+
+def show_footnotes(console: Console, outcome: RunOutcome) -> None:
+    """What the numbers of the table are for, and where they come from."""
+    notes = []
+    shape = outcome.estimate_shape
+    if outcome.device_kind == "simulator":
+        limiter = outcome.kernel.estimate.limiter if outcome.kernel.estimate else ""
+        notes.append(
+            f"est. = an estimate for the {outcome.gpu} at M, N, K = {shape.m}, {shape.n}, {shape.k}, computed from the "
+            f"simulator's counters; nothing was timed." + (f" Limited by: {limiter}." if limiter else "")
+        )
+    notes += _timing(outcome)
+    count = outcome.count_shape
+    occupancy = outcome.kernel.occupancy
+    by = f" Occupancy is limited by {occupancy.limiter}." if occupancy and occupancy.fraction < 1 else ""
+    notes.append(f"Counters: one launch at M, N, K = {count.m}, {count.n}, {count.k}.{by}")
+    notes += [f"{row.label} was not run: {row.unsupported}" for row in outcome.rows if row.unsupported]
+    for note in notes:
+        console.print(Text(note, style="quiet"))
+    for doubt in outcome.measured.notes if outcome.measured else ():
+        console.print(Text(doubt, style="doubt"))
+
+
+def _timing(outcome: RunOutcome) -> list[str]:
+    """How the times were measured, and how far they are from what the chip could do."""
+    measured, shape = outcome.measured, outcome.estimate_shape
+    if measured is None or measured.cublas is None:
+        return []
+    kernels = (*measured.kernels, measured.cublas)
+    launches = ", ".join(f"{it.label} {len(it.spread.times)}" for it in kernels)
+    scatter = max(it.spread.scatter for it in kernels)
+    notes = [
+        f"Times: medians at M, N, K = {shape.m}, {shape.n}, {shape.k} of interleaved launches ({launches}), L2 flushed "
+        f"before each; the middle half of any scatters by {scatter:.1%} at most. cuBLAS in the same precision, no "
+        f"TF32: {duration(measured.cublas.time_us)}, {measured.cublas.gflops:,.0f} GFLOPS."
+    ]
+    if outcome.peak_gflops:
+        shares = ", ".join(f"{it.label} {it.gflops / outcome.peak_gflops:.0%}" for it in kernels)
+        notes.append(f"Of the data sheet's {outcome.peak_gflops:,.0f} GFLOPS: {shares}.")
+    return notes
+
+
+def duration(microseconds: float | None) -> str:
+    """A time with three digits: ``12.3 us``, ``1.23 ms``, ``1.23 s``."""
+    if microseconds is None:
+        return "-"
+    value, unit = microseconds / 1e6, "s"
+    for scale, name in ((1.0, "us"), (1e3, "ms")):
+        if microseconds / scale < 999.5:
+            value, unit = microseconds / scale, name
+            break
+    digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
+    return f"{value:.{digits}f} {unit}"
+
+
+def _thousands(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def _percent(fraction: float | None) -> str:
+    return "-" if fraction is None else f"{100 * fraction:.3g}%"
