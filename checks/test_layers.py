@@ -17,7 +17,7 @@ SPINE = "device lesson problem compiler simulator gpu estimate verdict hints pip
 PLANNED = {"gpu", "worker", "grading"}  # named by the architecture, built by later issues
 OWNERS = {
     "rich": ("report",),
-    "typer": ("cli", "cli_inspect"),
+    "typer": ("cli", "cli_gpu", "cli_inspect", "cli_options", "cli_run"),
     "cupy": ("gpu", "compiler", "nvrtc"),
     "cupyx": ("gpu",),
     "cuda": ("nvrtc",),

@@ -6,46 +6,33 @@ commands that need them.
 
 from __future__ import annotations
 
-import os
-import re
-import shlex
 from collections.abc import Callable
-from enum import StrEnum
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ParamSpec
+from typing import Annotated, ParamSpec
 
 import typer
 
 from gemm_lessons import __version__, contract
 from gemm_lessons.cli_inspect import inspect, opcodes
+from gemm_lessons.cli_options import LessonArgument, NoColor, keep_progress
+from gemm_lessons.cli_run import run
 from gemm_lessons.course import (
     CommandError,
-    Course,
     any_course,
     init_course,
     own_course,
     read_source,
     reset_lesson,
-    shown,
     start_lesson,
     todo_marks,
 )
 from gemm_lessons.device import KitError, UnsupportedKernel
-from gemm_lessons.lesson import Lesson, LessonError, Shape, ShapeError
+from gemm_lessons.lesson import Lesson, LessonError, ShapeError
 from gemm_lessons.lesson_toml import load_lesson
-from gemm_lessons.progress import Progress, load_progress, save_progress
+from gemm_lessons.progress import load_progress
 
-if TYPE_CHECKING:
-    from gemm_lessons.device import Device
-    from gemm_lessons.gpus import GpuSpec
-    from gemm_lessons.pipeline import RunOutcome
-
-DEFAULT_GPU = "h200"  # what the lessons' tables are for
 Parameters = ParamSpec("Parameters")
-
-MAX_BYTES = 8 << 30  # what a --shape may ask of the host's memory
-BYTES_PER_ELEMENT = 24  # fp32 for the device, fp64 for the reference, its tolerance and error
 
 app = typer.Typer(
     name="gemm-lessons",
@@ -57,47 +44,11 @@ app = typer.Typer(
 )
 
 
-class DeviceChoice(StrEnum):
-    """Where kernels run."""
-
-    auto = "auto"
-    gpu = "gpu"
-    sim = "sim"
-
-
-def complete_lesson(incomplete: str) -> list[str]:
-    """Lesson names for the shell's completion; a broken course completes nothing."""
-    try:
-        names = any_course().names
-    except (CommandError, KitError):
-        return []
-    full = [name for name in names if name.startswith(incomplete)]
-    return full or [name[3:] for name in names if name[3:].startswith(incomplete)]
-
-
-def _plain(value: bool) -> bool:
-    if value:
-        os.environ["NO_COLOR"] = "1"
-        os.environ.pop("FORCE_COLOR", None)
-    return value
-
-
 def _show_version(value: bool) -> bool:
     if value:
         typer.echo(f"gemm-lessons {__version__}")
         raise typer.Exit
     return value
-
-
-LessonArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="LESSON", help="A lesson: 03, 3, block_tile or 03_block_tile.", autocompletion=complete_lesson
-    ),
-]
-NoColor = Annotated[
-    bool, typer.Option("--no-color", help="Plain text, as NO_COLOR=1 gives.", callback=_plain, is_eager=True)
-]
 
 
 def command(*examples: str) -> Callable[[Callable[Parameters, int]], Callable[Parameters, None]]:
@@ -251,7 +202,7 @@ def hint(
         level = min(progress.of(found.name).hints.get(todo, 0) + 1, len(hints))
     mark = next((mark for mark in marks if mark.number == todo), None)
     show_hint(make_console(), found, mark, todo, level)
-    _save(course, progress.after_hint(found.name, todo, level))
+    keep_progress(course, progress.after_hint(found.name, todo, level))
     return contract.EXIT_PASSED
 
 
@@ -259,147 +210,13 @@ def _numbered(what: str, count: int) -> str:
     return {0: f"no {what}s", 1: f"one {what}"}.get(count, f"{what}s 1 to {count}")
 
 
-@command(
+command(
     "gemm-lessons run 03",
     "gemm-lessons run 03 --solution",
     "gemm-lessons run 03 --file try.cu --shape 256,128,64",
     "gemm-lessons run 03 --gpu v100",
     "gemm-lessons run 03 --json | python -m json.tool",
-)
-def run(
-    lesson: LessonArgument,
-    solution: Annotated[bool, typer.Option("--solution", help="Run the reference.")] = False,
-    stub: Annotated[bool, typer.Option("--stub", help="Run the stub as it is.")] = False,
-    file: Annotated[Path | None, typer.Option("--file", help="Run this file as the lesson's kernel.")] = None,
-    shape: Annotated[
-        str | None, typer.Option("--shape", metavar="M,N,K", help="Check this shape instead of the lesson's.")
-    ] = None,
-    device: Annotated[
-        DeviceChoice, typer.Option("--device", help="auto takes a GPU when there is one.")
-    ] = DeviceChoice.auto,
-    gpu_index: Annotated[
-        int, typer.Option("--gpu-index", min=0, help="Which GPU, of those that CUDA_VISIBLE_DEVICES leaves.")
-    ] = 0,
-    gpu: Annotated[
-        str | None,
-        typer.Option("--gpu", help="The GPU that estimates and occupancy are for. Default: the one here, else H200."),
-    ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Repeat the inputs of an earlier run.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for scripts.")] = False,
-    no_color: NoColor = False,
-) -> int:
-    """Compile a kernel, check it, count, compare, advise.
-
-    The answer is checked against NumPy on the lesson's shapes; the counters are judged by the lesson's gates.
-    Exit code: 0 passed, 1 not passed, 2 wrong command, 3 the kit is broken.
-    """
-    from gemm_lessons.report.console import Working, make_console
-    from gemm_lessons.report.course import show_error
-
-    if sum((solution, stub, file is not None)) > 1:
-        raise CommandError("--solution, --stub and --file exclude each other; give one")
-    # What the command got wrong is said before NumPy and the compiler are loaded.
-    course = own_course() if not (solution or stub or file) else any_course()
-    found = course.lesson(lesson)
-    path = _kernel_path(course, found, solution, stub, file)
-    read_source(path)
-    wanted = parse_shape(shape) if shape is not None else None
-    if wanted is not None:
-        found.allow(wanted)
-        _afford(wanted)
-
-    sheet = _gpu(gpu) if gpu is not None else None
-    on = _device(device, gpu_index)
-    from gemm_lessons.devices import data_sheet
-    from gemm_lessons.pipeline import Request, run_lesson
-
-    request = Request(course, found, path, on, sheet or data_sheet(on.name) or _gpu(DEFAULT_GPU), wanted, seed)
-    try:
-        with Working(make_console(stderr=True), f"lesson {found.name}") as working:
-            outcome = run_lesson(request, working)
-    except UnsupportedKernel as error:
-        where = f"{shown(path)}:{error.line}" if error.line else shown(path)
-        show_error(make_console(stderr=True), f"{where}: {error}")
-        return contract.EXIT_NOT_PASSED
-    if as_json:
-        import json
-
-        typer.echo(json.dumps(contract.as_json(outcome), indent=2, allow_nan=False))
-    else:
-        option = " --stub" if stub else f" --file {shlex.quote(str(file))}" if file else ""
-        _show(course, outcome, f"gemm-lessons run {found.number:02}{option}")
-    if path.resolve() == found.kernel_path.resolve() and wanted is None:
-        _save(course, load_progress(course).after_run(found.name, outcome.verdict.kind))
-    return contract.exit_code(outcome)
-
-
-def _kernel_path(course: Course, lesson: Lesson, solution: bool, stub: bool, file: Path | None) -> Path:
-    if file is not None:
-        return file
-    if stub:
-        return lesson.stub_path
-    if solution:
-        path = course.solution(lesson)
-        if path is None:
-            raise CommandError(f"lesson {lesson.name} has no solution, neither in this course nor in the package")
-        return path
-    if not lesson.kernel_path.exists():
-        raise CommandError(f"{shown(lesson.kernel_path)} is not there yet: gemm-lessons start {lesson.number:02}")
-    return lesson.kernel_path
-
-
-def _show(course: Course, outcome: RunOutcome, again: str) -> None:
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.run import show_outcome
-
-    show_outcome(make_console(), outcome, course.neighbour(outcome.lesson, +1), again)
-
-
-def _gpu(name: str) -> GpuSpec:
-    from gemm_lessons.gpus import find_gpu
-
-    try:
-        return find_gpu(name)
-    except KeyError as error:
-        raise CommandError(f"--gpu: {error.args[0]}") from None
-
-
-def _device(choice: DeviceChoice, index: int) -> Device:
-    from gemm_lessons.devices import open_device
-    from gemm_lessons.gpu import WrongGpuIndex
-
-    try:
-        return open_device(choice.value, index)
-    except WrongGpuIndex as error:
-        raise CommandError(f"--gpu-index: {error}") from None
-
-
-def parse_shape(text: str) -> Shape:
-    """``M,N,K`` or ``MxNxK`` as a shape. Raises ``CommandError``."""
-    sizes = re.fullmatch(r"\s*(\d{1,9})\s*[,x]\s*(\d{1,9})\s*[,x]\s*(\d{1,9})\s*", text)
-    if not sizes:
-        raise CommandError(f'--shape "{text}" is no shape; write three whole numbers, like --shape 96,64,80')
-    return Shape(*(int(size) for size in sizes.groups()))
-
-
-def _afford(shape: Shape) -> None:
-    bytes_ = BYTES_PER_ELEMENT * (shape.m * shape.k + shape.k * shape.n + shape.m * shape.n)
-    if bytes_ > MAX_BYTES:
-        raise CommandError(
-            f"--shape {shape.m},{shape.n},{shape.k} needs {bytes_ / 2**30:,.0f} GiB for A, B and C and their check; "
-            f"the limit is {MAX_BYTES >> 30} GiB: choose a smaller shape"
-        )
-
-
-def _save(course: Course, progress: Progress) -> None:
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.course import show_note
-
-    note = save_progress(course, progress)
-    if note:
-        show_note(make_console(stderr=True), note)
-
-
+)(run)
 command(
     "gemm-lessons inspect gemm.cu --entry 'tile<64, 8>' --grid 4,4 --block 256 \\",
     "    --args 'A=f32[M,K],B=f32[K,N],C=out f32[M,N],M=256,N=256,K=256' --expect 'C = A @ B'",
