@@ -14,6 +14,7 @@ from typing import Annotated, ParamSpec
 import typer
 
 from gemm_lessons import __version__, contract
+from gemm_lessons.cli_gpu import bench, profile
 from gemm_lessons.cli_inspect import inspect, opcodes
 from gemm_lessons.cli_options import LessonArgument, NoColor, keep_progress
 from gemm_lessons.cli_run import run
@@ -221,6 +222,16 @@ command(
     "gemm-lessons inspect gemm.cu --entry 'tile<64, 8>' --grid 4,4 --block 256 \\",
     "    --args 'A=f32[M,K],B=f32[K,N],C=out f32[M,N],M=256,N=256,K=256' --expect 'C = A @ B'",
 )(inspect)
+command(
+    "gemm-lessons profile 06",
+    "gemm-lessons profile 06 --solution --tool nsys",
+    "gemm-lessons profile 06 --print",
+)(profile)
+command(
+    "gemm-lessons bench",
+    "gemm-lessons bench 04 05 06 --sizes 512:4096 --csv bench.csv --plot bench.svg",
+    "gemm-lessons bench --device sim --gpu v100",
+)(bench)
 command("gemm-lessons opcodes", "gemm-lessons opcodes cvt")(opcodes)
 
 

@@ -76,12 +76,12 @@ def run(
         found.allow(wanted)
         _afford(wanted)
 
-    sheet = _gpu(gpu) if gpu is not None else None
-    on = _device(device, gpu_index)
+    sheet = sheet_for(gpu) if gpu is not None else None
+    on = device_for(device, gpu_index)
     from gemm_lessons.devices import data_sheet
     from gemm_lessons.pipeline import Request, run_lesson
 
-    request = Request(course, found, path, on, sheet or data_sheet(on.name) or _gpu(DEFAULT_GPU), wanted, seed)
+    request = Request(course, found, path, on, sheet or data_sheet(on.name) or sheet_for(DEFAULT_GPU), wanted, seed)
     try:
         with Working(make_console(stderr=True), f"lesson {found.name}") as working:
             outcome = run_lesson(request, working)
@@ -108,7 +108,8 @@ def _show(course: Course, outcome: RunOutcome, again: str) -> None:
     show_outcome(make_console(), outcome, course.neighbour(outcome.lesson, +1), again)
 
 
-def _gpu(name: str) -> GpuSpec:
+def sheet_for(name: str) -> GpuSpec:
+    """The data sheet that ``--gpu`` names. Raises ``CommandError``."""
     from gemm_lessons.gpus import find_gpu
 
     try:
@@ -117,7 +118,8 @@ def _gpu(name: str) -> GpuSpec:
         raise CommandError(f"--gpu: {error.args[0]}") from None
 
 
-def _device(choice: DeviceChoice, index: int) -> Device:
+def device_for(choice: DeviceChoice, index: int) -> Device:
+    """The device for ``--device`` and ``--gpu-index``. Raises ``CommandError`` and ``KitError``."""
     from gemm_lessons.devices import open_device
     from gemm_lessons.gpu import WrongGpuIndex
 

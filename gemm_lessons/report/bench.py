@@ -1,0 +1,78 @@
+"""A benchmark in the terminal: a progress bar, then two tables with one line per size and one column per lesson."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import TracebackType
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from gemm_lessons.bench import CUBLAS, Point, Request, Result
+from gemm_lessons.course import shown
+
+
+class Bar:
+    """A progress bar on stderr; only on a terminal, gone at the end. Call it as ``bench.Progress``."""
+
+    def __init__(self, console: Console) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description:20}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+            console=console, transient=True, disable=not console.is_terminal,
+        )  # fmt: skip
+        self._task = self._progress.add_task("", total=None)
+
+    def __call__(self, done: int, total: int, what: str) -> None:
+        """``done`` of ``total`` steps are done, ``what`` is next."""
+        self._progress.update(self._task, completed=done, total=total, description=what)
+
+    def __enter__(self) -> Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+
+def show_bench(console: Console, request: Request, result: Result) -> None:
+    """Speed by size and lesson, then the share of cuBLAS, then what to know about it."""
+    points = result.points
+    if points:
+        measured = points[0].kind == "measured"
+        what = "measured: medians" if measured else "ESTIMATES from the simulator's counters: nothing was timed"
+        lessons = sorted({point.series for point in points} - {CUBLAS})
+        console.print(Text(", ".join(name.replace("_", " ") for name in lessons), style="quiet"))
+        console.print()
+        console.print(Text(f"TFLOPS (10^12 per second) on {points[0].gpu}, M = N = K; {what}", style="bold"))
+        console.print(_table(points, lambda point: _tflops(point.gflops)))
+        if measured:
+            console.print()
+            console.print(Text("Share of cuBLAS, same precision, same run", style="bold"))
+            shares = [point for point in points if point.series != CUBLAS]
+            console.print(_table(shares, lambda point: "-" if point.of_cublas is None else f"{point.of_cublas:.1%}"))
+    for note in result.notes:
+        console.print(Text(note, style="doubt"))
+    if request.csv is not None:
+        again = f"; {result.reused} of them were there already" if result.reused else ""
+        console.print(Text(f"{len(points)} points in {shown(request.csv)}{again}.", style="quiet"))
+
+
+def _table(points: Sequence[Point], cell: Callable[[Point], str]) -> Table:
+    series = sorted({point.series for point in points}, key=lambda name: (name == CUBLAS, name))
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("size", justify="right")
+    for name in series:
+        table.add_column(name if name == CUBLAS else name[:2], justify="right", min_width=5)
+    for size in sorted({point.size for point in points}):
+        cells = {point.series: cell(point) for point in points if point.size == size}
+        table.add_row(f"{size}", *(cells.get(name, "-") for name in series))
+    return table
+
+
+def _tflops(gflops: float) -> str:
+    return f"{gflops / 1e3:.2f}" if gflops < 9_995 else f"{gflops / 1e3:.1f}"
