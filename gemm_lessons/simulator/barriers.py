@@ -52,6 +52,13 @@ class _Spec:
     target: Array | None = None
 
 
+def _threads_that_count(lanes: Array, alive: Array) -> Array:
+    """Per warp, how many threads have arrived when ``lanes`` have: those that have ended count with their warp."""
+    warps = lanes.reshape(-1, WARP)
+    missing = (alive.reshape(-1, WARP) & ~warps).sum(axis=1)
+    return np.where(warps.any(axis=1), WARP - missing, 0)
+
+
 class Barriers:
     """Who waits where in the current batch."""
 
@@ -64,7 +71,7 @@ class Barriers:
         """Forget everything: a new batch."""
         lanes = self.state.lanes
         self.waiting = np.zeros(lanes, np.bool_)
-        self._signalled = np.zeros(lanes, np.bool_)  # arrived without waiting, at `_number`
+        self._signals: dict[int, Array] = {}  # barrier number -> threads that have signalled, by block
         self._at = np.full(lanes, -1, np.int32)  # instruction
         self._number = np.full(lanes, -1, np.int32)
         self._threads = np.zeros(lanes, np.int64)
@@ -105,7 +112,7 @@ class Barriers:
 
     # -- arriving -----------------------------------------------------------------------------------------------------
 
-    def arrive(self, barrier: Instruction, lanes: Array) -> None:
+    def arrive(self, barrier: Instruction, lanes: Array, alive: Array) -> None:
         """``lanes`` execute ``barrier``; those that wait stay in ``waiting`` until ``release`` lets them go."""
         state, spec = self.state, self._specs[barrier.index]
         number = np.broadcast_to(spec.number, (state.lanes,))
@@ -119,14 +126,13 @@ class Barriers:
                 f" numbered 0 to {COUNT - 1}, and the count must be a multiple of {WARP}",
                 barrier,
             )
+        if not spec.waits:
+            self._signal(barrier, lanes, number, alive)
+            return
+        self.waiting |= lanes
         self._at[lanes] = barrier.index
         self._number[lanes] = number[lanes]
         self._threads[lanes] = threads[lanes]
-        if spec.waits:
-            self.waiting |= lanes
-        else:
-            self._signalled |= lanes
-            state.trace.append(Barrier("arrive", None, lanes.copy(), line_of(barrier), int(number[lanes.argmax()])))
         self._arrivals += 1
         self._arrival[lanes] = self._arrivals
 
@@ -137,6 +143,13 @@ class Barriers:
         file = barrier.source.file if barrier.source else ""
         place = line_of(other) if other is not None else None
         self.state.trace.append(Irregular(kind, lanes, others, line_of(barrier), place, file))
+
+    def _signal(self, barrier: Instruction, lanes: Array, number: Array, alive: Array) -> None:
+        for one in np.unique(number[lanes]).tolist():
+            mine = lanes & (number == one)
+            signals = self._signals.setdefault(one, np.zeros(self.state.blocks, np.int64))
+            signals += _threads_that_count(mine, alive).reshape(self.state.blocks, -1).sum(axis=1)
+            self.state.trace.append(Barrier("arrive", None, mine, line_of(barrier), one))
 
     def note_ended(self, barrier: Instruction, lanes: Array, alive: Array) -> None:
         """Record, once per barrier and batch, that threads of the waiting blocks have ended."""
@@ -168,15 +181,14 @@ class Barriers:
                 hand_over()
             else:
                 state.trace.append(Barrier("block", kernel_wide.copy(), None, line_of(first)))
-            self._let_go(released)
+            self.waiting &= ~released
             return True
         return self._release_counted(alive)
 
     def _whole_blocks(self, alive: Array) -> Array:
         """Blocks whose living threads all came to one barrier that expects the whole block."""
         state = self.state
-        came = self.waiting | self._signalled
-        here = (came & (self._threads == 0)).reshape(state.blocks, -1)
+        here = (self.waiting & (self._threads == 0)).reshape(state.blocks, -1)
         living = alive.reshape(state.blocks, -1)
         number = self._number.reshape(state.blocks, -1)
         low = np.where(living, number, COUNT).min(axis=1)
@@ -192,33 +204,27 @@ class Barriers:
         anyone = False
         for key in keys.tolist():
             block, number = divmod(key, COUNT)
-            here = (state.lane_block == block) & (self._number == number) & (self._threads > 0)
-            came = here & (self.waiting | self._signalled)
-            need = int(self._threads[came.argmax()])
-            if (self._threads[came] != need).any():
-                first = self._specs[int(self._at[came.argmax()])].instruction
-                self._irregular("counts", came, came & (self._threads != need), first)
-            # Threads that have ended count with their warp; whole warps in order until the count is reached.
-            warps = came.reshape(-1, WARP)
-            counted = np.where(warps.any(axis=1), WARP - (alive.reshape(-1, WARP) & ~warps).sum(axis=1), 0)
-            total = np.cumsum(counted)
-            reached = np.flatnonzero(total == need)
-            if not reached.size:
+            here = (state.lane_block == block) & self.waiting & (self._number == number) & (self._threads > 0)
+            need = int(self._threads[here.argmax()])
+            first = self._specs[int(self._at[here.argmax()])].instruction
+            if (self._threads[here] != need).any():
+                self._irregular("counts", here, here & (self._threads != need), first)
+            # Signals first, then whole warps in order until the count is reached.
+            signals = self._signals.get(number)
+            signalled = 0 if signals is None else int(signals[block])
+            total = np.cumsum(_threads_that_count(here, alive)) + signalled
+            reached = np.flatnonzero((total >= need) & here.reshape(-1, WARP).any(axis=1))
+            if not reached.size or (total[reached[0]] > need and not signalled):
                 continue
-            released = came & np.repeat(np.arange(state.warps) <= reached[0], WARP)
-            first = self._specs[int(self._at[(released & self.waiting).argmax()])].instruction
-            self._record_pieces(released)
-            self._combine(released & self.waiting)
-            state.trace.append(Barrier("named", None, released & self.waiting, line_of(first), number))
-            self._let_go(released)
+            waiting = here & np.repeat(np.arange(state.warps) <= reached[0], WARP)
+            if signals is not None:
+                signals[block] -= need - (total[reached[0]] - signalled)
+            self._record_pieces(waiting)
+            self._combine(waiting)
+            state.trace.append(Barrier("named", None, waiting, line_of(first), number))
+            self.waiting &= ~waiting
             anyone = True
         return anyone
-
-    def _let_go(self, released: Array) -> None:
-        blocks = np.repeat(released.reshape(self.state.blocks, -1).any(axis=1), self.state.padded)
-        number = int(self._number[released.argmax()])
-        self._signalled &= ~(blocks & (self._number == number))
-        self.waiting &= ~released
 
     def _combine(self, released: Array) -> None:
         """``bar.red``: what the threads of each block voted, combined, into every thread's register."""

@@ -392,7 +392,7 @@ class Machine:
     # -- barriers -----------------------------------------------------------------------------------------------------
 
     def _arrive(self, barrier: Instruction, lanes: Array) -> int | None:
-        self.barriers.arrive(barrier, lanes)
+        self.barriers.arrive(barrier, lanes, self.alive)
         return self._next()
 
     def _release(self) -> None:

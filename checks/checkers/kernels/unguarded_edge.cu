@@ -5,8 +5,8 @@ extern "C" __global__ void broken(const float *A, float *C, int M, int N)
     const float value = A[row * N + col]; // here: out_of_bounds
     if (row < M && col < N)
         C[row * N + col] = 2.0f * value;
-    else
-        C[0] = value == 12345.0f ? value : C[0];
+    else if (value == 12345.0f)
+        C[0] = value;
 }
 
 extern "C" __global__ void fixed(const float *A, float *C, int M, int N)

@@ -268,7 +268,7 @@ class GlobalRaces:
 
     def _report_fresh(self, access: Access, buffer: int, shadow: _Shadow, cell: Array, thread: Array) -> None:
         address = self._buffers[buffer][1] + int(cell[0]) * shadow.granule
-        key = Key("uninitialised", "warning", access.line, None, access.file, "global")
+        key = Key("uninitialised", "error", access.line, None, access.file, "global")
         who = self._who(int(thread[0]))
         self._ledger.add(
             key,

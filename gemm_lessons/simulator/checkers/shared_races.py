@@ -62,7 +62,7 @@ class Analysis:
         self.reader_stamp = np.zeros(0, np.int32)
         self.clocks: Array | None = None  # (blocks, warps, warps): newest stamp of each warp that a warp has heard of
         self.own = np.ones((blocks, self.warps), np.int32)
-        self.signals: dict[int, Array] = {}  # named barrier -> clocks of who signalled, (blocks, warps)
+        self.signals: dict[int, list[tuple[Array, Array]]] = {}  # named barrier -> (warps not yet heard, clocks)
         self.seen: list[Access] = []
         self.hazards: dict[tuple[int, int, bool], Hazard] = {}
 
@@ -106,16 +106,24 @@ class Analysis:
             known[:, diagonal, diagonal] = self.own
             joined = np.where(taking[:, :, None], known, 0).max(axis=1)
             if mark.kind == "arrive":
-                earlier = self.signals.get(mark.number)
-                self.signals[mark.number] = joined if earlier is None else np.maximum(earlier, joined)
+                self.signals.setdefault(mark.number, []).append((taking, known))
             else:
-                if mark.kind == "named" and mark.number in self.signals:
-                    joined = np.maximum(joined, self.signals[mark.number])
-                    concerned = np.asarray(taking.any(axis=1))
-                    self.signals[mark.number] = np.where(concerned[:, None], 0, self.signals[mark.number])
+                if mark.kind == "named":
+                    joined = np.maximum(joined, self._hear(mark.number, np.asarray(taking.any(axis=1))))
                 self.clocks = np.where(taking[:, :, None], np.maximum(known, joined[:, None, :]), self.clocks)
         self.own = self.own + taking
         self.clocks[:, diagonal, diagonal] = self.own - 1
+
+    def _hear(self, number: int, blocks: Array) -> Array:
+        """What the oldest unheard signal of each warp of ``blocks`` says, joined: (blocks, warps)."""
+        joined = np.zeros((self.blocks, self.warps), np.int32)
+        heard = np.zeros((self.blocks, self.warps), np.bool_)
+        for pending, known in self.signals.get(number, ()):
+            now = pending & ~heard & blocks[:, None]
+            joined = np.maximum(joined, np.where(now[:, :, None], known, 0).max(axis=1))
+            heard |= now
+            pending &= ~now
+        return joined
 
     def _unordered(self, warp: Array, other: Array, stamp: Array) -> Array:
         """Whether ``warp`` has not heard of what ``other`` (in block) did at ``stamp``."""

@@ -1,0 +1,36 @@
+"""Helpers: small kernels in place, checked on the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from gemm_lessons import simulate
+from gemm_lessons.device import Finding
+from gemm_lessons.simulator import Setting, Simulator
+
+Check = Callable[..., Sequence[Finding]]
+
+
+@pytest.fixture
+def check() -> Check:
+    """``check(body, grid, block, args, head=..., before=...)``: findings of ``k(head) { body }``, the fault first."""
+
+    def run(
+        body: str,
+        grid: Any,
+        block: Any,
+        args: Sequence[Any],
+        head: str = "const float *A, float *C",
+        before: str = "",
+        block_limit: int | None = None,
+        **options: Any,
+    ) -> Sequence[Finding]:
+        source = f'{before}\nextern "C" __global__ void k({head})\n{{ const int t = threadIdx.x;\n{body}\n}}'
+        device = Simulator(Setting(block_limit=block_limit, budget=500_000, counting=False))
+        launched = simulate(source, "k", grid, block, args, device=device, **options)
+        return [*([launched.fault] if launched.fault else []), *launched.findings]
+
+    return run

@@ -1,0 +1,381 @@
+"""The checkers one by one: each condition with a kernel that meets it and a twin that does not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gemm_lessons.device import Buffer
+
+
+def floats(count: int, *, output: bool = False) -> np.ndarray:
+    values = np.arange(count, dtype=np.float32)
+    values.setflags(write=output)
+    return values
+
+
+@pytest.fixture
+def said(check):
+    """``said(body, threads, blocks=1)``: (kind, severity) of each finding of a kernel over A and C."""
+
+    def run(body, threads=64, blocks=1, size=None, **options):
+        size = size or threads * blocks
+        found = check(body, blocks, threads, [floats(size), floats(size, output=True)], **options)
+        return [(f.kind, f.severity) for f in found]
+
+    return run
+
+
+S = "__shared__ float s[256]; "
+ERROR, WARNING, NOTE = ("race", "error"), ("race", "warning"), ("race", "note")
+
+# -- shared memory: what orders threads, and what does not -------------------------------------------------------------
+
+ORDER = {
+    "own element": ("s[t] = A[t]; C[t] = s[t];", []),
+    "other warp": ("s[t] = A[t]; C[t] = s[63 - t];", [ERROR]),
+    "barrier": ("s[t] = A[t]; __syncthreads(); C[t] = s[63 - t];", []),
+    "same warp": ("s[t] = A[t]; C[t] = s[t ^ 1];", [WARNING]),
+    "syncwarp": ("s[t] = A[t]; __syncwarp(); C[t] = s[t ^ 1];", []),
+    "syncwarp across warps": ("s[t] = A[t]; __syncwarp(); C[t] = s[t ^ 32];", [ERROR]),
+    "syncwarp twice": ("s[t] = A[t]; __syncwarp(); float v = s[t ^ 1]; __syncwarp(); s[t] = 2 * v; C[t] = v;", []),
+    "syncwarp once": ("s[t] = A[t]; __syncwarp(); float v = s[t ^ 1]; s[t] = 2 * v; C[t] = v;", [WARNING]),
+    "shuffle is no barrier": ("s[t] = A[t]; float v = __shfl_xor_sync(~0u, A[t], 1); C[t] = v + s[t ^ 1];", [WARNING]),
+    "two readers": ("if (t == 0) s[0] = A[0]; __syncthreads(); C[t] = s[0];", []),
+    "read, then write": ("s[t] = A[t]; __syncthreads(); float v = s[63 - t]; s[t] = v; C[t] = v;", [ERROR]),
+    "read, barrier, write": (
+        "s[t] = A[t]; __syncthreads(); float v = s[63 - t]; __syncthreads(); s[t] = v; C[t] = v;", []),
+    "barrier in a loop": (
+        "for (int i = 0; i < 3; ++i) { s[t] = A[t] + i; __syncthreads(); C[t] = s[63 - t]; __syncthreads(); }", []),
+    "next round": ("for (int i = 0; i < 3; ++i) { s[t] = A[t] + i; __syncthreads(); C[t] = s[63 - t]; }", [ERROR]),
+    "one round only": ("for (int i = 0; i < (int)A[1]; ++i) { s[t] = A[t]; __syncthreads(); C[t] = s[63 - t]; }", []),
+    "atomics meet": ("if (t == 0) s[0] = 0; __syncthreads(); atomicAdd(s, A[t]); __syncthreads(); C[t] = s[0];", []),
+    "atomic and read": ("if (t == 0) s[0] = 0; __syncthreads(); atomicAdd(s, A[t]); C[t] = s[1 + t] = s[0];", [ERROR]),
+    "atomic and write": (
+        "if (t == 0) s[0] = 0; __syncthreads(); if (t < 32) atomicAdd(s, A[t]); else if (t == 40) s[0] = 1;"
+        " __syncthreads(); C[t] = s[0];", [ERROR]),
+    "vote is a barrier": ("s[t] = A[t]; if (__syncthreads_or(t == 3)) C[t] = s[63 - t];", []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "expected"), ORDER.values(), ids=ORDER)
+def test_what_orders_threads(said, body, expected):
+    assert [f for f in said(S + body) if f[0] == "race"] == expected
+
+
+NAMED = """__device__ void sync(int b, int n) { asm volatile("bar.sync %0, %1;" : : "r"(b), "r"(n) : "memory"); }
+__device__ void signal(int b, int n) { asm volatile("bar.arrive %0, %1;" : : "r"(b), "r"(n) : "memory"); }"""
+CHAINS = {
+    # Warp 0 -> warp 1 -> warp 2 by two named barriers: warp 2 may read what warp 0 wrote, and warp 3 may not.
+    "chain": ("if (w == 0) s[l] = A[l]; if (w < 2) sync(1, 64); if (w == 1 || w == 2) sync(2, 64);"
+              " if (w == 2) C[l] = s[31 - l];", []),
+    "no chain": ("if (w == 0) s[l] = A[l]; if (w == 1 || w == 2) sync(2, 64); if (w < 2) sync(1, 64);"
+                 " if (w == 2) C[l] = s[31 - l];", [ERROR]),
+    "left out": ("if (w == 0) s[l] = A[l]; if (w < 2) sync(1, 64); if (w == 3) C[l] = s[31 - l];", [ERROR]),
+    "signal": ("if (w == 0) { s[l] = A[l]; signal(1, 64); } if (w == 1) { sync(1, 64); C[l] = s[31 - l]; }", []),
+    "signal too early": (
+        "if (w == 0) { signal(1, 64); s[l] = A[l]; } if (w == 1) { sync(1, 64); C[l] = s[31 - l]; }", [ERROR]),
+    "signal says nothing back": (
+        "if (w == 1) { s[l] = 0; sync(1, 64); C[l] = s[l]; } if (w == 0) { signal(1, 64); s[31 - l] = A[l]; }",
+        [ERROR]),
+    "full and empty": (
+        "for (int i = 0; i < 3; ++i) { if (w == 0) { if (i) sync(2, 64); s[l] = A[l] + i; signal(1, 64); }"
+        " if (w == 1) { sync(1, 64); C[l] = s[31 - l]; if (i < 2) signal(2, 64); } }", []),
+    "never empty": (
+        "for (int i = 0; i < 3; ++i) { if (w == 0) { s[l] = A[l] + i; signal(1, 64); }"
+        " if (w == 1) { sync(1, 64); C[l] = s[31 - l]; } }", [ERROR]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "expected"), CHAINS.values(), ids=CHAINS)
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_named_barriers_order_the_warps_that_meet(check, body, expected, blocks):
+    """Three blocks in one batch write their own part of C, so that only shared memory is looked at."""
+    body = f"{S} const int w = t / 32, l = t % 32; C += 128 * blockIdx.x; {body}"
+    found = check(body, blocks, 128, [floats(128), floats(128 * blocks, output=True)], before=NAMED)
+    assert {(f.kind, f.severity) for f in found} == set(expected), found
+
+
+def test_bytes_of_one_word_do_not_race(said):
+    bytes_ = "__shared__ unsigned char b[128]; const int i = t % 32 * 4 + t / 32;"
+    assert said(f"{bytes_} b[i] = A[t]; C[t] = b[i];", 128) == []
+    assert said(f"{bytes_} b[i] = A[t]; C[t] = b[i ^ 1];", 128) == [ERROR]
+
+
+def test_vector_stores_race_with_scalar_reads_of_their_bytes(said):
+    store = "__shared__ __align__(16) float4 v[64]; v[t] = make_float4(A[t], 1, 2, 3);"
+    assert said(f"{store} C[t] = ((float *)v)[4 * t + 3];") == []
+    assert said(f"{store} C[t] = ((float *)v)[(4 * t + 7) % 256];") == [ERROR]
+
+
+def test_a_race_is_found_also_when_the_trace_comes_in_parts(check, monkeypatch):
+    """The machine hands a long epoch over in parts; what was written in the first part is read in the last."""
+    monkeypatch.setattr("gemm_lessons.simulator.machine.TRACE_LIMIT", 16)
+    body = f"{S} s[t] = A[t]; float v = 0; for (int i = 0; i < 200; ++i) v += s[t] * i; {{}} C[t] = v + s[63 - t];"
+    args = [floats(64), floats(64, output=True)]
+    assert [f.kind for f in check(body.replace("{}", ""), 1, 64, args)] == ["race"]
+    assert check(body.replace("{}", "__syncthreads();"), 1, 64, args) == []
+
+
+def test_blocks_that_do_different_things_are_all_looked_at(said):
+    """Only the last block's threads meet: blocks are analysed together, not by their first."""
+    body = S + "s[t] = A[t]; C[blockIdx.x * 64 + t] = s[blockIdx.x == 3 ? 63 - t : t];"
+    assert said(body, 64, 4) == [ERROR]
+    assert said(S + "s[t] = A[t]; C[blockIdx.x * 64 + t] = s[blockIdx.x == 9 ? 63 - t : t];", 64, 4) == []
+
+
+def test_a_finding_counts_all_blocks_and_names_one(check):
+    body = S + "s[t] = A[t];\nC[blockIdx.y * 64 + t] = s[63 - t];"
+    together = check(body, (1, 4), 64, [floats(64), floats(256, output=True)])
+    alone = check(body, (1, 4), 64, [floats(64), floats(256, output=True)], block_limit=1)
+    assert together == alone
+    (found,) = together
+    assert (found.line, found.other_line, found.count) == (4, 5, 4 * 64)
+    assert found.message.startswith("s, byte ")
+    assert "of block (0, 0)" in found.message
+
+
+def test_arrays_are_told_apart(check):
+    body = "__shared__ float As[64]; __shared__ float Bs[64];\nAs[t] = A[t]; Bs[t] = A[t]; __syncthreads();\n"
+    found = check(body + "As[t] = 1; C[t] = As[t] + Bs[63 - t];", 1, 64, [floats(64), floats(64, output=True)])
+    assert found == []
+    found = check(body + "Bs[t] = 1; C[t] = As[t] + Bs[63 - t];", 1, 64, [floats(64), floats(64, output=True)])
+    assert [f.message.split(",")[0] for f in found] == ["Bs"]
+
+
+# -- the same value ----------------------------------------------------------------------------------------------------
+
+VALUES = {
+    "one value": ("s[0] = 7;", [NOTE]),
+    "two values": ("s[0] = t / 32;", [ERROR]),
+    "mostly one value": ("s[0] = t == 63 ? 8 : 7;", [ERROR]),
+    "one value a round": ("for (int i = 0; i < 3; ++i) { s[i] = i; __syncthreads(); }", [NOTE]),
+    "two places": ("if (t < 32) s[t] = 1; else s[t - 32] = 1;", [NOTE]),
+    "two places, two values": ("if (t < 32) s[t] = 1; else s[t - 32] = 2;", [ERROR]),
+}
+
+
+@pytest.mark.parametrize(("body", "expected"), VALUES.values(), ids=VALUES)
+def test_stores_of_the_same_value_are_a_note(said, body, expected):
+    found = said(f"{S} {body} __syncthreads(); C[t] = s[0] + s[t % 2];")
+    assert [f for f in found if f[0] == "race"] == expected
+
+
+def test_the_second_look_leaves_the_results_alone(check):
+    """Racing stores make the launch run twice; what it adds to C must arrive once."""
+    out = np.full(64, 5, np.float32)
+    found = check(f"{S} s[0] = A[7]; __syncthreads(); C[t] += s[0];", 1, 64, [floats(64), out])
+    assert [(f.kind, f.severity) for f in found] == [NOTE]
+    assert out.tolist() == [12.0] * 64
+
+
+@pytest.mark.parametrize(("value", "severity"), [("1", "note"), ("blockIdx.x", "error")])
+def test_blocks_that_store_the_same_to_global_memory(said, value, severity):
+    assert said(f"C[t] = {value};", 64, 3) == [("race", severity)]
+
+
+# -- uninitialised memory ----------------------------------------------------------------------------------------------
+
+BLANK = ("uninitialised", "warning")
+INITIAL = {
+    "written by another": ("s[t] = A[t]; __syncthreads(); C[t] = s[63 - t];", []),
+    "one too many": ("s[t] = A[t]; __syncthreads(); C[t] = s[t + 1];", [BLANK]),
+    "half a float": (
+        "((short *)s)[2 * t] = 1; __syncthreads(); C[t] = s[t];", [BLANK]),
+    "two halves": ("((short *)s)[2 * t] = 1; ((short *)s)[2 * t + 1] = 1; __syncthreads(); C[t] = s[t];", []),
+    "atomic on nothing": ("atomicAdd(s + t, 1.0f); __syncthreads(); C[t] = s[t];", [BLANK]),
+    "some threads": ("if (t % 2) s[t] = 1; __syncthreads(); C[t] = s[t];", [BLANK]),
+    "later round": ("for (int i = 0; i < 4; ++i) { if (i < 3) s[i * 64 + t] = 1; __syncthreads();"
+                    " C[t] = s[i * 64 + t]; }", [BLANK]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "expected"), INITIAL.values(), ids=INITIAL)
+@pytest.mark.parametrize("block_limit", [None, 1])
+def test_shared_memory_is_read_after_it_is_written(said, body, expected, block_limit):
+    body = f"{S} C += 64 * blockIdx.x; {body}"
+    assert [f for f in said(body, 64, 3, block_limit=block_limit) if f[0] == "uninitialised"] == expected
+
+
+def test_each_block_starts_with_nothing(said):
+    """Block 0 writes; block 1 has its own shared memory, whatever the last block left in it."""
+    body = S + "if (blockIdx.x == 0) s[t] = A[t]; __syncthreads(); C[64 * blockIdx.x + t] = s[t];"
+    assert said(body, 64, 2) == said(body, 64, 2, block_limit=1) == [BLANK]
+
+
+@pytest.mark.parametrize(("initialised", "expected"), [(True, []), (False, [("uninitialised", "error")])])
+def test_a_fresh_buffer_is_written_before_it_is_read(check, initialised, expected):
+    def run(body):
+        fresh = Buffer("C", floats(64, output=True), output=True, initialised=initialised)
+        return [(f.kind, f.severity) for f in check(body, 1, 64, [floats(64), fresh])]
+
+    assert run("C[t] += A[t];") == expected
+    assert run("C[t] = A[t]; C[t] += A[t ^ 1];") == []
+
+
+# -- cp.async ----------------------------------------------------------------------------------------------------------
+
+COPY = """__device__ __forceinline__ void copy(float *to, const float *from) {
+    unsigned p = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" : : "r"(p), "l"(from) : "memory"); }
+#define COMMIT asm volatile("cp.async.commit_group;" ::: "memory")
+#define WAIT(n) asm volatile("cp.async.wait_group " #n ";" ::: "memory")
+#define WAIT_ALL asm volatile("cp.async.wait_all;" ::: "memory")
+"""
+FLYING = ("async_in_flight", "error")
+ASYNC = {
+    "waited": ("copy(s + t, A + t); COMMIT; WAIT(0); C[t] = s[t];", []),
+    "not waited": ("copy(s + t, A + t); COMMIT; C[t] = s[t];", [FLYING]),
+    "barrier is no wait": ("copy(s + t, A + t); COMMIT; __syncthreads(); C[t] = s[t];", [FLYING]),
+    "not committed": ("copy(s + t, A + t); WAIT(0); C[t] = s[t];", [FLYING]),
+    "wait_all commits too": ("copy(s + t, A + t); WAIT_ALL; C[t] = s[t];", []),
+    "older group": ("copy(s + t, A + t); COMMIT; copy(s + 64 + t, A + t); COMMIT; WAIT(1); C[t] = s[t];", []),
+    "newer group": (
+        "copy(s + t, A + t); COMMIT; copy(s + 64 + t, A + t); COMMIT; WAIT(1); C[t] = s[64 + t];", [FLYING]),
+    "other thread": ("copy(s + t, A + t); COMMIT; WAIT(0); C[t] = s[63 - t];", [ERROR]),
+    "other thread, barrier": ("copy(s + t, A + t); COMMIT; WAIT(0); __syncthreads(); C[t] = s[63 - t];", []),
+    "barrier before wait": ("copy(s + t, A + t); COMMIT; __syncthreads(); WAIT(0); C[t] = s[63 - t];", [ERROR]),
+    "other lane, syncwarp": ("copy(s + t, A + t); COMMIT; WAIT(0); __syncwarp(); C[t] = s[t ^ 1];", []),
+    "other warp, syncwarp": ("copy(s + t, A + t); COMMIT; WAIT(0); __syncwarp(); C[t] = s[t ^ 32];", [ERROR]),
+    "half the threads wait": ("copy(s + t, A + t); COMMIT; if (t < 32) { WAIT(0); } C[t] = s[t];", [FLYING]),
+    "into what is read": (
+        "s[t] = A[t]; __syncthreads(); C[t] = s[63 - t]; copy(s + t, A + t); COMMIT; WAIT(0);", [ERROR]),
+    "overwritten in flight": ("copy(s + t, A + t); COMMIT; s[t] = 1; WAIT(0); C[t] = s[t];", [FLYING]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "expected"), ASYNC.values(), ids=ASYNC)
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_copies_are_waited_for(said, body, expected, blocks):
+    assert said(f"{S} C += 64 * blockIdx.x; {body}", 64, blocks, before=COPY) == expected
+
+
+# -- global memory -----------------------------------------------------------------------------------------------------
+
+ORDERED, APART = ("race", "error"), ("block_order", "error")
+GLOBAL = {
+    "own element": ("C[g] = A[g];", []),
+    "neighbour in the block": ("C[g] = A[g]; float v = C[g ^ 32]; C[128 + g] = v;", [ORDERED]),
+    "neighbour in the warp": ("C[g] = A[g]; float v = C[g ^ 1]; C[128 + g] = v;", [("race", "warning")]),
+    "neighbour, barrier": ("C[g] = A[g]; __syncthreads(); C[128 + g] = C[g ^ 32];", []),
+    "neighbour, syncwarp": ("C[g] = A[g]; __syncwarp(); C[128 + g] = C[g ^ 1];", []),
+    "other block": ("C[g] = A[g]; __syncthreads(); C[128 + g] = C[g ^ 64];", [APART]),
+    "read before other block writes": ("float v = C[g ^ 64]; __syncthreads(); C[g] = v;", [APART]),
+    "both blocks write": ("C[t] = g;", [ORDERED]),
+    "both blocks add": ("atomicAdd(C + t, A[g]);", []),
+    "add and write": ("if (blockIdx.x) atomicAdd(C + t, A[g]); else C[t] = 0;", [ORDERED]),
+    "add and read": ("atomicAdd(C + t, A[g]); C[128 + g] = C[t];", [APART]),
+    "all read": ("C[128 + g] = C[0] + C[t];", []),
+    "vectors of two": ("((float2 *)C)[g] = make_float2(1, 2);", []),
+    "vectors overlap": ("((float2 *)C)[g] = make_float2(g, 2); C[2 * g + 2] = 1;", [ORDERED]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "expected"), GLOBAL.values(), ids=GLOBAL)
+@pytest.mark.parametrize("block_limit", [None, 1])
+def test_who_shares_global_memory(check, body, expected, block_limit):
+    body = f"const int g = blockIdx.x * 64 + t; {body}"
+    found = check(body, 2, 64, [floats(128), floats(300, output=True)], block_limit=block_limit)
+    assert {(f.kind, f.severity) for f in found} == set(expected), found
+
+
+HAND_OVER = """__shared__ bool last; C[g] = A[g]; {fence} __syncthreads();
+    if (t == 0) last = atomicAdd((int *)C + 256, 1) == 1; __syncthreads();
+    if (last) C[128 + t] = C[t] + C[64 + t];"""
+
+
+@pytest.mark.parametrize("block_limit", [None, 1])
+@pytest.mark.parametrize(("fence", "expected"), [("__threadfence();", set()), ("", {APART})])
+def test_blocks_hand_over_by_fence_and_atomic(check, fence, expected, block_limit):
+    body = "const int g = blockIdx.x * 64 + t;" + HAND_OVER.format(fence=fence)
+    out = np.zeros(257, np.float32)
+    found = check(body, 2, 64, [floats(128), out], block_limit=block_limit)
+    assert {(f.kind, f.severity) for f in found} == expected, found
+
+
+def test_a_signal_before_the_write_orders_nothing(check):
+    body = """const int g = blockIdx.x * 64 + t; if (t == 0) atomicAdd((int *)C + 256, 1); __threadfence(); C[g] = A[g];
+        if (blockIdx.x == 1) { atomicAdd((int *)C + 256, 1); C[128 + t] = C[t]; }"""
+    found = check(body, 2, 64, [floats(128), np.zeros(257, np.float32)])
+    assert {(f.kind, f.severity) for f in found} == {APART}
+
+
+# -- the end of an array -----------------------------------------------------------------------------------------------
+
+TWO = "__shared__ float As[64]; __shared__ float Bs[64]; As[t] = A[t]; Bs[t] = A[t]; __syncthreads(); "
+OUT = ("out_of_array", "warning")
+ENDS = {
+    "inside": ("C[t] = As[63 - t] + Bs[t];", []),
+    "first behind": ("C[t] = As[t + 1] + Bs[t];", [OUT]),
+    "a choice of arrays": ("const float *p = A[0] > 0 ? As : Bs; C[t] = p[t ^ 1];", []),
+    "a pointer that walks": ("const float *p = As + 63; for (int i = 0; i < 64; ++i) C[t] = *p--;", []),
+}
+
+
+@pytest.mark.parametrize(("body", "expected"), ENDS.values(), ids=ENDS)
+def test_reads_stay_in_the_array_that_is_named(said, body, expected):
+    assert said(TWO + body) == expected
+
+
+# -- barriers ----------------------------------------------------------------------------------------------------------
+
+PIECES, ENDED, PARTLY = (
+    ("divergent_barrier", "error"),
+    ("exited_before_barrier", "warning"),
+    ("divergent_warp", "warning"),
+)
+MEETINGS = {
+    "together": ("if (t % 3) C[t] = 1; __syncthreads(); C[t] = 2;", []),
+    "loop of one length": ("for (int i = 0; i < (int)A[3]; ++i) { if (t % 3 == i) C[t] = 1; __syncthreads(); }", []),
+    "half a warp": (
+        "if (t % 2) { C[t] = 1; __syncthreads(); C[t] = 3; } else { C[t] = 2; __syncthreads(); }", [PIECES]),
+    "whole warps, two places": (
+        "if (t < 32) { C[t] = 1; __syncthreads(); C[t] = 3; } else { C[t] = 2; __syncthreads(); C[t] = 5; }", [PIECES]),
+    "left early": ("if (t > 50) return; __syncthreads(); C[t] = 1;", [ENDED]),
+    "left after": ("__syncthreads(); if (t > 50) return; C[t] = 1;", []),
+    "whole blocks left": ("if (blockIdx.x == 0) return; __syncthreads(); C[t] = 1;", []),
+    "ragged last warp": ("__syncthreads(); C[t] = 1;", []),
+    "votes apart": ("if (t % 32 < 8) C[t] = __ballot_sync(~0u, t > 4); else C[t] = A[t];", [PARTLY]),
+    "votes of those who stayed": ("if (t >= 40) return; C[t] = __ballot_sync(__activemask(), t > 4);", []),
+    "votes after others left": ("if (t >= 40) return; C[t] = __ballot_sync(~0u, t > 4);", []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "expected"), MEETINGS.values(), ids=MEETINGS)
+def test_threads_meet_as_they_must(said, body, expected):
+    assert (
+        said(f"C += 64 * blockIdx.x; {body}", 50 if body.startswith("__syncthreads(); C") else 64, 2, 128) == expected
+    )
+
+
+def test_threads_that_expect_different_counts(check):
+    body = 'asm volatile("bar.sync 1, %0;" : : "r"(t < 32 ? 64 : 96) : "memory"); C[t] = 1;'
+    found = check(body, 1, 64, [floats(64), floats(64, output=True)])
+    assert "barrier_count" in {f.kind for f in found}
+
+
+# -- economy -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_epoch_that_repeats_is_analysed_once(check, monkeypatch):
+    from gemm_lessons.simulator.checkers import shared_races
+
+    made = []
+    real = shared_races.Analysis.feed
+    monkeypatch.setattr(shared_races.Analysis, "feed", lambda self, epoch: (made.append(epoch), real(self, epoch)))
+    loop = '_Pragma("unroll 1") for (int i = 0; i < 500; ++i)'
+    body = f"{S} {loop} {{ s[t] = A[t] + i; __syncthreads(); C[t] = s[63 - t]; __syncthreads(); }}"
+    assert check(f"C += 64 * blockIdx.x; {body}", 8, 64, [floats(64), floats(512, output=True)], block_limit=2) == []
+    assert len(made) <= 3
+
+
+def test_what_is_remembered_is_bounded(check, monkeypatch):
+    """With room for next to nothing everything is forgotten all the time, and the same is found."""
+    body = (
+        S + "C += 64 * blockIdx.x; for (int i = 0; i < 9; ++i) { s[t] = A[t] + i; __syncthreads(); C[t] = s[i ^ t]; }"
+    )
+    args = [floats(64), floats(256, output=True)]
+    expected = check(body, 4, 64, args, block_limit=2)
+    monkeypatch.setattr("gemm_lessons.simulator.checkers.epochs.HELD_BYTES", 1000)
+    assert check(body, 4, 64, args, block_limit=2) == expected
+    assert {f.kind for f in expected} == {"race"}

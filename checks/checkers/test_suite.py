@@ -1,0 +1,65 @@
+"""Every broken kernel of the suite is found, by kind and line; no clean one is accused; compute-sanitizer agrees."""
+
+from __future__ import annotations
+
+import pytest
+
+from checks.checkers.launcher import findings, launch
+from checks.checkers.manifest import CASES, KERNELS, Case
+from checks.checkers.verdicts import verdicts
+
+RANK = {"error": 0, "warning": 1, "note": 2}
+BROKEN = [case for case in CASES if case.severity is not None]
+CLEAN = [case for case in CASES if case.severity is None]
+
+# Where compute-sanitizer warns and we call it an error: a copy that was not waited for is wrong in every warp, also
+# when the thread that reads it is the one that copies it.
+STRICTER = {"async_no_wait/broken"}
+
+
+def name(case: Case) -> str:
+    return case.name
+
+
+def test_the_suite_is_half_clean_and_every_kernel_is_in_it():
+    assert len(BROKEN) == len(CLEAN) >= 30
+    assert {case.file for case in CASES} == set(KERNELS.glob("*.cu"))
+
+
+@pytest.mark.parametrize("case", BROKEN, ids=name)
+@pytest.mark.parametrize("block_limit", [None, 1], ids=["together", "one_by_one"])
+def test_a_defect_is_found_where_it_is(case, block_limit):
+    found = findings(launch(case, block_limit))
+    assert case.kind in {f.kind for f in found if f.severity == case.severity}, found
+    named = {line for f in found for line in (f.line, f.other_line) if line is not None}
+    assert named <= case.lines, found
+    assert min(RANK[f.severity] for f in found) == RANK[case.severity]
+
+
+@pytest.mark.parametrize("case", CLEAN, ids=name)
+@pytest.mark.parametrize("block_limit", [None, 1], ids=["together", "one_by_one"])
+def test_a_clean_kernel_is_not_accused(case, block_limit):
+    assert findings(launch(case, block_limit)) == []
+
+
+@pytest.mark.parametrize("case", BROKEN, ids=name)
+def test_what_the_sanitizer_reports_is_found(case):
+    found = findings(launch(case))
+    for verdict in verdicts(case):
+        same = [f for f in found if f.kind in verdict.kinds]
+        assert same, (verdict, found)
+        assert min(RANK[f.severity] for f in same) <= RANK[verdict.severity], (verdict, same)
+        if case.kind != "trap" and verdict.lines:  # machine code has the trap in the line that follows
+            assert verdict.lines & {line for f in same for line in (f.line, f.other_line)}, (verdict, same)
+
+
+@pytest.mark.parametrize("case", CLEAN, ids=name)
+def test_the_sanitizer_finds_the_clean_kernels_clean(case):
+    assert verdicts(case) == []
+
+
+@pytest.mark.parametrize("case", BROKEN, ids=name)
+def test_a_defect_is_as_severe_as_the_sanitizer_says(case):
+    said = [RANK[v.severity] for v in verdicts(case)]
+    if said and case.name not in STRICTER:
+        assert min(said) == RANK[case.severity]
