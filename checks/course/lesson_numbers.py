@@ -1,6 +1,6 @@
-"""Numbers and quotes in the lessons' texts, tied to what produces them. lessons/measured/README.md says how they look.
+"""Numbers and quotes in the lessons' texts, tied to what produces them (lessons/measured/README.md).
 
-``python -m checks.course.lesson_numbers`` compares, ``--write`` fills the tables in. Exit code 1 when something differs.
+``python -m checks.course.lesson_numbers`` compares, ``--write`` fills the tables in. Exit code 1: something differs.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def pitfall(lesson: Lesson, name: str) -> Variant:
 
 def retiled(lesson: Lesson, sizes: Mapping[str, int]) -> Lesson:
     assert sizes.keys() <= lesson.tile.defines.keys(), f"{lesson.name} has no tile sizes {sizes}"
-    return replace(lesson, tile=Tile(tuple((lesson.tile.defines | sizes).items())))
+    return replace(lesson, tile=Tile(tuple({**lesson.tile.defines, **sizes}.items())))
 
 
 def column(heading: str) -> Variant:
@@ -103,9 +103,10 @@ def facts(heading: str, shape: Shape) -> Mapping[str, Number]:
 
 
 def shown(value: Number) -> str:
-    """At most three decimals, thousands apart: 16.5, 1,081,344."""
-    text = f"{value:,.3f}"
-    return text.rstrip("0").rstrip(".")
+    """Whole numbers in full, others with one decimal from 10 on, else at most four: 1,081,344; 16.5; 0.0625."""
+    digits = 0 if value >= 1000 else 1 if value >= 10 else 4
+    text = f"{value:,.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def cells(line: str) -> list[str]:
