@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.cli.tiny_course import BINARY, KERNEL, SOLUTION, SUM, Ran, Run, environment
+from checks.cli.tiny_course import BINARY, KERNEL, SOLUTION, Ran, Run, environment
 
 ENDLESS = KERNEL.replace("BODY", "    while (acc < 1.0f) acc *= 0.5f;")
 HUGE = KERNEL.replace("BODY", "    __shared__ float big[100000]; big[threadIdx.x] = 1; acc = big[threadIdx.x ^ 1];")
@@ -314,15 +314,14 @@ def test_init_where_nothing_can_be_written(run: Run, locked: Path) -> None:
     clear(run("init", str(locked / "new"), prefix=WITHOUT_PRIVILEGES), 3, "cannot be written: permission denied")
 
 
-@pytest.mark.parametrize("delay", [0.05, 0.3, 0.8, 1.5])
+@pytest.mark.parametrize("delay", [0.3, 0.8, 1.5, 3.0])
 def test_interrupt(course: Path, kernel: Path, delay: float) -> None:
     """Ctrl-C at any time: one line, exit code 130, no half-written file."""
-    source = KERNEL.replace("BODY", "    for (int i = 0; i < 1 << 30; i++) acc = acc * 0.5f + i;\n" + SUM)
-    kernel.write_text(source)
+    kernel.write_text(SOLUTION)
     process = subprocess.Popen(
-        [*BINARY, "run", "01"],
+        [*BINARY, "run", "01", "--shape", "1500,1500,1500"],  # half a minute of work
         cwd=course,
-        env=environment(),
+        env={name: value for name, value in environment().items() if not name.startswith("COV")},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -331,11 +330,11 @@ def test_interrupt(course: Path, kernel: Path, delay: float) -> None:
     time.sleep(delay)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
-    if delay < 0.2 and process.returncode == -signal.SIGINT:
+    if delay < 0.5 and process.returncode == -signal.SIGINT:
         return  # it had not reached our first line; Python itself was starting
     assert process.returncode == 130, (out, err)
     assert err.strip() == "interrupted; nothing was changed"
-    assert kernel.read_text() == source
+    assert kernel.read_text() == SOLUTION
     assert not list(course.rglob("*.tmp"))
 
 
