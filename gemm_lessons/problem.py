@@ -277,7 +277,8 @@ class Trial:
             "ldc": problem.c.shape[1],
         }
         arguments: dict[str, Argument] = {name: Scalar(name, np.int32(size)) for name, size in sizes.items()}
-        arguments |= {"A": Buffer("A", self.a), "B": Buffer("B", self.b), "C": Buffer("C", self.c, output=True)}
+        given = "beta" in problem.kernel.parameters  # only then may a kernel read C before it has written it
+        arguments |= {"A": Buffer("A", self.a), "B": Buffer("B", self.b), "C": Buffer("C", self.c, True, given)}
         arguments |= {"alpha": Scalar("alpha", problem.alpha), "beta": Scalar("beta", problem.beta)}
         if self.bias is not None:
             arguments["bias"] = Buffer("bias", self.bias)

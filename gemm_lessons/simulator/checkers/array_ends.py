@@ -19,10 +19,12 @@ CHECKED = "array_ends"  # key of Touch.memo
 
 
 class ArrayEnds:
-    """Looks at each distinct touch once."""
+    """Looks at each distinct touch once; of a uniform epoch at the first block."""
 
-    def __init__(self, ledger: Ledger, names: Names, shared: Sequence[SharedArray], arrays: Mapping[int, str]) -> None:
-        self._ledger, self._names = ledger, names
+    def __init__(
+        self, ledger: Ledger, names: Names, padded: int, shared: Sequence[SharedArray], arrays: Mapping[int, str]
+    ) -> None:
+        self._ledger, self._names, self._padded = ledger, names, padded
         places = {array.name: array for array in shared}
         self._arrays = {index: places[name] for index, name in arrays.items() if name in places}
         self._clean: set[Epoch] = set()
@@ -39,12 +41,17 @@ class ArrayEnds:
                 touch.memo[CHECKED] = True
                 array = self._arrays.get(touch.access.index)
                 if array is not None:
-                    self._check(batch, touch, array)
+                    self._check(batch, touch, array, self._padded if epoch.uniform else touch.addresses.size)
 
-    def _check(self, batch: Batch, touch: Touch, array: SharedArray) -> None:
-        outside = (touch.addresses < array.offset) | (touch.addresses + touch.access.width > array.offset + array.size)
-        if touch.active is not None:
-            outside = outside & touch.active
+    def _check(self, batch: Batch, touch: Touch, array: SharedArray, lanes: int) -> None:
+        addresses = touch.addresses[:lanes]
+        active = None if touch.active is None else touch.active[:lanes]
+        last = array.offset + array.size - touch.access.width
+        if active is None and addresses.min() >= array.offset and addresses.max() <= last:
+            return
+        outside = (addresses < array.offset) | (addresses > last)
+        if active is not None:
+            outside = outside & active
         if not outside.any():
             return
         lane = int(outside.argmax())
@@ -62,4 +69,4 @@ class ArrayEnds:
                 f" {self._names.block(batch, lane)} in {line(access)}, {far} (that is {inside})"
             )
 
-        self._ledger.add(key, message, int(np.count_nonzero(outside)))
+        self._ledger.add(key, message, int(np.count_nonzero(outside)) * (touch.addresses.size // lanes))
