@@ -25,7 +25,11 @@ def open_device(choice: Choice, index: int = 0) -> Device:
     from gemm_lessons.gpu import Gpu, GpuUnavailable, WrongGpuIndex
 
     try:
-        return Gpu(index)
+        gpu = Gpu(index)
+        import gemm_lessons.pipeline  # noqa: F401  what every run needs takes as long to load as the GPU to wake up
+
+        _ = gpu.facts
+        return gpu
     except WrongGpuIndex:
         raise
     except GpuUnavailable:

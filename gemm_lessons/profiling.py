@@ -56,6 +56,7 @@ class Plan:
     command: tuple[str, ...]
     report: Path
     program: str | None
+    metrics: tuple[str, ...]
     shape: Shape
     counting: bool  # whether ``shape`` is the one that the simulator counts too
 
@@ -98,23 +99,24 @@ def plan(
     stage = f"count {at}" if at == count else f"check {at}"
     if shape is not None:
         run += ["--shape", f"{at.m},{at.n},{at.k}"]
+    metrics = metrics_of(lesson)
     if tool == "ncu":
         flags = [
             "--target-processes", "all",  # the kernel is launched by a child of the command
             "--nvtx", "--nvtx-include", f"{DOMAIN}@{escape(label)}/{escape(stage)}/",
             "--clock-control", "none",
-            "--metrics", ",".join(metrics_of(lesson)),
+            "--metrics", ",".join(metrics),
             "--force-overwrite", "--export", str(report),
         ]  # fmt: skip
         run.append("--json")
     else:
         flags = [
-            "profile", "--trace", "cuda,nvtx,cublas",
+            "profile", "--trace", "cuda,nvtx,cublas", "--sample", "none", "--cpuctxsw", "none",
             "--capture-range", "nvtx", "--nvtx-capture", f"lesson {lesson.name}@{DOMAIN}",
             "--env-var", "NSYS_NVTX_PROFILER_REGISTER_ONLY=0",
             "--force-overwrite", "true", "--output", str(report),
         ]  # fmt: skip
-    return Plan(tool, (program or tool, *flags, *run), report, program, at, counting)
+    return Plan(tool, (program or tool, *flags, *run), report, program, metrics, at, counting)
 
 
 def escape(name: str) -> str:
@@ -166,7 +168,8 @@ def profile(plan: Plan) -> Profiled:
         raise KitError(f"ncu profiled {len(rows)} kernels where one was meant: {plan.text}")
     kernel, hardware, units = rows[0]
     simulated = outcome["counters"] if plan.counting else {}
-    return Profiled(kernel, hardware, units, simulated, outcome["verdict"])
+    asked = {name: hardware[name] for name in plan.metrics if name in hardware}  # ncu adds 200 facts about the GPU
+    return Profiled(kernel, asked, units, simulated, outcome["verdict"])
 
 
 def parse_raw(text: str) -> list[tuple[str, dict[str, float], dict[str, str]]]:

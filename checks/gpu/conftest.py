@@ -47,6 +47,7 @@ def real_gpu() -> Iterator[Gpu]:
     """The first GPU of this machine."""
     try:
         gpu = Gpu()
+        _ = gpu.facts
     except GpuUnavailable as error:
         pytest.skip(f"no GPU here: {error}")
     with gpu:

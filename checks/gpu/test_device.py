@@ -210,8 +210,8 @@ def test_why_there_is_no_gpu(
 ) -> None:
     fake_cupy.setenv("FAKE_GPU", scene)
     fake_cupy.setenv("CUDA_VISIBLE_DEVICES", "5")
-    with pytest.raises(error, match=said):
-        Gpu(index)
+    with Gpu(index) as gpu, pytest.raises(error, match=said):
+        _ = gpu.facts
 
 
 def test_a_second_gpu(fake_cupy: pytest.MonkeyPatch) -> None:

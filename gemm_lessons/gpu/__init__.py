@@ -68,8 +68,8 @@ class _Failed(Exception):
 class Gpu:
     """A CUDA GPU, by its index among those that ``CUDA_VISIBLE_DEVICES`` leaves.
 
-    The constructor waits for the GPU's name and raises ``GpuUnavailable``; the CUDA context is created meanwhile.
-    ``module`` and ``path`` say what serves it, for tests.
+    The constructor only starts the process that owns the GPU, which takes up to a second. ``facts``, and whatever needs
+    them, waits for it and raises ``GpuUnavailable``. ``module`` and ``path`` say what serves it, for tests.
     """
 
     kind: Literal["gpu"] = "gpu"
@@ -86,7 +86,15 @@ class Gpu:
         self._module, self._path = module, path
         self._child: Child | None = None
         self.smallest_flush = SMALLEST_FLUSH
-        self.facts = self._start()
+        self._facts: Facts | None = None
+        self._start()
+
+    @property
+    def facts(self) -> Facts:
+        """What the GPU says about itself."""
+        if self._facts is None:
+            self._facts = self._greet()
+        return self._facts
 
     @property
     def name(self) -> str:
@@ -151,7 +159,7 @@ class Gpu:
         entrants: Sequence[Entrant],
         *,
         seed: int,
-        seconds: float = 0.6,
+        seconds: float = 0.4,
         warm_up_s: float = 1.0,
         progress: Callable[[str], None] = lambda label: None,
     ) -> Measurement:
@@ -205,7 +213,9 @@ class Gpu:
         progress: Callable[[str], None] = lambda label: None,
     ) -> tuple[dict[str, Any], list[bytes]]:
         if self._child is None:
-            self.facts = self._start()
+            self._start()
+            self._facts = None
+        _ = self.facts  # waits until it is ready
         child = self._child
         assert child is not None
         header["ranges"] = ranges.current()
@@ -231,8 +241,14 @@ class Gpu:
             raise failed
         return answer, data
 
-    def _start(self) -> Facts:
-        child = Child(self._module, [str(self._index)], path=self._path, environment=ENVIRONMENT)
+    def _start(self) -> None:
+        self._child = Child(self._module, [str(self._index)], path=self._path, environment=ENVIRONMENT)
+
+    def _greet(self) -> Facts:
+        if self._child is None:
+            self._start()
+        child, self._child = self._child, None
+        assert child is not None
         try:
             answer, _ = child.receive(START_LIMIT_S)
         except ChildHung as hung:

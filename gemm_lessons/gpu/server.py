@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,10 +59,14 @@ def main(parent: Parent, index: str) -> None:
         parent.send({"error": "context", "code": error.status, "text": str(error)})
         return
     monitor.look_around()
-    _serve(parent, runtime, errors, monitor)
+    preparation = threading.Thread(target=_prepare_cublas, daemon=True)
+    preparation.start()
+    _serve(parent, runtime, errors, monitor, preparation)
 
 
-def _serve(parent: Parent, runtime: Any, errors: tuple[type[Exception], ...], monitor: Monitor) -> None:
+def _serve(
+    parent: Parent, runtime: Any, errors: tuple[type[Exception], ...], monitor: Monitor, preparation: threading.Thread
+) -> None:
     while True:
         header, blobs = parent.receive()
         try:
@@ -74,6 +79,7 @@ def _serve(parent: Parent, runtime: Any, errors: tuple[type[Exception], ...], mo
                 else:
                     from gemm_lessons.gpu.measure import measure
 
+                    preparation.join()
                     answer, buffers = measure(parent, runtime, header, blobs, monitor), []
             parent.send(answer, buffers)
         except OutOfMemory as error:
@@ -87,6 +93,14 @@ def _serve(parent: Parent, runtime: Any, errors: tuple[type[Exception], ...], mo
             if code not in HARMLESS:
                 # Nothing on this context works any more; tearing it down properly would only raise further errors.
                 os._exit(0)
+
+
+def _prepare_cublas() -> None:
+    """Load cuBLAS while kernels are checked; whoever needs it will be told if that fails."""
+    with contextlib.suppress(ImportError, RuntimeError):
+        from gemm_lessons.gpu.measure import open_cublas
+
+        open_cublas()
 
 
 def _lift_memory_limit() -> None:
