@@ -204,6 +204,44 @@ def test_doctor_names_what_is_broken(run: Run, course: Path) -> None:
     assert "01_first/lesson.toml:1" in "".join(result.out.split())
 
 
+def broken_package(folder: Path, name: str) -> dict[str, str]:
+    """An environment in which ``name`` is an empty package, as after an installation that went wrong."""
+    (folder / "shadow" / name).mkdir(parents=True)
+    (folder / "shadow" / name / "__init__.py").write_text("")
+    return {"PYTHONPATH": str(folder / "shadow"), "COLUMNS": "200", "XDG_CACHE_HOME": str(folder / "cache")}
+
+
+def test_doctor_without_the_compiler(run: Run, tmp_path: Path) -> None:
+    result = run("doctor", env=broken_package(tmp_path, "cuda"))
+    assert result.code == 3
+    assert re.search(r"missing +NVRTC", result.out)
+    assert re.search(r"missing +compile and simulate", result.out)
+    assert "pip install" in result.out
+
+
+def test_doctor_without_nvidias_wheels(run: Run, tmp_path: Path) -> None:
+    env = {**broken_package(tmp_path, "nvidia"), "CUDA_HOME": "", "CUDA_PATH": ""}
+    result = run("doctor", env=env)
+    assert result.code == 3
+    if not Path("/usr/local/cuda").exists():
+        assert re.search(r"missing +nvdisasm", result.out)
+        assert re.search(r"missing +CUDA headers", result.out)
+
+
+def test_run_without_the_compiler_says_what_to_install(run: Run, tmp_path: Path) -> None:
+    result = run("run", "01", "--solution", env=broken_package(tmp_path, "cuda"))
+    assert result.code == 3
+    assert "Traceback" not in result.err
+    assert "pip install" in result.err
+    assert "gemm-lessons doctor" in result.err
+
+
+def test_doctor_outside_any_course(run: Run, tmp_path: Path) -> None:
+    result = run("doctor", cwd=tmp_path, env={"COLUMNS": "200"})
+    assert result.code == 0
+    assert re.search(r"optional +course folder +none here\s+make one: gemm-lessons init my-course", result.out)
+
+
 @pytest.mark.parametrize("arguments", [("--version",), ("version",)])
 def test_version(run: Run, arguments: tuple[str, ...]) -> None:
     result = run(*arguments)
