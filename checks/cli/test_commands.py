@@ -248,7 +248,9 @@ def test_version(run: Run, arguments: tuple[str, ...]) -> None:
     assert (result.code, result.out.split()[0]) == (0, "gemm-lessons")
 
 
-@pytest.mark.parametrize("command", ["list", "read", "start", "reset", "init", "hint", "run", "doctor", "version"])
+@pytest.mark.parametrize(
+    "command", "list read start reset init hint run inspect profile bench opcodes doctor version".split()
+)
 def test_every_command_has_examples(run: Run, command: str) -> None:
     result = run(command, "--help")
     assert result.code == 0
