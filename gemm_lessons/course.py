@@ -290,7 +290,7 @@ def _is_course(root: Path) -> bool:
 
 
 def _not_for_learners(_folder: str, names: list[str]) -> set[str]:
-    return {name for name in names if name.startswith(("solution", "kernel.cu", ".", "__"))}
+    return {name for name in names if name.startswith(("solution", "pitfalls", "kernel.cu", ".", "__"))}
 
 
 def _back_up(path: Path, data: bytes) -> Path:
