@@ -19,7 +19,7 @@ ELEMENT_TYPES = ("float64", "float32", "float16", "bfloat16", "int32", "int8")
 PARAMETERS = ("A", "B", "C", "M", "N", "K", "lda", "ldb", "ldc", "alpha", "beta", "bias")
 SIZES = ("M", "N", "K")
 # What a gate may name besides the counters, the sizes and the tile: facts about the compiled kernel.
-RESOURCES = ("registers", "spill_bytes", "stack_bytes", "shared_bytes")
+RESOURCES = ("registers", "spill_bytes", "stack_bytes", "shared_bytes", "ffma_behind_loads")
 
 ElementType = Literal["float64", "float32", "float16", "bfloat16", "int32", "int8"]
 

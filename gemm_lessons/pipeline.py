@@ -24,6 +24,7 @@ from gemm_lessons.gpus import GpuSpec
 from gemm_lessons.hints import Facts, hints_for
 from gemm_lessons.lesson import Lesson, Shape
 from gemm_lessons.outcome import Role, Row, RunOutcome, ShapeResult
+from gemm_lessons.overlap import ffma_behind_loads
 from gemm_lessons.patterns import TileSizes
 from gemm_lessons.problem import Problem, Trial, fresh_seed
 from gemm_lessons.ranges import stage, turn
@@ -265,6 +266,7 @@ class _Run:
             "shared_bytes": row.resources.shared_bytes,
             "spill_bytes": row.resources.spill_bytes,
             "stack_bytes": row.resources.stack_bytes,
+            "ffma_behind_loads": ffma_behind_loads(self.compiled[row.role][1].sass),
             **self.request.lesson.names(self._counting_shape(lesson)),
         }
         gates = judge_gates(self.request.lesson.gates, names)
