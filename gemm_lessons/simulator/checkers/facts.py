@@ -56,6 +56,8 @@ def _facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
             size = instruction.operands[2] if len(instruction.operands) > 2 else None
             granules["shared"] = min(granules["shared"], size.value if isinstance(size, Immediate) else 4)
             granules["global"] = min(granules["global"], 4)
+        elif opcode == "wmma":
+            granules["shared"] = granules["global"] = min(2, granules["shared"], granules["global"])
         elif opcode in ("membar", "fence"):
             fence = True
         elif opcode in WARP_LEVEL or (opcode in ("bar", "barrier") and "warp" in modifiers):
