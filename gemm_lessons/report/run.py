@@ -90,7 +90,7 @@ def _problem(console: Console, row: Row) -> None:
             if not found and log.strip():
                 console.print(Padding(Text(log.strip()), (1, 0, 0, 2)))
         case Faulted(finding=finding) | TimedOut(finding=finding):
-            _heading(console, "What stopped it")
+            _heading(console, "What went wrong")
             _finding(console, row, finding)
         case WrongAnswer(judgement=judged):
             _heading(console, "Wrong elements" + (f", the first {len(judged.first)}" if judged.wrong > 5 else ""))
@@ -166,10 +166,13 @@ def _quote(console: Console, row: Row, line: int | None, column: int | None = No
         return
     text = lines[line - 1]
     body = text.strip()
-    console.print(Text.assemble((f"  {line:>4} | ", "quiet"), body), soft_wrap=True)
-    if column is not None and body:
+    gutter = f"  {line:>4} | "
+    quoted = Table.grid()
+    quoted.add_row(Text(gutter, style="quiet"), Text(body))
+    console.print(quoted)
+    if column is not None and body and len(gutter + body) <= console.width:  # no caret below a wrapped line
         offset = max(0, column - 1 - (len(text) - len(text.lstrip())))
-        console.print(Text(" " * (9 + min(offset, len(body))) + "^", style="bad"), soft_wrap=True)
+        console.print(Text(" " * (len(gutter) + min(offset, len(body))) + "^", style="bad"))
 
 
 def show_findings(console: Console, row: Row) -> None:
