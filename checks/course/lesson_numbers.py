@@ -142,6 +142,14 @@ def measured(file: str, words: list[str], head: list[str], rows: list[list[str]]
         yield [row[0], *values]
 
 
+def profiled(words: list[str], head: list[str], rows: list[list[str]]) -> Iterator[list[str]]:
+    data = json.loads((COURSE.lessons_dir / "measured" / "h200_ncu.json").read_text())["rows"]
+    by_place = {(entry["kernel"][:2], entry["size"]): entry for entry in data}
+    for row in rows:
+        expression = re.findall(r"`(.*?)`", row[0])[-1]
+        yield [row[0], *(_value(expression, by_place[heading, int(words[0])]) for heading in head[1:])]
+
+
 def filled(source: str, table: str) -> str:
     """The table with its cells computed. ``source`` is what the comment says: ``simulator 256,256,64``."""
     kind, *words = source.split()
@@ -152,6 +160,8 @@ def filled(source: str, table: str) -> str:
             done = simulated(words, head, rows)
         case "h200":
             done = measured("h200.json", words, head, rows)
+        case "ncu":
+            done = profiled(words, head, rows)
         case "variants":
             done = measured("h200_variants.json", words, head, rows)
         case _:
