@@ -46,7 +46,7 @@ def supported() -> dict[str, str]:
         forms.setdefault(opcode, []).append(rest)
     table = {opcode: f"{len(known)} forms" for opcode, known in forms.items()}
     table |= dict.fromkeys(decode.NO_EFFECT, "no effect on one block at a time")
-    return dict(sorted((table | OWN).items()))
+    return dict(sorted({**table, **OWN}.items()))
 
 
 def unsupported() -> tuple[str, ...]:
