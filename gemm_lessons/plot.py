@@ -17,6 +17,8 @@ from gemm_lessons.course import CommandError, WriteError
 from gemm_lessons.device import KitError
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from gemm_lessons.gpus import GpuSpec
 
 FORMATS = (".svg", ".png", ".pdf")
@@ -59,24 +61,33 @@ def draw(points: Sequence[Point], path: Path, gpu: GpuSpec | None) -> None:
     """
     if not points:
         raise CommandError("there is nothing to plot: no lesson could be measured or estimated")
+    figure = figure_of(points, gpu)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        from matplotlib import rc_context
+
+        with rc_context(STYLE):
+            figure.savefig(path, dpi=110, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
+    except OSError as error:
+        raise WriteError(path, error) from None
+
+
+def figure_of(points: Sequence[Point], gpu: GpuSpec | None) -> Figure:
+    """The picture: two panels over sizes on the left, the roofline on the right."""
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Canvas
 
     colours = _colours(points)
     with rc_context(STYLE):
-        figure = Figure(figsize=(13.5, 8.4), layout="constrained")
+        figure = Canvas(figsize=(13.5, 8.4), layout="constrained")
         FigureCanvasAgg(figure)  # places text; the file's own format comes with savefig
         panels = figure.add_gridspec(2, 2, width_ratios=(1, 1.05))
         _speed(figure.add_subplot(panels[0, 0]), points, colours, gpu)
         _share(figure.add_subplot(panels[1, 0]), points, colours, gpu)
         _roofline(figure.add_subplot(panels[:, 1]), points, colours, gpu)
         figure.suptitle(_title(points), x=0.012, ha="left", fontsize=13, fontweight="bold")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(path, dpi=110, metadata={"Date": None} if path.suffix == ".svg" else None)
-        except OSError as error:
-            raise WriteError(path, error) from None
+    return figure
 
 
 def _title(points: Sequence[Point]) -> str:

@@ -2,7 +2,7 @@
 
 It offers just the calls that ``gemm_lessons.gpu`` makes, in CuPy's names, and behaves as CUDA does where it matters:
 launches are judged at the next synchronisation, an error poisons the context, an endless kernel never comes back.
-A cubin is the name of a kernel in ``kernels.py``. ``FAKE_GPU`` sets the scene: ``driver=12040 count=0 memory=1000000``.
+A cubin is the name of a kernel in ``kernels.py``, or real code. ``FAKE_GPU`` sets the scene: ``driver=12040 count=0``.
 """
 
 import os

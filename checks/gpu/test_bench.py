@@ -1,0 +1,271 @@
+"""Benchmarks: estimates on the simulator, measurements on the stand-in for a GPU, a file that can be resumed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from checks.gpu.test_device import compiled
+from gemm_lessons import bench
+from gemm_lessons.bench import CUBLAS, Point, Request, append, read
+from gemm_lessons.cli_gpu import parse_sizes
+from gemm_lessons.course import CommandError, Course, WriteError, packaged_course
+from gemm_lessons.gpu import Gpu
+from gemm_lessons.gpus import find_gpu
+from gemm_lessons.simulator import Simulator
+
+COURSE = packaged_course()
+DATA = Path(__file__).parent / "data"
+H200 = find_gpu("h200")
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Course:
+    """Lessons 01 and 02 to change, with their solutions."""
+    for name in ("01_naive", "02_coalesced", "common"):
+        shutil.copytree(COURSE.lessons_dir / name, tmp_path / "course" / "lessons" / name)
+    return Course(tmp_path / "course")
+
+
+def simulated(course: Course, csv: Path | None, *names: str, sizes: tuple[int, ...] = (128, 256)) -> Request:
+    return Request(course, [course.lesson(name) for name in names], sizes, Simulator(), H200, csv)
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The kernels that were counted anew; the real thing happens all the same."""
+    seen: list[str] = []
+    real = bench._count
+    monkeypatch.setattr(bench, "_count", lambda request, series: (seen.append(series.name), real(request, series))[1])
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        ("128:8192", (128, 256, 512, 1024, 2048, 4096, 8192)),
+        ("100:500", (100, 200, 400)),
+        ("64", (64,)),
+        ("512, 100,512", (100, 512)),
+    ],
+)
+def test_sizes(text: str, sizes: tuple[int, ...]) -> None:
+    assert parse_sizes(text) == sizes
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a", "8:4", "0:4", "0", "1:2:3", "-5", "1e3", ",", ",".join(map(str, range(1, 70)))]
+)
+def test_sizes_that_cannot_be(text: str) -> None:
+    with pytest.raises(CommandError, match="--sizes"):
+        parse_sizes(text)
+
+
+def test_estimates_are_marked_and_kept(copied: Course, tmp_path: Path, counted: list[str]) -> None:
+    csv = tmp_path / "new" / "out.csv"
+    steps: list[tuple[int, int, str]] = []
+    result = bench.bench(simulated(copied, csv, "01", "02"), lambda *step: steps.append(step))
+    assert [(point.series, point.size) for point in result.points] == [
+        ("01_naive", 128), ("02_coalesced", 128), ("01_naive", 256), ("02_coalesced", 256),
+    ]  # fmt: skip
+    for point in result.points:
+        assert (point.kind, point.gpu, point.of_cublas, point.launches) == ("estimated", "H200", None, 0)
+        assert point.gflops == pytest.approx(2 * point.size**3 / point.time_us / 1e3)
+        assert point.limiter
+        assert point.flop_per_byte is not None
+    assert counted == ["01_naive", "02_coalesced"]
+    assert steps[0][:2] == (0, 4)
+    assert steps[-1][:2] == (4, 4)
+    assert [point.key for point in read(csv)] == [point.key for point in result.points]
+
+
+def test_what_is_there_is_not_done_again(copied: Course, tmp_path: Path, counted: list[str]) -> None:
+    csv = tmp_path / "out.csv"
+    first = bench.bench(simulated(copied, csv, "01", "02"))
+    counted.clear()
+    again = bench.bench(simulated(copied, csv, "01", "02"))
+    assert counted == []
+    assert again.reused == 4
+    assert [point.key for point in again.points] == [point.key for point in first.points]
+    more = bench.bench(simulated(copied, csv, "01", "02", sizes=(128, 512)))
+    assert counted == ["01_naive", "02_coalesced"]
+    assert more.reused == 2
+    assert len(read(csv)) == 6
+
+
+@pytest.mark.parametrize(
+    "what", ["lessons/01_naive/solution.cu", "lessons/01_naive/lesson.toml", "lessons/common/matrix.cuh"]
+)
+def test_what_changed_is_done_again(copied: Course, tmp_path: Path, counted: list[str], what: str) -> None:
+    csv = tmp_path / "out.csv"
+    bench.bench(simulated(copied, csv, "01"))
+    counted.clear()
+    path = copied.root / what
+    text = path.read_text()
+    path.write_text(text.replace("BM = 32", "BM = 16") if path.suffix == ".toml" else text + "\n// changed\n")
+    assert path.read_text() != text
+    assert bench.bench(simulated(copied, csv, "01")).reused == 0
+    assert counted == ["01_naive"]
+
+
+def test_a_line_that_was_cut_off_is_done_again(copied: Course, tmp_path: Path) -> None:
+    csv = tmp_path / "out.csv"
+    bench.bench(simulated(copied, csv, "01"))
+    whole = csv.read_text()
+    csv.write_text(whole[:-30])
+    result = bench.bench(simulated(copied, csv, "01"))
+    assert result.reused == 1
+    assert len(result.points) == 2
+    assert whole.splitlines()[-1] in csv.read_text().splitlines()
+    assert len(read(csv)) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [(b"a,b\n1,2\n", "no file of gemm-lessons bench"), (b"\xff\xfe\0", "no CSV")]
+)
+def test_somebody_elses_file_is_left_alone(copied: Course, tmp_path: Path, content: bytes, said: str) -> None:
+    csv = tmp_path / "out.csv"
+    csv.write_bytes(content)
+    with pytest.raises(CommandError, match=said):
+        bench.bench(simulated(copied, csv, "01"))
+    assert csv.read_bytes() == content
+
+
+def test_a_place_that_cannot_be_written(copied: Course, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WriteError, match="cannot be written"):
+        bench.bench(simulated(copied, tmp_path / "file" / "out.csv", "01"))
+
+
+def test_points_survive_the_file(tmp_path: Path) -> None:
+    points = read(DATA / "bench_h200.csv")
+    assert len(points) == 7 * 9
+    append(tmp_path / "copy.csv", points[:10])
+    append(tmp_path / "copy.csv", points[10:])
+    assert (tmp_path / "copy.csv").read_text() == (DATA / "bench_h200.csv").read_text()
+
+
+def test_the_learners_own_kernels(copied: Course) -> None:
+    shutil.copy(copied.lessons_dir / "02_coalesced/solution.cu", copied.lessons_dir / "01_naive/kernel.cu")
+    request = replace(simulated(copied, None, "01", "02", sizes=(512,)), mine=True)
+    mine, reference = bench.bench(request).points
+    assert (mine.series, reference.series) == ("01_naive (yours)", "02_coalesced")
+    assert mine.gflops == pytest.approx(reference.gflops)
+
+
+def test_what_is_left_out_is_said(copied: Course) -> None:
+    (copied.lessons_dir / "01_naive/solution.cu").write_text("no CUDA at all")
+    shutil.copy(copied.lessons_dir / "02_coalesced/stub.cu", copied.lessons_dir / "02_coalesced/solution.cu")
+    result = bench.bench(simulated(copied, None, "01", "02"))
+    assert not result.points
+    assert result.notes == (
+        "01_naive is left out: it does not compile.",
+        "02_coalesced is left out: its verdict is wrong answer.",
+    )
+    thread_tile = COURSE.lesson("04")
+    result = bench.bench(Request(COURSE, [thread_tile], (100, 128), Simulator(), H200))
+    assert [point.size for point in result.points] == [128]
+    assert result.notes == ("04_thread_tile cannot take 100.",)
+
+
+def measured(gpu: Gpu, csv: Path | None, *names: str, sizes: tuple[int, ...] = (64, 96)) -> Request:
+    return Request(COURSE, [COURSE.lesson(name) for name in names], sizes, gpu, H200, csv, seconds=0.01)
+
+
+def test_measuring_beside_cublas(fake_gpu: Gpu, tmp_path: Path) -> None:
+    csv = tmp_path / "out.csv"
+    result = bench.bench(measured(fake_gpu, csv, "01", "02"))
+    assert sorted((point.size, point.series) for point in result.points) == [
+        (size, series) for size in (64, 96) for series in ("01_naive", "02_coalesced", CUBLAS)
+    ]
+    for point in result.points:
+        assert (point.kind, point.gpu, point.driver) == ("measured", "Fake GPU 0", "580.95.05")
+        assert point.launches >= 3
+        assert point.q1_us is not None
+        assert point.q3_us is not None
+        assert point.q1_us <= point.time_us <= point.q3_us
+        assert (point.flop_per_byte is None) is (point.series == CUBLAS)
+        if point.series == CUBLAS:
+            assert point.of_cublas == 1
+    again = bench.bench(measured(fake_gpu, csv, "01", "02"))
+    assert again.reused == 4
+    assert len(again.points) == 6
+
+
+def test_a_kernel_that_fails_does_not_stop_the_others(fake_gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = bench._compile
+
+    def broken(request: Request, lesson: object) -> object:
+        series = real(request, lesson)  # type: ignore[arg-type]
+        assert isinstance(series, bench._Series)
+        kernel = {"01_naive": "fault 700", "02_coalesced": "lazy"}.get(series.name)
+        return replace(series, compiled=compiled(kernel)) if kernel else series
+
+    monkeypatch.setattr(bench, "_compile", broken)
+    result = bench.bench(measured(fake_gpu, None, "01", "02", "03", sizes=(64,)))
+    assert [point.series for point in result.points] == [CUBLAS, "03_block_tile"]
+    fault, wrong = (note for note in result.notes if "left out" in note)
+    assert fault.startswith("01_naive is left out at 64: the kernel touched memory")
+    assert wrong.startswith("02_coalesced is left out at 64: ")
+
+
+def command(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gemm_lessons", *arguments],
+        cwd=cwd, capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "80", **environment},
+    )  # fmt: skip
+
+
+def test_the_command_line_estimates(copied: Course, tmp_path: Path) -> None:
+    arguments = ["bench", "--device", "sim", "--sizes", "128:256", "--csv", "out.csv", "--plot", "out.svg"]
+    done = command(*arguments, cwd=copied.root)
+    assert done.returncode == 0, done.stderr
+    assert "ESTIMATES from the simulator" in done.stdout
+    assert "4 points in out.csv." in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert (copied.root / "out.svg").stat().st_size > 10_000
+    assert "4 of them were there already" in command(*arguments, cwd=copied.root).stdout
+
+
+def test_the_command_line_measures(copied: Course, fake_cupy: pytest.MonkeyPatch) -> None:
+    done = command("bench", "01", "--device", "gpu", "--sizes", "64", cwd=copied.root)
+    assert done.returncode == 0, done.stderr
+    assert "on Fake GPU 0, M = N = K; measured: medians" in done.stdout
+    assert "Share of cuBLAS, same precision, same run" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--sizes", "x"], 2, "--sizes"),
+        (["99"], 2, "no lesson"),
+        (["--plot", "out.gif"], 2, ".svg, .png, .pdf"),
+        (["--gpu", "voodoo"], 2, "voodoo"),
+        (["--device", "gpu"], 3, "sees no CUDA GPU"),
+    ],
+)
+def test_commands_that_cannot_be(
+    copied: Course, fake_cupy: pytest.MonkeyPatch, arguments: list[str], code: int, said: str
+) -> None:
+    done = command("bench", *arguments, cwd=copied.root, FAKE_GPU="count=0")
+    assert done.returncode == code
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_versions() -> None:
+    assert bench.version(130100) == "13.1.0"
+    assert bench.version(120805) == "12.8.5"
+
+
+def test_a_point_is_itself_by_kernel_gpu_and_compiler() -> None:
+    point: Point = read(DATA / "bench_h200.csv")[0]
+    assert replace(point, time_us=1.0, date="2000-01-01").key == point.key
+    for change in ({"kernel": "x"}, {"gpu": "x"}, {"compiler": "x"}, {"size": 1}, {"series": "x"}):
+        assert replace(point, **change).key != point.key  # type: ignore[arg-type]
