@@ -52,7 +52,7 @@ class Block:
 
 def is_barrier(instruction: Instruction) -> bool:
     """Whether an instruction is a barrier of (part of) a block."""
-    return instruction.opcode in ("bar", "barrier") and "warp" not in instruction.modifiers
+    return instruction.opcode in ("bar", "barrier") and not {"warp", "cluster"} & set(instruction.modifiers)
 
 
 def ends_block(instruction: Instruction) -> bool:
