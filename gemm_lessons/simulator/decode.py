@@ -173,6 +173,8 @@ class Binder:
     def warp_barrier(self, instruction: Instruction) -> Run:
         """``bar.warp.sync``: only recorded."""
         state, line = self.state, line_of(instruction)
+        if "warp" not in instruction.modifiers:  # a barrier of several blocks, barrier.cluster
+            raise unsupported(instruction)
         members = self.value(instruction.operands[0], "u32") if instruction.operands else np.uint32(0)
 
         def run() -> None:
