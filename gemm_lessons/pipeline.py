@@ -238,6 +238,8 @@ class _Run:
         """What a GPU ran, with what only the simulator sees: counters, findings, and in which line a fault happened."""
         if shape.m * shape.n * shape.k > SIMULATED:
             return launched
+        if isinstance(self.request.device, Gpu) and launched.fault is None:
+            self.request.device.prepare(self.request.lesson.kernel, self.estimate_shape, self.seed)
         arguments = Problem(lesson.kernel, shape, self.seed).trial().arguments
         try:
             simulated = self.simulator.launch(compiled, lesson.grid(shape), arguments)

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 import nvtx
 
 DOMAIN = "gemm-lessons"
-Stage = Literal["lesson", "compile", "check", "count", "time", "verify", "warm-up"]
+Stage = Literal["lesson", "compile", "check", "count", "prepare", "verify", "warm-up", "time"]
 Who = Literal["kernel", "previous", "reference", "cublas"]
 # ARGB. Numbers, since nvtx asks matplotlib for most names.
 COLOURS: Mapping[Stage | Who, int] = {
@@ -33,6 +33,7 @@ COLOURS: Mapping[Stage | Who, int] = {
     "previous": 0xFF_17_BE_CF,
     "cublas": 0xFF_76_B9_00,
     "warm-up": 0xFF_BB_BB_BB,
+    "prepare": 0xFF_C7_C7_C7,
     "verify": 0xFF_8C_8C_8C,
 }
 

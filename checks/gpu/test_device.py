@@ -255,3 +255,25 @@ def test_a_disturbed_gpu_is_told(fake_cupy: pytest.MonkeyPatch, scene: str, said
     assert all(words in note for words, note in zip(said, notes, strict=True))
     assert result.driver == ("" if scene == "nonvml" else "580.95.05")
     assert result.health.temperature is None
+
+
+def test_a_prepared_measurement_is_the_same(fake_gpu: Gpu) -> None:
+    fake_gpu.prepare(SPEC, SHAPE, 3)
+    assert launch(fake_gpu, "gemm")[0].fault is None, "launches come in between"
+    assert measure(fake_gpu, "gemm").kernels[0].wrong == 0
+    fake_gpu.prepare(SPEC, Shape(16, 16, 16), 3)
+    assert measure(fake_gpu, "gemm").shape == SHAPE, "another problem is made anew"
+    fake_gpu.prepare(SPEC, SHAPE, 3)
+    assert launch(fake_gpu, "fault 700")[0].fault is not None
+    assert measure(fake_gpu, "gemm").kernels[0].wrong == 0, "what was prepared has gone with the process"
+
+
+def test_preparing_too_much_is_told_when_it_is_measured(fake_cupy: pytest.MonkeyPatch) -> None:
+    fake_cupy.setenv("FAKE_GPU", f"memory={200 << 20}")
+    large = Shape(4096, 4096, 64)
+    with Gpu() as gpu:
+        _ = gpu.facts
+        gpu.prepare(SPEC, large, 1)
+        assert launch(gpu, "gemm")[0].fault is None
+        with pytest.raises(KitError, match="GiB were asked for"):
+            gpu.measure(SPEC, large, entrants("gemm"), seed=1)

@@ -50,7 +50,7 @@ def test_a_measurement_names_every_launch(log: Path) -> None:
             result = measure(gpu, "gemm")
     (timing,) = forest(log)
     names = [it.name for it in timing.inside]
-    assert names[:4] == ["verify cuBLAS", "verify 0 gemm", "verify cuBLAS", "warm-up"]
+    assert names[:4] == ["prepare 48x40x32", "verify 0 gemm", "verify cuBLAS", "warm-up"]
     timed = timing.inside[4:]
     assert {it.name for it in timed} == {"0 gemm", "cuBLAS"}
     assert result.cublas is not None

@@ -8,6 +8,7 @@ context lives in a child process: after a fault or a timeout it is thrown away, 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -152,6 +153,17 @@ class Gpu:
         damage = [finding for buffer in buffers if (finding := buffer.damage())]
         return Launched(Counters(), tuple(damage))
 
+    def prepare(self, kernel: KernelSpec, shape: Shape, seed: int) -> None:
+        """Let the GPU's process make the inputs of a ``measure`` to come, while the caller does something else."""
+        if self._child is not None and self._facts is not None:
+            with contextlib.suppress(ChildDied):  # whoever asks for an answer will be told
+                self._child.send({"do": "prepare", "problem": self._problem(kernel, shape, seed)})
+
+    def _problem(self, kernel: KernelSpec, shape: Shape, seed: int) -> dict[str, Any]:
+        flush = max(FLUSH * self.facts.l2, self.smallest_flush)
+        spec = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(kernel).items()}
+        return {"kernel": spec, "shape": [shape.m, shape.n, shape.k], "seed": seed, "flush": flush}
+
     def measure(
         self,
         kernel: KernelSpec,
@@ -170,8 +182,7 @@ class Gpu:
         part of the result.
         """
         header = {
-            "do": "measure", "kernel": asdict(kernel), "shape": [shape.m, shape.n, shape.k], "seed": seed,
-            "seconds": seconds, "warm_up": warm_up_s, "flush": max(FLUSH * self.facts.l2, self.smallest_flush),
+            "do": "measure", "problem": self._problem(kernel, shape, seed), "seconds": seconds, "warm_up": warm_up_s,
             "entrants": [
                 {"label": it.label, "role": it.role, "entry": it.compiled.entry, **_grid(it.grid)} for it in entrants
             ],

@@ -10,6 +10,7 @@ the events is then the kernel's alone, not the host's.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -29,7 +30,7 @@ from gemm_lessons.problem import GUARD_BYTE, GUARD_BYTES, PROBABLE, ROUNDOFF, ST
 Array = np.ndarray[Any, Any]
 
 BLOCK = 1_000_003  # random numbers drawn; larger matrices repeat them (a prime, so that no two rows are alike)
-SHORTEST_WARM_UP_S = 0.25  # an H200 needs about as long until its times stop falling
+SHORTEST_WARM_UP_S = 0.15  # an H200's clock rises from 345 to 1980 MHz in well below that
 BURST_S = 0.005  # of launches between two looks at the clock
 CHUNK = 1 << 18  # elements to compare at a time: they stay in the processor's cache
 SILENCE_S = 0.5  # report progress at least this often between launches
@@ -131,11 +132,15 @@ class Arena:
         raw |= {"alpha": scalar(1).tobytes(), "beta": scalar(0).tobytes()}
         return [by_value(raw[name]) for name in self.kernel.parameters]
 
+    def poison_c(self) -> None:
+        """Leave nothing in C that could be taken for an answer."""
+        self.memory.fill(self.buffers["C"], self.poison, self.c_bytes)
+
     def refresh(self) -> tuple[int, int]:
         """Replace a secret row of A by another one, poison C, flush L2: (the row, the row that its C now equals)."""
         row, other = (int(number) for number in self.random.integers(self.shape.m, size=2))
         self.memory.copy(self.buffers["A"] + row * self.row_a, self.pristine + other * self.row_a, self.row_a)
-        self.memory.fill(self.buffers["C"], self.poison, self.c_bytes)
+        self.poison_c()
         self.memory.fill(self.scratch, 0, self.flush_bytes)
         return row, other
 
@@ -246,24 +251,45 @@ class Stopwatch:
         return float(self._runtime.eventElapsedTime(self._first, self._second)) * 1e3
 
 
+class Ground:
+    """What kernels are measured on: the problem on the GPU, and cuBLAS with its answer. Close it to free the memory."""
+
+    def __init__(self, runtime: Any, problem: dict[str, Any]) -> None:
+        self.problem = problem
+        with contextlib.ExitStack() as stack:
+            memory = stack.enter_context(Memory(runtime))
+            kernel, shape = KernelSpec(**problem["kernel"]), Shape(*problem["shape"])
+            self.arena = Arena(memory, kernel, shape, problem["seed"], problem["flush"])
+            self.cublas = Cublas(self.arena)
+            with ranges.stage("prepare", str(shape)):
+                self.arena.poison_c()
+                self.cublas.start()
+                self.judge = Judge(self.arena, self.arena.answer().copy())
+            self._stack = stack.pop_all()
+
+    def __enter__(self) -> Ground:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+
 def measure(
-    parent: Parent, runtime: Any, header: dict[str, Any], cubins: Sequence[bytes], monitor: Monitor
+    parent: Parent, runtime: Any, header: dict[str, Any], cubins: Sequence[bytes], ground: Ground, monitor: Monitor
 ) -> dict[str, Any]:
     """Verify and time the kernels of ``header["entrants"]`` (their cubins are the blobs) and cuBLAS."""
     from gemm_lessons.gpu.server import load
 
-    kernel, shape = KernelSpec(**header["kernel"]), Shape(*header["shape"])
-    with Memory(runtime) as memory:
-        arena = Arena(memory, kernel, shape, header["seed"], header["flush"])
-        cublas = Cublas(arena)
+    with ground:
+        arena, cublas = ground.arena, ground.cublas
         entrants = []
         for entry, cubin in zip(header["entrants"], cubins, strict=True):
             function = load(cubin, entry["entry"], entry["dynamic_shared"])
             start = _launcher(function, entry, arena.arguments())
             entrants.append(Entrant(entry["label"], entry["role"], start))
         baseline = Entrant("cuBLAS", "cublas", cublas.start)
-        session = _Session(parent, runtime, arena, monitor, [*entrants, baseline])
-        session.verify(baseline)
+        session = _Session(parent, runtime, ground, monitor, [*entrants, baseline])
+        session.verify()
         session.warm_up(baseline, header["warm_up"])
         session.run(header["seconds"])
         return {
@@ -284,21 +310,21 @@ class _Session:
     """The steps of ``measure``, in order: verify, warm up, run."""
 
     def __init__(
-        self, parent: Parent, runtime: Any, arena: Arena, monitor: Monitor, entrants: Sequence[Entrant]
+        self, parent: Parent, runtime: Any, ground: Ground, monitor: Monitor, entrants: Sequence[Entrant]
     ) -> None:
-        self.parent, self.runtime, self.arena, self.monitor = parent, runtime, arena, monitor
+        self.parent, self.runtime, self.monitor = parent, runtime, monitor
+        self.arena, self.judge = ground.arena, ground.judge
         self.entrants = entrants
         self.watch = Stopwatch(runtime)
         self.first_us: list[float] = []
         self.warmed_s = 0.0
         self._said = ""
-        self.flop = 2 * arena.shape.m * arena.shape.n * arena.shape.k
+        shape = ground.arena.shape
+        self.flop = 2 * shape.m * shape.n * shape.k
 
-    def verify(self, baseline: Entrant) -> None:
-        """One launch of each on poisoned C; cuBLAS goes first and says what is right."""
+    def verify(self) -> None:
+        """One launch of each on poisoned C, compared with cuBLAS's answer."""
         arena = self.arena
-        self._once(baseline)
-        judge = self.judge = Judge(arena, arena.answer().copy())
         step = max(CHUNK // arena.shape.n, 1)
         for entrant in self.entrants:
             self._say(entrant)
@@ -306,11 +332,11 @@ class _Session:
             answer = arena.answer()
             for first in range(0, arena.shape.m, step):
                 rows = slice(first, first + step)
-                judge.compare(entrant, answer[rows], rows)
+                self.judge.compare(entrant, answer[rows], rows)
             entrant.overran = entrant.overran or arena.overran()
 
     def _once(self, entrant: Entrant) -> float:
-        self.arena.memory.fill(self.arena.buffers["C"], self.arena.poison, self.arena.c_bytes)
+        self.arena.poison_c()
         with ranges.stage("verify", entrant.label, payload=self.flop):
             return self.watch.time_us(entrant.start)
 

@@ -13,7 +13,7 @@ import os
 import resource
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from gemm_lessons import ranges
 from gemm_lessons.child import Parent
 from gemm_lessons.gpu.health import Monitor
 from gemm_lessons.gpu.memory import Memory, OutOfMemory
+
+if TYPE_CHECKING:
+    from gemm_lessons.gpu.measure import Ground
 
 # cudaError values (driver_types.h) after which the context still works: a bad value, no memory, an invalid
 # configuration, an unknown function, no code for this GPU, too many resources for a launch.
@@ -59,43 +62,71 @@ def main(parent: Parent, index: str) -> None:
         parent.send({"error": "context", "code": error.status, "text": str(error)})
         return
     monitor.look_around()
-    preparation = threading.Thread(target=_prepare_cublas, daemon=True)
-    preparation.start()
-    _serve(parent, runtime, errors, monitor, preparation)
+    _serve(_Server(parent, runtime, monitor), errors)
 
 
-def _serve(
-    parent: Parent, runtime: Any, errors: tuple[type[Exception], ...], monitor: Monitor, preparation: threading.Thread
-) -> None:
+class _Server:
+    """Answers one question after the other."""
+
+    def __init__(self, parent: Parent, runtime: Any, monitor: Monitor) -> None:
+        self.parent, self.runtime, self.monitor = parent, runtime, monitor
+        self.ground: Ground | None = None  # prepared for a measurement to come
+        self.cublas = threading.Thread(target=_load_cublas, daemon=True)
+        self.cublas.start()
+
+    def answer(self, header: dict[str, Any], blobs: Sequence[bytes]) -> None:
+        """Do what is asked. ``prepare`` gets no answer: what it could not do, ``measure`` will say."""
+        if header["do"] == "prepare":
+            with contextlib.suppress(OutOfMemory, ImportError):
+                self.ground = self._ground(header["problem"])
+            return
+        answer: dict[str, Any] = {}
+        buffers: list[np.ndarray[Any, Any]] = []
+        with contextlib.ExitStack() as stack:
+            for it in header["ranges"]:
+                stack.enter_context(ranges.opened(ranges.Range(*it)))
+            if header["do"] == "launch":
+                buffers = launch(self.runtime, header, blobs)
+            else:
+                from gemm_lessons.gpu.measure import measure
+
+                ground, self.ground = self._ground(header["problem"]), None
+                answer = measure(self.parent, self.runtime, header, blobs, ground, self.monitor)
+        self.parent.send(answer, buffers)
+
+    def _ground(self, problem: dict[str, Any]) -> Ground:
+        from gemm_lessons.gpu.measure import Ground
+
+        self.cublas.join()
+        if self.ground is not None and self.ground.problem == problem:
+            return self.ground
+        if self.ground is not None:
+            self.ground.__exit__()
+            self.ground = None
+        return Ground(self.runtime, problem)
+
+
+def _serve(server: _Server, errors: tuple[type[Exception], ...]) -> None:
+    parent = server.parent
     while True:
         header, blobs = parent.receive()
         try:
-            with contextlib.ExitStack() as stack:
-                for it in header.get("ranges", ()):
-                    stack.enter_context(ranges.opened(ranges.Range(*it)))
-                if header["do"] == "launch":
-                    answer: dict[str, Any] = {}
-                    buffers = launch(runtime, header, blobs)
-                else:
-                    from gemm_lessons.gpu.measure import measure
-
-                    preparation.join()
-                    answer, buffers = measure(parent, runtime, header, blobs, monitor), []
-            parent.send(answer, buffers)
+            server.answer(header, blobs)
         except OutOfMemory as error:
             what = {"asked": error.asked, "free": error.free, "total": error.total, "what": error.what}
             parent.send({"error": "memory", **what})
         except ImportError as error:
             parent.send({"error": "import", "text": str(error)})
-        except errors as error:
-            code = int(getattr(error, "status", 0))
-            parent.send({"error": "cuda", "code": code, "text": str(error)})
+        except RuntimeError as error:  # CUDA's, or cuBLAS's
+            code = int(getattr(error, "status", 0)) if isinstance(error, errors) else 0
+            if header["do"] != "prepare":
+                parent.send({"error": "cuda", "code": code, "text": str(error)})
             if code not in HARMLESS:
                 # Nothing on this context works any more; tearing it down properly would only raise further errors.
                 os._exit(0)
 
 
-def _prepare_cublas() -> None:
+def _load_cublas() -> None:
     """Load cuBLAS while kernels are checked; whoever needs it will be told if that fails."""
     with contextlib.suppress(ImportError, RuntimeError):
         from gemm_lessons.gpu.measure import open_cublas
