@@ -6,6 +6,7 @@ the answer is judged into a verdict; counters, findings and times become an esti
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -276,29 +277,35 @@ class _Run:
         return replace(row, gates=gates, verdict=GateMissed(missed) if missed else row.verdict)
 
     def _estimate(self, row: Row, lesson: Lesson, compiled: Compiled) -> Row:
-        """How fast a right kernel would be on the chosen GPU; a wrong one has no time. A second launch, with twice the
-        K, tells what grows with K."""
+        """How fast a right kernel would be on the chosen GPU; a wrong one has no time. What full blocks do at two
+        values of K tells what grows with K."""
         shape, gpu = self.estimate_shape, self.request.gpu
         if row.verdict.kind not in TIMED or lesson.shapes.refusal(shape) or not (row.counters and row.occupancy):
             return row
         self.progress(f"time {shape}")
         with stage("time", str(shape), payload=2 * shape.m * shape.n * shape.k):
-            short, tiles = self._counting_shape(lesson), tile_sizes(lesson)
-            long, grid = _longer(short, tiles), lesson.grid(short)
-            arguments = Problem(lesson.kernel, long, self.seed).trial().arguments
-            second = self.simulator.launch(compiled, lesson.grid(long), arguments).counters
+            counted, tiles = self._counting_shape(lesson), tile_sizes(lesson)
+            short = full_blocks(counted, tiles, lesson.shapes.multiple_of)
+            long = replace(short, k=2 * short.k)
+            if counted.m % short.m or counted.n % short.n:  # some lanes of the counted blocks had nothing to do
+                first = self._sample(lesson, compiled, short)
+            else:
+                first = short.k, Work.of(row.counters, lesson.grid(counted).blocks)
             profile = Profile(
-                samples=(
-                    (short.k, Work.of(row.counters, grid.blocks)),
-                    (long.k, Work.of(second, lesson.grid(long).blocks)),
-                ),
-                threads=grid.threads,
+                samples=(first, self._sample(lesson, compiled, long)),
+                threads=lesson.grid(short).threads,
                 blocks_per_sm=row.occupancy.blocks_per_sm,
                 tile_rows=tiles.rows,
                 tile_cols=tiles.cols,
             )
             x, y, _ = lesson.grid(shape).grid
             return replace(row, profile=profile, estimate=estimate_at(profile, shape, (x, y), gpu))
+
+    def _sample(self, lesson: Lesson, compiled: Compiled, shape: Shape) -> tuple[int, Work]:
+        """K, and one block's work at ``shape``."""
+        grid = lesson.grid(shape)
+        arguments = Problem(lesson.kernel, shape, self.seed).trial().arguments
+        return shape.k, Work.of(self.simulator.launch(compiled, grid, arguments).counters, grid.blocks)
 
     def measure(self, gpu: Gpu, rows: Sequence[Row]) -> Measurement:
         """Time all right kernels beside cuBLAS, in one run so that the ratios hold."""
@@ -367,10 +374,12 @@ def tile_sizes(lesson: Lesson) -> TileSizes:
     return TileSizes(sizes.get("BM", 1), sizes.get("BN", 1), sizes.get("BK", 1))
 
 
-def _longer(shape: Shape, tiles: TileSizes) -> Shape:
-    """The same blocks with twice the K, and no more of them than needed: whole tiles all do the same work."""
-    whole = shape.m % tiles.rows == 0 and shape.n % tiles.cols == 0 and tiles.rows * tiles.cols > 1
-    return Shape(tiles.rows if whole else shape.m, tiles.cols if whole else shape.n, 2 * shape.k)
+def full_blocks(shape: Shape, tiles: TileSizes, multiple: Shape) -> Shape:
+    """The fewest rows and columns of C, with the K of ``shape``, whose blocks are all full: so they all do the same
+    work, and as much as any. ``shape`` itself where a lesson has no block tile."""
+    if tiles.rows * tiles.cols == 1:
+        return shape
+    return Shape(math.lcm(tiles.rows, multiple.m), math.lcm(tiles.cols, multiple.n), shape.k)
 
 
 def _judge(

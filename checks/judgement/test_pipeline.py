@@ -10,7 +10,7 @@ import pytest
 from gemm_lessons.course import Course, any_course, read_source
 from gemm_lessons.device import Finding, UnsupportedKernel
 from gemm_lessons.gpus import GPUS
-from gemm_lessons.lesson import Lesson, Shape, ShapeError
+from gemm_lessons.lesson import Lesson, Shape, ShapeError, Tile
 from gemm_lessons.pipeline import Request, RunOutcome, merged, run_lesson
 from gemm_lessons.simulator import Simulator
 from gemm_lessons.simulator.machine import Setting
@@ -224,6 +224,16 @@ def test_older_gpus_are_estimated_from_newer_code() -> None:
     outcome = run(lesson, lesson.solution_path, gpu=GPUS["p100"])
     assert outcome.kernel.arch == "sm_75"
     assert outcome.kernel.estimate.gpu == "P100"
+
+
+@pytest.mark.parametrize(("rows", "cols"), [(32, 32), (4, 256), (256, 4), (8, 96)])
+def test_estimates_are_made_from_full_blocks(rows: int, cols: int) -> None:
+    """Also where a block is larger than the counting shape, 128 x 128, or does not divide it."""
+    lesson = COURSE.lesson("02")
+    lesson = replace(lesson, tile=Tile((("BM", rows), ("BN", cols))))
+    profile = run(lesson, lesson.solution_path).kernel.profile
+    assert [k for k, _ in profile.samples] == [64, 128]
+    assert [work.ffma * 32 for _, work in profile.samples] == [rows * cols * k for k, _ in profile.samples]
 
 
 def test_progress_is_told_and_ctrl_c_passes_through() -> None:
