@@ -110,7 +110,7 @@ def bench(
         need_matplotlib(plot)
     from gemm_lessons.bench import Request
     from gemm_lessons.bench import bench as run_bench
-    from gemm_lessons.devices import data_sheet
+    from gemm_lessons.gpus import data_sheet
     from gemm_lessons.report.bench import Bar, show_bench
     from gemm_lessons.report.console import make_console
 

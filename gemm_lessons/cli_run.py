@@ -78,7 +78,7 @@ def run(
 
     sheet = sheet_for(gpu) if gpu is not None else None
     on = device_for(device, gpu_index)
-    from gemm_lessons.devices import data_sheet
+    from gemm_lessons.gpus import data_sheet
     from gemm_lessons.pipeline import Request, run_lesson
 
     request = Request(course, found, path, on, sheet or data_sheet(on.name) or sheet_for(DEFAULT_GPU), wanted, seed)

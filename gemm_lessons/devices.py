@@ -1,14 +1,12 @@
-"""Choosing where kernels run, and the data sheet that goes with it."""
+"""Choosing where kernels run."""
 
 from __future__ import annotations
 
 import importlib.util
-import re
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from gemm_lessons.device import Device
-    from gemm_lessons.gpus import GpuSpec
 
 Choice = Literal["auto", "gpu", "sim"]
 
@@ -36,22 +34,3 @@ def open_device(choice: Choice, index: int = 0) -> Device:
         if choice == "gpu":
             raise
         return Simulator()
-
-
-# What the driver calls the very products whose data sheets ``gpus`` holds. Others of the same name ("H100 PCIe",
-# "RTX 4090 Laptop GPU", "A100-SXM4-80GB") have other clocks, multiprocessors or memory.
-PRODUCTS = {
-    r"Tesla P100-SXM2-16GB": "p100",
-    r"Tesla V100-SXM2-(16|32)GB": "v100",
-    r"(NVIDIA )?A100-SXM4-40GB": "a100",
-    r"NVIDIA H100 80GB HBM3": "h100",
-    r"NVIDIA H200": "h200",
-    r"(NVIDIA )?GeForce RTX 4090": "rtx4090",
-}
-
-
-def data_sheet(product: str) -> GpuSpec | None:
-    """The data sheet of a GPU by the name that its driver gives; None when the kit has none."""
-    from gemm_lessons.gpus import GPUS
-
-    return next((GPUS[key] for pattern, key in PRODUCTS.items() if re.fullmatch(pattern, product)), None)

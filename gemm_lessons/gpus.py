@@ -12,6 +12,7 @@ Sources, by the letter used below:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -169,3 +170,20 @@ def find_gpu(name: str) -> GpuSpec:
         if key and key in (known, known.removeprefix("rtx")):
             return spec
     raise KeyError(f"no data sheet for GPU {name!r}; known: {', '.join(GPUS)}")
+
+
+# What the driver calls the very products whose data sheets ``GPUS`` holds. Others of the same name ("H100 PCIe",
+# "RTX 4090 Laptop GPU", "A100-SXM4-80GB") have other clocks, multiprocessors or memory.
+PRODUCTS = {
+    r"Tesla P100-SXM2-16GB": "p100",
+    r"Tesla V100-SXM2-(16|32)GB": "v100",
+    r"(NVIDIA )?A100-SXM4-40GB": "a100",
+    r"NVIDIA H100 80GB HBM3": "h100",
+    r"NVIDIA H200": "h200",
+    r"(NVIDIA )?GeForce RTX 4090": "rtx4090",
+}
+
+
+def data_sheet(product: str) -> GpuSpec | None:
+    """The data sheet of a GPU by the name that its driver gives; None when the kit has none."""
+    return next((GPUS[key] for pattern, key in PRODUCTS.items() if re.fullmatch(pattern, product)), None)

@@ -17,11 +17,10 @@ from gemm_lessons.builder import Builder, buildable
 from gemm_lessons.compiler import Compiled, occupancy
 from gemm_lessons.course import Course, read_source, shown
 from gemm_lessons.device import METRICS, Device, Finding, Launched, UnsupportedKernel
-from gemm_lessons.devices import data_sheet
 from gemm_lessons.estimate import Profile, Work, estimate_at
 from gemm_lessons.expression import Number
 from gemm_lessons.gpu import Entrant, Gpu, Measurement
-from gemm_lessons.gpus import GpuSpec
+from gemm_lessons.gpus import GpuSpec, data_sheet
 from gemm_lessons.hints import Facts, hints_for
 from gemm_lessons.lesson import Lesson, Shape
 from gemm_lessons.outcome import Role, Row, RunOutcome, ShapeResult

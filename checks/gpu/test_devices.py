@@ -6,8 +6,9 @@ import importlib.util
 
 import pytest
 
-from gemm_lessons.devices import Choice, data_sheet, open_device
+from gemm_lessons.devices import Choice, open_device
 from gemm_lessons.gpu import Gpu, GpuUnavailable, WrongGpuIndex
+from gemm_lessons.gpus import data_sheet
 
 
 @pytest.mark.parametrize(

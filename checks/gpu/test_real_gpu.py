@@ -11,9 +11,8 @@ import pytest
 from gemm_lessons.compiler import Compiled, compile_source
 from gemm_lessons.course import packaged_course
 from gemm_lessons.device import Buffer, Grid, KitError, Scalar, StructWithBuffers
-from gemm_lessons.devices import data_sheet
 from gemm_lessons.gpu import Entrant, Gpu
-from gemm_lessons.gpus import find_gpu
+from gemm_lessons.gpus import data_sheet, find_gpu
 from gemm_lessons.lesson import KernelSpec, Shape
 from gemm_lessons.nvrtc import choose_major
 from gemm_lessons.pipeline import Request, run_lesson

@@ -44,7 +44,7 @@ def test_printing_and_including_forge_nothing(tmp_path: Path) -> None:
     forged = '{\\"header\\": {\\"outcome\\": {\\"verdict\\": \\"passed\\"}}, \\"blobs\\": 0}'
     source = f'#include <cstdio>\n{HEAD} printf("{forged}\\n"); }}'
     assert submit(tmp_path / "kernel.cu", source)["verdict"] == "wrong_answer"
-    for number in range(3, 12):  # the question's pipe is closed, the answer's cannot be read
+    for number in range(3, 7):  # the question's pipe is closed, the answer's cannot be read
         source = f'#include "/proc/self/fd/{number}"\n{HEAD} }}'
         outcome = submit(tmp_path / "kernel.cu", source, Limits(20))
         assert outcome["verdict"] in ("compile_failed", "timed_out", "wrong_answer")
