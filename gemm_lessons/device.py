@@ -102,7 +102,8 @@ class Finding:
 
     ``kind`` is a stable identifier such as ``out_of_bounds``, ``misaligned``, ``race``, ``uninitialised``,
     ``divergent_barrier``, ``deadlock``, ``timeout``, ``trap``, ``illegal_access``. ``line`` and ``other_line`` count
-    from 1 in ``file``; ``None`` when the compiler left no line.
+    from 1 in ``file``; ``None`` when the compiler left no line. ``detail`` tells findings of one kind apart for whoever
+    advises: of a race, which memory and what the two accesses do (``shared store load``).
     """
 
     kind: str
@@ -112,6 +113,7 @@ class Finding:
     other_line: int | None = None
     count: int = 1
     file: str = ""
+    detail: str = ""
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,15 @@ def test_vector_stores_race_with_scalar_reads_of_their_bytes(said):
     assert said(f"{store} C[t] = ((float *)v)[(4 * t + 7) % 256];") == [ERROR]
 
 
+def test_the_missing_barrier_is_told_once(said):
+    """Between warps and within one: the same __syncthreads() cures both, so the warp's own race is left out."""
+    both = S + "__shared__ float w[64];\nw[t] = A[t];\ns[t] = A[t];\n{} C[t] = s[63 - t] + w[t ^ 1];"
+    assert said(both.format("")) == [ERROR]
+    assert said(both.format("__syncthreads();")) == []
+    apart = both.replace("C[t] = s[63 - t] + w[t ^ 1];", "float v = s[63 - t];\nC[t] = v + w[t ^ 1];")
+    assert said(apart.format("")) == [ERROR, WARNING]
+
+
 def test_a_race_is_found_also_when_the_trace_comes_in_parts(check, monkeypatch):
     """The machine hands a long epoch over in parts; what was written in the first part is read in the last."""
     monkeypatch.setattr("gemm_lessons.simulator.machine.TRACE_LIMIT", 16)

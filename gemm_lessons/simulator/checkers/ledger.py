@@ -81,7 +81,9 @@ class Ledger:
         if known is not None:
             self._found[key] = dataclasses.replace(known, count=known.count + count)
             return
-        self._found[key] = Finding(key.kind, key.severity, message(), key.line, key.other, count=count, file=key.file)
+        self._found[key] = Finding(
+            key.kind, key.severity, message(), key.line, key.other, count=count, file=key.file, detail=key.detail
+        )
 
     def downgrade(self, chosen: Callable[[Key], bool], severity: Severity, message: Callable[[str], str]) -> None:
         """Turn findings into less severe ones, with their message changed."""
@@ -89,6 +91,14 @@ class Ledger:
             found = self._found.pop(key)
             changed = dataclasses.replace(found, severity=severity, message=message(found.message))
             self._found[dataclasses.replace(key, severity=severity)] = changed
+
+    def _cured_by_a_barrier(self, key: Key) -> bool:
+        """A warp's own race whose lines meet a race between warps: the barrier that is missing there orders both."""
+        return (key.kind, key.severity) == ("race", "warning") and any(
+            (other.kind, other.severity, other.detail) == ("race", "error", key.detail)
+            and (other.line == key.line or other.other == key.other)
+            for other in self._found
+        )
 
     def result(self) -> Sequence[Finding]:
         """Most severe first; without what a more severe finding about the same lines, or its cause, says already."""
@@ -102,6 +112,7 @@ class Ledger:
             for key, finding in self._found.items()
             if RANK[key.severity] == worst[SAME.get(key.kind, key.kind), frozenset((key.line, key.other))]
             and FOLLOWS_FROM.get(key.kind) not in kinds
+            and not self._cured_by_a_barrier(key)
         ]
         kept.sort(key=lambda finding: (RANK[finding.severity], finding.line or 0))
         return tuple(kept[:MOST])
