@@ -1,12 +1,11 @@
 """Verdict + counters -> hints: a table of rules, each of which looks at the facts of a run and says at most one thing.
 
-A hint names the line, the number and where to read on. They are ranked by what stands in the way (an open TODO before a
-fault before a missed gate before what costs time), and only the best ``SHOWN`` are shown, so that nobody is flooded.
+A hint names the line, the number and where to read on. They are ranked by what stands in the way (a fault before an
+open TODO before a missed gate before what costs time), and only the best ``SHOWN`` are shown, so that nobody is flooded.
 """
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,17 +36,27 @@ REMEDIES: Mapping[str, str] = {
     "misaligned": "A float2 must start at a multiple of 8 bytes, a float4 at a multiple of 16: check the index.",
     "race": "A __syncthreads() is missing between the write and the other thread's access.",
     "uninitialised": "Something was read before anybody wrote it: copy first, then __syncthreads(), then read.",
+    "unset": "Give the variable a value where it is declared, such as float acc = 0.0f.",
     "divergent_barrier": "Every thread of the block must reach the same __syncthreads(): move it out of the if.",
     "block_order": "Blocks run in any order and at the same time: what one writes, another may read in a later launch.",
     "async_in_flight": "cp.async: wait for the group (cp.async.wait_group), then __syncthreads(), then read.",
     "out_of_array": "An index runs past the end of its shared array, into the next one: check the loop's bound.",
-    "exited_before_barrier": "No return before a __syncthreads(): guard the loads and stores instead.",
+    "exited_before_barrier": "The threads that returned copy nothing for the others and do not wait. No return before a "
+    "__syncthreads(): guard the loads and stores instead.",
     "divergent_warp": "The mask of a warp instruction must name exactly the threads that execute it together.",
     "barrier_count": "A named barrier needs one thread count, a multiple of 32, for all threads that meet there.",
     "deadlock": "Some threads wait at a barrier that others never reach: no return and no if around __syncthreads().",
     "timeout": "Which loop never ends? Look at how its counter changes and at its condition.",
     "input_overwritten": "Declare A and B as const float *: then the compiler finds the store.",
 }
+# Of some findings the detail decides.
+SPECIAL_REMEDIES: Mapping[tuple[str, str], str] = {
+    ("race", "global store store"): "Two threads write the same element of C. Every element needs one owner: check row "
+    "and col, in which order they stand, and the guard of the store.",
+    ("race", "shared store store"): "Two threads write the same element of a shared array: give each its own, or put a "
+    "__syncthreads() between the two writes.",
+}
+CAUSES = frozenset({"exited_before_barrier", "out_of_array", "unset"})  # warnings from which others follow
 # What the estimate's limiter suggests to try next.
 NEXT_STEPS: Mapping[str, str] = {
     "issue": "instructions: do more multiply-adds for each load and each index computed, by larger thread tiles or "
@@ -104,23 +113,24 @@ def hints_for(facts: Facts) -> tuple[str, ...]:
 
 
 def open_todos(source: str, stub: str) -> dict[int, int]:
-    """The TODOs of the stub under which the learner has added nothing yet: number -> line in ``source``.
+    """The TODOs of the stub around which the learner has changed nothing yet: number -> line in ``source``.
 
-    A TODO is open while its comment is still there with the same code after it as in the stub. Solving a stub only
-    adds lines, so any new line there, or a deleted comment, closes it.
+    A TODO is open while its comment stands between the same two lines of code as in the stub. Solving a stub adds or
+    changes a line above or below the comment, or deletes it; where several comments follow each other, one new line
+    closes them all, since nobody can tell to which of them it belongs.
     """
-    before = {number: after for number, _, after in _todos(stub)}
-    return {number: line for number, line, after in _todos(source) if before.get(number) == after}
+    before = {number: around for number, _, around in _todos(stub)}
+    return {number: line for number, line, around in _todos(source) if before.get(number) == around}
 
 
-def _todos(source: str) -> Iterator[tuple[int, int, str]]:
-    """Each TODO's number, line, and the first line of code after it (none when the next TODO comes first)."""
+def _todos(source: str) -> Iterator[tuple[int, int, tuple[str, str]]]:
+    """Each TODO's number, line, and the lines of code around it, without comments."""
     lines = source.splitlines()
+    code = [line.partition("//")[0].strip() for line in lines]
     for index, line in enumerate(lines):
         if match := TODO.search(line):
-            rest = itertools.takewhile(lambda text: not TODO.search(text), lines[index + 1 :])
-            code = (text.strip() for text in rest if text.strip() and not text.strip().startswith("//"))
-            yield int(match[1]), index + 1, next(code, "")
+            above = code[index] or next(filter(None, reversed(code[:index])), "")
+            yield int(match[1]), index + 1, (above, next(filter(None, code[index + 1 :]), ""))
 
 
 def _open_todo(facts: Facts) -> Iterator[Hint]:
@@ -130,7 +140,7 @@ def _open_todo(facts: Facts) -> Iterator[Hint]:
     texts = {todo.number: todo.hints[0] for todo in facts.lesson.todos}
     for number, line in sorted(todos.items())[:1]:
         more = f" ({len(todos)} are open)" if len(todos) > 1 else ""
-        yield Hint(0, f"TODO({number}) in line {line} is still open{more}. {texts.get(number, '')}".rstrip())
+        yield Hint(2.5, f"TODO({number}) in line {line} is still open{more}. {texts.get(number, '')}".rstrip())
 
 
 def _undefined_tile(facts: Facts) -> Iterator[Hint]:
@@ -153,8 +163,9 @@ def _fault(facts: Facts) -> Iterator[Hint]:
             said.add(finding.kind)
             where = f"line {finding.line}: " if finding.line else ""
             quote = f" [{facts.quote(finding.line)}]" if finding.line and facts.quote(finding.line) else ""
-            rank = 2 if finding.severity == "error" else 5
-            yield Hint(rank, f"{where}{finding.kind.replace('_', ' ')}.{quote} {REMEDIES[finding.kind]}")
+            remedy = SPECIAL_REMEDIES.get((finding.kind, finding.detail), REMEDIES[finding.kind])
+            rank = 2 if finding.severity == "error" else 4 if finding.kind in CAUSES else 5
+            yield Hint(rank, f"{where}{finding.kind.replace('_', ' ')}.{quote} {remedy}")
 
 
 def _gates(facts: Facts) -> Iterator[Hint]:
@@ -196,10 +207,14 @@ def _conflict_text(facts: Facts, conflict: Conflict, share: float) -> str:
         lanes = f"{', '.join(map(str, conflict.lanes[:4]))}{', ...' if len(conflict.lanes) > 4 else ''}"
     offsets = ", ".join(map(str, conflict.addresses[:2]))
     return (
-        f"line {conflict.line} {verb}{array} with a {conflict.ways}-way bank conflict: lanes {lanes} want different "
+        f"line {conflict.line} {verb}{array} with {_article(conflict.ways)} {conflict.ways}-way bank conflict: lanes {lanes} want different "
         f"words of bank {conflict.bank} (bytes {offsets}, ...). It costs {share:.0%} of the shared-memory wavefronts. "
         f"[{facts.quote(conflict.line)}] See '{section}' in lesson {lesson}."
     )
+
+
+def _article(ways: int) -> str:
+    return "an" if ways in (8, 11, 18) else "a"
 
 
 def _uncoalesced(facts: Facts) -> Iterator[Hint]:
@@ -207,6 +222,7 @@ def _uncoalesced(facts: Facts) -> Iterator[Hint]:
         return
     lesson, section = COALESCING
     get = facts.counters.get
+    missed = facts.verdict.missed if isinstance(facts.verdict, GateMissed) else ()
     # Loads grow with K and stores do not, so a short counting shape makes stores look dearer than they are.
     longer = facts.shape.k / facts.counted.k if facts.shape and facts.counted else 1.0
     total = longer * get("global_load_sectors") + get("global_store_sectors")
@@ -220,10 +236,15 @@ def _uncoalesced(facts: Facts) -> Iterator[Hint]:
             if count.value / count.ideal < SECTOR_EXCESS or excess < SECTOR_SHARE:
                 continue
             asked, fewest = count.value / per_line[count.line], count.ideal / per_line[count.line]
+            # A gate that was missed has said what it wants and where to read on: this says where it went wrong.
+            gate = next((gate for gate in missed if f"global_{kind}_sectors" in gate.expression), None)
+            instead, more = f"where {fewest:.3g} would do", f" See '{section}' in lesson {lesson}."
+            if gate is not None:
+                instead, more = f"({gate.name}: at most {gate.limit:g})", ""
             yield Hint(
                 8 - excess,
-                f"line {count.line} {verb} {asked:.3g} sectors per request where {fewest:.3g} would do: the lanes of a "
-                f"warp are far apart in memory. [{facts.quote(count.line)}] See '{section}' in lesson {lesson}.",
+                f"line {count.line} {verb} {asked:.3g} sectors per request {instead}: the lanes of a warp are far "
+                f"apart in memory. [{facts.quote(count.line)}]{more}",
             )
 
 
@@ -231,7 +252,7 @@ def _small_grid(facts: Facts) -> Iterator[Hint]:
     if 0 < facts.blocks < facts.sms:
         yield Hint(
             9,
-            f"at {facts.shape} the grid has {facts.blocks} blocks and an {facts.gpu} has {facts.sms} SMs: "
+            f"at {facts.shape} the grid has {facts.blocks} block{'s' * (facts.blocks > 1)} and an {facts.gpu} has {facts.sms} SMs: "
             f"{facts.sms - facts.blocks} of them idle. Larger tiles make it worse; larger matrices make it go away.",
         )
 

@@ -11,7 +11,7 @@ import pytest
 
 from gemm_lessons.compiler import Compiled, Occupancy, Resources, compile_source
 from gemm_lessons.course import any_course
-from gemm_lessons.device import Counters, Finding, Grid
+from gemm_lessons.device import Counters, Finding, Grid, Severity
 from gemm_lessons.diagnostics import Diagnostic
 from gemm_lessons.estimate import Estimate
 from gemm_lessons.hints import COALESCING, CONFLICTS, NEXT_STEPS, REMEDIES, SHOWN, Facts, hints_for, open_todos
@@ -81,6 +81,27 @@ def test_uncoalesced_loads_and_stores() -> None:
     assert hints_for(counted("    x[t] = x[t + 32];")) == ()
 
 
+def test_beside_a_missed_gate_the_line_is_named_with_the_gates_limit() -> None:
+    it = counted("    x[t] = x[32 * t];")
+
+    def beside(expression: str) -> str:
+        gate = GateResult("sectors", 32.0, 3.0, True, False, "Read on.", expression)
+        return hints_for(replace(it, verdict=GateMissed((gate,))))[-1]
+
+    hint = beside("global_load_sectors / global_load_requests")
+    assert "line 4 reads 32 sectors per request (sectors: at most 3)" in hint
+    assert "would do" not in hint
+    assert "See" not in hint, "the gate has said where to read"
+    other = beside("barriers")
+    assert "where 4 would do" in other
+    assert "See" in other
+
+
+def test_eight_ways_take_another_article() -> None:
+    text = "\n".join(hints_for(counted(CONFLICT.replace("s[t]", "s[t / 4]").replace("31 - t", "t / 4").format(width=32))))
+    assert "an 8-way bank conflict" in text
+
+
 def test_stores_matter_less_when_k_grows() -> None:
     it = counted("    x[32 * t] = x[t];")
     assert hints_for(replace(it, counted=SIZE))
@@ -113,6 +134,34 @@ def test_findings_get_a_remedy(kind: str) -> None:
 def test_a_remedy_is_said_once() -> None:
     race = Finding("race", "error", "", line=3)
     assert said(findings=[race, replace(race, line=4)]).count(REMEDIES["race"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("detail", "remedy"),
+    [
+        ("global store store", "Every element needs one owner: check row and col"),
+        ("global load store", REMEDIES["race"]),
+        ("shared store store", "Two threads write the same element of a shared array"),
+        ("shared store load", REMEDIES["race"]),
+        ("", REMEDIES["race"]),
+    ],
+)
+def test_the_remedy_of_a_race_fits_its_memory(detail: str, remedy: str) -> None:
+    text = said(findings=[Finding("race", "error", "", line=1, detail=detail)])
+    assert remedy in text
+    assert ("__syncthreads()" in text) == (detail != "global store store")
+
+
+def test_races_say_which_memory_they_are_in() -> None:
+    swapped = counted("    x[t / 2] = t;")
+    assert [finding.detail for finding in swapped.findings] == ["global store store"]
+    assert "check row and col" in "\n".join(hints_for(swapped))
+
+
+def test_returned_threads_come_before_what_they_did_not_copy() -> None:
+    found = [Finding("uninitialised", "warning", "", line=2), Finding("exited_before_barrier", "warning", "", line=9)]
+    hints = hints_for(facts(findings=found))
+    assert [hint.split(".")[0] for hint in hints] == ["line 9: exited before barrier", "line 2: uninitialised"]
 
 
 def test_missed_gates_say_value_limit_and_why() -> None:
@@ -155,6 +204,7 @@ def test_small_grids() -> None:
     text = said(blocks=4, shape=Shape(256, 256, 64))
     assert "at 256x256x64 the grid has 4 blocks and an H200 has 132 SMs: 128 of them idle" in text
     assert said(blocks=132) == ""
+    assert "the grid has 1 block and" in said(blocks=1)
 
 
 STUB = """\
@@ -176,14 +226,31 @@ __global__ void gemm()
     ("change", "still_open"),
     [
         ((), {1: 4, 2: 7, 3: 9}),
-        (("both tiles.\n", "both tiles.\n    load();\n"), {2: 8, 3: 10}),
-        (("// TODO(2): sum.", "// TODO(2): sum.\n    acc += 1;"), {1: 4, 3: 10}),
+        (("both tiles.\n", "both tiles.\n    load();\n"), {3: 10}),  # whose line is it? Accuse nobody
+        (("    // TODO(1): load", "    load();\n    // TODO(1): load"), {3: 10}),
+        (("// TODO(2): sum.", "// TODO(2): sum.\n    acc += 1;"), {3: 10}),
         (("        // TODO(3): store.", "        store();"), {1: 4, 2: 7}),
-        (("float acc = 0;", "float acc = 1;\n"), {1: 5, 2: 8, 3: 10}),
+        (("        // TODO(3): store.", "        store();\n        // TODO(3): store."), {1: 4, 2: 7}),
+        (("        // TODO(3): store.", "        store(); // TODO(3): store."), {1: 4, 2: 7}),
+        (("        // TODO(3): store.", "        // TODO(3): store. (Where?)\n\n"), {1: 4, 2: 7, 3: 9}),
+        (("float acc = 0;", "float acc = 1;\n"), {3: 10}),
+        (("__global__ void gemm()", "// my kernel\n__global__ void gemm(int M)"), {1: 5, 2: 8, 3: 10}),
     ],
 )
 def test_open_todos(change: tuple[str, ...], still_open: dict[int, int]) -> None:
     assert open_todos(STUB.replace(*change) if change else STUB, STUB) == still_open
+
+
+def test_a_fault_comes_before_an_open_todo_and_a_warning_after() -> None:
+    stub = any_course().lesson("03").stub_path.read_text()
+
+    def first(severity: Severity) -> str:
+        finding = Finding("race", severity, "", line=1)
+        return said(verdict=wrong_answer(), source=stub, stub=stub, findings=[finding])
+
+    assert first("error").startswith("line 1: race.")
+    assert "TODO(1)" in first("error")
+    assert first("warning").startswith("TODO(1)")
 
 
 def test_the_first_open_todo_is_the_first_hint() -> None:
