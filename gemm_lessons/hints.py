@@ -1,7 +1,7 @@
 """Verdict + counters -> hints: a table of rules, each of which looks at the facts of a run and says at most one thing.
 
 A hint names the line, the number and where to read on. They are ranked by what stands in the way (a fault before an
-open TODO before a missed gate before what costs time), and only the best ``SHOWN`` are shown, so that nobody is flooded.
+open TODO before a missed gate before what costs time); only the best ``SHOWN`` are shown, so that nobody is flooded.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ REMEDIES: Mapping[str, str] = {
     "block_order": "Blocks run in any order and at the same time: what one writes, another may read in a later launch.",
     "async_in_flight": "cp.async: wait for the group (cp.async.wait_group), then __syncthreads(), then read.",
     "out_of_array": "An index runs past the end of its shared array, into the next one: check the loop's bound.",
-    "exited_before_barrier": "The threads that returned copy nothing for the others and do not wait. No return before a "
-    "__syncthreads(): guard the loads and stores instead.",
+    "exited_before_barrier": "Threads that have returned copy nothing for the others and do not wait: no return "
+    "before a __syncthreads(); guard the loads and stores instead.",
     "divergent_warp": "The mask of a warp instruction must name exactly the threads that execute it together.",
     "barrier_count": "A named barrier needs one thread count, a multiple of 32, for all threads that meet there.",
     "deadlock": "Some threads wait at a barrier that others never reach: no return and no if around __syncthreads().",
@@ -206,15 +206,12 @@ def _conflict_text(facts: Facts, conflict: Conflict, share: float) -> str:
     if len(conflict.lanes) > 2:
         lanes = f"{', '.join(map(str, conflict.lanes[:4]))}{', ...' if len(conflict.lanes) > 4 else ''}"
     offsets = ", ".join(map(str, conflict.addresses[:2]))
+    article = "an" if conflict.ways in (8, 11, 18) else "a"
     return (
-        f"line {conflict.line} {verb}{array} with {_article(conflict.ways)} {conflict.ways}-way bank conflict: lanes {lanes} want different "
-        f"words of bank {conflict.bank} (bytes {offsets}, ...). It costs {share:.0%} of the shared-memory wavefronts. "
+        f"line {conflict.line} {verb}{array} with {article} {conflict.ways}-way bank conflict: lanes {lanes} want "
+        f"different words of bank {conflict.bank} (bytes {offsets}, ...). It costs {share:.0%} of the shared-memory wavefronts. "
         f"[{facts.quote(conflict.line)}] See '{section}' in lesson {lesson}."
     )
-
-
-def _article(ways: int) -> str:
-    return "an" if ways in (8, 11, 18) else "a"
 
 
 def _uncoalesced(facts: Facts) -> Iterator[Hint]:
@@ -250,9 +247,10 @@ def _uncoalesced(facts: Facts) -> Iterator[Hint]:
 
 def _small_grid(facts: Facts) -> Iterator[Hint]:
     if 0 < facts.blocks < facts.sms:
+        count = f"{facts.blocks} block{'s' * (facts.blocks > 1)}"
         yield Hint(
             9,
-            f"at {facts.shape} the grid has {facts.blocks} block{'s' * (facts.blocks > 1)} and an {facts.gpu} has {facts.sms} SMs: "
+            f"at {facts.shape} the grid has {count} and an {facts.gpu} has {facts.sms} SMs: "
             f"{facts.sms - facts.blocks} of them idle. Larger tiles make it worse; larger matrices make it go away.",
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -11,10 +12,12 @@ from rich.console import Console
 from checks.cli.tiny_course import SOLUTION, write_course
 from gemm_lessons.course import Course
 from gemm_lessons.gpus import find_gpu
+from gemm_lessons.hints import NEXT_STEPS
+from gemm_lessons.lesson import Shape
 from gemm_lessons.outcome import RunOutcome
 from gemm_lessons.pipeline import Request, run_lesson
 from gemm_lessons.report.console import THEME
-from gemm_lessons.report.table import duration, table
+from gemm_lessons.report.table import LIMITERS, duration, show_footnotes, table
 from gemm_lessons.simulator import Simulator
 
 
@@ -42,6 +45,25 @@ def test_measured_runs_have_one_row_for_each_kernel(measured: RunOutcome, column
     assert "…" not in out.getvalue()
     assert [line.split()[0] for line in lines[-3:]] == ["your", "lesson" if columns < 120 else "01", "reference"]
     assert all("1.23 ms" in line and "57,123" in line and "102%" in line for line in lines[-3:])
+
+
+def test_the_footnotes_say_what_limits_and_what_an_own_shape_does_not_change(tmp_path: Path) -> None:
+    course = Course(write_course(tmp_path))
+    lesson = course.lesson("01")
+    request = Request(course, lesson, lesson.solution_path, Simulator(), find_gpu("h200"), beside=False)
+    outcome = run_lesson(replace(request, shape=Shape(40, 48, 8)))
+    console = Console(file=io.StringIO(), width=200, theme=THEME)
+    show_footnotes(console, outcome)
+    text = console.file.getvalue()
+    assert "estimate for the H200 at M, N, K = 40, 48, 8" in text
+    assert "Counters and gates: one launch at M, N, K = 8, 16, 4, fixed by the lesson." in text
+    assert f"Limited by: {LIMITERS[outcome.kernel.estimate.limiter]}." in text
+
+
+def test_every_limiter_has_words() -> None:
+    assert LIMITERS.keys() == {*NEXT_STEPS, "launch"}
+    assert "load/store units" in LIMITERS["lsu"]
+    assert "L1" in LIMITERS["l1"]
 
 
 @pytest.mark.parametrize(

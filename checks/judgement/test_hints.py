@@ -98,8 +98,8 @@ def test_beside_a_missed_gate_the_line_is_named_with_the_gates_limit() -> None:
 
 
 def test_eight_ways_take_another_article() -> None:
-    text = "\n".join(hints_for(counted(CONFLICT.replace("s[t]", "s[t / 4]").replace("31 - t", "t / 4").format(width=32))))
-    assert "an 8-way bank conflict" in text
+    body = CONFLICT.format(width=32).replace("s[t]", "s[t / 4]").replace("31 - t", "t / 4")
+    assert "an 8-way bank conflict" in "\n".join(hints_for(counted(body)))
 
 
 def test_stores_matter_less_when_k_grows() -> None:

@@ -30,6 +30,18 @@ SHORT: dict[Kind, str] = {
     "timed_out": "endless",
     "gate_missed": "gate missed",
 }
+# What can limit an estimate, in words.
+LIMITERS = {
+    "issue": "issuing instructions",
+    "fp32": "multiply-adds (fp32 units)",
+    "lsu": "load and store instructions (load/store units)",
+    "shared": "shared memory (bytes its banks can move)",
+    "l1": "global memory requests (L1 cache)",
+    "l2": "traffic to the L2 cache",
+    "dram": "traffic to DRAM",
+    "latency": "latency (waiting for loads and barriers)",
+    "launch": "the launch itself",
+}
 UNBOUNDED = 1000  # columns: how wide a table would like to be
 
 
@@ -147,13 +159,16 @@ def show_footnotes(console: Console, outcome: RunOutcome) -> None:
         limiter = outcome.kernel.estimate.limiter if outcome.kernel.estimate else ""
         notes.append(
             f"est. = an estimate for the {outcome.gpu} at M, N, K = {shape.m}, {shape.n}, {shape.k}, computed from the "
-            f"simulator's counters; nothing was timed." + (f" Limited by: {limiter}." if limiter else "")
+            f"simulator's counters; nothing was timed."
+            + (f" Limited by: {LIMITERS.get(limiter, limiter)}." if limiter else "")
         )
     notes += _timing(outcome)
     count = outcome.count_shape
     occupancy = outcome.kernel.occupancy
     by = f" Occupancy is limited by {occupancy.limiter}." if occupancy and occupancy.fraction < 1 else ""
-    notes.append(f"Counters: one launch at M, N, K = {count.m}, {count.n}, {count.k}.{by}")
+    notes.append(
+        f"Counters and gates: one launch at M, N, K = {count.m}, {count.n}, {count.k}, fixed by the lesson.{by}"
+    )
     notes += [f"{row.label} was not run: {row.unsupported}" for row in outcome.rows if row.unsupported]
     for note in notes:
         console.print(Text(note, style="quiet"))
