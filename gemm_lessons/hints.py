@@ -209,8 +209,8 @@ def _conflict_text(facts: Facts, conflict: Conflict, share: float) -> str:
     article = "an" if conflict.ways in (8, 11, 18) else "a"
     return (
         f"line {conflict.line} {verb}{array} with {article} {conflict.ways}-way bank conflict: lanes {lanes} want "
-        f"different words of bank {conflict.bank} (bytes {offsets}, ...). It costs {share:.0%} of the shared-memory wavefronts. "
-        f"[{facts.quote(conflict.line)}] See '{section}' in lesson {lesson}."
+        f"different words of bank {conflict.bank} (bytes {offsets}, ...). It costs {share:.0%} of the shared-memory "
+        f"wavefronts. [{facts.quote(conflict.line)}] See '{section}' in lesson {lesson}."
     )
 
 
