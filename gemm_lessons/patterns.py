@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from gemm_lessons.lesson import ElementType
 from gemm_lessons.problem import Problem, bits, decode
 
 Array = np.ndarray[Any, Any]
@@ -126,7 +127,33 @@ def _transposed(it: Wrong) -> Pattern | None:
     ):
         if it.agrees(it.product(*other)):
             return Pattern(name, f"{cause}. The matrices are row-major.")
+    return _swapped(it)
+
+
+def _swapped(it: Wrong) -> Pattern | None:
+    """Row and column changed places in an index, the stride stayed: a(k, row) for a(row, k)."""
+    a, b = it.problem.values
+    a_swapped = _exchanged(it.problem.a, it.problem.kernel.a, a.shape)
+    b_swapped = _exchanged(it.problem.b, it.problem.kernel.b, b.shape)
+    for name, cause, left, right in (
+        ("ab_swapped", "A was read at (k, row) and B at (col, k)", a_swapped, b_swapped),
+        ("a_swapped", "A was read at (k, row)", a_swapped, b),
+        ("b_swapped", "B was read at (col, k)", a, b_swapped),
+    ):
+        if left is not None and right is not None and it.agrees(it.product(left, right)):
+            return Pattern(
+                name,
+                f"{cause}: row and column changed places. The row comes first: element (row, k) of A, element (k, col) "
+                "of B. On other shapes this also reads outside the matrix.",
+            )
     return None
+
+
+def _exchanged(stored: Array, kind: ElementType, shape: tuple[int, ...]) -> Array | None:
+    """What (col, row) finds where (row, col) was meant; None where that lies outside the array."""
+    row, col = np.indices(shape)
+    place = col * stored.shape[1] + row
+    return None if place.max() >= stored.size else decode(stored, kind).ravel()[place]
 
 
 def _across(matrix: Array) -> Array:

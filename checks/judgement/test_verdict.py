@@ -16,6 +16,13 @@ from gemm_lessons.problem import Problem
 from gemm_lessons.verdict import judge, judge_gates
 
 
+def exchanged(matrix: Array) -> Array:
+    """matrix(col, row) in place of matrix(row, col), as a kernel with swapped indices reads it, element by element."""
+    rows, cols = matrix.shape
+    flat = matrix.ravel()
+    return np.array([[flat[col * cols + row] for col in range(cols)] for row in range(rows)])
+
+
 def test_the_reference_passes() -> None:
     it = problem()
     result = judged(it, it.reference)
@@ -98,6 +105,10 @@ MISTAKES: list[tuple[str, tuple[int, int, int], Callable[[Problem], Array]]] = [
     ("transposed", (48, 32, 24), lambda it: it.reference.T.reshape(48, 32)),
     ("a_transposed", (48, 32, 24), lambda it: it.values[0].reshape(24, 48).T @ it.values[1]),
     ("b_transposed", (48, 32, 24), lambda it: it.values[0] @ it.values[1].reshape(32, 24).T),
+    ("a_swapped", (48, 32, 24), lambda it: exchanged(it.values[0]) @ it.values[1]),
+    ("b_swapped", (48, 20, 32), lambda it: it.values[0] @ exchanged(it.values[1])),
+    ("ab_swapped", (48, 20, 24), lambda it: exchanged(it.values[0]) @ exchanged(it.values[1])),
+    ("ab_swapped", (32, 32, 32), lambda it: it.values[0].T @ it.values[1].T),
     ("first_k_tile", (48, 32, 24), lambda it: partial(it, slice(8))),
     ("first_k_tile", (48, 32, 21), lambda it: partial(it, slice(8))),
     ("last_k_tile", (48, 32, 21), lambda it: partial(it, slice(16, 21))),
