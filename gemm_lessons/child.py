@@ -136,12 +136,16 @@ class Child:
         self.close()
         return ChildDied(code, words)
 
-    def close(self) -> None:
-        """Kill the child and everything it started. Does not wait for a process that the driver will not let go."""
+    def close(self, patience: float = 0.0) -> None:
+        """End the child and everything it started: by itself within ``patience`` seconds, as there are no questions any
+        more, else killed. Does not wait for a process that the driver will not let go."""
         if self._stderr.closed:
             return
-        for connection in (self._to, self._from):
-            connection.close()
+        self._to.close()
+        if patience:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(patience)
+        self._from.close()
         os.close(self._lifeline)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gemm_lessons.contract import JSON
 
 GIB = 1 << 30
+PATIENCE_S = 1.0  # for a worker to end by itself after its answer
 RESERVE_BYTES = 64 << 20  # freed when memory runs out, so that this can still be said
 
 
@@ -66,6 +67,7 @@ def judge(submission: Submission, limits: Limits | None = None) -> Mapping[str, 
         try:
             child.send({"submission": question, "memory_bytes": limits.memory_bytes})
             answer, _ = child.receive(limits.seconds)
+            child.close(PATIENCE_S)
         except ChildHung:
             return _lost(submission, "timeout", f"the run took longer than {limits.seconds:g} s and was stopped")
         except ChildDied as died:

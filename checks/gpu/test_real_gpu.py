@@ -83,7 +83,7 @@ def test_a_launch_writes_back(real_gpu: Gpu) -> None:
 @pytest.mark.parametrize(
     ("body", "kind", "said"),
     [
-        ("A[(1 << 28) + i] = 1;", "out_of_bounds", "error 700"),
+        ("A[(1 << 28) + i] = 1;", "out_of_bounds", "CUDA error 7"),
         ("*(float4 *)(A + 1) = float4{};", "misaligned", "error 716"),
         ("__shared__ float s[32]; s[i + (int)A[0] + 100000 + 1000000 * (int)A[1]] = A[i]; A[i] = s[0];", "", ""),
         ("__trap();", "", ""),

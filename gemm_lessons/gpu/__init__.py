@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["Entrant", "Gpu", "GpuUnavailable", "Measurement", "Timed", "WrongGpuIndex"]
 
 START_LIMIT_S = 60.0  # for a driver that wakes up slowly
+PATIENCE_S = 2.0  # for the context to be torn down in order
 LAUNCH_LIMIT_S = 10.0  # for one launch on top of what its size explains
 # Far below what the naive kernel reaches on an old GPU, so that slow is not taken for endless.
 SLOWEST_BYTES_PER_S = 1e7
@@ -114,6 +115,12 @@ class Gpu:
 
     def close(self) -> None:
         """End the process that owns the context. The next launch starts a new one."""
+        if self._child is not None:
+            self._child.close(PATIENCE_S)
+            self._child = None
+
+    def _kill(self) -> None:
+        """The same, for a process that may be busy with what nobody wants any more."""
         if self._child is not None:
             self._child.close()
             self._child = None
@@ -244,7 +251,7 @@ class Gpu:
             self._child = None
             raise KitError(f"the process that uses the GPU ended unexpectedly: {died}") from died
         except BaseException:  # Ctrl-C: the answer to this question must not be taken for the next one's
-            self.close()
+            self._kill()
             raise
         if "error" in answer:
             failed = _Failed(answer)
@@ -283,7 +290,7 @@ class Gpu:
         if header["error"] == "memory":
             raise KitError(trouble.too_little_memory(header)) from failed
         if header["error"] == "context" or code not in (*trouble.FAULTS, *trouble.REFUSED):
-            self.close()
+            self._kill()
             if code in trouble.NO_CODE:
                 raise KitError(
                     f"the kernel holds no machine code for {self.name} ({self.arch}): {failed}; the driver supports "
@@ -293,7 +300,7 @@ class Gpu:
                 f"the GPU does not work: {failed}; does nvidia-smi show it, and nobody else on it?"
             ) from failed
         if code not in trouble.REFUSED:  # the context is gone, and the server with it
-            self.close()
+            self._kill()
 
     def _extra(self) -> str:
         return f"'gemm-lessons[cuda{12 if self.driver_major < 13 else 13}]'"

@@ -18,7 +18,7 @@ FAULTS: Mapping[int, tuple[str, str]] = {
     714: ("out_of_bounds", "the kernel overran its stack (hardware stack error)"),
     715: ("trap", "the kernel ran into an illegal instruction, or __trap()"),
     716: ("misaligned", "a load or store was not aligned to its size"),
-    717: ("out_of_bounds", "an instruction for shared or local memory got an address of another kind"),
+    717: ("out_of_bounds", "the kernel used an address that belongs to another kind of memory"),
     718: ("trap", "the kernel jumped to an invalid address"),
     719: ("out_of_bounds", "the kernel was stopped: an access outside shared memory, or __trap()"),
 }
