@@ -140,6 +140,20 @@ def test_out_of_bounds_faults_with_its_line(kernel) -> None:
     assert outcome.kernel.hints[0].startswith("line 4: out of bounds")
 
 
+UNUSED = 'float other; asm volatile("{ .reg .f32 f; add.f32 %0, f, f; }" : "=f"(other));'
+
+
+def test_a_sum_without_a_first_value_is_told_and_what_nobody_uses_is_not(kernel) -> None:
+    no_start = SUM.replace("float acc = 0;", "float acc;")
+    unset = run("01", kernel(f"{INSIDE} {{ {no_start} C[row * N + col] = acc; }}"))
+    assert isinstance(unset.verdict, WrongAnswer)
+    assert [finding.kind for finding in unset.kernel.findings] == ["unset"]
+    assert "Give the variable a value where it is declared" in unset.kernel.hints[0]
+    right = run("01", kernel(f"{UNUSED} {INSIDE} {{ {SUM} C[row * N + col] = acc; }}"))
+    assert right.verdict == Passed()
+    assert right.kernel.findings == ()
+
+
 def test_changing_an_input_faults(kernel) -> None:
     body = f"{INSIDE} {{ {SUM} C[row * N + col] = acc; if (K > 1 && col == 0) ((float *)A)[row * K] = 1; }}"
     verdict = run("01", kernel(body)).verdict

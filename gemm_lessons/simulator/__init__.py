@@ -73,7 +73,7 @@ class Simulator:
         if checks.suspects:
             self._settle(checks, program, grid, arguments, dict(shared_layout))
         machine.memory.write_back()
-        return Launched(counted, (*checks.result(), *machine.notices()), fault)
+        return Launched(counted, (*checks.result(), *machine.unset.findings(), *machine.notices()), fault)
 
     def _settle(
         self, checks: Checks, program: Program, grid: Grid, arguments: Sequence[Argument], layout: dict[str, int]

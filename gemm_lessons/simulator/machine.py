@@ -28,6 +28,7 @@ from gemm_lessons.simulator.memory import GlobalMemory, layout, parameter_block
 from gemm_lessons.simulator.ptx import Instruction, Kernel, Register, Variable
 from gemm_lessons.simulator.schedule import FmaGroup, row_order, schedule
 from gemm_lessons.simulator.state import Fault, State
+from gemm_lessons.simulator.unset import Unset
 
 Array = NDArray[Any]
 
@@ -112,10 +113,11 @@ class Machine:
         self.state.leaving = np.array([_only_ends(block, program.blocks) for block in program.blocks])
         binder = Binder(self.state, self.layout, kernel.parameters, self.parameters, address_registers(program.blocks))
         self.barriers = Barriers(self.state, kernel)
+        self.unset = Unset(self.state, kernel, program.blocks)
         self.full: list[list[Run]] = []
         self.masked: list[list[Run]] = []
         for steps in program.steps:
-            operations = [operation for step in steps for operation in binder.step(step)]
+            operations = [operation for step in steps for operation in self.unset.around(step, binder.step(step))]
             self.full.append([operation[0] for operation in operations])
             self.masked.append([operation[1] for operation in operations])
         self.lengths = [max(1, len(block.instructions)) for block in program.blocks]
@@ -191,6 +193,7 @@ class Machine:
     def _run_batch(self, first: int, blocks: int, generation: int) -> None:
         state = self.state
         state.begin(first, blocks, generation)
+        self.unset.begin()
         for observer in self.observers:
             observer.begin_batch(state.batch)
         self.alive = state.exists & (state.lane_block < blocks)
