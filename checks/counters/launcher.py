@@ -1,13 +1,15 @@
 """The program that ncu profiles: loads the carried cubins with cupy and launches every case once, in a fixed order.
 
-``python -m checks.counters.launcher DIR suite|shared|global``, where DIR was filled by ``renew.py build``. Runs on a
-GPU machine with cupy; only kernels of ours are launched, so the profiler's n-th kernel is the n-th entry of the plan.
+``python -m checks.counters.launcher DIR suite|shared|global SECONDS``, where DIR was filled by ``renew build``. Runs on
+a machine with a GPU and cupy; nothing else is launched, so the profiler's n-th kernel is the n-th of what is listed in
+DIR/GROUP.launched.json.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,67 +17,96 @@ from typing import Any
 import numpy as np
 
 from checks.counters import patterns
-from checks.counters.manifest import Array, plan
+from checks.counters.manifest import plan
+from gemm_lessons.device import Argument, Buffer, Grid, Scalar
 
-Launch = tuple[str, str, tuple[int, int, int], tuple[int, int, int], int, list[Any]]  # name, cubin key, grid, ...
+Launch = tuple[str, str, Grid, list[Argument]]  # name, cubin key, shape, arguments
 
 
 def _suite() -> Iterator[Launch]:
     for case in plan():
-        arguments: list[Any] = []
-        for argument in case.arguments:
-            if isinstance(argument, Array):
-                arguments.append(argument.values())
-            else:
-                arguments.append(np.uint32(argument) if argument >= 1 << 31 else np.int32(argument))
-        yield case.name, case.key, case.grid, case.block, case.dynamic_shared, arguments
+        yield case.name, case.key, case.shape, list(case.arguments())
 
 
 def _shared() -> Iterator[Launch]:
-    source = np.zeros(4 * patterns.WARP, dtype=np.int32)
+    source = Buffer("source", np.zeros(4 * patterns.WARP, dtype=np.int32))
     for probe in patterns.SHARED_PROBES:
         table = patterns.as_array(patterns.shared_patterns(probe))
         for first in range(0, len(table), patterns.PROBES):
             part = np.ascontiguousarray(table[first : first + patterns.PROBES])
-            yield f"{probe}/{first}", f"shared_probes/{probe}", (1, 1, 1), (32, 1, 1), 2 * patterns.WINDOW, [part, source]
+            yield (
+                f"{probe}/{first}",
+                f"shared_probes/{probe}",
+                (1, 1, 1),
+                (32, 1, 1),
+                2 * patterns.WINDOW,
+                [part, source],
+            )
 
 
 def _global() -> Iterator[Launch]:
-    window = np.zeros(2 * patterns.GLOBAL_WINDOW, dtype=np.uint8)
+    window = Buffer("window", np.zeros(2 * patterns.GLOBAL_WINDOW, dtype=np.uint8))
+    shape = Grid((1, 1, 1), (patterns.WARP, 1, 1))
     for probe in patterns.GLOBAL_PROBES:
         table = patterns.as_array(patterns.global_patterns(probe))
         for first in range(0, len(table), patterns.PER_LAUNCH):
             part = np.ascontiguousarray(table[first : first + patterns.PER_LAUNCH])
-            arguments = [part, window, np.int32(0)]
-            yield f"{probe}/{first}", f"global_probes/{probe}", (1, 1, 1), (32, 1, 1), 0, arguments
+            arguments = [Buffer("patterns", part), window, Scalar("zero", np.int32(0))]
+            yield f"{probe}/{first}", f"global_probes/{probe}", shape, arguments
 
 
 PLANS = {"suite": _suite, "shared": _shared, "global": _global}
 
 
 def launches(which: str) -> Iterator[Launch]:
-    """What is launched, in order: (name, cubin key, grid, block, dynamic shared bytes, host arguments)."""
+    """What is launched, in order: (name, cubin key, shape, arguments)."""
     return PLANS[which]()
 
 
-def main(folder: Path, which: str) -> None:
+def _on_device(argument: Argument, cupy: Any, kept: list[Any]) -> Any:
+    if isinstance(argument, Buffer):
+        array = np.ascontiguousarray(argument.array)
+        kept.append(cupy.asarray(array.reshape(-1).view(np.uint8)))
+        return kept[-1]
+    if isinstance(argument, Scalar):
+        return argument.value
+    raw = bytearray(argument.raw)
+    for offset, buffer in argument.pointers.items():
+        raw[offset : offset + 8] = int(_on_device(buffer, cupy, kept).data.ptr).to_bytes(8, "little")
+    return np.frombuffer(bytes(raw), np.dtype((np.void, len(raw))))[0]
+
+
+def main(folder: Path, which: str, seconds: float) -> None:
+    """Launch everything, or what fits into ``seconds``: the profiler writes its report when this ends by itself."""
     import cupy
 
-    index = json.loads((folder / "index.json").read_text())
+    built = json.loads((folder / "index.json").read_text())
     modules: dict[str, Any] = {}
-    for name, key, grid, block, dynamic_shared, arguments in launches(which):
-        file, kernel = index[key]
+    start = time.monotonic()
+    done = []
+    for name, key, shape, arguments in launches(which):
+        if time.monotonic() - start > seconds:
+            break
+        if name in built["skip"]:
+            continue
+        file, kernel, _ = built["kernels"][key]
         if file not in modules:
             modules[file] = cupy.RawModule(path=str(folder / file))
         function = modules[file].get_function(kernel)
-        device = [cupy.asarray(a) if isinstance(a, np.ndarray) else a for a in arguments]
+        kept: list[Any] = []
+        device = tuple(_on_device(argument, cupy, kept) for argument in arguments)
         try:
-            function(grid, block, tuple(device), shared_mem=dynamic_shared)
+            function(shape.grid, shape.block, device, shared_mem=shape.dynamic_shared)
             cupy.cuda.runtime.deviceSynchronize()
-        except cupy.cuda.runtime.CUDARuntimeError as error:
-            raise SystemExit(f"{name}: {error}") from error
-    print(f"{which}: all launched")
+        except (cupy.cuda.runtime.CUDARuntimeError, TypeError) as error:
+            print(f"{name}: {error}", flush=True)
+            if not isinstance(error, TypeError):
+                break
+            continue
+        done.append(name)
+    (folder / f"{which}.launched.json").write_text(json.dumps(done))
+    print(f"{which}: {len(done)} launched in {time.monotonic() - start:.1f} s", flush=True)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]))

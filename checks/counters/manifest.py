@@ -13,14 +13,18 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from gemm_lessons.course import Course
+from gemm_lessons.device import Argument, Buffer, Grid, Scalar, StructWithBuffers
+from gemm_lessons.problem import Problem
+
 HERE = Path(__file__).parent
 KERNELS = HERE / "kernels"
-COURSE = HERE.parent.parent / "lessons"
+ROOT = HERE.parent.parent
 
 
 @dataclass(frozen=True)
 class Array:
-    """A buffer of ``size`` elements. Integers: ``(i * step + start) % modulus``; floats: multiples of 1/64 in [-8, 8)."""
+    """A buffer of ``size`` values. Integers: ``(i * step + start) % modulus``; floats: multiples of 1/64 in [-8, 8)."""
 
     size: int
     dtype: str = "float32"
@@ -37,6 +41,20 @@ class Array:
 
 
 @dataclass(frozen=True)
+class View:
+    """A ``Matrix`` of lessons/common/matrix.cuh by value: pointer, rows, cols, row stride, column stride."""
+
+    array: Array
+    rows: int
+    cols: int
+    row_stride: int
+    col_stride: int
+
+
+Given = Array | View | int
+
+
+@dataclass(frozen=True)
 class Case:
     """One launch: where the kernel is, how it is launched, and which pattern of the issue's list it covers."""
 
@@ -45,17 +63,37 @@ class Case:
     entry: str
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
-    arguments: tuple[Array | int, ...]
+    given: tuple[Given, ...] | Problem
     covers: str
     dynamic_shared: int = 0
     defines: Mapping[str, str | int] = field(default_factory=dict)
     include_dirs: tuple[Path, ...] = ()
 
     @property
+    def shape(self) -> Grid:
+        """The launch."""
+        return Grid(self.grid, self.block, self.dynamic_shared)
+
+    def arguments(self) -> tuple[Argument, ...]:
+        """Fresh arguments; every buffer may be written."""
+        if isinstance(self.given, Problem):
+            return self.given.trial().arguments
+        return tuple(_argument(f"argument {number}", given) for number, given in enumerate(self.given))
+
+    @property
     def key(self) -> str:
         """Names the compiled kernel: cases that differ only in their launch share it."""
         defines = "".join(f" -D{name}={value}" for name, value in self.defines.items())
         return f"{self.file.parent.name}/{self.file.stem}/{self.entry}{defines}"
+
+
+def _argument(name: str, given: Given) -> Argument:
+    if isinstance(given, Array):
+        return Buffer(name, given.values(), output=True)
+    if isinstance(given, View):
+        sizes = np.array([given.rows, given.cols, given.row_stride, given.col_stride], np.int32)
+        return StructWithBuffers(name, bytes(8) + sizes.tobytes(), {0: Buffer(name, given.array.values(), output=True)})
+    return Scalar(name, np.uint32(given) if given >= 1 << 31 else np.int32(given))
 
 
 def _three(value: int | Sequence[int]) -> tuple[int, int, int]:
@@ -70,12 +108,20 @@ def _case(
     entry: str,
     grid: int | Sequence[int],
     block: int | Sequence[int],
-    arguments: Sequence[Array | int],
+    given: Sequence[Given],
     covers: str,
     dynamic_shared: int = 0,
 ) -> Case:
     return Case(
-        name, KERNELS / file, entry, _three(grid), _three(block), tuple(arguments), covers, dynamic_shared=dynamic_shared
+        name,
+        KERNELS / file,
+        entry,
+        _three(grid),
+        _three(block),
+        tuple(given),
+        covers,
+        dynamic_shared=dynamic_shared,
+        include_dirs=(ROOT / "lessons" / "common",),
     )
 
 
@@ -120,9 +166,7 @@ def _global_cases() -> list[Case]:
         _case("masked_even", "global_patterns.cu", "masked", 2, 64, [*pair, 0x55555555], "predicated lanes"),
         _case("masked_upper", "global_patterns.cu", "masked", 2, 64, [*pair, 0x7FFF0000], "predicated lanes"),
         _case("masked_none", "global_patterns.cu", "masked", 2, 64, [*pair, 0], "no lane active"),
-        _case(
-            "ragged_rows", "global_patterns.cu", "ragged_rows", (2, 3), (32, 8), [*pair, 19, 37], "whole warps off"
-        ),
+        _case("ragged_rows", "global_patterns.cu", "ragged_rows", (2, 3), (32, 8), [*pair, 19, 37], "whole warps off"),
     ]
 
 
@@ -229,8 +273,12 @@ def _gemm_cases() -> list[Case]:
         ),
         gemm("gemm_thread4", "thread_tile<64, 64, 8, 4, 4, false>", (64, 128, 32), (64, 64), (256,), "thread tile"),
         gemm("gemm_thread4_t", "thread_tile<64, 64, 8, 4, 4, true>", (64, 128, 32), (64, 64), (256,), "thread tile"),
-        gemm("gemm_thread8", "thread_tile<128, 128, 8, 8, 8, false>", (128, 256, 24), (128, 128), (256,), "thread tile"),
-        gemm("gemm_thread8_t", "thread_tile<128, 128, 8, 8, 8, true>", (128, 256, 24), (128, 128), (256,), "thread tile"),
+        gemm(
+            "gemm_thread8", "thread_tile<128, 128, 8, 8, 8, false>", (128, 256, 24), (128, 128), (256,), "thread tile"
+        ),
+        gemm(
+            "gemm_thread8_t", "thread_tile<128, 128, 8, 8, 8, true>", (128, 256, 24), (128, 128), (256,), "thread tile"
+        ),
         gemm("gemm_thread_odd", "thread_tile<48, 36, 12, 6, 3, true>", (48, 72, 36), (48, 36), (96,), "odd tile"),
         gemm("gemm_thread2", "thread_tile<32, 32, 16, 2, 2, false>", (64, 64, 48), (32, 32), (256,), "thread tile"),
         gemm("gemm_vector", "vector_tile<false>", (128, 256, 32), (128, 128), (256,), "128-bit accesses"),
@@ -289,7 +337,7 @@ def _loop_cases() -> list[Case]:
             "collatz",
             1,
             64,
-            [Array(64, "int32", 5, 1, 97), Array(64, "int32")],
+            [Array(64, "int32", 5, 1, 1 << 20), Array(64, "int32")],
             "a trip count per thread",
         ),
         _case("scan", "control.cu", "scan", 1, 128, pair, "double buffering"),
@@ -307,11 +355,115 @@ def _loop_cases() -> list[Case]:
     ]
 
 
-def cases() -> tuple[Case, ...]:
-    """The suite's own kernels, in launch order."""
-    return tuple(_global_cases() + _shared_cases() + _gemm_cases() + _loop_cases())
+def _mixed_cases() -> list[Case]:
+    pair = [Array(4096), Array(4096)]
+    integers = Array(4096, "int32", 37, 11, 1009)
+
+    def mixed(
+        name: str,
+        entry: str,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        given: Sequence[Given],
+        covers: str,
+    ) -> Case:
+        return _case(name, "mixed.cu", entry, grid, block, given, covers)
+
+    return [
+        mixed("divided", "divided", 4, 128, [*pair, 500, 23], "division by a run-time number"),
+        mixed("divided_unsigned", "divided_unsigned", 2, 64, [*pair, 700, 29], "unsigned division"),
+        _case("grid_stride", "mixed.cu", "grid_stride", 3, 96, [Array(1024, "float64")] * 2 + [1000], "64-bit indices"),
+        mixed("local_array", "local_array", 1, 64, [integers, Array(64, "int32")], "local memory"),
+        mixed("calls", "calls", 2, 96, pair, "calls of a device function"),
+        mixed("switches_warp", "switches", 1, 64, [*pair, 3], "switch, lanes apart"),
+        mixed("switches_lanes", "switches", 1, 64, [*pair, 0], "switch, every lane apart"),
+        mixed(
+            "matrix_view",
+            "matrix_view",
+            (3, 2),
+            (16, 16),
+            [View(Array(2048), 29, 40, 43, 1), View(Array(2048), 40, 29, 1, 41)],
+            "views by value, strided",
+        ),
+        mixed("votes", "votes", 2, 96, pair, "votes and shuffles"),
+        mixed("shuffled_index", "shuffled_index", 1, 64, [integers, *pair], "an index through shuffles"),
+        mixed(
+            "three_dimensions", "three_dimensions", (2, 2, 2), (8, 4, 3), [*pair, 13, 7, 5], "three-dimensional launch"
+        ),
+        mixed("nested", "nested", 1, 96, [integers, Array(96, "int32"), 11], "nested divergence, break, continue"),
+        mixed("named_barriers", "named_barriers", 1, 128, pair, "named barriers"),
+        mixed(
+            "shared_atomics",
+            "shared_atomics",
+            1,
+            96,
+            [integers, Array(96, "int32"), Array(3), 500],
+            "atomics",
+        ),
+        mixed("spilling", "spilling", 1, 1024, [Array(1024), Array(1024), 5], "spilled registers"),
+    ]
+
+
+def _tensor_cases() -> list[Case]:
+    def tensor(
+        name: str,
+        entry: str,
+        grid: Sequence[int],
+        block: Sequence[int],
+        shape: tuple[int, int, int],
+        types: str,
+        covers: str,
+    ) -> Case:
+        m, n, k = shape
+        a, b, c = types.split()
+        given = [Array(m * k, a, modulus=13), Array(k * n, b, modulus=11), Array(m * n, c, modulus=2), m, n, k]
+        return _case(name, "tensor.cu", entry, grid, block, given, covers)
+
+    floats, halves = "float32 float32 float32", "float16 float16 float32"
+    return [
+        tensor("async_4", "async_tile<4>", (2, 1), (256,), (64, 128, 48), floats, "cp.async, 32-bit"),
+        tensor("async_8", "async_tile<8>", (2, 1), (256,), (64, 128, 48), floats, "cp.async, 64-bit"),
+        tensor("async_16", "async_tile<16>", (2, 1), (256,), (64, 128, 48), floats, "cp.async, 128-bit"),
+        tensor("wmma", "wmma_tile", (3, 2), (32,), (32, 48, 64), halves, "tensor cores"),
+        tensor("mma", "mma_tile<false>", (3, 2), (32,), (32, 24, 128), halves, "ldmatrix"),
+        tensor("mma_swizzled", "mma_tile<true>", (3, 2), (32,), (32, 24, 128), halves, "ldmatrix, swizzled"),
+        tensor("half2", "half2_tile", (2, 2), (16, 16), (32, 64, 48), "float16 float16 float16", "packed halves"),
+        tensor("dp4a", "dp4a_tile", (2, 3), (256,), (48, 32, 24), "int32 int32 int32", "packed bytes"),
+    ]
+
+
+def _lesson_cases() -> list[Case]:
+    found = []
+    course = Course(ROOT)
+    for lesson in map(course.lesson, course.names):
+        if lesson.solution_path.exists():
+            shape = lesson.shapes.count
+            grid = lesson.grid(shape)
+            found.append(
+                Case(
+                    f"lesson_{lesson.name}",
+                    lesson.solution_path,
+                    lesson.kernel.entry,
+                    grid.grid,
+                    grid.block,
+                    Problem(lesson.kernel, shape, seed=1),
+                    "course solution",
+                    grid.dynamic_shared,
+                    lesson.tile.defines,
+                    lesson.include_dirs,
+                )
+            )
+    return found
 
 
 def plan() -> tuple[Case, ...]:
-    """Everything that is launched and compared."""
-    return cases()
+    """Everything that is launched and compared, in launch order."""
+    return tuple(
+        _global_cases()
+        + _shared_cases()
+        + _gemm_cases()
+        + _loop_cases()
+        + _mixed_cases()
+        + _tensor_cases()
+        + _lesson_cases()
+    )

@@ -1,104 +1,226 @@
-"""Renews the readings: compile here, measure on a GPU machine, store.
+"""Renews the readings: compile here, measure on a machine with a GPU, store.
 
-    python -m checks.counters.renew build DIR             compile every kernel of the plan into DIR (no GPU needed)
-    python -m checks.counters.renew measure DIR OUT       on a machine with a GPU, ncu and cupy: profile DIR's cubins
-    python -m checks.counters.renew store DIR OUT         write checks/counters/readings from OUT
-    python -m checks.counters.renew                       all three, on one machine
+    python -m checks.counters.renew                     everything, on one machine
+    python -m checks.counters.renew build DIR           compile the plan into DIR (needs no GPU)
+    python -m checks.counters.renew measure DIR OUT     profile DIR's cubins (needs a GPU, ncu and cupy, no compiler)
+    python -m checks.counters.renew store DIR OUT       write checks/counters/readings from OUT
+
+``--missing`` leaves out kernels whose machine code has a reading already. Shared and global memory probes settle the
+rules of simulator/banks.py; the suite is what the simulator is compared with.
 """
 
 from __future__ import annotations
 
+import argparse
+import datetime
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
-from checks.counters.manifest import KERNELS
+from checks.counters import patterns, readings
+from checks.counters.manifest import KERNELS, plan
+from checks.counters.readings import COMPARED, Reading, Readings, Session
 
-COMPARED = (
-    "memory_l1_wavefronts_shared",
-    "memory_l1_wavefronts_shared_ideal",
-    "smsp__inst_executed_op_shared_ld.sum",
-    "smsp__inst_executed_op_shared_st.sum",
-    "smsp__inst_executed_op_global_ld.sum",
-    "smsp__inst_executed_op_global_st.sum",
-    "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
-    "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
-    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
-    "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
-    "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum",
-)
-# Asked for once per session, to understand a difference; not compared.
-EXTRA = (
-    "inst_executed",
-    "thread_inst_executed_true",
-    "memory_l2_theoretical_sectors_global",
-    "smsp__inst_executed_op_ldsm.sum",
-    "smsp__inst_executed_op_ldgsts.sum",
-    "smsp__inst_executed_op_shared_atom.sum",
-    "smsp__inst_executed_op_shared.sum",
-)
-GLOBAL_ONLY = tuple(name for name in COMPARED if name.startswith("l1tex__t_"))
-SHARED_ONLY = COMPARED[:4] + EXTRA[:2]
-GROUPS = {"shared": SHARED_ONLY, "suite": COMPARED + EXTRA, "global": GLOBAL_ONLY}
-SECONDS = {"shared": 75, "suite": 100, "global": 75}
+PER_INSTRUCTION = ("inst_executed", "thread_inst_executed_true")
+WAVEFRONTS = ("memory_l1_wavefronts_shared", "memory_l1_wavefronts_shared_ideal")
+REQUESTS = tuple(name for name in COMPARED.values() if name.startswith("l1tex__t_"))
+METRICS = {
+    "shared": (*WAVEFRONTS, *PER_INSTRUCTION),
+    "global": REQUESTS,
+    "suite": (*COMPARED.values(), *PER_INSTRUCTION),
+}
+# Seconds of launching after which the rest is left for another call.
+SECONDS = {"shared": 600.0, "global": 600.0, "suite": 1200.0}
+# The machine instruction that a probe is about.
+PROBED = {
+    "load": "LDS",
+    "branch": "LDS",
+    "store": "STS",
+    "matrix": "LDSM",
+    "copy": "LDGSTS",
+    "atomic": "ATOMS",
+    "reduce": "ATOMS",
+}
 
 
-def _profiler() -> tuple[str, Path | None]:
-    ncu = shutil.which("ncu") or next((str(p) for p in sorted(Path("/opt/nvidia").glob("nsight-compute/*/ncu"))), "")
+def build(folder: Path, missing: bool) -> None:
+    """Compile every kernel of the plan. Writes cubins and ``index.json``: key -> [file, kernel name, code]."""
+    from gemm_lessons.compiler import CompileFailed, compile_source
+
+    folder.mkdir(parents=True, exist_ok=True)
+    index: dict[str, list[str]] = {}
+    compiler = ""
+    skip: list[str] = []
+    known = readings.load().kernels
+    for case in plan():
+        if case.key not in index:
+            compiled = compile_source(
+                case.file.read_text(),
+                path=str(case.file),
+                entry=case.entry,
+                defines=case.defines,
+                include_dirs=case.include_dirs,
+            )
+            if isinstance(compiled, CompileFailed):
+                raise SystemExit(f"{case.name}: {compiled.log}")
+            code = readings.code_of(compiled.cubin, compiled.entry)
+            (folder / f"{code}.cubin").write_bytes(compiled.cubin)
+            index[case.key] = [f"{code}.cubin", compiled.entry, code]
+            compiler = compiled.compiler
+        if missing and case.name in known and known[case.name].code == index[case.key][2]:
+            skip.append(case.name)
+    for file, probes in (("shared_probes", patterns.SHARED_PROBES), ("global_probes", patterns.GLOBAL_PROBES)):
+        path = KERNELS / f"{file}.cu"
+        defines = {"PROBES": patterns.PROBES}
+        compiled = compile_source(path.read_text(), path=str(path), entry=next(iter(probes)), defines=defines)
+        if isinstance(compiled, CompileFailed):
+            raise SystemExit(f"{file}: {compiled.log}")
+        (folder / f"{file}.cubin").write_bytes(compiled.cubin)
+        for probe in probes:
+            index[f"{file}/{probe}"] = [f"{file}.cubin", probe, readings.code_of(compiled.cubin, probe)]
+    (folder / "index.json").write_text(json.dumps({"compiler": compiler, "kernels": index, "skip": skip}))
+
+
+# -- on the machine with a GPU ------------------------------------------------------------------------------------------
+
+
+def _profiler() -> tuple[str, Path]:
+    """ncu, and the folder of its Python module."""
+    installed = sorted(Path("/opt/nvidia").glob("nsight-compute/*"), reverse=True)
+    ncu = shutil.which("ncu") or next((str(p / "ncu") for p in installed if (p / "ncu").exists()), "")
     if not ncu:
         raise SystemExit("ncu (Nsight Compute) is not installed here")
-    roots = [Path(ncu).resolve().parent, *sorted(Path("/opt/nvidia").glob("nsight-compute/*"))]
-    roots += sorted(Path("/usr/local").glob("cuda*/nsight-compute*"))
-    return ncu, next((r / "extras/python" for r in roots if (r / "extras/python/ncu_report.py").exists()), None)
+    roots = [Path(ncu).resolve().parent, *installed, *sorted(Path("/usr/local").glob("cuda*/nsight-compute*"))]
+    module = next((r / "extras/python" for r in roots if (r / "extras/python/ncu_report.py").exists()), None)
+    if module is None:
+        raise SystemExit(f"{ncu} has no extras/python/ncu_report.py")
+    return ncu, module
 
 
-def measure(folder: Path, out: Path, which: tuple[str, ...]) -> None:
-    """Profiles the launches of ``which`` groups; OUT/GROUP.json holds what the profiler read."""
+def _says(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def measure(folder: Path, out: Path, groups: list[str], seconds: dict[str, float]) -> None:
+    """Profile the launches of ``groups``; OUT/GROUP.json holds what the profiler read, launch by launch."""
     ncu, module = _profiler()
     out.mkdir(parents=True, exist_ok=True)
-    (out / "versions.txt").write_text(
-        subprocess.run([ncu, "--version"], capture_output=True, text=True, check=False).stdout
-        + subprocess.run(
-            ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
-            capture_output=True,
-            text=True,
-            check=False,
-        ).stdout
-    )
-    for group in which:
+    gpu, _, driver = _says("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader").partition(", ")
+    version = next((line for line in _says(ncu, "--version").splitlines() if line.startswith("Version")), "")
+    compiler = json.loads((folder / "index.json").read_text())["compiler"]
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    session = Session(gpu, driver, f"Nsight Compute {version.split()[1] if version else '?'}", compiler, today)
+    (out / "session.json").write_text(json.dumps(session.__dict__))
+    for group in groups:
         start = time.monotonic()
-        report = Path("/tmp") / f"{group}.ncu-rep"
-        command = [ncu, "--clock-control", "none", "--cache-control", "none", "-f", "-o", str(report.with_suffix(""))]
-        command += ["--metrics", ",".join(GROUPS[group])]
-        command += [sys.executable, "-m", "checks.counters.launcher", str(folder), group]
-        with (out / f"{group}.log").open("w") as log:
-            try:
-                code = subprocess.run(command, stdout=log, stderr=log, timeout=SECONDS[group], check=False).returncode
-            except subprocess.TimeoutExpired:
-                code = -1
-        lines = (out / f"{group}.log").read_text().splitlines()
-        (out / f"{group}.log").write_text("\n".join(lines[:20] + ["..."] + lines[-20:]))
-        print(f"{group}: ncu exit {code}, {time.monotonic() - start:.1f} s", flush=True)
-        print("\n".join(line for line in lines if "==WARNING" in line or "==ERROR" in line or "rror" in line)[:2000])
-        if not report.exists():
-            continue
-        done = None
-        if module is not None:
-            environment = {**os.environ, "PYTHONPATH": str(module)}
-            reader = [sys.executable, str(Path(__file__).with_name("reader.py")), str(report), str(out / f"{group}.json")]
-            done = subprocess.run(reader, env=environment, capture_output=True, text=True, check=False)
-            print(done.stderr[-1500:])
-        if done is None or done.returncode:
-            for page in ("raw", "source"):
-                with (out / f"{group}.{page}.csv").open("w") as file:
-                    subprocess.run([ncu, "--import", str(report), "--page", page, "--csv"], stdout=file, check=False)
-        print(f"{group}: read after {time.monotonic() - start:.1f} s, report {report.stat().st_size} bytes", flush=True)
+        with tempfile.TemporaryDirectory() as scratch:
+            report = Path(scratch) / "report.ncu-rep"
+            command = [ncu, "--clock-control", "none", "--cache-control", "none", "-o", str(report.with_suffix(""))]
+            command += ["--metrics", ",".join(METRICS[group])]
+            command += [sys.executable, "-m", "checks.counters.launcher", str(folder), group, str(seconds[group])]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            told = [line for line in done.stdout.splitlines() if not line.startswith("==PROF== Profiling")]
+            print(f"{group}: ncu ended with {done.returncode} after {time.monotonic() - start:.1f} s", flush=True)
+            print("\n".join(told[-8:]), done.stderr[-500:], flush=True)
+            reader = [sys.executable, str(Path(__file__).with_name("reader.py")), str(report)]
+            reader += [str(folder / f"{group}.launched.json"), str(out / f"{group}.json")]
+            subprocess.run(reader, env={**os.environ, "PYTHONPATH": str(module)}, check=True)
+        print(f"{group}: read after {time.monotonic() - start:.1f} s", flush=True)
+
+
+# -- back again -----------------------------------------------------------------------------------------------------------
+
+
+def store(folder: Path, out: Path) -> None:
+    """Merge what was measured into the readings."""
+    readings.FOLDER.mkdir(exist_ok=True)
+    index = json.loads((folder / "index.json").read_text())["kernels"]
+    session = Session(**json.loads((out / "session.json").read_text()))
+    for group, keep in (("suite", _store_suite), ("shared", _store_shared), ("global", _store_global)):
+        path = out / f"{group}.json"
+        if path.exists():
+            keep(session, index, folder, json.loads(path.read_text()))
+
+
+def _store_suite(session: Session, index: dict[str, list[str]], folder: Path, rows: list[dict[str, Any]]) -> None:
+    before = readings.load()
+    sessions = list(before.sessions)
+    if session not in sessions:
+        sessions.append(session)
+    found = dict(before.kernels)
+    keys = {case.name: case.key for case in plan()}
+    for row in rows:
+        metrics = {short: int(row["totals"][name]) for short, name in COMPARED.items()}
+        executed = row["instructions"]["inst_executed"]
+        last = max((at for at, _ in executed), default=-16)
+        warps = dict(executed)
+        every = readings.run_lengths(warps.get(at, 0) for at in range(0, last + 16, 16))
+        found[row["launch"]] = Reading(index[keys[row["launch"]]][2], sessions.index(session), metrics, every)
+    readings.save(Readings(sessions, {name: found[name] for name in keys if name in found}))
+
+
+def _store_shared(session: Session, index: dict[str, list[str]], folder: Path, rows: list[dict[str, Any]]) -> None:
+    from gemm_lessons import sass
+
+    text = sass.disassemble((folder / "shared_probes.cubin").read_bytes())
+    probes: dict[str, dict[str, list[int]]] = {}
+    for row in rows:
+        probe = row["launch"].partition("/")[0]
+        opcode = PROBED[probe.partition("_")[0]]
+        places = [
+            i.address for i in sass.parse(text, probe) if i.opcode.split(".")[0] == opcode and "[RZ]" not in i.text
+        ]
+        if len(places) != patterns.PROBES:
+            raise SystemExit(f"{probe}: {len(places)} instructions {opcode}, not {patterns.PROBES}")
+        counters = probes.setdefault(probe, {"wavefronts": [], "ideal": [], "threads": []})
+        names = (*WAVEFRONTS, "thread_inst_executed_true")
+        for counter, name in zip(counters, names, strict=True):
+            table = dict(row["instructions"][name])
+            counters[counter] += [table.get(place, 0) for place in places]
+    readings.save_probes("shared_probes", session, probes)
+
+
+def _store_global(session: Session, index: dict[str, list[str]], folder: Path, rows: list[dict[str, Any]]) -> None:
+    probes: dict[str, dict[str, list[int]]] = {}
+    for row in rows:
+        probe = row["launch"].partition("/")[0]
+        verb = "store" if "store" in probe else "load"
+        counters = probes.setdefault(probe, {"requests": [], "sectors": []})
+        for counter, own in (("requests", patterns.PER_LAUNCH), ("sectors", 4 * patterns.PER_LAUNCH)):
+            total = int(row["totals"][COMPARED[f"global_{verb}_{counter}"]]) - (own if verb == "load" else 0)
+            counters[counter] += [total >> (6 * digit) & 63 for digit in range(patterns.PER_LAUNCH)]
+    readings.save_probes("global_probes", session, probes)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m checks.counters.renew", description=__doc__)
+    parser.add_argument("step", nargs="?", choices=("build", "measure", "store"))
+    parser.add_argument("folders", nargs="*", type=Path)
+    parser.add_argument("--missing", action="store_true", help="only kernels without a reading of this machine code")
+    parser.add_argument("--groups", default="shared,global,suite", help="what to measure")
+    parser.add_argument("--seconds", default="", help="GROUP=SECONDS,...: stop launching after so long")
+    given = parser.parse_args()
+    seconds = {**SECONDS, **{k: float(v) for k, v in (p.split("=") for p in given.seconds.split(",") if p)}}
+    groups = given.groups.split(",")
+    if given.step == "build":
+        build(given.folders[0], given.missing)
+    elif given.step == "measure":
+        measure(given.folders[0], given.folders[1], groups, seconds)
+    elif given.step == "store":
+        store(given.folders[0], given.folders[1])
+    else:
+        with tempfile.TemporaryDirectory() as scratch:
+            folder, out = Path(scratch) / "build", Path(scratch) / "out"
+            build(folder, given.missing)
+            measure(folder, out, groups, seconds)
+            store(folder, out)
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "measure":
-        measure(Path(sys.argv[2]), Path(sys.argv[3]), tuple(sys.argv[4:]) or tuple(GROUPS))
+    main()
