@@ -87,7 +87,7 @@ def build(folder: Path, missing: bool) -> None:
     (folder / "index.json").write_text(json.dumps({"compiler": compiler, "kernels": index, "skip": skip}))
 
 
-# -- on the machine with a GPU ------------------------------------------------------------------------------------------
+# -- on the machine with a GPU ---------------------------------------------------------------------------------------
 
 
 def _profiler() -> tuple[str, Path]:
@@ -134,7 +134,7 @@ def measure(folder: Path, out: Path, groups: list[str], seconds: dict[str, float
         print(f"{group}: read after {time.monotonic() - start:.1f} s", flush=True)
 
 
-# -- back again -----------------------------------------------------------------------------------------------------------
+# -- back again ------------------------------------------------------------------------------------------------------
 
 
 def store(folder: Path, out: Path) -> None:
