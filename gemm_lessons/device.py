@@ -102,8 +102,8 @@ class Finding:
 
     ``kind`` is a stable identifier such as ``out_of_bounds``, ``misaligned``, ``race``, ``uninitialised``,
     ``unset`` (a register), ``divergent_barrier``, ``deadlock``, ``timeout``, ``trap``, ``illegal_access``. ``line`` and
-    ``other_line`` count from 1 in ``file``; ``None`` when the compiler left no line. ``detail`` tells findings of one kind apart for whoever
-    advises: of a race, which memory and what the two accesses do (``shared store load``).
+    ``other_line`` count from 1 in ``file``; ``None`` when the compiler left no line. ``detail`` tells findings of one
+    kind apart for whoever advises: of a race, which memory and what the two accesses do (``shared store load``).
     """
 
     kind: str

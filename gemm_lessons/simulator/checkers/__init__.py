@@ -7,9 +7,9 @@
 What the machine cannot carry on with (out of bounds, misaligned, deadlock, trap, timeout) is a ``Fault`` instead.
 
 Not seen: order that threads of a block make by spinning on shared flags (their accesses are called races); reads of a
-buffer that was given as an input before the kernel first stores into it. Registers are watched elsewhere (``unset.py``).
-Between blocks any atomic or volatile access after a fence counts as a signal to any other block, and for global memory a
-named barrier counts for its whole block: there a race may be missed, so that no working kernel is accused.
+buffer that was given as an input before the kernel first stores into it. Registers are watched by ``unset.py``. Between
+blocks any atomic or volatile access after a fence counts as a signal to any other block, and for global memory a named
+barrier counts for its whole block: there a race may be missed, so that no working kernel is accused.
 """
 
 from __future__ import annotations
