@@ -30,18 +30,12 @@ def _suite() -> Iterator[Launch]:
 
 def _shared() -> Iterator[Launch]:
     source = Buffer("source", np.zeros(4 * patterns.WARP, dtype=np.int32))
+    shape = Grid((1, 1, 1), (patterns.WARP, 1, 1), 2 * patterns.WINDOW)
     for probe in patterns.SHARED_PROBES:
         table = patterns.as_array(patterns.shared_patterns(probe))
         for first in range(0, len(table), patterns.PROBES):
-            part = np.ascontiguousarray(table[first : first + patterns.PROBES])
-            yield (
-                f"{probe}/{first}",
-                f"shared_probes/{probe}",
-                (1, 1, 1),
-                (32, 1, 1),
-                2 * patterns.WINDOW,
-                [part, source],
-            )
+            part = Buffer("patterns", np.ascontiguousarray(table[first : first + patterns.PROBES]))
+            yield f"{probe}/{first}", f"shared_probes/{probe}", shape, [part, source]
 
 
 def _global() -> Iterator[Launch]:
