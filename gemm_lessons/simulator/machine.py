@@ -28,7 +28,7 @@ from gemm_lessons.simulator.memory import GlobalMemory, layout, parameter_block
 from gemm_lessons.simulator.ptx import Instruction, Kernel, Register, Variable
 from gemm_lessons.simulator.schedule import FmaGroup, row_order, schedule
 from gemm_lessons.simulator.state import Fault, State
-from gemm_lessons.simulator.unset import Unset
+from gemm_lessons.simulator.unset import Unset, suspects
 
 Array = NDArray[Any]
 
@@ -52,6 +52,11 @@ class Program:
     steps: tuple[Sequence[Any], ...]
     rows: Sequence[str]
     variables: tuple[Variable, ...]
+
+    @functools.cached_property
+    def suspects(self) -> frozenset[str]:
+        """Registers that may be read before anything was written into them."""
+        return suspects(self.kernel, self.blocks)
 
     @property
     def has_large_groups(self) -> bool:
@@ -113,7 +118,7 @@ class Machine:
         self.state.leaving = np.array([_only_ends(block, program.blocks) for block in program.blocks])
         binder = Binder(self.state, self.layout, kernel.parameters, self.parameters, address_registers(program.blocks))
         self.barriers = Barriers(self.state, kernel)
-        self.unset = Unset(self.state, kernel, program.blocks)
+        self.unset = Unset(self.state, program.suspects)
         self.full: list[list[Run]] = []
         self.masked: list[list[Run]] = []
         for steps in program.steps:

@@ -72,11 +72,9 @@ def _moved(instruction: Instruction) -> str | None:
 class Unset:
     """Follows the suspects of one launch."""
 
-    def __init__(self, state: State, kernel: Kernel, blocks: Sequence[Block]) -> None:
+    def __init__(self, state: State, suspected: frozenset[str]) -> None:
         self._state = state
-        self._set = {
-            name: np.zeros(state.lanes, np.bool_) for name in sorted(suspects(kernel, blocks)) if name in state.rows
-        }
+        self._set = {name: np.zeros(state.lanes, np.bool_) for name in sorted(suspected) if name in state.rows}
         self._found: dict[int, tuple[Instruction, str, int]] = {}  # by instruction: one thread, and how many
 
     def begin(self) -> None:
