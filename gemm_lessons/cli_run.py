@@ -87,8 +87,8 @@ def run(
             outcome = run_lesson(request, working)
     except UnsupportedKernel as error:
         where = f"{shown(path)}:{error.line}" if error.line else shown(path)
-        show_error(make_console(stderr=True), f"{where}: {error}")
-        return contract.EXIT_NOT_PASSED
+        show_error(make_console(stderr=True), f"{where}: the simulator cannot run this kernel: {error}")
+        return contract.EXIT_BROKEN  # nothing is known about the kernel, so it neither passed nor failed
     if as_json:
         import json
 
