@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 KEY = "counters"
 VECTOR = 16  # bytes per lane of a 128-bit access
+MOST_UNCOUNTED = 4096  # distinct touches kept in case the machine code cannot be followed to its end
 NSIGHT = tuple(name for name in METRICS.values() if not name.startswith("simulator__"))
 
 
@@ -37,6 +38,7 @@ class CounterObserver:
         self.barriers = 0
         self.blocks = 0
         self._sums = Sums()  # counted on PTX
+        self._seen: Counter[Touch] = Counter()  # not yet in _sums
         self._names: list[str] = []
         self._ffma: list[int] = []
         self._launch: Launch | None = None
@@ -56,11 +58,13 @@ class CounterObserver:
         """Barriers; without machine code also every distinct touch, analysed once and multiplied."""
         self._barriers += boundary == "barrier"
         self._barriers += sum(1 for record in records if type(record) is Barrier and record.kind == "block")
-        if self.code.plan is None:
-            self._count(Counter(record for record in records if type(record) is Touch))
+        self._seen.update(record for record in records if type(record) is Touch)
+        if self.code.plan is None or len(self._seen) > MOST_UNCOUNTED:
+            self._count()
 
-    def _count(self, touches: Counter[Touch]) -> None:
-        for touch, times in touches.items():
+    def _count(self) -> None:
+        """Add what was seen on PTX: needed when the machine code cannot be followed, which may show only at its end."""
+        for touch, times in self._seen.items():
             access = touch.access
             if access.space not in ("shared", "global"):
                 continue
@@ -70,6 +74,7 @@ class CounterObserver:
             tally = self._sums.tallies.setdefault((access.index, access.space), Tally(access))
             tally.add(one, times, touch.addresses, touch.active)
             tally.executed += one.warps * times
+        self._seen.clear()
 
     def end_batch(self, batch: Batch, executions: Array, lane_executions: Array) -> None:
         """Add the batch's opcode mix, FFMA and barriers."""
@@ -88,7 +93,8 @@ class CounterObserver:
             try:
                 sums = machinecode.count(self.code, self._launch, parameters, memory)
             except machinecode.Uncountable as obstacle:
-                sums, inexact = Sums(), str(obstacle)
+                self._count()
+                inexact = str(obstacle)
         totals = self._totals(sums)
         return Counters(
             totals=totals,
@@ -115,15 +121,16 @@ def totals(sums: Sums) -> dict[str, int]:
 
     for tally in sums.tallies.values():
         access = tally.access
-        verb = "load" if access.effect == "load" else "store"
-        add(f"{access.space}_{verb}_instructions", tally.executed)
+        verb = "load" if access.effect == "load" or (access.effect, access.space) == ("copy", "global") else "store"
         add(f"{access.space}_{verb}_bytes", tally.lanes * access.width)
         if access.width == VECTOR:
             add(f"{access.space}_instructions_128", tally.executed)
+        if access.effect in ("load", "store"):  # the profiler counts atomics and cp.async as instructions of their own
+            add(f"{access.space}_{verb}_instructions", tally.executed)
         if access.space == "shared":
             add("shared_wavefronts", tally.cost)
             add("shared_wavefronts_ideal", tally.ideal)
-        else:
+        elif access.effect != "atomic":
             add(f"global_{verb}_requests", tally.warps)
             add(f"global_{verb}_sectors", tally.cost)
     add("ffma", sums.ffma)
