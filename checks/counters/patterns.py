@@ -27,7 +27,6 @@ SHARED_PROBES: dict[str, tuple[int, int]] = {
     "load_4": (4, 2),
     "load_8": (8, 6),
     "load_16": (16, 6),
-    "branch_load_16": (16, 1),
     "store_1": (1, 1),
     "store_2": (2, 1),
     "store_4": (4, 2),

@@ -1,13 +1,25 @@
 """How many wavefronts a warp's shared-memory access costs, and how many sectors a global one: pure functions.
 
-Every rule was read off an H200 with the micro-kernels of ``checks/counters`` and is tested against each reading.
 Addresses are bytes, int64 (warps, 32); ``active`` is bool (warps, 32), or None when every lane takes part.
+
+The rules were settled by readings of an H200 (``checks/counters/readings``), and a test counts every one again:
+
+- Stores, and loads of up to 4 bytes: lanes are served in groups that together ask for at most 128 bytes: all 32 for up
+  to 4 bytes, halves for 8, quarters for 16. A group costs as many wavefronts as the fullest bank has different words;
+  lanes that ask for the same word share it; a group without active lanes costs nothing.
+- Loads of 8 and 16 bytes: the same, but two neighbouring groups (the halves of a warp for 8 bytes, the quarters of each
+  half for 16) cost one wavefront together when all active lanes n and n^1 of both have the same address, or all n and
+  n^2, and no bank is asked for two words. Otherwise they do not join, however little they overlap.
+- The ideal is the bytes that the active lanes ask for over 128, rounded up; or the cost itself, where that is less.
+- Atomics: as many wavefronts as lanes meet at one bank; lanes at the same word do not share.
+- ldmatrix: each 8x8 matrix costs what a group of 8 lanes with 16 bytes costs.
+- Global: different 32-byte sectors over the whole warp, at every width; one request if any lane is active.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,33 +30,57 @@ WORD = 4  # bytes a bank delivers per clock
 SECTOR = 32  # bytes of global memory fetched together
 
 Array = NDArray[Any]
+Access = Literal["load", "store", "atomic", "copy", "matrix"]
 
 
-def wavefronts(addresses: Array, active: Array | None, width: int, store: bool) -> tuple[Array, Array]:
-    """Wavefronts of a shared-memory access and the ideal number, both int64 (warps,). ``width``: bytes per lane.
+def wavefronts(addresses: Array, active: Array | None, width: int, access: Access = "load") -> tuple[Array, Array]:
+    """Wavefronts of a shared-memory access and the ideal number, both int64 (warps,).
 
-    A warp is served in groups of lanes that together ask for at most 128 bytes: all 32 for up to 4 bytes, halves for
-    8, quarters for 16. A group costs as many wavefronts as the fullest bank has different words; lanes that ask for
-    the same word share it; a group without active lanes costs nothing.
+    ``width`` is bytes per lane; of ``matrix`` (ldmatrix, stmatrix) 4 times the number of matrices.
     """
+    if access == "matrix":
+        cost = _matrix(addresses, width // WORD)
+        return cost, np.full(len(cost), width // WORD, np.int64)
+    if access == "atomic":
+        cost = _lanes_per_bank(addresses, active)
+    elif access == "load" and width > WORD:
+        cost = _wide_load(addresses, active, width)
+    else:
+        cost = _grouped(addresses, active, width).sum(axis=1)
+    lanes = np.full(len(cost), WARP) if active is None else np.count_nonzero(active, axis=1)
+    return cost, np.minimum(cost, -(-lanes * width // (BANKS * WORD)))
+
+
+def _grouped(addresses: Array, active: Array | None, width: int) -> Array:
+    """The cost of each group of lanes that is served together, int64 (warps, groups)."""
     lanes = min(WARP, WARP * WORD // width)
-    grouped = addresses.reshape(-1, lanes)
-    taking_part = None if active is None else active.reshape(-1, lanes)
-    single = _fullest_bank(grouped, taking_part, width)
-    busy = np.ones(len(grouped), np.int64) if taking_part is None else taking_part.any(axis=1).astype(np.int64)
-    per_warp = WARP // lanes
-    if store or per_warp == 1:
-        return single.reshape(-1, per_warp).sum(axis=1), busy.reshape(-1, per_warp).sum(axis=1)
-    pair_addresses = addresses.reshape(-1, 2 * lanes)
-    pair_active = None if active is None else active.reshape(-1, 2 * lanes)
-    joined = _pairs(pair_addresses, pair_active)
-    cost = single.reshape(-1, 2).sum(axis=1)
-    ideal = busy.reshape(-1, 2).sum(axis=1)
-    if joined.any():
-        part = None if pair_active is None else pair_active[joined]
-        cost[joined] = _fullest_bank(pair_addresses[joined], part, width)
-        ideal[joined] = np.minimum(ideal[joined], 1)
-    return cost.reshape(-1, per_warp // 2).sum(axis=1), ideal.reshape(-1, per_warp // 2).sum(axis=1)
+    mask = None if active is None else active.reshape(-1, lanes)
+    return _fullest_bank(addresses.reshape(-1, lanes), mask, width).reshape(-1, WARP // lanes)
+
+
+def _wide_load(addresses: Array, active: Array | None, width: int) -> Array:
+    """Loads of 8 and 16 bytes: neighbouring groups join into one wavefront where lanes repeat each other pairwise."""
+    cost = _grouped(addresses, active, width).reshape(len(addresses), -1, 2).sum(axis=2)
+    lanes = 2 * WARP * WORD // width
+    both, mask = addresses.reshape(-1, lanes), None if active is None else active.reshape(-1, lanes)
+    joined = (_pairs(both, mask) & (_fullest_bank(both, mask, width) == 1)).reshape(cost.shape)
+    result: Array = np.where(joined, 1, cost).sum(axis=1)
+    return result
+
+
+def _lanes_per_bank(addresses: Array, active: Array | None) -> Array:
+    """The largest number of lanes at one bank, whether or not they want the same word."""
+    rows = np.broadcast_to(np.arange(len(addresses))[:, None], addresses.shape)
+    slots = rows * BANKS + addresses // WORD % BANKS
+    count: Array = np.bincount(slots.ravel() if active is None else slots[active], minlength=len(addresses) * BANKS)
+    fullest: Array = count.reshape(-1, BANKS).max(axis=1)
+    return fullest
+
+
+def _matrix(addresses: Array, matrices: int) -> Array:
+    """ldmatrix: lanes 8i to 8i + 7 give the rows of matrix i, 16 bytes each; further lanes do not matter."""
+    cost: Array = _grouped(addresses, None, 16)[:, :matrices].sum(axis=1)
+    return cost
 
 
 def _pairs(addresses: Array, active: Array | None) -> Array:

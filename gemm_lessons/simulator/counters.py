@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gemm_lessons.device import METRICS, Conflict, Counters, LineCount
 from gemm_lessons.simulator import banks, machinecode
-from gemm_lessons.simulator.events import Barrier, Batch, Boundary, Launch, Record, SharedArray, Touch
+from gemm_lessons.simulator.events import Access, Barrier, Batch, Boundary, Launch, Record, SharedArray, Touch
 from gemm_lessons.simulator.memory import GlobalMemory
 from gemm_lessons.simulator.tally import Shot, Sums, Tally, shot
 
@@ -26,6 +26,7 @@ Array = NDArray[Any]
 KEY = "counters"
 VECTOR = 16  # bytes per lane of a 128-bit access
 MOST_UNCOUNTED = 4096  # distinct touches kept in case the machine code cannot be followed to its end
+BYPASS = "cp.async of 16 bytes goes past L1; its wavefronts also depend on where it reads from"
 NSIGHT = tuple(name for name in METRICS.values() if not name.startswith("simulator__"))
 
 
@@ -95,13 +96,16 @@ class CounterObserver:
             except machinecode.Uncountable as obstacle:
                 self._count()
                 inexact = str(obstacle)
+        marks = dict.fromkeys(NSIGHT, f"counted on PTX: {inexact}") if inexact else {}
+        if any(one.access.effect == "copy" and one.access.width == VECTOR for one in sums.tallies.values()):
+            marks.setdefault(METRICS["shared_wavefronts"], BYPASS)
         totals = self._totals(sums)
         return Counters(
             totals=totals,
             lines=lines(sums),
             conflicts=conflicts(sums, self._launch.shared_arrays),
             opcodes=dict(self.opcodes.most_common()),
-            inexact=dict.fromkeys(NSIGHT, f"counted on PTX: {inexact}") if inexact else {},
+            inexact=marks,
         )
 
     def _totals(self, sums: Sums) -> dict[str, int]:
@@ -115,25 +119,17 @@ class CounterObserver:
 def totals(sums: Sums) -> dict[str, int]:
     """Sums of a launch by Nsight's names."""
     result = dict.fromkeys(METRICS.values(), 0)
-
-    def add(short: str, value: int) -> None:
-        result[METRICS[short]] += value
-
     for tally in sums.tallies.values():
         access = tally.access
-        verb = "load" if access.effect == "load" or (access.effect, access.space) == ("copy", "global") else "store"
-        add(f"{access.space}_{verb}_bytes", tally.lanes * access.width)
-        if access.width == VECTOR:
-            add(f"{access.space}_instructions_128", tally.executed)
-        if access.effect in ("load", "store"):  # the profiler counts atomics and cp.async as instructions of their own
-            add(f"{access.space}_{verb}_instructions", tally.executed)
-        if access.space == "shared":
-            add("shared_wavefronts", tally.cost)
-            add("shared_wavefronts_ideal", tally.ideal)
-        elif access.effect != "atomic":
-            add(f"global_{verb}_requests", tally.warps)
-            add(f"global_{verb}_sectors", tally.cost)
-    add("ffma", sums.ffma)
+        direction = _direction(access)
+        result[METRICS[f"{access.space}_{direction}_bytes"]] += tally.lanes * access.width
+        if access.width == VECTOR and _is_plain(access):
+            result[METRICS[f"{access.space}_instructions_128"]] += tally.executed
+        for short, value, ideal in _counted(tally):
+            result[METRICS[short]] += value
+            if short == "shared_wavefronts":
+                result[METRICS["shared_wavefronts_ideal"]] += ideal
+    result[METRICS["ffma"]] += sums.ffma
     return result
 
 
@@ -141,25 +137,43 @@ def lines(sums: Sums) -> tuple[LineCount, ...]:
     """Wavefronts, sectors, requests and instructions of every source line, with the ideal of each."""
     found: dict[tuple[str, int, str], list[int]] = {}
     for tally in sums.tallies.values():
-        access = tally.access
-        if access.line is None:
+        if tally.access.line is None:
             continue
-        verb = "load" if access.effect == "load" else "store"
-        counted = (
-            [("shared_wavefronts", tally.cost, tally.ideal)]
-            if access.space == "shared"
-            else [
-                (f"global_{verb}_sectors", tally.cost, tally.ideal),
-                (f"global_{verb}_requests", tally.warps, tally.warps),
-            ]
-        )
-        for short, value, ideal in [*counted, (f"{access.space}_{verb}_instructions", tally.executed, tally.executed)]:
-            entry = found.setdefault((access.file, access.line, METRICS[short]), [0, 0])
+        for short, value, ideal in _counted(tally):
+            entry = found.setdefault((tally.access.file, tally.access.line, METRICS[short]), [0, 0])
             entry[0] += value
             entry[1] += ideal
     return tuple(
         LineCount(line, metric, value, ideal, file) for (file, line, metric), (value, ideal) in sorted(found.items())
     )
+
+
+def _counted(tally: Tally) -> list[tuple[str, int, int]]:
+    """(short name, value, ideal) of every counter of Nsight Compute that an instruction adds to.
+
+    Read off an H200: the instruction counters hold loads and stores proper, also where every lane is switched off;
+    cp.async, ldmatrix and atomics are not among them. A cp.async counts its global side as load requests and sectors;
+    global atomics count neither. All of them cost wavefronts of shared memory.
+    """
+    access, direction = tally.access, _direction(tally.access)
+    found: list[tuple[str, int, int]] = []
+    if access.space == "shared":
+        found.append(("shared_wavefronts", tally.cost, tally.ideal))
+    elif access.effect != "atomic":
+        found.append((f"global_{direction}_requests", tally.warps, tally.warps))
+        found.append((f"global_{direction}_sectors", tally.cost, tally.ideal))
+    if _is_plain(access):
+        found.append((f"{access.space}_{direction}_instructions", tally.executed, tally.executed))
+    return found
+
+
+def _is_plain(access: Access) -> bool:
+    return access.effect in ("load", "store") and not access.is_matrix
+
+
+def _direction(access: Access) -> str:
+    loads = access.effect == "load" or (access.effect == "copy" and access.space == "global")
+    return "load" if loads else "store"
 
 
 def conflicts(sums: Sums, arrays: Sequence[SharedArray]) -> tuple[Conflict, ...]:

@@ -43,7 +43,7 @@ def shot(access: Access, addresses: Array, active: Array | None) -> Shot:
         where = None
     lanes = rows.size if mask is None else int(np.count_nonzero(mask))
     if access.space == "shared":
-        cost, ideal = banks.wavefronts(rows, mask, access.width, access.effect == "store")
+        cost, ideal = banks.wavefronts(rows, mask, access.width, _kind(access))
         excess = cost - ideal
         warp = int(excess.argmax())
         worst = (warp if where is None else int(where[warp]), int(excess[warp]))
@@ -55,6 +55,13 @@ def shot(access: Access, addresses: Array, active: Array | None) -> Shot:
         int(banks.sectors(rows, mask, access.width).sum()),
         int(banks.ideal_sectors(taking_part, access.width).sum()),
     )
+
+
+def _kind(access: Access) -> banks.Access:
+    """How the access is served. ATOMS.POPC.INC adds up lanes at the same word first, so they share it as in a store."""
+    if access.is_matrix:
+        return "matrix"
+    return "store" if ".POPC." in access.text else access.effect
 
 
 @dataclass

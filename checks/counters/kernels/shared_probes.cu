@@ -48,14 +48,6 @@ PROBE(store_4, asm volatile(GUARD "st.volatile.shared.u32 [%1], %0; }" :: "r"(of
 PROBE(store_8, asm volatile(GUARD "st.volatile.shared.v2.u32 [%1], {%0, %0}; }" :: "r"(offset), "r"(at) : "memory"))
 PROBE(store_16, asm volatile(GUARD "st.volatile.shared.v4.u32 [%1], {%0, %0, %0, %0}; }" :: "r"(offset), "r"(at) : "memory"))
 
-// The same loads with the lanes switched off by a branch instead of a predicate.
-PROBE(branch_load_16, if (offset >= 0) {
-    unsigned a; unsigned b; unsigned c; unsigned d;
-    asm volatile("ld.volatile.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(at) : "memory");
-    KEEP(a + b + c + d);
-    __nanosleep(0);
-})
-
 // Other instructions that reach shared memory: ldmatrix (every lane gives an address, x1 and x2 use the first 8 and
 // 16), cp.async (the copy's shared side) and atomics.
 PROBE(matrix_1, unsigned a;

@@ -7,6 +7,7 @@ rounded reciprocal used here leads to the same quotient.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -91,13 +92,15 @@ def _function(s: Sources) -> Compute:
 
 def _from_integer(s: Sources) -> Compute:
     d = s.d
-    if d.has("F64", "F16", "S64", "U64", "U8", "S8", "U16", "S16", "BF16"):
+    if d.has("F64", "F16", "U8", "S8", "U16", "S16", "BF16"):
         raise Uncountable(f"unknown instruction {d.text}")
-    a = s.word(0)
-    unsigned = d.has("U32")
+    wide = d.has("U64", "S64")
+    a = s.pair(0) if wide else s.word(0)
+    signed: type[np.signedinteger[Any]] = np.int64 if wide else np.int32
+    unsigned = d.has("U32", "U64")
 
     def compute() -> Values:
-        exact = (a() if unsigned else a().view(np.int32)).astype(np.float64)
+        exact = (a() if unsigned else a().view(signed)).astype(np.longdouble)
         near = exact.astype(np.float32)
         if d.has("RP"):
             near = np.where(near < exact, np.nextafter(near, np.float32(np.inf)), near)
@@ -112,7 +115,7 @@ def _from_integer(s: Sources) -> Compute:
 
 def _to_integer(s: Sources) -> Compute:
     d = s.d
-    if d.has("F64", "S64", "U64", "F16"):
+    if d.has("F64", "S64", "F16"):
         raise Uncountable(f"unknown instruction {d.text}")
     a = _single(s, 0)
     rounding = next((f for name, f in _ROUNDING.items() if d.has(name)), np.rint)
@@ -120,12 +123,30 @@ def _to_integer(s: Sources) -> Compute:
 
     def compute() -> Values:
         value = rounding(a().astype(np.float64))
+        if d.has("U64"):
+            pair = np.clip(np.nan_to_num(value, nan=0.0), 0, 1.8446744073709550e19).astype(np.uint64)
+            return pair.astype(np.uint32), (pair >> np.uint64(32)).astype(np.uint32)
         return (np.clip(np.nan_to_num(value, nan=0.0), low, high).astype(np.int64).astype(np.uint32),)
 
     return compute
 
 
 _ROUNDING: Mapping[str, Callable[[Array], Array]] = {"TRUNC": np.trunc, "FLOOR": np.floor, "CEIL": np.ceil}
+
+
+def _division_check(s: Sources) -> Compute:
+    """FCHK: does a division need its slow path? Only known where both numbers are far from the ends of the range."""
+    a, b = s.word(0), s.word(1)
+
+    def compute() -> Values:
+        exponents = [(value() >> np.uint32(23)) & np.uint32(255) for value in (a, b)]
+        for exponent, zero_allowed in zip(exponents, (True, False), strict=True):
+            usual = (exponent >= 64) & (exponent <= 190)
+            if not (usual | (zero_allowed & (exponent == 0))).all():
+                raise Uncountable("a division near the ends of the range of float")
+        return (np.zeros(1, np.bool_),)
+
+    return compute
 
 
 def _half_constant(s: Sources) -> Compute:
@@ -145,5 +166,6 @@ def _half_constant(s: Sources) -> Compute:
 
 TABLE: Mapping[str, Callable[[Sources], Compute]] = {
     "FADD": _add, "FMUL": _multiply, "FFMA": _fused, "FMNMX": _extreme, "FSEL": _select, "FSETP": _compare,
-    "MUFU": _function, "I2F": _from_integer, "I2FP": _from_integer, "F2I": _to_integer, "HFMA2": _half_constant,
+    "MUFU": _function, "I2F": _from_integer, "I2FP": _from_integer, "F2I": _to_integer, "FCHK": _division_check,
+    "HFMA2": _half_constant,
 }  # fmt: skip

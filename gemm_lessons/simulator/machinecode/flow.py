@@ -55,6 +55,8 @@ def results(d: Decoded) -> tuple[tuple[str, ...], int]:
     if d.name in PREDICATES_ONLY:
         count = PREDICATES_ONLY[d.name]
         return tuple(o.shifted(0) for o in d.operands[:count] if isinstance(o, Register)), count
+    if d.name in ("VOTE", "VOTEU") and _is_predicate(d.operands[0]):  # VOTE.ANY P0, P1
+        return (_name(d.operands[0]),), 1
     written: list[str] = []
     count = 0
     while count < len(d.operands) and _is_predicate(d.operands[count]):  # LOP3.LUT P0, R1, ...; SHFL.IDX P0, R1, ...

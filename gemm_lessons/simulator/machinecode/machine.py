@@ -18,7 +18,7 @@ import numpy as np
 from gemm_lessons.device import Grid
 from gemm_lessons.sass import width_of
 from gemm_lessons.simulator import banks
-from gemm_lessons.simulator.events import WARP, Access, Effect
+from gemm_lessons.simulator.events import WARP, Access, Effect, Space
 from gemm_lessons.simulator.machinecode import floats, integers
 from gemm_lessons.simulator.machinecode.flow import (
     ATOMICS,
@@ -85,7 +85,8 @@ def _needs(spaces: frozenset[str], d: Decoded) -> Sequence[str]:
     needed = list(reads(d)) if d.name in MEMORY or d.name in CONTROL else []
     if d.name in FUSED and d.guard is not None:
         needed.append(d.guard.shifted(0))
-    if {**STORES, **ATOMICS}.get(d.name) in spaces:
+    space = {**STORES, **ATOMICS}.get(d.name)
+    if space in spaces and space != "global":  # global memory is taken as it was before; ``Store`` watches over that
         needed += stored(d)
     return needed
 
@@ -165,8 +166,7 @@ class Machine:
                         block.steps.append(self._count_fused(d))
                 if d.name in MEMORY and MEMORY[d.name] != "local":
                     block.steps.extend(self._touches(d, block))
-                writes = {**STORES, **ATOMICS}.get(d.name) in self.plan.spaces
-                if self.plan.executed[d.index] or writes:
+                if self.plan.executed[d.index] or {**STORES, **ATOMICS}.get(d.name) in self.plan.spaces:
                     step = self._step(d)
                     if step is not None:
                         block.steps.append(step)
@@ -228,9 +228,10 @@ class Machine:
 
     def _touch(self, d: Decoded, memory: Memory, space: str, effect: Effect) -> Step:
         source = d.source
-        width = 16 if d.name in ("LDSM", "STSM") else max(1, width_of(source.opcode))
-        kind = "shared" if space == "shared" else "global"
-        access = Access(d.index, kind, effect, width, source.line, source.file, d.text)  # type: ignore[arg-type]
+        width = max(1, width_of(source.opcode))
+        kind: Space = "shared" if space == "shared" else "global"
+        matrix = d.name in ("LDSM", "STSM")
+        access = Access(d.index, kind, effect, width, source.line, source.file, d.text, is_matrix=matrix)
         key = (d.index, space)
         tally = self.sums.tallies.setdefault(key, Tally(access))
         address = self.lanes.address(memory, wide=space == "global")
@@ -436,6 +437,8 @@ def _vote(machine: Machine, d: Decoded) -> Compute:
     names, count = results(d)
     condition = machine.lanes.fetcher(d.operands[count])
     kind = d.modifiers[0]
+    first = d.operands[0]
+    only_truth = isinstance(first, Register) and first.is_predicate
     if kind not in ("ALL", "ANY", "EQ"):
         raise Uncountable(f"unknown instruction {d.text}")
 
@@ -447,7 +450,33 @@ def _vote(machine: Machine, d: Decoded) -> Compute:
         ballot = (holds.astype(np.uint64) << np.arange(WARP, dtype=np.uint64)).sum(axis=1).astype(np.uint32)
         every = (holds == active).all(axis=1)
         truth = {"ALL": every, "ANY": holds.any(axis=1), "EQ": every | ~holds.any(axis=1)}[kind]
-        return (np.repeat(ballot, WARP), *([np.repeat(truth, WARP)] * (len(names) - 1)))
+        by_lane = np.repeat(truth, WARP)
+        if only_truth:
+            return (by_lane,)
+        return (np.repeat(ballot, WARP), *([by_lane] * (len(names) - 1)))
+
+    return compute
+
+
+def _shuffle(machine: Machine, d: Decoded) -> Compute:
+    """SHFL: a value from another lane; lane arithmetic as of ``shfl.sync`` in "PTX ISA"."""
+    source, amount, limit = (machine.lanes.fetcher(o) for o in d.operands[2:5])
+    kind = d.modifiers[0]
+    if kind not in ("UP", "DOWN", "BFLY", "IDX"):
+        raise Uncountable(f"unknown instruction {d.text}")
+    lane = np.arange(machine.geometry.lanes) % WARP
+
+    def compute() -> tuple[Array, ...]:
+        step, both = amount().astype(np.int64) & 31, limit().astype(np.int64)
+        segment = both >> 8 & 31
+        last = (lane & segment) | (both & 31 & ~segment)
+        if kind == "IDX":
+            wanted = (lane & segment) | (step & ~segment)
+        else:
+            wanted = lane ^ step if kind == "BFLY" else lane - step if kind == "UP" else lane + step
+        inside = wanted >= last if kind == "UP" else wanted <= last
+        at = np.arange(machine.geometry.lanes) - lane + np.where(inside, wanted, lane)
+        return inside, np.broadcast_to(source(), (machine.geometry.lanes,))[at]
 
     return compute
 
@@ -462,6 +491,7 @@ _SPECIAL: dict[str, Callable[[Machine, Decoded], Compute]] = {
     "R2P": _register_to_predicates,
     "VOTE": _vote,
     "VOTEU": _vote,
+    "SHFL": _shuffle,
 }
 
 

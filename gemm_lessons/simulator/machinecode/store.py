@@ -34,6 +34,7 @@ class Store:
 
     def __init__(self, memory: GlobalMemory, shared_bytes: int, local_bytes: int) -> None:
         self.memory = memory
+        self.written = np.zeros(memory.arena.size, np.bool_)  # bytes of global memory that the kernel stored to
         self.shared_bytes = -(-shared_bytes // 16) * 16 + RESERVED_SHARED
         self.local_bytes = -(-local_bytes // 16) * 16 + 16
         self._windows: dict[str, _Window] = {}
@@ -63,6 +64,8 @@ class Store:
         width = width_of(d.source.opcode)
         if d.name in LOADS:
             move = self._load(d, lanes, space, width)
+        elif space == "global" and not any(results(d)[0]):
+            move = self._mark(width)
         elif d.name in STORES:
             move = self._save(d, lanes, space, width)
         else:
@@ -76,6 +79,15 @@ class Store:
                     move(np.broadcast_to(address(), (lanes.geometry.lanes,))[active], active)
 
         return execute
+
+    def _mark(self, width: int) -> Callable[[Array, Array], None]:
+        """Stores and reductions to global memory: noted, not done."""
+
+        def move(addresses: Array, active: Array) -> None:
+            places = self._places("global", addresses, active, width)[1]
+            self.written[places[:, None] + np.arange(width)] = True
+
+        return move
 
     def _places(self, space: str, addresses: Array, active: Array, width: int) -> tuple[Array, Array]:
         """The bytes of a memory and where in it each active lane's access starts."""
@@ -97,6 +109,8 @@ class Store:
 
         def move(addresses: Array, active: Array) -> None:
             data, places = self._places(space, addresses, active, width)
+            if space == "global" and self.written[places].any():
+                raise Uncountable("addresses depend on data that the kernel itself stored in global memory")
             loaded = np.ascontiguousarray(data[places[:, None] + np.arange(width)])
             words = loaded.view(np.uint32) if kind is None else _widen(loaded.view(kind))
             mask = np.zeros(lanes.geometry.lanes, np.bool_)

@@ -1,0 +1,95 @@
+"""The simulator beside the hardware: one ``Comparison`` per kernel of the suite.
+
+``UNEQUAL`` lists every number that differs, with its reason; nothing else may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from checks.counters import readings
+from checks.counters.manifest import Case, plan
+from checks.counters.readings import COMPARED, Reading
+from gemm_lessons.compiler import Compiled, CompileFailed, compile_source
+from gemm_lessons.device import UnsupportedKernel
+from gemm_lessons.simulator import Simulator
+from gemm_lessons.simulator.counters import BYPASS
+
+# (kernel, counter) -> why the simulator's number is not Nsight Compute's.
+_RETRIES = "atomicAdd on a float in shared memory is a loop that tries again; how often depends on the warps' timing"
+UNEQUAL: Mapping[tuple[str, str], str] = {
+    **{
+        ("shared_atomics", counter): _RETRIES
+        for counter in (
+            "shared_wavefronts",
+            "shared_wavefronts_ideal",
+            "shared_load_instructions",
+            "shared_store_instructions",
+        )
+    },
+    # 192 of 5184: the 48 copies of A, whose 32 lanes read from 8 rows, cost 8 wavefronts each instead of 4.
+    ("async_16", "shared_wavefronts"): BYPASS,
+}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One kernel: what hardware and simulator counted; or why there is nothing to compare (``missing``)."""
+
+    case: Case
+    reading: Reading | None
+    simulated: Mapping[str, int] = field(default_factory=dict)
+    inexact: str = ""  # the simulator's own mark
+    missing: str = ""
+    stale: bool = False  # the reading is of other machine code, though of the same compiler
+
+    @property
+    def differences(self) -> dict[str, tuple[int, int]]:
+        """Counter -> (hardware, simulator) where they differ."""
+        if self.reading is None or self.missing:
+            return {}
+        measured = self.reading.metrics
+        return {n: (measured[n], self.simulated[n]) for n in COMPARED if measured[n] != self.simulated[n]}
+
+
+def compile_case(case: Case) -> Compiled:
+    """Raises ``ValueError`` with the compiler's log."""
+    compiled = compile_source(
+        case.file.read_text(),
+        path=str(case.file),
+        entry=case.entry,
+        defines=case.defines,
+        include_dirs=case.include_dirs,
+    )
+    if isinstance(compiled, CompileFailed):
+        raise ValueError(f"{case.name}: {compiled.log}")
+    return compiled
+
+
+def compare(case: Case, known: readings.Readings) -> Comparison:
+    """Simulate one kernel and set it beside its reading, if the reading is of the same machine code."""
+    compiled = compile_case(case)
+    reading = known.kernels.get(case.name)
+    if reading is None:
+        return Comparison(case, None, missing="not measured yet")
+    if reading.code != readings.code_of(compiled.cubin, compiled.entry):
+        measured = known.sessions[reading.session].compiler
+        told = f"{compiled.compiler} makes other machine code than was measured ({measured}): renew the reading"
+        return Comparison(case, reading, missing=told, stale=compiled.compiler == measured)
+    try:
+        launched = Simulator().launch(compiled, case.shape, case.arguments())
+    except UnsupportedKernel as reason:
+        return Comparison(case, reading, missing=f"not simulated: {reason}")
+    if launched.fault is not None:
+        return Comparison(case, reading, missing=f"fault: {launched.fault.message}")
+    counters = launched.counters
+    simulated = {name: counters.get(name) for name in COMPARED}
+    return Comparison(case, reading, simulated, next(iter(counters.inexact.values()), ""))
+
+
+def every() -> Iterator[Comparison]:
+    """All kernels of the plan, in its order."""
+    known = readings.load()
+    for case in plan():
+        yield compare(case, known)
