@@ -17,7 +17,7 @@ class Monitor:
         self._slowed_by = 0
         self.driver = ""
         try:
-            import pynvml  # type: ignore[import-not-found,unused-ignore]  # of the wheel nvidia-ml-py
+            import pynvml  # of the wheel nvidia-ml-py
         except ImportError:
             return
         try:
