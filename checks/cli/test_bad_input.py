@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.cli.tiny_course import BINARY, KERNEL, SOLUTION, Ran, Run, environment
+from checks.cli.tiny_course import KERNEL, SOLUTION, Ran, Run, environment
 
 ENDLESS = KERNEL.replace("BODY", "    while (acc < 1.0f) acc *= 0.5f;")
 HUGE = KERNEL.replace("BODY", "    __shared__ float big[100000]; big[threadIdx.x] = 1; acc = big[threadIdx.x ^ 1];")
@@ -31,6 +31,15 @@ WITHOUT_PRIVILEGES = [
     "import ctypes, os, sys\n"
     "libc = ctypes.CDLL(None)\n"
     "[libc.prctl(24, capability, 0, 0, 0) for capability in (1, 2)]\n"  # PR_CAPBSET_DROP: DAC_OVERRIDE, DAC_READ_SEARCH
+    f"os.execv({sys.executable!r}, [{sys.executable!r}, '-m', 'gemm_lessons', *sys.argv[1:]])",
+]
+
+# A shell that starts us in the background has us ignore Ctrl-C, and children inherit that: undo it.
+INTERRUPTIBLE = [
+    sys.executable,
+    "-c",
+    "import os, signal, sys\n"
+    "signal.signal(signal.SIGINT, signal.SIG_DFL)\n"
     f"os.execv({sys.executable!r}, [{sys.executable!r}, '-m', 'gemm_lessons', *sys.argv[1:]])",
 ]
 
@@ -321,7 +330,7 @@ def test_interrupt(course: Path, kernel: Path, delay: float) -> None:
     """Ctrl-C at any time: one line, exit code 130, no half-written file."""
     kernel.write_text(SOLUTION)
     process = subprocess.Popen(
-        [*BINARY, "run", "01", "--shape", "1500,1500,1500"],  # half a minute of work
+        [*INTERRUPTIBLE, "run", "01", "--shape", "1500,1500,1500"],  # half a minute of work
         cwd=course,
         env={name: value for name, value in environment().items() if not name.startswith("COV")},
         stdout=subprocess.PIPE,
@@ -329,9 +338,12 @@ def test_interrupt(course: Path, kernel: Path, delay: float) -> None:
         text=True,
         start_new_session=True,
     )
-    time.sleep(delay)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    try:
+        time.sleep(delay)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
     if delay < 0.5 and process.returncode == -signal.SIGINT:
         return  # it had not reached our first line; Python itself was starting
     # CPython ends itself by the signal, whatever code we exit with, when it came during an exec(), as in a dataclass.

@@ -53,8 +53,17 @@ class Comparison:
         return {n: (measured[n], self.simulated[n]) for n in COMPARED if measured[n] != self.simulated[n]}
 
 
+_compiled: dict[str, Compiled] = {}
+
+
 def compile_case(case: Case) -> Compiled:
-    """Raises ``ValueError`` with the compiler's log."""
+    """Compiles once per kernel, not per launch. Raises ``ValueError`` with the compiler's log."""
+    if case.key not in _compiled:
+        _compiled[case.key] = _compile(case)
+    return _compiled[case.key]
+
+
+def _compile(case: Case) -> Compiled:
     compiled = compile_source(
         case.file.read_text(),
         path=str(case.file),

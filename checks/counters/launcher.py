@@ -35,7 +35,7 @@ def _shared() -> Iterator[Launch]:
         table = patterns.as_array(patterns.shared_patterns(probe))
         for first in range(0, len(table), patterns.PROBES):
             part = Buffer("patterns", np.ascontiguousarray(table[first : first + patterns.PROBES]))
-            yield f"{probe}/{first}", f"shared_probes/{probe}", shape, [part, source]
+            yield f"{probe}/{first}", f"shared_probes/{patterns.KERNEL.get(probe, probe)}", shape, [part, source]
 
 
 def _global() -> Iterator[Launch]:

@@ -27,6 +27,7 @@ SHARED_PROBES: dict[str, tuple[int, int]] = {
     "load_4": (4, 2),
     "load_8": (8, 6),
     "load_16": (16, 6),
+    "partial_16": (16, 24),
     "store_1": (1, 1),
     "store_2": (2, 1),
     "store_4": (4, 2),
@@ -47,6 +48,8 @@ GLOBAL_PROBES: dict[str, tuple[int, int]] = {
     **{f"cached_load_{w}": (w, 12) for w in (4, 16)},
     **{f"global_store_{w}": (w, 20) for w in (1, 2, 4, 8, 16)},
 }
+# Probes with patterns of their own on another probe's kernel.
+KERNEL: dict[str, str] = {"partial_16": "load_16"}
 NEEDS_ALL_LANES = ("matrix_1", "matrix_2", "matrix_4", "matrix_4t")
 WINDOW = 8192  # bytes of shared memory the probes address
 GLOBAL_WINDOW = 1 << 16
@@ -148,9 +151,53 @@ def _patterns(name: str, width: int, count: int, window: int, masks: bool) -> li
     return chosen[:count]
 
 
+def _partial(width: int, count: int) -> list[Pattern]:
+    """Loads with inactive lanes: mostly of addresses that never conflict, so that only the lanes' order matters."""
+    rng = random.Random("gemm-lessons partial")
+    full = (1 << WARP) - 1
+    pairs = [(i, j) for i in range(WARP) for j in range(i + 1, WARP)]
+    chosen: list[tuple[list[int], int]] = []
+    for i, j in rng.sample(pairs, 160):  # two lanes, one address or two
+        chosen += [([3] * WARP, 1 << i | 1 << j), ([n % 8 for n in range(WARP)], 1 << i | 1 << j)]
+        chosen.append(([2 if n == i else 5 for n in range(WARP)], 1 << i | 1 << j))
+    bases = [
+        [0] * WARP,
+        [n // 16 for n in range(WARP)],
+        [n // 8 for n in range(WARP)],
+        [n % 8 for n in range(WARP)],
+        [n // 2 % 8 for n in range(WARP)],
+        [n // 4 * 2 % 8 + n % 2 for n in range(WARP)],
+        [n // 2 for n in range(WARP)],
+        list(range(WARP)),
+    ]
+    for base in bases:
+        for n in range(1, WARP):
+            chosen += [(base, full >> n), (base, full << n & full), (base, full & ~(1 << n))]
+        chosen.append((base, full & ~1))
+        for mask in (0x0000FFFF, 0xFFFF0000, 0x00FF00FF, 0xFF00FF00, 0x55555555, 0xAAAAAAAA, 0x33333333, 0x0F0F0F0F):
+            chosen.append((base, mask))
+    while len(chosen) < count:
+        span = rng.choice([1, 2, 3, 4, 8, 8, 8, 16])
+        values = [rng.randrange(span) for _ in range(WARP)]
+        kind = rng.randrange(4)
+        if kind == 1:
+            values = [values[n & ~1] for n in range(WARP)]
+        elif kind == 2:
+            values = [values[n & ~2] for n in range(WARP)]
+        mask = rng.getrandbits(WARP)
+        for _ in range(rng.randrange(4)):
+            mask = mask | rng.getrandbits(WARP) if rng.random() < 0.6 else mask & rng.getrandbits(WARP)
+        if rng.random() < 0.3:  # one half whole
+            mask |= rng.choice([0xFFFF, 0xFFFF0000])
+        chosen.append((values, mask))
+    return [tuple(v * width if mask >> n & 1 else OFF for n, v in enumerate(values)) for values, mask in chosen[:count]]
+
+
 def shared_patterns(probe: str) -> list[Pattern]:
     """Every pattern of one shared-memory probe, ``PROBES`` per launch."""
     width, launches = SHARED_PROBES[probe]
+    if probe == "partial_16":
+        return _partial(width, launches * PROBES)
     return _patterns(probe, width, launches * PROBES, WINDOW, masks=probe not in NEEDS_ALL_LANES)
 
 

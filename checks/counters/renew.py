@@ -40,7 +40,6 @@ SECONDS = {"shared": 600.0, "global": 600.0, "suite": 1200.0}
 # The machine instruction that a probe is about.
 PROBED = {
     "load": "LDS",
-    "branch": "LDS",
     "store": "STS",
     "matrix": "LDSM",
     "copy": "LDGSTS",
@@ -82,7 +81,7 @@ def build(folder: Path, missing: bool) -> None:
         if isinstance(compiled, CompileFailed):
             raise SystemExit(f"{file}: {compiled.log}")
         (folder / f"{file}.cubin").write_bytes(compiled.cubin)
-        for probe in probes:
+        for probe in {patterns.KERNEL.get(name, name) for name in probes}:
             index[f"{file}/{probe}"] = [f"{file}.cubin", probe, readings.code_of(compiled.cubin, probe)]
     (folder / "index.json").write_text(json.dumps({"compiler": compiler, "kernels": index, "skip": skip}))
 
@@ -172,9 +171,10 @@ def _store_shared(session: Session, index: dict[str, list[str]], folder: Path, r
     probes: dict[str, dict[str, list[int]]] = {}
     for row in rows:
         probe = row["launch"].partition("/")[0]
-        opcode = PROBED[probe.partition("_")[0]]
+        kernel = patterns.KERNEL.get(probe, probe)
+        opcode = PROBED[kernel.partition("_")[0]]
         places = [
-            i.address for i in sass.parse(text, probe) if i.opcode.split(".")[0] == opcode and "[RZ]" not in i.text
+            i.address for i in sass.parse(text, kernel) if i.opcode.split(".")[0] == opcode and "[RZ]" not in i.text
         ]
         if len(places) != patterns.PROBES:
             raise SystemExit(f"{probe}: {len(places)} instructions {opcode}, not {patterns.PROBES}")

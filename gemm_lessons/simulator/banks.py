@@ -10,6 +10,9 @@ The rules were settled by readings of an H200 (``checks/counters/readings``), an
 - Loads of 8 and 16 bytes: the same, but two neighbouring groups (the halves of a warp for 8 bytes, the quarters of each
   half for 16) cost one wavefront together when all active lanes n and n^1 of both have the same address, or all n and
   n^2, and no bank is asked for two words. Otherwise they do not join, however little they overlap.
+- With inactive lanes, loads of 16 bytes are more peculiar (7,680 readings, no exception). One address for all active
+  lanes costs one wavefront per 16 of them. Else, in the lower half, an inactive lane next to an active one breaks the
+  pairs; but where lane 31 is inactive, the lower half needs no pairs, only that no bank is asked for two words.
 - The ideal is the bytes that the active lanes ask for over 128, rounded up; or the cost itself, where that is less.
 - Atomics: as many wavefronts as lanes meet at one bank; lanes at the same word do not share.
 - ldmatrix: each 8x8 matrix costs what a group of 8 lanes with 16 bytes costs.
@@ -63,8 +66,15 @@ def _wide_load(addresses: Array, active: Array | None, width: int) -> Array:
     cost = _grouped(addresses, active, width).reshape(len(addresses), -1, 2).sum(axis=2)
     lanes = 2 * WARP * WORD // width
     both, mask = addresses.reshape(-1, lanes), None if active is None else active.reshape(-1, lanes)
-    joined = (_pairs(both, mask) & (_fullest_bank(both, mask, width) == 1)).reshape(cost.shape)
-    result: Array = np.where(joined, 1, cost).sum(axis=1)
+    free = (_fullest_bank(both, mask, width) == 1).reshape(cost.shape)
+    paired = _pairs(both, mask).reshape(cost.shape)
+    if width == 16 and active is not None and mask is not None:
+        strictly = _pairs(np.where(mask, both, -1), None).reshape(cost.shape)
+        paired[:, 0] = strictly[:, 0] | ~active[:, -1]
+    result: Array = np.where(free & paired, 1, cost).sum(axis=1)
+    if width == 16 and active is not None:
+        same = ((_filled(addresses, active) == _filled(addresses, active)[:, :1]) | ~active).all(axis=1)
+        result = np.where(same, -(-np.count_nonzero(active, axis=1) * width // (2 * BANKS * WORD)), result)
     return result
 
 
