@@ -17,12 +17,13 @@ from gemm_lessons.nvrtc import choose_major
 from gemm_lessons.signature import mismatch, wrong_name
 from gemm_lessons.verdict import CompileFailed
 
-OLDEST_ARCH = 75  # what today's compiler still knows; older GPUs are estimated from code for this one
+OLDEST_ARCH = 75  # what today's compiler still knows
+STAND_IN = "sm_80"  # what older GPUs are estimated from: like theirs, its schedulers have 16 fp32 lanes
 
 
 def buildable(arch: str) -> str:
     """The target to compile for where ``arch`` may be too old for the compiler."""
-    return arch if int("".join(filter(str.isdigit, arch))) >= OLDEST_ARCH else f"sm_{OLDEST_ARCH}"
+    return arch if int("".join(filter(str.isdigit, arch))) >= OLDEST_ARCH else STAND_IN
 
 
 class Builder:

@@ -5,9 +5,10 @@ Sources, by the letter used below:
 [O] NVIDIA, ``cuda_occupancy.h`` of CUDA 13.5: allocation granularities and scheduler partitions.
 [W] NVIDIA's white paper or data sheet of the product: P100 (WP-08019), V100 (WP-08608), A100 40 GB SXM4, H100 SXM5,
     H200 SXM, Ada GPU architecture (RTX 4090). Clocks are the highest boost clock.
-[M] measured by others, because NVIDIA publishes no L2 bandwidth in bytes per second: P100 and V100 by Jia et al.,
-    "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", 2018; A100, H200 and L40 (the RTX 4090's
-    chip) by the ``gpu-l2-cache`` benchmark of github.com/te42kyfo/gpu-benches. The H100 has the H200's chip and L2.
+[M] measured, because NVIDIA publishes no L2 bandwidth in bytes per second: P100 and V100 by Jia et al.,
+    "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", 2018; A100 and L40 (the RTX 4090's chip) by
+    the ``gpu-l2-cache`` benchmark of github.com/te42kyfo/gpu-benches. H200: our own reading, by
+    ``checks/estimate/constants.py``; the H100 has the same chip and L2.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ GPUS: Mapping[str, GpuSpec] = {
             lanes_per_sm=128,
             clock_hz=1.98 * GHZ,
             dram_bytes_per_s=3_350 * GB_PER_S,
-            l2_bytes_per_s=9_700 * GB_PER_S,
+            l2_bytes_per_s=8_030 * GB_PER_S,
             l2_bytes=50 * MIB,
             shared_bytes_per_sm=228 * KIB,
             shared_bytes_per_block=227 * KIB,
@@ -132,7 +133,7 @@ GPUS: Mapping[str, GpuSpec] = {
             lanes_per_sm=128,
             clock_hz=1.98 * GHZ,
             dram_bytes_per_s=4_800 * GB_PER_S,
-            l2_bytes_per_s=9_700 * GB_PER_S,
+            l2_bytes_per_s=8_030 * GB_PER_S,
             l2_bytes=50 * MIB,
             shared_bytes_per_sm=228 * KIB,
             shared_bytes_per_block=227 * KIB,

@@ -6,7 +6,6 @@ the answer is judged into a verdict; counters, findings and times become an esti
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from gemm_lessons.builder import Builder, buildable
 from gemm_lessons.compiler import Compiled, occupancy
 from gemm_lessons.course import Course, read_source, shown
 from gemm_lessons.device import METRICS, Device, Finding, Launched, UnsupportedKernel
-from gemm_lessons.estimate import Profile, Work, estimate_at
+from gemm_lessons.estimate import estimate_at, profile_of
 from gemm_lessons.expression import Number
 from gemm_lessons.gpu import Entrant, Gpu, Measurement
 from gemm_lessons.gpus import GpuSpec, data_sheet
@@ -278,35 +277,18 @@ class _Run:
         return replace(row, gates=gates, verdict=GateMissed(missed) if missed else row.verdict)
 
     def _estimate(self, row: Row, lesson: Lesson, compiled: Compiled) -> Row:
-        """How fast a right kernel would be on the chosen GPU; a wrong one has no time. What full blocks do at two
-        values of K tells what grows with K."""
+        """How fast a right kernel would be on the chosen GPU; a wrong one has no time, nor one that the model does not
+        know."""
         shape, gpu = self.estimate_shape, self.request.gpu
         if row.verdict.kind not in TIMED or lesson.shapes.refusal(shape) or not (row.counters and row.occupancy):
             return row
         self.progress(f"time {shape}")
         with stage("time", str(shape), payload=2 * shape.m * shape.n * shape.k):
-            counted, tiles = self._counting_shape(lesson), tile_sizes(lesson)
-            short = full_blocks(counted, tiles, lesson.shapes.multiple_of)
-            long = replace(short, k=2 * short.k)
-            if counted.m % short.m or counted.n % short.n:  # some lanes of the counted blocks had nothing to do
-                first = self._sample(lesson, compiled, short)
-            else:
-                first = short.k, Work.of(row.counters, lesson.grid(counted).blocks)
-            profile = Profile(
-                samples=(first, self._sample(lesson, compiled, long)),
-                threads=lesson.grid(short).threads,
-                blocks_per_sm=row.occupancy.blocks_per_sm,
-                tile_rows=tiles.rows,
-                tile_cols=tiles.cols,
-            )
+            profile = profile_of(lesson, compiled, tile_sizes(lesson), max(row.occupancy.blocks_per_sm, 1))
+            if profile is None:
+                return row
             x, y, _ = lesson.grid(shape).grid
             return replace(row, profile=profile, estimate=estimate_at(profile, shape, (x, y), gpu))
-
-    def _sample(self, lesson: Lesson, compiled: Compiled, shape: Shape) -> tuple[int, Work]:
-        """K, and one block's work at ``shape``."""
-        grid = lesson.grid(shape)
-        arguments = Problem(lesson.kernel, shape, self.seed).trial().arguments
-        return shape.k, Work.of(self.simulator.launch(compiled, grid, arguments).counters, grid.blocks)
 
     def measure(self, gpu: Gpu, rows: Sequence[Row]) -> Measurement:
         """Time all right kernels beside cuBLAS, in one run so that the ratios hold."""
@@ -373,14 +355,6 @@ def tile_sizes(lesson: Lesson) -> TileSizes:
     """The block tile BM x BN and the depth BK, 1 where the lesson has none."""
     sizes = lesson.tile.defines
     return TileSizes(sizes.get("BM", 1), sizes.get("BN", 1), sizes.get("BK", 1))
-
-
-def full_blocks(shape: Shape, tiles: TileSizes, multiple: Shape) -> Shape:
-    """The fewest rows and columns of C, with the K of ``shape``, whose blocks are all full: so they all do the same
-    work, and as much as any. ``shape`` itself where a lesson has no block tile."""
-    if tiles.rows * tiles.cols == 1:
-        return shape
-    return Shape(math.lcm(tiles.rows, multiple.m), math.lcm(tiles.cols, multiple.n), shape.k)
 
 
 def _judge(

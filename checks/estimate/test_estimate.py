@@ -1,0 +1,133 @@
+"""From one multiprocessor to a launch: waves, memory, launch, limiter; by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from checks.estimate.test_timeline import FREE, Line, ffma, lds, shared, trace
+from gemm_lessons import compile_cache
+from gemm_lessons.course import any_course
+from gemm_lessons.estimate import LAUNCH_US, Estimate, Profile, estimate_at
+from gemm_lessons.gpus import GPUS, GpuSpec
+from gemm_lessons.lesson import Shape
+from gemm_lessons.patterns import TileSizes
+from gemm_lessons.simulator.machinecode.trace import Touch, Trace
+from gemm_lessons.traced import traced_shape
+
+H200 = GPUS["h200"]
+
+
+def profile(loop: list[Line], warps: int = 8, blocks: int = 2, **changes: int) -> Profile:
+    """``loop`` for every k."""
+
+    def at(k: int) -> tuple[int, Trace]:
+        return k, trace(loop * k, warps, blocks)
+
+    tile = {"tile_rows": 128, "tile_cols": 128} | changes
+    return Profile(lambda: (at(8), at(16)), blocks_per_sm=blocks, **tile)
+
+
+def estimate(of: Profile, blocks: int, k: int = 1000, gpu: GpuSpec = H200) -> Estimate:
+    return estimate_at(of, Shape(1, 1, k), (blocks, 1), gpu)
+
+
+def test_full_pipes_by_hand() -> None:
+    """8 warps x 64 multiply-adds per k: 128 clocks of each scheduler; two blocks at a time."""
+    it = estimate(profile(ffma(64)), 132 * 8)
+    assert it.time_us == pytest.approx(LAUNCH_US + 8 * 128 * 1000 / 1980, rel=0.01)
+    assert it.limiter in ("fp32", "issue")
+    assert it.gflops == pytest.approx(2 * 1000 / it.time_us / 1e3)
+
+
+def test_blocks_come_in_whole_waves() -> None:
+    of = profile(ffma(64))
+    times = [estimate(of, blocks).parts["latency"] for blocks in (1, 132, 133, 264, 265)]
+    assert times[0] == times[1] < times[2] == times[3] < times[4]
+    assert times[4] == pytest.approx(times[2] + times[0])
+
+
+def test_resident_blocks_hide_waiting() -> None:
+    waiting: list[Line] = [lds(shared(1)), ("FFMA R4, R8, R3, R4", replace(FREE, waits=(0,)), None), *ffma(20)]
+    alone = estimate(profile(waiting, warps=4, blocks=1), 132 * 4)
+    four = estimate(profile(waiting, warps=4, blocks=4), 132 * 4)
+    assert alone.limiter == "latency"
+    assert four.limiter in ("issue", "fp32")
+    assert four.time_us < 0.7 * alone.time_us
+
+
+SCATTERED = Touch("global", True, 32, 32, tuple(range(0, 128, 4)))
+
+
+@pytest.mark.parametrize(
+    ("loop", "limiter"),
+    [
+        (ffma(64), "fp32"),
+        ([("LOP3.LUT R4, R2, R3, RZ, 0xfc, !PT", FREE, None)] * 8 + ffma(40), "issue"),
+        ([lds(shared(8, 4), None, "LDS.128")] * 8, "shared"),
+        ([("LDG.E R8, [R2.64]", FREE, SCATTERED)] * 8, "l1"),
+        (ffma(4, stall=12), "latency"),
+    ],
+)
+def test_each_unit_can_be_the_limiter(loop: list[Line], limiter: str) -> None:
+    it = estimate(profile(loop), 132 * 4)
+    assert it.limiter == limiter or (limiter == "fp32" and it.parts["fp32"] == it.parts["issue"])
+
+
+def test_memory_can_be_the_limiter() -> None:
+    reads: list[Line] = [("LDG.E R8, [R2.64]", FREE, Touch("global", True, 1, 1, (0, 1, 2, 3))), *ffma(1)]
+    square, grid = Shape(4096, 4096, 4096), (32, 32)
+    of = profile(reads)
+    assert estimate_at(of, square, grid, replace(H200, dram_bytes_per_s=1e9)).limiter == "dram"
+    assert estimate_at(of, square, grid, replace(H200, l2_bytes_per_s=1e11)).limiter == "l2"
+    assert estimate_at(profile(ffma(1)), Shape(1, 1, 8), (1, 1), H200).limiter == "launch"
+
+
+def test_dram_reads_once_what_fits_into_l2() -> None:
+    of = profile(ffma(1))
+    small, large = Shape(1024, 1024, 1024), Shape(16384, 16384, 16384)
+    fits = estimate_at(of, small, (8, 8), H200).parts["dram"]
+    assert fits == pytest.approx(3 * 4 * 1024**2 / H200.dram_bytes_per_s * 1e6)
+    spills = estimate_at(of, large, (128, 128), H200).parts["dram"]
+    assert spills > 3 * 4 * 16384**2 / H200.dram_bytes_per_s * 1e6
+    roomy = estimate_at(of, large, (128, 128), replace(H200, l2_bytes=1 << 40)).parts["dram"]
+    assert roomy == pytest.approx(3 * 4 * 16384**2 / H200.dram_bytes_per_s * 1e6)
+
+
+def test_every_data_sheet_gives_a_time() -> None:
+    of = profile([lds(shared(4), None, "LDS.128"), *ffma(64)])
+    times = {name: estimate(of, 4096, gpu=gpu).time_us for name, gpu in GPUS.items()}
+    assert times["h200"] < times["v100"] < times["p100"]
+    assert all(0 < time < 1e6 for time in times.values())
+
+
+def test_what_was_played_is_kept_and_read_back(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMM_LESSONS_NO_CACHE", "0")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    key = compile_cache.key_of("a test of the estimate")
+
+    def tracer() -> tuple[tuple[int, Trace], tuple[int, Trace]]:
+        traced.append(1)
+        return (8, trace(ffma(64) * 8, 8, 2)), (16, trace(ffma(64) * 16, 8, 2))
+
+    traced: list[int] = []
+    times = []
+    for _ in range(2):
+        of = Profile(tracer, blocks_per_sm=2, tile_rows=128, tile_cols=128, key=key)
+        times.append(estimate(of, 132 * 4).time_us)
+    assert times[0] == times[1]
+    assert traced == [1]
+
+
+@pytest.mark.parametrize(
+    ("number", "blocks", "shape"), [("01", 2, (32, 64, 48)), ("03", 2, (32, 64, 64)), ("08", 4, (64, 512, 48))]
+)
+def test_what_is_traced(number: str, blocks: int, shape: tuple[int, int, int]) -> None:
+    lesson = any_course().lesson(number)
+    sizes = lesson.tile.defines
+    tiles = TileSizes(sizes.get("BM", 1), sizes.get("BN", 1), sizes.get("BK", 1))
+    assert traced_shape(lesson, tiles, blocks) == Shape(*shape)
+    without = traced_shape(lesson, TileSizes(), blocks)
+    assert lesson.grid(without).blocks >= blocks
+    assert lesson.shapes.refusal(without) is None

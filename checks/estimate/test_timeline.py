@@ -1,0 +1,166 @@
+"""The multiprocessor model, by hand: short pieces of machine code whose clocks can be counted on paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from gemm_lessons.compiler import Compiled, compile_source
+from gemm_lessons.gpus import GPUS
+from gemm_lessons.pipes import PIPES
+from gemm_lessons.sass import SassInstruction, width_of
+from gemm_lessons.simulator.machinecode.operands import decode
+from gemm_lessons.simulator.machinecode.trace import Control, Touch, Trace, bank_conflicts, controls
+from gemm_lessons.timeline import play, unknown_units
+
+H200 = GPUS["h200"]
+HOPPER = PIPES[90]
+FREE = Control(stall=1, sets=None, reads=None, waits=())
+Line = tuple[str, Control, Touch | None]
+
+
+def instruction(index: int, text: str) -> SassInstruction:
+    words = text.split()
+    opcode = words[1] if words[0].startswith("@") else words[0]
+    return SassInstruction(opcode, width_of(opcode), "", None, 16 * index, 0, text)
+
+
+def trace(lines: Sequence[Line], warps: int = 1, blocks: int = 1) -> Trace:
+    """Every warp of every block executes ``lines`` one after the other."""
+    code = tuple(decode(index, instruction(index, text)) for index, (text, _, _) in enumerate(lines))
+    warp = tuple((index, touch) for index, (_, _, touch) in enumerate(lines))
+    return Trace(
+        code, tuple(control for _, control, _ in lines), bank_conflicts(code), (warp,) * (warps * blocks), warps
+    )  # fmt: skip
+
+
+def ffma(count: int, stall: int = 1) -> list[Line]:
+    return [("FFMA R4, R2, R3, R4", replace(FREE, stall=stall), None)] * count
+
+
+def lds(touch: Touch, sets: int | None = 0, opcode: str = "LDS") -> Line:
+    return f"{opcode} R8, [R1]", replace(FREE, sets=sets), touch
+
+
+def shared(passes: int, ideal: int | None = None) -> Touch:
+    return Touch("shared", True, passes, passes if ideal is None else ideal)
+
+
+def clocks(lines: Sequence[Line], warps: int = 1, blocks: int = 1, gpu: str = "h200") -> float:
+    return play(trace(lines, warps, blocks), blocks, GPUS[gpu]).clocks
+
+
+def test_a_dependent_chain_takes_its_stalls() -> None:
+    assert clocks(ffma(100, stall=4)) == 400
+    assert clocks(ffma(100)) == 100
+
+
+def test_other_warps_fill_the_stalls_until_the_pipe_is_full() -> None:
+    assert clocks(ffma(100, stall=4), warps=4) == 400, "one warp a scheduler"
+    assert clocks(ffma(100, stall=4), warps=8) == pytest.approx(400, abs=4)
+    assert clocks(ffma(100, stall=4), warps=64) == pytest.approx(100 * 16, rel=0.01), "16 warps, one a clock"
+
+
+def test_half_the_lanes_take_twice_as_long() -> None:
+    assert clocks(ffma(96), warps=16, gpu="v100") == pytest.approx(2 * clocks(ffma(96), warps=16), rel=0.02)
+
+
+def test_operands_in_one_bank_cost_a_clock_and_reuse_saves_it() -> None:
+    def three(text: str) -> tuple[int, ...]:
+        return bank_conflicts([decode(0, instruction(0, text))])
+
+    assert three("FFMA R10, R2, R4, R6") == (1,)
+    assert three("FFMA R10, R2, R4, R7") == (0,)
+    assert three("FFMA R10, R2, R2, R6") == (0,), "one register is read once"
+    pair = [decode(0, instruction(0, "FFMA R10, R2.reuse, R4, R7")), decode(1, instruction(1, "FFMA R12, R2, R6, R8"))]
+    assert bank_conflicts(pair) == (0, 0)
+    assert clocks([("FFMA R10, R2, R4, R6", FREE, None)] * 100, warps=4) == pytest.approx(200, abs=2)
+
+
+def test_who_waits_for_a_load_goes_on_when_it_is_there() -> None:
+    wait: Line = ("FFMA R4, R8, R3, R4", replace(FREE, waits=(0,)), None)
+    assert clocks([lds(shared(1)), wait]) == 1 + HOPPER.shared + 1 == 24, "23 clocks of an LDS, as read"
+    assert clocks([lds(shared(4), opcode="LDS.128"), wait]) == 30, "29 of an LDS.128"
+    assert clocks([lds(shared(1)), *ffma(60), wait]) == pytest.approx(62, abs=1), "hidden behind arithmetic"
+
+
+def test_wavefronts_pass_one_by_one_and_conflicts_more_slowly() -> None:
+    loads = [lds(shared(4), None, "LDS.128")] * 50
+    assert clocks(loads, warps=16) == pytest.approx(50 * 16 * 4, rel=0.02)
+    conflicting = [lds(shared(8, 4), None, "LDS.128")] * 50
+    assert clocks(conflicting, warps=16) == pytest.approx(50 * 16 * (4 + 4 * HOPPER.replay), rel=0.02)
+
+
+def test_returning_registers_take_the_write_port_of_the_fp32_pipe() -> None:
+    mixed = [lds(shared(2), None, "LDS.128"), *ffma(15)] * 30
+    assert clocks(mixed, warps=8) == pytest.approx(30 * 2 * (15 + 4), rel=0.05)
+
+
+def test_a_sector_is_fetched_once() -> None:
+    wait: Line = ("FFMA R4, R8, R3, R4", replace(FREE, waits=(0,)), None)
+
+    def load(first: int) -> Line:
+        return "LDG.E R8, [R2.64]", replace(FREE, sets=0), Touch("global", True, 1, 1, tuple(range(first, first + 4)))
+
+    once = clocks([load(0), wait])
+    assert once == pytest.approx(HOPPER.l2, abs=6)
+    assert clocks([load(0), wait, load(0), wait]) == pytest.approx(once + HOPPER.l1, abs=4)
+    assert clocks([load(0), wait, load(4), wait]) == pytest.approx(2 * once, abs=4)
+
+
+def test_lines_and_small_requests_of_the_load_store_unit() -> None:
+    def stream(touch: Touch) -> float:
+        return clocks([("LDG.E R8, [R2.64]", FREE, touch)] * 40, warps=16)
+
+    scattered = Touch("global", True, 32, 32, tuple(range(0, 128, 4)))
+    assert stream(scattered) == pytest.approx(40 * 16 * 32, rel=0.05)
+    assert stream(Touch("global", True, 1, 1, (0,))) == pytest.approx(40 * 16 * HOPPER.request, rel=0.1)
+
+
+def test_stores_take_the_bandwidth_of_l2() -> None:
+    store: Line = ("STG.E [R2.64], R8", FREE, Touch("global", False, 1, 1, tuple(range(32))))
+    per_sector = 32 / (H200.l2_bytes_per_s / H200.sms / H200.clock_hz)
+    assert clocks([store] * 64, warps=8) == pytest.approx(64 * 8 * 32 * per_sector, rel=0.02)
+
+
+def test_a_barrier_waits_for_the_last_warp() -> None:
+    barrier: Line = ("BAR.SYNC.DEFER_BLOCKING 0x0", FREE, None)
+    for warps in (4, 8, 32):  # as read: 12 clocks and two for each warp
+        many = clocks([barrier] * 50, warps=warps) / 50
+        assert many == pytest.approx(12 + 2 * warps, abs=1)
+    two_blocks = clocks([barrier] * 50, warps=8, blocks=2) / 50
+    assert two_blocks == pytest.approx(30, abs=3), "blocks do not wait for each other"
+
+
+def test_memory_beside_arithmetic_on_pascal_only() -> None:
+    mixed = [*ffma(6), ("SHFL.IDX PT, R5, R2, R3, R4", FREE, None)] * 50
+    assert clocks(mixed, warps=16, gpu="p100") == pytest.approx(clocks(ffma(300), warps=16, gpu="p100"), rel=0.03)
+    assert clocks(mixed, warps=16) == pytest.approx(clocks(ffma(350), warps=16), rel=0.03)
+
+
+def test_units_without_known_rates_are_named() -> None:
+    code = [
+        instruction(0, text)
+        for text in ("HMMA.16816.F32 R4, R8, R10, R4", "DFMA R2, R4, R6, R2", "FFMA R1, R2, R3, R1")
+    ]
+    assert unknown_units(code) == {"HMMA", "DFMA"}
+    assert unknown_units(code[2:]) == set()
+
+
+def test_what_ptxas_wrote_into_the_instructions() -> None:
+    """A load sets a scoreboard that the instruction with its result waits for; arithmetic waits by its stall."""
+    source = """extern "C" __global__ void k(float *p)
+    { float x = p[threadIdx.x]; for (int i = 0; i < 8; i++) x = x * x + 1.0f; p[threadIdx.x] = x; }"""
+    compiled = compile_source(source, path="k.cu", entry="k", defines={}, include_dirs=[], arch="sm_90")
+    assert isinstance(compiled, Compiled)
+    fields = controls(compiled)
+    names = [i.opcode.split(".")[0] for i in compiled.sass]
+    load = names.index("LDG")
+    first = names.index("FFMA")
+    assert fields[load].sets is not None
+    assert fields[load].sets in fields[first].waits
+    chain = [fields[i].stall for i, name in enumerate(names) if name == "FFMA"]
+    assert len(chain) == 8
+    assert all(stall >= 4 for stall in chain), "each needs the one before, four clocks later"
