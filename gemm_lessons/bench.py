@@ -21,6 +21,7 @@ from gemm_lessons.estimate import Profile, Work, estimate_at
 from gemm_lessons.gpu import Entrant, Gpu, Measurement, Timed
 from gemm_lessons.gpus import GpuSpec
 from gemm_lessons.lesson import Lesson, Shape
+from gemm_lessons.verdict import Passed
 
 if TYPE_CHECKING:
     from gemm_lessons.compiler import Compiled
@@ -193,6 +194,8 @@ def _count(request: Request, series: _Series) -> _Series | str:
     run = pipeline.Request(request.course, series.lesson, series.path, Simulator(), request.gpu, beside=False)
     row = pipeline.run_lesson(run).kernel
     if row.profile is None:
+        if isinstance(row.verdict, Passed):
+            return f"{series.name} is left out: the estimate does not know all of its machine instructions."
         return f"{series.name} is left out: its verdict is {row.verdict.kind.replace('_', ' ')}."
     series.profile = row.profile
     return series

@@ -47,7 +47,7 @@ PIPES: Mapping[int, Pipes] = {
     70: Pipes(l1=35.0, l2=221.0, shared=18.0, request=2.0),  # [L], [J]; request [F]
     80: Pipes(l1=38.0, l2=210.0, shared=22.0, request=1.25),  # [L]; the rest as Hopper's
     89: Pipes(l1=39.0, l2=296.0, shared=22.0, request=1.25),  # [L]; the rest as Hopper's
-    90: Pipes(l1=38.0, l2=282.0, shared=22.0, request=1.25),  # [R]; request [F]
+    90: Pipes(l1=38.0, l2=287.0, shared=22.0, request=1.25),  # [R]; request: 1.2 alone [R], in a mix [F]
 }
 
 

@@ -123,7 +123,7 @@ extern "C" __global__ void latency_branch(ARGUMENTS)
 
 #define SHARED_LOAD_32(offset) asm volatile("ld.volatile.shared.u32 %0, [%1+%2];" : "=r"(r) : "r"(at), "n"(offset)); x ^= r;
 #define SHARED_THROUGHPUT(name, address, step, load) \
-    extern "C" __global__ void name(ARGUMENTS) \
+    extern "C" __global__ void __launch_bounds__(1024) name(ARGUMENTS) \
     { \
         __shared__ __align__(16) u32 tile[8192]; \
         for (int i = threadIdx.x; i < 8192; i += blockDim.x) tile[i] = i; \
@@ -154,7 +154,7 @@ SHARED_THROUGHPUT(shared_store_128, lane * 16, 512, SHARED_STORE_128)
     asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4+%5];" : "=r"(r), "=r"(s), "=r"(t), "=r"(u) : "l"(at), "n"(offset)); \
     x ^= r;
 #define GLOBAL_THROUGHPUT(name, address, step, load) \
-    extern "C" __global__ void name(ARGUMENTS) \
+    extern "C" __global__ void __launch_bounds__(1024) name(ARGUMENTS) \
     { \
         const u32 lane = threadIdx.x % 32; \
         const u32 *at = data + (address); \
@@ -171,7 +171,7 @@ GLOBAL_THROUGHPUT(l1_32_two_lines, lane / 16 * 32 + lane % 16 + stride, 64, GLOB
 GLOBAL_THROUGHPUT(l1_128, lane * 4, 512, GLOBAL_LOAD_128)
 
 // as in lesson 02: a uniform and a coalesced load for every multiply-add
-extern "C" __global__ void l1_pair(ARGUMENTS)
+extern "C" __global__ void __launch_bounds__(1024) l1_pair(ARGUMENTS)
 {
     const u32 lane = threadIdx.x % 32;
     const u32 *a = data + threadIdx.x / 32 * 64, *b = data + 4096 + lane;
@@ -194,7 +194,7 @@ extern "C" __global__ void l1_pair(ARGUMENTS)
     END(__float_as_uint(acc))
 }
 
-extern "C" __global__ void ffma(ARGUMENTS)
+extern "C" __global__ void __launch_bounds__(1024) ffma(ARGUMENTS)
 {
     float acc[16], a = stride, b = words;
     for (int i = 0; i < 16; i++) acc[i] = i;

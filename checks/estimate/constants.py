@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -201,7 +202,8 @@ def main() -> None:
     for megabytes, rounds in ((8, 200), (16, 100), (24, 60), (32, 50), (48, 30), (1024, 3)):
         words = megabytes << 18
         bench.launch("bandwidth", sms * 8, 256, 1, words)
-        us = min(event_us(lambda w=words, r=rounds: bench.launch("bandwidth", sms * 8, 256, r, w)) for _ in range(3))
+        start = partial(bench.launch, "bandwidth", sms * 8, 256, rounds, words)
+        us = min(event_us(start) for _ in range(3))
         rates[f"{megabytes} MiB"] = round(megabytes * 2**20 * rounds / us / 1e3)
     found["gb_per_s"] = rates
     found["load"] = {"ffma": under_load(lambda: bench.launch("ffma", sms * 64, 1024), 1.5)}

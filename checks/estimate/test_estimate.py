@@ -19,14 +19,13 @@ from gemm_lessons.traced import traced_shape
 H200 = GPUS["h200"]
 
 
-def profile(loop: list[Line], warps: int = 8, blocks: int = 2, **changes: int) -> Profile:
+def profile(loop: list[Line], warps: int = 8, blocks: int = 2) -> Profile:
     """``loop`` for every k."""
 
     def at(k: int) -> tuple[int, Trace]:
         return k, trace(loop * k, warps, blocks)
 
-    tile = {"tile_rows": 128, "tile_cols": 128} | changes
-    return Profile(lambda: (at(8), at(16)), blocks_per_sm=blocks, **tile)
+    return Profile(lambda: (at(8), at(16)), blocks_per_sm=blocks, tile_rows=128, tile_cols=128)
 
 
 def estimate(of: Profile, blocks: int, k: int = 1000, gpu: GpuSpec = H200) -> Estimate:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -164,3 +166,18 @@ def test_what_ptxas_wrote_into_the_instructions() -> None:
     chain = [fields[i].stall for i, name in enumerate(names) if name == "FFMA"]
     assert len(chain) == 8
     assert all(stall >= 4 for stall in chain), "each needs the one before, four clocks later"
+
+
+def test_latencies_are_those_read_on_hardware() -> None:
+    """What pipes.py and gpus.py call [R] stands in the readings."""
+    readings = json.loads((Path(__file__).parent / "readings/h200.json").read_text())
+    clocks, rates = readings["clocks"], readings["gb_per_s"]
+    assert clocks["latency_shared_32"] == pytest.approx(HOPPER.shared + 1, abs=0.5)
+    assert clocks["latency_l1"] == pytest.approx(HOPPER.l1 + 1, abs=1)
+    assert clocks["latency_l2_16mb"] == pytest.approx(HOPPER.l2, abs=5)
+    assert clocks["latency_branch"] == pytest.approx(HOPPER.branch, abs=0.5)
+    for threads in (128, 256, 512, 1024):
+        issue = 1 / H200.schedulers  # the warps arrive one after the other
+        modelled = HOPPER.barrier + (HOPPER.barrier_warp + issue) * threads / 32
+        assert clocks[f"latency_barrier_{threads}"] == pytest.approx(modelled, abs=0.5)
+    assert max(rates.values()) == pytest.approx(H200.l2_bytes_per_s / 1e9, rel=0.01)

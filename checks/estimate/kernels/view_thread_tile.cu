@@ -1,6 +1,6 @@
 // 128 x 128 x 8 tiles, 8 x 8 neighbouring elements per thread, 16 x 16 threads, through views. A thread copies four
 // neighbours of each tile, one by one. STAGES 2: the next tile is copied after this one's arithmetic, into the other
-// buffer. The tiles start one float behind a 16-byte boundary, as in view_block_tile.cu.
+// buffer.
 #include "view.cuh"
 #define BM 128
 #define BN 128
@@ -10,9 +10,8 @@
 
 extern "C" __global__ void gemm(View A, View B, View C)
 {
-    __shared__ __align__(16) float memory[1 + STAGES * (BM * BK + BK * BN)];
-    float(*As)[BM][BK] = (float(*)[BM][BK])(memory + 1);
-    float(*Bs)[BK][BN] = (float(*)[BK][BN])(memory + 1 + STAGES * BM * BK);
+    __shared__ float As[STAGES][BM][BK];
+    __shared__ float Bs[STAGES][BK][BN];
     float acc[TM][TN] = {};
     const int each = BM * BK / (blockDim.x * blockDim.y); // known only when the kernel runs
     const int first = each * (threadIdx.y * blockDim.x + threadIdx.x);

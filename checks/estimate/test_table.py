@@ -1,0 +1,64 @@
+"""The estimate against measurements: the aims that it is held to, on data of GPUs that this machine need not have."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+import pytest
+
+from checks.estimate import table
+from checks.estimate.table import Compared
+
+LARGEST = 0.40
+# Nothing in the model tells why these two are slower than it says. The naive kernel loses more at 4096 than caches and
+# DRAM explain; the other is printed as 0.06 ms, and its neighbours of the same size are slower than estimated, too.
+BEYOND = {("naive 32x32", 4096), ("V1 16x16", 256)}
+
+
+@pytest.fixture(scope="module")
+def lessons() -> list[Compared]:
+    return [one for one in table.lessons() if one.size in table.SIZES]
+
+
+@pytest.fixture(scope="module")
+def articles() -> list[Compared]:
+    return list(table.articles())
+
+
+def median(found: Sequence[Compared]) -> float:
+    return statistics.median(abs(one.error) for one in found)
+
+
+def test_every_lesson_at_every_size(lessons: list[Compared]) -> None:
+    assert len(lessons) == len({one.kernel for one in lessons}) * len(table.SIZES) >= 8 * 4
+
+
+@pytest.mark.parametrize("size", table.SIZES)
+def test_lessons_come_in_the_right_order(lessons: list[Compared], size: int) -> None:
+    assert table.out_of_order(lessons, size) == []
+
+
+def test_lessons_on_the_h200(lessons: list[Compared]) -> None:
+    assert median(lessons) <= 0.15
+    assert max(abs(one.error) for one in lessons) <= LARGEST
+
+
+@pytest.mark.parametrize(("gpu", "times"), [("P100 PCIe", 24), ("V100 PCIe", 60)])
+def test_articles(articles: list[Compared], gpu: str, times: int) -> None:
+    found = [one for one in articles if one.table == gpu]
+    assert len(found) == times
+    assert median(found) <= 0.20
+
+
+def test_none_is_far_off_but_these(articles: list[Compared]) -> None:
+    far = {(one.kernel, one.size): one.error for one in articles if abs(one.error) > LARGEST}
+    assert set(far) == BEYOND, far
+    assert all(abs(error) < 0.45 for error in far.values())
+
+
+def test_an_error_is_judged_by_what_the_printed_time_may_stand_for(articles: list[Compared]) -> None:
+    first = articles[0]
+    assert first.precision_us == 5.0
+    printed = first.measured_us
+    assert first.error == pytest.approx(first.estimate.time_us / (printed - 5.0) - 1)
