@@ -62,7 +62,6 @@ NEXT_STEPS: Mapping[str, str] = {
     "issue": "instructions: do more multiply-adds for each load and each index computed, by larger thread tiles or "
     "wider loads",
     "fp32": "multiply-adds: that is the best kind of limit; what remains is overlap and launch overhead",
-    "lsu": "load and store instructions: reuse numbers in registers (thread tiles), or move 4 floats at a time",
     "shared": "shared-memory wavefronts: reuse numbers in registers, use wider loads, and remove bank conflicts",
     "l1": "global memory requests: coalesce them, or read each number once into shared memory",
     "l2": "traffic to the L2 cache: larger block tiles read every number less often",

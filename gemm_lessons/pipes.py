@@ -10,7 +10,6 @@ Sources, by the letter used below:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gemm_lessons.gpus import GpuSpec
@@ -40,7 +39,7 @@ class Pipes:
     barrier_warp: float = 1.75  # and for each warp of the block, [R]
 
 
-PIPES: Mapping[int, Pipes] = {
+PIPES: dict[int, Pipes] = {
     60: Pipes(  # [J]; request [F]; no 32-bit multiplier: an IMAD is several XMAD [G]; two dispatch units a scheduler
         l1=78.0, l2=234.0, shared=23.0, request=4.0, integer=1.0, multiply_slots=4, dependence=1.5, dual=True
     ),

@@ -62,7 +62,6 @@ def test_the_footnotes_say_what_limits_and_what_an_own_shape_does_not_change(tmp
 
 def test_every_limiter_has_words() -> None:
     assert LIMITERS.keys() == {*NEXT_STEPS, "launch"}
-    assert "load/store units" in LIMITERS["lsu"]
     assert "L1" in LIMITERS["l1"]
 
 

@@ -1,4 +1,4 @@
-"""Predicted against measured: ``python -m checks.estimate.table``.
+"""Predicted against measured: ``python -m checks.estimate.table``; ``--write`` renews lessons/common/ESTIMATE.md.
 
 The lessons' solutions on an H200 (``lessons/measured/h200.json``), and two published tables for a P100 and a V100
 (``articles.py``). Nothing is fitted to a single kernel. An error is predicted over measured, less one; where a table
@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import statistics
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from unittest.mock import patch
 
 from checks.estimate.articles import ARTICLES, Article
 from gemm_lessons.course import Course
@@ -20,10 +22,25 @@ from gemm_lessons.estimate import Estimate, estimate_at
 from gemm_lessons.gpus import GPUS
 from gemm_lessons.lesson import Shape
 from gemm_lessons.pipeline import Request, run_lesson
+from gemm_lessons.pipes import PIPES
 from gemm_lessons.simulator import Simulator
 
 ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "lessons/common/ESTIMATE.md"
+TABLE = re.compile(r"<!-- estimate: (\w+) -->\n.*?<!-- /estimate -->", re.DOTALL)
 SIZES = (512, 1024, 2048, 4096)  # that the aims are for; the others are printed
+HOPPER = 90  # the H200's entry in PIPES
+FAR = 0.40  # an error above this is too large
+# The page's columns; the last is the whole, with all waiting.
+UNITS = {
+    "fp32": "multiply-adds",
+    "issue": "instructions",
+    "shared": "shared memory",
+    "l1": "L1 requests",
+    "l2": "L2",
+    "dram": "DRAM",
+    "latency": "one played through",
+}
 
 
 @dataclass(frozen=True)
@@ -100,9 +117,70 @@ def show(found: Sequence[Compared]) -> None:
                 )
 
 
+# -- the page of the course --------------------------------------------------------------------------------------------
+
+
+def _cells(*cells: object) -> str:
+    return "| " + " | ".join(map(str, cells)) + " |"
+
+
+def _table(heads: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
+    return "\n".join([_cells(*heads), "|---|" + "---:|" * (len(heads) - 1), *(_cells(*row) for row in rows)])
+
+
+def unfitted() -> list[Compared]:
+    """The lessons without the two numbers that were fitted on them."""
+    plain = replace(PIPES[HOPPER], replay=1.0, write_port=0.0)
+    with patch.dict(PIPES, {HOPPER: plain}):
+        return list(lessons())
+
+
+def tables(ours: Sequence[Compared], theirs: Sequence[Compared]) -> dict[str, str]:
+    """The page's tables by name."""
+    large = [one for one in ours if one.size == SIZES[-1]]
+    units = [
+        [one.kernel, *(f"{one.estimate.parts[unit] / 1e3:.2f}" for unit in UNITS), f"{one.measured_us / 1e3:.2f}"]
+        for one in large
+    ]
+    errors = [
+        [kernel, *(f"{one.error:+.1%}" for one in ours if one.kernel == kernel)]
+        for kernel in dict.fromkeys(one.kernel for one in ours)
+    ]
+    parts = {gpu: [one for one in theirs if one.table == gpu] for gpu in dict.fromkeys(one.table for one in theirs)}
+    published = []
+    for gpu, part in parts.items():
+        far = [abs(one.error) for one in part]
+        beyond = sum(error > FAR for error in far)
+        published.append([gpu, len(part), f"{statistics.median(far):.1%}", f"{max(far):.1%}", beyond])
+    ways = []
+    for way, found in (("with the fitted numbers", ours), ("without", unfitted())):
+        judged = [one for one in found if one.size in SIZES]
+        far = [abs(one.error) for one in judged]
+        wrong = sum(len(out_of_order(judged, size)) for size in SIZES)
+        ways.append([way, f"{statistics.median(far):.1%}", f"{max(far):.1%}", wrong])
+    return {
+        "unfitted": _table(
+            [f"H200, {SIZES[0]} to {SIZES[-1]}", "median error", "largest", "pairs in wrong order"], ways
+        ),
+        "units": _table(["kernel", *UNITS.values(), "measured"], units),
+        "lessons": _table(["kernel", *sorted({one.size for one in ours})], errors),
+        "articles": _table(["GPU", "times", "median error", "largest", f"above {FAR:.0%}"], published),
+    }
+
+
+def rewritten(text: str, found: Mapping[str, str]) -> str:
+    """``text`` with its tables as they are now."""
+    return TABLE.sub(lambda it: f"<!-- estimate: {it[1]} -->\n{found[it[1]]}\n<!-- /estimate -->", text)
+
+
 def main() -> None:
-    argparse.ArgumentParser(prog="python -m checks.estimate.table", description=__doc__).parse_args()
+    parser = argparse.ArgumentParser(prog="python -m checks.estimate.table", description=__doc__)
+    parser.add_argument("--write", action="store_true", help="fill the tables of ESTIMATE.md in")
+    given = parser.parse_args()
     ours, theirs = list(lessons()), list(articles())
+    if given.write:
+        PAGE.write_text(rewritten(PAGE.read_text(), tables(ours, theirs)))
+        return
     show(ours)
     judged = [one for one in ours if one.size in SIZES]
     print(f"H200, {SIZES[0]} to {SIZES[-1]}: {summary(judged)}")

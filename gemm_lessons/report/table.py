@@ -34,7 +34,6 @@ SHORT: dict[Kind, str] = {
 LIMITERS = {
     "issue": "issuing instructions",
     "fp32": "multiply-adds (fp32 units)",
-    "lsu": "load and store instructions (load/store units)",
     "shared": "shared memory (bytes its banks can move)",
     "l1": "global memory requests (L1 cache)",
     "l2": "traffic to the L2 cache",
@@ -158,8 +157,8 @@ def show_footnotes(console: Console, outcome: RunOutcome) -> None:
     if outcome.device_kind == "simulator":
         limiter = outcome.kernel.estimate.limiter if outcome.kernel.estimate else ""
         notes.append(
-            f"est. = an estimate for the {outcome.gpu} at M, N, K = {shape.m}, {shape.n}, {shape.k}, computed from the "
-            f"simulator's counters; nothing was timed."
+            f"est. = an estimate for the {outcome.gpu} at M, N, K = {shape.m}, {shape.n}, {shape.k}, computed from its "
+            f"machine code on the simulator; nothing was timed."
             + (f" Limited by: {LIMITERS.get(limiter, limiter)}." if limiter else "")
         )
     notes += _timing(outcome)
