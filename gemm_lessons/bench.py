@@ -1,4 +1,4 @@
-"""How fast is every lesson, at every size? Measured on a GPU beside cuBLAS, or estimated from the simulator's counters.
+"""How fast is every lesson, at every size? Measured on a GPU beside cuBLAS, or estimated.
 
 Every point is appended to a CSV file as soon as it is there, and what the file already holds is not done again: a
 benchmark can be stopped and resumed, and only what changed (a kernel, the GPU, the compiler) is measured anew.

@@ -44,7 +44,7 @@ def show_bench(console: Console, request: Request, result: Result) -> None:
     points = result.points
     if points:
         measured = points[0].kind == "measured"
-        what = "measured: medians" if measured else "ESTIMATES from the simulator's counters: nothing was timed"
+        what = "measured: medians" if measured else "ESTIMATES: nothing was timed"
         lessons = sorted({point.series for point in points} - {CUBLAS})
         console.print(Text(", ".join(name.replace("_", " ") for name in lessons), style="quiet"))
         console.print()
