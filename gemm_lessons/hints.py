@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 from gemm_lessons.device import METRICS, Conflict, Counters, Finding
 from gemm_lessons.lesson import Lesson, Shape
-from gemm_lessons.verdict import CompileFailed, GateMissed, Passed, Verdict
+from gemm_lessons.verdict import CompileFailed, GateMissed, Passed, Verdict, WrongAnswer
 
 if TYPE_CHECKING:
     from gemm_lessons.compiler import Occupancy, Resources
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 SHOWN = 3
 TODO = re.compile(r"//\s*TODO\((\d+)\)")
+ARRAY = re.compile(r"(\w+): byte ")  # how an access out of bounds begins
 # Where the course treats a subject: lesson and section heading. A test finds each heading in its text.
 COALESCING = ("02", "What a warp asks for")
 CONFLICTS = ("06", "Banks")
@@ -33,9 +35,11 @@ LOW_OCCUPANCY = 0.25
 # What to do about a finding, by its kind; the finding itself says what happened and where.
 REMEDIES: Mapping[str, str] = {
     "out_of_bounds": "Guard the access: a thread whose row, column or k lies outside the matrix must not touch it.",
-    "misaligned": "A float2 must start at a multiple of 8 bytes, a float4 at a multiple of 16: check the index.",
+    "misaligned": "A float2 must start at a multiple of 8 bytes, a float4 at a multiple of 16: check the index, and "
+    "the line that computes it.",
     "race": "A __syncthreads() is missing between the write and the other thread's access.",
-    "uninitialised": "Something was read before anybody wrote it: copy first, then __syncthreads(), then read.",
+    "uninitialised": "Nobody had written what is read here. Does the copy fill every element of the array (all rounds; "
+    "all four floats of a float4)? Is there a __syncthreads() between copy and read?",
     "unset": "Give the variable a value where it is declared, such as float acc = 0.0f.",
     "divergent_barrier": "Every thread of the block must reach the same __syncthreads(): move it out of the if.",
     "block_order": "Blocks run in any order and at the same time: what one writes, another may read in a later launch.",
@@ -52,11 +56,13 @@ REMEDIES: Mapping[str, str] = {
 # Of some findings the detail decides.
 SPECIAL_REMEDIES: Mapping[tuple[str, str], str] = {
     ("race", "global store store"): "Two threads write the same element of C. Every element needs one owner: check row "
-    "and col, in which order they stand, and the guard of the store.",
+    "and col, in which order they stand, the block's part of them, and the guard of the store.",
     ("race", "shared store store"): "Two threads write the same element of a shared array: give each its own, or put a "
     "__syncthreads() between the two writes.",
 }
 CAUSES = frozenset({"exited_before_barrier", "out_of_array", "unset"})  # warnings from which others follow
+# What follows from a cause and needs no advice of its own.
+FOLLOWS: Mapping[str, frozenset[str]] = {"uninitialised": frozenset({"exited_before_barrier", "out_of_array"})}
 # What the estimate's limiter suggests to try next.
 NEXT_STEPS: Mapping[str, str] = {
     "issue": "instructions: do more multiply-adds for each load and each index computed, by larger thread tiles or "
@@ -90,6 +96,12 @@ class Facts:
     blocks: int = 0
     sms: int = 0
     gpu: str = ""
+    checked: Mapping[Shape, bool] = field(default_factory=dict)  # every shape that was run, and whether it was right
+
+    @property
+    def right(self) -> bool:
+        """The answer is right: only then does it matter how fast it was computed."""
+        return isinstance(self.verdict, Passed | GateMissed)
 
     def quote(self, line: int) -> str:
         """A source line without its indent."""
@@ -112,24 +124,57 @@ def hints_for(facts: Facts) -> tuple[str, ...]:
 
 
 def open_todos(source: str, stub: str) -> dict[int, int]:
-    """The TODOs of the stub around which the learner has changed nothing yet: number -> line in ``source``.
+    """The TODOs of the stub for which the learner has written nothing yet: number -> line in ``source``.
 
-    A TODO is open while its comment stands between the same two lines of code as in the stub. Solving a stub adds or
-    changes a line above or below the comment, or deletes it; where several comments follow each other, one new line
-    closes them all, since nobody can tell to which of them it belongs.
+    Solving a stub adds or changes a line above or below the TODO's comment, or deletes it. Comments with no code
+    between them in the stub are taken to be solved in their order: those behind the last new line are open. A line
+    between two of them belongs to the upper one, unless there is one above the first of them too.
     """
-    before = {number: around for number, _, around in _todos(stub)}
-    return {number: line for number, line, around in _todos(source) if before.get(number) == around}
+    code, marks = _marks(source)
+    found: dict[int, int] = {}
+    for group in _groups(stub):
+        left = {number: index for number, index in marks.items() if number in group.numbers}
+        if not left:
+            continue
+        at = list(left.values())
+        new = [_above(code, at[0]) != group.above, *(any(code[i + 1 : j + 1]) for i, j in pairwise(at))]
+        new.append(_below(code, at[-1]) != group.below)
+        on_top = new[0] and group.numbers[0] in left
+        done = max((place for place, is_new in enumerate(new) if is_new), default=0) + on_top
+        found |= {number: index + 1 for number, index in list(left.items())[done:]}
+    return found
 
 
-def _todos(source: str) -> Iterator[tuple[int, int, tuple[str, str]]]:
-    """Each TODO's number, line, and the lines of code around it, without comments."""
+@dataclass(frozen=True)
+class _Group:
+    """TODO comments with no code between them, and the lines of code around them all."""
+
+    numbers: tuple[int, ...]
+    above: str
+    below: str
+
+
+def _groups(stub: str) -> Iterator[_Group]:
+    code, marks = _marks(stub)
+    around = {number: (_above(code, index), _below(code, index)) for number, index in marks.items()}
+    for (above, below), numbers in groupby(around, key=around.__getitem__):
+        yield _Group(tuple(numbers), above, below)
+
+
+def _marks(source: str) -> tuple[list[str], dict[int, int]]:
+    """The lines without comments, and the index of each TODO's line."""
     lines = source.splitlines()
-    code = [line.partition("//")[0].strip() for line in lines]
-    for index, line in enumerate(lines):
-        if match := TODO.search(line):
-            above = code[index] or next(filter(None, reversed(code[:index])), "")
-            yield int(match[1]), index + 1, (above, next(filter(None, code[index + 1 :]), ""))
+    marks = {int(match[1]): index for index, line in enumerate(lines) if (match := TODO.search(line))}
+    return [line.partition("//")[0].strip() for line in lines], marks
+
+
+def _above(code: Sequence[str], index: int) -> str:
+    """The code in this line, else in the last one above that has some."""
+    return next(filter(None, reversed(code[: index + 1])), "")
+
+
+def _below(code: Sequence[str], index: int) -> str:
+    return next(filter(None, code[index + 1 :]), "")
 
 
 def _open_todo(facts: Facts) -> Iterator[Hint]:
@@ -157,14 +202,58 @@ def _undefined_tile(facts: Facts) -> Iterator[Hint]:
 
 def _fault(facts: Facts) -> Iterator[Hint]:
     said = set()  # one remedy for each kind, at the first place it was found
+    causes = {finding.kind for finding in facts.findings if finding.kind in CAUSES}
     for finding in facts.findings:
-        if finding.kind in REMEDIES and finding.severity != "note" and finding.kind not in said:
+        follows = finding.severity == "warning" and not causes.isdisjoint(FOLLOWS.get(finding.kind, ()))
+        if finding.kind in REMEDIES and finding.severity != "note" and finding.kind not in said and not follows:
             said.add(finding.kind)
             where = f"line {finding.line}: " if finding.line else ""
             quote = f" [{facts.quote(finding.line)}]" if finding.line and facts.quote(finding.line) else ""
-            remedy = SPECIAL_REMEDIES.get((finding.kind, finding.detail), REMEDIES[finding.kind])
+            remedy = SPECIAL_REMEDIES.get((finding.kind, finding.detail)) or _no_guard(facts, finding)
+            remedy = remedy or REMEDIES[finding.kind]
             rank = 2 if finding.severity == "error" else 4 if finding.kind in CAUSES else 5
             yield Hint(rank, f"{where}{finding.kind.replace('_', ' ')}.{quote} {remedy}")
+
+
+def _no_guard(facts: Facts, finding: Finding) -> str | None:
+    """What to do about an access out of bounds that no guard would cure."""
+    if finding.kind != "out_of_bounds":
+        return None
+    if (array := ARRAY.match(finding.message)) and array[1] not in facts.lesson.kernel.parameters:
+        return f"{array[1]} is the block's own: check each index against its dimensions, and in which order they stand."
+    promised = facts.lesson.shapes.multiple_of
+    for size, promise in zip(("BM", "BN", "BK"), (promised.m, promised.n, promised.k), strict=True):
+        tile = facts.lesson.tile.defines.get(size, 1)
+        if promise > 1 and promise % tile:
+            return (
+                f"Tiles of {size} = {tile} do not fit a promise of {size[1]} = {promise} (multiple_of in lesson.toml): "
+                "the last one sticks out. Change the two together."
+            )
+    if min(promised.m, promised.n, promised.k) > 1:
+        return "Every tile is whole in this lesson, so no guard is missing: the index itself is too large."
+    return None
+
+
+def _wrong_tile(facts: Facts) -> Iterator[Hint]:
+    """A wrong answer that nothing else explains: does one block with one K tile get it right?"""
+    verdict, tile = facts.verdict, facts.lesson.tile.defines
+    suspects = any(finding.severity != "note" for finding in facts.findings) or open_todos(facts.source, facts.stub)
+    if not isinstance(verdict, WrongAnswer) or verdict.judgement.pattern or suspects:
+        return
+    whole = Shape(tile.get("BM", 0), tile.get("BN", 0), tile.get("BK", 0))
+    if whole not in facts.checked:
+        return
+    if facts.checked[whole]:
+        text = (
+            f"one block with one K tile ({whole}) is right, and more of them are not: look at what blockIdx and k0 do. "
+            "Which tile does each round copy, and where in C does the block's part start?"
+        )
+    else:
+        text = (
+            f"one block with one K tile ({whole}) is wrong already, so neither blockIdx nor k0 is to blame. Follow one "
+            "product from the copy through As and Bs to C: do row, col and k stay the same at every station?"
+        )
+    yield Hint(7, text)
 
 
 def _gates(facts: Facts) -> Iterator[Hint]:
@@ -177,7 +266,7 @@ def _gates(facts: Facts) -> Iterator[Hint]:
 
 
 def _spills(facts: Facts) -> Iterator[Hint]:
-    if facts.resources is None or not facts.resources.spill_bytes:
+    if not facts.right or facts.resources is None or not facts.resources.spill_bytes:
         return
     yield Hint(
         6,
@@ -188,7 +277,7 @@ def _spills(facts: Facts) -> Iterator[Hint]:
 
 
 def _conflicts(facts: Facts) -> Iterator[Hint]:
-    if facts.counters is None:
+    if not facts.right or facts.counters is None:
         return
     total = facts.counters.get("shared_wavefronts")
     for conflict in facts.counters.conflicts:
@@ -214,7 +303,7 @@ def _conflict_text(facts: Facts, conflict: Conflict, share: float) -> str:
 
 
 def _uncoalesced(facts: Facts) -> Iterator[Hint]:
-    if facts.counters is None:
+    if not facts.right or facts.counters is None:
         return
     lesson, section = COALESCING
     get = facts.counters.get
@@ -245,7 +334,7 @@ def _uncoalesced(facts: Facts) -> Iterator[Hint]:
 
 
 def _small_grid(facts: Facts) -> Iterator[Hint]:
-    if 0 < facts.blocks < facts.sms:
+    if facts.right and 0 < facts.blocks < facts.sms:
         count = f"{facts.blocks} block{'s' * (facts.blocks > 1)}"
         yield Hint(
             9,
@@ -277,6 +366,7 @@ RULES: Sequence[Callable[[Facts], Iterator[Hint]]] = (
     _open_todo,
     _undefined_tile,
     _fault,
+    _wrong_tile,
     _gates,
     _spills,
     _conflicts,

@@ -21,6 +21,8 @@ Array = np.ndarray[Any, Any]
 
 FEW_POSITIONS = 0.25  # share of a tile's positions above which "the same few positions" is no explanation any more
 MOST_SHIFT = 32
+MOSTLY = 0.95  # share of a part's elements that must be wrong: few wrong sums are right by chance
+RUNS = 4  # rows or columns, or runs of them, that are listed
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def _never_written(it: Wrong) -> Pattern | None:
         )
     if not unwritten.any() or (it.wrong & ~it.untouched).any():
         return None
-    where = _where_in_tiles(it) or "see the map for where"
+    where = _where_in_tiles(it) or _part_of_tiles(it) or "see the map for where"
     return Pattern(
         "partly_written",
         f"{int(unwritten.sum())} of {unwritten.size} elements of C were never written ({where}); those that were are "
@@ -94,11 +96,18 @@ def _never_written(it: Wrong) -> Pattern | None:
 
 
 def _nan(it: Wrong) -> Pattern | None:
-    if not np.isnan(it.got).any():
+    nan = np.isnan(it.got)
+    if not nan.any():
         return None
+    if (nan == it.untouched).all() and (it.wrong & ~nan).any():
+        return Pattern(
+            "misplaced",
+            f"{int(nan.sum())} elements of C were never written, and others hold wrong sums. Results that are stored "
+            "in the wrong place do both: are the row and column of the store those that the sum was computed for?",
+        )
     return Pattern(
         "nan",
-        f"{int(np.isnan(it.got).sum())} elements are NaN. The inputs hold none, and C starts as NaN: so the sum read "
+        f"{int(nan.sum())} elements are NaN. The inputs hold none, and C starts as NaN: so the sum read "
         "memory that was not set: C itself, shared memory before it was filled, or an accumulator without = 0.",
     )
 
@@ -285,14 +294,50 @@ def _same_positions(it: Wrong) -> Pattern | None:
     )
 
 
-def _where_in_tiles(it: Wrong) -> str | None:
-    """Which rows and columns of the tile are wrong, if it is the same part of every tile and a small one."""
+def _same_part(it: Wrong) -> Pattern | None:
+    where = _part_of_tiles(it)
+    if where is None:
+        return None
+    return Pattern(
+        "same_part",
+        f"the same part of every block tile is wrong ({where}), so blockIdx and k0 are not to blame. An index inside "
+        "the tile is: in the copy, in what a thread reads of the tiles, or in the store.",
+    )
+
+
+def _part_of_tiles(it: Wrong) -> str | None:
+    """Which rows and columns are wrong, if it is the same part of every whole tile; or which are right."""
+    tiles = it.tiles
+    by_tile = _whole_tiles(it)
+    if tiles.rows * tiles.cols == 1 or not by_tile.size:
+        return None
+    share = by_tile.mean((0, 1))
+    wrong = share >= 0.5
+    if (share[~wrong] > 0).any() or wrong.all() or share[wrong].mean() < MOSTLY:
+        return None
+    size = f"of each {tiles.rows} x {tiles.cols} tile"
+    for only, part in (("", wrong), ("all but ", ~wrong)):
+        rows, cols = part.any(1), part.any(0)
+        if (part == np.outer(rows, cols)).all():
+            lines = [_few(noun, np.flatnonzero(of)) for noun, of in (("row", rows), ("column", cols)) if not of.all()]
+            return f"{only}{', '.join(lines)} {size}"
+    return None
+
+
+def _whole_tiles(it: Wrong) -> Array:
+    """``wrong`` by block tile, without the ragged ones: (tile row, tile column, row, column)."""
     shape, tiles = it.problem.shape, it.tiles
     rows, cols = shape.m // tiles.rows, shape.n // tiles.cols
-    if tiles.rows * tiles.cols == 1 or rows * cols < 2:
-        return None
     whole = it.wrong[: rows * tiles.rows, : cols * tiles.cols]
-    by_tile = whole.reshape(rows, tiles.rows, cols, tiles.cols).transpose(0, 2, 1, 3)
+    return whole.reshape(rows, tiles.rows, cols, tiles.cols).transpose(0, 2, 1, 3)
+
+
+def _where_in_tiles(it: Wrong) -> str | None:
+    """Which rows and columns of the tile are wrong, if it is the same part of every tile and a small one."""
+    tiles = it.tiles
+    by_tile = _whole_tiles(it)
+    if tiles.rows * tiles.cols == 1 or by_tile.size < 2 * tiles.rows * tiles.cols:
+        return None
     first = by_tile[0, 0]
     if not (by_tile == first).all() or not 0 < first.mean() <= FEW_POSITIONS:
         return None
@@ -303,10 +348,12 @@ def _where_in_tiles(it: Wrong) -> str | None:
 def _few(noun: str, numbers: Array) -> str:
     if len(numbers) == 1:
         return f"{noun} {numbers[0]}"
-    if len(numbers) == numbers[-1] - numbers[0] + 1:
-        return f"{noun}s {numbers[0]} to {numbers[-1]}"
-    shown = ", ".join(map(str, numbers[:4]))
-    return f"{noun}s {shown}{', ...' if len(numbers) > 4 else ''}"
+    runs = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
+    if len(runs) == len(numbers):
+        shown = [str(number) for number in numbers]
+    else:
+        shown = [f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
+    return f"{noun}s {', '.join(shown[:RUNS])}{', ...' if len(shown) > RUNS else ''}"
 
 
 RULES: Sequence[Callable[[Wrong], Pattern | None]] = (
@@ -320,6 +367,7 @@ RULES: Sequence[Callable[[Wrong], Pattern | None]] = (
     _shifted,
     _edges,
     _same_positions,
+    _same_part,
 )
 
 

@@ -323,6 +323,7 @@ class _Run:
                 blocks=lesson.grid(shape).blocks if allowed else 0,
                 sms=self.request.gpu.sms,
                 gpu=self.request.gpu.name,
+                checked={result.shape: result.kind == "passed" for result in row.shapes},
             )
         )
 

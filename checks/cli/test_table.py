@@ -10,13 +10,14 @@ import pytest
 from rich.console import Console
 
 from checks.cli.tiny_course import SOLUTION, write_course
-from gemm_lessons.course import Course
+from gemm_lessons.course import Course, any_course
 from gemm_lessons.gpus import find_gpu
 from gemm_lessons.hints import NEXT_STEPS
 from gemm_lessons.lesson import Shape
 from gemm_lessons.outcome import RunOutcome
 from gemm_lessons.pipeline import Request, run_lesson
 from gemm_lessons.report.console import THEME
+from gemm_lessons.report.run import show_outcome
 from gemm_lessons.report.table import LIMITERS, duration, show_footnotes, table
 from gemm_lessons.simulator import Simulator
 
@@ -58,6 +59,37 @@ def test_the_footnotes_say_what_limits_and_what_an_own_shape_does_not_change(tmp
     assert "estimate for the H200 at M, N, K = 40, 48, 8" in text
     assert "Counters and gates: one launch at M, N, K = 8, 16, 4, fixed by the lesson." in text
     assert f"Limited by: {LIMITERS[outcome.kernel.estimate.limiter]}." in text
+
+
+def shown(tmp_path: Path, number: str, *edit: str, shape: Shape) -> str:
+    """What a run of a lesson's solution with one edit prints."""
+    lesson = any_course().lesson(number)
+    source = lesson.solution_path.read_text()
+    assert source.count(edit[0]) == 1
+    path = tmp_path / "kernel.cu"
+    path.write_text(source.replace(*edit))
+    outcome = run_lesson(Request(any_course(), lesson, path, Simulator(), find_gpu("h200"), beside=False, shape=shape))
+    console = Console(file=io.StringIO(), width=200, theme=THEME)
+    show_outcome(console, outcome, None, "again")
+    return console.file.getvalue()
+
+
+def test_threads_that_returned_are_one_finding_and_one_hint(tmp_path: Path) -> None:
+    start = "    // Walk along K, one tile at a time.\n"
+    early = f"    if (row >= M || col >= N)\n        return;\n{start}"
+    text = shown(tmp_path, "03", start, early, shape=Shape(33, 31, 29))
+    assert text.count("exited before barrier: ") == 1, "not one for each barrier"
+    hints = text.split("Hints")[1]
+    assert hints.count("\n  - ") == 1
+    assert "exited before barrier. [__syncthreads();]" in hints
+
+
+def test_conflicts_are_shown_of_right_answers_only(tmp_path: Path) -> None:
+    line = "acc[i][j] += a_frag[i][step] * b_frag[j];"
+    assert "Bank conflicts by line" in shown(tmp_path, "05", line, line, shape=Shape(128, 128, 8))
+    wrong = shown(tmp_path, "05", line, line.replace("+=", "-="), shape=Shape(128, 128, 8))
+    assert "WRONG ANSWER" in wrong
+    assert "onflict" not in wrong.split("gates")[1]
 
 
 def test_every_limiter_has_words() -> None:

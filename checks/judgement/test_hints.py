@@ -158,10 +158,62 @@ def test_races_say_which_memory_they_are_in() -> None:
     assert "check row and col" in "\n".join(hints_for(swapped))
 
 
-def test_returned_threads_come_before_what_they_did_not_copy() -> None:
-    found = [Finding("uninitialised", "warning", "", line=2), Finding("exited_before_barrier", "warning", "", line=9)]
-    hints = hints_for(facts(findings=found))
-    assert [hint.split(".")[0] for hint in hints] == ["line 9: exited before barrier", "line 2: uninitialised"]
+@pytest.mark.parametrize("cause", ["exited_before_barrier", "out_of_array"])
+def test_what_follows_from_a_cause_gets_no_advice_of_its_own(cause: str) -> None:
+    found = [Finding("uninitialised", "warning", "", line=2), Finding(cause, "warning", "", line=9)]
+    assert [hint.split(".")[0] for hint in hints_for(facts(findings=found))] == [f"line 9: {cause.replace('_', ' ')}"]
+    both = hints_for(facts(findings=[found[0], replace(found[1], kind="unset")]))
+    assert [hint.split(".")[0] for hint in both] == ["line 9: unset", "line 2: uninitialised"]
+    (alone,) = hints_for(facts(findings=found[:1]))
+    assert alone.startswith("line 2: uninitialised")
+
+
+def test_a_guard_is_advised_only_where_one_can_be_missing() -> None:
+    def remedy(number: str, message: str, **tile: int) -> str:
+        lesson = any_course().lesson(number)
+        sizes = tuple({**lesson.tile.defines, **tile}.items())
+        finding = Finding("out_of_bounds", "error", message, line=1)
+        return said(lesson=replace(lesson, tile=replace(lesson.tile, sizes=sizes)), findings=[finding])
+
+    guard = REMEDIES["out_of_bounds"]
+    assert guard in remedy("03", "A: byte 3828 of 3828, 4 bytes read by thread 31")
+    assert guard in remedy("03", "the kernel touched memory that does not belong to it")
+    shared = remedy("03", "As: byte 8448 of 4224, 16 bytes written by thread 32")
+    assert guard not in shared
+    assert "As is the block's own: check each index" in shared
+    whole = remedy("05", "C: byte 131072 of 131072, 16 bytes written by thread 0")
+    assert guard not in whole
+    assert "Every tile is whole in this lesson" in whole
+    promise = remedy("05", "A: byte 73728 of 73728, 16 bytes read by thread 254", BK=16)
+    assert "Tiles of BK = 16 do not fit a promise of K = 8" in promise
+
+
+def test_an_unexplained_wrong_answer_is_narrowed_down_by_the_smallest_shape() -> None:
+    lesson = any_course().lesson("05")
+    noise = np.random.default_rng(3).uniform(1, 2, problem().reference.shape).astype(np.float32)
+    verdict = WrongAnswer(SIZE, judge(problem(), noise, TILES))
+    assert verdict.judgement.pattern is None
+
+    def narrowed(**changes: object) -> str:
+        return said(**{"lesson": lesson, "verdict": verdict, **changes})
+
+    tile = Shape(128, 128, 8)
+    assert "(128x128x8) is wrong already" in narrowed(checked={tile: False, SIZE: False})
+    assert "(128x128x8) is right, and more of them are not" in narrowed(checked={tile: True, SIZE: False})
+    assert narrowed(checked={SIZE: False}) == ""
+    named = WrongAnswer(SIZE, judge(problem(), np.zeros_like(noise), TILES))
+    assert narrowed(checked={tile: False}, verdict=named) == "", "the pattern says more"
+    finding = Finding("uninitialised", "warning", "", line=2)
+    assert "is wrong already" not in narrowed(checked={tile: False}, findings=[finding])
+    stub = lesson.stub_path.read_text()
+    assert "is wrong already" not in narrowed(checked={tile: False}, source=stub, stub=stub)
+    assert narrowed(checked={tile: False}, verdict=Passed()) == ""
+
+
+def test_a_wrong_answer_need_not_be_fast() -> None:
+    slow = replace(counted(CONFLICT.format(width=32)), resources=Resources(255, 0, 64, 64), blocks=4)
+    assert len(hints_for(slow)) == SHOWN
+    assert hints_for(replace(slow, verdict=wrong_answer())) == ()
 
 
 def test_missed_gates_say_value_limit_and_why() -> None:
@@ -226,19 +278,41 @@ __global__ void gemm()
     ("change", "still_open"),
     [
         ((), {1: 4, 2: 7, 3: 9}),
-        (("both tiles.\n", "both tiles.\n    load();\n"), {3: 10}),  # whose line is it? Accuse nobody
-        (("    // TODO(1): load", "    load();\n    // TODO(1): load"), {3: 10}),
+        (("both tiles.\n", "both tiles.\n    load();\n"), {2: 8, 3: 10}),
+        (("    // TODO(1): load", "    load();\n    // TODO(1): load"), {2: 8, 3: 10}),
+        (("    // TODO(2): sum.", "    load();\n    sum();\n    // TODO(2): sum."), {2: 9, 3: 11}),  # or is it closed?
+        (("    // TODO(1): load\n    // both tiles.\n\n", "    load();\n"), {2: 5, 3: 7}),  # comment gone, solved
+        (("    // TODO(1): load\n    // both tiles.\n\n", ""), {2: 4, 3: 6}),  # comment gone, nothing in its place
         (("// TODO(2): sum.", "// TODO(2): sum.\n    acc += 1;"), {3: 10}),
         (("        // TODO(3): store.", "        store();"), {1: 4, 2: 7}),
         (("        // TODO(3): store.", "        store();\n        // TODO(3): store."), {1: 4, 2: 7}),
         (("        // TODO(3): store.", "        store(); // TODO(3): store."), {1: 4, 2: 7}),
         (("        // TODO(3): store.", "        // TODO(3): store. (Where?)\n\n"), {1: 4, 2: 7, 3: 9}),
-        (("float acc = 0;", "float acc = 1;\n"), {3: 10}),
+        (("float acc = 0;", "float acc = 1;\n"), {2: 8, 3: 10}),
         (("__global__ void gemm()", "// my kernel\n__global__ void gemm(int M)"), {1: 5, 2: 8, 3: 10}),
     ],
 )
 def test_open_todos(change: tuple[str, ...], still_open: dict[int, int]) -> None:
     assert open_todos(STUB.replace(*change) if change else STUB, STUB) == still_open
+
+
+def test_adjacent_todos_are_closed_one_by_one() -> None:
+    lesson = any_course().lesson("03")
+    stub = lesson.stub_path.read_text()
+
+    def solved(*numbers: int, above: bool = False) -> set[int]:
+        lines = []
+        for line in stub.splitlines():
+            mine = any(f"TODO({number})" in line for number in numbers)
+            lines += [line, "x();"][:: -1 if above else 1] if mine else [line]
+        return set(open_todos("\n".join(lines), stub))
+
+    for above in (False, True):
+        assert solved(above=above) == {1, 2, 3, 4, 5}
+        assert solved(1, above=above) == {2, 3, 4, 5}
+        assert solved(1, 2, 3, above=above) == {4, 5}
+        assert solved(1, 2, 3, 4, 5, above=above) == set()
+    assert solved(2) == {3, 4, 5}, "both copies in one loop"
 
 
 def test_a_fault_comes_before_an_open_todo_and_a_warning_after() -> None:

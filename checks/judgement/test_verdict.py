@@ -188,7 +188,24 @@ def test_never_written_and_its_twins() -> None:
     answer[0, 0] += 1
     pattern = judge(it, answer, TILES).pattern
     assert pattern is not None
+    assert pattern.name == "misplaced"
+    assert "6 elements of C were never written" in pattern.explanation
+    # A NaN that was computed beside them: nothing is known about where the others belong.
+    answer[0, 0] = np.nan
+    pattern = judge(it, answer, TILES).pattern
+    assert pattern is not None
     assert pattern.name == "nan"
+
+
+def test_unwritten_parts_of_the_tiles_are_named() -> None:
+    it = problem()
+    answer = it.c[:, :32].copy()
+    rows, cols = np.arange(48) % 8 < 4, np.arange(32) % 16 < 4
+    answer[np.ix_(rows, cols)] = stored(it, it.reference)[np.ix_(rows, cols)]
+    pattern = judge(it, answer, TILES).pattern
+    assert pattern is not None
+    assert pattern.name == "partly_written"
+    assert "all but rows 0 to 3, 8 to 11, columns 0 to 3 of each 16 x 16 tile" in pattern.explanation
 
 
 def test_nothing_wrong_is_not_nan() -> None:
@@ -219,8 +236,34 @@ def test_same_positions_needs_every_tile_and_few_positions() -> None:
     answer = with_error(it, (slice(5, None, 16), slice(7, None, 16)))
     answer[5, 7] = it.reference[5, 7]
     assert judged(it, answer).pattern is None
-    half = with_error(it, (slice(0, None, 2), slice(None)))
-    assert judged(it, half).pattern is None
+
+
+@pytest.mark.parametrize(
+    ("where", "text"),
+    [
+        ((slice(None), np.arange(32) % 16 >= 8), "(columns 8 to 15 of each 16 x 16 tile)"),
+        ((slice(None), np.arange(32) % 8 >= 4), "(columns 4 to 7, 12 to 15 of each 16 x 16 tile)"),
+        ((slice(0, None, 2), slice(None)), "(rows 0, 2, 4, 6, ... of each 16 x 16 tile)"),
+        (((np.add.outer(np.arange(48) % 16 > 0, np.arange(32) % 16 > 7)),), "(all but row 0, columns 0 to 7 of each"),
+    ],
+)
+def test_the_same_part_of_every_tile(where: tuple[slice | Array, ...], text: str) -> None:
+    it = problem()
+    answer = with_error(it, where)
+    pattern = judged(it, answer).pattern
+    assert pattern is not None
+    assert pattern.name == "same_part"
+    assert text in pattern.explanation
+    row, col = np.argwhere(np.abs(answer - it.reference) > 0.1)[0]
+    lucky = answer.copy()
+    lucky[row, col] = it.reference[row, col]  # one sum is right by chance
+    chance = judged(it, lucky).pattern
+    assert chance is not None
+    assert text in chance.explanation
+    right = np.argwhere(np.abs(answer - it.reference) < 0.1)[0]
+    answer[tuple(right)] += 0.5  # one more is wrong, in one tile only
+    assert judged(it, answer).pattern is None
+    assert judged(it, answer, TileSizes()).pattern is None
 
 
 def test_edges_need_right_whole_tiles() -> None:

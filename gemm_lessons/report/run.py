@@ -35,7 +35,8 @@ def show_outcome(console: Console, outcome: RunOutcome, following: str | None, a
     _warnings(console, row)
     show_findings(console, row)
     _gates(console, row)
-    show_conflicts(console, row)
+    if isinstance(row.verdict, Passed | GateMissed):  # to a wrong answer they are beside the point
+        show_conflicts(console, row)
     _hints(console, row)
     _next(console, outcome, following, again)
 
@@ -178,7 +179,7 @@ def _quote(console: Console, row: Row, line: int | None, column: int | None = No
 def show_findings(console: Console, row: Row) -> None:
     """What the checkers saw, without the finding that is the verdict."""
     shown = row.verdict.finding if isinstance(row.verdict, Faulted | TimedOut) else None
-    others = [finding for finding in row.findings if finding != shown]
+    others = [finding for finding in _once(row.findings) if finding != shown]
     if not others:
         return
     _heading(console, "Findings")
@@ -186,6 +187,12 @@ def show_findings(console: Console, row: Row) -> None:
         _finding(console, row, finding)
     if len(others) > MAX_FINDINGS:
         console.print(Text(f"  and {len(others) - MAX_FINDINGS} more", style="quiet"))
+
+
+def _once(findings: Sequence[Finding]) -> list[Finding]:
+    """Without what repeats: threads that have returned are missing at every barrier, the first one tells all."""
+    first = next((finding for finding in findings if finding.kind == "exited_before_barrier"), None)
+    return [finding for finding in findings if finding.kind != "exited_before_barrier" or finding is first]
 
 
 def _finding(console: Console, row: Row, finding: Finding) -> None:
