@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -214,10 +215,16 @@ def test_why_there_is_no_gpu(
         _ = gpu.facts
 
 
-def test_a_second_gpu(fake_cupy: pytest.MonkeyPatch) -> None:
-    fake_cupy.setenv("FAKE_GPU", "count=2")
+def test_a_second_gpu(fake_cupy: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It is the only one that is touched: others may be full, or somebody's own."""
+    used = tmp_path / "contexts"
+    fake_cupy.setenv("FAKE_GPU", f"count=2 contexts={used}")
     with Gpu(1) as gpu:
         assert gpu.name == "Fake GPU 1"
+        gpu.smallest_flush = 0
+        assert launch(gpu, "gemm")[0].fault is None
+        assert measure(gpu, "gemm").cublas is not None
+    assert set(used.read_text().split()) == {"1"}
 
 
 def test_a_gpu_that_gives_no_context(fake_cupy: pytest.MonkeyPatch) -> None:

@@ -62,16 +62,16 @@ def main(parent: Parent, index: str) -> None:
         parent.send({"error": "context", "code": error.status, "text": str(error)})
         return
     monitor.look_around()
-    _serve(_Server(parent, runtime, monitor), errors)
+    _serve(_Server(parent, runtime, int(index), monitor), errors)
 
 
 class _Server:
     """Answers one question after the other."""
 
-    def __init__(self, parent: Parent, runtime: Any, monitor: Monitor) -> None:
+    def __init__(self, parent: Parent, runtime: Any, index: int, monitor: Monitor) -> None:
         self.parent, self.runtime, self.monitor = parent, runtime, monitor
         self.ground: Ground | None = None  # prepared for a measurement to come
-        self.cublas = threading.Thread(target=_load_cublas, daemon=True)
+        self.cublas = threading.Thread(target=_load_cublas, args=(runtime, index), daemon=True)
         self.cublas.start()
 
     def answer(self, header: dict[str, Any], blobs: Sequence[bytes]) -> None:
@@ -126,11 +126,12 @@ def _serve(server: _Server, errors: tuple[type[Exception], ...]) -> None:
                 os._exit(0)
 
 
-def _load_cublas() -> None:
+def _load_cublas(runtime: Any, index: int) -> None:
     """Load cuBLAS while kernels are checked; whoever needs it will be told if that fails."""
     with contextlib.suppress(ImportError, RuntimeError):
         from gemm_lessons.gpu.measure import open_cublas
 
+        runtime.setDevice(index)  # each thread has its own current device, and begins with GPU 0
         open_cublas()
 
 

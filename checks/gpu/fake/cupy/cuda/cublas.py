@@ -7,6 +7,9 @@ if "nocublas" in os.environ.get("FAKE_GPU", ""):
 
 
 def create():
+    from cupy.cuda import runtime
+
+    runtime.context()
     return 1
 
 

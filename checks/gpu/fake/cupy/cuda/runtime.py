@@ -1,5 +1,6 @@
 import ctypes
 import os
+import threading
 import time
 
 scene = dict(word.split("=") for word in os.environ.get("FAKE_GPU", "").split() if "=" in word)
@@ -37,8 +38,19 @@ def getDeviceCount():
     return int(scene.get("count", 1))
 
 
+current = threading.local()
+
+
 def setDevice(index):
     assert index < getDeviceCount()
+    current.device = index
+
+
+def context():
+    """What needs a context makes one on the current device of the thread, which is GPU 0 until it says otherwise."""
+    if "contexts" in scene:
+        with open(scene["contexts"], "a") as file:
+            file.write(f"{getattr(current, 'device', 0)}\n")
 
 
 def getDeviceProperties(index):
@@ -59,6 +71,7 @@ def memGetInfo():
 
 def malloc(size):
     _check()
+    context()
     if size > memGetInfo()[0]:
         raise CUDARuntimeError(2)
     block = ctypes.create_string_buffer(size + ALIGNMENT)
@@ -71,6 +84,7 @@ def free(pointer):
     if "context" in scene:
         raise CUDARuntimeError(int(scene["context"]))
     _check()
+    context()
     state["blocks"].pop(pointer, None)
 
 
