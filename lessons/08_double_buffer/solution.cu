@@ -4,6 +4,7 @@
 // Launch:   grid (N/BN, M/BM), block (BM/WM)*(BN/WN) warps; BM = 64, BN = 128, BK = 8, WM = 32, WN = 64, TM = TN = 8.
 #include "float4.cuh"
 #include "matrix.cuh"
+#include "prefetch.cuh"
 
 extern "C" __global__ void __launch_bounds__((BM / WM) * (BN / WN) * 32, BLOCKS_PER_SM)
 gemm(const float *A, const float *B, float *C, int M, int N, int K)
@@ -13,6 +14,7 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
     constexpr int B_ROWS = THREADS / (BN / 4); // rows of b_tile
     static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "the tiles must be whole rounds of copying");
     static_assert((WM / TM) * (WN / TN) == 32, "a warp tile is 32 thread tiles");
+    static_assert(AHEAD % 32 == 0, "prefetch asks for whole lines");
     __shared__ __align__(16) float As[2][BK][BM + 4]; // two buffers
     __shared__ __align__(16) float Bs[2][BK][BN];
 
@@ -54,6 +56,11 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
             a_next[r / A_ROWS] = float4_at(a_mine(r, k0));
         for (int r = 0; r < BK; r += B_ROWS)
             b_next[r / B_ROWS] = float4_at(b_mine(k0 + r, 0));
+        // Every AHEAD of K: bring the next AHEAD as far as the L2 cache.
+        if (k0 % AHEAD == 0 && k0 + 2 * AHEAD <= K) {
+            prefetch<THREADS>(a.tile(block_row, k0 + AHEAD, BM, AHEAD));
+            prefetch<THREADS>(b.tile(k0 + AHEAD, block_col, AHEAD, BN));
+        }
     };
 
     // registers -> shared memory

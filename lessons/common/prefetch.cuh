@@ -1,0 +1,20 @@
+// Prefetch: ask for numbers before they are needed. They come as far as the L2 cache; no register is taken, nobody waits.
+//
+//   prefetch<THREADS>(tile)     the threads 0 to THREADS - 1 of the block together ask for the tile, a line each
+//
+// A line is 128 bytes. One request brings all of it, so a row of the tile must be whole lines. Lesson 08 explains what
+// this is good for.
+#pragma once
+#include "matrix.cuh"
+
+template <int THREADS>
+__device__ inline void prefetch(const Matrix<const float> &tile)
+{
+    constexpr int LINE = 32; // floats
+    const int size = tile.rows * tile.cols;
+    for (int first = 0; first < size; first += THREADS * LINE) {
+        const int i = first + threadIdx.x * LINE;
+        if (size % (THREADS * LINE) == 0 || i < size)
+            asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(&tile(i))));
+    }
+}
