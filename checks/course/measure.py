@@ -4,7 +4,12 @@
     python -m checks.course.measure run DIR lessons/measured/h200.json    # on a machine with the GPU and cupy
 
 One process, one launch of every kernel in turn, round after round, so that clocks and temperature are the same for all.
-Every answer is compared with float64 before anything is timed; C holds NaN before each of those launches.
+Every answer is compared with float64 before anything is timed; C holds NaN before each of those launches. Timed are
+
+    idle     on an idle GPU, L2 as the launch before left it: what one call costs, the launch included
+    warm     behind another kernel, so that the launch is hidden; L2 as the launch before left it
+    cold     behind a fill of 128 MiB, so that the launch is hidden and L2 holds nothing of A and B: what
+             ``gemm-lessons bench`` does
 """
 
 from __future__ import annotations
@@ -13,41 +18,87 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gemm_lessons.course import Course
+from gemm_lessons.lesson import Lesson, Shape, Tile
+
 ROOT = Path(__file__).parent.parent.parent
 ROUNDS = {128: 60, 256: 60, 512: 60, 1024: 40, 2048: 20, 4096: 9, 8192: 7}
 SLOW_ROUNDS = 3  # of the first lessons at large sizes, where one launch takes a tenth of a second or more
-CHECKS = ((512, 256, 96), (256, 512, 272), (384, 640, 48), (256, 256, 16))
+CHECKS = ((512, 256, 96), (256, 512, 272), (384, 640, 48), (256, 256, 16), (256, 128, 1040))
 WARM_UP = 2.0  # seconds of work before the first timing, until the clocks have settled
 GPU_ARCH = "sm_90"
+FLUSH_BYTES = 128 << 20  # as in gemm_lessons.gpu; more than twice the L2 cache of an H200
+SPIN_CLOCKS = 80_000  # 40 us: the host has queued event, kernel and event before they have passed
+SPIN = """
+extern "C" __global__ void spin(long long clocks)
+{
+    const long long start = clock64();
+    while (clock64() - start < clocks) {
+    }
+}
+"""
+FLOAT32, COMPUTE_32F = 0, 68  # cudaDataType_t, cublasComputeType_t: no TF32 unless the math mode asks for it
+IDLE, WARM, COLD = "idle", "warm", "cold"
+
+Call = Callable[[], None]
 
 
-def compile_solutions(folder: Path) -> None:
-    """Write ``NN_name.cubin`` and what the launch needs."""
+@dataclass(frozen=True)
+class Kernel:
+    """Something to measure: the source of a solution or of a variant, with the tile sizes of its lesson."""
+
+    name: str
+    lesson: Lesson
+    source: str
+
+
+def solutions() -> list[Kernel]:
+    course = Course(ROOT)
+    lessons = [course.lesson(name) for name in course.names]
+    return [Kernel(lesson.name, lesson, lesson.solution_path.read_text()) for lesson in lessons]
+
+
+def compile_kernels(folder: Path, kernels: Iterable[Kernel]) -> None:
+    """Write a cubin for each, and ``kernels.json`` with what the launches need."""
     from gemm_lessons.compiler import Compiled, compile_source
-    from gemm_lessons.course import Course
 
     folder.mkdir(parents=True, exist_ok=True)
-    course = Course(ROOT)
-    kernels = []
-    for name in course.names:
-        lesson = course.lesson(name)
+    listed = []
+    for number, kernel in enumerate(kernels):
+        lesson = kernel.lesson
         compiled = compile_source(
-            lesson.solution_path.read_text(),
+            kernel.source,
             path=str(lesson.solution_path),
             entry=lesson.kernel.entry,
             defines=lesson.tile.defines,
             include_dirs=lesson.include_dirs,
             arch=GPU_ARCH,
         )
-        assert isinstance(compiled, Compiled), name
-        (folder / f"{name}.cubin").write_bytes(compiled.cubin)
-        kernels.append({"name": name, "entry": compiled.entry})
-    (folder / "kernels.json").write_text(json.dumps({"compiler": compiled.compiler, "kernels": kernels}))
+        assert isinstance(compiled, Compiled), f"{kernel.name}: {compiled.log}"
+        (folder / f"{number}.cubin").write_bytes(compiled.cubin)
+        found = compiled.resources
+        listed.append({
+            "name": kernel.name,
+            "lesson": lesson.name,
+            "tile": lesson.tile.defines,
+            "file": f"{number}.cubin",
+            "entry": compiled.entry,
+            "resources": {
+                "registers": found.registers,
+                "spill_bytes": found.spill_bytes,
+                "shared_bytes": found.shared_bytes,
+            },
+        })  # fmt: skip
+    spin = compile_source(SPIN, path="spin.cu", entry="spin", defines={}, include_dirs=(), arch=GPU_ARCH)
+    assert isinstance(spin, Compiled)
+    (folder / "spin.cubin").write_bytes(spin.cubin)
+    (folder / "kernels.json").write_text(json.dumps({"compiler": spin.compiler, "kernels": listed}))
 
 
 class Bench:
@@ -55,127 +106,183 @@ class Bench:
 
     def __init__(self, folder: Path) -> None:
         import cupy
+        import numpy as np
+        from cupy.cuda import cublas
 
-        from gemm_lessons.course import Course
-
-        self.cupy = cupy
+        self.cupy, self.np, self.cublas = cupy, np, cublas
         about = json.loads((folder / "kernels.json").read_text())
         self.compiler = about["compiler"]
         course = Course(ROOT)
-        self.lessons = {k["name"]: course.lesson(k["name"]) for k in about["kernels"]}
-        self.functions = {
-            k["name"]: cupy.RawModule(path=str(folder / f"{k['name']}.cubin")).get_function(k["entry"])
-            for k in about["kernels"]
-        }
+        self.resources: dict[str, dict[str, int]] = {"cublas": {}}
+        self.lessons: dict[str, Lesson] = {}
+        self.functions: dict[str, Any] = {}
+        for kernel in about["kernels"]:
+            name = kernel["name"]
+            self.resources[name] = kernel["resources"]
+            self.lessons[name] = replace(course.lesson(kernel["lesson"]), tile=Tile(tuple(kernel["tile"].items())))
+            self.functions[name] = cupy.RawModule(path=str(folder / kernel["file"])).get_function(kernel["entry"])
+        self.spin = cupy.RawModule(path=str(folder / "spin.cubin")).get_function("spin")
+        self.scratch = cupy.empty(FLUSH_BYTES, cupy.uint8)
         self.events = [cupy.cuda.Event() for _ in range(2)]
+        self.handle = cublas.create()
+        self.scalars = np.ones(1, np.float32), np.zeros(1, np.float32)
 
-    def launch(self, name: str, a: Any, b: Any, c: Any) -> Callable[[], None]:
-        """C = A B by one lesson's solution, ready to go: only the launch itself may stand between the events."""
-        import numpy as np
-
-        from gemm_lessons.lesson import Shape
-
+    def call(self, name: str, a: Any, b: Any, c: Any) -> Call:
+        """C = A B by one kernel, ready to go: only the launch itself may stand between the events."""
         m, k = a.shape
-        grid = self.lessons[name].grid(Shape(m, b.shape[1], k))
-        arguments = (a, b, c, np.int32(m), np.int32(b.shape[1]), np.int32(k))
+        n = b.shape[1]
+        if name == "cublas":  # counts columns first: C^T = B^T A^T
+            one, zero = (scalar.ctypes.data for scalar in self.scalars)
+            left, right = (b.data.ptr, FLOAT32, n), (a.data.ptr, FLOAT32, k)
+            product = (c.data.ptr, FLOAT32, n, COMPUTE_32F, -1)
+            return partial(self.cublas.gemmEx, self.handle, 0, 0, n, m, k, one, *left, *right, zero, *product)
+        grid = self.lessons[name].grid(Shape(m, n, k))
+        arguments = (a, b, c, *(self.np.int32(size) for size in (m, n, k)))
         return partial(self.functions[name], grid.grid, grid.block, arguments, shared_mem=grid.dynamic_shared)
 
     def random(self, *shape: int) -> Any:
         return self.cupy.random.standard_normal(shape, dtype=self.cupy.float32)
 
-    def insist(self, call: Callable[[], None], a: Any, b: Any, c: Any, what: str) -> None:
-        """Run ``call`` on a poisoned C and compare with float64."""
-        c.fill(self.cupy.nan)
-        call()
-        reference = self.cupy.matmul(a.astype(self.cupy.float64), b.astype(self.cupy.float64))
-        error = float(self.cupy.linalg.norm(c - reference) / self.cupy.linalg.norm(reference))
-        allowed = 2**-24 * a.shape[1] ** 0.5  # K rounding errors in random directions
-        assert error <= allowed, f"{what}: relative error {error}, allowed {allowed}"  # NaN fails too
+    def insist(self, shape: Shape, names: Iterable[str]) -> None:
+        """Run kernels on a poisoned C and compare with float64."""
+        cupy = self.cupy
+        a, b = self.random(shape.m, shape.k), self.random(shape.k, shape.n)
+        c = cupy.empty((shape.m, shape.n), cupy.float32)
+        reference = cupy.matmul(a.astype(cupy.float64), b.astype(cupy.float64))
+        allowed = 2**-24 * shape.k**0.5  # K rounding errors in random directions
+        for name in names:
+            c.fill(cupy.nan)
+            self.call(name, a, b, c)()
+            error = float(cupy.linalg.norm(c - reference) / cupy.linalg.norm(reference))
+            assert error <= allowed, f"{name} {shape}: relative error {error}, allowed {allowed}"  # NaN fails too
 
-    def timed(self, call: Callable[[], None]) -> float:
+    def takes(self, name: str, shape: Shape) -> bool:
+        """Whether the shape is whole tiles: variants may have larger ones than their lesson's contract states."""
+        sizes = self.lessons[name].tile.defines
+        wanted = ((shape.m, "BM"), (shape.n, "BN"), (shape.k, "BK"))
+        return self.lessons[name].number < 4 or all(size % sizes.get(tile, 1) == 0 for size, tile in wanted)
+
+    def warm_up(self) -> None:
+        """Verify every kernel on a few shapes, then work until the clocks have settled."""
+        for m, n, k in CHECKS:
+            shape = Shape(m, n, k)
+            self.insist(shape, (name for name in self.functions if self.takes(name, shape)))
+        a, b, c = self.random(4096, 4096), self.random(4096, 4096), self.random(4096, 4096)
+        until = time.monotonic() + WARM_UP
+        while time.monotonic() < until:
+            self.call("cublas", a, b, c)()
+            self.cupy.cuda.Device().synchronize()
+
+    def timed(self, call: Call, how: str, c: Any) -> float:
         """Microseconds of one call between two events."""
+        runtime = self.cupy.cuda.runtime
         start, stop = self.events
+        if how == WARM:
+            self.spin((1,), (1,), (self.np.int64(SPIN_CLOCKS),))
+        if how == COLD:
+            runtime.memsetAsync(c.data.ptr, 0xFF, c.nbytes, 0)  # NaN
+            runtime.memsetAsync(self.scratch.data.ptr, 0, FLUSH_BYTES, 0)
         start.record()
         call()
         stop.record()
         stop.synchronize()
         return float(self.cupy.cuda.get_elapsed_time(start, stop)) * 1e3
 
-    def size(self, n: int) -> list[dict[str, Any]]:
-        """All kernels at n^3."""
-        a, b, c = self.random(n, n), self.random(n, n), self.cupy.empty((n, n), self.cupy.float32)
-        calls: dict[str, Callable[[], None]] = {"cublas": lambda: self.cupy.matmul(a, b, out=c)}
-        for name in self.functions:
-            calls[name] = self.launch(name, a, b, c)
-        for name, call in calls.items():
-            if n <= 4096:
-                self.insist(call, a, b, c, f"{name} at {n}")
-            else:
-                call()
-        times: dict[str, list[float]] = {name: [] for name in calls}
-        for turn in range(ROUNDS[n]):
-            for name, call in calls.items():
-                if not (n >= 4096 and name < "04" and turn >= SLOW_ROUNDS):
-                    times[name].append(self.timed(call))
-        base = statistics.median(times["cublas"])
-        return [row(name, n, sorted(found), base) for name, found in times.items()]
+    def size(
+        self, n: int, names: Sequence[str], ways: Sequence[str], rounds: Callable[[str], int]
+    ) -> list[dict[str, Any]]:
+        """Those kernels and cuBLAS at n^3, verified and then timed in these ways; a line of the data for each."""
+        names = ("cublas", *names)
+        self.insist(Shape(n, n, n), names)
+        a, b, c = self.random(n, n), self.random(n, n), self.random(n, n)
+        calls = {name: self.call(name, a, b, c) for name in names}
+        times: dict[tuple[str, str], list[float]] = {(name, how): [] for name in names for how in ways}
+        for turn in range(max(map(rounds, names))):
+            for how in ways:
+                for name, call in calls.items():
+                    if turn < rounds(name):
+                        times[name, how].append(self.timed(call, how, c))
+        found = []
+        for name in names:
+            row: dict[str, Any] = {"kernel": name, "size": n, "repeats": rounds(name)}
+            for how in ways:
+                here = spread(times[name, how])
+                if how == IDLE:
+                    row |= here
+                else:
+                    base = statistics.median(times["cublas", how])
+                    row[how] = here | rates(here["median_us"], n, base)
+            found.append(row | self.resources[name])
+        return found
 
 
-def row(name: str, n: int, times: list[float], base: float) -> dict[str, Any]:
-    """One line of the data; ``times`` sorted, in microseconds."""
-    median = statistics.median(times)
-    last = len(times) - 1
+def spread(times: Sequence[float]) -> dict[str, float]:
+    """Median and deciles of microseconds."""
+    ordered = sorted(times)
+    last = len(ordered) - 1
     return {
-        "kernel": name,
-        "size": n,
-        "median_us": round(median, 3),
-        "p10_us": round(times[round(0.1 * last)], 3),
-        "p90_us": round(times[round(0.9 * last)], 3),
-        "repeats": len(times),
-        "tflops": round(2 * n**3 / median / 1e6, 3),
-        "percent_of_cublas": round(100 * base / median, 2),
+        "median_us": round(statistics.median(ordered), 3),
+        "p10_us": round(ordered[round(0.1 * last)], 3),
+        "p90_us": round(ordered[round(0.9 * last)], 3),
     }
 
 
-def run(folder: Path, target: Path) -> None:
-    import cupy
+def rates(median: float, n: int, base: float) -> dict[str, float]:
+    """What the time means at n^3, beside ``base`` microseconds of cuBLAS."""
+    return {"tflops": round(2 * n**3 / median / 1e6, 3), "percent_of_cublas": round(100 * base / median, 2)}
 
-    bench = Bench(folder)
-    for m, n, k in CHECKS:
-        a, b, c = bench.random(m, k), bench.random(k, n), cupy.empty((m, n), cupy.float32)
-        for name in bench.functions:
-            bench.insist(bench.launch(name, a, b, c), a, b, c, f"{name} {m}x{n}x{k}")
-    a, b = bench.random(4096, 4096), bench.random(4096, 4096)
-    until = time.monotonic() + WARM_UP
-    while time.monotonic() < until:
-        cupy.matmul(a, b)
-        cupy.cuda.Device().synchronize()
-    rows = []
-    for n in ROUNDS:
-        found = bench.size(n)
-        rows += found
-        print(n, "  ".join(f"{r['kernel'][:6]} {r['percent_of_cublas']:.1f}" for r in found), flush=True)
-    runtime = cupy.cuda.runtime
-    cublas = cupy.cuda.cublas.getVersion(cupy.cuda.device.get_cublas_handle())
-    data = {
-        "schema": "gemm-lessons/measured/1",
+
+def show(rows: Iterable[Mapping[str, Any]]) -> None:
+    """Percent of cuBLAS, warm and cold, while the rest is measured."""
+    shares = (f"{r['kernel']} {r[WARM]['percent_of_cublas']:.1f}/{r[COLD]['percent_of_cublas']:.1f}" for r in rows)
+    print(*shares, sep="  ", flush=True)
+
+
+def machine(bench: Bench) -> dict[str, str]:
+    """What the numbers depend on beside the kernels."""
+    runtime = bench.cupy.cuda.runtime
+    cublas = bench.cublas.getVersion(bench.handle)
+    return {
         "gpu": runtime.getDeviceProperties(0)["name"].decode(),
         "date": time.strftime("%Y-%m-%d"),
-        "command": "python -m checks.course.measure compile DIR; python -m checks.course.measure run DIR FILE",
         "driver": driver_version(),
         "cuda_driver": dotted(runtime.driverGetVersion(), 1000, 10),
         "cublas": ".".join(str(part) for part in (cublas // 10000, cublas // 100 % 100, cublas % 100)),
-        "cupy": cupy.__version__,
+        "cupy": bench.cupy.__version__,
         "compiler": f"{bench.compiler} -arch={GPU_ARCH}",
-        "what": "C = A B, fp32, square, standard normal inputs. The eight solutions and cuBLAS (cupy.matmul, no TF32),"
-        " one launch each in turn, round after round; every answer compared with float64 before timing.",
-        "how": "CUDA events around one launch, median over the repeats, no L2 flush; percent_of_cublas is cuBLAS's"
-        " median over the kernel's median of the same size.",
-        "rows": rows,
-    }  # fmt: skip
-    head = json.dumps({key: value for key, value in data.items() if key != "rows"}, indent=1)[:-2]
-    lines = ",\n".join("  " + json.dumps(found) for found in rows)  # a line a row: differences stay readable
+    }
+
+
+def write(target: Path, about: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """A line a row, so that differences stay readable."""
+    head = json.dumps({"schema": "gemm-lessons/measured/2", **about}, indent=1)[:-2]
+    lines = ",\n".join("  " + json.dumps(found) for found in rows)
     target.write_text(f'{head},\n "rows": [\n{lines}\n ]\n}}\n')
+
+
+def run(folder: Path, target: Path) -> None:
+    bench = Bench(folder)
+    bench.warm_up()
+    rows = []
+    for n, most in ROUNDS.items():
+
+        def rounds(name: str, n: int = n, most: int = most) -> int:
+            return min(most, SLOW_ROUNDS) if n >= 4096 and name < "04" else most
+
+        found = bench.size(n, list(bench.functions), (IDLE, WARM, COLD), rounds)
+        rows += found
+        print(n, end="  ")
+        show(found)
+    about = {
+        "command": "python -m checks.course.measure compile DIR; python -m checks.course.measure run DIR FILE",
+        **machine(bench),
+        "what": "C = A B, fp32, square, standard normal inputs. The eight solutions and cuBLAS (gemmEx, no TF32),"
+        " one launch each in turn, round after round; every answer compared with float64 before timing.",
+        "how": "CUDA events around one launch, median over the repeats. At the top: on an idle GPU, L2 warm, the launch"
+        " included. warm: the launch hidden behind another kernel. cold: hidden behind a fill of 128 MiB, so that L2 is"
+        " cold. percent_of_cublas is cuBLAS's median over the kernel's, of the same size and way.",
+    }
+    write(target, about, rows)
 
 
 def dotted(version: int, major: int, minor: int) -> str:
@@ -191,8 +298,13 @@ def driver_version() -> str:
     return next((word for word in words if word[:1].isdigit() and word.count(".") == 2), "")
 
 
-if __name__ == "__main__":
+def main(kernels: Callable[[], Sequence[Kernel]], measure: Callable[[Path, Path], None]) -> None:
+    """``compile DIR`` or ``run DIR FILE``."""
     if sys.argv[1] == "compile":
-        compile_solutions(Path(sys.argv[2]))
+        compile_kernels(Path(sys.argv[2]), kernels())
     else:
-        run(Path(sys.argv[2]), Path(sys.argv[3]))
+        measure(Path(sys.argv[2]), Path(sys.argv[3]))
+
+
+if __name__ == "__main__":
+    main(solutions, run)

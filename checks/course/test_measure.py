@@ -1,0 +1,73 @@
+"""The measured data and the tables of what to measure fit together; the timing itself needs a GPU."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from checks.course.lesson_numbers import filled
+from checks.course.measure import ROOT, ROUNDS, rates, solutions, spread
+from checks.course.variants import VARIANTS
+
+
+def rows(file: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((ROOT / "lessons" / "measured" / file).read_text())["rows"]
+    return found
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+def test_the_edits_of_a_variant_match_its_solution(variant: Any) -> None:
+    kernel = variant.kernel()
+    changed = kernel.source != kernel.lesson.solution_path.read_text()
+    assert changed == bool(variant.edits or variant.pitfall)
+    assert changed or variant.tile or variant.name == variant.name[:2], "a variant changes something"
+
+
+def test_names_are_unique() -> None:
+    assert len({variant.name for variant in VARIANTS}) == len(VARIANTS)
+
+
+def test_every_variant_was_measured() -> None:
+    measured = {row["kernel"] for row in rows("h200_variants.json")}
+    assert measured == {variant.name for variant in VARIANTS} | {"cublas"}
+
+
+def test_every_solution_was_measured_at_every_size() -> None:
+    measured = {(row["kernel"], row["size"]) for row in rows("h200.json")}
+    assert measured == {(name, n) for n in ROUNDS for name in ("cublas", *(kernel.name for kernel in solutions()))}
+
+
+@pytest.mark.parametrize("file", ["h200.json", "h200_variants.json"])
+@pytest.mark.parametrize("way", ["warm", "cold"])
+def test_rates_follow_from_the_times(file: str, way: str) -> None:
+    found = rows(file)
+    base = {row["size"]: row[way]["median_us"] for row in found if row["kernel"] == "cublas"}
+    for row in found:
+        here, expected = row[way], rates(row[way]["median_us"], row["size"], base[row["size"]])
+        assert here["tflops"] == pytest.approx(expected["tflops"], abs=0.002)
+        assert here["percent_of_cublas"] == pytest.approx(expected["percent_of_cublas"], abs=0.02)
+        assert here["p10_us"] <= here["median_us"] <= here["p90_us"]
+
+
+def test_spread() -> None:
+    assert spread([5.0, 1.0, 3.0, 2.0, 4.0]) == {"median_us": 3.0, "p10_us": 1.0, "p90_us": 5.0}
+
+
+def test_a_column_may_say_its_own_way() -> None:
+    [row] = [row for row in rows("h200.json") if (row["kernel"], row["size"]) == ("cublas", 1024)]
+    table = filled("h200 us", "| us | 1024 warm | 1024 cold |\n|---|---:|---:|\n| cublas | | |\n")
+    assert f"| {row['warm']['median_us']:.1f} | {row['cold']['median_us']:.1f} |" in table
+    with pytest.raises(AssertionError, match="hot"):
+        filled("h200 us", "| us | 1024 hot |\n|---|---:|\n| cublas | |\n")
+
+
+def test_double_buffering_keeps_what_it_promises() -> None:
+    """What lesson 08 is for: beside cuBLAS and beside lesson 07, with a cold and with a warm cache."""
+    by_place = {(row["kernel"][:2], row["size"]): row for row in rows("h200.json")}
+    for way in ("warm", "cold"):
+        for size, least in {1024: 90, 2048: 90, 4096: 95, 8192: 90}.items():
+            after, before = by_place["08", size][way], by_place["07", size][way]
+            assert after["percent_of_cublas"] >= least
+            assert after["median_us"] < before["median_us"]

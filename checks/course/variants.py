@@ -1,0 +1,154 @@
+"""Measure variants of the solutions, one change each: where ``lessons/measured/h200_variants.json`` comes from.
+
+    python -m checks.course.variants compile DIR               # here: machine code of every variant
+    python -m checks.course.variants run DIR lessons/measured/h200_variants.json    # on a machine with the GPU and cupy
+
+Everything else is as in ``measure``. A variant's name starts with its lesson and says what was changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from checks.course.measure import COLD, WARM, Bench, Kernel, machine, main, show, write
+
+ROUNDS = {1024: 20, 2048: 9, 4096: 7, 8192: 5}
+SLOW_ROUNDS = 2  # of lesson 01 from 4096 on
+LARGEST_SLOW = 4096  # lessons 01 and 02 are not timed above
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Tile sizes that replace those of lesson.toml, and edits of solution.cu: pairs (find, replace) or a pitfall's."""
+
+    name: str
+    tile: dict[str, int]
+    edits: tuple[tuple[str, str], ...] = ()
+    pitfall: str = ""
+
+    def kernel(self) -> Kernel:
+        """Raises ``AssertionError`` where an edit does not match the solution."""
+        from checks.course.lesson_numbers import lesson_of, pitfall, retiled
+
+        lesson = lesson_of(self.name[:2])
+        source = pitfall(lesson, self.pitfall).source if self.pitfall else lesson.solution_path.read_text()
+        for find, instead in self.edits:
+            assert source.count(find) == 1, f"{self.name}: {source.count(find)} places have {find!r}"
+            source = source.replace(find, instead)
+        return Kernel(self.name, retiled(lesson, self.tile), source)
+
+
+def tiled(name: str, **sizes: int) -> Variant:
+    return Variant(name, sizes)
+
+
+def edited(name: str, find: str, instead: str) -> Variant:
+    return Variant(name, {}, ((find, instead),))
+
+
+TWO_TURNS = """\
+    for (; k0 + BK < K; k0 += 2 * BK) {
+        turn(0, k0);
+        turn(1, k0 + BK);
+    }
+    if (k0 < K) {
+        turn(0, k0);
+        multiply(1);
+    } else {
+        multiply(0);
+    }
+"""
+ONE_TURN = """\
+    int now = 0;
+    for (; k0 < K; k0 += BK) {
+        turn(now, k0);
+        now = 1 - now;
+    }
+    multiply(now);
+"""
+EACH_TURN = """\
+        if (k0 + 4 * BK < K) {
+            for (int r = 0; r < BM; r += A_ROWS)
+                asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(&a_mine(r, k0 + 4 * BK))));
+            for (int r = 0; r < BK; r += B_ROWS)
+                asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(&b_mine(k0 + 4 * BK + r, 0))));
+        }
+        if (false && """
+AHEAD = "        if (k0 % AHEAD == 0 && "
+UNROLL = "#pragma unroll 2\n"
+
+VARIANTS = (
+    tiled("01 8x128", BM=8, BN=128),
+    tiled("01 16x64", BM=16, BN=64),
+    tiled("02 16x16", BM=16, BN=16),
+    tiled("02 8x32", BM=8, BN=32),
+    tiled("02 4x256", BM=4, BN=256),
+    tiled("03 BK32", BK=32),
+    tiled("03 BK128", BK=128),
+    tiled("03 16x16x16", BM=16, BN=16, BK=16),
+    tiled("04"),
+    edited("04 unroll 1", UNROLL, "#pragma unroll 1\n"),
+    edited("04 unroll 4", UNROLL, "#pragma unroll 4\n"),
+    edited("04 unroll all", UNROLL, "#pragma unroll\n"),
+    tiled("04 4x4 64x64x16", BM=64, BN=64, BK=16, TM=4, TN=4),
+    tiled("04 BK16", BK=16),
+    tiled("05"),
+    tiled("05 BK16", BK=16),
+    tiled("06"),
+    tiled("06 BK16", BK=16),
+    tiled("06 64x128", BM=64),
+    Variant("06 no padding", {}, pitfall="no_padding"),
+    edited("06 pad8", "As[BK][BM + 4];", "As[BK][BM + 8];"),
+    tiled("07"),
+    tiled("07 128x128", BM=128),
+    tiled("07 w64x32", WM=64, WN=32),
+    tiled("07 16x8 thread w64x64", BM=128, WM=64, WN=64, TM=16),
+    Variant("07 rows of lanes", {}, pitfall="rows_of_lanes"),
+    Variant("07 rows of lanes 128x128", {"BM": 128}, pitfall="rows_of_lanes"),
+    tiled("08"),
+    edited("08 no prefetch", AHEAD, "        if (false && "),
+    edited("08 prefetch each turn", AHEAD, EACH_TURN),
+    tiled("08 AHEAD64", AHEAD=64),
+    tiled("08 AHEAD128", AHEAD=128),
+    Variant("08 fetch after multiply", {}, pitfall="fetch_after_multiply"),
+    edited("08 one turn per loop", TWO_TURNS, ONE_TURN),
+    tiled("08 3 blocks", BLOCKS_PER_SM=3),
+    tiled("08 5 blocks", BLOCKS_PER_SM=5),
+    tiled("08 16x8 thread w64x64", BM=128, WM=64, WN=64, TM=16, BLOCKS_PER_SM=2),
+    tiled("08 BK16", BK=16),
+    tiled("08 128x128", BM=128, BLOCKS_PER_SM=2),
+)
+
+
+def kernels() -> list[Kernel]:
+    return [variant.kernel() for variant in VARIANTS]
+
+
+def run(folder: Path, target: Path) -> None:
+    bench = Bench(folder)
+    bench.warm_up()
+    rows = []
+    for n, most in ROUNDS.items():
+
+        def rounds(name: str, n: int = n, most: int = most) -> int:
+            return min(most, SLOW_ROUNDS) if n >= 4096 and name < "02" else most
+
+        names = [name for name in bench.functions if n <= LARGEST_SLOW or name >= "03"]
+        found = bench.size(n, names, (WARM, COLD), rounds)
+        rows += found
+        print(n, end="  ")
+        show(found)
+    about = {
+        "command": "python -m checks.course.variants compile DIR; python -m checks.course.variants run DIR FILE",
+        **machine(bench),
+        "what": "Variants of the solutions, one change each: checks/course/variants.py. Same problem as h200.json.",
+        "how": "CUDA events around one launch, median over the repeats. warm: the launch hidden behind another kernel."
+        " cold: hidden behind a fill of 128 MiB, so that L2 is cold. percent_of_cublas is against cuBLAS in the same"
+        " loop, so compare within this file.",
+    }
+    write(target, about, rows)
+
+
+if __name__ == "__main__":
+    main(kernels, run)
