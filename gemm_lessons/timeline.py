@@ -17,7 +17,6 @@ import re
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
 from gemm_lessons.gpus import GpuSpec
@@ -193,28 +192,23 @@ class _Multiprocessor:
         self.moved = {"shared": 0.0, "l1": 0.0, "l2": 0.0}
 
     def run(self) -> Played:
-        heap: list[tuple[float, int, int]] = []
         for warp, stream in enumerate(self.streams):
             self.ready[warp] = self._ready(warp, 0.0) if stream else NEVER
-        for scheduler in range(len(self.members)):
-            self._next(scheduler, heap)
-        while heap:
-            time, scheduler, warp = heappop(heap)
-            ready = self.ready[warp]
-            if ready < NEVER:
-                ready = max(ready, self.units[scheduler][self.unit[warp]], self.issue[scheduler])
-            if ready == time:
-                released = self._execute(time, scheduler, warp)
-                for other in range(len(self.members)) if released else ():
-                    if other != scheduler:
-                        self._next(other, heap)
-            self._next(scheduler, heap)
+        schedulers = range(len(self.members))
+        following = [self._next(scheduler) for scheduler in schedulers]
+        while True:
+            time, scheduler, warp = min(following)
+            if time == NEVER:
+                break
+            released = self._execute(time, scheduler, warp)
+            for other in schedulers if released else (scheduler,):
+                following[other] = self._next(other)
         end = max(self.end, self.stores, self.load_store, *(units[FP32] for units in self.units))
         busy = {name: max(values) for name, values in self.busy.items()}
         return Played(end, busy | self.moved)
 
-    def _next(self, scheduler: int, heap: list[tuple[float, int, int]]) -> None:
-        """Queue the warp that this scheduler will issue next."""
+    def _next(self, scheduler: int) -> tuple[float, int, int]:
+        """When this scheduler issues next, and of which warp. Only its own instructions and barriers change that."""
         best, chosen = NEVER, -1
         free, units, recent = self.issue[scheduler], self.units[scheduler], self.recent[scheduler]
         ready, unit = self.ready, self.unit
@@ -228,8 +222,7 @@ class _Multiprocessor:
                     time = free
                 if time < best or (time == best < NEVER and warp == recent):
                     best, chosen = time, warp
-        if chosen >= 0:
-            heappush(heap, (best, scheduler, chosen))
+        return best, scheduler, chosen
 
     def _ready(self, warp: int, time: float) -> float:
         """When the warp's next item can go: after ``time`` and what it waits for. ``NEVER`` at the end."""

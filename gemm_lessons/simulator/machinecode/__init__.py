@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gemm_lessons.device import KitError
@@ -43,6 +44,7 @@ class Code:
     obstacle: str = ""
 
 
+@lru_cache(maxsize=4)
 def prepare(compiled: Compiled) -> Code:
     """Decode a kernel and find what has to be executed."""
     try:
