@@ -120,7 +120,7 @@ def test_what_was_played_is_kept_and_read_back(tmp_path: object, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("number", "blocks", "shape"), [("01", 2, (32, 64, 48)), ("03", 2, (32, 64, 64)), ("08", 4, (64, 512, 48))]
+    ("number", "blocks", "shape"), [("01", 2, (32, 64, 64)), ("03", 2, (32, 64, 64)), ("08", 4, (64, 512, 64))]
 )
 def test_what_is_traced(number: str, blocks: int, shape: tuple[int, int, int]) -> None:
     lesson = any_course().lesson(number)
