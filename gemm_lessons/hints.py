@@ -219,6 +219,9 @@ def _no_guard(facts: Facts, finding: Finding) -> str | None:
     """What to do about an access out of bounds that no guard would cure."""
     if finding.kind != "out_of_bounds":
         return None
+    pattern = facts.verdict.judgement.pattern if isinstance(facts.verdict, WrongAnswer) else None
+    if pattern is not None and pattern.name.endswith("_swapped"):
+        return "The exchanged row and column lead here: a guard would only hide it."
     if (array := ARRAY.match(finding.message)) and array[1] not in facts.lesson.kernel.parameters:
         return f"{array[1]} is the block's own: check each index against its dimensions, and in which order they stand."
     promised = facts.lesson.shapes.multiple_of

@@ -188,6 +188,15 @@ def test_a_guard_is_advised_only_where_one_can_be_missing() -> None:
     assert "Tiles of BK = 16 do not fit a promise of K = 8" in promise
 
 
+def test_where_row_and_column_changed_places_no_guard_is_advised() -> None:
+    it = problem(32, 32, 32)
+    a, b = it.values
+    swapped = WrongAnswer(it.shape, judge(it, (a.T @ b.T).astype(np.float32), TILES))
+    finding = Finding("out_of_bounds", "error", "A: byte 3828 of 3828, 4 bytes read by thread 31", line=1)
+    assert "a guard would only hide it" in said(verdict=swapped, findings=[finding])
+    assert REMEDIES["out_of_bounds"] in said(verdict=wrong_answer(), findings=[finding])
+
+
 def test_an_unexplained_wrong_answer_is_narrowed_down_by_the_smallest_shape() -> None:
     lesson = any_course().lesson("05")
     noise = np.random.default_rng(3).uniform(1, 2, problem().reference.shape).astype(np.float32)
