@@ -348,7 +348,7 @@ def test_the_first_open_todo_is_the_first_hint() -> None:
     assert "TODO" not in "".join(hints_for(replace(conflict, verdict=wrong_answer(), source=solution, stub=stub)))
 
 
-@pytest.mark.parametrize("number", ["01", "02", "03", "04"])
+@pytest.mark.parametrize("number", ["01", "02", "03", "04", "05", "06", "07", "08"])
 def test_every_todo_of_every_stub_is_open_and_of_no_solution(number: str) -> None:
     lesson = any_course().lesson(number)
     stub = lesson.stub_path.read_text()
