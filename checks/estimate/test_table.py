@@ -30,6 +30,11 @@ def articles() -> list[Compared]:
     return list(table.articles())
 
 
+@pytest.fixture(scope="module")
+def varied() -> list[Compared]:
+    return list(table.variants())
+
+
 def median(found: Sequence[Compared]) -> float:
     return statistics.median(abs(one.error) for one in found)
 
@@ -68,8 +73,18 @@ def test_an_error_is_judged_by_what_the_printed_time_may_stand_for(articles: lis
     assert first.error == pytest.approx(first.estimate.time_us / (printed - 5.0) - 1)
 
 
-def test_the_page_shows_what_is_computed(everything: list[Compared], articles: list[Compared]) -> None:
+def test_variants_of_the_lessons(varied: list[Compared]) -> None:
+    """Other tiles and one edit each: what a learner's kernel may look like."""
+    assert len(varied) > 100
+    assert median(varied) <= 0.10
+    far = {(one.kernel, one.size) for one in varied if abs(one.error) > table.FAR}
+    assert far <= {("08 BK16", 1024)}, "which spills; local memory is taken to cost next to nothing"
+
+
+def test_the_page_shows_what_is_computed(
+    everything: list[Compared], varied: list[Compared], articles: list[Compared]
+) -> None:
     text = table.PAGE.read_text()
-    found = table.tables(everything, articles)
+    found = table.tables(everything, varied, articles)
     assert {match[1] for match in table.TABLE.finditer(text)} == found.keys()
     assert table.rewritten(text, found) == text, "run: python -m checks.estimate.table --write"
