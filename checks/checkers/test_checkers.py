@@ -357,6 +357,12 @@ def test_threads_meet_as_they_must(said, body, expected):
     )
 
 
+def test_threads_that_left_are_counted_in_their_block(check):
+    body = "if (t > 50) return; __syncthreads(); C[t] = 1;"
+    found = check(body, 3, 64, [floats(192), floats(192, output=True)])[0]
+    assert "13 threads of block 0 (thread 51 first) returned before" in found.message
+
+
 def test_threads_that_expect_different_counts(check):
     body = 'asm volatile("bar.sync 1, %0;" : : "r"(t < 32 ? 64 : 96) : "memory"); C[t] = 1;'
     found = check(body, 1, 64, [floats(64), floats(64, output=True)])

@@ -311,11 +311,11 @@ class GlobalRaces:
         if far:
             key = Key(kind, "error", first.line, later.line, later.file, f"global {first.effect} {later.effect}")
             same = both_write or first.line == later.line
-            end = "use an atomic, or let one block own the element" if same else "split the work into two launches"
+            end = "let one block own the element, or use an atomic" if same else "split the work into two launches"
             text = f"{head}; blocks run in any order and at the same time: {end}"
         elif first.index == later.index and both_write:
             key = Key(kind, "error", first.line, later.line, later.file, f"global {first.effect} {later.effect}")
-            text = f"{head}, in one instruction; give every thread an element of its own"
+            text = f"{head}; give every thread an element of its own"
         elif near:
             key = Key(kind, "warning", first.line, later.line, later.file, f"global {first.effect} {later.effect}")
             text = f"{head}, threads of one warp with no __syncwarp() between them"

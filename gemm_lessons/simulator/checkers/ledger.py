@@ -40,6 +40,11 @@ class Names:
         """``thread (1, 0)`` of a lane in its batch (or of lane in block)."""
         return f"thread {position(lane % self._padded, self._launch.grid.block)}"
 
+    def same_block(self, lane: int) -> slice:
+        """All lanes of a lane's block, in its batch."""
+        first = lane // self._padded * self._padded
+        return slice(first, first + self._padded)
+
     def block(self, batch: Batch, lane: int) -> str:
         """``block (0, 1)`` of a lane of a batch."""
         return self.block_number(batch.first_block + lane // self._padded)

@@ -42,10 +42,10 @@ def irregular(ledger: Ledger, names: Names, batch: Batch, record: Irregular) -> 
             f" {line(record.line)}: all named threads of a warp must execute the same instruction together"
         )
     else:
-        ended = int(np.count_nonzero(record.others))
+        ended = int(np.count_nonzero(record.others[names.same_block(other)]))
         key = Key("exited_before_barrier", "warning", record.line, None, record.file, record.kind)
         text = (
-            f"{ended} thread(s), first {names.thread(other)} of {names.block(batch, other)}, have returned before the"
-            f" barrier in {line(record.line)} that others wait at: guard the accesses, not the whole thread"
+            f"{ended} thread{'s' * (ended > 1)} of {names.block(batch, other)} ({names.thread(other)} first) returned"
+            f" before the barrier in {line(record.line)} that others wait at: guard the accesses, not the whole thread"
         )
     ledger.add(key, lambda: text, count)
