@@ -298,7 +298,12 @@ class _Multiprocessor:
         start = time
         if item.name == "LDC":
             done = time + pipes.constant
-        elif touch is None:  # a shuffle, local memory, or all lanes switched off
+        elif item.name in ("LDL", "STL"):  # local memory lies in L1, a line for each register of the warp
+            start = max(self.load_store, time)
+            self.load_store = start + max(float(item.registers), pipes.request)
+            self.moved["l1"] += self.load_store - start
+            done = self.load_store + pipes.l1
+        elif touch is None:  # a shuffle, or all lanes switched off
             start = max(self.load_store, time)
             self.load_store = start + 1
             done = start + pipes.shared

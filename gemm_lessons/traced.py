@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gemm_lessons.simulator.machinecode.trace import Trace
 
 SECTOR = 32  # bytes
-MODEL = 2  # of the timeline; another number forgets what is kept on disk
+MODEL = 3  # of the timeline; another number forgets what is kept on disk
 DEPTH = 64  # K of the shorter trace, at least: eight tiles of 8, one of 64; lesson 08 repeats itself every 32
 SEED = 1  # of the inputs; their values do not matter
 
