@@ -282,8 +282,8 @@ class _Run:
         shape, gpu = self.estimate_shape, self.request.gpu
         if row.verdict.kind not in TIMED or lesson.shapes.refusal(shape) or not (row.counters and row.occupancy):
             return row
-        self.progress(f"time {shape}")
-        with stage("time", str(shape), payload=2 * shape.m * shape.n * shape.k):
+        self.progress(f"estimate {shape}")
+        with stage("estimate", str(shape), payload=2 * shape.m * shape.n * shape.k):
             profile = profile_of(lesson, compiled, tile_sizes(lesson), max(row.occupancy.blocks_per_sm, 1))
             if profile is None:
                 return row

@@ -112,8 +112,9 @@ def plan(
     else:
         flags = [
             "profile", "--trace", "cuda,nvtx,cublas", "--sample", "none", "--cpuctxsw", "none",
+            # From the first range to the end of the run. Not to the end of the range: each process has its own.
             "--capture-range", "nvtx", "--nvtx-capture", f"lesson {lesson.name}@{DOMAIN}",
-            "--env-var", "NSYS_NVTX_PROFILER_REGISTER_ONLY=0",
+            "--capture-range-end", "none", "--env-var", "NSYS_NVTX_PROFILER_REGISTER_ONLY=0",
             "--force-overwrite", "true", "--output", str(report),
         ]  # fmt: skip
     return Plan(tool, (program or tool, *flags, *run), report, program, metrics, at, counting)

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 import nvtx
 
 DOMAIN = "gemm-lessons"
-Stage = Literal["lesson", "compile", "check", "count", "prepare", "verify", "warm-up", "time"]
+Stage = Literal["lesson", "compile", "check", "count", "prepare", "verify", "warm-up", "time", "estimate"]
 Who = Literal["kernel", "previous", "reference", "cublas"]
 # ARGB. Numbers, since nvtx asks matplotlib for most names.
 COLOURS: Mapping[Stage | Who, int] = {
@@ -28,6 +28,7 @@ COLOURS: Mapping[Stage | Who, int] = {
     "check": 0xFF_55_A8_68,
     "count": 0xFF_81_72_B3,
     "time": 0xFF_C4_4E_52,
+    "estimate": 0xFF_CC_B9_74,
     "kernel": 0xFF_D6_27_28,
     "reference": 0xFF_2C_A0_2C,
     "previous": 0xFF_17_BE_CF,
@@ -52,7 +53,7 @@ _current: ContextVar[tuple[Range, ...]] = ContextVar("ranges", default=())
 def stage(stage: Stage, what: str = "", payload: int | None = None) -> contextlib.AbstractContextManager[None]:
     """A range named ``stage`` or ``stage what``, nested in the range that encloses it.
 
-    ``payload``: the lesson's number, the bytes of source to compile, or the floating-point operations to launch.
+    ``payload``: the lesson's number, the bytes of source to compile, or the floating-point operations of the shape.
     """
     return opened(Range(f"{stage} {what}" if what else stage, COLOURS[stage], payload))
 

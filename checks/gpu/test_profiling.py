@@ -57,6 +57,7 @@ def test_nsys_captures_the_lessons_range() -> None:
     plan = profiling.plan("nsys", COURSE.lesson("06"), "your kernel", [], None, None)
     assert plan.command[:2] == ("nsys", "profile")
     assert option(plan.command, "--nvtx-capture") == "lesson 06_bank_conflicts@gemm-lessons"
+    assert option(plan.command, "--capture-range-end") == "none", "the GPU's process opens and closes that range often"
     assert option(plan.command, "--output") == "06_bank_conflicts.nsys-rep"
     assert "--json" not in plan.command
 

@@ -260,7 +260,7 @@ def test_progress_is_told_and_ctrl_c_passes_through() -> None:
         "compile solution.cu",
         *(f"check {shape}" for shape in lesson.shapes.check),
         f"count {lesson.shapes.count}",
-        "time 4096x4096x4096",
+        "estimate 4096x4096x4096",
     ]
 
     def interrupt(what: str) -> None:

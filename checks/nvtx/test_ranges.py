@@ -80,13 +80,13 @@ def test_every_stage_of_a_run_is_a_range(listener: Path, tmp_path: Path) -> None
         "compile solution.cu",
         *(f"check {shape}" for shape in lesson.shapes.check),
         f"count {count}",
-        "time 4096x4096x4096",
+        "estimate 4096x4096x4096",
     ]
-    compiling, *_, counting, timing = kernel.inside
+    compiling, *_, counting, estimating = kernel.inside
     assert compiling.payload == len(lesson.solution_path.read_text())
     assert counting.payload == 2 * count.m * count.n * count.k
-    assert timing.payload == 2 * 4096**3
-    assert len({it.colour for it in kernel.inside}) == 4, "compile, check, count and time have colours of their own"
+    assert estimating.payload == 2 * 4096**3
+    assert len({it.colour for it in kernel.inside}) == 4, "compile, check, count and estimate have colours of their own"
 
 
 def test_rows_beside_the_kernel_have_ranges_too(listener: Path, tmp_path: Path) -> None:
