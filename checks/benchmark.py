@@ -35,21 +35,14 @@ def simulate_lesson(number: str, size: int) -> dict[str, float]:
     """One launch of a lesson's solution at size^3, with counters and checkers as on every run."""
     import numpy as np
 
-    from gemm_lessons.compiler import CompileFailed, compile_source
+    from checks.course.kernel import Kernel
     from gemm_lessons.course import Course
     from gemm_lessons.device import Buffer, Scalar
     from gemm_lessons.lesson import Shape
     from gemm_lessons.simulator import Simulator
 
     lesson = Course(ROOT).lesson(number)
-    compiled = compile_source(
-        lesson.solution_path.read_text(),
-        path=str(lesson.solution_path),
-        entry=lesson.kernel.entry,
-        defines=lesson.tile.defines,
-        include_dirs=lesson.include_dirs,
-    )
-    assert not isinstance(compiled, CompileFailed)
+    compiled = Kernel.solution(lesson).compiled()
     assert compiled.sass
     rng = np.random.default_rng(1)
     a, b = (rng.random((size, size), np.float32) for _ in range(2))

@@ -7,7 +7,7 @@ never needs to know which device ran.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -75,6 +75,17 @@ class StructWithBuffers:
 
 
 Argument = Buffer | Scalar | StructWithBuffers
+
+
+def buffers_of(arguments: Iterable[Argument]) -> list[Buffer]:
+    """The arrays behind all pointers of ``arguments``, in their order."""
+    found: list[Buffer] = []
+    for argument in arguments:
+        if isinstance(argument, Buffer):
+            found.append(argument)
+        elif isinstance(argument, StructWithBuffers):
+            found.extend(argument.pointers.values())
+    return found
 
 
 @dataclass(frozen=True)

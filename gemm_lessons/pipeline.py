@@ -278,7 +278,9 @@ class _Run:
 
     def _estimate(self, row: Row, lesson: Lesson, compiled: Compiled) -> Row:
         """How fast a right kernel would be on the chosen GPU; a wrong one has no time, nor one that the model does not
-        know."""
+        know. What stands beside a measured kernel is measured, too, and needs no estimate."""
+        if row.role != "kernel" and isinstance(self.request.device, Gpu):
+            return row
         shape, gpu = self.estimate_shape, self.request.gpu
         if row.verdict.kind not in TIMED or lesson.shapes.refusal(shape) or not (row.counters and row.occupancy):
             return row

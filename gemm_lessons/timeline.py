@@ -21,14 +21,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gemm_lessons.gpus import GpuSpec
 from gemm_lessons.pipes import Pipes, pipes_of
+from gemm_lessons.simulator.banks import SECTOR, WARP
+from gemm_lessons.simulator.machinecode.trace import SCOREBOARDS, Touch, Trace
 
 if TYPE_CHECKING:
     from gemm_lessons.sass import SassInstruction
-    from gemm_lessons.simulator.machinecode.trace import Touch, Trace
 
-WARP = 32
-SECTOR = 32  # bytes
-SCOREBOARDS = 6
 LONGEST_RUN = 16  # arithmetic instructions of one warp that are issued together, to save time
 NEVER = 1e18
 FP32, MEMORY, INTEGER, SPECIAL, OTHER = range(5)

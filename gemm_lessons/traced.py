@@ -17,12 +17,12 @@ from gemm_lessons.gpus import GpuSpec
 from gemm_lessons.lesson import Lesson, Shape
 from gemm_lessons.patterns import TileSizes
 from gemm_lessons.pipes import pipes_of
+from gemm_lessons.simulator.banks import SECTOR
 
 if TYPE_CHECKING:
     from gemm_lessons.compiler import Compiled
     from gemm_lessons.simulator.machinecode.trace import Trace
 
-SECTOR = 32  # bytes
 MODEL = 3  # of the timeline; another number forgets what is kept on disk
 DEPTH = 64  # K of the shorter trace, at least: eight tiles of 8, one of 64; lesson 08 repeats itself every 32
 SEED = 1  # of the inputs; their values do not matter

@@ -50,6 +50,7 @@ PROBED = {
 
 def build(folder: Path, missing: bool) -> None:
     """Compile every kernel of the plan. Writes cubins and ``index.json``: key -> [file, kernel name, code]."""
+    from checks.counters.compare import compile_case
     from gemm_lessons.compiler import CompileFailed, compile_source
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -59,15 +60,10 @@ def build(folder: Path, missing: bool) -> None:
     known = readings.load().kernels
     for case in plan():
         if case.key not in index:
-            compiled = compile_source(
-                case.file.read_text(),
-                path=str(case.file),
-                entry=case.entry,
-                defines=case.defines,
-                include_dirs=case.include_dirs,
-            )
-            if isinstance(compiled, CompileFailed):
-                raise SystemExit(f"{case.name}: {compiled.log}")
+            try:
+                compiled = compile_case(case)
+            except ValueError as failed:
+                raise SystemExit(str(failed)) from None
             code = readings.code_of(compiled.cubin, compiled.entry)
             (folder / f"{code}.cubin").write_bytes(compiled.cubin)
             index[case.key] = [f"{code}.cubin", compiled.entry, code]
@@ -77,12 +73,12 @@ def build(folder: Path, missing: bool) -> None:
     for file, probes in (("shared_probes", patterns.SHARED_PROBES), ("global_probes", patterns.GLOBAL_PROBES)):
         path = KERNELS / f"{file}.cu"
         defines = {"PROBES": patterns.PROBES}
-        compiled = compile_source(path.read_text(), path=str(path), entry=next(iter(probes)), defines=defines)
-        if isinstance(compiled, CompileFailed):
-            raise SystemExit(f"{file}: {compiled.log}")
-        (folder / f"{file}.cubin").write_bytes(compiled.cubin)
+        probed = compile_source(path.read_text(), path=str(path), entry=next(iter(probes)), defines=defines)
+        if isinstance(probed, CompileFailed):
+            raise SystemExit(f"{file}: {probed.log}")
+        (folder / f"{file}.cubin").write_bytes(probed.cubin)
         for probe in {patterns.KERNEL.get(name, name) for name in probes}:
-            index[f"{file}/{probe}"] = [f"{file}.cubin", probe, readings.code_of(compiled.cubin, probe)]
+            index[f"{file}/{probe}"] = [f"{file}.cubin", probe, readings.code_of(probed.cubin, probe)]
     (folder / "index.json").write_text(json.dumps({"compiler": compiler, "kernels": index, "skip": skip}))
 
 

@@ -9,14 +9,15 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from gemm_lessons.compiler import Compiled, compile_source, occupancy
+from checks.course.kernel import Kernel
+from gemm_lessons.compiler import occupancy
 from gemm_lessons.course import Course, packaged_course
 from gemm_lessons.device import METRICS
 from gemm_lessons.expression import Expression, Number
@@ -43,26 +44,18 @@ UNITS = {
 }
 
 
-@dataclass(frozen=True)
-class Variant:
-    """A solution, with tile sizes replaced and edits made."""
-
-    lesson: Lesson
-    source: str
-
-
 def lesson_of(number: str) -> Lesson:
     return load_lesson(COURSE.lessons_dir / COURSE.resolve(number))
 
 
-def pitfall(lesson: Lesson, name: str) -> Variant:
+def pitfall(lesson: Lesson, name: str) -> Kernel:
     """The solution with the edits of ``[name]`` in the lesson's pitfalls.toml."""
     entry = tomllib.loads((lesson.directory / "pitfalls.toml").read_text())[name]
     source = lesson.solution_path.read_text()
     for find, instead in entry.get("edits", []):
         assert source.count(find) == 1, f"{lesson.name}: pitfall {name}: {source.count(find)} places have {find!r}"
         source = source.replace(find, instead)
-    return Variant(retiled(lesson, entry.get("tile", {})), source)
+    return Kernel(f"{lesson.name}: {name}", retiled(lesson, entry.get("tile", {})), source)
 
 
 def retiled(lesson: Lesson, sizes: Mapping[str, int]) -> Lesson:
@@ -70,29 +63,21 @@ def retiled(lesson: Lesson, sizes: Mapping[str, int]) -> Lesson:
     return replace(lesson, tile=Tile(tuple({**lesson.tile.defines, **sizes}.items())))
 
 
-def column(heading: str) -> Variant:
+def column(heading: str) -> Kernel:
     """``04``, ``04 BK=16 TM=4`` or ``03 missing_barrier``."""
     number, *rest = heading.split()
     lesson = lesson_of(number)
     if rest and "=" not in rest[0]:
         return pitfall(lesson, rest[0])
     sizes = {name: int(size) for name, size in (word.split("=") for word in rest)}
-    return Variant(retiled(lesson, sizes), lesson.solution_path.read_text())
+    return Kernel.solution(retiled(lesson, sizes))
 
 
 @cache
 def facts(heading: str, shape: Shape) -> Mapping[str, Number]:
     """Everything an expression may name, for one column at one shape."""
-    variant = column(heading)
-    lesson = variant.lesson
-    compiled = compile_source(
-        variant.source,
-        path=str(lesson.solution_path),
-        entry=lesson.kernel.entry,
-        defines=lesson.tile.defines,
-        include_dirs=lesson.include_dirs,
-    )
-    assert isinstance(compiled, Compiled), f"{heading}: {compiled.log}"
+    kernel = column(heading)
+    lesson, compiled = kernel.lesson, kernel.compiled()
     grid = lesson.grid(shape)
     launched = Simulator().launch(compiled, grid, Problem(lesson.kernel, shape, SEED).trial().arguments)
     assert launched.fault is None, f"{heading}: {launched.fault}"
@@ -119,8 +104,14 @@ def cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
-def row_of(values: list[str]) -> str:
+def row_of(values: Iterable[str]) -> str:
     return "| " + " | ".join(values) + " |\n"
+
+
+def table_of(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown; all columns but the first are numbers."""
+    rule = "|" + "---|" + "---:|" * (len(head) - 1) + "\n"
+    return row_of(head) + rule + "".join(row_of(row) for row in rows)
 
 
 def simulated(words: list[str], head: list[str], rows: list[list[str]]) -> Iterator[list[str]]:
@@ -178,8 +169,7 @@ def filled(source: str, table: str) -> str:
             done = measured("h200_variants.json", words, head, rows)
         case _:
             raise AssertionError(f"numbers: {source}: simulator, h200 or variants?")
-    rule = "|" + "---|" + "---:|" * (len(head) - 1) + "\n"
-    return row_of(head) + rule + "".join(row_of(row) for row in done)
+    return table_of(head, done)
 
 
 def texts() -> list[Path]:

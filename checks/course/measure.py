@@ -19,11 +19,12 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from checks.course.kernel import GPU_ARCH, Kernel
 from gemm_lessons.course import Course
 from gemm_lessons.lesson import Lesson, Shape, Tile
 
@@ -32,7 +33,6 @@ ROUNDS = {128: 60, 256: 60, 512: 60, 1024: 40, 2048: 20, 4096: 9, 8192: 7}
 SLOW_ROUNDS = 3  # of the first lessons at large sizes, where one launch takes a tenth of a second or more
 CHECKS = ((512, 256, 96), (256, 512, 272), (384, 640, 48), (256, 256, 16), (256, 128, 1040))
 WARM_UP = 2.0  # seconds of work before the first timing, until the clocks have settled
-GPU_ARCH = "sm_90"
 FLUSH_BYTES = 128 << 20  # as in gemm_lessons.gpu; more than twice the L2 cache of an H200
 SPIN_CLOCKS = 80_000  # 40 us: the host has queued event, kernel and event before they have passed
 SPIN = """
@@ -49,19 +49,9 @@ IDLE, WARM, COLD = "idle", "warm", "cold"
 Call = Callable[[], None]
 
 
-@dataclass(frozen=True)
-class Kernel:
-    """Something to measure: the source of a solution or of a variant, with the tile sizes of its lesson."""
-
-    name: str
-    lesson: Lesson
-    source: str
-
-
 def solutions() -> list[Kernel]:
     course = Course(ROOT)
-    lessons = [course.lesson(name) for name in course.names]
-    return [Kernel(lesson.name, lesson, lesson.solution_path.read_text()) for lesson in lessons]
+    return [Kernel.solution(course.lesson(name)) for name in course.names]
 
 
 def compile_kernels(folder: Path, kernels: Iterable[Kernel]) -> None:
@@ -72,15 +62,7 @@ def compile_kernels(folder: Path, kernels: Iterable[Kernel]) -> None:
     listed = []
     for number, kernel in enumerate(kernels):
         lesson = kernel.lesson
-        compiled = compile_source(
-            kernel.source,
-            path=str(lesson.solution_path),
-            entry=lesson.kernel.entry,
-            defines=lesson.tile.defines,
-            include_dirs=lesson.include_dirs,
-            arch=GPU_ARCH,
-        )
-        assert isinstance(compiled, Compiled), f"{kernel.name}: {compiled.log}"
+        compiled = kernel.compiled()
         (folder / f"{number}.cubin").write_bytes(compiled.cubin)
         found = compiled.resources
         listed.append({
@@ -189,7 +171,7 @@ class Bench:
         return float(self.cupy.cuda.get_elapsed_time(start, stop)) * 1e3
 
     def size(
-        self, n: int, names: Sequence[str], ways: Sequence[str], rounds: Callable[[str], int]
+        self, n: int, names: Sequence[str], ways: Sequence[str], rounds: Callable[[str, int], int]
     ) -> list[dict[str, Any]]:
         """Those kernels and cuBLAS at n^3, verified and then timed in these ways; a line of the data for each."""
         names = ("cublas", *names)
@@ -197,14 +179,15 @@ class Bench:
         a, b, c = self.random(n, n), self.random(n, n), self.random(n, n)
         calls = {name: self.call(name, a, b, c) for name in names}
         times: dict[tuple[str, str], list[float]] = {(name, how): [] for name in names for how in ways}
-        for turn in range(max(map(rounds, names))):
+        most = {name: rounds(name, n) for name in names}
+        for turn in range(max(most.values())):
             for how in ways:
                 for name, call in calls.items():
-                    if turn < rounds(name):
+                    if turn < most[name]:
                         times[name, how].append(self.timed(call, how, c))
         found = []
         for name in names:
-            row: dict[str, Any] = {"kernel": name, "size": n, "repeats": rounds(name)}
+            row: dict[str, Any] = {"kernel": name, "size": n, "repeats": most[name]}
             for how in ways:
                 here = spread(times[name, how])
                 if how == IDLE:
@@ -260,19 +243,28 @@ def write(target: Path, about: Mapping[str, str], rows: Iterable[Mapping[str, An
     target.write_text(f'{head},\n "rows": [\n{lines}\n ]\n}}\n')
 
 
-def run(folder: Path, target: Path) -> None:
-    bench = Bench(folder)
+def every_size(
+    bench: Bench, sizes: Iterable[int], ways: Sequence[str], rounds: Callable[[str, int], int]
+) -> list[dict[str, Any]]:
+    """The lines of all sizes. ``rounds``: launches of a kernel at a size; none, and it is left out there."""
     bench.warm_up()
     rows = []
-    for n, most in ROUNDS.items():
-
-        def rounds(name: str, n: int = n, most: int = most) -> int:
-            return min(most, SLOW_ROUNDS) if n >= 4096 and name < "04" else most
-
-        found = bench.size(n, list(bench.functions), (IDLE, WARM, COLD), rounds)
+    for n in sizes:
+        found = bench.size(n, [name for name in bench.functions if rounds(name, n)], ways, rounds)
         rows += found
         print(n, end="  ")
         show(found)
+    return rows
+
+
+def rounds(name: str, n: int) -> int:
+    """Launches of a kernel at n^3."""
+    return min(ROUNDS[n], SLOW_ROUNDS) if n >= 4096 and name < "04" else ROUNDS[n]
+
+
+def run(folder: Path, target: Path) -> None:
+    bench = Bench(folder)
+    rows = every_size(bench, ROUNDS, (IDLE, WARM, COLD), rounds)
     about = {
         "command": "python -m checks.course.measure compile DIR; python -m checks.course.measure run DIR FILE",
         **machine(bench),

@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from checks.course.measure import COLD, WARM, Bench, Kernel, machine, main, show, write
+from checks.course.kernel import Kernel
+from checks.course.measure import COLD, WARM, Bench, every_size, machine, main, write
 
 ROUNDS = {1024: 20, 2048: 9, 4096: 7, 8192: 5}
 SLOW_ROUNDS = 2  # of lesson 01 from 4096 on
@@ -125,20 +126,16 @@ def kernels() -> list[Kernel]:
     return [variant.kernel() for variant in VARIANTS]
 
 
+def rounds(name: str, n: int) -> int:
+    """Launches of a variant at n^3."""
+    if n > LARGEST_SLOW and name < "03":
+        return 0
+    return min(ROUNDS[n], SLOW_ROUNDS) if n >= 4096 and name < "02" else ROUNDS[n]
+
+
 def run(folder: Path, target: Path) -> None:
     bench = Bench(folder)
-    bench.warm_up()
-    rows = []
-    for n, most in ROUNDS.items():
-
-        def rounds(name: str, n: int = n, most: int = most) -> int:
-            return min(most, SLOW_ROUNDS) if n >= 4096 and name < "02" else most
-
-        names = [name for name in bench.functions if n <= LARGEST_SLOW or name >= "03"]
-        found = bench.size(n, names, (WARM, COLD), rounds)
-        rows += found
-        print(n, end="  ")
-        show(found)
+    rows = every_size(bench, ROUNDS, (WARM, COLD), rounds)
     about = {
         "command": "python -m checks.course.variants compile DIR; python -m checks.course.variants run DIR FILE",
         **machine(bench),

@@ -14,18 +14,20 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
-from checks.course.variants import VARIANTS
+from checks.course.kernel import Kernel
+from checks.course.lesson_numbers import table_of
+from checks.course.measure import solutions
+from checks.course.variants import VARIANTS, kernels
 from checks.estimate.articles import ARTICLES, Article
-from gemm_lessons.compiler import Compiled, compile_source, occupancy
-from gemm_lessons.course import Course
+from gemm_lessons.compiler import occupancy
 from gemm_lessons.estimate import LAUNCH_US, Estimate, estimate_at, profile_of
 from gemm_lessons.gpus import GPUS
 from gemm_lessons.lesson import Shape
-from gemm_lessons.pipeline import Request, run_lesson, tile_sizes
+from gemm_lessons.pipeline import tile_sizes
 from gemm_lessons.pipes import PIPES
-from gemm_lessons.simulator import Simulator
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "lessons/common/ESTIMATE.md"
@@ -66,49 +68,33 @@ class Compared:
 
 def lessons() -> Iterator[Compared]:
     """Every solution at every measured size."""
-    course = Course(ROOT)
-    gpu = GPUS["h200"]
     rows = json.loads((ROOT / "lessons/measured/h200.json").read_text())["rows"]
-    for name in course.names:
-        lesson = course.lesson(name)
-        request = Request(course, lesson, lesson.solution_path, Simulator(), gpu, beside=False)
-        profile = run_lesson(request).kernel.profile
-        assert profile is not None, name
-        for row in rows:
-            if row["kernel"] == name:
-                shape = Shape(row["size"], row["size"], row["size"])
-                x, y, _ = lesson.grid(shape).grid
-                estimate = estimate_at(profile, shape, (x, y), gpu)
-                yield Compared("H200", name, row["size"], row["median_us"], 0.0, estimate)
+    for kernel in solutions():
+        for row, estimate in estimated(kernel, rows):
+            yield Compared("H200", kernel.name, row["size"], row["median_us"], 0.0, estimate)
 
 
 def variants() -> Iterator[Compared]:
     """Every variant of a solution that was measured, by its warm times; the launch is hidden in these."""
-    gpu = GPUS["h200"]
     rows = json.loads((ROOT / "lessons/measured/h200_variants.json").read_text())["rows"]
-    for variant in VARIANTS:
-        kernel = variant.kernel()
-        lesson = kernel.lesson
-        compiled = compile_source(
-            kernel.source,
-            path=str(lesson.solution_path),
-            entry=lesson.kernel.entry,
-            defines=lesson.tile.defines,
-            include_dirs=lesson.include_dirs,
-            arch=gpu.arch,
-        )
-        assert isinstance(compiled, Compiled), variant.name
-        launch = lesson.grid(Shape(SIZES[-1], SIZES[-1], SIZES[-1]))
-        resident = occupancy(compiled.resources, launch.threads, launch.dynamic_shared, gpu).blocks_per_sm
-        profile = profile_of(lesson, compiled, tile_sizes(lesson), resident)
-        assert profile is not None, variant.name
-        for row in rows:
-            if row["kernel"] == variant.name:
-                shape = Shape(row["size"], row["size"], row["size"])
-                x, y, _ = lesson.grid(shape).grid
-                estimate = estimate_at(profile, shape, (x, y), gpu)
-                hidden = replace(estimate, time_us=estimate.time_us - LAUNCH_US)
-                yield Compared("H200", variant.name, row["size"], row["warm"]["median_us"], 0.0, hidden)
+    for kernel in kernels():
+        for row, estimate in estimated(kernel, rows):
+            hidden = replace(estimate, time_us=estimate.time_us - LAUNCH_US)
+            yield Compared("H200", kernel.name, row["size"], row["warm"]["median_us"], 0.0, hidden)
+
+
+def estimated(kernel: Kernel, rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Estimate]]:
+    """The rows of this kernel, each with what the estimate says of its size."""
+    lesson, compiled, gpu = kernel.lesson, kernel.compiled(), GPUS["h200"]
+    launch = lesson.grid(Shape(SIZES[-1], SIZES[-1], SIZES[-1]))
+    resident = occupancy(compiled.resources, launch.threads, launch.dynamic_shared, gpu).blocks_per_sm
+    profile = profile_of(lesson, compiled, tile_sizes(lesson), resident)
+    assert profile is not None, kernel.name
+    for row in rows:
+        if row["kernel"] == kernel.name:
+            shape = Shape(row["size"], row["size"], row["size"])
+            x, y, _ = lesson.grid(shape).grid
+            yield row, estimate_at(profile, shape, (x, y), gpu)
 
 
 def articles(rows: Sequence[Article] = ARTICLES) -> Iterator[Compared]:
@@ -152,12 +138,8 @@ def show(found: Sequence[Compared]) -> None:
 # -- the page of the course --------------------------------------------------------------------------------------------
 
 
-def _cells(*cells: object) -> str:
-    return "| " + " | ".join(map(str, cells)) + " |"
-
-
-def _table(heads: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
-    return "\n".join([_cells(*heads), "|---|" + "---:|" * (len(heads) - 1), *(_cells(*row) for row in rows)])
+def _table(head: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
+    return table_of([str(cell) for cell in head], [[str(cell) for cell in row] for row in rows])
 
 
 def unfitted() -> list[Compared]:
@@ -205,7 +187,7 @@ def tables(ours: Sequence[Compared], varied: Sequence[Compared], theirs: Sequenc
 
 def rewritten(text: str, found: Mapping[str, str]) -> str:
     """``text`` with its tables as they are now."""
-    return TABLE.sub(lambda it: f"<!-- estimate: {it[1]} -->\n{found[it[1]]}\n<!-- /estimate -->", text)
+    return TABLE.sub(lambda it: f"<!-- estimate: {it[1]} -->\n{found[it[1]]}<!-- /estimate -->", text)
 
 
 def main() -> None:

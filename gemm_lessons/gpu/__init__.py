@@ -24,7 +24,7 @@ from gemm_lessons.device import (
     KitError,
     Launched,
     Scalar,
-    StructWithBuffers,
+    buffers_of,
 )
 from gemm_lessons.gpu import trouble
 from gemm_lessons.gpu.records import Entrant, Facts, Measurement, Timed
@@ -153,10 +153,9 @@ class Gpu:
 
         for buffer, answer in zip(buffers, answers, strict=True):
             buffer.padded[:] = np.frombuffer(answer, np.uint8)
-        for argument in arguments:
-            for buffer_ in _buffers(argument):
-                if buffer_.array.flags.writeable:
-                    buffer_.array[...] = buffers[numbers[id(buffer_.array)]].inner
+        for argument in buffers_of(arguments):
+            if argument.array.flags.writeable:
+                argument.array[...] = buffers[numbers[id(argument.array)]].inner
         damage = [finding for buffer in buffers if (finding := buffer.damage())]
         return Launched(Counters(), tuple(damage))
 
@@ -308,12 +307,6 @@ class Gpu:
 
 def _grid(grid: Grid) -> dict[str, Any]:
     return {"grid": grid.grid, "block": grid.block, "dynamic_shared": grid.dynamic_shared}
-
-
-def _buffers(argument: Argument) -> list[Buffer]:
-    if isinstance(argument, Buffer):
-        return [argument]
-    return list(argument.pointers.values()) if isinstance(argument, StructWithBuffers) else []
 
 
 def _encode(argument: Argument, buffers: list[Guarded], numbers: dict[int, int]) -> dict[str, Any]:

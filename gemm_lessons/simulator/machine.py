@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.device import Argument, Buffer, Finding, Grid, StructWithBuffers
+from gemm_lessons.device import Argument, Finding, Grid, buffers_of
 from gemm_lessons.simulator import cfg
 from gemm_lessons.simulator.access import Layout
 from gemm_lessons.simulator.barriers import Barriers, is_plain
@@ -139,7 +139,7 @@ class Machine:
     def initial_memory(self) -> GlobalMemory:
         """Global memory as before the launch, also after it as long as outputs are not written back."""
         variables = (*self.program.variables, *self.program.kernel.variables)
-        return GlobalMemory(_buffers(self.arguments), [v for v in variables if v.space in ("global", "const")])
+        return GlobalMemory(buffers_of(self.arguments), [v for v in variables if v.space in ("global", "const")])
 
     def _blocks_per_batch(self, padded: int) -> int:
         registers = max(1, len(self.program.rows))
@@ -433,16 +433,6 @@ def _only_ends(block: Block, blocks: Sequence[Block]) -> bool:
             return last is None
         block = blocks[following]
     return False
-
-
-def _buffers(arguments: Sequence[Argument]) -> list[Buffer]:
-    result: list[Buffer] = []
-    for argument in arguments:
-        if isinstance(argument, Buffer):
-            result.append(argument)
-        elif isinstance(argument, StructWithBuffers):
-            result.extend(argument.pointers.values())
-    return result
 
 
 def finding_of(fault: Fault) -> Finding:

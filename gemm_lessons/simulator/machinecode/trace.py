@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.device import Argument, Buffer, Grid, StructWithBuffers
+from gemm_lessons.device import Argument, Grid, buffers_of
 from gemm_lessons.sass import width_of
 from gemm_lessons.simulator import banks
 from gemm_lessons.simulator.banks import Access
@@ -142,7 +142,7 @@ class Traceable:
 
     def trace(self, grid: Grid, arguments: Sequence[Argument], blocks: int) -> Trace:
         """Follow the first ``blocks`` of a launch. Raises ``Uncountable``."""
-        memory = GlobalMemory(_buffers(arguments), [])
+        memory = GlobalMemory(buffers_of(arguments), [])
         parameters = parameter_block(self.kernel, arguments, memory)
         constants = {
             **self.code.constants,
@@ -164,16 +164,6 @@ def traceable(compiled: Compiled, kernel: Kernel) -> Traceable:
         raise Uncountable(code.obstacle)
     conflicts = bank_conflicts(code.plan.program.code)
     return Traceable(code, code.plan, kernel, controls(compiled), conflicts, compiled.resources.shared_bytes)
-
-
-def _buffers(arguments: Sequence[Argument]) -> list[Buffer]:
-    found: list[Buffer] = []
-    for argument in arguments:
-        if isinstance(argument, Buffer):
-            found.append(argument)
-        elif isinstance(argument, StructWithBuffers):
-            found.extend(argument.pointers.values())
-    return found
 
 
 class _Recorder(Machine):
