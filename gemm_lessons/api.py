@@ -91,7 +91,7 @@ def _argument(name: str, parameter: Parameter, value: Any) -> Argument:
 
 def _three(dimensions: Dimensions) -> tuple[int, int, int]:
     values = (dimensions,) if isinstance(dimensions, int) else tuple(dimensions)
-    if not 1 <= len(values) <= 3 or any(value < 1 for value in values):
-        raise ValueError(f"a grid or block has one to three sizes of at least 1, not {dimensions}")
+    if not 1 <= len(values) <= 3 or any(value < 0 for value in values):
+        raise ValueError(f"a grid or block has one to three sizes, none of them negative, not {dimensions}")
     x, y, z = (*values, 1, 1)[:3]
     return x, y, z

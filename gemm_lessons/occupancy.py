@@ -38,6 +38,12 @@ def _round_up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
 
 
+def registers_of_block(registers: int, warps: int, schedulers: int, unit: int = 256) -> int:
+    """Registers that ``warps`` warps of a block take. The warps are spread over the schedulers, each with its own part
+    of the register file, so a block rounds up to whole rounds of them."""
+    return _round_up(registers * WARP, unit) * _round_up(warps, schedulers)
+
+
 def occupancy(resources: Resources, threads: int, dynamic_shared: int, gpu: GpuSpec) -> Occupancy:
     """Theoretical occupancy of blocks of ``threads`` threads with ``dynamic_shared`` bytes beside the static ones.
 
@@ -60,8 +66,7 @@ def occupancy(resources: Resources, threads: int, dynamic_shared: int, gpu: GpuS
         limits["shared memory"] = gpu.shared_bytes_per_sm // shared
     if resources.registers:
         per_warp = _round_up(resources.registers * WARP, gpu.register_unit)
-        # A block's warps are spread over the schedulers, so a block rounds up to whole rounds of them.
-        if per_warp * _round_up(warps, gpu.schedulers) > gpu.registers_per_block:
+        if registers_of_block(resources.registers, warps, gpu.schedulers, gpu.register_unit) > gpu.registers_per_block:
             return nothing
         per_scheduler = gpu.registers_per_sm // gpu.schedulers // per_warp
         limits["registers"] = per_scheduler * gpu.schedulers // warps

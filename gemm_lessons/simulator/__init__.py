@@ -21,6 +21,7 @@ from gemm_lessons.simulator.checkers.same_value import SameValue
 from gemm_lessons.simulator.counters import CounterObserver
 from gemm_lessons.simulator.events import Observer
 from gemm_lessons.simulator.inline import inline_calls
+from gemm_lessons.simulator.limits import refusal
 from gemm_lessons.simulator.machine import Machine, Program, Setting, finding_of, prepare
 from gemm_lessons.simulator.state import Fault
 
@@ -57,6 +58,9 @@ class Simulator:
         Raises ``UnsupportedKernel`` before anything runs, and ``ValueError`` when the arguments do not fit.
         """
         program = _program(compiled.ptx, compiled.entry)
+        refused = refusal(compiled, program.kernel, grid)
+        if refused is not None:
+            return Launched(Counters(), fault=refused)
         counters = CounterObserver(compiled) if self.setting.counting else None
         shared_layout: Mapping[str, int] = {name: offset for name, offset, _ in compiled.shared_layout}
         checks = Checks()

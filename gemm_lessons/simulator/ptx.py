@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 
@@ -125,6 +125,7 @@ class Kernel:
     variables: tuple[Variable, ...]
     target: str
     branch_targets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # brx.idx tables
+    directives: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)  # shapes: maxntid, reqntid ...
 
 
 @dataclass(frozen=True)
@@ -165,6 +166,7 @@ _VARIABLE = re.compile(
     r"(?:\.align\s+(\d+)\s+)?(?:\.(v[24])\s+)?\.(\w+)\s+([\w$]+)((?:\[\d*\])*)\s*(?:=\s*(.*))?$",
     re.S,
 )
+_SHAPE = re.compile(r"\.(maxntid|reqntid|reqnctapercluster)\s+(\d+(?:\s*,\s*\d+){0,2})")
 _REGISTER = re.compile(r"\.reg\s+\.(\w+)\s+(.*)$", re.S)
 _NUMBERED = re.compile(r"(%?[\w$]+)<(\d+)>$")
 _GUARD = re.compile(r"@(!?)(%?[\w$]+)\s+")
@@ -184,13 +186,14 @@ def parse(text: str) -> Module:
     functions: dict[str, Kernel] = {}
     outside: list[str] = []
     position = 0
-    entries = [(m, m[1], m[2], kernels) for m in _ENTRY.finditer(text)]
-    defined = [(m, m[2], f"{m[1] or ''},{m[3]}", functions) for m in _FUNCTION.finditer(text) if m[4] == "{"]
-    for match, name, parameters, table in sorted([*entries, *defined], key=lambda item: item[0].start()):
+    entries = [(m, m[1], m[2], m[3], kernels) for m in _ENTRY.finditer(text)]
+    defined = [(m, m[2], f"{m[1] or ''},{m[3]}", "", functions) for m in _FUNCTION.finditer(text) if m[4] == "{"]
+    for match, name, parameters, between, table in sorted([*entries, *defined], key=lambda item: item[0].start()):
         outside.append(text[position : match.start()])
         position = _closing_brace(text, match.end())
         body = _Body(text[match.end() : position - 1], files)
-        table[name] = body.kernel(name, _parameters(parameters), name_of_target)
+        kernel = body.kernel(name, _parameters(parameters), name_of_target)
+        table[name] = replace(kernel, directives=dict(_directives(between)))
     outside.append(text[position:])
     variables = tuple(v for chunk in outside for v in _module_variables(chunk))
     return Module(kernels, functions, variables, name_of_target)
@@ -203,6 +206,13 @@ def _closing_brace(text: str, position: int) -> int:
         if depth == 0:
             return match.end()
     raise PtxSyntaxError("a kernel body is not closed")
+
+
+def _directives(text: str) -> Iterator[tuple[str, tuple[int, int, int]]]:
+    """``.maxntid 256, 1, 1`` and its kin, between a kernel's head and its body."""
+    for name, numbers in _SHAPE.findall(text):
+        x, y, z = [*map(int, numbers.split(",")), 1, 1][:3]
+        yield name, (x, y, z)
 
 
 def _module_variables(chunk: str) -> Iterator[Variable]:
