@@ -137,7 +137,7 @@ class SpaceAccess:
         state, width = self.state, self.access.width
         shared = self.access.space == "shared"
         size = state.shared_bytes if shared else state.local_bytes
-        bad = (addresses < 0) | (addresses + width > size)
+        bad = (addresses < 0) | (addresses > size - width)
         if bad.any():
             raise self.misses.window(addresses, lanes, bad, size)
         if width > 1 and (addresses & (width - 1)).any():
@@ -177,6 +177,7 @@ class SpaceAccess:
                 raise self.misses.misaligned(addresses, lanes)
             touch = self._touches[phase] = self._touch(shape + phase, lanes)
         allocation = self.memory.find(first)
+        met = [] if allocation is None else [allocation]
         if (
             allocation is None
             or first + self._shape_low < allocation.base
@@ -186,18 +187,22 @@ class SpaceAccess:
             if not inside.all():
                 raise self.misses.buffer(addresses, lanes, ~inside)
             index, tracked = offsets // self.unit, True
+            met = self.memory.touched(addresses)
         else:
             # Exact: the phase passed the alignment check, so `first` and the shape are both multiples of the unit.
             index = self._shape_index + (first - allocation.base + allocation.offset) // self.unit
             tracked = allocation.tracked
-        self.state.trace.append(touch)
         writing = self.access.effect in ("store", "atomic")
+        for one in met:
+            if self.access.space == "const" and not one.constant:
+                raise self.misses.no_constant(addresses, lanes, one)
+            if writing:
+                if one.constant:
+                    raise Fault("illegal_access", f"write to constant memory {one.name}", self.instruction)
+                one.tracked = True
+        self.state.trace.append(touch)
         if tracked or writing:
             self.state.trace.append(Placed(touch, first - phase))
-            if writing and allocation is not None:
-                if allocation.constant:
-                    raise Fault("illegal_access", f"write to constant memory {allocation.name}", self.instruction)
-                allocation.tracked = True
         return touch, index
 
     def _same_shape(self, shape: Array, lanes: Array | None) -> bool:

@@ -345,6 +345,8 @@ class Binder:
         modifiers = instruction.modifiers
         code = "s" + modifiers[-1][1:]
         space = next((m.partition("__")[0] for m in modifiers[:-1] if m != "to"), "")
+        if space not in ("global", "const", "shared", "local"):
+            raise unsupported(instruction)
         window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(space, 0)
         row, _ = self.destination(target, code, instruction)
         shift = np.int64(-window if "to" in modifiers else window)
@@ -354,7 +356,10 @@ class Binder:
         """``isspacep``."""
         row, _ = self.destination(instruction.operands[0], "pred", instruction)
         value = self.value(instruction.operands[1], "s64")
-        window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(instruction.modifiers[0].partition("__")[0])
+        space = instruction.modifiers[0].partition("__")[0]
+        if space not in ("global", "shared", "local"):
+            raise unsupported(instruction)
+        window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(space)
         low = LOCAL_WINDOW + WINDOW_SIZE if window is None else window
         high = np.iinfo(np.int64).max if window is None else window + WINDOW_SIZE
         return self.assign(instruction, row, lambda out: np.copyto(out, (value >= low) & (value < high)))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gemm_lessons.diagnostics import plain_name
 from gemm_lessons.simulator.cfg import line_of
 from gemm_lessons.simulator.events import Access
-from gemm_lessons.simulator.memory import GlobalMemory
+from gemm_lessons.simulator.memory import Allocation, GlobalMemory
 from gemm_lessons.simulator.ptx import Instruction
 from gemm_lessons.simulator.state import Fault, State
 
@@ -54,7 +54,7 @@ class Misses:
         """Outside of every buffer in global memory."""
         position = int(np.flatnonzero(bad)[0])
         address = int(addresses[position])
-        allocation = self.memory.nearest(address)
+        allocation = self.memory.find(address)
         if allocation is None:
             null = ", an index into a null pointer" if 0 <= address < NULL_PAGE else ""
             head = f"address 0x{address & (2**64 - 1):x}"
@@ -63,13 +63,19 @@ class Misses:
         head = f"{allocation.name}: byte {offset} of {allocation.size}"
         return self._fault("out_of_bounds", head, self._far(offset, allocation.size), lanes, position, bad)
 
+    def no_constant(self, addresses: Array, lanes: Array | None, allocation: Allocation) -> Fault:
+        """A constant load (``ld.const``) from a buffer: constant memory has addresses of its own."""
+        bad = np.ones(addresses.shape, np.bool_)
+        head = f"{allocation.name}: byte {int(addresses[0]) - allocation.base} of {allocation.size}"
+        return self._fault("illegal_access", head, "it does not lie in constant memory", lanes, 0, bad)
+
     def misaligned(self, addresses: Array, lanes: Array | None) -> Fault:
         """Not at a multiple of the access's width."""
         width = self.access.width
         bad = (addresses & (width - 1)) != 0
         position = int(np.flatnonzero(bad)[0])
         address = int(addresses[position])
-        if self.access.space == "global" and (allocation := self.memory.nearest(address)) is not None:
+        if self.access.space == "global" and (allocation := self.memory.find(address)) is not None:
             place = f"{allocation.name}: byte {address - allocation.base} of {allocation.size}"
         else:
             name = (self.meant() if self.access.space == "shared" else None) or self._below(address)

@@ -1,8 +1,10 @@
 """The memories of a launch: global allocations, per-block shared windows, per-thread local memory, parameters.
 
-Addresses are virtual. Every global allocation begins at its own multiple of 4 GiB, so that an index that runs past the
-end of A can never land inside B unnoticed, and at an address that is a multiple of 256 bytes, as CUDA's allocators
-give. Generic addresses of shared and local memory lie in windows of their own.
+Addresses are virtual. An index that goes wrong must never land inside another allocation unnoticed: each has a slot of
+64 GiB of its own, and within it lies at a phase of its own, so that even an offset that is wrong by whole multiples of
+4 GiB (an index that wrapped at 32 bits) or of a slot finds nothing there. Every address is a multiple of 256 bytes, as
+CUDA's allocators give. Generic addresses of shared and local memory lie in windows of their own; a global or local
+address that is taken for a shared one, cut to 32 bits or not, lies outside of any block's shared memory.
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ from gemm_lessons.simulator.ptx import Kernel, Variable
 
 Lanes = NDArray[Any]
 
-ALLOCATION_SPACING = 1 << 32
-GLOBAL_BASE = 0x7000_0000_0000
+ALLOCATION_SPACING = 1 << 36
+GLOBAL_BASE = 0x7000_4000_0000  # the low half of no global address is a small number
+GUARD = 1 << 20  # bytes between the phases of two allocations
 SHARED_WINDOW = 0x0100_0000_0000
-LOCAL_WINDOW = 0x0200_0000_0000
+LOCAL_WINDOW = 0x0200_8000_0000
 WINDOW_SIZE = 1 << 32
 ALIGNMENT = 256
 POISON = 0xFF  # as float32 a NaN: what nobody wrote never looks like a result
@@ -49,6 +52,7 @@ class GlobalMemory:
         contents: list[tuple[Allocation, NDArray[np.uint8]]] = []
         self._buffers: list[tuple[Allocation, Buffer]] = []
         self._by_array: dict[int, Allocation] = {}
+        self._phase = 0
         end = 0
         for buffer in buffers:
             if id(buffer.array) in self._by_array:
@@ -72,26 +76,23 @@ class GlobalMemory:
         for allocation, data in contents:
             self.arena[allocation.offset : allocation.offset + allocation.size] = data
         self._starts = np.array([a.base for a in self.allocations], np.int64)
+        self._sizes = np.array([a.size for a in self.allocations], np.int64)
+        self._offsets = np.array([a.offset for a in self.allocations], np.int64)
 
     def _allocate(self, name: str, size: int, end: int, tracked: bool) -> tuple[Allocation, int]:
-        base = GLOBAL_BASE + len(self.allocations) * ALLOCATION_SPACING
+        base = GLOBAL_BASE + len(self.allocations) * ALLOCATION_SPACING + self._phase
         allocation = Allocation(name, base, size, end, tracked)
         self.allocations.append(allocation)
-        return allocation, end + -(-size // ALIGNMENT) * ALIGNMENT
+        taken = -(-size // ALIGNMENT) * ALIGNMENT
+        self._phase += taken + GUARD
+        return allocation, end + taken
 
     def address_of(self, buffer: Buffer) -> int:
         """Virtual start address of a buffer."""
         return self._by_array[id(buffer.array)].base
 
     def find(self, address: int) -> Allocation | None:
-        """The allocation whose 4 GiB slot holds ``address``."""
-        slot = (address - GLOBAL_BASE) // ALLOCATION_SPACING
-        return self.allocations[slot] if 0 <= slot < len(self.allocations) else None
-
-    def nearest(self, address: int) -> Allocation | None:
-        """The allocation that ``address`` most likely was meant for, to name it in a message."""
-        if not self.allocations or not address >= GLOBAL_BASE - ALLOCATION_SPACING:
-            return None
+        """The allocation in whose slot ``address`` lies: the one that it most likely was meant for."""
         slot = (address - GLOBAL_BASE + ALLOCATION_SPACING // 2) // ALLOCATION_SPACING
         return self.allocations[slot] if 0 <= slot < len(self.allocations) else None
 
@@ -99,17 +100,23 @@ class GlobalMemory:
         """Per lane: offset into the arena, and whether all ``width`` bytes are inside one allocation."""
         if not self.allocations:
             return np.zeros_like(addresses), np.zeros(addresses.shape, bool)
-        slots = np.clip((addresses - GLOBAL_BASE) // ALLOCATION_SPACING, 0, len(self.allocations) - 1)
-        bases = self._starts[slots]
-        sizes = np.array([a.size for a in self.allocations], np.int64)[slots]
-        starts = np.array([a.offset for a in self.allocations], np.int64)[slots]
-        relative = addresses - bases
-        return starts + relative, (relative >= 0) & (relative + width <= sizes)
+        slots = self._slots(addresses)
+        relative = addresses - self._starts[slots]
+        return self._offsets[slots] + relative, (relative >= 0) & (relative <= self._sizes[slots] - width)
+
+    def touched(self, addresses: Lanes) -> list[Allocation]:
+        """The allocations in whose slots ``addresses`` lie."""
+        return [self.allocations[slot] for slot in np.unique(self._slots(addresses)).tolist()]
+
+    def _slots(self, addresses: Lanes) -> Lanes:
+        slots = (addresses - GLOBAL_BASE + ALLOCATION_SPACING // 2) // ALLOCATION_SPACING
+        clipped: Lanes = np.clip(slots, 0, len(self.allocations) - 1)
+        return clipped
 
     def text_at(self, address: int) -> str:
         """The zero-terminated string at a virtual address (messages of ``assert``)."""
         allocation = self.find(address)
-        if allocation is None:
+        if allocation is None or not allocation.base <= address < allocation.base + allocation.size:
             return ""
         start = allocation.offset + address - allocation.base
         data = self.arena[start : allocation.offset + allocation.size].tobytes()
