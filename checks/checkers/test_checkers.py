@@ -259,6 +259,36 @@ def test_copies_are_waited_for(said, body, expected, blocks):
     assert said(f"{S} C += 64 * blockIdx.x; {body}", 64, blocks, before=COPY) == expected
 
 
+SOURCES = """__device__ void copy(float *to, const float *from, int bytes) {
+    unsigned p = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(p), "l"(from), "r"(bytes) : "memory"); }
+__device__ void copy_unless(float *to, const float *from, int ignore) {
+    unsigned p = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("{ .reg .pred q; setp.ne.s32 q, %2, 0; cp.async.cg.shared.global [%0], [%1], 16, q; }"
+                 : : "r"(p), "l"(from), "r"(ignore) : "memory"); }"""
+READ_PART = {
+    "all inside": ("copy(v, A + 4 * t, max(0, min(16, 404 - 16 * t)));", []),
+    "one byte too many": ("copy(v, A + 4 * t, t == 25 ? 5 : 0);", ["out_of_bounds"]),
+    "the whole width": ("copy(v, A + 4 * t, t <= 25 ? 16 : 0);", ["out_of_bounds"]),
+    "more than the width": ("copy(v, A, t == 3 ? 20 : 16);", ["illegal_access"]),
+    "misaligned though short": ("copy(v, A + t, 4);", ["misaligned"]),
+    "ignored": ("copy_unless(v, A + 4 * t, t >= 25);", []),
+    "not ignored": ("copy_unless(v, A + 4 * t, t > 25);", ["out_of_bounds"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "expected"), READ_PART.values(), ids=READ_PART)
+def test_a_copy_reads_what_its_source_size_says(check, body, expected):
+    """101 floats: the copy of the last one reads 4 bytes, and those behind it nothing; the rest becomes zeros."""
+    out = np.full(256, -1, np.float32)
+    body = f"""__shared__ __align__(16) float s[256]; float *v = s + 4 * t; {body}
+        asm volatile("cp.async.wait_all;" ::: "memory"); for (int i = 0; i < 4; ++i) C[4 * t + i] = v[i];"""
+    assert [f.kind for f in check(body, 1, 64, [floats(101), out], before=SOURCES)] == expected
+    if not expected:
+        last = 101 if "404" in body else 100
+        assert out.tolist() == [*range(last), *[0] * (256 - last)]
+
+
 # -- global memory -----------------------------------------------------------------------------------------------------
 
 ORDERED, APART = ("race", "error"), ("block_order", "error")

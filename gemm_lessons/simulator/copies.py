@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.device import UnsupportedKernel
-from gemm_lessons.simulator.access import access_of, remember
+from gemm_lessons.simulator.access import SpaceAccess, access_of, remember
 from gemm_lessons.simulator.cfg import line_of
 from gemm_lessons.simulator.events import AsyncGroup
-from gemm_lessons.simulator.ptx import Address, Immediate, Instruction, Operand
-from gemm_lessons.simulator.state import State
+from gemm_lessons.simulator.ptx import Address, Immediate, Instruction, Operand, PredicatePair, Register
+from gemm_lessons.simulator.state import Fault, State
 from gemm_lessons.simulator.transfers import MemoryBinder
 
 Array = NDArray[Any]
@@ -38,9 +38,12 @@ def bind_async_copy(
     if not isinstance(target, Address) or not isinstance(source, Address) or not isinstance(size, Immediate):
         raise UnsupportedKernel(f"unsupported PTX: {instruction.text}", line_of(instruction))
     width = size.value
-    # A source smaller than the copy is filled with zeros; a size of 0 reads nothing.
-    given: Any = value(rest[0], "u32") if rest else np.uint32(width)
-    read = memory.space_access(instruction, access_of(instruction, "global", "copy", width, source), 1)
+    if "L2__cache_hint" in modifiers:
+        rest = rest[:-1]
+    sizes = _bytes_to_read(state, instruction, rest[0], width, value) if rest else lambda: np.uint32(width)
+    global_side = access_of(instruction, "global", "copy", width, source)
+    read = memory.space_access(instruction, global_side, 1)
+    partial: dict[int, SpaceAccess] = {width: read}  # by the bytes that are read
     access = dataclasses.replace(access_of(instruction, "shared", "copy", width, target), is_async=True)
     write = memory.space_access(instruction, access, width)
     recall = remember(state, target, memory.addresses(target, instruction), write)
@@ -49,26 +52,56 @@ def bind_async_copy(
     window = memory.memory_of("shared")
     shared = window[: window.size // width * width].reshape(-1, width)
     chosen = memory.lanes(guard)
-    column = np.arange(width)
+
+    def fetch(lanes: Array | None, count: int) -> Array:
+        """The first ``count`` bytes of what ``lanes`` copy. The address is aligned as if all were read."""
+        addresses = compute(lanes)
+        if (addresses & (width - 1)).any():
+            raise read.misses.misaligned(addresses, lanes)
+        if count not in partial:
+            partial[count] = memory.space_access(instruction, dataclasses.replace(global_side, width=count), 1)
+        _, index = partial[count].place_global(addresses, lanes)
+        return arena[index[:, None] + np.arange(count)]
 
     def run() -> None:
         lanes = chosen()
         if lanes is not None and not lanes.size:
             return
         everyone = state.lane_index if lanes is None else lanes
-        sizes = np.broadcast_to(given if np.ndim(given) == 0 else given[everyone], everyone.shape)
-        reading = everyone[sizes > 0]
+        counts = sizes()
+        counts = np.broadcast_to(counts if np.ndim(counts) == 0 else counts[everyone], everyone.shape)
+        if (counts > width).any():
+            lane = int(everyone[(counts > width).argmax()])
+            raise Fault(
+                "illegal_access",
+                f"cp.async of {width} bytes is told to read {counts.max()} by {state.describe(lane)}: not defined",
+                instruction,
+            )
         data = np.zeros((everyone.size, width), np.uint8)
-        if reading.size:
-            complete = lanes is None and reading.size == everyone.size
-            _, index = read.place_global(compute(None if complete else reading), None if complete else reading)
-            bytes_read = arena[np.minimum(index[:, None] + column, arena.size - 1)]
-            data[sizes > 0] = np.where(column < sizes[sizes > 0][:, None], bytes_read, 0)
+        for count in np.unique(counts).tolist():  # what is not read is filled with zeros
+            if count:
+                here = counts == count
+                data[here, :count] = fetch(None if lanes is None and here.all() else everyone[here], count)
         placement = recall(lanes)
         shared[placement.index] = data
         state.trace.append(placement.touch)
 
     return run
+
+
+def _bytes_to_read(
+    state: State, instruction: Instruction, operand: Operand, width: int, value: Callable[[Operand | None, str], Any]
+) -> Callable[[], Any]:
+    """The source size, or the predicate that says to ignore the source, as bytes to read by lane."""
+    negated = isinstance(operand, PredicatePair)
+    register = operand.first if isinstance(operand, PredicatePair) else operand
+    if isinstance(register, Register) and state.rows.get(register.name, ("",))[0] == "pred":
+        ignored = state.row(register.name, "pred")
+        return lambda: np.where(ignored != negated, np.uint32(0), np.uint32(width))
+    if isinstance(operand, PredicatePair):
+        raise UnsupportedKernel(f"unsupported PTX: {instruction.text}", line_of(instruction))
+    given = value(operand, "u32")
+    return lambda: given
 
 
 def _group(state: State, instruction: Instruction) -> Callable[[], None]:

@@ -224,6 +224,9 @@ class Machine:
         effect: Effect = "load" if d.name in LOADS else "store" if d.name in STORES else "atomic"
         if d.name not in COPIES:
             return [self._touch(d, memories[0], MEMORY[d.name], effect)]
+        if "ZFILL" in d.source.opcode or d.operands[-1] is not memories[-1]:
+            # How much is read is hidden in a predicate and in the low bits of the address.
+            raise Uncountable("cp.async reads less than it writes")
         return [self._touch(d, memories[0], "shared", "copy"), self._touch(d, memories[1], "global", "copy")]
 
     def _touch(self, d: Decoded, memory: Memory, space: str, effect: Effect) -> Step:
