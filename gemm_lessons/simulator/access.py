@@ -221,7 +221,7 @@ def remember(
     """Wrap ``space.window`` so that an address pattern seen before costs a dictionary look-up, or nothing at all when
     the base register was not written since."""
     base = address.base.name if isinstance(address.base, Register) else None
-    row = state.files[state.rows[base][0]][state.rows[base][1]] if base is not None else None
+    row = state.lanes_of(base) if base is not None else None
     known: dict[bytes, _Placement] = {}
     last: _Placement | None = None
     last_version = -1

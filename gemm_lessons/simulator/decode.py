@@ -37,7 +37,7 @@ from gemm_lessons.simulator.ptx import (
     Symbol,
     Vector,
 )
-from gemm_lessons.simulator.schedule import FmaGroup, LoadGroup, MoveGroup, Step
+from gemm_lessons.simulator.schedule import FmaGroup, LoadGroup, MoveGroup, Single, Step
 from gemm_lessons.simulator.state import Fault, State
 from gemm_lessons.simulator.transfers import MemoryBinder
 from gemm_lessons.simulator.warps import bind_warp, note_absent
@@ -85,8 +85,7 @@ class Binder:
         if isinstance(operand, Register):
             special = self.state.special.get(operand.name)
             if special is not None:
-                same = np.dtype(dtype).itemsize == special.dtype.itemsize
-                return special.view(dtype) if same else special.astype(dtype)
+                return _special(special, np.dtype(dtype), operand.name)
             if operand.name not in self.state.rows:
                 raise UnsupportedKernel(f"special register {operand.name} is not supported")
             return self.state.row(operand.name, code)
@@ -122,14 +121,32 @@ class Binder:
 
     def step(self, step: Step) -> list[Op]:
         """Closures of one step, in order."""
+        if isinstance(step, Single) or not self._of_words(step):
+            members = (step.instruction,) if isinstance(step, Single) else step.instructions
+            return [operation for member in members for operation in (*self._named(member), *self.bumps(member))]
         if isinstance(step, FmaGroup):
-            return [both(bind_fma(self.state, step, self.workspace)), *self.bumps(*step.instructions)]
-        if isinstance(step, LoadGroup):
-            return [both(bind_loads(self.state, self.memory, step)), *self.bumps(*step.instructions)]
-        if isinstance(step, MoveGroup):
-            return [both(bind_moves(self.state, step)), *self.bumps(*step.instructions)]
-        self.current = step.instruction
-        return [*self.single(step.instruction), *self.bumps(step.instruction)]
+            run = bind_fma(self.state, step, self.workspace)
+        elif isinstance(step, LoadGroup):
+            run = bind_loads(self.state, self.memory, step)
+        else:
+            run = bind_moves(self.state, step)
+        return [both(run), *self.bumps(*step.instructions)]
+
+    def _named(self, instruction: Instruction) -> list[Op]:
+        """``single``; what cannot be bound is named with its text and line, also where only an operand is amiss."""
+        self.current = instruction
+        try:
+            return self.single(instruction)
+        except UnsupportedKernel as error:
+            if instruction.text in str(error):
+                raise
+            raise UnsupportedKernel(f"{error}: `{instruction.text}`", line_of(instruction)) from error
+
+    def _of_words(self, group: FmaGroup | LoadGroup | MoveGroup) -> bool:
+        """Whether the registers that a group moves are rows of the 32-bit file: inline PTX may load 32 bits into 64,
+        and a move may read a special register."""
+        names = {o.name for i in group.instructions for o in i.operands if isinstance(o, Register)}
+        return all(self.state.rows.get(name, ("", 0))[0] == 32 for name in names)
 
     def bumps(self, *instructions: Instruction) -> list[Op]:
         """Closures that count up the version of the address registers that were just written."""
@@ -380,13 +397,24 @@ class Binder:
         result = []
         for element, value in zip(targets, values, strict=True):
             if element is not None:
-                row, _ = self.destination(element, form.kind, instruction)
+                row, wider = self.destination(element, form.kind, instruction)
+                if wider and form.kind[0] not in "bus":
+                    raise unsupported(instruction, "register wider than the type")
                 result.append(self.assign(instruction, row, _copy, value))
         return result
 
 
 def _by_warp(values: Any, lanes: int) -> Array:
     return np.broadcast_to(values, (lanes,)).reshape(-1, WARP)
+
+
+def _special(values: Any, dtype: np.dtype[Any], name: str) -> Any:
+    """A special register as ``dtype``. Those that differ from batch to batch must stay views of the original."""
+    if values.ndim == 0:
+        return values.view(dtype) if dtype.itemsize == values.dtype.itemsize else values.astype(dtype)
+    if dtype.itemsize > values.dtype.itemsize:
+        raise UnsupportedKernel(f"special register {name} is narrower than the type")
+    return values.view(dtype)[:: values.dtype.itemsize // dtype.itemsize]
 
 
 def _copy(out: Array, source: Any) -> None:

@@ -142,7 +142,7 @@ def bind_loads(state: State, memory: MemoryBinder, group: LoadGroup) -> Callable
     assert isinstance(first_address, Address)
     assert isinstance(first_address.base, Register)
     base = first_address.base.name
-    row = state.files[32][state.rows[base][1]]
+    row = state.lanes_of(base)
     versions = state.versions
     last_version = -1
     known: dict[bytes, tuple[Array, list[Any]]] = {}

@@ -9,7 +9,7 @@ batch: blocks touch each other only through global memory, and what they do ther
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,12 +21,12 @@ from gemm_lessons.simulator import cfg
 from gemm_lessons.simulator.access import Layout
 from gemm_lessons.simulator.barriers import Barriers, is_plain
 from gemm_lessons.simulator.cfg import Block, line_of
-from gemm_lessons.simulator.decode import Binder, Run, address_registers
+from gemm_lessons.simulator.decode import Binder, Op, Run, address_registers, both
 from gemm_lessons.simulator.events import WARP, Boundary, Launch, Observer, SharedArray
 from gemm_lessons.simulator.floats import float_state
 from gemm_lessons.simulator.memory import GlobalMemory, layout, parameter_block
 from gemm_lessons.simulator.ptx import Instruction, Kernel, Register, Variable
-from gemm_lessons.simulator.schedule import FmaGroup, row_order, schedule
+from gemm_lessons.simulator.schedule import FmaGroup, Single, Step, row_order, schedule
 from gemm_lessons.simulator.state import Fault, State
 from gemm_lessons.simulator.unset import Unset, suspects
 
@@ -57,6 +57,20 @@ class Program:
     def suspects(self) -> frozenset[str]:
         """Registers that may be read before anything was written into them."""
         return suspects(self.kernel, self.blocks)
+
+    @functools.cached_property
+    def overwritten_guards(self) -> frozenset[int]:
+        """Guarded instructions (indices) whose predicate they or a later one of their block write. The compiler's own
+        PTX has none, inline PTX may."""
+        found: set[int] = set()
+        for block in self.blocks:
+            written: set[str] = set()
+            for instruction in reversed(block.instructions):
+                written |= cfg.writes(instruction)
+                guard = instruction.guard
+                if guard is not None and guard.name in written and not cfg.ends_block(instruction):
+                    found.add(instruction.index)
+        return frozenset(found)
 
     @property
     def has_large_groups(self) -> bool:
@@ -119,18 +133,21 @@ class Machine:
         binder = Binder(self.state, self.layout, kernel.parameters, self.parameters, address_registers(program.blocks))
         self.barriers = Barriers(self.state, kernel)
         self.unset = Unset(self.state, program.suspects)
+        self.lanes_executed = np.zeros(len(kernel.instructions), np.int64)
+        self.warps_executed = np.zeros(len(kernel.instructions), np.int64)
         self.full: list[list[Run]] = []
         self.masked: list[list[Run]] = []
         for steps in program.steps:
-            operations = [operation for step in steps for operation in self.unset.around(step, binder.step(step))]
+            operations = [
+                operation
+                for step in steps
+                for operation in (*self._early_guards(step), *self.unset.around(step, binder.step(step)))
+            ]
             self.full.append([operation[0] for operation in operations])
             self.masked.append([operation[1] for operation in operations])
         self.lengths = [max(1, len(block.instructions)) for block in program.blocks]
         self.predicates = [self._predicate(block) for block in program.blocks]
         self.guards = self._guards()
-        count = len(kernel.instructions)
-        self.warps_executed = np.zeros(count, np.int64)
-        self.lanes_executed = np.zeros(count, np.int64)
         self.block_warps = np.zeros(len(program.blocks), np.int64)
         self.block_lanes = np.zeros(len(program.blocks), np.int64)
         self.budget = 0
@@ -156,17 +173,26 @@ class Machine:
     def _guards(self) -> list[list[tuple[int, Array, bool]]]:
         """Per block: instruction index, predicate row, negated, of every guarded instruction inside it.
 
-        Lanes are counted at the end of the block, so a guard that is overwritten inside its own block would be
-        misread; the compiler's PTX is in SSA form, where that does not happen. Branches count for every lane.
+        Lanes are counted at the end of the block; ``_early_guards`` sees to guards that are overwritten before it.
+        Branches count for every lane.
         """
         return [
             [
                 (i.index, self.state.row(i.guard.name, "pred"), i.guard_negated)
                 for i in block.instructions
-                if i.guard is not None and not cfg.ends_block(i)
+                if i.guard is not None and not cfg.ends_block(i) and i.index not in self.program.overwritten_guards
             ]
             for block in self.program.blocks
         ]
+
+    def _early_guards(self, step: Step) -> Iterator[Op]:
+        """Counts an instruction whose guard is overwritten in its own block, before it runs."""
+        if not isinstance(step, Single) or step.instruction.index not in self.program.overwritten_guards:
+            return
+        guard, state = step.instruction.guard, self.state
+        assert guard is not None
+        one = (step.instruction.index, state.row(guard.name, "pred"), step.instruction.guard_negated)
+        yield both(lambda: self._count_guards([one], state.active))
 
     # -- the launch ---------------------------------------------------------------------------------------------------
 
@@ -260,7 +286,7 @@ class Machine:
             self.block_warps[number] += warps
             self.block_lanes[number] += lanes
             if self.guards[number]:
-                self._count_guards(number, None if self.everyone else self.alive)
+                self._count_guards(self.guards[number], None if self.everyone else self.alive)
             self.budget -= lengths[number]
             if self.budget < 0:
                 self._timeout(number)
@@ -307,7 +333,7 @@ class Machine:
         self.block_warps[number] += int(np.count_nonzero(active.reshape(-1, WARP).any(axis=1)))
         self.block_lanes[number] += int(np.count_nonzero(active))
         if self.guards[number]:
-            self._count_guards(number, active)
+            self._count_guards(self.guards[number], active)
         self.budget -= self.lengths[number]
         if self.budget < 0:
             self._timeout(number)
@@ -329,8 +355,8 @@ class Machine:
                 return self._leave(block, last, taken)
         return self._next()
 
-    def _count_guards(self, number: int, active: Array | None) -> None:
-        for index, predicate, negated in self.guards[number]:
+    def _count_guards(self, guards: Sequence[tuple[int, Array, bool]], active: Array | None) -> None:
+        for index, predicate, negated in guards:
             mask = ~predicate if negated else predicate
             if active is not None:
                 mask = mask & active

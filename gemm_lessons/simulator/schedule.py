@@ -15,8 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
-from gemm_lessons.simulator.cfg import Block, is_barrier, reads, writes
+from gemm_lessons.simulator import semantics
+from gemm_lessons.simulator.cfg import Block, reads, writes
 from gemm_lessons.simulator.ptx import Address, Instruction, Register
 
 POOL_LIMIT = 512  # pending fma; bounds how long loaded values must stay alive
@@ -89,12 +91,16 @@ def _is_move(instruction: Instruction) -> bool:
     )
 
 
+@cache
+def _harmless() -> frozenset[str]:
+    """Opcodes that pending loads may let pass: they turn registers into registers, or read memory themselves."""
+    computing = {name.partition(".")[0] for name in semantics.supported()}
+    return frozenset(computing | {"mov", "cvta", "isspacep", "ld", "ldu"})
+
+
 def _touches_memory(instruction: Instruction) -> bool:
-    """Whether pending loads must leave first: anything that may write memory or order it."""
-    return instruction.opcode not in ("ld", "ldu") and (
-        instruction.opcode in ("st", "atom", "red", "cp", "membar", "fence", "bar", "barrier", "call", "mbarrier")
-        or instruction.opcode in ("stmatrix", "wgmma", "redux", "shfl", "vote", "match", "activemask")
-    )
+    """Whether pending loads must leave first: anything that may write memory or order it, known or not."""
+    return instruction.opcode not in _harmless()
 
 
 class _Pool:
@@ -151,7 +157,7 @@ def schedule(block: Block) -> tuple[Step, ...]:
         if _is_shared_load(instruction):
             loads.add(instruction)
             continue
-        if loads.members and (_touches_memory(instruction) or is_barrier(instruction)):
+        if loads.members and _touches_memory(instruction):
             flush_loads()
         steps.append(Single(instruction))
     flush_all()
@@ -245,10 +251,12 @@ def _group_moves(steps: Sequence[Step]) -> Iterable[Step]:
 def row_order(blocks: Iterable[Sequence[Step]], registers: Iterable[str]) -> list[str]:
     """An order of the 32-bit registers in which the members of groups are neighbours where possible."""
     order: dict[str, None] = {}
+    declared = dict.fromkeys(registers)
 
     def place(names: Iterable[str]) -> None:
         for name in names:
-            order.setdefault(name, None)
+            if name in declared:  # not a special register
+                order.setdefault(name, None)
 
     steps = [step for block in blocks for step in block]
     groups = sorted((s for s in steps if isinstance(s, FmaGroup)), key=lambda g: -len(g.instructions))
@@ -262,7 +270,7 @@ def row_order(blocks: Iterable[Sequence[Step]], registers: Iterable[str]) -> lis
         if isinstance(step, MoveGroup):
             place(_name(i, 0) for i in step.instructions)
             place(_name(i, 1) for i in step.instructions)
-    place(registers)
+    place(declared)
     return list(order)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.device import Grid
+from gemm_lessons.device import Grid, UnsupportedKernel
 from gemm_lessons.simulator.events import WARP, Batch, Record
 from gemm_lessons.simulator.memory import POISON
 from gemm_lessons.simulator.operation import DTYPES
@@ -135,16 +135,26 @@ class State:
         self.local[...] = POISON
         self.noted.clear()
         self.batch = Batch(first_block, blocks, self.threads, self.padded, generation)
+        for name in self.versions:  # what was remembered of a register does not outlive its batch
+            self.versions[name] += 1
 
-    def row(self, name: str, code: str) -> Array:
-        """The lanes of a register, viewed as ``code``; a code narrower than the register gives its low part."""
+    def lanes_of(self, name: str) -> Array:
+        """The lanes of a register as they lie in its file. Raises ``UnsupportedKernel`` for one that has no row."""
+        if name not in self.rows:
+            raise UnsupportedKernel(f"register {name} is not supported here")
         width, row = self.rows[name]
         lanes: Array = self.files[width][row]
+        return lanes
+
+    def row(self, name: str, code: str) -> Array:
+        """The lanes of a register, viewed as ``code``; a code narrower than the register gives its low part. Raises
+        ``UnsupportedKernel`` for a wider one."""
+        lanes = self.lanes_of(name)
         dtype = np.dtype(DTYPES[code])
         if dtype.itemsize == lanes.dtype.itemsize:
             return lanes.view(dtype)
         if dtype.itemsize > lanes.dtype.itemsize:
-            raise ValueError(f"register {name} is narrower than {code}")
+            raise UnsupportedKernel(f"register {name} is narrower than the type {code}")
         low: Array = lanes.view(dtype)[:: lanes.dtype.itemsize // dtype.itemsize]
         return low
 

@@ -45,9 +45,14 @@ class Data:
             if operand is None:
                 self.rows.append(None)
                 continue
-            assert isinstance(operand, Register)
+            if not isinstance(operand, Register) or operand.name not in state.rows:
+                raise UnsupportedKernel(f"register not supported here: {operand}")
             width, _ = state.rows[operand.name]
+            if width == "pred":
+                raise UnsupportedKernel(f"predicate {operand.name} in memory")
             if isinstance(width, int) and width > self.dtype.itemsize * 8:
+                if self.kind[0] not in "bus" or self.kind == "bf16":
+                    raise UnsupportedKernel(f"register {operand.name} is wider than the type {self.kind}")
                 self.rows.append(state.row(operand.name, ("s" if self.kind[0] == "s" else "u") + str(width)))
             else:
                 self.rows.append(state.row(operand.name, self.kind))
@@ -142,19 +147,19 @@ class MemoryBinder:
 
     def addresses(self, address: Address, instruction: Instruction) -> Callable[[Array | None], Array]:
         """A function from lanes (None = all) to int64 byte addresses."""
-        offset = address.offset
         base = address.base
         if not isinstance(base, Register):
-            constant = (self.layout.address(base, instruction) if base is not None else 0) + offset
-            whole = np.full(self.state.lanes, constant, np.int64)
+            constant = (self.layout.address(base, instruction) if base is not None else 0) + address.offset
+            whole = np.full(self.state.lanes, _wrapped(constant, 64), np.int64)
             return lambda lanes: whole if lanes is None else whole[lanes]
-        # Signed: 32-bit addresses wrap, so a base below an array and an offset that leads back into it are fine.
-        width, _ = self.state.rows[base.name]
+        # Signed: addresses wrap, so a base below an array and an offset that leads back into it are fine.
+        width = self.state.lanes_of(base.name).itemsize * 8
         row = self.state.row(base.name, "s64" if width == 64 else "s32")
+        offset = row.dtype.type(_wrapped(address.offset, width))
 
         def compute(lanes: Array | None) -> Array:
             chosen = row if lanes is None else row[lanes]
-            result: Array = chosen + np.int64(offset)  # always a new array: touches keep it
+            result: Array = (chosen + offset).astype(np.int64, copy=False)  # always a new array: touches keep it
             return result
 
         return compute
@@ -292,6 +297,12 @@ class MemoryBinder:
                 global_mover(addresses[rest], everyone[rest])
 
         return run
+
+
+def _wrapped(value: int, bits: int) -> int:
+    """``value`` as a signed number of so many bits."""
+    half = 1 << (bits - 1)
+    return (value + half) % (2 * half) - half
 
 
 def _elements(operand: Operand) -> Sequence[Operand | None]:
