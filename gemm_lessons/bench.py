@@ -168,8 +168,8 @@ def _square(size: int) -> Shape:
 
 def _compile(request: Request, lesson: Lesson) -> _Series | str:
     """The lesson's kernel, compiled; or a note why it is left out."""
-    from gemm_lessons.builder import Builder, buildable
     from gemm_lessons.compiler import Compiled
+    from gemm_lessons.pipeline import builder_for
 
     mine = request.mine and lesson.kernel_path.is_file()
     path = lesson.kernel_path if mine else request.course.solution(lesson)
@@ -177,10 +177,7 @@ def _compile(request: Request, lesson: Lesson) -> _Series | str:
         return f"{lesson.name} has no solution here."
     device, source = request.device, read_source(path)
     name = f"{lesson.name} (yours)" if mine else lesson.name
-    builder = (
-        Builder(device.arch, device.driver_major) if isinstance(device, Gpu) else Builder(buildable(request.gpu.arch))
-    )
-    compiled = builder.build(lesson, path, source)
+    compiled = builder_for(device, request.gpu).build(lesson, path, source)
     if not isinstance(compiled, Compiled):
         return f"{name} is left out: it does not compile."
     return _Series(lesson, name, path, fingerprint(lesson, source), compiled)

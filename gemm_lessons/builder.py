@@ -17,14 +17,6 @@ from gemm_lessons.nvrtc import choose_major
 from gemm_lessons.signature import mismatch, wrong_name
 from gemm_lessons.verdict import CompileFailed
 
-OLDEST_ARCH = 75  # what today's compiler still knows
-STAND_IN = "sm_80"  # what older GPUs are estimated from: like theirs, its schedulers have 16 fp32 lanes
-
-
-def buildable(arch: str) -> str:
-    """The target to compile for where ``arch`` may be too old for the compiler."""
-    return arch if int("".join(filter(str.isdigit, arch))) >= OLDEST_ARCH else STAND_IN
-
 
 class Builder:
     """Compiles for one target; ``driver_major`` is the newest CUDA that a GPU's driver supports, ``None`` without."""
@@ -33,6 +25,13 @@ class Builder:
         self.arch = arch
         self.driver_major = driver_major
         self._under_way: dict[Path, Future[Compiled | compiler.CompileFailed]] = {}
+
+    def makes_the_same_as(self, other: Builder) -> bool:
+        """Whether both compile any source to the same machine code."""
+        return self.arch == other.arch and self._major() == other._major()
+
+    def _major(self) -> int:
+        return choose_major(self.arch, self.driver_major)
 
     def ahead(self, lesson: Lesson, path: Path | None) -> None:
         """Begin to compile what ``build`` will be asked for later; no file, nothing to do."""
@@ -61,7 +60,7 @@ class Builder:
             defines=lesson.tile.defines,
             include_dirs=lesson.include_dirs,
             arch=self.arch,
-            cuda_major=choose_major(self.arch, self.driver_major) if self.driver_major else None,
+            cuda_major=self._major(),
         )
         if isinstance(result, Compiled):
             result.start_sass()  # the counters will want it when the first shapes have been checked

@@ -18,7 +18,7 @@ from pathlib import Path
 from gemm_lessons.device import KitError
 from gemm_lessons.expression import closest
 from gemm_lessons.lesson import Lesson, LessonError
-from gemm_lessons.lesson_toml import LESSON_NAME, load_lesson
+from gemm_lessons.lesson_toml import LESSON_NAME, load_architecture, load_lesson
 
 MAX_SOURCE_BYTES = 1_000_000  # a kernel file above this is no kernel
 NO_COURSE = "there is no course folder here or above; make one: gemm-lessons init my-course && cd my-course"
@@ -95,6 +95,11 @@ class Course:
         except OSError as error:
             raise ReadError(self.lessons_dir, error) from None
         return tuple(sorted(entry.name for entry in entries if LESSON_NAME.fullmatch(entry.name) and entry.is_dir()))
+
+    @cached_property
+    def architecture(self) -> str:
+        """What counters and gates are for, such as ``sm_90``. Raises ``LessonError``."""
+        return load_architecture(self.lessons_dir)
 
     def resolve(self, query: str) -> str:
         """The lesson meant by ``03``, ``3``, ``block_tile``, ``03_block_tile`` or a path into its folder.

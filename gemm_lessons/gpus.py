@@ -173,6 +173,11 @@ def find_gpu(name: str) -> GpuSpec:
     raise KeyError(f"no data sheet for GPU {name!r}; known: {', '.join(GPUS)}")
 
 
+def sheet_of(arch: str) -> GpuSpec | None:
+    """The data sheet of a GPU of this architecture (``sm_90``, also ``sm_90a``); None when the kit has none."""
+    return next((spec for spec in GPUS.values() if spec.arch == arch.rstrip("af")), None)
+
+
 # What the driver calls the very products whose data sheets ``GPUS`` holds. Others of the same name ("H100 PCIe",
 # "RTX 4090 Laptop GPU", "A100-SXM4-80GB") have other clocks, multiprocessors or memory.
 PRODUCTS = {
@@ -188,3 +193,12 @@ PRODUCTS = {
 def data_sheet(product: str) -> GpuSpec | None:
     """The data sheet of a GPU by the name that its driver gives; None when the kit has none."""
     return next((GPUS[key] for pattern, key in PRODUCTS.items() if re.fullmatch(pattern, product)), None)
+
+
+OLDEST_ARCH = 75  # what today's compiler still knows
+STAND_IN = "sm_80"  # what older GPUs are estimated from: like theirs, its schedulers have 16 fp32 lanes
+
+
+def buildable(arch: str) -> str:
+    """The target to compile for where ``arch`` may be too old for the compiler."""
+    return arch if int("".join(filter(str.isdigit, arch))) >= OLDEST_ARCH else STAND_IN

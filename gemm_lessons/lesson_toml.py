@@ -13,6 +13,7 @@ from typing import Any
 
 from gemm_lessons.device import METRICS
 from gemm_lessons.expression import Expression, ExpressionError, closest
+from gemm_lessons.gpus import OLDEST_ARCH
 from gemm_lessons.lesson import (
     ELEMENT_TYPES,
     PARAMETERS,
@@ -32,6 +33,7 @@ from gemm_lessons.lesson import (
 LESSON_NAME = re.compile(r"(\d{2})_([a-z0-9][a-z0-9_]*)")
 MAX_THREADS = 1024  # per block, every compute capability so far (CUDA programming guide, "Compute Capabilities")
 
+ARCHITECTURE = "sm_90"  # what a course counts on that does not say
 Where = tuple[str | int, ...]  # a key's path in the file, such as ("gates", 0, "value")
 
 
@@ -45,22 +47,39 @@ def load_lesson(directory: Path) -> Lesson:
         raise LessonError(
             f"{directory}: a lesson's folder is named like 03_block_tile (two digits, _, lower-case name)"
         )
+    text, raw = _read(path, "every lesson folder needs a lesson.toml")
+    return _Reader(path, text).lesson(directory, raw)
+
+
+def load_architecture(lessons: Path) -> str:
+    """The architecture that a course counts on, from ``course.toml`` in its folder of lessons: ``sm_90`` without one.
+
+    Raises ``LessonError`` like ``load_lesson``.
+    """
+    path = lessons / "course.toml"
+    if not path.exists():
+        return ARCHITECTURE
+    text, raw = _read(path, "restore it")
+    return _Reader(path, text).architecture(raw)
+
+
+def _read(path: Path, without: str) -> tuple[str, dict[str, Any]]:
+    """A TOML file as text and parsed; ``without``: what to do when it is missing."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise LessonError(f"{path}: not found; every lesson folder needs a lesson.toml") from None
+        raise LessonError(f"{path}: not found; {without}") from None
     except OSError as error:
         raise LessonError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise LessonError(f"{path}: not UTF-8 text (byte {error.start}); restore the file") from None
     try:
-        raw = tomllib.loads(text)
+        return text, tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"\(at line (\d+), column \d+\)", str(error))
         line = int(found[1]) if found else max(1, len(text.splitlines()))  # else "at end of document"
         what = re.sub(r" \(at .*", "", str(error))
         raise LessonError(f"{path}:{line}: not valid TOML: {what}; correct the line or restore the file") from None
-    return _Reader(path, text).lesson(directory, raw)
 
 
 class _Reader:
@@ -93,6 +112,17 @@ class _Reader:
             raise self.wrong(("todo",), f"the numbers are {numbers}; number the TODOs 1, 2, 3, ... in order")
         self.try_launch(lesson)
         return lesson
+
+    def architecture(self, raw: dict[str, Any]) -> str:
+        self.known((), raw, ("architecture",))
+        name = self.string((), raw, "architecture")
+        number = re.fullmatch(r"sm_(\d{2,3})[af]?", name)
+        if number is None or int(number[1]) < OLDEST_ARCH:
+            raise self.wrong(
+                ("architecture",),
+                f"{name!r} is none that the compiler knows; write sm_{OLDEST_ARCH} or a later one, like {ARCHITECTURE}",
+            )
+        return name
 
     def try_launch(self, lesson: Lesson) -> None:
         for shape in (*lesson.shapes.check, lesson.shapes.count):

@@ -2,6 +2,9 @@
 
 A lesson names a kernel file and its launch; the compiler turns it into machine code; a device launches it on a problem;
 the answer is judged into a verdict; counters, findings and times become an estimate and hints.
+
+Counters, findings and gates are those of code compiled for the course's own architecture. Times, estimates and
+occupancy are those of code compiled for the GPU that they are for. Where both are the same, it is compiled once.
 """
 
 from __future__ import annotations
@@ -12,14 +15,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from gemm_lessons.builder import Builder, buildable
+from gemm_lessons.builder import Builder
 from gemm_lessons.compiler import Compiled, occupancy
 from gemm_lessons.course import Course, read_source, shown
 from gemm_lessons.device import METRICS, Device, Finding, Launched, UnsupportedKernel
 from gemm_lessons.estimate import estimate_at, profile_of
 from gemm_lessons.expression import Number
 from gemm_lessons.gpu import Entrant, Gpu, Measurement
-from gemm_lessons.gpus import GpuSpec, data_sheet
+from gemm_lessons.gpus import GpuSpec, buildable, data_sheet, sheet_of
 from gemm_lessons.hints import Facts, hints_for
 from gemm_lessons.lesson import Lesson, Shape
 from gemm_lessons.outcome import Role, Row, RunOutcome, ShapeResult
@@ -114,6 +117,15 @@ def label_for(course: Course, lesson: Lesson, path: Path) -> str:
     return "stub" if lesson.stub_path.resolve() == path.resolve() else "your kernel"
 
 
+@dataclass(frozen=True)
+class _Built:
+    """One kernel, compiled for what counts it and for the GPU that its time is for: often the same thing."""
+
+    lesson: Lesson
+    counted: Compiled
+    timed: Compiled | None  # None: it cannot be compiled for that GPU
+
+
 class _Run:
     """One run: what was asked for, and the steps that every row of the table takes."""
 
@@ -128,12 +140,11 @@ class _Run:
         self.checker: Device = request.device
         if isinstance(request.device, Simulator):  # counting takes longer than running: only where it is needed
             self.checker = Simulator(replace(request.device.setting, counting=False))
-        self.compiled: dict[Role, tuple[Lesson, Compiled]] = {}  # what can be measured
-        device = request.device
-        self.builder = Builder(
-            device.arch if isinstance(device, Gpu) else buildable(request.gpu.arch),
-            device.driver_major if isinstance(device, Gpu) else None,
-        )
+        self.built: dict[Role, _Built] = {}
+        self.counting = Builder(request.course.architecture)
+        self.timing = builder_for(request.device, request.gpu)
+        if self.timing.makes_the_same_as(self.counting):
+            self.timing = self.counting
 
     def row(
         self, role: Role, label: str, lesson: Lesson, path: Path, shapes: Sequence[Shape], ahead: Sequence[Other] = ()
@@ -144,21 +155,21 @@ class _Run:
         """
         with turn(role, label):
             row = Row(role, label, shown(path), read_source(path), Passed())
-            compiled = self._compile(lesson, path, row.source)
-            if isinstance(compiled, Compiled):
+            built = self._build(lesson, path, row.source)
+            if isinstance(built, _Built):
                 for _, _, other in ahead:
-                    self.builder.ahead(other, self.request.course.solution(other))
-            return self._row(row, lesson, compiled, shapes)
+                    self._build_ahead(other, self.request.course.solution(other))
+            return self._row(row, built, lesson, shapes)
 
-    def _row(self, row: Row, lesson: Lesson, compiled: Compiled | CompileFailed, shapes: Sequence[Shape]) -> Row:
-        if isinstance(compiled, Compiled):
-            self.compiled[row.role] = lesson, compiled
-            row = self._describe(row, lesson, compiled)
-            row = self._check(row, lesson, compiled, shapes)
-            row = self._gates(row, lesson)
-            row = self._estimate(row, lesson, compiled)
+    def _row(self, row: Row, built: _Built | CompileFailed, lesson: Lesson, shapes: Sequence[Shape]) -> Row:
+        if isinstance(built, _Built):
+            self.built[row.role] = built
+            row = self._describe(row, built)
+            row = self._check(row, built, shapes)
+            row = self._gates(row, built)
+            row = self._estimate(row, built)
         else:
-            row = replace(row, verdict=compiled, diagnostics=compiled.diagnostics)
+            row = replace(row, verdict=built, diagnostics=built.diagnostics)
         return replace(row, hints=self._hints(row, lesson)) if row.role == "kernel" else row
 
     def others(self, with_reference: bool) -> Iterator[Other]:
@@ -184,38 +195,59 @@ class _Run:
         except UnsupportedKernel as error:
             return Row(role, label, shown(path), "", CompileFailed(str(error)), unsupported=str(error))
 
-    def _compile(self, lesson: Lesson, path: Path, source: str) -> Compiled | CompileFailed:
+    def _build_ahead(self, lesson: Lesson, path: Path | None) -> None:
+        self.counting.ahead(lesson, path)
+        if self.timing is not self.counting:
+            self.timing.ahead(lesson, path)
+
+    def _build(self, lesson: Lesson, path: Path, source: str) -> _Built | CompileFailed:
+        """Compile; what does not compile for a GPU that is here does not compile."""
         self.progress(f"compile {path.name}")
         with stage("compile", path.name, payload=len(source)):
-            return self.builder.build(lesson, path, source)
+            if self.timing is not self.counting:
+                self.timing.ahead(lesson, path)
+            counted = self.counting.build(lesson, path, source)
+            if not isinstance(counted, Compiled):
+                return counted
+            if self.timing is self.counting:
+                return _Built(lesson, counted, counted)
+            timed = self.timing.build(lesson, path, source)
+            if isinstance(timed, CompileFailed):
+                if isinstance(self.request.device, Gpu):
+                    return timed
+                return _Built(lesson, counted, None)
+            return _Built(lesson, counted, timed)
 
-    def _describe(self, row: Row, lesson: Lesson, compiled: Compiled) -> Row:
-        grid = lesson.grid(lesson.shapes.count)
+    def _describe(self, row: Row, built: _Built) -> Row:
+        grid = built.lesson.grid(built.lesson.shapes.count)
+        counted, timed, gpu = built.counted, built.timed, self.request.gpu
         return replace(
             row,
-            arch=compiled.arch,
-            compiler=compiled.compiler,
-            diagnostics=compiled.diagnostics,
-            resources=compiled.resources,
-            occupancy=occupancy(compiled.resources, grid.threads, grid.dynamic_shared, self.request.gpu),
+            arch=counted.arch,
+            compiler=counted.compiler,
+            diagnostics=counted.diagnostics,
+            resources=counted.resources,
+            occupancy=occupancy(timed.resources, grid.threads, grid.dynamic_shared, gpu) if timed else None,
         )
 
-    def _check(self, row: Row, lesson: Lesson, compiled: Compiled, shapes: Sequence[Shape]) -> Row:
+    def _check(self, row: Row, built: _Built, shapes: Sequence[Shape]) -> Row:
         """Check every shape, the counting shape last. The first shape that fails gives the verdict; a fault or an
         endless kernel ends the checks, since the next shape would most likely show the same, slowly."""
+        lesson = built.lesson
         counting = self._counting_shape(lesson)
-        if row.occupancy is not None and not row.occupancy.blocks_per_sm:
-            finding = Finding("launch_failed", "error", _too_large(row, lesson, self.request.gpu))
+        if refused := self._refused(built):
+            finding = Finding("launch_failed", "error", refused)
             return replace(row, verdict=Faulted(counting, finding), findings=(finding,))
+        on_device = built.timed if built.timed and isinstance(self.request.device, Gpu) else built.counted
         for shape in (*(shape for shape in shapes if shape != counting), counting):
             name: Literal["count", "check"] = "count" if shape == counting else "check"
             self.progress(f"{name} {shape}")
             with stage(name, str(shape), payload=2 * shape.m * shape.n * shape.k):
                 trial = Problem(lesson.kernel, shape, self.seed).trial()
                 device = self.checker if name == "check" else self.request.device
-                launched = device.launch(compiled, lesson.grid(shape), trial.arguments)
+                launched = device.launch(on_device, lesson.grid(shape), trial.arguments)
                 if self.request.device is not self.simulator and (name == "count" or launched.fault):
-                    launched = self._simulated(launched, lesson, compiled, shape)
+                    launched = self._simulated(launched, lesson, built.counted, shape)
             findings = (*launched.findings, *trial.damage())
             verdict, judgement = _judge(lesson, shape, trial, launched, findings)
             if verdict.kind == "passed":  # a compiler may read ahead what nobody then uses
@@ -234,6 +266,26 @@ class _Run:
             whole = next(it for it in row.findings if _place(it) == _place(row.verdict.finding))
             row = replace(row, verdict=Faulted(row.verdict.shape, whole))
         return row
+
+    def _refused(self, built: _Built) -> str:
+        """Why no GPU of the architecture that runs the checks would launch this kernel; empty when it would."""
+        if isinstance(self.request.device, Gpu):
+            assert built.timed is not None
+            sheet, resources = self.request.gpu, built.timed.resources
+        else:
+            known = sheet_of(built.counted.arch)
+            if known is None:
+                return ""
+            sheet, resources = known, built.counted.resources
+        grid = built.lesson.grid(built.lesson.shapes.count)
+        if occupancy(resources, grid.threads, grid.dynamic_shared, sheet).blocks_per_sm:
+            return ""
+        return (
+            f"no block of this kernel fits on a multiprocessor of an {sheet.name}: {grid.threads} threads x "
+            f"{resources.registers} registers (it has {sheet.registers_per_block}), "
+            f"{resources.shared_bytes + grid.dynamic_shared} bytes of shared memory (a block may have "
+            f"{sheet.shared_bytes_per_block})"
+        )
 
     def _simulated(self, launched: Launched, lesson: Lesson, compiled: Compiled, shape: Shape) -> Launched:
         """What a GPU ran, with what only the simulator sees: counters, findings, and in which line a fault happened."""
@@ -259,7 +311,7 @@ class _Run:
         shape = self.request.lesson.shapes.count
         return shape if lesson.shapes.refusal(shape) is None else lesson.shapes.count
 
-    def _gates(self, row: Row, lesson: Lesson) -> Row:
+    def _gates(self, row: Row, built: _Built) -> Row:
         """Only right answers reach the gates: counting what a wrong kernel does would accuse it twice."""
         if not isinstance(row.verdict, Passed) or row.counters is None or row.resources is None:
             return row
@@ -269,24 +321,26 @@ class _Run:
             "shared_bytes": row.resources.shared_bytes,
             "spill_bytes": row.resources.spill_bytes,
             "stack_bytes": row.resources.stack_bytes,
-            "ffma_behind_loads": ffma_behind_loads(self.compiled[row.role][1].sass),
-            **self.request.lesson.names(self._counting_shape(lesson)),
+            "ffma_behind_loads": ffma_behind_loads(built.counted.sass),
+            **self.request.lesson.names(self._counting_shape(built.lesson)),
         }
         gates = judge_gates(self.request.lesson.gates, names)
         missed = tuple(gate for gate in gates if not gate.passed)
         return replace(row, gates=gates, verdict=GateMissed(missed) if missed else row.verdict)
 
-    def _estimate(self, row: Row, lesson: Lesson, compiled: Compiled) -> Row:
-        """How fast a right kernel would be on the chosen GPU; a wrong one has no time, nor one that the model does not
-        know. What stands beside a measured kernel is measured, too, and needs no estimate."""
+    def _estimate(self, row: Row, built: _Built) -> Row:
+        """How fast a right kernel would be on the chosen GPU; a wrong one has no time, nor one that does not fit there
+        or that the model does not know. What stands beside a measured kernel is measured, and needs no estimate."""
         if row.role != "kernel" and isinstance(self.request.device, Gpu):
             return row
-        shape, gpu = self.estimate_shape, self.request.gpu
+        shape, gpu, lesson = self.estimate_shape, self.request.gpu, built.lesson
         if row.verdict.kind not in TIMED or lesson.shapes.refusal(shape) or not (row.counters and row.occupancy):
+            return row
+        if built.timed is None or not row.occupancy.blocks_per_sm:
             return row
         self.progress(f"estimate {shape}")
         with stage("estimate", str(shape), payload=2 * shape.m * shape.n * shape.k):
-            profile = profile_of(lesson, compiled, tile_sizes(lesson), max(row.occupancy.blocks_per_sm, 1))
+            profile = profile_of(lesson, built.timed, tile_sizes(lesson), row.occupancy.blocks_per_sm)
             if profile is None:
                 return row
             x, y, _ = lesson.grid(shape).grid
@@ -297,9 +351,11 @@ class _Run:
         shape, kernel = self.estimate_shape, self.request.lesson.kernel
         entrants = []
         for row in rows:
-            lesson, compiled = self.compiled.get(row.role, (self.request.lesson, None))
-            if compiled and row.verdict.kind in TIMED and lesson.kernel == kernel and not lesson.shapes.refusal(shape):
-                entrants.append(Entrant(row.label, row.role, compiled, lesson.grid(shape)))
+            built = self.built.get(row.role)
+            if not (built and built.timed) or row.verdict.kind not in TIMED:
+                continue
+            if built.lesson.kernel == kernel and not built.lesson.shapes.refusal(shape):
+                entrants.append(Entrant(row.label, row.role, built.timed, built.lesson.grid(shape)))
         self.progress(f"time {shape}")
         with stage("time", str(shape), payload=2 * shape.m * shape.n * shape.k):
             return gpu.measure(
@@ -387,12 +443,6 @@ def _place(finding: Finding) -> tuple[object, ...]:
     return finding.kind, finding.severity, finding.file, finding.line, finding.other_line
 
 
-def _too_large(row: Row, lesson: Lesson, gpu: GpuSpec) -> str:
-    assert row.resources is not None
-    grid = lesson.grid(lesson.shapes.count)
-    return (
-        f"no block of this kernel fits on a multiprocessor of an {gpu.name}: {grid.threads} threads x "
-        f"{row.resources.registers} registers (it has {gpu.registers_per_block}), "
-        f"{row.resources.shared_bytes + grid.dynamic_shared} bytes of shared memory (a block may have "
-        f"{gpu.shared_bytes_per_block})"
-    )
+def builder_for(device: Device, gpu: GpuSpec) -> Builder:
+    """Compiles for the GPU that is here, else for the one that estimates are for."""
+    return Builder(device.arch, device.driver_major) if isinstance(device, Gpu) else Builder(buildable(gpu.arch))

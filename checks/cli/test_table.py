@@ -57,7 +57,7 @@ def test_the_footnotes_say_what_limits_and_what_an_own_shape_does_not_change(tmp
     show_footnotes(console, outcome)
     text = console.file.getvalue()
     assert "estimate for the H200 at M, N, K = 40, 48, 8" in text
-    assert "Counters and gates: one launch at M, N, K = 8, 16, 4, fixed by the lesson." in text
+    assert "Counters and gates: code for sm_90, one launch at M, N, K = 8, 16, 4." in text
     assert f"Limited by: {LIMITERS[outcome.kernel.estimate.limiter]}." in text
 
 

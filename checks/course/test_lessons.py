@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gemm_lessons.course import Course, packaged_course, todo_marks
-from gemm_lessons.gpus import find_gpu
-from gemm_lessons.lesson import Lesson
+from gemm_lessons.gpus import GPUS, find_gpu
+from gemm_lessons.lesson import Lesson, Shape
 from gemm_lessons.lesson_toml import load_lesson
 from gemm_lessons.pipeline import Request, RunOutcome, run_lesson
 from gemm_lessons.simulator import Simulator
@@ -25,9 +25,9 @@ def lesson_of(name: str) -> Lesson:
     return load_lesson(COURSE.lessons_dir / name)
 
 
-def run(name: str, path: Path, beside: bool = False) -> RunOutcome:
+def run(name: str, path: Path, beside: bool = False, gpu: str = "h200", shape: Shape | None = None) -> RunOutcome:
     lesson = lesson_of(name)
-    return run_lesson(Request(COURSE, lesson, path, Simulator(), find_gpu("h200"), seed=SEED, beside=beside))
+    return run_lesson(Request(COURSE, lesson, path, Simulator(), find_gpu(gpu), shape, seed=SEED, beside=beside))
 
 
 @cache
@@ -57,6 +57,17 @@ def test_the_solution_passes_every_shape_and_gate(name: str) -> None:
     assert all(gate.passed for gate in row.gates)
     assert not row.findings
     assert not row.diagnostics, "a solution compiles without warnings"
+
+
+@each_lesson
+def test_another_gpu_changes_the_estimate_alone(name: str) -> None:
+    here = solved(name).kernel
+    for gpu in sorted(GPUS.keys() - {"h200"}):
+        there = run(name, lesson_of(name).solution_path, gpu=gpu, shape=lesson_of(name).shapes.count).kernel
+        assert there.verdict.kind == "passed", (gpu, there.verdict)
+        assert (there.gates, there.counters, there.resources) == (here.gates, here.counters, here.resources)
+        assert there.estimate is not None
+        assert there.estimate.gpu == GPUS[gpu].name
 
 
 @pytest.mark.parametrize("name", COURSE.names[1:])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
 from gemm_lessons.course import Course, any_course, read_source
 from gemm_lessons.device import Finding, UnsupportedKernel
-from gemm_lessons.gpus import GPUS
-from gemm_lessons.lesson import Lesson, Shape, ShapeError, Tile
+from gemm_lessons.gpus import GPUS, buildable
+from gemm_lessons.lesson import Lesson, LessonError, Shape, ShapeError, Tile
 from gemm_lessons.pipeline import Request, RunOutcome, merged, run_lesson
 from gemm_lessons.simulator import Simulator
 from gemm_lessons.simulator.machine import Setting
@@ -236,8 +237,25 @@ def test_a_learners_folder_needs_no_solutions(tmp_path: Path) -> None:
 def test_older_gpus_are_estimated_from_newer_code() -> None:
     lesson = COURSE.lesson("01")
     outcome = run(lesson, lesson.solution_path, gpu=GPUS["p100"])
-    assert outcome.kernel.arch == "sm_80"
+    assert buildable(GPUS["p100"].arch) == "sm_80"
+    assert outcome.kernel.arch == COURSE.architecture == "sm_90"
     assert outcome.kernel.estimate.gpu == "P100"
+
+
+def test_a_course_names_its_architecture(tmp_path: Path) -> None:
+    copytree(COURSE.lessons_dir, tmp_path / "lessons")
+    facts = tmp_path / "lessons" / "course.toml"
+    facts.write_text('architecture = "sm_80"\n')
+    course = Course(tmp_path)
+    assert run("02", course.lesson("02").solution_path, course).kernel.arch == "sm_80"
+    for text, line, word in (
+        ('architecture = "sm_60"', 1, "sm_75"), ("\narchitecture = 90", 2, "text"), ("archi = 1", 1, "architecture"),
+    ):  # fmt: skip
+        facts.write_text(text)
+        with pytest.raises(LessonError, match=f"course.toml:{line}: .*{word}"):
+            _ = Course(tmp_path).architecture
+    facts.unlink()
+    assert Course(tmp_path).architecture == "sm_90"
 
 
 @pytest.mark.parametrize(("rows", "cols", "sectors"), [(32, 32, 5), (4, 256, 5), (256, 4, 9), (8, 96, 5)])

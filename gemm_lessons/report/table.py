@@ -162,12 +162,10 @@ def show_footnotes(console: Console, outcome: RunOutcome) -> None:
             + (f" Limited by: {LIMITERS.get(limiter, limiter)}." if limiter else "")
         )
     notes += _timing(outcome)
-    count = outcome.count_shape
+    count, arch = outcome.count_shape, outcome.kernel.arch
     occupancy = outcome.kernel.occupancy
     by = f" Occupancy is limited by {occupancy.limiter}." if occupancy and occupancy.fraction < 1 else ""
-    notes.append(
-        f"Counters and gates: one launch at M, N, K = {count.m}, {count.n}, {count.k}, fixed by the lesson.{by}"
-    )
+    notes.append(f"Counters and gates: code for {arch}, one launch at M, N, K = {count.m}, {count.n}, {count.k}.{by}")
     notes += [f"{row.label} was not run: {row.unsupported}" for row in outcome.rows if row.unsupported]
     for note in notes:
         console.print(Text(note, style="quiet"))
