@@ -20,10 +20,9 @@ from pathlib import Path
 
 import numpy as np
 
-from gemm_lessons.builder import STAND_IN
 from gemm_lessons.compiler import Compiled, compile_source, occupancy
 from gemm_lessons.device import Argument, Buffer, Grid, Scalar, StructWithBuffers
-from gemm_lessons.gpus import GPUS, GpuSpec
+from gemm_lessons.gpus import GPUS, STAND_IN, GpuSpec
 from gemm_lessons.lesson import Shape
 from gemm_lessons.simulator import Simulator
 from gemm_lessons.simulator.machinecode.trace import Trace, traceable
