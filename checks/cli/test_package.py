@@ -65,6 +65,7 @@ def test_the_wheel_holds_the_course_and_nobody_s_work(installed: Path) -> None:
         assert {path.name for path in (lessons / folder.name).iterdir()} == here
     assert not list(installed.rglob("kernel.cu*"))
     assert (installed / "gemm_lessons" / "headers").is_dir()
+    assert (installed / "gemm_lessons" / "py.typed").is_file(), "type checkers of those who import us look for it"
 
 
 def test_the_main_job_runs_from_anywhere(installed: Path, tmp_path: Path) -> None:
