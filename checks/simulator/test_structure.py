@@ -39,7 +39,7 @@ def test_every_part_of_an_instruction_is_read():
     ("text", "operand"),
     [
         ("0f3F800000", ptx.Immediate(0x3F800000, True)),
-        ("0d3FF0000000000000", ptx.Immediate(0x3FF0000000000000, True)),
+        ("0d3FF0000000000000", ptx.Immediate(0x3FF0000000000000, True, True)),
         ("-5", ptx.Immediate(-5)), ("0xffU", ptx.Immediate(255)), ("017", ptx.Immediate(15)),
         ("array+8", ptx.Symbol("array", 8)),
         ("!%p3", ptx.PredicatePair(ptx.Register("%p3"), negated=True)), ("%tid.x", ptx.Register("%tid.x")),

@@ -90,6 +90,8 @@ class Binder:
                 raise UnsupportedKernel(f"special register {operand.name} is not supported")
             return self.state.row(operand.name, code)
         if isinstance(operand, Immediate):
+            if operand.is_float:
+                return _float(operand, np.dtype(dtype))
             return _from_bits(operand.value, np.dtype(dtype).itemsize * 8, dtype)
         if isinstance(operand, Symbol) and self.current is not None:
             return _from_bits(self.layout.address(operand, self.current), np.dtype(dtype).itemsize * 8, dtype)
@@ -431,6 +433,17 @@ def _notice(state: State, instruction: Instruction) -> None:
 
 def _bump(versions: dict[str, int], name: str) -> None:
     versions[name] += 1
+
+
+def _float(operand: Immediate, dtype: np.dtype[Any]) -> Any:
+    """A floating-point constant: its bits, or rounded to the width of the instruction that uses it."""
+    own = np.dtype(np.float64 if operand.is_double else np.float32)
+    value = _from_bits(operand.value, own.itemsize * 8, own.type)
+    if dtype.itemsize == own.itemsize:
+        return value.view(dtype)
+    if dtype.kind != "f" or dtype.itemsize == 2:
+        raise UnsupportedKernel(f"floating-point constant of {own.itemsize * 8} bits for {dtype.itemsize * 8} bits")
+    return value.astype(dtype)
 
 
 def _from_bits(value: int, bits: int, dtype: type[np.generic]) -> Any:

@@ -1,13 +1,15 @@
 """Calls of device functions that the compiler did not inline: inlined here, on the PTX, before blocks are built.
 
 A call passes values through ``.param`` variables. Each becomes a register: ``st.param [param0+0], %r1`` is a move into
-it, the callee's ``ld.param`` a move out of it. Recursion and calls through pointers are not supported; ``printf`` and
-``assert`` stay calls, which ``decode.py`` knows.
+it, the callee's ``ld.param`` a move out of it; one that the two sides cut into different pieces (a struct) becomes
+local memory. What is ``static`` in a function is one for all of its calls, what is local is each call's own. Recursion
+and calls through pointers are not supported; ``printf`` and ``assert`` stay calls, which ``decode.py`` knows.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 
 from gemm_lessons.device import UnsupportedKernel
@@ -15,14 +17,17 @@ from gemm_lessons.simulator.cfg import line_of
 from gemm_lessons.simulator.ptx import (
     SIZES,
     Address,
+    Immediate,
     Instruction,
     Kernel,
     Operand,
     PredicatePair,
     Register,
     Symbol,
+    Variable,
     Vector,
 )
+from gemm_lessons.simulator.state import register_width
 
 RUNTIME = frozenset({"vprintf", "__assertfail"})
 DEPTH = 32
@@ -32,7 +37,9 @@ def inline_calls(kernel: Kernel, functions: Mapping[str, Kernel]) -> Kernel:
     """The kernel without calls to ``functions``. Raises ``UnsupportedKernel`` for what cannot be inlined."""
     if not any(i.opcode == "call" for i in kernel.instructions):
         return kernel
-    builder = _Builder(functions, kernel)
+    scout = _Builder(functions, kernel, {})
+    scout.body(kernel, _Frame("", _own_names(kernel), {}), 0)
+    builder = _Builder(functions, kernel, scout.cut_differently())
     builder.body(kernel, _Frame("", _own_names(kernel), {}), 0)
     return dataclasses.replace(
         kernel,
@@ -51,8 +58,11 @@ class _Frame:
     prefix: str
     own: frozenset[str]
     passed: Mapping[str, str]
+    lasting: Mapping[str, str] = dataclasses.field(default_factory=dict)  # static variables: one for all calls
 
     def rename(self, name: str) -> str:
+        if name in self.lasting:
+            return self.lasting[name]
         return self.prefix + name if name in self.own else name
 
     def parameter(self, name: str) -> str:
@@ -67,8 +77,11 @@ def _own_names(kernel: Kernel) -> frozenset[str]:
 class _Builder:
     """The growing list of instructions, with what they declare."""
 
-    def __init__(self, functions: Mapping[str, Kernel], kernel: Kernel) -> None:
+    def __init__(self, functions: Mapping[str, Kernel], kernel: Kernel, in_memory: Mapping[str, int]) -> None:
         self.functions = functions
+        self.in_memory = in_memory  # parameters of calls that are local memory, with their sizes
+        self.pieces: dict[str, set[tuple[int, int]]] = {}  # parameter of a call -> (offset, bytes) of its accesses
+        self.lasting: dict[str, dict[str, str]] = {}  # function -> its static variables -> their names here
         self.registers = dict(kernel.registers)
         self.variables = list(kernel.variables)
         self.kernel_parameters = {p.name for p in kernel.parameters}
@@ -76,6 +89,18 @@ class _Builder:
         self.labels: dict[str, int] = {}
         self.branch_targets: dict[str, tuple[str, ...]] = {}
         self.calls = 0
+        for name, size in in_memory.items():
+            self.variables.append(Variable(name, "local", 16, size))
+
+    def cut_differently(self) -> dict[str, int]:
+        """Call parameters whose bytes are written and read in different pieces, with their sizes rounded up to 8."""
+        result: dict[str, int] = {}
+        for name, pieces in self.pieces.items():
+            ordered = sorted(pieces)
+            overlap = any(start + size > after for (start, size), (after, _) in itertools.pairwise(ordered))
+            if overlap:
+                result[name] = -(-max(start + size for start, size in ordered) // 8) * 8
+        return result
 
     def body(self, kernel: Kernel, frame: _Frame, depth: int) -> None:
         if depth > DEPTH:
@@ -129,8 +154,37 @@ class _Builder:
         formal = [p.name for p in function.parameters]
         passed = {inner: frame.parameter(outer) for inner, outer in zip(formal, (*returned, *given), strict=True)}
         self.registers.update({prefix + name: kind for name, kind in function.registers.items()})
-        self.variables.extend(dataclasses.replace(v, name=prefix + v.name) for v in function.variables)
-        self.body(function, _Frame(prefix, _own_names(function), passed), depth + 1)
+        self.variables.extend(
+            dataclasses.replace(v, name=prefix + v.name) for v in function.variables if v.space == "local"
+        )
+        for name in returned:
+            self._clear(instruction, frame.parameter(name))
+        inner_frame = _Frame(prefix, _own_names(function), passed, self._lasting(function))
+        self.body(function, inner_frame, depth + 1)
+
+    def _lasting(self, function: Kernel) -> Mapping[str, str]:
+        """The static variables of a function, declared at its first call. Their names are those of the machine code,
+        as long as no other function has them too."""
+        known = self.lasting.get(function.name)
+        if known is None:
+            taken = {v.name for v in self.variables}
+            known = self.lasting[function.name] = {}
+            for variable in function.variables:
+                if variable.space != "local":
+                    unique = f"{function.name}.{variable.name}" if variable.name in taken else variable.name
+                    known[variable.name] = unique
+                    self.variables.append(dataclasses.replace(variable, name=unique))
+        return known
+
+    def _clear(self, instruction: Instruction, name: str) -> None:
+        """Zeros in a call parameter that is local memory: padding that nobody writes may be copied along."""
+        for offset in range(0, self.in_memory.get(name, 0), 8):
+            address = Address(Symbol(name), offset)
+            self.instructions.append(
+                dataclasses.replace(
+                    instruction, opcode="st", modifiers=("local", "b64"), operands=(address, Immediate(0)), guard=None
+                )
+            )
 
     def moves(self, instruction: Instruction, frame: _Frame, address: Address) -> None:
         """An access to a call parameter, as moves from or to the registers that stand for it."""
@@ -138,15 +192,38 @@ class _Builder:
         name = frame.parameter(address.base.name)
         offset = address.base.offset + address.offset
         kind = instruction.modifiers[-1]
-        value = instruction.operands[0 if instruction.opcode == "ld" else 1]
+        loads = instruction.opcode == "ld"
+        value = instruction.operands[0 if loads else 1]
         parts = value.elements if isinstance(value, Vector) else (value,)
+        first = name not in self.pieces
+        self.pieces.setdefault(name, set()).update((offset + n * SIZES[kind], SIZES[kind]) for n in range(len(parts)))
+        if name in self.in_memory:
+            if first and not loads:
+                self._clear(instruction, name)
+            modifiers = tuple("local" if m == "param" else m for m in instruction.modifiers)
+            where, moved = Address(Symbol(name), offset), _renamed(value, frame)
+            operands = (moved, where) if loads else (where, moved)
+            self.append(instruction, frame, modifiers=modifiers, operands=operands)
+            return
         for number, part in enumerate(parts):
             slot = Register(self.slot(name, offset + number * SIZES[kind], kind))
             if part is None:
                 continue
             other = _renamed(part, frame)
-            pair = (other, slot) if instruction.opcode == "ld" else (slot, other)
-            self.append(instruction, frame, opcode="mov", modifiers=(_move_type(kind),), operands=pair)
+            if not loads:
+                self.append(instruction, frame, opcode="mov", modifiers=(_move_type(kind),), operands=(slot, other))
+                continue
+            opcode, modifiers = self._load_form(other, kind)
+            self.append(instruction, frame, opcode=opcode, modifiers=modifiers, operands=(other, slot))
+
+    def _load_form(self, target: Operand, kind: str) -> tuple[str, tuple[str, ...]]:
+        """A move, or a conversion where the register is wider than what is loaded."""
+        width = self.registers.get(target.name, "") if isinstance(target, Register) else ""
+        bits = register_width(width) if width else 0
+        if not isinstance(bits, int) or bits <= SIZES[kind] * 8:
+            return "mov", (_move_type(kind),)
+        sign = "s" if kind[0] == "s" else "u"
+        return "cvt", (f"{sign}{bits}", f"{sign}{SIZES[kind] * 8}")
 
     def slot(self, name: str, offset: int, kind: str) -> str:
         """The register that stands for the bytes at ``offset`` of a ``.param`` variable."""

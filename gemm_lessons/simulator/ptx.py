@@ -1,16 +1,22 @@
 """PTX text -> frozen records (``Module``, ``Kernel``, ``Instruction``). First step of the simulator; runs nothing.
 
-Only the syntax that NVRTC prints is read: one statement a line or several, ``.loc`` directives for source lines,
+What NVRTC prints and what inline assembly adds: one statement a line or several, ``.loc`` directives for source lines,
 ``.reg``/``.shared``/``.local``/``.const``/``.global`` declarations, labels, guards, ``{}`` vectors, ``[base+offset]``.
+Names belong to the braces that they are declared in: those of inner braces get the scope's number, ``t@3``. Text in
+comments and strings is taken out first (``lexer.py``).
 Source of the syntax: NVIDIA, "PTX ISA", release 8.x/9.x, chapters 4 and 5.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+import struct
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+
+from gemm_lessons.device import UnsupportedKernel
+from gemm_lessons.simulator.lexer import plain
 
 
 @dataclass(frozen=True)
@@ -22,10 +28,14 @@ class Register:
 
 @dataclass(frozen=True)
 class Immediate:
-    """An integer (Python int) or the raw bits of a float: ``0f3F800000`` -> bits 0x3F800000, is_float."""
+    """An integer (Python int) or the raw bits of a float: ``0f3F800000`` -> bits 0x3F800000, is_float.
+
+    ``is_double``: the 64 bits of ``0d3FF0000000000000`` or of a decimal, which an instruction on float32 rounds.
+    """
 
     value: int
     is_float: bool = False
+    is_double: bool = False
 
 
 @dataclass(frozen=True)
@@ -141,7 +151,7 @@ class Module:
     target: str
 
 
-class PtxSyntaxError(Exception):
+class PtxSyntaxError(UnsupportedKernel):
     """The PTX is not of the form that this parser reads; names the statement."""
 
 
@@ -150,12 +160,13 @@ SIZES: Mapping[str, int] = {
     "f32": 4, "f16x2": 4, "bf16x2": 4, "b64": 8, "u64": 8, "s64": 8, "f64": 8, "b128": 16,
 }  # fmt: skip
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
-_FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"', re.M)
+_FILE = re.compile(r'\.file\s+(\d+)\s+"(\d+)"')
+_SECTION = re.compile(r"\.section\s+[\w.$]+\s*\{")
 _LOC = re.compile(
-    r"\.loc\s+(\d+)\s+(\d+)\s+\d+(?:\s*,\s*function_name[^,\n]*,\s*inlined_at\s+(\d+)\s+(\d+)\s+\d+)?[^\n]*"
+    r"\.loc\s+(\d+)\s+(\d+)\s+\d+"
+    r"(?:\s*,\s*function_name\s+[\w$.]+(?:\s*\+\s*\d+)?\s*,\s*inlined_at\s+(\d+)\s+(\d+)\s+\d+)?"
 )
-_LABEL = re.compile(r"([\w$.]+)\s*:(?!:)")
+_LABEL = re.compile(r"(%?[\w$]+)\s*:(?!:)")
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\(([^)]*)\)([^{]*)\{", re.S)
 _FUNCTION = re.compile(r"\.func\s+(?:\(([^)]*)\)\s*)?([\w$]+)\s*\(([^)]*)\)[^;{]*([;{])", re.S)
 _PARAMETER = re.compile(
@@ -169,17 +180,19 @@ _VARIABLE = re.compile(
 _SHAPE = re.compile(r"\.(maxntid|reqntid|reqnctapercluster)\s+(\d+(?:\s*,\s*\d+){0,2})")
 _REGISTER = re.compile(r"\.reg\s+\.(\w+)\s+(.*)$", re.S)
 _NUMBERED = re.compile(r"(%?[\w$]+)<(\d+)>$")
-_GUARD = re.compile(r"@(!?)(%?[\w$]+)\s+")
-_ADDRESS = re.compile(r"\[\s*([%\w$.]+)\s*(?:\+\s*(-?\w+))?\s*\]$")
-_NUMBER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|\d+)U?$")
-_SYMBOL = re.compile(r"([\w$]+)(?:\+(\d+))?$")
+_GUARD = re.compile(r"@\s*(!?)\s*(%?[\w$]+)\s+")
+_ADDRESS = re.compile(r"\[\s*([%\w$.@]+)\s*(?:([+-])\s*(-?\w+))?\s*\]$")
+_NUMBER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$")
+_DECIMAL = re.compile(r"-?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][+-]?\d+)?$")
+_SYMBOL = re.compile(r"([A-Za-z_$][\w$]*)\s*(?:([+-])\s*(\w+))?$")
+_NAME = re.compile(r"[%\w$][\w$.]*")
 
 
 def parse(text: str) -> Module:
     """Read a whole PTX file. Raises ``PtxSyntaxError`` on a statement that it does not know how to read."""
-    files = dict(_FILE.findall(text))
-    debug = text.find("\n\t.section")
-    text = _COMMENT.sub(" ", text[:debug] if debug >= 0 else text)
+    text, strings = plain(text)
+    files = {number: strings[int(name)] for number, name in _FILE.findall(text)}
+    text = _without_sections(text)
     target = re.search(r"\.target\s+(\w+)", text)
     name_of_target = target.group(1) if target else ""
     kernels: dict[str, Kernel] = {}
@@ -197,6 +210,13 @@ def parse(text: str) -> Module:
     outside.append(text[position:])
     variables = tuple(v for chunk in outside for v in _module_variables(chunk))
     return Module(kernels, functions, variables, name_of_target)
+
+
+def _without_sections(text: str) -> str:
+    """``text`` without debugging information, which is data."""
+    while match := _SECTION.search(text):
+        text = text[: match.start()] + text[_closing_brace(text, match.end()) :]
+    return text
 
 
 def _closing_brace(text: str, position: int) -> int:
@@ -253,6 +273,38 @@ def _parameters(text: str) -> tuple[Parameter, ...]:
     return tuple(result)
 
 
+class _Scope:
+    """The names declared between one pair of braces: what is written in the text -> its name in the ``Kernel``."""
+
+    def __init__(self, number: int, outer: _Scope | None) -> None:
+        self.number = number
+        self.outer = outer
+        self.registers: dict[str, str] = {}
+        self.symbols: dict[str, str] = {}  # labels, variables, parameters of calls
+
+    def unique(self, name: str) -> str:
+        """The name of a symbol of this scope among all of the kernel's."""
+        return f"{name}@{self.number}" if self.outer is not None else name
+
+    def declare(self, register: str) -> str:
+        """Enter a register and give its name in the kernel, which tells it from a symbol."""
+        bare = self.outer is None and register.startswith("%")
+        self.registers[register] = name = register if bare else f"{register}@{self.number}"
+        return name
+
+    def register(self, name: str) -> str | None:
+        """The register that ``name`` means here."""
+        if name in self.registers:
+            return self.registers[name]
+        return self.outer.register(name) if self.outer is not None and name not in self.symbols else None
+
+    def symbol(self, name: str) -> str:
+        """The symbol that ``name`` means here; unchanged when it is of the module."""
+        if name in self.symbols:
+            return self.symbols[name]
+        return self.outer.symbol(name) if self.outer is not None else name
+
+
 class _Body:
     """Reads one kernel body, statement by statement."""
 
@@ -264,8 +316,11 @@ class _Body:
         self.registers: dict[str, str] = {}
         self.variables: list[Variable] = []
         self.branch_targets: dict[str, tuple[str, ...]] = {}
-        self.scopes: list[dict[str, str]] = [{}]
-        self.scope_count = 0
+        self.scope = self.root = _Scope(0, None)
+        self.plain_names = True  # registers mean what is written
+        self.scopes = 1
+        self.inner: list[tuple[int, _Scope]] = []  # instructions (positions) inside of inner braces
+        self.tables: list[tuple[str, Sequence[str], _Scope]] = []  # of brx.idx: name, labels as written
 
     def kernel(self, name: str, parameters: tuple[Parameter, ...], target: str) -> Kernel:
         source: SourceLine | None = None
@@ -282,14 +337,15 @@ class _Body:
                 source = self._source(match)
                 position = match.end()
             elif character == "{":
-                self.scopes.append({})
-                self.scope_count += 1
+                self.scope = _Scope(self.scopes, self.scope)
+                self.scopes += 1
                 position += 1
             elif character == "}":
-                self.scopes.pop()
+                assert self.scope.outer is not None
+                self.scope = self.scope.outer
                 position += 1
             elif label := _LABEL.match(text, position):
-                pending_label = label.group(1)
+                pending_label = self.scope.symbols[label.group(1)] = self.scope.unique(label.group(1))
                 self.labels[pending_label] = len(self.instructions)
                 position = label.end()
             else:
@@ -298,6 +354,7 @@ class _Body:
                     raise PtxSyntaxError(f"statement not closed: {text[position : position + 80]}")
                 self._statement(" ".join(text[position:end].split()), source, pending_label)
                 position = end + 1
+        self._resolve_symbols()
         return Kernel(
             name, parameters, tuple(self.instructions), self.labels, self.registers, tuple(self.variables), target,
             self.branch_targets,
@@ -314,29 +371,31 @@ class _Body:
         if statement.startswith(".reg"):
             self._declare(statement)
         elif statement.startswith(".branchtargets"):
-            self.branch_targets[label] = tuple(x.strip() for x in statement.split(None, 1)[1].split(","))
-        elif statement.startswith((".param", ".pragma", ".callprototype")):
-            return  # call sequences are reported when the call is decoded
+            self.tables.append((label, [x.strip() for x in statement.split(None, 1)[1].split(",")], self.scope))
+        elif statement.startswith(".param"):  # the values of a call: ``inline.py``
+            name = re.split(r"\[", statement)[0].split()[-1]
+            self.scope.symbols[name] = self.scope.unique(name)
+        elif statement.startswith((".pragma", ".callprototype", ".calltargets")):
+            return
         elif statement.startswith("."):
-            self.variables.append(_variable(statement))
+            variable = _variable(statement)
+            unique = self.scope.symbols[variable.name] = self.scope.unique(variable.name)
+            self.variables.append(replace(variable, name=unique))
         else:
             self._instruction(statement, source)
 
     def _declare(self, statement: str) -> None:
         match = _REGISTER.match(statement)
-        if match is None:
+        if match is None or match[1] in ("v2", "v4"):
             raise PtxSyntaxError(f"register declaration not understood: {statement[:100]}")
         kind, names = match.groups()
-        for name in names.split(","):
-            numbered = _NUMBERED.match(name.strip())
-            if numbered:
-                prefix, count = numbered.groups()
-                self.registers.update((f"{prefix}{i}", kind) for i in range(int(count)))
-                continue
-            plain = name.strip()
-            unique = plain if len(self.scopes) == 1 else f"{plain}@{self.scope_count}"
-            self.scopes[-1][plain] = unique
-            self.registers[unique] = kind
+        for item in names.split(","):
+            numbered = _NUMBERED.match(item.strip())
+            written = [f"{numbered[1]}{i}" for i in range(int(numbered[2]))] if numbered else [item.strip()]
+            for name in written:
+                unique = self.scope.declare(name)
+                self.registers[unique] = kind
+                self.plain_names &= unique == name
 
     def _instruction(self, statement: str, source: SourceLine | None) -> None:
         guard: Register | None = None
@@ -344,27 +403,45 @@ class _Body:
         rest = statement
         if match := _GUARD.match(statement):
             negated = match.group(1) == "!"
-            guard = Register(self._resolve(match.group(2)))
+            guard = Register(self._register(match.group(2)))
             rest = statement[match.end() :]
         head, _, tail = rest.partition(" ")
         opcode, *modifiers = head.replace("::", "__").split(".")
         operands = tuple(self._operand(item) for item in _split(tail)) if tail else ()
+        if self.scope is not self.root:
+            self.inner.append((len(self.instructions), self.scope))
         self.instructions.append(
             Instruction(
                 len(self.instructions), opcode, tuple(modifiers), operands, guard, negated, source, statement + ";"
             )
         )
 
-    def _resolve(self, name: str) -> str:
-        for scope in reversed(self.scopes):
-            if name in scope:
-                return scope[name]
-        return name
+    def _register(self, name: str) -> str:
+        return self.scope.register(name) or name
 
     def _operand(self, text: str) -> Operand:
-        if len(self.scopes) == 1:
+        if self.plain_names:
             return _parse_operand(text)
-        return _parse_operand(re.sub(r"[%\w$]+", lambda m: self._resolve(m.group()), text))
+        return _parse_operand(_NAME.sub(lambda m: self._register(m.group()), text))
+
+    def _resolve_symbols(self) -> None:
+        """Labels may be used before they are declared, so symbols find their scope when the whole body is read."""
+        for position, scope in self.inner:
+            instruction = self.instructions[position]
+            operands = tuple(_resolved(operand, scope) for operand in instruction.operands)
+            self.instructions[position] = replace(instruction, operands=operands)
+        for name, labels, scope in self.tables:
+            self.branch_targets[name] = tuple(scope.symbol(label) for label in labels)
+
+
+def _resolved(operand: Operand, scope: _Scope) -> Operand:
+    if isinstance(operand, Symbol):
+        return Symbol(scope.symbol(operand.name), operand.offset)
+    if isinstance(operand, Address) and isinstance(operand.base, Symbol):
+        return Address(Symbol(scope.symbol(operand.base.name), operand.base.offset), operand.offset)
+    if isinstance(operand, Vector):
+        return Vector(tuple(None if e is None else _resolved(e, scope) for e in operand.elements))
+    return operand
 
 
 def _split(text: str) -> Iterator[str]:
@@ -382,15 +459,21 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _number(text: str) -> int:
-    return int(text.rstrip("U"), 0) if not re.match(r"-?0\d", text) else int(text.rstrip("U"), 8)
+    digits = text.rstrip("U")
+    return int(digits, 8) if re.match(r"-?0\d", digits) else int(digits, 0)
 
 
 @lru_cache(maxsize=20000)
 def _parse_operand(text: str) -> Operand:
-    if text.startswith(("0f", "0F", "0d", "0D")):
+    if text.startswith(("0f", "0F")):
         return Immediate(int(text[2:], 16), is_float=True)
+    if text.startswith(("0d", "0D")):
+        return Immediate(int(text[2:], 16), is_float=True, is_double=True)
     if _NUMBER.match(text):
         return Immediate(_number(text))
+    if _DECIMAL.match(text):
+        bits = int.from_bytes(struct.pack("<d", float(text)), "little")
+        return Immediate(bits, is_float=True, is_double=True)
     if text.startswith(("{", "(")):
         inner = text[1:-1].strip()
         items = list(_split(inner)) if inner else []
@@ -399,8 +482,8 @@ def _parse_operand(text: str) -> Operand:
         match = _ADDRESS.match(text)
         if match is None:
             raise PtxSyntaxError(f"address not understood: {text}")
-        base, offset = match.groups()
-        number = _number(offset) if offset else 0
+        base, sign, offset = match.groups()
+        number = _signed(sign, offset)
         if _NUMBER.match(base):
             return Address(None, _number(base) + number)
         return Address(Register(base) if _is_register(base) else Symbol(base), number)
@@ -412,8 +495,17 @@ def _parse_operand(text: str) -> Operand:
     if _is_register(text):
         return Register(text)
     if match := _SYMBOL.match(text):
-        return Symbol(match.group(1), int(match.group(2) or 0))
+        return Symbol(match.group(1), _signed(match.group(2), match.group(3)))
     raise PtxSyntaxError(f"operand not understood: {text}")
+
+
+def _signed(sign: str | None, offset: str | None) -> int:
+    """The offset of an address: ``+8``, ``+-8``, ``-8``, or none."""
+    if not offset:
+        return 0
+    if not _NUMBER.match(offset):
+        raise PtxSyntaxError(f"offset not understood: {offset}")
+    return -_number(offset) if sign == "-" else _number(offset)
 
 
 def _is_register(text: str) -> bool:
