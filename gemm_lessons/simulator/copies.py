@@ -40,7 +40,7 @@ def bind_async_copy(
     width = size.value
     if "L2__cache_hint" in modifiers:
         rest = rest[:-1]
-    sizes = _bytes_to_read(state, instruction, rest[0], width, value) if rest else lambda: np.uint32(width)
+    sizes = _bytes_to_read(state, instruction, rest[0] if rest else size, width, value)
     global_side = access_of(instruction, "global", "copy", width, source)
     read = memory.space_access(instruction, global_side, 1)
     partial: dict[int, SpaceAccess] = {width: read}  # by the bytes that are read

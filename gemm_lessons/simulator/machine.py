@@ -132,17 +132,18 @@ class Machine:
         self.state.leaving = np.array([_only_ends(block, program.blocks) for block in program.blocks])
         binder = Binder(self.state, self.layout, kernel.parameters, self.parameters, address_registers(program.blocks))
         self.barriers = Barriers(self.state, kernel)
-        self.unset = Unset(self.state, program.suspects)
+        self.unset = Unset(self.state, kernel, program.suspects, binder)
         self.lanes_executed = np.zeros(len(kernel.instructions), np.int64)
         self.warps_executed = np.zeros(len(kernel.instructions), np.int64)
         self.full: list[list[Run]] = []
         self.masked: list[list[Run]] = []
-        for steps in program.steps:
+        for block, steps in zip(program.blocks, program.steps, strict=True):
             operations = [
                 operation
                 for step in steps
                 for operation in (*self._early_guards(step), *self.unset.around(step, binder.step(step)))
             ]
+            operations += self.unset.at_end(block)
             self.full.append([operation[0] for operation in operations])
             self.masked.append([operation[1] for operation in operations])
         self.lengths = [max(1, len(block.instructions)) for block in program.blocks]
@@ -224,12 +225,12 @@ class Machine:
     def _run_batch(self, first: int, blocks: int, generation: int) -> None:
         state = self.state
         state.begin(first, blocks, generation)
-        self.unset.begin()
         for observer in self.observers:
             observer.begin_batch(state.batch)
         self.alive = state.exists & (state.lane_block < blocks)
         self.everyone = bool(self.alive.all())
         state.alive = self.alive
+        self.unset.begin(self.alive)
         self.started = int(np.count_nonzero(self.alive))
         self.barriers.begin()
         self.position = state.position = np.where(self.alive, 0, DONE).astype(np.int32)
