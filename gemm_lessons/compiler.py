@@ -14,10 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
-from gemm_lessons import compile_cache, cuda_source, nvrtc, nvrtc_child, sass
+from gemm_lessons import compile_cache, cuda_source, nvrtc, nvrtc_child, sass, whole_file
 from gemm_lessons.device import KitError
-from gemm_lessons.diagnostics import Diagnostic, base_name, explain_failure, parse_log
+from gemm_lessons.diagnostics import Diagnostic, base_name, explain_failure, explain_missing, parse_log
 from gemm_lessons.occupancy import Occupancy, Resources, occupancy
 from gemm_lessons.ptxas import read_resources, read_shared_layout
 from gemm_lessons.sass import SassInstruction
@@ -35,8 +36,11 @@ __all__ = [
 
 CACHE_FORMAT = "gemm-lessons/compiled/1"
 HEADERS = Path(__file__).parent / "headers"  # what nvcc finds in the host's C library, as far as kernels need it
+WITHOUT_CCCL = HEADERS / "without_cccl"  # what NVIDIA's headers ask of its C++ core libraries, where those are missing
 PRE_INCLUDED = "nvcc_names.h"
+MOST_ROUNDS = 6  # attempts to compile a whole file, each without the host's declarations that the last one refused
 UNFINISHED = "177,550"  # variables never referenced, set but never used: true of every kernel half written
+UNKNOWN_NAME = re.compile(r"is undefined|has no member|must be a class or namespace")
 # Local memory of one thread, on every GPU since Fermi: "CUDA C++ Programming Guide", technical specifications.
 MAX_LOCAL_BYTES = 512 * 1024
 
@@ -136,6 +140,8 @@ def compile_source(
     source = source.removeprefix("\ufeff")  # a byte order mark, as some editors write
     folders = [*(Path(os.path.abspath(folder)) for folder in include_dirs), HEADERS]
     cuda_folders = nvrtc.include_folders(major)
+    without_cccl = not any((folder / "cuda" / "std").is_dir() for folder in cuda_folders)
+    cuda_folders += [WITHOUT_CCCL] * without_cccl
     arguments = [
         f"-arch={arch}",
         "-lineinfo",
@@ -143,6 +149,7 @@ def compile_source(
         "--ptxas-options=-v",
         f"--pre-include={PRE_INCLUDED}",
         f"-diag-suppress={UNFINISHED}",
+        *["-D_CG_LIMIT_INCLUDED_DEPENDENCIES"] * without_cccl,  # cooperative groups then bring what they need
         *(f"-D{name}={value}" for name, value in (defines or {}).items()),
         *options,
         *(f"--include-path={folder}" for folder in (*folders, *cuda_folders)),
@@ -157,6 +164,10 @@ def compile_source(
     if isinstance(answer, nvrtc_child.Broken):
         return _explain_broken(answer, major, source, name, arguments, entry, path)
     result, version = answer
+    left_out: tuple[Diagnostic, ...] = ()
+    if not result.ok and not result.log.startswith("nvrtc: error"):
+        places = _Places(name, path, folders[:-1], (HEADERS, *cuda_folders))
+        result, left_out = _without_host_code(result, source, places, arguments, entry, major)
     compiler = f"NVRTC {version[0]}.{version[1]}"
     if result.log.startswith("nvrtc: error"):
         raise KitError(f"{compiler} refused its options: {result.log.strip()} (arch {arch})")
@@ -165,7 +176,9 @@ def compile_source(
     theirs = tuple(f"{folder}/" for folder in (*cuda_folders, HEADERS))  # not the learner's to mend
     found = tuple(d for d in found if d.severity == "error" or not d.file.startswith(theirs))
     if not result.ok:
-        return CompileFailed(explain_failure(found, result.log, path, source, entry), result.log)
+        failure = explain_failure(found, result.log, path, source, entry)
+        suspected = any(UNKNOWN_NAME.search(d.message) for d in failure)
+        return CompileFailed((*left_out, *failure) if suspected else (*failure, *left_out), result.log)
     resources = read_resources(result.log, result.lowered)
     compiled = Compiled(
         source=source,
@@ -175,13 +188,63 @@ def compile_source(
         ptx=ptx,
         cubin=result.cubin,
         resources=resources,
-        diagnostics=(*found, *_too_much_local(resources, source, path, entry)),
+        diagnostics=(*found, *left_out, *_too_much_local(resources, source, path, entry)),
         compiler=compiler,
         shared_layout=read_shared_layout(ptx, result.lowered, resources.shared_bytes),
     )
     if key and nvrtc.is_library_of(major, version):
         _to_cache(key, compiled)
     return compiled
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where a file lies (its absolute name, and as the caller named it) and where its includes are searched."""
+
+    name: str
+    path: str
+    folders: Sequence[Path]
+    system: Sequence[Path]
+
+
+def _without_host_code(
+    failed: nvrtc.Translation, source: str, places: _Places, arguments: Sequence[str], entry: str, major: int
+) -> tuple[nvrtc.Translation, tuple[Diagnostic, ...]]:
+    """Once more without what only the host runs, if the file has any; else ``failed`` again.
+
+    Also what to say of included files that are not there: warnings if it compiles without them.
+    """
+    whole = whole_file.kernels_only(whole_file.gather(source, places.name, places.folders, places.system))
+    result = failed
+    for _ in range(MOST_ROUNDS):
+        if whole.text == source:
+            break
+        answer = nvrtc_child.translate(major, whole.text, places.name, arguments, entry)
+        if isinstance(answer, nvrtc_child.Broken):
+            return failed, ()
+        result = answer[0]
+        complaints = parse_log(result.log, places.name, whole.text)
+        errors = [d for d in complaints if d.severity == "error"]
+        smaller = None if result.ok else whole_file.without(whole, ((d.file, d.line) for d in errors))
+        if smaller is None:
+            break
+        whole = smaller
+    if not result.ok and any(_names_one(d.message, whole.removed) for d in parse_log(result.log, places.name, source)):
+        return failed, ()  # a kernel calls what has no __device__: the first complaint says so
+    severity: Literal["error", "warning"] = "warning" if result.ok else "error"
+    return result, tuple(
+        Diagnostic(places.path, _line_of_include(source, file), None, severity, f"{message}; compiled without it")
+        for file in whole.missing
+        for message in [explain_missing(file)]
+    )
+
+
+def _names_one(message: str, names: frozenset[str]) -> bool:
+    return any(name in names for name in re.findall(r'identifier "(\w+)" is undefined', message))
+
+
+def _line_of_include(source: str, file: str) -> int:
+    return cuda_source.line_of(source, max(0, source.find(file)))
 
 
 def _unreadable(source: str, path: str, entry: str) -> CompileFailed | None:

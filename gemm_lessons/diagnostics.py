@@ -43,7 +43,6 @@ _PTXAS = re.compile(r"^\s*ptxas (?P<kind>error|fatal|warning)\s*: (?P<text>.*)")
 _PTXAS_LINE = re.compile(r"^\s*ptxas .*?, line (?P<line>\d+); (?P<kind>error|fatal|warning)\s*: (?P<text>.*)")
 _TOO_MUCH_SHARED = re.compile(r"Entry function '(.+)' uses too much shared data \((0x\w+) bytes, (0x\w+) max\)")
 
-_STANDARD_HEADERS = re.compile(r'cannot open source file "\w+"$')
 # The front end's words -> ours, where it speaks of options or concepts that a learner cannot act on.
 _REWORDED: tuple[tuple[re.Pattern[str], str], ...] = (
     (
@@ -136,12 +135,18 @@ def _finished(found: Diagnostic) -> Diagnostic:
     for pattern, words in _REWORDED:
         if pattern.match(found.message):
             return replace(found, message=words)
-    if re.match(r'cannot open source file "(nv|cuda|thrust|cub)/', found.message):
-        advice = "NVIDIA's C++ core libraries are a wheel of their own: pip install nvidia-cuda-cccl"
-        return replace(found, message=f"{found.message}; {advice}")
-    if _STANDARD_HEADERS.match(found.message):
-        return replace(found, message=f"{found.message}; the C++ standard library is not available in kernels")
+    if match := re.match(r'cannot open source file "(.*)"$', found.message):
+        return replace(found, message=explain_missing(match[1]))
     return found
+
+
+def explain_missing(file: str) -> str:
+    """What to say of an included file that is not there."""
+    if re.match(r"(nv|cuda|thrust|cub)/", file):
+        advice = "; NVIDIA's C++ core libraries are a wheel of their own: pip install nvidia-cuda-cccl"
+    else:
+        advice = "; the C++ standard library is not available in kernels" if re.fullmatch(r"\w+", file) else ""
+    return f'cannot open source file "{file}"{advice}'
 
 
 def _ptxas(log: str, path: str, source: str, ptx: str) -> Iterator[Diagnostic]:

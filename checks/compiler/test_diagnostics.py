@@ -137,10 +137,10 @@ def test_a_function_that_nothing_defines(errors):
     ("source", "words"),
     [
         ("void gemm(float *x) {}", "write __device__"),
-        ("__global__ void gemm(float *x) {}\nint main() { return 0; }", "functions of the host"),
+        ("int two() { return 2; }\n__global__ void gemm(float *x) { x[0] = two(); }", "functions of the host"),
         ("int size = 3;\n__global__ void gemm(float *x) { x[0] = size; }", "__constant__"),
-        ("#include <vector>\n__global__ void gemm(float *x) {}", "standard library is not available"),
-        ("#include <nv/nothing>\n__global__ void gemm(float *x) {}", "nvidia-cuda-cccl"),
+        ("#include <vector>\n__global__ void gemm(float *x) { std::vector<int> v; }", "standard library"),
+        ("#include <nv/nothing>\n__global__ void gemm(nv::nothing x) {}", "nvidia-cuda-cccl"),
         ('#include "nowhere.cuh"\n__global__ void gemm(float *x) {}', 'cannot open source file "nowhere.cuh"'),
         ("#error not today\n__global__ void gemm(float *x) {}", "not today"),
     ],

@@ -1,0 +1,193 @@
+"""Files as nvcc takes them: host code beside the kernels is left out, and the rest compiles as it stands."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gemm_lessons import whole_file
+from gemm_lessons.api import simulate
+from gemm_lessons.compiler import CompileFailed, compile_source
+
+TUTORIAL = r"""
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <vector>
+#include <cuda.h>
+#include <cuda_runtime.h>
+#include "helper_cuda.h"
+#include "timer_and_scale.cuh"
+#define CHECK(call) do { if ((call) != cudaSuccess) exit(1); } while (0)
+#define HOT __device__ __forceinline__
+#define MAKE_KERNEL(name, op) __global__ void name(int *x) { x[threadIdx.x] = x[threadIdx.x] op 2; }
+#define BIND_KERNEL(name) std::string bind_##name() { return #name; }
+using std::vector;
+using namespace std;
+
+constexpr int TILE = (1 << 2) + 1;
+const int OFFSET = 3;
+int launches = 0;
+static vector<float> table{1, 2, 3};
+typedef struct { int x; } __align__(8) Pair;
+void launch(int *d, int n);
+double since(std::chrono::time_point<int> t);
+
+constexpr int twice(int v) { return 2 * v; }
+template <typename T> constexpr T thrice(T v) { return 3 * v; }
+static inline int odd(int v) { char brace = '{'; return v & 1; /* } */ }
+HOT int added(int v) { return v + OFFSET; }
+
+struct Options {
+    std::string name{"{"};
+    Options(int a) : size{a}, name{"x"} { launches = a; }
+    int size;
+};
+template <class T> struct Times {
+    T factor;
+    explicit Times(T f) : factor(f) {}
+    Times &operator=(const Times &other) = default;
+    bool operator==(const Times &other) const { return factor == other.factor; }
+    __host__ __device__ T operator()(T v) const { return v * factor; }
+};
+namespace detail {
+    enum class Kind { small, large = 4 };
+    void report(const Options &o) { std::cout << o.name << "}" << std::endl; }
+    __device__ int fourth() { return int(Kind::large); }
+}
+
+MAKE_KERNEL(doubled, *)
+MAKE_KERNEL(raised, +)
+BIND_KERNEL(doubled)
+BIND_KERNEL(raised)
+
+__global__ void whole(int *x, uint n, Pair p, Times<int> by)
+{
+    uint i = threadIdx.x;
+    if (i < n)
+        x[i] = scaled(added(twice(thrice(x[i])))) * TILE + detail::fourth() + by(p.x) + min(i, n) + std::max(1, 2);
+}
+
+#ifdef OLD
+template <typename T> void run(T *x) {
+#else
+template <typename T> void run(T *x, int n = 3) {
+#endif
+#define INNER 7
+    auto twice = [=] __host__ __device__ (int i) { return i; };
+    whole<<<1, 32>>>(x, n, {}, {});
+}
+
+extern "C" {
+int launch_all(int n) { R"x({ ")x"; return n; }
+}
+
+int main(int argc, char **argv)
+{
+    vector<int> h(32);
+    std::sort(h.begin(), h.end(), [](int a, int b) { return a < b; });
+    CHECK(cudaMalloc(&d, 4));
+    launch(d, 32); for (auto &x : h) { printf("%d}\n", x); }
+}
+
+__global__ void last(int *x) { x[threadIdx.x] = INNER; }
+"""
+
+HEADER = """\
+#pragma once
+#include "timer_and_scale.cuh"
+struct Timer { cudaEvent_t a, b; void start() { cudaEventRecord(a); } };
+inline void stop(Timer &t) { cudaEventRecord(t.b); }
+__device__ int scaled(int v) { return v * 10; }
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("tutorial")
+    (place / "timer_and_scale.cuh").write_text(HEADER)
+    return place
+
+
+def test_a_tutorial_runs_as_it_stands(folder):
+    path = str(folder / "tutorial.cu")
+    x = np.arange(32, dtype=np.int32)
+    pair, times = np.int32(5).tobytes(), np.int32(7).tobytes()
+    got = simulate(TUTORIAL, "whole", 1, 32, [x, 30, pair, times], path=path)
+    i = np.arange(32)
+    want = np.where(i < 30, (i * 6 + 3) * 10 * 5 + 4 + 35 + np.minimum(i, 30) + 2, i)
+    assert x.tolist() == want.tolist()
+    line = next(n for n, text in enumerate(TUTORIAL.split("\n"), 1) if text.startswith("        x[i] ="))
+    assert {count.line for count in got.counters.lines} == {line}
+    for entry, expected in (("doubled", i * 2), ("last", np.full(32, 7))):
+        x = np.arange(32, dtype=np.int32)
+        simulate(TUTORIAL, entry, 1, 32, [x], path=path)
+        assert x.tolist() == expected.tolist()
+
+
+def failure(source, folder, entry="k"):
+    result = compile_source(source, path=str(folder / "kernel.cu"), entry=entry)
+    assert isinstance(result, CompileFailed), "it compiled"
+    return result.diagnostics
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "message"),
+    [
+        # What a kernel needs must be there: the first complaint names it.
+        ("int f(int a) { return a; }\n__global__ void k(int *x) { x[0] = f(1); }", 1, "write __device__ in front"),
+        ("int n = 3;\n__global__ void k(int *x) { x[0] = n; }", 1, "write __device__ or __constant__"),
+        ('#include "sizes.h"\nint main() {}\n__global__ void k(int *x) { x[0] = 1; }', 1, '"sizes.h"'),
+        ("#include <thrust/device_ptr.h>\n__global__ void k(thrust::device_ptr<int> x) {}", 1, "nvidia-cuda-cccl"),
+        # Mistakes keep their places, in the file and in what it includes.
+        ("int main() { return 0; }\n\n__global__ void k(int *x) { x[0] = y; }", 3, 'identifier "y" is undefined'),
+        ('#include "timer_and_scale.cuh"\n__global__ void k(int *x) { x[0] = y; }', 2, 'identifier "y" is undefined'),
+        ('#include "broken.cuh"\nint main() {}\n__global__ void k(int *x) {}', 2, 'identifier "z" is undefined'),
+    ],
+)
+def test_what_kernels_need_is_asked_for(source, line, message, folder):
+    (folder / "broken.cuh").write_text("void g() {}\n__device__ int h() { return z; }\n")
+    found = failure(source, folder)
+    assert any(d.line == line and message in d.message for d in found), found
+    assert ("broken.cuh" in found[0].file) == ("broken" in source)
+
+
+def test_headers_that_are_not_there_are_named(folder):
+    source = "#include <torch/extension.h>\nint main() {}\n__global__ void k(int *x) { x[0] = 1; }"
+    compiled = compile_source(source, path=str(folder / "kernel.cu"), entry="k")
+    assert not isinstance(compiled, CompileFailed)
+    (warning,) = compiled.diagnostics
+    assert (warning.severity, warning.line) == ("warning", 1)
+    assert "torch/extension.h" in warning.message
+
+
+def test_a_file_without_host_code_stays_as_it_is(folder):
+    text = "__device__ int f(int a) { return a; }\n__global__ void k(int *x) { x[0] = f(1); }\n"
+    whole = whole_file.gather(text, str(folder / "kernel.cu"), (), ())
+    assert whole_file.kernels_only(whole).text == text
+
+
+def test_cooperative_groups_and_names_of_the_standard_library():
+    source = """
+    #include <cooperative_groups.h>
+    #include <cooperative_groups/reduce.h>
+    #include <limits>
+    #include <type_traits>
+    #include <utility>
+    #include <cublasLt.h>
+    #include <cufftXt.h>
+    namespace cg = cooperative_groups;
+    static_assert(std::is_unsigned_v<const unsigned> && std::is_signed_v<float> && !std::is_signed_v<void>);
+    static_assert(std::numeric_limits<short>::max() == 32767 && std::numeric_limits<unsigned>::digits == 32);
+    static_assert(std::is_same<std::remove_reference_t<int &>, int>::value && std::is_floating_point_v<double>);
+    template <class T> __device__ std::enable_if_t<std::is_integral<T>::value, T> whole(T x) { return x + 1; }
+    __global__ void k(float *x, cufftComplex c) {
+        auto warp = cg::tiled_partition<32>(cg::this_thread_block());
+        register float sum = cg::reduce(warp, x[warp.thread_rank()], cg::plus<float>());
+        float other = -std::numeric_limits<float>::infinity();
+        if (warp.thread_rank() == 1) std::swap(sum, other);
+        x[warp.thread_rank()] = std::fmax(sum, other) + whole(2) + std::abs(-c.x);
+    }"""
+    x = np.arange(32, dtype=np.float32)
+    simulate(source, "k", 1, 32, [x, np.array([2, 3], np.float32).tobytes()])
+    assert x.tolist() == [496 + 3 + 2] * 32
