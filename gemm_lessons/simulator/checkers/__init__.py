@@ -50,7 +50,7 @@ class Checks:
         windows = Windows(self._lanes, self._padded, shared, granules["shared"], local, granules["local"])
         ledger, names = self._ledger, self._names
         self._epochs = Epochs(self._padded, self._forget)
-        self._races = SharedRaces(ledger, names, self._padded, shared, granules["shared"])
+        self._races = SharedRaces(ledger, names, self._padded, shared, granules["shared"], code.optimistic)
         self._initialised = Initialised(ledger, names, windows)
         self._copies = None
         if code.has_async:

@@ -5,23 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gemm_lessons.simulator.checkers import meant_to_meet
 from gemm_lessons.simulator.checkers.global_memory import Protocol
 from gemm_lessons.simulator.provenance import provenance
 from gemm_lessons.simulator.ptx import SIZES, Immediate, Kernel
 
 MEMORY = frozenset("ld ldu st atom red".split())
+ORDERED = frozenset({"acquire", "release", "acq_rel"})  # a fence of its own
 WARP_LEVEL = frozenset("shfl vote match redux".split())
 
 
 @dataclass(frozen=True)
 class Facts:
     """``granules``: bytes of the narrowest access by space ("shared", "local", "global"), a power of two.
-    ``arrays``: memory instruction -> the one shared array that its address is made from."""
+    ``arrays``: memory instruction -> the one shared array that its address is made from. ``optimistic``: loads that may
+    meet atomics of other threads (``meant_to_meet``)."""
 
     granules: Mapping[str, int]
     has_async: bool
     protocol: Protocol
     arrays: Mapping[int, str]
+    optimistic: frozenset[int]
 
 
 _known: dict[int, tuple[Kernel, Facts]] = {}
@@ -42,6 +46,8 @@ def facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
 def _facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
     granules = {"shared": 16, "local": 16, "global": 16}
     has_async = fence = flag = warp_sync = False
+    strong = meant_to_meet.strong(kernel)
+    optimistic = meant_to_meet.optimistic(kernel)
     for instruction in kernel.instructions:
         opcode, modifiers = instruction.opcode, instruction.modifiers
         if opcode in MEMORY:
@@ -49,8 +55,9 @@ def _facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
             width = SIZES.get(modifiers[-1], 1)  # of one element: vectors are several granules
             for name in (space,) if space in granules else granules if not space else ():
                 granules[name] = min(granules[name], width)
-            if space != "shared" and (opcode in ("atom", "red") or {"volatile", "acquire", "relaxed"} & set(modifiers)):
+            if space != "shared" and instruction.index in strong:
                 flag = True
+                fence |= bool(ORDERED & set(modifiers))
         elif opcode == "cp" and "async" in modifiers and len(instruction.operands) > 1:
             has_async = True
             size = instruction.operands[2] if len(instruction.operands) > 2 else None
@@ -62,4 +69,5 @@ def _facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
             fence = True
         elif opcode in WARP_LEVEL or (opcode in ("bar", "barrier") and "warp" in modifiers):
             warp_sync = True
-    return Facts(granules, has_async, Protocol(fence and flag, warp_sync), provenance(kernel, shared))
+    protocol = Protocol(fence and flag, warp_sync, strong, optimistic)
+    return Facts(granules, has_async, protocol, provenance(kernel, shared), optimistic)

@@ -1,7 +1,7 @@
 """Global memory: threads that write the same bytes, blocks that read what other blocks write, reads of fresh buffers.
 
 Blocks run in any order and at the same time, so two blocks that touch the same bytes, one of them writing, are never
-ordered (atomics among themselves are meant to meet). Threads of one block are ordered by the block's barriers.
+ordered (``meant_to_meet`` says which may meet all the same). Threads of one block are ordered by the block's barriers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from gemm_lessons.simulator.events import WARP, Access, Barrier, Batch, Boundary
 Array = NDArray[Any]
 BIG = np.iinfo(np.int32).max
 NEVER = np.iinfo(np.int64).max
-SIGNALS = frozenset({"volatile", "acquire", "release", "acq_rel", "relaxed"})  # of ld and st: seen by other blocks
 VERBS = {"load": "read", "store": "written", "atomic": "updated", "copy": "read by cp.async"}
 
 
@@ -29,10 +28,13 @@ class Protocol:
 
     ``handshake``: it has memory fences and atomics (or volatile accesses), by which blocks may hand data to each other.
     ``warp_sync``: it has ``__syncwarp`` or warp instructions, by which the threads of a warp may be ordered.
+    ``strong`` and ``optimistic`` instructions (indices): see ``meant_to_meet``.
     """
 
     handshake: bool
     warp_sync: bool
+    strong: frozenset[int]
+    optimistic: frozenset[int]
 
 
 class _Shadow:
@@ -45,13 +47,14 @@ class _Shadow:
         self.writer = np.zeros(count, np.int32)
         self.writer_epoch = np.zeros(count, np.int32)
         self.writer_access = np.zeros(count, np.int16)
+        self.writer_strong = np.zeros(count, np.bool_)
         self.writer_atomic = np.zeros(count, np.bool_)
         self.writer_time = np.zeros(0, np.int64)  # only where blocks may hand data to each other
-        self.readers: _Readers | None = None
+        self.readers: dict[str, _Readers] = {}  # by how they read: weak, strong, optimistic
 
 
 class _Readers:
-    """Lowest and highest reading thread: ever, and since the last barrier of its block."""
+    """Lowest and highest reading thread: ever, and since the last barrier of its block; ``time`` of the last one."""
 
     def __init__(self, count: int) -> None:
         self.low = np.full(count, BIG, np.int32)
@@ -60,6 +63,7 @@ class _Readers:
         self.recent_high = np.zeros(count, np.int32)
         self.epoch = np.full(count, -1, np.int32)
         self.access = np.zeros(count, np.int16)
+        self.time = np.zeros(count, np.int64)
 
 
 class GlobalRaces:
@@ -115,7 +119,7 @@ class GlobalRaces:
         """Note which blocks may have told others how far they are, or heard of it."""
         self._time += 1
         touch = placed.touch
-        if touch.access.effect == "atomic" or SIGNALS & set(touch.access.text.replace(" ", ".").split(".")):
+        if touch.access.index in self._protocol.strong:
             lanes = slice(None) if touch.active is None else touch.active
             blocks = np.unique(np.arange(touch.addresses.size)[lanes] // self._padded) + batch.first_block
             for block in blocks.tolist():
@@ -182,11 +186,23 @@ class GlobalRaces:
             self._accesses.append(access)
         self._check_writers(shadow, access, buffer, cell, thread, epoch)
         if access.effect in ("store", "atomic"):
-            if shadow.readers is not None:
-                self._check_readers(shadow, access, buffer, cell, thread, epoch)
+            for how in self._may_not_meet(access):
+                if how in shadow.readers:
+                    self._check_readers(shadow, shadow.readers[how], access, buffer, cell, thread, epoch)
             self._write(shadow, access, number, buffer, cell, thread, epoch)
         else:
-            self._read(shadow, number, cell, thread, epoch)
+            self._read(shadow, access, number, cell, thread, epoch)
+
+    def _how(self, access: Access) -> str:
+        if access.index in self._protocol.strong:
+            return "strong"
+        return "optimistic" if access.index in self._protocol.optimistic else "weak"
+
+    def _may_not_meet(self, access: Access) -> Sequence[str]:
+        """Readings that race with a write by ``access``."""
+        if access.effect == "atomic":
+            return ("weak",)
+        return ("weak", "optimistic") if self._how(access) == "strong" else ("weak", "optimistic", "strong")
 
     def _check_writers(
         self, shadow: _Shadow, access: Access, buffer: int, cell: Array, thread: Array, epoch: Array
@@ -198,8 +214,9 @@ class GlobalRaces:
         bad = (writer != 0) & (writer != thread)
         if not bad.any():
             return
-        if access.effect == "atomic":
-            bad &= ~shadow.writer_atomic[cell]
+        how = self._how(access)
+        if how != "weak":
+            bad &= ~(shadow.writer_strong if how == "strong" else shadow.writer_atomic)[cell]
         apart = self._block(writer) != self._block(thread)
         bad &= apart | (shadow.writer_epoch[cell] == epoch)
         if self._protocol.handshake and bad.any():
@@ -211,10 +228,8 @@ class GlobalRaces:
             self._report(shadow, earlier, writer[bad], access, buffer, cell[bad], thread[bad])
 
     def _check_readers(
-        self, shadow: _Shadow, access: Access, buffer: int, cell: Array, thread: Array, epoch: Array
+        self, shadow: _Shadow, readers: _Readers, access: Access, buffer: int, cell: Array, thread: Array, epoch: Array
     ) -> None:
-        readers = shadow.readers
-        assert readers is not None
         mine = self._block(thread)
         low, high = readers.low[cell], readers.high[cell]
         # Where blocks hand data to each other, when a reader has finished cannot be told.
@@ -225,6 +240,8 @@ class GlobalRaces:
         recent_low, recent_high = readers.recent_low[cell], readers.recent_high[cell]
         now = (readers.epoch[cell] == epoch) & (self._block(recent_high) == mine)
         now &= (recent_low != thread) | (recent_high != thread)
+        if self._protocol.handshake and now.any():  # threads of one block may take turns by a lock
+            now[now] = ~self._handed_over(mine[now], readers.time[cell[now]], mine[now])
         reader = np.where(apart, reader, np.where(recent_low != thread, recent_low, recent_high))
         bad = apart | now
         if bad.any():
@@ -238,19 +255,21 @@ class GlobalRaces:
         shadow.writer_epoch[cell] = epoch
         shadow.writer_access[cell] = number
         shadow.writer_atomic[cell] = atomic
+        shadow.writer_strong[cell] = access.index in self._protocol.strong
         if shadow.writer_time.size:
             shadow.writer_time[cell] = self._time
-        if not atomic:
+        if access.index not in self._protocol.strong:
             winner = shadow.writer[cell]
             lost = winner != thread
             if lost.any():  # several threads of this very instruction
                 earlier = np.full(int(np.count_nonzero(lost)), number)
                 self._report(shadow, earlier, winner[lost], access, buffer, cell[lost], thread[lost])
 
-    def _read(self, shadow: _Shadow, number: int, cell: Array, thread: Array, epoch: Array) -> None:
-        readers = shadow.readers
+    def _read(self, shadow: _Shadow, access: Access, number: int, cell: Array, thread: Array, epoch: Array) -> None:
+        how = self._how(access)
+        readers = shadow.readers.get(how)
         if readers is None:
-            readers = shadow.readers = _Readers(shadow.writer.size)
+            readers = shadow.readers[how] = _Readers(shadow.writer.size)
         low, high = readers.recent_low[cell], readers.recent_high[cell]
         same = (readers.epoch[cell] == epoch) & (self._block(high) == self._block(thread))
         # Threads ascend: of entries for the same granule the last assigned is the maximum, reversed the minimum.
@@ -260,6 +279,7 @@ class GlobalRaces:
         readers.low[cell[::-1]] = np.minimum(readers.low[cell], thread)[::-1]
         readers.epoch[cell] = epoch
         readers.access[cell] = number
+        readers.time[cell] = self._time
 
     def _block(self, thread: Array) -> Array:
         return (thread - 1) // self._padded

@@ -46,7 +46,10 @@ class Analysis:
     highest lane: of the whole block, or of each warp once clocks tell warps apart.
     """
 
-    def __init__(self, blocks: int, padded: int, stride: int, granule: int) -> None:
+    def __init__(
+        self, blocks: int, padded: int, stride: int, granule: int, optimistic: frozenset[int] = frozenset()
+    ) -> None:
+        self.optimistic = optimistic  # loads (instruction indices) that may meet atomics
         self.blocks, self.padded, self.stride, self.granule = blocks, padded, stride, granule
         self.lanes = blocks * padded
         self.warps = padded // WARP
@@ -140,7 +143,7 @@ class Analysis:
         lane, cell = where.lane, where.cell
         writer = self.writer[cell]
         bad = (writer >= 0) & (writer != lane)
-        if access.effect == "atomic":
+        if access.effect == "atomic" or access.index in self.optimistic:
             bad &= ~self.writer_atomic[cell]
         if self.clocks is not None:
             bad &= self._unordered(lane // WARP, writer % self.padded // WARP, self.writer_stamp[cell])
@@ -149,7 +152,7 @@ class Analysis:
         if writes(access):
             self._check_readers(touch, where)
             self._write(touch, number, where)
-        else:
+        elif access.index not in self.optimistic:
             self._read(number, where)
 
     def _check_readers(self, touch: Touch, where: Cells) -> None:
@@ -225,9 +228,11 @@ class Analysis:
 class SharedRaces:
     """Looks at each distinct epoch once and reports its hazards as often as it comes."""
 
-    def __init__(self, ledger: Ledger, names: Names, padded: int, stride: int, granule: int) -> None:
+    def __init__(
+        self, ledger: Ledger, names: Names, padded: int, stride: int, granule: int, optimistic: frozenset[int]
+    ) -> None:
         self._ledger, self._names = ledger, names
-        self._padded, self._stride, self._granule = padded, stride, granule
+        self._padded, self._stride, self._granule, self._optimistic = padded, stride, granule, optimistic
         self._known: dict[Epoch, tuple[Hazard, ...]] = {}
         self._open: Analysis | None = None  # of an epoch that was handed over in part
         self.suspects: set[tuple[int, int]] = set()  # pairs of plain stores that race: do they store the same?
@@ -248,18 +253,21 @@ class SharedRaces:
             if hazards is None and epoch.silent:
                 hazards = ()
             if hazards is None:
-                analysis = Analysis(1 if epoch.uniform else blocks, self._padded, self._stride, self._granule)
+                analysis = self._analysis(1 if epoch.uniform else blocks)
                 analysis.feed(epoch)
                 hazards = self._known[epoch] = tuple(analysis.hazards.values())
             if hazards:
                 self._count(batch, hazards, batch.blocks if epoch.uniform else 1)
             return
         if self._open is None:
-            self._open = Analysis(blocks, self._padded, self._stride, self._granule)
+            self._open = self._analysis(blocks)
         self._open.feed(epoch)
         if boundary != "none":
             self._count(batch, tuple(self._open.hazards.values()), 1)
             self._open = None
+
+    def _analysis(self, blocks: int) -> Analysis:
+        return Analysis(blocks, self._padded, self._stride, self._granule, self._optimistic)
 
     def _count(self, batch: Batch, hazards: tuple[Hazard, ...], times: int) -> None:
         for hazard in hazards:

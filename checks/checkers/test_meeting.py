@@ -1,0 +1,130 @@
+"""Threads that may meet in memory all the same: compare-and-swap, strong accesses, hand-overs by fence and flag."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+ORDERED, APART = ("race", "error"), ("block_order", "error")
+GUIDE = """
+__device__ double add(double *address, double value)   // as in the CUDA programming guide
+{
+    unsigned long long *p = (unsigned long long *)address, old = *p, assumed;
+    do {
+        assumed = old;
+        old = atomicCAS(p, assumed, __double_as_longlong(value + __longlong_as_double(assumed)));
+    } while (assumed != old);
+    return __longlong_as_double(old);
+}
+__device__ void largest(float *address, float value)
+{
+    int *p = (int *)address, old = *p, assumed;
+    while (value > __int_as_float(old)) {
+        assumed = old;
+        old = atomicCAS(p, assumed, __float_as_int(value));
+        if (old == assumed) break;
+    }
+}
+"""
+INTS = "int *I = (int *)C; "
+DOUBLES = "double *D = (double *)C; "
+MEET = {
+    "double by cas": (f"{DOUBLES} add(D, A[g]);", []),
+    "double by cas, volatile": (f"{DOUBLES} add(D + (t & 1), A[g]); volatile double *V = D; if (V[0] < 0) A = 0;", []),
+    "largest float": ("largest(C, A[g]);", []),
+    "read after the swap": (f"{DOUBLES} add(D, A[g]); __syncthreads(); D[2 + g] = D[0];", [APART]),
+    "only when it helps": (f"{INTS} int v = A[g]; if (v > I[0]) atomicMax(I, v);", []),
+    "used beyond the test": (
+        f"{INTS} int v = A[g], o = I[0]; if (v > o) atomicMax(I, v); I[2 + g] = o;", [APART, ORDERED]),
+    "test of another element": (f"{INTS} int v = A[g]; if (v > I[1]) atomicMax(I, v); if (g == 70) I[1] = 3;", [APART]),
+    "added where it is tested": (f"{INTS} int v = A[g]; if (v > I[0]) atomicAdd(I, v);", [APART, ORDERED]),
+    "volatile and atomic": (f"{INTS} atomicAdd(I, 1); I[2 + g] = ((volatile int *)I)[0];", []),
+    "plain and atomic": (f"{INTS} atomicAdd(I, 1); I[2 + g] = I[0];", [APART, ORDERED]),
+    "volatile store, volatile load": ("volatile float *V = C; V[0] = t; V[2 + g] = V[0];", []),
+    "volatile store, plain load": ("volatile float *V = C; V[0] = t; __syncthreads(); C[2 + g] = C[0];", [APART]),
+    "relaxed": (
+        f'{INTS} asm volatile("st.relaxed.gpu.global.s32 [%0], %1;" : : "l"(I), "r"(t) : "memory"); int v;'
+        ' asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(v) : "l"(I) : "memory"); I[2 + g] = v;', []),
+    "list": (  # head in I[0], every node's next in I[2 + g]
+        f"{INTS} int old = I[0], assumed; do {{ assumed = old; I[2 + g] = assumed; __threadfence();"
+        " old = atomicCAS(I, assumed, g); } while (old != assumed);", []),
+    "list that is read too early": (
+        f"{INTS} int old = I[0], assumed; do {{ assumed = old; I[2 + g] = assumed;"
+        " old = atomicCAS(I, assumed, g); } while (old != assumed); I[200 + g] = I[2 + (g ^ 64)];", [APART]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "expected"), MEET.values(), ids=MEET)
+@pytest.mark.parametrize("block_limit", [None, 1])
+def test_who_may_meet_without_a_barrier(check, body, expected, block_limit):
+    a = np.arange(128, dtype=np.float32) % 7
+    a.setflags(write=False)
+    out = np.zeros(600, np.float32)
+    body = f"const int g = blockIdx.x * 64 + t; {body}"
+    found = check(body, 2, 64, [a, out], before=GUIDE, block_limit=block_limit)
+    assert {(f.kind, f.severity) for f in found} - {("race", "warning")} <= set(expected), found
+    assert bool(found) == bool(expected), found
+    if "add(D, A[g]);" in body and not expected:
+        assert out.view(np.float64)[0] == a.sum()
+
+
+SHARED = {
+    "double by cas": ("__shared__ double s; if (t == 0) s = 0; __syncthreads(); add(&s, A[t]); __syncthreads();"
+                      " C[t] = s;", []),
+    "read with no barrier": ("__shared__ double s; if (t == 0) s = 0; __syncthreads(); add(&s, A[t]);"
+                             " C[t] = s;", [ORDERED]),
+    "no barrier before": ("__shared__ double s; if (t == 0) s = 0; add(&s, A[t]); __syncthreads();"
+                          " C[t] = s;", [ORDERED]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "expected"), SHARED.values(), ids=SHARED)
+def test_who_may_meet_in_shared_memory(check, body, expected):
+    a = np.ones(64, np.float32)
+    a.setflags(write=False)
+    out = np.zeros(64, np.float32)
+    found = check(body, 1, 64, [a, out], before=GUIDE)
+    assert sorted({(f.kind, f.severity) for f in found if f.severity == "error"}) == expected, found
+    assert bool(found) == bool(expected)
+
+
+# threadFenceReduction of the CUDA samples, cut down: the block that comes last adds what the others have stored.
+REDUCTION = """
+__device__ unsigned int count = 0;
+__device__ float block_sum(float v) {
+    __shared__ float s[64];
+    s[threadIdx.x] = v;
+    __syncthreads();
+    for (int n = 32; n > 0; n /= 2) { if (threadIdx.x < n) s[threadIdx.x] += s[threadIdx.x + n]; __syncthreads(); }
+    return s[0];
+}
+"""
+LAST = """
+    __shared__ bool last;
+    float sum = block_sum(A[blockIdx.x * 64 + t]);
+    if (t == 0) {
+        C[blockIdx.x] = sum;
+        FENCE
+        last = atomicInc(&count, gridDim.x) == gridDim.x - 1;
+    }
+    __syncthreads();
+    if (last) {
+        float v = 0;
+        for (int i = t; i < gridDim.x; i += 64) v += C[i];
+        v = block_sum(v);
+        if (t == 0) { C[0] = v; count = 0; }
+    }
+"""
+
+
+@pytest.mark.parametrize("block_limit", [None, 1, 3])
+@pytest.mark.parametrize(("fence", "expected"), [("__threadfence();", set()), ("", {APART})])
+def test_the_last_block_adds_up(check, fence, expected, block_limit):
+    a = np.arange(64 * 80, dtype=np.float32) % 5
+    a.setflags(write=False)
+    out = np.zeros(80, np.float32)
+    found = check(LAST.replace("FENCE", fence), 80, 64, [a, out], before=REDUCTION, block_limit=block_limit)
+    assert {(f.kind, f.severity) for f in found} - {("race", "error")} == expected, found
+    assert out[0] == a.sum()
+    if not expected:
+        assert found == []

@@ -1,0 +1,114 @@
+"""Which accesses may meet another thread's without being a race, read off the code.
+
+``strong`` accesses (PTX's word: atomics, volatile, relaxed, acquire and release) are made to meet: among themselves
+they never race. An ``optimistic`` read is a plain load whose value may be old by the time it is used, and the code
+knows: the first read of a compare-and-swap loop (``old = *p; do { assumed = old; old = atomicCAS(p, assumed, ...); }
+while (old != assumed)``), or one that only decides whether an atomic on the same element is worth the effort
+(``if (v > *p) atomicMax(p, v)``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+
+from gemm_lessons.simulator.cfg import reads, registers_in, writes
+from gemm_lessons.simulator.ptx import Address, Immediate, Instruction, Kernel, Operand, Register, Symbol
+
+STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "acq_rel", "mmio", "cv"})
+ATOMIC = frozenset({"atom", "red"})
+LOADS = frozenset({"ld", "ldu"})
+MEMORY = ATOMIC | LOADS | {"st", "cp", "call"}
+ADDRESSES = frozenset("mov cvta add mad mul shl cvt".split())  # what addresses are computed by
+ONE_WAY = frozenset("min max and or".split())  # an old value of such an element is never beyond the newest
+
+
+def strong(kernel: Kernel) -> frozenset[int]:
+    """Instructions (indices) whose accesses are made to meet those of other threads."""
+    return frozenset(
+        i.index
+        for i in kernel.instructions
+        if i.opcode in ATOMIC or (i.opcode in ("ld", "ldu", "st") and STRONG & set(i.modifiers))
+    )
+
+
+def optimistic(kernel: Kernel) -> frozenset[int]:
+    """Loads (indices) whose value a compare-and-swap of the same element checks, or that guard an atomic on it."""
+    atomics = [i for i in kernel.instructions if i.opcode in ATOMIC and {"cas", *ONE_WAY} & set(i.modifiers)]
+    if not atomics:
+        return frozenset()
+    flow = _Flow(kernel)
+    found: set[int] = set()
+    for atomic in atomics:
+        place = flow.place(atomic)
+        loads = [i for i in kernel.instructions if i.opcode in LOADS and flow.place(i) == place]
+        if "cas" in atomic.modifiers:
+            before = flow.behind(registers_in(atomic.operands[2 if atomic.opcode == "atom" else 1]))
+            found |= {load.index for load in loads if writes(load) & before}
+        else:
+            found |= {load.index for load in loads if flow.only_decides(load)}
+    return frozenset(found)
+
+
+class _Flow:
+    """Definitions and uses of a kernel's registers, whatever the path."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._made: dict[str, list[Instruction]] = {}
+        self._used: dict[str, list[Instruction]] = {}
+        for instruction in kernel.instructions:
+            for name in writes(instruction):
+                self._made.setdefault(name, []).append(instruction)
+            for name in reads(instruction):
+                self._used.setdefault(name, []).append(instruction)
+
+    def place(self, instruction: Instruction) -> tuple[Hashable, int] | None:
+        """What an address is computed from, and the number of bytes behind it; the same for the same element."""
+        address = next((operand for operand in instruction.operands if isinstance(operand, Address)), None)
+        if address is None or address.base is None:
+            return None
+        origin, offset = self._origin(address.base)
+        return origin, offset + address.offset
+
+    def _origin(self, operand: Operand | None, depth: int = 16) -> tuple[Hashable, int]:
+        """A value as the computation that gives it, sums with constants apart."""
+        if isinstance(operand, Symbol):
+            return operand.name, operand.offset
+        if not isinstance(operand, Register):
+            return operand, 0
+        made = self._made.get(operand.name, [])
+        if len(made) != 1 or made[0].guard is not None or made[0].opcode not in ADDRESSES or not depth:
+            return operand.name, 0
+        one = made[0]
+        sources = one.operands[1:]
+        if one.opcode in ("mov", "cvta"):  # the same address, whatever space it is written for
+            return self._origin(sources[0], depth - 1)
+        if one.opcode == "add" and isinstance(sources[1], Immediate):
+            origin, offset = self._origin(sources[0], depth - 1)
+            return origin, offset + sources[1].value
+        return (one.opcode, one.modifiers[-1][1:], tuple(self._origin(source, depth - 1) for source in sources)), 0
+
+    def behind(self, names: Iterable[str]) -> set[str]:
+        """``names`` and all registers that their values are computed from without going through memory."""
+        reached: set[str] = set()
+        work = list(names)
+        while work:
+            name = work.pop()
+            if name not in reached:
+                reached.add(name)
+                made = [i for i in self._made.get(name, ()) if i.opcode not in MEMORY]
+                work.extend(source for instruction in made for source in reads(instruction))
+        return reached
+
+    def only_decides(self, load: Instruction) -> bool:
+        """Whether a loaded value goes nowhere but into comparisons."""
+        waiting, seen = [load], {load.index}
+        while waiting:
+            for name in writes(waiting.pop()):
+                for instruction in self._used.get(name, ()):
+                    if instruction.opcode in ("mov", "cvt"):
+                        if instruction.index not in seen:
+                            seen.add(instruction.index)
+                            waiting.append(instruction)
+                    elif instruction.opcode != "setp":
+                        return False
+        return True
