@@ -212,6 +212,13 @@ def test_each_block_starts_with_nothing(said):
     assert said(body, 64, 2) == said(body, 64, 2, block_limit=1) == [BLANK]
 
 
+@pytest.mark.parametrize("block_limit", [None, 1, 2])
+def test_every_block_counts_once_also_after_one_did_something_else(check, block_limit):
+    body = S + "if (blockIdx.x == 0) s[t] = A[t]; __syncthreads(); C[64 * blockIdx.x + t] = s[64 + t];"
+    found = check(body, 3, 64, [floats(192), floats(192, output=True)], block_limit=block_limit)
+    assert [(f.kind, f.count) for f in found] == [("uninitialised", 192)]
+
+
 @pytest.mark.parametrize(("initialised", "expected"), [(True, []), (False, [("uninitialised", "error")])])
 def test_a_fresh_buffer_is_written_before_it_is_read(check, initialised, expected):
     def run(body):

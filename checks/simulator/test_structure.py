@@ -197,3 +197,13 @@ def test_blocks_in_flight_do_not_change_results_or_counters(random):
         seen.append((c.tobytes(), dict(launched.counters.totals), launched.findings))
     for one, other in itertools.pairwise(seen):
         assert one == other
+
+
+def test_where_both_branches_of_a_loop_head_meet_comes_after_both():
+    """It was once numbered before one of them, and the lanes of a warp went through it twice."""
+    k = kernel(
+        "mov.u32 %r0, %tid.x;\nagain: setp.lt.u32 %p0, %r0, 5;\n@%p0 bra other;\nneg.s32 %r1, %r0;\nbra.uni join;\n"
+        "other: not.b32 %r1, %r0;\njoin: min.s32 %r0, %r0, %r1;\nsetp.gt.s32 %p1, %r0, 3;\n@%p1 bra again;\nret;"
+    )
+    place = {i.opcode: block.number for block in cfg.build(k) for i in block.instructions}
+    assert max(place["neg"], place["not"]) < place["min"] < place["ret"]

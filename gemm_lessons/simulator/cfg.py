@@ -9,7 +9,7 @@ each component again ordered that way inside.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gemm_lessons.device import UnsupportedKernel
@@ -148,28 +148,21 @@ def _label_block(kernel: Kernel, label: str, text_number: Mapping[int, int], bra
 def _weak_topological_order(successors: Sequence[Sequence[int]]) -> list[int]:
     """Reachable nodes from node 0, loops contiguous and before what follows them."""
 
-    def order(entry: int, nodes: set[int]) -> list[int]:
+    def order(entries: Sequence[int], nodes: set[int]) -> list[int]:
         result: list[int] = []
-        for component in _components(entry, nodes, successors):
-            if len(component) == 1:
-                result.append(component[0])
-                continue
-            head, members = component[0], set(component)
-            inside = members - {head}
+        for component in _components(entries, nodes, successors):
+            head = component[0]
             result.append(head)
-            rest = set(inside)
-            while rest:
-                start = next((n for n in successors[head] if n in rest), min(rest))
-                part = order(start, rest)
-                result.extend(part)
-                rest -= set(part)
+            if len(component) > 1:
+                # From all successors of the head at once: where its branches meet again comes after both of them.
+                result.extend(order(successors[head], set(component) - {head}))
         return result
 
-    return order(0, set(range(len(successors))))
+    return order([0], set(range(len(successors))))
 
 
-def _components(entry: int, nodes: set[int], successors: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Strongly connected components reachable from ``entry`` inside ``nodes``, topologically sorted; the first
+def _components(entries: Iterable[int], nodes: set[int], successors: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Strongly connected components reachable from ``entries`` inside ``nodes``, topologically sorted; the first
     member of each is the node by which the search entered it (Tarjan's algorithm, without recursion)."""
     index: dict[int, int] = {}
     low: dict[int, int] = {}
@@ -185,23 +178,28 @@ def _components(entry: int, nodes: set[int], successors: Sequence[Sequence[int]]
         # Larger text positions first: of two independent branches the one earlier in the text is numbered earlier.
         work.append((node, iter(sorted((n for n in successors[node] if n in nodes), reverse=True))))
 
-    visit(entry)
-    while work:
-        node, remaining = work[-1]
-        for successor in remaining:
-            if successor not in index:
-                visit(successor)
-                break
-            if successor in on_stack:
-                low[node] = min(low[node], index[successor])
-        else:
-            work.pop()
-            if work:
-                low[work[-1][0]] = min(low[work[-1][0]], low[node])
-            if low[node] == index[node]:
-                cut = stack.index(node)
-                component = stack[cut:]
-                del stack[cut:]
-                on_stack.difference_update(component)
-                found.append(component)
+    def search() -> None:
+        while work:
+            node, remaining = work[-1]
+            for successor in remaining:
+                if successor not in index:
+                    visit(successor)
+                    break
+                if successor in on_stack:
+                    low[node] = min(low[node], index[successor])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == index[node]:
+                    cut = stack.index(node)
+                    component = stack[cut:]
+                    del stack[cut:]
+                    on_stack.difference_update(component)
+                    found.append(component)
+
+    for entry in sorted((n for n in entries if n in nodes), reverse=True):
+        if entry not in index:
+            visit(entry)
+            search()
     return found[::-1]

@@ -6,6 +6,7 @@ that leads from one to the next, so that only new steps cost NumPy work.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,12 +22,14 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Blank:
-    """An access that read what was never written: how often, and one example (byte offset, lane)."""
+    """An access that read what was never written: how often, and one example (byte offset, lane). ``each``: in one
+    block of a batch whose blocks all do the same."""
 
     access: Access
     offset: int
     lane: int
     count: int
+    each: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +82,7 @@ class Initialised:
             step = self._state.next[epoch] = self._step(self._state, epoch)
         self._state, blanks = step
         for blank in blanks:
-            times = batch.blocks if epoch.uniform else 1
+            times = batch.blocks if blank.each else 1
             access = blank.access
             key = Key("uninitialised", "warning", access.line, None, access.file, access.space)
             self._ledger.add(key, lambda b=blank: self._message(batch, b), blank.count * times)  # type: ignore[misc]
@@ -105,7 +108,8 @@ class Initialised:
             )
             known = bits[where.cell]
             if touch.access.effect in ("load", "atomic") and not known.all():
-                blanks.append(self._blank(touch, where.lane[~known], where.cell[~known], granule, stride))
+                blank = self._blank(touch, where.lane[~known], where.cell[~known], granule, stride)
+                blanks.append(dataclasses.replace(blank, each=is_shared and not whole))
             if touch.access.effect != "load" and not known.all():
                 if not changed:
                     shared, local, changed = shared.copy(), local.copy(), True
