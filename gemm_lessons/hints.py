@@ -47,6 +47,7 @@ REMEDIES: Mapping[str, str] = {
     "out_of_array": "An index runs past the end of its shared array, into the next one: check the loop's bound.",
     "exited_before_barrier": "Threads that have returned copy nothing for the others and do not wait: no return "
     "before a __syncthreads(); guard the loads and stores instead.",
+    "shuffle_source": "Let every thread that another one reads from execute the shuffle too, and name it in the mask.",
     "divergent_warp": "The mask of a warp instruction must name exactly the threads that execute it together.",
     "barrier_count": "A named barrier needs one thread count, a multiple of 32, for all threads that meet there.",
     "deadlock": "Some threads wait at a barrier that others never reach: no return and no if around __syncthreads().",

@@ -76,8 +76,19 @@ class Simulator:
             counted = counters.result(machine.parameters, machine.initial_memory)
         if checks.suspects:
             self._settle(checks, program, grid, arguments, dict(shared_layout))
+        found = (*checks.result(), *machine.unset.findings(), *machine.notices())
+        if machine.state.outsiders:
+            found = (*self._shuffled(machine, dict(shared_layout)), *found)
         machine.memory.write_back()
-        return Launched(counted, (*checks.result(), *machine.unset.findings(), *machine.notices()), fault)
+        return Launched(counted, found, fault)
+
+    def _shuffled(self, first: Machine, layout: dict[str, int]) -> list[Finding]:
+        """Shuffles read lanes that did not take part: run once more, to see whether what they gave mattered."""
+        setting = dataclasses.replace(self.setting, shuffles=frozenset(first.state.outsiders))
+        again = Machine(first.program, first.grid, first.arguments, [], layout, setting)
+        with contextlib.suppress(Fault):  # the same as in the first run
+            again.run()
+        return [finding for finding in again.unset.findings() if finding.kind == "shuffle_source"]
 
     def _settle(
         self, checks: Checks, program: Program, grid: Grid, arguments: Sequence[Argument], layout: dict[str, int]

@@ -28,6 +28,7 @@ NO_RESULT = frozenset(
     "st red bra brx bar barrier ret exit trap brkpt membar fence prefetch prefetchu cp call nanosleep"
     " discard applypriority griddepcontrol pmevent".split()
 )
+MEMBERS = frozenset("shfl vote match redux elect".split())
 ENDS_BLOCK = frozenset({"bra", "brx", "ret", "exit", "trap", "brkpt"})
 
 
@@ -53,6 +54,13 @@ class Block:
 def is_barrier(instruction: Instruction) -> bool:
     """Whether an instruction is a barrier of (part of) a block."""
     return instruction.opcode in ("bar", "barrier") and not {"warp", "cluster"} & set(instruction.modifiers)
+
+
+def meets_in_warp(instruction: Instruction) -> bool:
+    """Whether an instruction waits for the threads of its warp that a member mask names. It begins a basic block."""
+    if instruction.opcode in ("bar", "barrier"):
+        return "warp" in instruction.modifiers
+    return instruction.opcode in MEMBERS and "sync" in instruction.modifiers
 
 
 def ends_block(instruction: Instruction) -> bool:
@@ -110,6 +118,8 @@ def build(kernel: Kernel) -> tuple[Block, ...]:
     count = len(kernel.instructions)
     starts = {0, *(position for position in kernel.labels.values() if position < count)}
     for instruction in kernel.instructions:
+        if meets_in_warp(instruction):
+            starts.add(instruction.index)
         if ends_block(instruction) and instruction.index + 1 < count:
             starts.add(instruction.index + 1)
     ordered = sorted(starts)

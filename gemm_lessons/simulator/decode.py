@@ -19,6 +19,7 @@ from gemm_lessons.simulator import semantics
 from gemm_lessons.simulator.access import Layout, form_of
 from gemm_lessons.simulator.atomics import bind_atomic
 from gemm_lessons.simulator.cfg import Block, line_of, writes
+from gemm_lessons.simulator.convergence import ballot, spread
 from gemm_lessons.simulator.copies import bind_async_copy
 from gemm_lessons.simulator.events import WARP, Barrier
 from gemm_lessons.simulator.groups import Workspace, bind_fma, bind_loads, bind_moves
@@ -40,7 +41,7 @@ from gemm_lessons.simulator.ptx import (
 from gemm_lessons.simulator.schedule import FmaGroup, LoadGroup, MoveGroup, Single, Step
 from gemm_lessons.simulator.state import Fault, State
 from gemm_lessons.simulator.transfers import MemoryBinder
-from gemm_lessons.simulator.warps import bind_warp, note_absent
+from gemm_lessons.simulator.warps import Groups, bind_warp
 
 Array = NDArray[Any]
 Run = Callable[[], None]
@@ -194,13 +195,18 @@ class Binder:
         state, line = self.state, line_of(instruction)
         if "warp" not in instruction.modifiers:  # a barrier of several blocks, barrier.cluster
             raise unsupported(instruction)
-        members = self.value(instruction.operands[0], "u32") if instruction.operands else np.uint32(0)
+        if instruction.guard is not None:
+            raise unsupported(instruction)
+        members = np.broadcast_to(self.value(instruction.operands[0], "u32"), (state.lanes,)).reshape(-1, WARP)
+        known = Groups(state, instruction)
 
         def run() -> None:
             lanes = None if state.active is None else state.active.copy()
-            if lanes is not None:
-                note_absent(state, instruction, lanes.reshape(-1, WARP), _by_warp(members, state.lanes))
-            state.trace.append(Barrier("warp", None, lanes, line))
+            active = np.ones((state.warps, WARP), np.bool_) if lanes is None else lanes.reshape(-1, WARP)
+            group = known.of(members, active)
+            partial = bool((active & (group != spread(ballot(state.alive)))).any())
+            groups = np.where(active, group, 0).reshape(-1) if partial else None
+            state.trace.append(Barrier("warp", None, lanes, line, groups=groups))
 
         return run
 
@@ -404,10 +410,6 @@ class Binder:
                     raise unsupported(instruction, "register wider than the type")
                 result.append(self.assign(instruction, row, _copy, value))
         return result
-
-
-def _by_warp(values: Any, lanes: int) -> Array:
-    return np.broadcast_to(values, (lanes,)).reshape(-1, WARP)
 
 
 def _special(values: Any, dtype: np.dtype[Any], name: str) -> Any:

@@ -67,7 +67,9 @@ class Touch:
 @dataclass(frozen=True, eq=False)
 class Barrier:
     """Threads that met at a barrier. ``blocks`` bool (blocks_in_batch,), None = all blocks; ``lanes`` bool (lanes,)
-    when only part of a block takes part (named barriers, ``__syncwarp``), else None. ``arrive``: ``lanes`` signalled
+    when only part of a block takes part (named barriers, ``__syncwarp``), else None. ``groups`` uint32 (lanes,): of a
+    ``__syncwarp`` that not all living threads of a warp join, with whom each lane meets (a bit per lane). ``arrive``:
+    ``lanes`` signalled
     at named barrier ``number`` and went on; a later ``named`` of that number is what they signalled to."""
 
     kind: Literal["block", "named", "warp", "arrive"]
@@ -75,6 +77,7 @@ class Barrier:
     lanes: np.ndarray[Any, Any] | None = None
     line: int | None = None
     number: int = 0
+    groups: np.ndarray[Any, Any] | None = None
 
 
 @dataclass(frozen=True, eq=False)

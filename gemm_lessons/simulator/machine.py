@@ -21,6 +21,7 @@ from gemm_lessons.simulator import cfg
 from gemm_lessons.simulator.access import Layout
 from gemm_lessons.simulator.barriers import Barriers, is_plain
 from gemm_lessons.simulator.cfg import Block, line_of
+from gemm_lessons.simulator.convergence import Convergence
 from gemm_lessons.simulator.decode import Binder, Op, Run, address_registers, both
 from gemm_lessons.simulator.events import WARP, Boundary, Launch, Observer, SharedArray
 from gemm_lessons.simulator.floats import float_state
@@ -95,6 +96,7 @@ class Setting:
     budget: int = INSTRUCTION_BUDGET
     counting: bool = True
     watched: frozenset[int] = frozenset()  # stores (instruction indices) whose values are recorded
+    shuffles: frozenset[int] = frozenset()  # shuffles of which undefined values are followed
 
 
 class Machine:
@@ -132,7 +134,8 @@ class Machine:
         self.state.leaving = np.array([_only_ends(block, program.blocks) for block in program.blocks])
         binder = Binder(self.state, self.layout, kernel.parameters, self.parameters, address_registers(program.blocks))
         self.barriers = Barriers(self.state, kernel)
-        self.unset = Unset(self.state, kernel, program.suspects, binder)
+        self.convergence = Convergence(self.state, program.blocks, binder.value)
+        self.unset = Unset(self.state, kernel, program.suspects, binder, setting.shuffles)
         self.lanes_executed = np.zeros(len(kernel.instructions), np.int64)
         self.warps_executed = np.zeros(len(kernel.instructions), np.int64)
         self.full: list[list[Run]] = []
@@ -233,6 +236,7 @@ class Machine:
         self.unset.begin(self.alive)
         self.started = int(np.count_nonzero(self.alive))
         self.barriers.begin()
+        self.convergence.begin()
         self.position = state.position = np.where(self.alive, 0, DONE).astype(np.int32)
         self.budget = self.setting.budget
         try:
@@ -282,6 +286,10 @@ class Machine:
         full, lengths, predicates = self.full, self.lengths, self.predicates
         while True:
             self.running = number
+            if not self.convergence.complete(number):
+                self.position[self.alive] = number
+                state.full = False
+                return number
             for operation in full[number]:
                 operation()
             self.block_warps[number] += warps
@@ -326,7 +334,9 @@ class Machine:
 
     def _divergent(self, number: int) -> int | None:
         state = self.state
-        active = (self.position == number) & ~self.barriers.waiting
+        active = self.convergence.gather(number, (self.position == number) & ~self.barriers.waiting)
+        if not active.any():
+            return self._next()
         state.active = active
         self.running = number
         for operation in self.masked[number]:
@@ -391,6 +401,7 @@ class Machine:
         self.position[lanes] = DONE
         self.alive = self.state.alive = self.alive & ~lanes
         self.everyone = False
+        self.convergence.wake()
         return self._next()
 
     def _leave(self, block: Block, last: Instruction, lanes: Array) -> int | None:
@@ -413,7 +424,7 @@ class Machine:
     def _next(self) -> int | None:
         """The block to run next; sets ``state.full``. Releases barriers when nobody else can run."""
         while True:
-            runnable = self.alive & ~self.barriers.waiting
+            runnable = self.alive & ~self.barriers.waiting & ~self.convergence.held
             if not runnable.any():
                 if not self.alive.any():
                     return None
@@ -432,7 +443,8 @@ class Machine:
 
     def _release(self) -> None:
         """Let go every group of threads whose barrier is complete; a ``Fault`` if none is and nobody can run."""
-        if not self.barriers.release(self.alive, functools.partial(self._hand_over, "barrier")):
+        hand_over = functools.partial(self._hand_over, "barrier")
+        if not self.barriers.release(self.alive, hand_over) and not self.convergence.give_up(self.position):
             raise self.barriers.deadlock(self.alive)
 
     def _timeout(self, number: int) -> None:

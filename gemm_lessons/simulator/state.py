@@ -77,6 +77,8 @@ class State:
         self.position = np.zeros(self.lanes, np.int32)  # basic block that a waiting lane goes on with
         self.leaving = np.zeros(1, np.bool_)  # by basic block: it does nothing but end the thread
         self.watched: frozenset[int] = frozenset()  # stores whose values are recorded
+        self.undefined: dict[int, Array] = {}  # shuffle -> lanes that read, at last, one that did not take part
+        self.outsiders: dict[int, tuple[str, int]] = {}  # shuffle -> an example: such a thread, and the lane it read
         self.noted: set[int] = set()  # instructions of this batch whose irregular warps are recorded
         self.batch = Batch(0, blocks, self.threads, self.padded, 0)
         self.full = True  # registers of lanes outside `active` may be overwritten: they are padding or have ended

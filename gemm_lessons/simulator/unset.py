@@ -6,6 +6,9 @@ lane which bits are undefined (``undefined.py``). Reading such a bit is no mista
 ``i < n && d > 0`` and pack halves of which one is never looked at. It is one when the bit decides where a thread goes,
 which address it uses, or what it stores; the line that is named is the one that read the variable first.
 
+What a shuffle gives to a lane that reads one which does not take part is undefined in the same way. Of a kernel that
+does so, a second run follows these values.
+
 What an unset register holds is not defined. Here every batch of blocks starts with all its bits set, as memory does
 (``memory.POISON``), so that the result does not depend on what an earlier batch left there.
 """
@@ -101,12 +104,17 @@ def _moved(instruction: Instruction) -> bool:
 
 
 class Unset:
-    """Follows the undefined bits of one launch. ``roots`` hold nothing when a batch starts."""
+    """Follows the undefined bits of one launch. ``roots`` hold nothing when a batch starts; ``shuffles`` (indices) may
+    read lanes that do not take part."""
 
-    def __init__(self, state: State, kernel: Kernel, roots: frozenset[str], binder: Binder) -> None:
+    def __init__(
+        self, state: State, kernel: Kernel, roots: frozenset[str], binder: Binder, shuffles: frozenset[int]
+    ) -> None:
         self._state, self._kernel, self._binder = state, kernel, binder
+        self._shuffles = shuffles
         self._roots = sorted(name for name in roots if name in state.rows)
-        names = sorted(name for name in followed(kernel, roots) if name in state.rows)
+        given = frozenset(name for index in shuffles for name in _given(kernel.instructions[index]))
+        names = sorted(name for name in followed(kernel, roots | given) if name in state.rows)
         self._bits: dict[str, Array] = {}
         for name in names:
             width, _ = state.rows[name]
@@ -134,7 +142,8 @@ class Unset:
         if not self._bits:
             return operations
         instructions = (step.instruction,) if isinstance(step, Single) else step.instructions
-        return [*self._notes(instructions, operations), *operations]
+        after = [both(functools.partial(self._mark, i)) for i in instructions if i.index in self._shuffles]
+        return [*self._notes(instructions, operations), *operations, *after]
 
     def at_end(self, block: Block) -> list[Op]:
         """What has to be looked at when ``block`` has been run and its last instruction decides where to go."""
@@ -151,12 +160,38 @@ class Unset:
             if (line, file) in by_line:
                 continue
             place = f"line {line}" if line else "an unknown line"
+            if index in self._shuffles:
+                by_line[line, file] = self._outsider(instruction, count)
+                continue
             text = (
                 f"{place} reads a variable that {thread} has not given a value: it holds whatever its register held"
                 " before"
             )
             by_line[line, file] = Finding("unset", "warning", text, line, count=count, file=file)
         return list(by_line.values())
+
+    def _outsider(self, instruction: Instruction, count: int) -> Finding:
+        """The finding of a shuffle's undefined value that mattered."""
+        line, file = line_of(instruction), instruction.source.file if instruction.source else ""
+        thread, lane = self._state.outsiders[instruction.index]
+        text = (
+            f"{thread} takes a value by the shuffle in {f'line {line}' if line else 'an unknown line'} from lane {lane}"
+            " of its warp, which does not take part (it has returned, is in another branch, or the mask leaves it out):"
+            " what it gets is not defined, and it is used"
+        )
+        return Finding("shuffle_source", "warning", text, line, count=count, file=file)
+
+    def _mark(self, instruction: Instruction) -> None:
+        """Behind a shuffle: what came from lanes that did not take part."""
+        lanes = self._state.undefined.get(instruction.index)
+        if lanes is None or not lanes.any():
+            return
+        for name in _given(instruction):
+            bits = self._bits.get(name)
+            if bits is not None:
+                bits[lanes] = np.iinfo(bits.dtype).max
+                self._origin[name][lanes] = instruction.index
+                self._dirty.add(name)
 
     # -- one step -----------------------------------------------------------------------------------------------------
 
@@ -393,6 +428,13 @@ class Unset:
             here = lanes & (origin == index)
             thread, before = self._found.get(index, (self._state.describe(int(here.argmax())), 0))
             self._found[index] = thread, before + int(np.count_nonzero(here))
+
+
+def _given(instruction: Instruction) -> tuple[str, ...]:
+    """The register that a shuffle's value goes to."""
+    first = instruction.operands[0]
+    target = first.first if isinstance(first, PredicatePair) else first
+    return (target.name,) if isinstance(target, Register) else ()
 
 
 def _raw(bits: Array) -> str:

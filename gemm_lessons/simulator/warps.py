@@ -1,7 +1,9 @@
 """Instructions in which the lanes of a warp exchange values: shuffles, votes, matches, reductions.
 
-Every function works on arrays of shape (warps, 32). Lanes that are not active contribute what PTX calls undefined;
-here: their register's value to shuffles, nothing to votes.
+Every function works on arrays of shape (warps, 32). ``group`` (uint32) holds for each lane with whom it executes: the
+lanes that take part now with the same member mask (``convergence.py`` has waited for those that the mask names). Each
+group is answered for itself. A shuffle from a lane outside of the group gives what that lane's register holds, which
+PTX calls undefined: it is noted, and if it comes to matter it is a finding (``unset.py``).
 """
 
 from __future__ import annotations
@@ -14,20 +16,43 @@ from numpy.typing import NDArray
 
 from gemm_lessons.device import UnsupportedKernel
 from gemm_lessons.simulator.cfg import line_of
-from gemm_lessons.simulator.events import WARP, Irregular
+from gemm_lessons.simulator.convergence import BIT, LANE, ballot, groups, spread
+from gemm_lessons.simulator.events import WARP
 from gemm_lessons.simulator.operation import DTYPES
 from gemm_lessons.simulator.ptx import Instruction, Operand, PredicatePair, Register
 from gemm_lessons.simulator.state import Fault, State
 
 Array = NDArray[Any]
 Value = Callable[[Operand, str], Any]
-
-LANE = np.arange(WARP, dtype=np.int64)
-BIT = np.uint64(1) << LANE.astype(np.uint64)
+Results = tuple[Array | None, ...]
 
 
 def _unsupported(instruction: Instruction) -> UnsupportedKernel:
     return UnsupportedKernel(f"unsupported PTX: {instruction.text}", line_of(instruction))
+
+
+class Groups:
+    """With whom the lanes execute one instruction; remembered as long as masks and lanes stay the same."""
+
+    def __init__(self, state: State, instruction: Instruction) -> None:
+        self._state, self._instruction = state, instruction
+        self._members = self._active = self._known = np.zeros((0, WARP), np.uint32)
+
+    def of(self, members: Array, active: Array) -> Array:
+        """``convergence.groups``; a ``Fault`` if a lane's mask leaves itself out."""
+        if np.array_equal(active, self._active) and np.array_equal(members, self._members):
+            return self._known
+        missing = active & ((members & BIT) == 0)
+        if missing.any():
+            lane = int(np.flatnonzero(missing.reshape(-1))[0])
+            raise Fault(
+                "warp_mask",
+                f"{self._state.describe(lane)} executes {self._instruction.full_opcode}, but its member mask leaves it"
+                " out",
+                self._instruction,
+            )
+        self._members, self._active, self._known = members.copy(), active.copy(), groups(members, active)
+        return self._known
 
 
 def bind_warp(
@@ -38,69 +63,60 @@ def bind_warp(
     first = instruction.operands[0]
     targets = (first.first, first.second) if isinstance(first, PredicatePair) else (first, None)
     arguments = instruction.operands[1:]
+    compute = _computation(opcode, modifiers)
+    kind = modifiers[-1] if modifiers and modifiers[-1] in DTYPES else "b32"
+    codes = _operand_codes(opcode, kind)
+    negated = opcode == "vote" and isinstance(arguments[0], PredicatePair) and arguments[0].negated
+    if (
+        compute is None
+        or len(arguments) != len(codes)
+        or (opcode != "activemask" and "sync" not in instruction.modifiers)
+    ):
+        raise _unsupported(instruction)
+    known = Groups(state, instruction)
 
     def warps(operand: Operand, code: str) -> Array:
-        values = value(operand, code)
-        return np.broadcast_to(values, (state.lanes,)).reshape(-1, WARP)
+        if isinstance(operand, PredicatePair):
+            if not negated or operand.first is None:
+                raise _unsupported(instruction)
+            operand = operand.first
+        return np.broadcast_to(value(operand, code), (state.lanes,)).reshape(-1, WARP)
 
-    def participants(members: Array | None) -> Array:
-        mask = guard() if guard is not None else state.active
-        active = np.ones((state.warps, WARP), np.bool_) if mask is None else mask.reshape(-1, WARP)
-        if members is not None:
-            missing = active & ((members.astype(np.uint64) & BIT) == 0)
-            if missing.any():
-                lane = int(np.flatnonzero(missing.reshape(-1))[0])
-                raise Fault(
-                    "warp_mask",
-                    f"{state.describe(lane)} executes {instruction.full_opcode}, but its member mask leaves it out",
-                    instruction,
-                )
-            if mask is not None:
-                note_absent(state, instruction, active, members)
-        return active
+    operands = [warps(operand, code) for operand, code in zip(arguments, codes, strict=True)]
+    if opcode == "activemask":
+        operands = [np.broadcast_to(np.uint32(0xFFFFFFFF), (state.warps, WARP))]
+    *sources, members = operands
 
-    def write(results: tuple[Array | None, ...], active: Array) -> None:
-        mask = active.reshape(-1)
+    def write(results: Results, mask: Array) -> None:
         for target, result in zip(targets, results, strict=False):
             if isinstance(target, Register) and result is not None:
                 code = {1: "pred", 4: "b32", 8: "b64"}[result.dtype.itemsize]
                 np.copyto(state.row(target.name, code), result.reshape(-1), where=mask)
 
-    compute = _computation(opcode, modifiers)
-    if compute is None:
-        raise _unsupported(instruction)
-    kind = modifiers[-1] if modifiers and modifiers[-1] in DTYPES else "b32"
-    codes = _operand_codes(opcode, kind)
-
     def run() -> None:
-        operands = [warps(operand, code) for operand, code in zip(arguments, codes, strict=False)]
-        members = operands[-1] if opcode not in ("activemask",) and len(operands) == len(codes) else None
-        active = participants(members)
-        write(compute(active, *operands), active)
+        mask = guard() if guard is not None else state.active
+        active = np.ones((state.warps, WARP), np.bool_) if mask is None else mask.reshape(-1, WARP)
+        group = known.of(members, active)
+        given = (~sources[0],) if negated else sources
+        results = compute(group, active, *given)
+        if opcode == "shfl":
+            moved, inside, lane = results
+            assert lane is not None
+            results = moved, inside
+            outside = active & ((group >> lane.astype(np.uint32)) & np.uint32(1) == 0)
+            if outside.any() or instruction.index in state.undefined:
+                _note_outside(state, instruction, outside, lane)
+        write(results, active.reshape(-1))
 
-    if len(arguments) != len(codes):
-        raise _unsupported(instruction)
     return run
 
 
-def note_absent(state: State, instruction: Instruction, active: Array, members: Array) -> None:
-    """Record living lanes that the mask of an executing lane names, but that do not execute the instruction now.
-
-    ``active`` bool and ``members`` uint32 (each lane's mask): (warps, 32).
-    """
-    if instruction.index in state.noted:
-        return
-    called = np.bitwise_or.reduce(np.where(active, members, 0).astype(np.uint64), axis=1)
-    absent = ((called[:, None] & BIT) != 0) & state.staying().reshape(-1, WARP) & ~active
-    if absent.any():
-        state.noted.add(instruction.index)
-        here = active & absent.any(axis=1)[:, None]
-        source = instruction.source
-        state.trace.append(
-            Irregular(
-                "warp", here.reshape(-1), absent.reshape(-1), line_of(instruction), file=source.file if source else ""
-            )
-        )
+def _note_outside(state: State, instruction: Instruction, outside: Array, source: Array) -> None:
+    """Lanes that shuffle from a lane that does not take part: which they are now, and one example for a message."""
+    state.undefined[instruction.index] = outside.reshape(-1)
+    if instruction.index not in state.outsiders and outside.any():
+        lane = int(outside.argmax())
+        state.outsiders[instruction.index] = state.describe(lane), int(source.reshape(-1)[lane])
 
 
 def _operand_codes(opcode: str, kind: str) -> tuple[str, ...]:
@@ -115,60 +131,51 @@ def _operand_codes(opcode: str, kind: str) -> tuple[str, ...]:
     }[opcode]
 
 
-def _spread(per_warp: Any) -> Array:
-    """(warps,) -> (warps, 32)."""
-    return np.repeat(np.asarray(per_warp)[:, None], WARP, axis=1)
+def _select(mode: str) -> Callable[..., Results]:
+    """``shfl``: the value, whether the source lane is inside the segment, and which lane it is."""
 
-
-def _ballot(active: Array, predicate: Array) -> Array:
-    """One uint32 per warp, spread over its lanes."""
-    bits = ((active & predicate) * BIT).sum(axis=1, dtype=np.uint64).astype(np.uint32)
-    return _spread(bits)
-
-
-def _shuffle(mode: str) -> Callable[..., tuple[Array, Array]]:
-    def run(active: Array, source: Array, b: Array, c: Array, members: Array) -> tuple[Array, Array]:
+    def run(group: Array, active: Array, source: Array, b: Array, c: Array) -> Results:
         b = (b & 31).astype(np.int64)
         segment = ((c >> 8) & 31).astype(np.int64)
         clamp = (c & 31).astype(np.int64)
-        high = (LANE & segment) | (clamp & ~segment)
-        low = LANE & segment
+        position = LANE.astype(np.int64)
+        low = position & segment
+        high = low | (clamp & ~segment)
         if mode == "up":
-            lane = LANE - b
+            lane = position - b
             valid = lane >= high
         elif mode == "down":
-            lane = LANE + b
+            lane = position + b
             valid = lane <= high
         elif mode == "bfly":
-            lane = LANE ^ b
+            lane = position ^ b
             valid = lane <= high
         else:
             lane = low | (b & ~segment)
             valid = lane <= high
-        lane = np.where(valid, lane, LANE)
-        return np.take_along_axis(source, lane, axis=1), valid
+        lane = np.where(valid, lane, position)
+        return np.take_along_axis(source, lane, axis=1), valid, lane
 
     return run
 
 
-def _match(active: Array, values: Array) -> Array:
-    same = (values[:, :, None] == values[:, None, :]) & active[:, None, :]
-    bits: Array = (same * BIT).sum(axis=2, dtype=np.uint64)
-    return bits.astype(np.uint32)
+def _equal(group: Array, values: Array) -> Array:
+    """Per lane, the lanes of its group that hold the same value."""
+    same = values[:, :, None] == values[:, None, :]
+    return ballot(same.reshape(-1, WARP)).reshape(-1, WARP) & group
 
 
-def _match_any(active: Array, values: Array, members: Array) -> tuple[Array]:
-    return (_match(active, values),)
+def _match_any(group: Array, active: Array, values: Array) -> Results:
+    return (_equal(group, values),)
 
 
-def _match_all(active: Array, values: Array, members: Array) -> tuple[Array, Array]:
-    everyone = _ballot(active, active)
-    agree = _match(active, values) == everyone
-    agreed = _spread((agree | ~active).all(axis=1))
-    return np.where(agreed, everyone, np.uint32(0)), agreed
+def _match_all(group: Array, active: Array, values: Array) -> Results:
+    differing = ballot(active & (_equal(group, values) != group))
+    agreed = (spread(differing) & group) == 0
+    return np.where(agreed, group, np.uint32(0)), agreed
 
 
-def _reduce(name: str) -> Callable[..., tuple[Array]] | None:
+def _reduce(name: str) -> Callable[..., Results] | None:
     table: dict[str, Any] = {
         "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
         "xor": np.bitwise_xor,
@@ -177,48 +184,51 @@ def _reduce(name: str) -> Callable[..., tuple[Array]] | None:
     if function is None:
         return None
 
-    def run(active: Array, values: Array, members: Array) -> tuple[Array]:
+    def run(group: Array, active: Array, values: Array) -> Results:
         result = np.zeros_like(values)
         for warp in np.flatnonzero(active.any(axis=1)):
-            result[warp] = function.reduce(values[warp][active[warp]], dtype=values.dtype)
+            for members in np.unique(group[warp][active[warp]]):
+                inside = (members & BIT) != 0
+                result[warp][inside] = function.reduce(values[warp][inside], dtype=values.dtype)
         return (result.view(np.uint32),)
 
     return run
 
 
-def _vote_all(active: Array, predicate: Array, members: Array) -> tuple[Array]:
-    return (_spread((predicate | ~active).all(axis=1)),)
+def _vote_all(group: Array, active: Array, predicate: Array) -> Results:
+    return ((spread(ballot(~predicate)) & group) == 0,)
 
 
-def _vote_any(active: Array, predicate: Array, members: Array) -> tuple[Array]:
-    return (_spread((predicate & active).any(axis=1)),)
+def _vote_any(group: Array, active: Array, predicate: Array) -> Results:
+    return ((spread(ballot(predicate)) & group) != 0,)
 
 
-def _vote_uniform(active: Array, predicate: Array, members: Array) -> tuple[Array]:
-    (everyone,), (anyone,) = _vote_all(active, predicate, members), _vote_any(active, predicate, members)
-    return (everyone | ~anyone,)
+def _vote_uniform(group: Array, active: Array, predicate: Array) -> Results:
+    yes = spread(ballot(predicate)) & group
+    return ((yes == 0) | (yes == group),)
 
 
-def _vote_ballot(active: Array, predicate: Array, members: Array) -> tuple[Array]:
-    return (_ballot(active, predicate),)
+def _vote_ballot(group: Array, active: Array, predicate: Array) -> Results:
+    return (spread(ballot(predicate)) & group,)
 
 
-def _activemask(active: Array) -> tuple[Array]:
-    return (_ballot(active, active),)
+def _activemask(group: Array, active: Array) -> Results:
+    return (group,)
 
 
-def _elect(active: Array, members: Array) -> tuple[Array, Array]:
-    leader = _spread(active.argmax(axis=1).astype(np.uint32))
+def _elect(group: Array, active: Array) -> Results:
+    lowest = group & (~group + np.uint32(1))
+    leader = np.where(group == 0, 0, np.log2(np.maximum(lowest, 1))).astype(np.uint32)
     return leader, leader == LANE
 
 
-def _computation(opcode: str, modifiers: tuple[str, ...]) -> Callable[..., tuple[Array | None, ...]] | None:
+def _computation(opcode: str, modifiers: tuple[str, ...]) -> Callable[..., Results] | None:
     mode = modifiers[0] if modifiers else ""
     if opcode == "shfl":
-        return _shuffle(mode) if mode in ("up", "down", "bfly", "idx") else None
+        return _select(mode) if mode in ("up", "down", "bfly", "idx") else None
     if opcode == "redux":
-        return _reduce(mode)
-    table: dict[tuple[str, str], Callable[..., tuple[Array | None, ...]]] = {
+        return _reduce(mode) if modifiers[1:] in (("u32",), ("s32",), ("b32",)) else None
+    table: dict[tuple[str, str], Callable[..., Results]] = {
         ("vote", "all"): _vote_all, ("vote", "any"): _vote_any, ("vote", "uni"): _vote_uniform,
         ("vote", "ballot"): _vote_ballot, ("match", "any"): _match_any, ("match", "all"): _match_all,
     }  # fmt: skip

@@ -139,13 +139,20 @@ class Epochs:
     def _uniform_mark(self, mark: Mark) -> bool:
         blocks = mark.blocks if isinstance(mark, Barrier) else None
         lanes = None if mark.lanes is None else mark.lanes.reshape(-1, self._padded)
-        return (blocks is None or bool(blocks.all())) and (lanes is None or bool((lanes == lanes[0]).all()))
+        groups = mark.groups if isinstance(mark, Barrier) else None
+        by_block = None if groups is None else groups.reshape(-1, self._padded)
+        return (
+            (blocks is None or bool(blocks.all()))
+            and (lanes is None or bool((lanes == lanes[0]).all()))
+            and (by_block is None or bool((by_block == by_block[0]).all()))
+        )
 
 
 def _identity(mark: Mark) -> tuple[Any, ...]:
     lanes = None if mark.lanes is None else mark.lanes.tobytes()
     if isinstance(mark, Barrier):
-        return mark.kind, mark.number, lanes, None if mark.blocks is None else mark.blocks.tobytes()
+        arrays = [None if array is None else array.tobytes() for array in (mark.blocks, mark.groups)]
+        return mark.kind, mark.number, lanes, *arrays
     return mark.kind, mark.pending, lanes
 
 

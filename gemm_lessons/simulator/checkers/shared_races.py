@@ -3,7 +3,9 @@
 Within an epoch without inner synchronisation nothing orders two threads, whatever order they happened to run in. Where
 an epoch has inner barriers (named ones, ``__syncwarp``, blocks that met alone) the order is followed with vector clocks
 by warps (C. Flanagan, S. Freund: "FastTrack: efficient and precise dynamic race detection", 2009). Threads of one warp
-that nothing orders are a warning: ``__syncwarp`` is missing, even where today's hardware runs them in step.
+that nothing orders are a warning: ``__syncwarp`` is missing, even where today's hardware runs them in step. Of the
+readers of a granule the lowest and the highest lane are kept: one in between that a partial ``__syncwarp`` leaves out
+may be missed.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 
 from gemm_lessons.simulator.checkers.epochs import Cells, Epoch, cells, warps_of
 from gemm_lessons.simulator.checkers.ledger import Key, Ledger, Names, line
+from gemm_lessons.simulator.checkers.warp_order import WarpOrder
 from gemm_lessons.simulator.events import WARP, Access, Barrier, Batch, Boundary, Touch
 
 Array = NDArray[Any]
@@ -66,6 +69,8 @@ class Analysis:
         self.clocks: Array | None = None  # (blocks, warps, warps): newest stamp of each warp that a warp has heard of
         self.own = np.ones((blocks, self.warps), np.int32)
         self.signals: dict[int, list[tuple[Array, Array]]] = {}  # named barrier -> (warps not yet heard, clocks)
+        self.inside: WarpOrder | None = None  # once some lanes of a warp have met without the others
+        self.writer_count = self.low_count = self.high_count = np.zeros(0, np.int32)  # of ``inside``
         self.seen: list[Access] = []
         self.hazards: dict[tuple[int, int, bool], Hazard] = {}
 
@@ -100,6 +105,13 @@ class Analysis:
 
     def _barrier(self, mark: Barrier) -> None:
         assert self.clocks is not None
+        if mark.groups is not None:
+            if self.inside is None:
+                self.inside = WarpOrder(self.lanes)
+                self.writer_count = np.zeros(self.writer.size, np.int32)
+                self.low_count, self.high_count = (np.zeros(self.low.size, np.int32) for _ in range(2))
+            self.inside.meet(mark.groups[: self.lanes])
+            return
         taking: Array = warps_of(mark.lanes, self.lanes).reshape(self.blocks, self.warps)
         if mark.blocks is not None:
             taking = taking & mark.blocks[: self.blocks, None]
@@ -147,6 +159,8 @@ class Analysis:
             bad &= ~self.writer_atomic[cell]
         if self.clocks is not None:
             bad &= self._unordered(lane // WARP, writer % self.padded // WARP, self.writer_stamp[cell])
+            if self.inside is not None:
+                bad &= ~self.inside.ordered(lane, writer, self.writer_count[cell])
         if bad.any():
             self._report(self.writer_touch[cell[bad]], writer[bad], touch, lane[bad], cell[bad])
         if writes(access):
@@ -163,6 +177,13 @@ class Analysis:
             bad = (high >= 0) & ((low != lane) | (high != lane))
             if self.clocks is not None:
                 bad &= self._unordered(lane // WARP, np.full(lane.shape, column), self.reader_stamp[place])
+            if self.inside is not None:
+                first, last = (
+                    (reader != lane) & ~self.inside.ordered(lane, np.clip(reader, 0, self.lanes - 1), count[place])
+                    for reader, count in ((low, self.low_count), (high, self.high_count))
+                )
+                bad &= first | last
+                low, high = np.where(first, low, high), np.where(last, high, low)
             if not bad.any():
                 continue
             mine, low, high = lane[bad], low[bad], high[bad]
@@ -180,6 +201,8 @@ class Analysis:
         self.writer_atomic[cell] = atomic
         if self.clocks is not None:
             self.writer_stamp[cell] = self.own.reshape(-1)[lane // WARP]
+        if self.inside is not None:
+            self.writer_count[cell] = self.inside.counts[lane]
         if not atomic:
             winner = self.writer[cell]
             lost = winner != lane
@@ -198,6 +221,10 @@ class Analysis:
             low = np.where(same, self.low[place], BIG)
             high = np.where(same, self.high[place], -1)
             self.reader_stamp[place] = stamp
+        if self.inside is not None:
+            now = self.inside.counts[lane]
+            self.high_count[place] = np.where(lane >= high, now, self.high_count[place])
+            self.low_count[place[::-1]] = np.where(lane <= low, now, self.low_count[place])[::-1]
         # Of entries for the same place the last assigned stays: lanes ascend, so the maximum, reversed the minimum.
         self.high[place] = np.maximum(high, lane)
         self.low[place[::-1]] = np.minimum(low, lane)[::-1]

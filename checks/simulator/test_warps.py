@@ -1,0 +1,204 @@
+"""Warp instructions with member masks: groups, who waits for whom, what is undefined; against one thread at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+HEAD = """extern "C" __global__ void k(const int *a, int *o, int n) {
+    const int t = threadIdx.x, lane = t & 31; int v = a[t];"""
+
+
+def launch(run, body, threads=64, n=0, head="", **options):
+    a = np.random.default_rng(5).integers(0, 8, threads).astype(np.int32)
+    out = np.full(threads, -1, np.int32)
+    a.setflags(write=False)
+    launched = run(f"{head} {HEAD} {body} }}", 1, threads, [a, out, n], **options)
+    return a.tolist(), out.tolist(), [(f.kind, f.severity) for f in launched.findings]
+
+
+def popc(x: int) -> int:
+    return bin(x).count("1")
+
+
+MASKS = {  # C++ expression of a lane's mask, and the same in Python
+    "tile<2>": ("3u << (lane & ~1)", lambda lane, a: 3 << (lane & ~1)),
+    "tile<4>": ("15u << (lane & ~3)", lambda lane, a: 15 << (lane & ~3)),
+    "tile<8>": ("255u << (lane & ~7)", lambda lane, a: 255 << (lane & ~7)),
+    "tile<16>": ("0xffffu << (lane & 16)", lambda lane, a: 0xFFFF << (lane & 16)),
+    "warp": ("0xffffffffu", lambda lane, a: 0xFFFFFFFF),
+    "odd and even": ("lane & 1 ? 0xaaaaaaaau : 0x55555555u", lambda lane, a: 0xAAAAAAAA if lane & 1 else 0x55555555),
+    "label": ("__match_any_sync(0xffffffffu, v)", lambda lane, a: sum(1 << i for i in range(32) if a[i] == a[lane])),
+    "binary": (
+        "__ballot_sync(0xffffffffu, v > 3) ^ (v > 3 ? 0u : 0xffffffffu)",
+        lambda lane, a: sum(1 << i for i in range(32) if (a[i] > 3) == (a[lane] > 3)),
+    ),
+}
+ANSWERS = {  # what a lane gets, from its mask, the values of its warp and itself
+    "__ballot_sync(m, v & 1)": lambda m, a, i: sum(1 << j for j in range(32) if m >> j & 1 and a[j] & 1),
+    "__any_sync(m, v == 5)": lambda m, a, i: any(a[j] == 5 for j in range(32) if m >> j & 1),
+    "__all_sync(m, v != 5)": lambda m, a, i: all(a[j] != 5 for j in range(32) if m >> j & 1),
+    "__match_any_sync(m, v & 3)": lambda m, a, i: sum(
+        1 << j for j in range(32) if m >> j & 1 and a[j] & 3 == a[i] & 3
+    ),
+    "__match_all_sync(m, v >> 2, &p) + 2 * p": lambda m, a, i: (
+        m + 2 if len({a[j] >> 2 for j in range(32) if m >> j & 1}) == 1 else 0
+    ),
+    "__reduce_add_sync(m, v)": lambda m, a, i: sum(a[j] for j in range(32) if m >> j & 1),
+    "__reduce_min_sync(m, v - 3)": lambda m, a, i: min(a[j] - 3 for j in range(32) if m >> j & 1),
+    "__reduce_max_sync(m, (unsigned)v)": lambda m, a, i: max(a[j] for j in range(32) if m >> j & 1),
+    "__reduce_xor_sync(m, v)": lambda m, a, i: int(np.bitwise_xor.reduce([a[j] for j in range(32) if m >> j & 1])),
+    "__reduce_and_sync(m, v)": lambda m, a, i: int(np.bitwise_and.reduce([a[j] for j in range(32) if m >> j & 1])),
+    "__shfl_sync(m, v, __ffs(m) - 1)": lambda m, a, i: a[(m & -m).bit_length() - 1],
+    "__popc(__activemask())": lambda m, a, i: 32,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_each_group_of_one_mask_is_answered_for_itself(run, mask):
+    expression, of = MASKS[mask]
+    body = f"int p; const unsigned m = {expression}; int r = 0;"
+    body += "".join(f"r = r * 31 + (int)({answer});" for answer in ANSWERS)
+    a, out, found = launch(run, f"{body} o[t] = r;")
+    assert not found
+    for t in range(64):
+        values = a[t // 32 * 32 :][:32]
+        expected = 0
+        for answer in ANSWERS.values():
+            expected = (expected * 31 + int(answer(of(t % 32, values), values, t % 32))) & 0xFFFFFFFF
+        assert out[t] & 0xFFFFFFFF == expected, (t, mask)
+
+
+@pytest.mark.parametrize("threads", [64, 40])
+def test_groups_in_divergent_code(run, threads):
+    """Each branch, and a loop that lanes leave at different times, with masks that name who is there."""
+    body = """int r = 0; const unsigned all = __activemask();
+        const unsigned odd = __ballot_sync(all, v & 1);
+        if (v & 1) r = __reduce_add_sync(odd, v); else { r = 100 * __popc(__ballot_sync(all & ~odd, v > 2)); }
+        for (int i = 0; i < 8; i++) { const unsigned m = __ballot_sync(all, i < v); if (i < v) r += __popc(m) << 8; }
+        o[t] = r;"""
+    a, out, found = launch(run, body, threads)
+    assert not found
+    for t in range(threads):
+        warp = a[t // 32 * 32 : min(t // 32 * 32 + 32, threads)]
+        r = sum(x for x in warp if x & 1) if a[t] & 1 else 100 * sum(x > 2 for x in warp if not x & 1)
+        r += sum(sum(i < x for x in warp) << 8 for i in range(8) if i < a[t])
+        assert out[t] == r
+
+
+WAITS = {
+    # lanes come round a loop by paths of different lengths and meet at the same shuffle
+    "paths": ("""int r = 0; for (int i = 0; i < 5; i++) {
+            if ((v + i) % 3 == 0) { for (int j = 0; j <= v; j++) r += j * n; }
+            else if ((v ^ i) & 1) r += 1; if (v + i == 7 && n) continue;
+            asm volatile("" ::: "memory"); r += __shfl_xor_sync(0xffffffffu, v + i, 16); } o[t] = r;""",
+        lambda a, t: sum(((a[t] ^ i) & 1 if (a[t] + i) % 3 else 0) + a[t ^ 16] + i for i in range(5))),
+    # a do-while whose condition differs: the early ones go on to a ballot that names the late ones
+    "late": ("""int i = 0; do { i++; if (i > v) break; asm volatile("" ::: "memory"); } while (true);
+            o[t] = __popc(__ballot_sync(0xffffffffu, i > 4)) + i;""",
+        lambda a, t: sum(x + 1 > 4 for x in a[t // 32 * 32 :][:32]) + a[t] + 1),
+    # tiles that are at different rounds of one loop
+    "tiles": ("""const unsigned m = 15u << (lane & ~3); int r = 0; const int rounds = __reduce_max_sync(m, v);
+            for (int i = 0; i < rounds; i++) r += __reduce_add_sync(m, v > i ? v : 0); o[t] = r;""",
+        lambda a, t: sum(sum(x for x in a[t & ~3 :][:4] if x > i) for i in range(max(a[t & ~3 :][:4])))),
+    # those who are named but have returned are not waited for
+    "returned": ("if (v == 3) return; o[t] = __popc(__ballot_sync(0xffffffffu, 1));",
+        lambda a, t: -1 if a[t] == 3 else sum(x != 3 for x in a[t // 32 * 32 :][:32])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WAITS)
+def test_named_threads_that_come_later_are_waited_for(run, case):
+    body, expected = WAITS[case]
+    a, out, found = launch(run, body)
+    assert out == [int(expected(a, t)) for t in range(64)]
+    assert not found
+
+
+APART = {
+    "each branch": "if (lane < 16) v = __ballot_sync(0xffffffffu, 1); else v = 2 * __ballot_sync(0xffffffffu, 1);",
+    "overlapping masks": "v = __ballot_sync(lane < 16 ? 0xffffffffu : 0xffff0000u, 1);",
+    "left the loop": "for (int i = 0; i < v; i++) v += __shfl_xor_sync(0xffffffffu, v, 1) & 0; __syncwarp(); v++;",
+    "at a barrier": "if (lane < 16) __syncwarp(); else __syncthreads(); __syncthreads();",
+}
+
+
+@pytest.mark.parametrize("case", APART)
+def test_named_threads_that_never_come_are_a_finding(run, case):
+    _, _, found = launch(run, f"{APART[case]} o[t] = v;")
+    assert ("divergent_warp", "warning") in found
+
+
+OUTSIDE = {  # what is shuffled -> whether an undefined value is used
+    "if (t >= 40) return; v += __shfl_down_sync(0xffffffffu, v, 8);": True,
+    "if (lane < 16) v = __shfl_sync(0xffffu, v, 16);": True,
+    "v = __shfl_xor_sync(255u << (lane & ~7), v, 8);": True,
+    "if (v & 1) v = __shfl_sync(__activemask(), v, lane ^ 1);": True,
+    "if (lane < 16) { v = __shfl_sync(0xffffu, v, 16); if (v > 3) o[t] = 7; return; }": True,
+    # read, but nobody looks at what came
+    "if (lane < 16) { int w = __shfl_down_sync(0xffffu, v, 8); v = lane < 8 ? v + w : v; }": False,
+    "for (int s = 4; s; s /= 2) v += __shfl_down_sync(255u << (lane & ~7), v, s); v = lane & 7 ? 0 : v;": False,
+    # right: one's own value at the edge of the segment, the width of the tile, who takes part
+    "for (int s = 16; s; s /= 2) v += __shfl_down_sync(0xffffffffu, v, s);": False,
+    "for (int s = 4; s; s /= 2) v += __shfl_xor_sync(255u << (lane & ~7), v, s, 8);": False,
+    "for (int s = 1; s < 8; s *= 2) { int w = __shfl_up_sync(0xffffffffu, v, s, 8); if ((lane & 7) >= s) v += w; }":
+        False,
+    "if (lane < 20) v = __shfl_sync(0xfffffu, v, (lane + 1) % 20);": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", OUTSIDE)
+def test_a_shuffle_from_a_thread_that_does_not_take_part_is_undefined(run, body):
+    _, _, found = launch(run, f"{body} o[t] = v;")
+    assert [kind for kind, _ in found] == ["shuffle_source"] * OUTSIDE[body]
+
+
+def test_the_finding_names_line_thread_and_lane(run):
+    source = """extern "C" __global__ void k(int *o) {
+        const int t = threadIdx.x; if (t >= 40) return;
+        o[t] = __shfl_down_sync(0xffffffffu, t,
+            4); }"""
+    launched = run(source, 1, 64, [np.zeros(64, np.int32)])
+    (found,) = launched.findings
+    assert (found.line, found.count) == (3, 4)
+    assert "thread 36 in block 0" in found.message
+    assert "lane 8" in found.message
+
+
+def test_a_mask_that_leaves_its_thread_out_is_a_fault(run):
+    launch(run, "o[t] = __ballot_sync(0xffu, 1);", fault="warp_mask")
+
+
+SYNC = """__shared__ int s[64]; const unsigned m = MASK; s[t] = v; __syncwarp(m); o[t] = s[t ^ FAR];"""
+
+
+@pytest.mark.parametrize(
+    ("mask", "far", "races"),
+    [
+        ("0xffffffffu", 31, False), ("0xffffu << (lane & 16)", 15, False), ("0xffffu << (lane & 16)", 16, True),
+        ("255u << (lane & 24)", 4, False), ("255u << (lane & 24)", 8, True),
+        ("lane & 1 ? 0xaaaaaaaau : 0x55555555u", 2, False), ("lane & 1 ? 0xaaaaaaaau : 0x55555555u", 1, True),
+    ],
+)  # fmt: skip
+def test_a_sync_of_some_lanes_orders_only_these(run, mask, far, races):
+    body = SYNC.replace("MASK", mask).replace("FAR", str(far))
+    assert launch(run, body)[2] == [("race", "warning")] * races
+    back = "s[t] = v; __syncwarp(); int w = s[t ^ FAR]; __syncwarp(m); s[t] = w; __syncwarp(); v += s[t ^ 1]; o[t] = v;"
+    body = f"__shared__ int s[64]; const unsigned m = {mask}; " + back.replace("FAR", str(far))
+    assert launch(run, body)[2] == [("race", "warning")] * races
+
+
+def test_the_other_half_is_not_ordered_by_a_sync_of_one_half(run):
+    both = """__shared__ int s[32]; if (t < 16) { s[t] = v; __syncwarp(0xffffu); v += s[15 - t]; }
+        SYNC v += s[t & 15]; o[t] = v;"""
+    assert launch(run, both.replace("SYNC", ""), 32)[2] == [("race", "warning")]
+    assert launch(run, both.replace("SYNC", "__syncwarp();"), 32)[2] == []
+
+
+def test_order_is_handed_on_from_group_to_group(run):
+    """Lane 0 meets lane 1, then lane 1 meets lane 2: lane 2 may read what lane 0 wrote."""
+    body = """__shared__ int s[64]; if (lane == 0) s[t] = v; if (lane < 2) __syncwarp(3); SKIP
+        if (lane == 1 || lane == 2) __syncwarp(6); if (lane == 2) v += s[t - 2]; o[t] = v;"""
+    assert launch(run, body.replace("SKIP", ""))[2] == []
+    late = body.replace("SKIP", "if (lane == 0) s[t] = v + 1;")
+    assert launch(run, late)[2] == [("race", "warning")]
