@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from gemm_lessons.compiler import CompileFailed, compile_source
-from gemm_lessons.device import Argument, Buffer, Grid, Launched, Scalar, StructWithBuffers
+from gemm_lessons.device import Argument, Buffer, Grid, Launched, Pointer, Scalar, StructWithBuffers, Symbol
 from gemm_lessons.simulator import Simulator
-from gemm_lessons.simulator.ptx import Kernel, Parameter
+from gemm_lessons.simulator.ptx import Kernel, Parameter, Variable
+from gemm_lessons.views import pointers
 
 Dimensions = int | tuple[int, ...]
 
@@ -34,6 +35,7 @@ def simulate(
     *,
     arch: str = "sm_90",
     dynamic_shared: int = 0,
+    symbols: Mapping[str, Any] | None = None,
     defines: Mapping[str, str | int] | None = None,
     include_dirs: Sequence[Path] = (),
     path: str = "kernel.cu",
@@ -43,7 +45,12 @@ def simulate(
 
     ``grid`` and ``block`` are x or (x, y) or (x, y, z), in blocks and threads. ``args`` follow the kernel's
     parameters: C-contiguous NumPy arrays for pointers (written back after the launch unless they are read-only),
-    Python or NumPy numbers, ``bytes`` or ``device.StructWithBuffers`` for structs. ``dynamic_shared`` is in bytes.
+    Python or NumPy numbers, ``bytes`` or ``device.StructWithBuffers`` for structs. A view is a pointer into the array
+    whose memory it shares: ``[x, x[16:]]`` are two pointers into one buffer, and all of ``x`` can be reached through
+    ``x[16:]`` alone. ``dynamic_shared`` is in bytes.
+
+    ``symbols`` are values of ``__constant__`` and ``__device__`` variables by name (``"ns::weights"``): arrays, numbers
+    or ``bytes`` of the variable's size. Arrays of ``__device__`` variables are read back after the launch.
 
     Returns counters, lines and findings as on every run; what stops a kernel on hardware is ``fault``. Raises
     ``CompileError``, ``device.UnsupportedKernel`` (an opcode the simulator does not know), ``ValueError`` (arguments).
@@ -56,27 +63,36 @@ def simulate(
     device = device or Simulator()
     kernel = device.kernel(compiled)
     shape = Grid(_three(grid), _three(block), dynamic_shared)
-    return device.launch(compiled, shape, arguments(kernel, args))
+    given = [_symbol(name, value, device.variable(compiled, name)) for name, value in (symbols or {}).items()]
+    return device.launch(compiled, shape, arguments(kernel, args), given)
 
 
 def arguments(kernel: Kernel, values: Sequence[Any]) -> list[Argument]:
     """Python values -> launch arguments, by the sizes of the kernel's parameters. Raises ``ValueError``."""
     if len(values) != len(kernel.parameters):
         raise ValueError(f"{kernel.name} takes {len(kernel.parameters)} arguments, {len(values)} were given")
-    names = [parameter.name.rpartition("_param_")[2] for parameter in kernel.parameters]
+    names = [f"argument {parameter.name.rpartition('_param_')[2]}" for parameter in kernel.parameters]
+    arrays = pointers({name: value for name, value in zip(names, values, strict=True) if isinstance(value, np.ndarray)})
     return [
-        _argument(f"argument {name}", parameter, value)
+        arrays[name] if name in arrays else _argument(name, parameter, value)
         for name, parameter, value in zip(names, kernel.parameters, values, strict=True)
     ]
 
 
-def _argument(name: str, parameter: Parameter, value: Any) -> Argument:
-    if isinstance(value, (Buffer, Scalar, StructWithBuffers)):
-        return value
+def _symbol(name: str, value: Any, variable: Variable) -> Symbol:
     if isinstance(value, np.ndarray):
-        if not value.flags.c_contiguous:
-            raise ValueError(f"{name}: the array is not C-contiguous")
-        return Buffer(name, value, output=value.flags.writeable)
+        if value.dtype.hasobject:
+            raise ValueError(f"symbol {name}: the array holds Python objects, not numbers")
+        return Symbol(name, value)
+    scalar = _argument(f"symbol {name}", Parameter(name, variable.type, 0, variable.size, variable.align), value)
+    assert isinstance(scalar, Scalar)
+    data = scalar.value if isinstance(scalar.value, bytes) else scalar.value.tobytes()
+    return Symbol(name, np.frombuffer(data, np.uint8))
+
+
+def _argument(name: str, parameter: Parameter, value: Any) -> Argument:
+    if isinstance(value, (Buffer, Pointer, Scalar, StructWithBuffers)):
+        return value
     if isinstance(value, (np.generic, bytes)):
         return Scalar(name, value)
     types: dict[tuple[type, int], type[np.generic]] = {

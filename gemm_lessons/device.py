@@ -58,6 +58,15 @@ class Buffer:
 
 
 @dataclass(frozen=True)
+class Pointer:
+    """One kernel argument that points into a buffer, ``offset`` bytes from its start. Several may share a buffer."""
+
+    name: str
+    buffer: Buffer
+    offset: int
+
+
+@dataclass(frozen=True)
 class Scalar:
     """One kernel argument passed by value: a NumPy scalar, or the raw bytes of a struct."""
 
@@ -71,21 +80,44 @@ class StructWithBuffers:
 
     name: str
     raw: bytes
-    pointers: Mapping[int, Buffer]
+    pointers: Mapping[int, Buffer | Pointer]
 
 
-Argument = Buffer | Scalar | StructWithBuffers
+Argument = Buffer | Pointer | Scalar | StructWithBuffers
+
+
+def buffer_of(argument: Buffer | Pointer) -> Buffer:
+    """What ``argument`` points into."""
+    return argument.buffer if isinstance(argument, Pointer) else argument
+
+
+def offset_of(argument: Buffer | Pointer) -> int:
+    """How many bytes from its buffer's start ``argument`` points."""
+    return argument.offset if isinstance(argument, Pointer) else 0
 
 
 def buffers_of(arguments: Iterable[Argument]) -> list[Buffer]:
     """The arrays behind all pointers of ``arguments``, in their order."""
     found: list[Buffer] = []
     for argument in arguments:
-        if isinstance(argument, Buffer):
-            found.append(argument)
+        if isinstance(argument, (Buffer, Pointer)):
+            found.append(buffer_of(argument))
         elif isinstance(argument, StructWithBuffers):
-            found.extend(argument.pointers.values())
+            found.extend(buffer_of(pointer) for pointer in argument.pointers.values())
     return found
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A ``__constant__`` or ``__device__`` variable that the host sets before the launch, by its name in the source.
+
+    A ``__device__`` variable is read back into ``array`` after it. ``given`` False: it keeps the value that the source
+    gives it, and is only read back.
+    """
+
+    name: str
+    array: np.ndarray[Any, Any]
+    given: bool = True
 
 
 @dataclass(frozen=True)

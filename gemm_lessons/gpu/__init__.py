@@ -23,8 +23,11 @@ from gemm_lessons.device import (
     Grid,
     KitError,
     Launched,
+    Pointer,
     Scalar,
+    buffer_of,
     buffers_of,
+    offset_of,
 )
 from gemm_lessons.gpu import trouble
 from gemm_lessons.gpu.records import Entrant, Facts, Measurement, Timed
@@ -313,19 +316,21 @@ def _encode(argument: Argument, buffers: list[Guarded], numbers: dict[int, int])
     """An argument as the server wants it; its arrays are added to ``buffers``, each once (``numbers`` by id)."""
     from gemm_lessons.problem import GUARD_BYTES, Guarded
 
-    def number(buffer: Buffer) -> int:
+    def target(pointer: Buffer | Pointer) -> list[int]:
+        """Which of ``buffers``, and how many bytes from its start, the zone before it included."""
+        buffer = buffer_of(pointer)
         key = id(buffer.array)
         if key not in numbers:
             numbers[key] = len(buffers)
             buffers.append(Guarded(buffer.name, buffer.array))
-        return numbers[key]
+        return [numbers[key], GUARD_BYTES + offset_of(pointer)]
 
     if isinstance(argument, Scalar):
         raw = argument.value if isinstance(argument.value, bytes) else argument.value.tobytes()
         return {"raw": raw.hex()}
-    if isinstance(argument, Buffer):
-        return {"raw": bytes(8).hex(), "pointers": [[0, number(argument), GUARD_BYTES]]}
-    pointers = [[offset, number(buffer), GUARD_BYTES] for offset, buffer in argument.pointers.items()]
+    if isinstance(argument, (Buffer, Pointer)):
+        return {"raw": bytes(8).hex(), "pointers": [[0, *target(argument)]]}
+    pointers = [[offset, *target(pointer)] for offset, pointer in argument.pointers.items()]
     return {"raw": argument.raw.hex(), "pointers": pointers}
 
 

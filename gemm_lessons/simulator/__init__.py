@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
-from gemm_lessons.device import Argument, Counters, Finding, Grid, Launched, UnsupportedKernel
+from gemm_lessons.device import Argument, Counters, Finding, Grid, Launched, Symbol, UnsupportedKernel
 from gemm_lessons.simulator import ptx
 from gemm_lessons.simulator.cfg import line_of
 from gemm_lessons.simulator.checkers import Checks
@@ -24,6 +24,7 @@ from gemm_lessons.simulator.inline import inline_calls
 from gemm_lessons.simulator.limits import refusal
 from gemm_lessons.simulator.machine import Machine, Program, Setting, finding_of, prepare
 from gemm_lessons.simulator.state import Fault
+from gemm_lessons.simulator.symbols import find, given, read_back
 
 if TYPE_CHECKING:
     from gemm_lessons.compiler import Compiled
@@ -52,12 +53,20 @@ class Simulator:
         """The parsed kernel: its parameters and instructions."""
         return _program(compiled.ptx, compiled.entry).kernel
 
-    def launch(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> Launched:
+    def variable(self, compiled: Compiled, name: str) -> ptx.Variable:
+        """The ``__constant__`` or ``__device__`` variable of that name. Raises ``ValueError``."""
+        return find(_program(compiled.ptx, compiled.entry).variables, name)
+
+    def launch(
+        self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], symbols: Sequence[Symbol] = ()
+    ) -> Launched:
         """Run a kernel; outputs are written back into their arrays, also when it fails half-way.
 
-        Raises ``UnsupportedKernel`` before anything runs, and ``ValueError`` when the arguments do not fit.
+        ``symbols`` are variables of the source that the host sets and reads. Raises ``UnsupportedKernel`` before
+        anything runs, and ``ValueError`` when arguments or symbols do not fit.
         """
         program = _program(compiled.ptx, compiled.entry)
+        program = dataclasses.replace(program, variables=given(program.variables, symbols))
         refused = refusal(compiled, program.kernel, grid)
         if refused is not None:
             return Launched(Counters(), fault=refused)
@@ -80,6 +89,7 @@ class Simulator:
         if machine.state.outsiders:
             found = (*self._shuffled(machine, dict(shared_layout)), *found)
         machine.memory.write_back()
+        read_back(program.variables, symbols, machine.memory)
         return Launched(counted, found, fault)
 
     def _shuffled(self, first: Machine, layout: dict[str, int]) -> list[Finding]:

@@ -10,13 +10,13 @@ address that is taken for a shared one, cut to 32 bits or not, lies outside of a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.device import Argument, Buffer, Scalar
+from gemm_lessons.device import Argument, Buffer, Pointer, Scalar, buffer_of, offset_of
 from gemm_lessons.simulator.ptx import Kernel, Variable
 
 Lanes = NDArray[Any]
@@ -54,9 +54,7 @@ class GlobalMemory:
         self._by_array: dict[int, Allocation] = {}
         self._phase = 0
         end = 0
-        for buffer in buffers:
-            if id(buffer.array) in self._by_array:
-                continue
+        for buffer in _separate(buffers):
             data = np.ascontiguousarray(buffer.array).reshape(-1).view(np.uint8)
             allocation, end = self._allocate(buffer.name, data.size, end, buffer.output)
             allocation.fresh = not buffer.initialised
@@ -87,9 +85,9 @@ class GlobalMemory:
         self._phase += taken + GUARD
         return allocation, end + taken
 
-    def address_of(self, buffer: Buffer) -> int:
-        """Virtual start address of a buffer."""
-        return self._by_array[id(buffer.array)].base
+    def address_of(self, pointer: Buffer | Pointer) -> int:
+        """The virtual address that a buffer starts at, or that a pointer into one points to."""
+        return self._by_array[id(buffer_of(pointer).array)].base + offset_of(pointer)
 
     def find(self, address: int) -> Allocation | None:
         """The allocation in whose slot ``address`` lies: the one that it most likely was meant for."""
@@ -130,20 +128,35 @@ class GlobalMemory:
                 buffer.array[...] = data.view(buffer.array.dtype).reshape(buffer.array.shape)
 
 
+def _separate(buffers: Iterable[Buffer]) -> list[Buffer]:
+    """Each array once; an output if any says so. Raises ``ValueError`` for two arrays that share memory."""
+    once: dict[int, Buffer] = {}
+    for buffer in buffers:
+        known = once.get(id(buffer.array))
+        if known is not None:
+            once[id(buffer.array)] = replace(known, output=known.output or buffer.output)
+            continue
+        for other in once.values():
+            if np.may_share_memory(buffer.array, other.array):
+                raise ValueError(f"{other.name} and {buffer.name} share memory: pass one array, and Pointers into it")
+        once[id(buffer.array)] = buffer
+    return list(once.values())
+
+
 def parameter_block(kernel: Kernel, arguments: Sequence[Argument], memory: GlobalMemory) -> bytes:
     """The kernel's parameters as bytes. Raises ``ValueError`` when the arguments do not fit the signature."""
     if len(arguments) != len(kernel.parameters):
         raise ValueError(f"{kernel.name} takes {len(kernel.parameters)} parameters, {len(arguments)} were given")
     block = bytearray(max((p.offset + p.size for p in kernel.parameters), default=0))
     for parameter, argument in zip(kernel.parameters, arguments, strict=True):
-        if isinstance(argument, Buffer):
+        if isinstance(argument, (Buffer, Pointer)):
             data = memory.address_of(argument).to_bytes(8, "little")
         elif isinstance(argument, Scalar):
             data = argument.value if isinstance(argument.value, bytes) else argument.value.tobytes()
         else:
             raw = bytearray(argument.raw)
-            for offset, buffer in argument.pointers.items():
-                raw[offset : offset + 8] = memory.address_of(buffer).to_bytes(8, "little")
+            for offset, pointer in argument.pointers.items():
+                raw[offset : offset + 8] = memory.address_of(pointer).to_bytes(8, "little")
             data = bytes(raw)
         if len(data) != parameter.size:
             raise ValueError(

@@ -103,13 +103,17 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Variable:
-    """A ``.shared``/``.local``/``.const``/``.global`` declaration. ``size`` 0: extern (dynamic) shared memory."""
+    """A ``.shared``/``.local``/``.const``/``.global`` declaration. ``size`` 0: extern (dynamic) shared memory.
+
+    ``type`` such as ``f32``; ``b8`` for arrays and structs.
+    """
 
     name: str
     space: str
     align: int
     size: int
     initial: bytes = b""
+    type: str = "b8"
 
 
 @dataclass(frozen=True)
@@ -251,7 +255,7 @@ def _variable(statement: str) -> Variable:
     size = element * (int(vector[1]) if vector else 1)
     for dimension in re.findall(r"\[(\d*)\]", dimensions):
         size *= int(dimension or 0)
-    return Variable(name, space, int(align or element), size, _initial(initial, element) if initial else b"")
+    return Variable(name, space, int(align or element), size, _initial(initial, element) if initial else b"", kind)
 
 
 def _initial(text: str, element: int) -> bytes:

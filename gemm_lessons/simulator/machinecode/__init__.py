@@ -42,6 +42,19 @@ class Code:
     constants: Mapping[int, bytes] = field(default_factory=dict)
     local_bytes: int = 0
     obstacle: str = ""
+    variables: cubin.Variables = field(default_factory=cubin.Variables)
+
+    def constants_in(self, memory: GlobalMemory) -> dict[int, bytes]:
+        """The constant banks with what lies in ``memory``: values that the host may have set, and addresses."""
+        banks = {bank: bytearray(data) for bank, data in self.constants.items()}
+        for bank, start, name in self.variables.values:
+            if (variable := memory.symbols.get(name)) is not None:
+                data = memory.arena[variable.offset : variable.offset + variable.size].tobytes()
+                banks[bank][start : start + len(data)] = data
+        for bank, start, name, addend in self.variables.addresses:
+            if (variable := memory.symbols.get(name)) is not None:
+                banks[bank][start : start + 8] = (variable.base + addend).to_bytes(8, "little")
+        return {bank: bytes(data) for bank, data in banks.items()}
 
 
 @lru_cache(maxsize=4)
@@ -53,7 +66,9 @@ def prepare(compiled: Compiled) -> Code:
         offset = cubin.parameter_offset(parts, compiled.entry)
         if offset is None or not compiled.arch.startswith(("sm_7", "sm_8", "sm_90")):
             raise Uncountable(f"the constant bank of {compiled.arch} is not known")
-        return Code(plan(program), offset, cubin.constant_banks(parts, compiled.entry), compiled.resources.stack_bytes)
+        banks = cubin.constant_banks(parts, compiled.entry)
+        local = compiled.resources.stack_bytes
+        return Code(plan(program), offset, banks, local, variables=cubin.variables(parts))
     except Uncountable as obstacle:
         return Code(None, obstacle=str(obstacle))
     except (KitError, ValueError) as problem:
@@ -73,9 +88,11 @@ def _program(compiled: Compiled) -> Program:
 def count(code: Code, launch: Launch, parameters: bytes, memory: Callable[[], GlobalMemory]) -> Sums:
     """Count one launch. ``memory`` gives global memory as it was before. Raises ``Uncountable``."""
     assert code.plan is not None
-    constants = {**code.constants, 0: launch_constants(launch.grid, code.parameter_offset, parameters)}
+    before = memory() if code.plan.spaces or code.variables.there else None
+    constants = dict(code.constants) if before is None else code.constants_in(before)
+    constants[0] = launch_constants(launch.grid, code.parameter_offset, parameters)
     sums = Sums()
-    store = Store(memory(), launch.shared_bytes, code.local_bytes) if code.plan.spaces else None
+    store = Store(before, launch.shared_bytes, code.local_bytes) if before is not None and code.plan.spaces else None
     for first, blocks in batches(launch.grid):
         Machine(code.plan, Geometry(launch.grid, first, blocks), constants, sums, store).run()
     return sums

@@ -1,4 +1,4 @@
-"""What a cubin says beside its code: where the parameters lie in constant bank 0, and the other constant banks."""
+"""What a cubin says beside its code: where the parameters lie in constant bank 0, and what the other banks hold."""
 
 from __future__ import annotations
 
@@ -57,6 +57,57 @@ def parameter_offset(parts: list[Section], entry: str) -> int | None:
                 if attribute == PARAMETER_BANK and len(data) >= 8:
                     return int(struct.unpack_from("<H", data, 4)[0])
     return None
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """One entry of the symbol table: ``start`` counts from the beginning of its section."""
+
+    name: str
+    section: str
+    start: int
+    size: int
+
+
+def symbols(parts: list[Section]) -> list[Symbol]:
+    """The symbol table, in the order that relocations count in (System V ABI, chapter 4, "Symbol Table")."""
+    by_name = {section.name: section.data for section in parts}
+    names, found = by_name.get(".strtab", b""), []
+    for name, _, _, index, start, size in struct.iter_unpack("<IBBHQQ", by_name.get(".symtab", b"")):
+        text = names[name : names.index(b"\0", name)].decode()
+        found.append(Symbol(text, parts[index].name if index < len(parts) else "", start, size))
+    return found
+
+
+@dataclass(frozen=True)
+class Variables:
+    """What the loader and the host write into the constant banks: (bank, start, name) of ``__constant__`` variables,
+    and (bank, start, name, addend) of addresses of ``__device__`` variables."""
+
+    values: tuple[tuple[int, int, str], ...] = ()
+    addresses: tuple[tuple[int, int, str, int], ...] = ()
+
+    @property
+    def there(self) -> bool:
+        """Whether there are any."""
+        return bool(self.values or self.addresses)
+
+
+def variables(parts: list[Section]) -> Variables:
+    """Which variables of the source the module's constant banks hold, and where."""
+    table = symbols(parts)
+    values = [
+        (int(bank), symbol.start, symbol.name)
+        for symbol in table
+        if (bank := symbol.section.removeprefix(".nv.constant")).isdigit() and symbol.name and symbol.size
+    ]
+    addresses = [
+        (int(bank), at, table[info >> 32].name, addend)
+        for section in parts
+        if (bank := section.name.removeprefix(".rela.nv.constant")).isdigit()
+        for at, info, addend in struct.iter_unpack("<QQq", section.data)
+    ]
+    return Variables(tuple(values), tuple(addresses))
 
 
 def constant_banks(parts: list[Section], entry: str) -> dict[int, bytes]:
