@@ -80,7 +80,8 @@ def _exit_code(function: Callable[Parameters, int], *args: Parameters.args, **kw
         show_error(make_console(stderr=True), str(error))
         return contract.EXIT_WRONG_COMMAND
     except UnsupportedKernel as error:
-        show_error(make_console(stderr=True), f"the simulator cannot run this kernel: {error}")
+        where = f" in line {error.line}" if error.line else ""
+        show_error(make_console(stderr=True), f"the simulator cannot run this kernel{where}: {error}")
         return contract.EXIT_BROKEN
     except KitError as error:
         show_error(make_console(stderr=True), str(error))

@@ -235,8 +235,20 @@ class KitError(Exception):
 
 
 class UnsupportedKernel(Exception):
-    """The device cannot run this kernel: names the opcode or feature and the source line."""
+    """The device cannot run this kernel: names the opcode or feature and the source line.
 
-    def __init__(self, message: str, line: int | None = None) -> None:
+    ``places`` are the files and lines that the code was inlined from, innermost first, then those before it.
+    """
+
+    def __init__(self, message: str, line: int | None = None, places: Sequence[tuple[str, int]] = ()) -> None:
         super().__init__(message)
         self.line = line
+        self.places = places
+
+    def seen_from(self, path: str) -> UnsupportedKernel:
+        """The same with the line in the user's own file; in a header of others' that line alone would mislead."""
+        here = [line for file, line in self.places if file == path]
+        if not self.places or self.places[0][0] == path:
+            return self
+        file, line = self.places[0]
+        return UnsupportedKernel(f"{self} ({file.rpartition('/')[2]}:{line})", here[0] if here else None)

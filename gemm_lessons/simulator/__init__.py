@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
@@ -25,6 +25,8 @@ from gemm_lessons.simulator.limits import refusal
 from gemm_lessons.simulator.machine import Machine, Program, Setting, finding_of, prepare
 from gemm_lessons.simulator.state import Fault
 from gemm_lessons.simulator.symbols import find, given, read_back
+from gemm_lessons.simulator.variables import usable
+from gemm_lessons.simulator.wide import split_wide
 
 if TYPE_CHECKING:
     from gemm_lessons.compiler import Compiled
@@ -37,7 +39,16 @@ def _program(text: str, entry: str) -> Program:
     module = ptx.parse(text)
     if entry not in module.kernels:
         raise UnsupportedKernel(f"no kernel {entry} in the PTX")
-    return prepare(inline_calls(module.kernels[entry], module.functions), module.variables)
+    kernel = split_wide(inline_calls(module.kernels[entry], module.functions))
+    return prepare(kernel, usable(kernel, module.variables))
+
+
+@contextlib.contextmanager
+def _seen_from(path: str) -> Iterator[None]:
+    try:
+        yield
+    except UnsupportedKernel as error:
+        raise error.seen_from(path) from error
 
 
 class Simulator:
@@ -51,7 +62,8 @@ class Simulator:
 
     def kernel(self, compiled: Compiled) -> ptx.Kernel:
         """The parsed kernel: its parameters and instructions."""
-        return _program(compiled.ptx, compiled.entry).kernel
+        with _seen_from(compiled.path):
+            return _program(compiled.ptx, compiled.entry).kernel
 
     def variable(self, compiled: Compiled, name: str) -> ptx.Variable:
         """The ``__constant__`` or ``__device__`` variable of that name. Raises ``ValueError``."""
@@ -65,7 +77,8 @@ class Simulator:
         ``symbols`` are variables of the source that the host sets and reads. Raises ``UnsupportedKernel`` before
         anything runs, and ``ValueError`` when arguments or symbols do not fit.
         """
-        program = _program(compiled.ptx, compiled.entry)
+        with _seen_from(compiled.path):
+            program = _program(compiled.ptx, compiled.entry)
         program = dataclasses.replace(program, variables=given(program.variables, symbols))
         refused = refusal(compiled, program.kernel, grid)
         if refused is not None:
@@ -74,7 +87,8 @@ class Simulator:
         shared_layout: Mapping[str, int] = {name: offset for name, offset, _ in compiled.shared_layout}
         checks = Checks()
         observers: list[Observer] = [counters, checks] if counters else [checks]
-        machine = Machine(program, grid, arguments, observers, dict(shared_layout), self.setting)
+        with _seen_from(compiled.path):
+            machine = Machine(program, grid, arguments, observers, dict(shared_layout), self.setting)
         fault: Finding | None = None
         try:
             machine.run()

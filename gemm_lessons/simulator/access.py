@@ -18,7 +18,7 @@ from gemm_lessons.device import UnsupportedKernel
 from gemm_lessons.simulator.cfg import line_of
 from gemm_lessons.simulator.events import Access, Effect, Placed, Space, Touch
 from gemm_lessons.simulator.faults import Misses
-from gemm_lessons.simulator.memory import GlobalMemory
+from gemm_lessons.simulator.memory import PARAMETERS, GlobalMemory
 from gemm_lessons.simulator.provenance import provenance
 from gemm_lessons.simulator.ptx import SIZES, Address, Instruction, Kernel, Register, Symbol
 from gemm_lessons.simulator.state import Fault, State
@@ -52,6 +52,9 @@ class Layout:
                 return table[symbol.name][0] + symbol.offset
         if symbol.name in self.memory.symbols:
             return self.memory.symbols[symbol.name].base + symbol.offset
+        for parameter in self.kernel.parameters:
+            if parameter.name == symbol.name and PARAMETERS in self.memory.symbols:
+                return self.memory.symbols[PARAMETERS].base + parameter.offset + symbol.offset
         raise UnsupportedKernel(f"unknown variable {symbol.name} in: {instruction.text}", line_of(instruction))
 
 

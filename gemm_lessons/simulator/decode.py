@@ -37,6 +37,7 @@ from gemm_lessons.simulator.ptx import (
     Register,
     Symbol,
     Vector,
+    places_before,
 )
 from gemm_lessons.simulator.schedule import FmaGroup, LoadGroup, MoveGroup, Single, Step
 from gemm_lessons.simulator.state import Fault, State
@@ -141,9 +142,9 @@ class Binder:
         try:
             return self.single(instruction)
         except UnsupportedKernel as error:
-            if instruction.text in str(error):
-                raise
-            raise UnsupportedKernel(f"{error}: `{instruction.text}`", line_of(instruction)) from error
+            text = f"{error}" if instruction.text in str(error) else f"{error}: `{instruction.text}`"
+            before = self.layout.kernel.instructions[: instruction.index + 1]
+            raise UnsupportedKernel(text, line_of(instruction), places_before(before)) from error
 
     def _of_words(self, group: FmaGroup | LoadGroup | MoveGroup) -> bool:
         """Whether the registers that a group moves are rows of the 32-bit file: inline PTX may load 32 bits into 64,
@@ -167,7 +168,7 @@ class Binder:
             return [self.convert_address(instruction)]
         if opcode == "isspacep":
             return [self.is_space(instruction)]
-        if opcode == "ld" and "param" in instruction.modifiers:
+        if opcode == "ld" and "param" in instruction.modifiers and not _has_register_base(instruction):
             return self.load_parameter(instruction)
         if opcode in OTHERS:
             return [both(self.other(instruction, self.guard(instruction)))]
@@ -370,7 +371,7 @@ class Binder:
         modifiers = instruction.modifiers
         code = "s" + modifiers[-1][1:]
         space = next((m.partition("__")[0] for m in modifiers[:-1] if m != "to"), "")
-        if space not in ("global", "const", "shared", "local"):
+        if space not in ("global", "const", "shared", "local", "param"):
             raise unsupported(instruction)
         window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(space, 0)
         row, _ = self.destination(target, code, instruction)
@@ -398,7 +399,7 @@ class Binder:
             or not isinstance(address.base, Symbol)
             or address.base.name not in self.parameters
         ):
-            raise unsupported(instruction, "parameter addressed by a register")
+            raise unsupported(instruction, "no parameter of the kernel")
         start = self.parameters[address.base.name].offset + address.base.offset + address.offset
         values = np.frombuffer(self.parameter_bytes, DTYPES[form.kind], form.elements, start)
         targets = target.elements if isinstance(target, Vector) else (target,)
@@ -410,6 +411,10 @@ class Binder:
                     raise unsupported(instruction, "register wider than the type")
                 result.append(self.assign(instruction, row, _copy, value))
         return result
+
+
+def _has_register_base(instruction: Instruction) -> bool:
+    return any(isinstance(o, Address) and isinstance(o.base, Register) for o in instruction.operands)
 
 
 def _special(values: Any, dtype: np.dtype[Any], name: str) -> Any:

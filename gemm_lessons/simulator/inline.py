@@ -267,7 +267,7 @@ def _call_parts(instruction: Instruction) -> tuple[list[str], str, list[str]]:
         elif isinstance(operand, Symbol) and not target:
             target = operand.name
             groups.append([])
-    if not target:
+    if not target or any(isinstance(operand, Register) for operand in instruction.operands):
         raise UnsupportedKernel(f"call through a pointer: {instruction.text}", line_of(instruction))
     position = next(n for n, o in enumerate(instruction.operands) if isinstance(o, Symbol))
     before = groups[0] if position == 1 else []

@@ -25,8 +25,8 @@ from gemm_lessons.simulator.convergence import Convergence
 from gemm_lessons.simulator.decode import Binder, Op, Run, address_registers, both
 from gemm_lessons.simulator.events import WARP, Boundary, Launch, Observer, SharedArray
 from gemm_lessons.simulator.floats import float_state
-from gemm_lessons.simulator.memory import GlobalMemory, layout, parameter_block
-from gemm_lessons.simulator.ptx import Instruction, Kernel, Register, Variable
+from gemm_lessons.simulator.memory import ALIGNMENT, PARAMETERS, GlobalMemory, layout, parameter_block
+from gemm_lessons.simulator.ptx import Instruction, Kernel, Register, Symbol, Variable
 from gemm_lessons.simulator.schedule import FmaGroup, Single, Step, row_order, schedule
 from gemm_lessons.simulator.state import Fault, State
 from gemm_lessons.simulator.unset import Unset, suspects
@@ -73,6 +73,12 @@ class Program:
                     found.add(instruction.index)
         return frozenset(found)
 
+    @functools.cached_property
+    def points_to_parameters(self) -> bool:
+        """Whether the kernel uses the address of a parameter, not only its value: an index made at run time."""
+        names = {parameter.name for parameter in self.kernel.parameters}
+        return any(isinstance(o, Symbol) and o.name in names for i in self.kernel.instructions for o in i.operands)
+
     @property
     def has_large_groups(self) -> bool:
         """Whether multiply-adds come in groups worth keeping in cache."""
@@ -83,8 +89,7 @@ def prepare(kernel: Kernel, variables: tuple[Variable, ...]) -> Program:
     """Blocks, steps and register order of a kernel."""
     blocks = cfg.build(kernel)
     steps = tuple(schedule(block) for block in blocks)
-    narrow = [name for name, kind in kernel.registers.items() if kind not in ("b128",)]
-    return Program(kernel, blocks, steps, row_order(steps, narrow), variables)
+    return Program(kernel, blocks, steps, row_order(steps, kernel.registers), variables)
 
 
 @dataclass(frozen=True)
@@ -159,8 +164,14 @@ class Machine:
 
     def initial_memory(self) -> GlobalMemory:
         """Global memory as before the launch, also after it as long as outputs are not written back."""
-        variables = (*self.program.variables, *self.program.kernel.variables)
-        return GlobalMemory(buffers_of(self.arguments), [v for v in variables if v.space in ("global", "const")])
+        variables = [*self.program.variables, *self.program.kernel.variables]
+        if self.program.points_to_parameters:
+            end = max(p.offset + p.size for p in self.program.kernel.parameters)
+            variables.append(Variable(PARAMETERS, "const", ALIGNMENT, end))
+        memory = GlobalMemory(buffers_of(self.arguments), [v for v in variables if v.space in ("global", "const")])
+        if self.program.points_to_parameters:
+            memory.fill(PARAMETERS, parameter_block(self.program.kernel, self.arguments, memory))
+        return memory
 
     def _blocks_per_batch(self, padded: int) -> int:
         registers = max(1, len(self.program.rows))

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from gemm_lessons.device import Argument, Buffer, Pointer, Scalar, buffer_of, offset_of
 from gemm_lessons.simulator.ptx import Kernel, Variable
+from gemm_lessons.simulator.variables import initial_bytes
 
 Lanes = NDArray[Any]
 
@@ -28,6 +29,7 @@ SHARED_WINDOW = 0x0100_0000_0000
 LOCAL_WINDOW = 0x0200_8000_0000
 WINDOW_SIZE = 1 << 32
 ALIGNMENT = 256
+PARAMETERS = "the parameters"  # the block of them, where a kernel takes their addresses
 POISON = 0xFF  # as float32 a NaN: what nobody wrote never looks like a result
 
 
@@ -63,12 +65,15 @@ class GlobalMemory:
             self._buffers.append((allocation, buffer))
             self._by_array[id(buffer.array)] = allocation
         self.symbols: dict[str, Allocation] = {}
-        for variable in variables:
-            data = np.frombuffer(variable.initial.ljust(variable.size, b"\0"), np.uint8)
+        placed = [*variables]
+        for variable in placed:
             allocation, end = self._allocate(variable.name, variable.size, end, variable.space == "global")
             allocation.constant = variable.space == "const"
             self.symbols[variable.name] = allocation
-            contents.append((allocation, data))
+        addresses = {name: allocation.base for name, allocation in self.symbols.items()}
+        for variable in placed:
+            data = np.frombuffer(initial_bytes(variable, addresses), np.uint8)
+            contents.append((self.symbols[variable.name], data))
         words = np.full(-(-max(end, 16) // 16) * 2, -1, np.int64)  # int64: aligned for every element type
         self.arena = words.view(np.uint8)
         for allocation, data in contents:
@@ -84,6 +89,11 @@ class GlobalMemory:
         taken = -(-size // ALIGNMENT) * ALIGNMENT
         self._phase += taken + GUARD
         return allocation, end + taken
+
+    def fill(self, symbol: str, data: bytes) -> None:
+        """Put bytes into a variable."""
+        allocation = self.symbols[symbol]
+        self.arena[allocation.offset : allocation.offset + len(data)] = np.frombuffer(data, np.uint8)
 
     def address_of(self, pointer: Buffer | Pointer) -> int:
         """The virtual address that a buffer starts at, or that a pointer into one points to."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from gemm_lessons.device import UnsupportedKernel
 from gemm_lessons.simulator.lexer import plain
@@ -81,6 +81,12 @@ class SourceLine:
     line: int
     inlined_at: SourceLine | None = None
 
+    @property
+    def places(self) -> list[tuple[str, int]]:
+        """Files and lines that code was inlined from, innermost first."""
+        outer = self.inlined_at.places if self.inlined_at else []
+        return [(self.file, self.line), *outer] if self.line else outer
+
 
 @dataclass(frozen=True)
 class Instruction:
@@ -101,6 +107,12 @@ class Instruction:
         return ".".join((self.opcode, *self.modifiers))
 
 
+def places_before(instructions: Sequence[Instruction]) -> list[tuple[str, int]]:
+    """Where the last of the instructions comes from, innermost first, and then where those before it do: the compiler
+    names only one call site of code that was inlined more than once."""
+    return [place for i in reversed(instructions) if i.source for place in i.source.places]
+
+
 @dataclass(frozen=True)
 class Variable:
     """A ``.shared``/``.local``/``.const``/``.global`` declaration. ``size`` 0: extern (dynamic) shared memory.
@@ -114,6 +126,20 @@ class Variable:
     size: int
     initial: bytes = b""
     type: str = "b8"
+    pointers: tuple[AddressOf, ...] = ()
+    problem: str = ""  # why it cannot be used; only a kernel that names it is refused
+
+
+@dataclass(frozen=True)
+class AddressOf:
+    """Bytes of a variable's initial value that are the address of another: ``size`` bytes at ``offset``, which are
+    those of the address from byte ``shift`` on."""
+
+    offset: int
+    symbol: str
+    addend: int
+    size: int
+    shift: int = 0
 
 
 @dataclass(frozen=True)
@@ -182,7 +208,11 @@ _VARIABLE = re.compile(
     re.S,
 )
 _SHAPE = re.compile(r"\.(maxntid|reqntid|reqnctapercluster)\s+(\d+(?:\s*,\s*\d+){0,2})")
-_REGISTER = re.compile(r"\.reg\s+\.(\w+)\s+(.*)$", re.S)
+_POINTER = re.compile(
+    r"(?:(0[xX][fF0]+)\s*\()?\s*(?:generic\s*\(\s*)?([A-Za-z_$][\w$]*)\s*(?:([+-])\s*(\w+))?\s*\)*\s*"
+    r"(?:([+-])\s*(\w+))?\s*\)?$"
+)
+_REGISTER = re.compile(r"\.reg\s*\.(\w+)\s+(.*)$", re.S)
 _NUMBERED = re.compile(r"(%?[\w$]+)<(\d+)>$")
 _GUARD = re.compile(r"@\s*(!?)\s*(%?[\w$]+)\s+")
 _ADDRESS = re.compile(r"\[\s*([%\w$.@]+)\s*(?:([+-])\s*(-?\w+))?\s*\]$")
@@ -199,21 +229,43 @@ def parse(text: str) -> Module:
     text = _without_sections(text)
     target = re.search(r"\.target\s+(\w+)", text)
     name_of_target = target.group(1) if target else ""
-    kernels: dict[str, Kernel] = {}
-    functions: dict[str, Kernel] = {}
+    readers: tuple[dict[str, Callable[[], Kernel]], dict[str, Callable[[], Kernel]]] = {}, {}
     outside: list[str] = []
     position = 0
-    entries = [(m, m[1], m[2], m[3], kernels) for m in _ENTRY.finditer(text)]
-    defined = [(m, m[2], f"{m[1] or ''},{m[3]}", "", functions) for m in _FUNCTION.finditer(text) if m[4] == "{"]
+    entries = [(m, m[1], m[2], m[3], readers[0]) for m in _ENTRY.finditer(text)]
+    defined = [(m, m[2], f"{m[1] or ''},{m[3]}", "", readers[1]) for m in _FUNCTION.finditer(text) if m[4] == "{"]
     for match, name, parameters, between, table in sorted([*entries, *defined], key=lambda item: item[0].start()):
         outside.append(text[position : match.start()])
         position = _closing_brace(text, match.end())
-        body = _Body(text[match.end() : position - 1], files)
-        kernel = body.kernel(name, _parameters(parameters), name_of_target)
-        table[name] = replace(kernel, directives=dict(_directives(between)))
+        body = text[match.end() : position - 1]
+        table[name] = partial(_read, body, files, name, parameters, between, name_of_target)
     outside.append(text[position:])
     variables = tuple(v for chunk in outside for v in _module_variables(chunk))
-    return Module(kernels, functions, variables, name_of_target)
+    return Module(_Lazily(readers[0]), _Lazily(readers[1]), variables, name_of_target)
+
+
+def _read(body: str, files: Mapping[str, str], name: str, parameters: str, between: str, target: str) -> Kernel:
+    kernel = _Body(body, files).kernel(name, _parameters(parameters), target)
+    return replace(kernel, directives=dict(_directives(between)))
+
+
+class _Lazily(Mapping[str, Kernel]):
+    """Kernels by name, each read when it is asked for: what one of them holds never hinders another."""
+
+    def __init__(self, readers: Mapping[str, Callable[[], Kernel]]) -> None:
+        self._readers = readers
+        self._known: dict[str, Kernel] = {}
+
+    def __getitem__(self, name: str) -> Kernel:
+        if name not in self._known:
+            self._known[name] = self._readers[name]()
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._readers)
+
+    def __len__(self) -> int:
+        return len(self._readers)
 
 
 def _without_sections(text: str) -> str:
@@ -242,27 +294,51 @@ def _directives(text: str) -> Iterator[tuple[str, tuple[int, int, int]]]:
 def _module_variables(chunk: str) -> Iterator[Variable]:
     for statement in chunk.split(";"):
         match = re.search(r"(?:\.(?:visible|extern|weak|common)\s+)*\.(?:shared|const|global)\s.*$", statement, re.S)
-        if match:
-            yield _variable(match.group().strip())
+        if match is None:
+            continue
+        text = match.group().strip()
+        try:
+            yield _variable(text)
+        except PtxSyntaxError as error:
+            declared = text.partition("=")[0].partition("[")[0].split()
+            yield Variable(declared[-1], declared[0].lstrip("."), 1, 0, problem=str(error))
 
 
 def _variable(statement: str) -> Variable:
     match = _VARIABLE.match(statement)
-    if match is None:
+    if match is None or match[4] not in SIZES:
         raise PtxSyntaxError(f"declaration not understood: {statement[:100]}")
     space, align, vector, kind, name, dimensions, initial = match.groups()
     element = SIZES[kind]
     size = element * (int(vector[1]) if vector else 1)
     for dimension in re.findall(r"\[(\d*)\]", dimensions):
         size *= int(dimension or 0)
-    return Variable(name, space, int(align or element), size, _initial(initial, element) if initial else b"", kind)
+    data, pointers = _initial(initial, element) if initial else (b"", ())
+    if len(data) > size:
+        raise PtxSyntaxError(f"more values than the variable holds: {statement[:100]}")
+    return Variable(name, space, int(align or element), size, data, kind, pointers)
 
 
-def _initial(text: str, element: int) -> bytes:
-    values = [_parse_operand(item.strip()) for item in text.strip().strip("{}").split(",")]
-    mask = (1 << (8 * element)) - 1
-    numbers = [v.value & mask if isinstance(v, Immediate) else 0 for v in values]
-    return b"".join(number.to_bytes(element, "little") for number in numbers)
+def _initial(text: str, element: int) -> tuple[bytes, tuple[AddressOf, ...]]:
+    """The bytes of ``{1, 2}`` or ``7``, and which of them are addresses: ``generic(a)+4``, ``0xFF00(generic(a))``."""
+    data = b""
+    pointers: list[AddressOf] = []
+    for item in _split(re.sub(r"[{}]", " ", text)):
+        if match := _POINTER.match(item):
+            mask = int(match[1], 16) if match[1] else (1 << 8 * element) - 1
+            addend = _signed(match[3] or match[5], match[4] or match[6])
+            shift = ((mask & -mask).bit_length() - 1) // 8
+            size = (mask.bit_length() + 7) // 8 - shift
+            if size > element:
+                raise PtxSyntaxError(f"initial value not understood: {item[:100]}")
+            pointers.append(AddressOf(len(data), match[2], addend, size, shift))
+            data += bytes(element)
+            continue
+        value = _parse_operand(item)
+        if not isinstance(value, Immediate):
+            raise PtxSyntaxError(f"initial value not understood: {item[:100]}")
+        data += (value.value & (1 << 8 * element) - 1).to_bytes(element, "little")
+    return data, tuple(pointers)
 
 
 def _parameters(text: str) -> tuple[Parameter, ...]:
@@ -356,7 +432,13 @@ class _Body:
                 end = text.find(";", position)
                 if end < 0:
                     raise PtxSyntaxError(f"statement not closed: {text[position : position + 80]}")
-                self._statement(" ".join(text[position:end].split()), source, pending_label)
+                statement = " ".join(text[position:end].split())
+                try:
+                    self._statement(statement, source, pending_label)
+                except PtxSyntaxError as error:
+                    places = [*(source.places if source else ()), *places_before(self.instructions)]
+                    line = places[0][1] if places else None
+                    raise PtxSyntaxError(f"{error}, in `{statement[:200]}`", line, places) from error
                 position = end + 1
         self._resolve_symbols()
         return Kernel(
@@ -475,6 +557,8 @@ def _parse_operand(text: str) -> Operand:
         return Immediate(int(text[2:], 16), is_float=True, is_double=True)
     if _NUMBER.match(text):
         return Immediate(_number(text))
+    if text == "WARP_SZ":
+        return Immediate(32)
     if _DECIMAL.match(text):
         bits = int.from_bytes(struct.pack("<d", float(text)), "little")
         return Immediate(bits, is_float=True, is_double=True)

@@ -61,7 +61,7 @@ def given(variables: Sequence[Variable], symbols: Sequence[Symbol]) -> tuple[Var
             )
         values[variable.name] = symbol.array.tobytes() if symbol.given else None
     return tuple(
-        variable if (value := values.get(variable.name)) is None else replace(variable, initial=value)
+        variable if (value := values.get(variable.name)) is None else replace(variable, initial=value, pointers=())
         for variable in variables
     )
 

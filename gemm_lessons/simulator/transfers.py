@@ -206,7 +206,7 @@ class MemoryBinder:
         compute = self.addresses(address, instruction)
         if form.space in ("shared", "local"):
             return self._move_window(instruction, form, address, move, effect, chosen, compute)
-        if form.space in ("global", "const"):
+        if form.space in ("global", "const", "param"):
             where = self._global_mover(instruction, form, address, move, effect)
 
             def run_global() -> None:
@@ -220,7 +220,9 @@ class MemoryBinder:
     def _global_mover(
         self, instruction: Instruction, form: Form, address: Address, move: Callable[..., None], effect: Effect
     ) -> Callable[[Array, Array | None], None]:
-        access = access_of(instruction, "const" if form.space == "const" else "global", effect, form.width, address)
+        access = access_of(
+            instruction, "const" if form.space in ("const", "param") else "global", effect, form.width, address
+        )
         space = self.space_access(instruction, access, form.width)
         view = view_for(self.layout.memory.arena, form.kind, form.elements)
 

@@ -47,13 +47,13 @@ class Code:
     def constants_in(self, memory: GlobalMemory) -> dict[int, bytes]:
         """The constant banks with what lies in ``memory``: values that the host may have set, and addresses."""
         banks = {bank: bytearray(data) for bank, data in self.constants.items()}
+        for bank, start, name, addend in self.variables.addresses:
+            if (variable := memory.symbols.get(name)) is not None:
+                banks[bank][start : start + 8] = (variable.base + addend).to_bytes(8, "little")
         for bank, start, name in self.variables.values:
             if (variable := memory.symbols.get(name)) is not None:
                 data = memory.arena[variable.offset : variable.offset + variable.size].tobytes()
                 banks[bank][start : start + len(data)] = data
-        for bank, start, name, addend in self.variables.addresses:
-            if (variable := memory.symbols.get(name)) is not None:
-                banks[bank][start : start + 8] = (variable.base + addend).to_bytes(8, "little")
         return {bank: bytes(data) for bank, data in banks.items()}
 
 

@@ -27,6 +27,7 @@ from gemm_lessons.simulator.machinecode.flow import (
     MEMORY,
     STORES,
     Program,
+    calls_outside,
     reads,
     relevant,
     results,
@@ -82,8 +83,8 @@ def plan(program: Program) -> Plan:
 
 def _needs(spaces: frozenset[str], d: Decoded) -> Sequence[str]:
     """Registers that ``d`` needs for itself: addresses, branch conditions, and data that goes to one of ``spaces``."""
-    needed = list(reads(d)) if d.name in MEMORY or d.name in CONTROL else []
-    if d.name in FUSED and d.guard is not None:
+    needed = list(reads(d)) if (d.name in MEMORY or d.name in CONTROL) and not calls_outside(d) else []
+    if (d.name in FUSED or calls_outside(d)) and d.guard is not None:
         needed.append(d.guard.shifted(0))
     space = {**STORES, **ATOMICS}.get(d.name)
     if space in spaces and space != "global":  # global memory is taken as it was before; ``Store`` watches over that
@@ -200,7 +201,10 @@ class Machine:
         def execute() -> None:
             some, mask = lanes.active(guard)
             if some:
-                for name, value in zip(names, compute(), strict=True):
+                values = compute()
+                if len(values) != len(names):
+                    raise Uncountable(f"unknown form {d.text}")
+                for name, value in zip(names, values, strict=True):
                     lanes.write(name, value, mask)
 
         return execute
@@ -264,6 +268,15 @@ class Machine:
         after = number + 1
         fronts, guard = self.fronts, self._guard(d)
         truth: Fetch = guard or (lambda: TRUE)
+        if calls_outside(d):
+
+            def call(front: Front) -> Front:
+                if bool(np.any(fronts.mask_of(front) & truth())):
+                    raise Uncountable(f"the kernel calls a function of the system: {d.text}")
+                front.block = after
+                return front
+
+            return call
         if d.name in ("BRA", "CALL"):
             target = self.number[self.plan.program.target(d)]
             if d.has("DIV", "CONV"):
@@ -322,7 +335,8 @@ class Machine:
         register = d.operands[0]
         back = self.lanes.fetcher(register)
         code = self.plan.program.code
-        index = {code[c.index + 1].source.address: self.number[c.index + 1] for c in code if c.name == "CALL"}
+        calls = [c for c in code if c.name == "CALL" and not calls_outside(c)]
+        index = {code[c.index + 1].source.address: self.number[c.index + 1] for c in calls}
 
         def go_back(front: Front) -> Front | None:
             places = np.broadcast_to(back(), (self.geometry.lanes,))

@@ -1,0 +1,147 @@
+"""What kernels of other people use: it runs, or is refused by name and line and hinders no other kernel."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from gemm_lessons.api import arguments, simulate
+from gemm_lessons.compiler import Compiled, compile_source
+from gemm_lessons.device import Grid, UnsupportedKernel
+from gemm_lessons.simulator import Setting, Simulator
+
+FILE = r"""
+#include <cuda_fp16.h>
+#include <mma.h>
+
+struct Table { int values[8]; int more; };
+__device__ __noinline__ int at(const int *p, int i) { return p[i]; }
+typedef int (*Function)(int);
+__device__ int next(int x) { return x + 1; }
+__device__ int twice(int x) { return 2 * x; }
+__device__ Function functions[2] = {next, twice};
+__device__ int numbers[6] = {10, 20, 30, 40, 50, 60};
+__device__ int *second = numbers + 1;
+__device__ int *ends[2] = {numbers, numbers + 5};
+struct Named { char letter; const char *name; int length; };
+__constant__ Named names[2] = {{'a', "alpha", 5}, {'b', "beta", 4}};
+
+__global__ void warp_size(int *x) { x[threadIdx.x] = warpSize; }
+__global__ void indexed(int *x, const __grid_constant__ Table t) { x[threadIdx.x] = t.values[x[threadIdx.x] & 7]; }
+__global__ void pointed(int *x, const __grid_constant__ Table t)
+{
+    x[threadIdx.x] = at(t.values, threadIdx.x & 7) + 100 * at(&t.more, 0);
+}
+__global__ void pointers(int *x)
+{
+    const Named &n = names[threadIdx.x & 1];
+    x[threadIdx.x] = second[0] + ends[threadIdx.x & 1][0] + n.name[threadIdx.x % n.length] + n.letter;
+}
+__global__ void strings(int *x) { x[threadIdx.x] = "text"[x[threadIdx.x] & 3]; }
+__global__ void wide(long long *x)
+{
+    asm volatile("{ .reg .b128 q, r; mov.b128 q, {%0, %1}; mov.b128 r, q; .reg .b64 a, b; mov.b128 {a, b}, r;\n"
+                 "st.global.b128 [%2], r; st.global.b64 [%2+16], b; ld.global.b128 q, [%2];\n"
+                 "st.global.b128 [%2+32], q; }" :: "l"(x[0] + 5), "l"(7ll), "l"(x));
+}
+__global__ void through_pointer(int *x) { x[0] = functions[x[0] & 1](3); }
+__global__ void wide_exchange(long long *x)
+{
+    asm volatile("{ .reg .b128 q; mov.b128 q, {%0, %0}; atom.global.exch.b128 q, [%1], q; }" :: "l"(7ll), "l"(x));
+}
+__global__ void tensor(half *x)
+{
+    nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, 16, 16, 16, half, nvcuda::wmma::row_major> a;
+    nvcuda::wmma::load_matrix_sync(a, x, 16);
+    x[0] = a.x[0];
+}
+__global__ void allocating(int *x) { int *p = (int *)malloc(4); x[0] = *p; }
+"""
+
+
+@pytest.fixture(scope="module")
+def compiled() -> Compiled:
+    result = compile_source(FILE, path="kernels.cu", entry="warp_size")
+    assert isinstance(result, Compiled), result.log
+    return result
+
+
+def launch(compiled: Compiled, name: str, *values: object) -> None:
+    entry = next(word for word in compiled.ptx.split() if word.startswith(f"_Z{len(name)}{name}"))
+    one = dataclasses.replace(compiled, entry=entry.rstrip("(,"))
+    device = Simulator(Setting(counting=False))
+    device.launch(one, Grid((1, 1, 1), (32, 1, 1), 0), arguments(device.kernel(one), values))
+
+
+TABLE = np.array([3, 1, 4, 1, 5, 9, 2, 6, 8], np.int32)
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "want"),
+    [
+        ("warp_size", [], lambda i: 32 + 0 * i),
+        ("indexed", [TABLE.tobytes()], lambda i: TABLE[i & 7]),
+        ("pointed", [TABLE.tobytes()], lambda i: TABLE[i & 7] + 800),
+        (
+            "pointers",
+            [],
+            lambda i: np.array(
+                [20 + (10, 60)[n & 1] + b"ab"[n & 1] + (b"alpha"[n % 5], b"beta"[n % 4])[n & 1] for n in i.tolist()]
+            ),
+        ),
+        ("strings", [], lambda i: np.frombuffer(b"text", np.uint8)[i & 3]),
+    ],
+)
+def test_it_runs(compiled, name, more, want):
+    x = np.arange(32, dtype=np.int32)
+    launch(compiled, name, x, *more)
+    assert x.tolist() == want(np.arange(32)).tolist()
+
+
+def test_registers_of_128_bits(compiled):
+    x = np.arange(6, dtype=np.int64)
+    launch(compiled, "wide", x)
+    assert x.tolist() == [5, 7, 7, 3, 5, 7]
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "words"),
+    [
+        ("through_pointer", "functions[x[0] & 1](3)", "pointer"),
+        ("wide_exchange", "atom.global.exch.b128", "128-bit"),
+        ("tensor", "load_matrix_sync", "wmma.load"),
+        ("allocating", "malloc", "malloc"),
+    ],
+)
+def test_it_is_refused_by_name_and_line(compiled, name, line, words):
+    with pytest.raises(UnsupportedKernel, match=words) as refused:
+        launch(compiled, name, np.arange(32, dtype=np.int64))
+    number = refused.value.line
+    assert number is not None
+    assert line in FILE.split("\n")[number - 1]
+
+
+def test_an_assertion_that_holds_hides_no_count():
+    source = """
+    #include <assert.h>
+    __global__ void k(float *x, int n)
+    {
+        CHECK(n == 32);
+        float v = x[2 * threadIdx.x];
+        CHECK(v >= 0);
+        x[threadIdx.x] = v + 1;
+    }"""
+    counted = []
+    for check in ("assert", "(void)"):
+        x = np.arange(64, dtype=np.float32)
+        launched = simulate(source, "k", 1, 32, [x, 32], defines={"CHECK": check})
+        assert not launched.counters.inexact
+        counted.append(dict(launched.counters.totals))
+        assert x[:32].tolist() == (2 * np.arange(32.0) + 1).tolist()
+    same = [name for name in counted[0] if "inst_executed" not in name]
+    assert [counted[0][name] for name in same] == [counted[1][name] for name in same]
+    launched = simulate(source, "k", 1, 32, [-np.ones(64, np.float32), 32], defines={"CHECK": "assert"})
+    assert launched.fault is not None
+    assert "assertion failed" in launched.fault.message
