@@ -79,6 +79,7 @@ class Convergence:
             first = block.instructions[0] if block.instructions else None
             if first is not None and meets_in_warp(first):
                 self._meetings[block.number] = self._meeting(first, value)
+        self._answers: dict[int, tuple[Any, Any, bool]] = {}  # of ``complete``: for which masks, who lived, and what
         self.begin()
 
     def _meeting(self, instruction: Instruction, value: Callable[[Operand | None, str], Any]) -> _Meeting:
@@ -102,8 +103,16 @@ class Convergence:
             return True
         if meeting.trivial:
             return not self._missed
-        alive = self._state.alive.reshape(-1, WARP)
-        return not self._missed and bool((self._ready(meeting, alive)[0] | ~alive).all())
+        if self._missed:
+            return False
+        alive = self._state.alive
+        members, before, answer = self._answers.get(number, (None, None, False))
+        if meeting.guard is None and alive is before and np.array_equal(meeting.members, members):
+            return answer
+        lanes = alive.reshape(-1, WARP)
+        answer = bool((self._ready(meeting, lanes)[0] | ~lanes).all())
+        self._answers[number] = meeting.members.copy(), alive, answer
+        return answer
 
     def gather(self, number: int, active: Array) -> Array:
         """The lanes of ``active``, all at block ``number``, that may execute it now; the others are held."""

@@ -203,7 +203,7 @@ class Binder:
 
         def run() -> None:
             lanes = None if state.active is None else state.active.copy()
-            active = np.ones((state.warps, WARP), np.bool_) if lanes is None else lanes.reshape(-1, WARP)
+            active = known.everyone if lanes is None else lanes.reshape(-1, WARP)
             group = known.of(members, active)
             partial = bool((active & (group != spread(ballot(state.alive)))).any())
             groups = np.where(active, group, 0).reshape(-1) if partial else None

@@ -35,12 +35,14 @@ class Groups:
     """With whom the lanes execute one instruction; remembered as long as masks and lanes stay the same."""
 
     def __init__(self, state: State, instruction: Instruction) -> None:
+        everyone = np.ones((state.warps, WARP), np.bool_)
         self._state, self._instruction = state, instruction
+        self.everyone = everyone
         self._members = self._active = self._known = np.zeros((0, WARP), np.uint32)
 
     def of(self, members: Array, active: Array) -> Array:
         """``convergence.groups``; a ``Fault`` if a lane's mask leaves itself out."""
-        if np.array_equal(active, self._active) and np.array_equal(members, self._members):
+        if (active is self._active or np.array_equal(active, self._active)) and np.array_equal(members, self._members):
             return self._known
         missing = active & ((members & BIT) == 0)
         if missing.any():
@@ -51,7 +53,8 @@ class Groups:
                 " out",
                 self._instruction,
             )
-        self._members, self._active, self._known = members.copy(), active.copy(), groups(members, active)
+        self._members, self._known = members.copy(), groups(members, active)
+        self._active = active if active is self.everyone else active.copy()
         return self._known
 
 
@@ -63,7 +66,7 @@ def bind_warp(
     first = instruction.operands[0]
     targets = (first.first, first.second) if isinstance(first, PredicatePair) else (first, None)
     arguments = instruction.operands[1:]
-    compute = _computation(opcode, modifiers)
+    compute = _computation(state, opcode, modifiers)
     kind = modifiers[-1] if modifiers and modifiers[-1] in DTYPES else "b32"
     codes = _operand_codes(opcode, kind)
     negated = opcode == "vote" and isinstance(arguments[0], PredicatePair) and arguments[0].negated
@@ -95,17 +98,12 @@ def bind_warp(
 
     def run() -> None:
         mask = guard() if guard is not None else state.active
-        active = np.ones((state.warps, WARP), np.bool_) if mask is None else mask.reshape(-1, WARP)
+        active = known.everyone if mask is None else mask.reshape(-1, WARP)
         group = known.of(members, active)
         given = (~sources[0],) if negated else sources
         results = compute(group, active, *given)
-        if opcode == "shfl":
-            moved, inside, lane = results
-            assert lane is not None
-            results = moved, inside
-            outside = active & ((group >> lane.astype(np.uint32)) & np.uint32(1) == 0)
-            if outside.any() or instruction.index in state.undefined:
-                _note_outside(state, instruction, outside, lane)
+        if isinstance(compute, _Shuffle) and (compute.misses or instruction.index in state.undefined):
+            _note_outside(state, instruction, compute.outside, compute.lane)
         write(results, active.reshape(-1))
 
     return run
@@ -131,32 +129,54 @@ def _operand_codes(opcode: str, kind: str) -> tuple[str, ...]:
     }[opcode]
 
 
-def _select(mode: str) -> Callable[..., Results]:
-    """``shfl``: the value, whether the source lane is inside the segment, and which lane it is."""
+def _source_lane(mode: str, b: Array, c: Array) -> tuple[Array, Array]:
+    """``shfl``: which lane each lane reads (itself outside of its segment), and whether that is inside."""
+    b = (b & 31).astype(np.int64)
+    segment = ((c >> 8) & 31).astype(np.int64)
+    clamp = (c & 31).astype(np.int64)
+    position = LANE.astype(np.int64)
+    low = position & segment
+    high = low | (clamp & ~segment)
+    if mode == "up":
+        lane = position - b
+        valid = lane >= high
+    elif mode == "down":
+        lane = position + b
+        valid = lane <= high
+    elif mode == "bfly":
+        lane = position ^ b
+        valid = lane <= high
+    else:
+        lane = low | (b & ~segment)
+        valid = lane <= high
+    return np.where(valid, lane, position), valid
 
-    def run(group: Array, active: Array, source: Array, b: Array, c: Array) -> Results:
-        b = (b & 31).astype(np.int64)
-        segment = ((c >> 8) & 31).astype(np.int64)
-        clamp = (c & 31).astype(np.int64)
-        position = LANE.astype(np.int64)
-        low = position & segment
-        high = low | (clamp & ~segment)
-        if mode == "up":
-            lane = position - b
-            valid = lane >= high
-        elif mode == "down":
-            lane = position + b
-            valid = lane <= high
-        elif mode == "bfly":
-            lane = position ^ b
-            valid = lane <= high
-        else:
-            lane = low | (b & ~segment)
-            valid = lane <= high
-        lane = np.where(valid, lane, position)
-        return np.take_along_axis(source, lane, axis=1), valid, lane
 
-    return run
+class _Shuffle:
+    """``shfl`` of one instruction: who reads whom is worked out again only when it changes."""
+
+    def __init__(self, state: State, mode: str) -> None:
+        self._state, self._mode = state, mode
+        self._first = np.arange(state.warps)[:, None] * WARP
+        self._how: tuple[Array, Array] | None = None
+        self._whom: tuple[Array, Array] | None = None
+        self._group: Array | None = None
+        self.lane = self.outside = np.zeros((state.warps, WARP), np.int64)
+        self.misses = False
+
+    def __call__(self, group: Array, active: Array, source: Array, b: Array, c: Array) -> Results:
+        fresh = self._how is None or not (np.array_equal(b, self._how[0]) and np.array_equal(c, self._how[1]))
+        if fresh:
+            self._how = b.copy(), c.copy()
+            self.lane, valid = _source_lane(self._mode, b, c)
+            self._whom = self.lane + self._first, valid
+        if fresh or group is not self._group:
+            self._group = group
+            self.outside = active & ((group >> self.lane.astype(np.uint32)) & np.uint32(1) == 0)
+            self.misses = bool(self.outside.any())
+        assert self._whom is not None
+        whom, valid = self._whom
+        return np.take(np.ascontiguousarray(source).reshape(-1), whom), valid
 
 
 def _equal(group: Array, values: Array) -> Array:
@@ -222,10 +242,10 @@ def _elect(group: Array, active: Array) -> Results:
     return leader, leader == LANE
 
 
-def _computation(opcode: str, modifiers: tuple[str, ...]) -> Callable[..., Results] | None:
+def _computation(state: State, opcode: str, modifiers: tuple[str, ...]) -> Callable[..., Results] | None:
     mode = modifiers[0] if modifiers else ""
     if opcode == "shfl":
-        return _select(mode) if mode in ("up", "down", "bfly", "idx") else None
+        return _Shuffle(state, mode) if mode in ("up", "down", "bfly", "idx") else None
     if opcode == "redux":
         return _reduce(mode) if modifiers[1:] in (("u32",), ("s32",), ("b32",)) else None
     table: dict[tuple[str, str], Callable[..., Results]] = {
