@@ -93,6 +93,14 @@ WAITS = {
             else if ((v ^ i) & 1) r += 1; if (v + i == 7 && n) continue;
             asm volatile("" ::: "memory"); r += __shfl_xor_sync(0xffffffffu, v + i, 16); } o[t] = r;""",
         lambda a, t: sum(((a[t] ^ i) & 1 if (a[t] + i) % 3 else 0) + a[t ^ 16] + i for i in range(5))),
+    # two ways back to the head of a loop, one of them longer
+    "back edges": (
+        """{ .reg .pred p; .reg .u32 i, x, y, r; mov.u32 i, 0; mov.u32 r, 0;
+            again: add.u32 x, %1, i; shfl.sync.bfly.b32 y, x, 16, 31, -1; add.u32 r, r, y; add.u32 i, i, 1;
+            setp.ge.u32 p, i, 5; @p bra done; add.u32 x, %1, i; and.b32 x, x, 1; setp.eq.u32 p, x, 0; @p bra again;
+            add.u32 r, r, 1; bra again; done: mov.u32 %0, r; }""",
+        lambda a, t: sum(a[t ^ 16] + i + (i > 0 and (a[t] + i) & 1) for i in range(5)),
+    ),
     # a do-while whose condition differs: the early ones go on to a ballot that names the late ones
     "late": ("""int i = 0; do { i++; if (i > v) break; asm volatile("" ::: "memory"); } while (true);
             o[t] = __popc(__ballot_sync(0xffffffffu, i > 4)) + i;""",
@@ -110,6 +118,8 @@ WAITS = {
 @pytest.mark.parametrize("case", WAITS)
 def test_named_threads_that_come_later_are_waited_for(run, case):
     body, expected = WAITS[case]
+    if body.startswith("{ .reg"):
+        body = "asm volatile(" + " ".join(f'"{line}"' for line in body.splitlines()) + ' : "=r"(o[t]) : "r"(v));'
     a, out, found = launch(run, body)
     assert out == [int(expected(a, t)) for t in range(64)]
     assert not found
@@ -202,3 +212,46 @@ def test_order_is_handed_on_from_group_to_group(run):
     assert launch(run, body.replace("SKIP", ""))[2] == []
     late = body.replace("SKIP", "if (lane == 0) s[t] = v + 1;")
     assert launch(run, late)[2] == [("race", "warning")]
+
+
+COUNTED = {  # what an address depends on, for masks of 16 lanes
+    "__popc(__ballot_sync(m, v & 1))": lambda m, a, i: ANSWERS["__ballot_sync(m, v & 1)"](m, a, i).bit_count(),
+    "__any_sync(m, v == 5) * 40": lambda m, a, i: 40 * ANSWERS["__any_sync(m, v == 5)"](m, a, i),
+    "__popc(__match_any_sync(m, v))": lambda m, a, i: sum(m >> j & 1 and a[j] == a[i] for j in range(32)),
+    "__reduce_add_sync(m, v)": ANSWERS["__reduce_add_sync(m, v)"],
+    "__reduce_max_sync(m, v - 9) + 9": lambda m, a, i: ANSWERS["__reduce_max_sync(m, (unsigned)v)"](m, a, i),
+    "__shfl_sync(m, v, __ffs(m) + 1)": lambda m, a, i: a[(m & -m).bit_length() + 1],
+}
+
+
+@pytest.mark.parametrize("answer", COUNTED)
+def test_machine_code_answers_each_group_for_itself(run, answer):
+    """The sectors that are stored to, counted on machine code, follow from what each group was answered."""
+    source = f"""extern "C" __global__ void k(const int *a, int *o) {{ const int t = threadIdx.x, lane = t & 31;
+        const int v = a[t]; const unsigned m = 0xffffu << (lane & 16); const int r = {answer};
+        if (v & 1) o[32 * r + v] = t; else o[32 * r + 2048 + 8 * (t & 7)] = t; }}"""
+    a = np.random.default_rng(5).integers(0, 8, 64).astype(np.int32)
+    a[[3, 20, 40]] = 5
+    a[16:32] &= 3
+    launched = run(source, 1, 64, [a, np.zeros(1 << 13, np.int32)])
+    metric = "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"
+    assert metric not in launched.counters.inexact
+    expected = 0
+    for warp in (a[:32].tolist(), a[32:].tolist()):
+        places = [32 * int(COUNTED[answer](0xFFFF << (i & 16), warp, i)) for i in range(32)]
+        odd = {(place + warp[i]) // 8 for i, place in enumerate(places) if warp[i] & 1}
+        even = {(place + 2048 + 8 * (i & 7)) // 8 for i, place in enumerate(places) if not warp[i] & 1}
+        expected += len(odd) + len(even)
+    assert launched.counters.totals[metric] == expected
+
+
+def test_machine_code_waits_at_warpsync(run):
+    """Lanes that come by different ways store together behind a __syncwarp: one instruction of each warp."""
+    source = """extern "C" __global__ void k(const int *a, int *o, int n) { const int t = threadIdx.x; int v = a[t];
+        for (int i = 0; i < n; i++) { if (v & 1) { v = a[v]; if (v & 2) v = a[v + 8] + 1; } else v = a[v + 16];
+            __syncwarp(); o[t + 64 * i] = v; } }"""
+    a = np.random.default_rng(5).integers(0, 8, 64).astype(np.int32)
+    launched = run(source, 1, 64, [a, np.zeros(64 * 5, np.int32), 5])
+    metric = "smsp__inst_executed_op_global_st.sum"
+    assert metric not in launched.counters.inexact
+    assert launched.counters.totals[metric] == 10

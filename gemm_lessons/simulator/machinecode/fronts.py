@@ -1,8 +1,9 @@
 """Warps in lockstep, and how they part and meet again as the hardware's convergence barriers say.
 
 A front is a set of lanes that stand at the same instruction, at most one group of each warp: what a warp issues once
-counts once. BSSY notes which lanes of a warp have to meet; at BSYNC they wait for each other. Groups that no BSYNC
-joins stay apart, also when they come to the same place, as on Volta and later.
+counts once. BSSY notes which lanes of a warp have to meet; at BSYNC they wait for each other. At WARPSYNC lanes wait
+for those that their mask names, and are one group from then on. Groups that nothing joins stay apart, also when they
+come to the same place, as on Volta and later.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gemm_lessons.simulator.convergence import BIT, ballot, groups, spread
 from gemm_lessons.simulator.events import WARP
 from gemm_lessons.simulator.machinecode.integers import Array
 from gemm_lessons.simulator.machinecode.uncountable import Uncountable
@@ -41,6 +43,7 @@ class Fronts:
         self._parked: list[Front] = []  # at a block-wide barrier; ``block`` is where they go on
         self._tokens: dict[str, Array] = {}  # convergence barrier -> per lane, whom it has to meet
         self._waiting: dict[tuple[str, int], Array] = {}  # (barrier, block after it) -> lanes
+        self._syncing: dict[int, tuple[Array, Array, bool]] = {}  # block after WARPSYNC -> lanes, masks, exclusive
         self._serial = 0
         self._everyone = (int(alive.reshape(-1, WARP).any(axis=1).sum()), int(alive.sum()))
 
@@ -86,7 +89,7 @@ class Fronts:
         if not self._ready:
             self._ready, self._parked = self._parked, []
             if not self._ready:
-                if self._waiting:
+                if self._waiting or self._syncing:
                     raise Uncountable("threads wait at a convergence barrier for others that never come")
                 return None
         lowest = min(front.block for front in self._ready)
@@ -153,7 +156,42 @@ class Fronts:
             self._tokens[barrier] = np.where(lanes, NOBODY, self._tokens[barrier])
             self._release()
 
+    def sync(self, front: Front, members: Array, exclusive: bool, after: int) -> Front | None:
+        """WARPSYNC: wait for the living lanes that ``members`` (uint32 per lane) names; ``exclusive``: go on with
+        those of one's own mask only."""
+        if front.mask is None and (not exclusive or members.size == 1):  # nobody else is left to wait for
+            front.block = after
+            return front
+        lanes = self.mask_of(front)
+        masks = np.broadcast_to(members, lanes.shape)
+        if after in self._syncing:
+            before, old, _ = self._syncing[after]
+            masks = np.where(lanes, masks, old)
+            lanes = lanes | before
+        self._syncing[after] = lanes, masks, exclusive
+        self._release_synced()
+        return None
+
+    def _release_synced(self) -> None:
+        for after, (lanes, masks, exclusive) in list(self._syncing.items()):
+            here, members = lanes.reshape(-1, WARP), masks.reshape(-1, WARP)
+            group = groups(members, here) if exclusive else spread(ballot(here))
+            ready = here & ((members & spread(ballot(self.alive)) & ~group) == 0)
+            if not ready.any():
+                continue
+            rest = lanes & ~ready.reshape(-1)
+            if rest.any():
+                self._syncing[after] = rest, masks, exclusive
+            else:
+                del self._syncing[after]
+            while ready.any():  # one group of each warp at a time
+                first = np.take_along_axis(group, ready.argmax(axis=1)[:, None], axis=1)
+                together = ready & ((first & BIT) != 0)
+                self.add(self.front(after, together.reshape(-1)))
+                ready = ready & ~together
+
     def _release(self) -> None:
+        self._release_synced()
         for key, waiting in list(self._waiting.items()):
             tokens = self._tokens[key[0]]
             names, place = np.unique(np.where(self.alive, tokens, NOBODY), return_inverse=True)

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gemm_lessons.device import Grid
 from gemm_lessons.sass import width_of
 from gemm_lessons.simulator import banks
+from gemm_lessons.simulator.convergence import groups
 from gemm_lessons.simulator.events import WARP, Access, Effect, Space
 from gemm_lessons.simulator.machinecode import floats, integers
 from gemm_lessons.simulator.machinecode.flow import (
@@ -47,6 +48,7 @@ LANES = 1 << 15  # in flight: as many as keep a register's array in the L2 cache
 BLOCK_BUDGET = 4_000_000  # basic blocks executed; far beyond any kernel of the course
 REMEMBERED = 64  # address patterns of one instruction
 CONTROL = frozenset("BRA EXIT CALL RET BSSY BSYNC BREAK BAR WARPSYNC KILL".split())
+EVERYONE = np.array([0xFFFFFFFF], np.uint32)
 FUSED = ("FFMA", "FFMA32I")
 IGNORED = frozenset(
     "NOP YIELD BAR MEMBAR ERRBAR CCTL CCTLL DEPBAR LDGDEPBAR NANOSLEEP PMTRIG FENCE ARRIVES WARPSYNC".split()
@@ -152,7 +154,7 @@ class Machine:
     def _blocks(self) -> list[Block]:
         code = self.plan.program.code
         starts = {0, *self.plan.program.labels.values()}
-        starts |= {d.index + 1 for d in code if d.name in CONTROL and d.name not in ("BSSY", "BAR", "WARPSYNC")}
+        starts |= {d.index + 1 for d in code if d.name in CONTROL and d.name not in ("BSSY", "BAR")}
         if self.store is not None:
             starts |= {d.index + 1 for d in code if d.name == "BAR"}
         starts |= {d.index + 1 for d in code if d.name == "BSSY"}
@@ -312,6 +314,10 @@ class Machine:
                 return front
 
             return leave
+        if d.name == "WARPSYNC":
+            members = self._members(d)
+            exclusive = d.has("EXCLUSIVE")
+            return lambda front: fronts.sync(front, members(), exclusive, after)
         if d.name == "BAR" and self.store is not None and not d.has("ARV"):
 
             def park(front: Front) -> None:
@@ -324,6 +330,17 @@ class Machine:
             return front
 
         return go_on
+
+    def _members(self, d: Decoded) -> Fetch:
+        """The masks of WARPSYNC."""
+        if d.guard is not None:
+            raise Uncountable(f"unknown form {d.text}")
+        if d.has("ALL"):
+            return lambda: EVERYONE
+        mask = next((o for o in d.operands if isinstance(o, (Register, Immediate))), None)
+        if mask is None:
+            raise Uncountable(f"unknown form {d.text}")
+        return self.lanes.fetcher(mask)
 
     def _diverged(self, front: Front) -> Array:
         """Lanes whose warp is not together."""
@@ -498,6 +515,48 @@ def _shuffle(machine: Machine, d: Decoded) -> Compute:
     return compute
 
 
+def _active(machine: Machine) -> Array:
+    """The lanes that execute now, bool (warps, 32)."""
+    mask, alive = machine.lanes.mask, machine.fronts.alive
+    return (alive if mask is None else mask & alive).reshape(-1, WARP)
+
+
+def _match(machine: Machine, d: Decoded) -> Compute:
+    """MATCH.ANY: of the lanes that execute, those with the same value."""
+    if d.modifiers != ("ANY",) or len(d.operands) != 2:
+        raise Uncountable(f"unknown form {d.text}")
+    source = machine.lanes.fetcher(d.operands[1])
+
+    def compute() -> tuple[Array, ...]:
+        values = np.broadcast_to(source(), (machine.geometry.lanes,)).reshape(-1, WARP)
+        return (groups(values, _active(machine)).reshape(-1),)
+
+    return compute
+
+
+def _reduce(machine: Machine, d: Decoded) -> Compute:
+    """REDUX: sum, smallest, largest, or and exclusive or of the lanes that execute."""
+    signed = "S32" in d.modifiers
+    kind: Any = np.int32 if signed else np.uint32
+    limits = np.iinfo(kind)
+    table: dict[tuple[str, ...], tuple[Any, int]] = {
+        ("SUM",): (np.add, 0), ("MIN",): (np.minimum, limits.max), ("MAX",): (np.maximum, limits.min),
+        ("OR",): (np.bitwise_or, 0), ("XOR",): (np.bitwise_xor, 0),
+    }  # fmt: skip
+    chosen = table.get(tuple(m for m in d.modifiers if m != "S32"))
+    if chosen is None:
+        raise Uncountable(f"unknown form {d.text}")
+    function, neutral = chosen
+    source = machine.lanes.fetcher(d.operands[1])
+
+    def compute() -> tuple[Array, ...]:
+        values = np.broadcast_to(source(), (machine.geometry.lanes,)).reshape(-1, WARP).view(kind)
+        result = function.reduce(np.where(_active(machine), values, kind(neutral)), axis=1, dtype=kind)
+        return (np.repeat(result.view(np.uint32), WARP),)
+
+    return compute
+
+
 _SPECIAL: dict[str, Callable[[Machine, Decoded], Compute]] = {
     "S2R": _special_register,
     "S2UR": _special_register,
@@ -509,6 +568,8 @@ _SPECIAL: dict[str, Callable[[Machine, Decoded], Compute]] = {
     "VOTE": _vote,
     "VOTEU": _vote,
     "SHFL": _shuffle,
+    "MATCH": _match,
+    "REDUX": _reduce,
 }
 
 
