@@ -1,0 +1,40 @@
+"""A foreign kernel compiled: its file as it stands, with the folders beside it searched for what it includes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from gemm_lessons import whole_file
+from gemm_lessons.compiler import Compiled, CompileFailed, compile_source
+
+FOLDERS = ("", "include", "inc", "common", "Common", "utils")
+
+
+def include_dirs(file: Path, root: Path) -> list[Path]:
+    """The file's own folder and those above it up to the checkout's ``root``, each with its usual ones for headers."""
+    above = [folder for folder in file.parents if folder == root or root in folder.parents]
+    return [place for folder in above for name in FOLDERS if (place := folder / name).is_dir()]
+
+
+def compiled(
+    file: Path, root: Path, entry: str, defines: Mapping[str, str] | None = None, options: Sequence[str] = ()
+) -> Compiled | CompileFailed:
+    """Compile ``entry`` of a file in the checkout ``root``. ``defines``: constants of the file that mean another."""
+    text = with_values(file.read_text(errors="replace"), defines or {})
+    return compile_source(text, path=str(file), entry=entry, include_dirs=include_dirs(file, root), options=options)
+
+
+def with_values(text: str, values: Mapping[str, str]) -> str:
+    """The text with other values for its ``#define NAME ...`` and ``const int NAME = ...;``."""
+    for name, value in values.items():
+        text = re.sub(rf"^([ \t]*#[ \t]*define[ \t]+{name})(?:[ \t][^\n]*)?$", rf"\1 {value}", text, flags=re.M)
+        text = re.sub(rf"(\b(?:const|constexpr)\s[\w\s]*\b{name}\s*=)[^;,]*", rf"\1 {value}", text)
+    return text
+
+
+def gathered(file: Path, root: Path) -> str:
+    """The file with what it includes from its repository in place."""
+    text = file.read_text(errors="replace")
+    return whole_file.gather(text, str(file), include_dirs(file, root), ()).text

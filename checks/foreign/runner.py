@@ -1,0 +1,117 @@
+"""Runs the manifest on the simulator: ``python -m checks.foreign run``. One JSON line a kernel, also for the GPU."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from checks.foreign import inputs
+from checks.foreign.build import compiled
+from checks.foreign.execute import Outcome, TooSlow, launch
+from checks.foreign.manifest import Case, folder_of
+from gemm_lessons.compiler import Compiled, CompileFailed
+from gemm_lessons.device import KitError, UnsupportedKernel
+from gemm_lessons.simulator import Setting
+from gemm_lessons.simulator.ptx import PtxSyntaxError
+
+SECONDS = 60
+# Neither an answer nor "unsupported": a bug of the kit, to be shown as one.
+CRASHES = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
+           PtxSyntaxError)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class How:
+    """``counting``: the counters and the second opinion with them. ``options`` of the compiler."""
+
+    counting: bool = True
+    options: tuple[str, ...] = ()
+
+
+DEFAULT = How()
+
+
+def run(cases: Iterable[Case], sources: Path, how: How = DEFAULT) -> Iterator[tuple[dict[str, Any], Any]]:
+    """(record, (compiled, outcome) or None) of every case."""
+    for case in cases:
+        start = time.monotonic()
+        record, pair = _one(case, sources, how)
+        yield {"name": case.name, **record, "seconds": round(time.monotonic() - start, 2)}, pair
+
+
+def _one(case: Case, sources: Path, how: How) -> tuple[dict[str, Any], tuple[Compiled, Outcome] | None]:
+    root = folder_of(sources, case.repository)
+    file = root / case.file
+    if not file.is_file():
+        return {"status": "not fetched", "why": case.file}, None
+    result = compiled(file, root, case.entry, case.defines, how.options)
+    if isinstance(result, CompileFailed):
+        errors = [d.message for d in result.diagnostics if d.severity == "error"]
+        return {"status": "refused", "why": f"compiler: {(errors or [result.log])[0][:200]}"}, None
+    try:
+        outcome = launch(result, case.shape, case.arguments, Setting(counting=how.counting), SECONDS)
+    except UnsupportedKernel as problem:
+        return {"status": "refused", "why": str(problem)[:200]}, None
+    except TooSlow:
+        return {"status": "refused", "why": f"slower than {SECONDS} s"}, None
+    except KitError as problem:
+        return {"status": "disagree", "why": str(problem)[:400]}, None
+    except CRASHES as problem:
+        return {"status": "crashed", "why": f"{type(problem).__name__}: {problem}"[:200]}, None
+    launched = outcome.launched
+    found = [*([launched.fault] if launched.fault else []), *launched.findings]
+    totals = dict(launched.counters.totals)
+    record = {
+        "status": "ran",
+        "findings": [[f.kind, f.severity, f.line, f.message[:200]] for f in found],
+        "digests": [inputs.digest(array) for array in outcome.after],
+        "changed": outcome.changed,
+        "counters": hashlib.sha256(json.dumps(totals, sort_keys=True).encode()).hexdigest()[:16],
+        "inexact": sorted(set(launched.counters.inexact.values()))[:3],
+        "compiler": result.compiler,
+    }
+    return record, (result, outcome)
+
+
+def write(
+    cases: Iterable[Case], sources: Path, results: Path, how: How = DEFAULT, launches: Path | None = None
+) -> None:
+    """Run everything, one line each into ``results``; with ``launches`` also what a GPU needs."""
+    rows = []
+    if launches:
+        launches.mkdir(parents=True, exist_ok=True)
+    cases = tuple(cases)
+    by_name = {case.name: case for case in cases}
+    with results.open("w") as file:
+        for record, pair in run(cases, sources, how):
+            file.write(json.dumps(record) + "\n")
+            file.flush()
+            faults = [f for f in record.get("findings", ()) if f[0] in ("out_of_bounds", "misaligned", "timeout")]
+            if launches and pair and pair[1].launched.fault is None and not faults:
+                rows.append(_for_gpu(by_name[record["name"]], pair[0], pair[1], launches))
+    if launches:
+        (launches / "launches.json").write_text(json.dumps(rows))
+        for module in ("inputs.py", "launcher.py"):
+            shutil.copy(Path(__file__).parent / module, launches / module)
+
+
+def _for_gpu(case: Case, result: Compiled, outcome: Outcome, folder: Path) -> dict[str, Any]:
+    name = f"{hashlib.sha256(result.cubin).hexdigest()[:16]}.cubin"
+    (folder / name).write_bytes(result.cubin)
+    return {
+        "name": case.name,
+        "cubin": name,
+        "kernel": result.entry,
+        "grid": case.shape.grid,
+        "block": case.shape.block,
+        "shared": case.shape.dynamic_shared,
+        "cooperative": "%envreg" in result.ptx,
+        "arguments": [str(argument) for argument in case.arguments],
+        "expected": [inputs.digest(array) for array in outcome.after],
+    }
