@@ -14,8 +14,9 @@ HEAD = """extern "C" __global__ void k(const float *a, float *c, int n)
 """
 SUM = "for (int i = 0; i < n; ++i) acc += a[i];"
 SOME_LANES = """float v;
-asm volatile("{ .reg .f32 f; .reg .pred p; setp.lt.s32 p, %1, 8; @p mov.f32 f, 0f40000000; BETWEEN }"
-: "=f"(v) : "r"(t)); c[g] = v;"""
+asm volatile("{ .reg .f32 f; .reg .pred p; setp.lt.s32 p, %1, 8; @p mov.f32 f, 0f40000000; BETWEEN }" \
+: "=f"(v) : "r"(t));
+c[g] = v;"""  # a statement of several lines is in its first one for NVRTC 13.5, in its last one for 13.0
 # body, from line 4 on; how many threads of 64 read what has no value
 BODIES = {
     "no first value": (f"float acc;\n{SUM}\nc[g] = acc;", 64),

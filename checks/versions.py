@@ -1,0 +1,259 @@
+"""The versions that ``pyproject.toml`` allows are the versions that are tested: ``python -m checks.versions``.
+
+    python -m checks.versions                                 every row of the table below, on every Python found here
+    python -m checks.versions --only oldest --python 3.11     some rows, on one Python
+    python -m checks.versions --only oldest --tests course    what .ci/run does: the course and the random programs
+
+Each row is a fresh environment with the wheel of this checkout, made by pip with constraints at one end of the bounds;
+the tests run there from a copy without the package's source, so it is the wheel that they test. Numbers that were
+stored with one compiler are skipped with another, visibly (``checks/conftest.py``). Exit code 1: a row failed.
+A Python that is not installed is a row that says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+COMPILER = ("nvidia-cuda-nvrtc",)
+HEADERS = ("nvidia-cuda-crt", "nvidia-cuda-runtime")
+MINORS = ("13.1", "13.2", "13.3", "13.4")  # between the ends
+TOOLS = ("pytest", "pytest-xdist", "hypothesis", "hatchling")  # of the extra [test]; the others need a checkout
+
+# What the tests of a row are. "course" is what a learner sees; "all" adds what everybody else does.
+COURSE = ("checks/course/test_lessons.py", "checks/course/test_lesson_numbers.py")
+TESTS: Mapping[str, Sequence[str]] = {
+    "course": COURSE,
+    "all": (
+        *COURSE, "checks/course/test_lesson_records.py", "checks/judgement", "checks/checkers", "checks/simulator",
+        "checks/counters", "checks/compiler", "checks/inspect", "checks/cli", "checks/nvtx",
+    ),
+}  # fmt: skip
+NEED_A_CHECKOUT = ("--ignore=checks/cli/test_package.py",)  # it builds a wheel itself
+
+
+@dataclass(frozen=True)
+class Row:
+    """One environment: which Python, and the constraints that pip gets."""
+
+    name: str
+    python: str
+    constraints: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a row. ``versions`` by package; ``failures`` are names of tests or a reason why none ran."""
+
+    row: Row
+    versions: Mapping[str, str]
+    counts: Mapping[str, int]
+    failures: Sequence[str]
+    skipped: Mapping[str, int]
+    seconds: float
+
+
+def oldest(requirement: str) -> str:
+    """``numpy>=2.0,<3; marker`` -> ``numpy==2.0; marker``."""
+    wanted, semicolon, marker = requirement.partition(";")
+    match = re.fullmatch(r"\s*([\w.-]+)\s*>=\s*([\w.]+)\s*(,.*)?", wanted)
+    assert match, f"{requirement}: a dependency has a lower bound"
+    return f"{match[1]}=={match[2]}{semicolon and '; ' + marker.strip()}"
+
+
+def name_of(requirement: str) -> str:
+    match = re.match(r"[\w.-]+", requirement)
+    assert match
+    return match[0]
+
+
+def rows() -> Iterator[Row]:
+    """Both ends on each Python; each minor version of the compiler; new and old mixed, as an upgrade by hand leaves."""
+    lowest = [oldest(requirement) for requirement in PROJECT["dependencies"]]
+    for python in PYTHONS:
+        yield Row("oldest", python, tuple(lowest))
+    for python in PYTHONS:
+        yield Row("newest", python, ())
+    for minor in MINORS:
+        yield Row(f"nvrtc-{minor}", PYTHONS[0], tuple(f"{name}=={minor}.*" for name in (*COMPILER, *HEADERS)))
+    old_compiler = [line for line in lowest if name_of(line) in COMPILER]
+    yield Row("old-compiler", PYTHONS[0], tuple(old_compiler))
+    yield Row("new-compiler", PYTHONS[0], tuple(line for line in lowest if line not in old_compiler))
+
+
+def interpreter(version: str) -> Path | None:
+    """A Python of this version on the PATH or among pyenv's, else None."""
+    places = [shutil.which(f"python{version}")]
+    pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
+    places += [str(place) for place in sorted(pyenv.glob(f"{version}.*/bin/python"))]
+    if sys.version_info[:2] == tuple(map(int, version.split("."))):
+        places.insert(0, sys.executable)
+    for place in filter(None, places):
+        said = subprocess.run(
+            [place, "-c", "import ensurepip, sys; print(sys.version)"], capture_output=True, text=True
+        )
+        if said.stdout.startswith(f"{version}."):  # a shim of pyenv may stand for a version that is not chosen
+            return Path(place)
+    return None
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """The caller's, without what would let this checkout or its coverage in, and with caches of its own."""
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("COV", "PYTEST", "PYTHONPATH", "VIRTUAL_ENV"))
+    }
+    return {**kept, "XDG_CACHE_HOME": str(folder / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def built(folder: Path) -> tuple[Path, Path]:
+    """The wheel of this checkout, and a copy of all that its tests need but the package itself."""
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(ROOT)]
+    subprocess.run(command, check=True)
+    (wheel,) = folder.glob("*.whl")
+    place = folder / "copy"
+    for name in ("checks", "lessons"):
+        shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__", "kernel.cu*"))
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, place)
+    return wheel, place
+
+
+def installed(row: Row, wheel: Path, folder: Path) -> Path:
+    """The row's Python with the wheel and the tools in it. Raises ``CalledProcessError`` with pip's words."""
+    base = interpreter(row.python)
+    assert base
+    subprocess.run([base, "-m", "venv", folder / "venv"], check=True)
+    python = folder / "venv" / "bin" / "python"
+    limits = folder / "constraints.txt"
+    limits.write_text("\n".join(row.constraints) + "\n")
+    tools = [line for line in PROJECT["optional-dependencies"]["test"] if name_of(line) in TOOLS]
+    pip = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--only-binary=:all:"]
+    # The cache of the caller: every row needs the same large wheels.
+    subprocess.run([*pip, "-c", limits, wheel, *tools], check=True, capture_output=True, text=True)
+    return python
+
+
+def versions_of(python: Path) -> dict[str, str]:
+    listed = subprocess.run([python, "-m", "pip", "freeze", "-q"], check=True, capture_output=True, text=True).stdout
+    found = dict(line.split("==") for line in listed.splitlines() if line.count("==") == 1)
+    said = subprocess.run([python, "-c", "import platform; print(platform.python_version())"], capture_output=True)
+    return {**found, "python": said.stdout.decode().strip()}
+
+
+def tested(row: Row, wheel: Path, place: Path, folder: Path, tests: Sequence[str], processes: int) -> Result:
+    """Make the environment, run the tests."""
+    start = time.monotonic()
+    try:
+        python = installed(row, wheel, folder)
+    except subprocess.CalledProcessError as error:
+        text = (error.stderr or "").strip().splitlines()
+        return Result(row, {}, Counter(), [f"pip: {line}" for line in text[-3:]], {}, time.monotonic() - start)
+    report = folder / "report.xml"
+    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *tests, *NEED_A_CHECKOUT]
+    if processes:
+        command += ["-n", str(processes), "--dist", "worksteal"]
+    log = folder / "log.txt"
+    with log.open("w") as file:
+        done = subprocess.run(command, cwd=place, env=environment(folder), stdout=file, stderr=subprocess.STDOUT)
+    spent = time.monotonic() - start
+    if not report.is_file():
+        return Result(row, versions_of(python), Counter(), log.read_text().splitlines()[-5:], {}, spent)
+    counts, failures, skipped = read(report)
+    if done.returncode and not failures:
+        failures = [f"pytest ended with {done.returncode}"]
+    return Result(row, versions_of(python), counts, failures, skipped, spent)
+
+
+def read(report: Path) -> tuple[Counter[str], list[str], Counter[str]]:
+    """Counts by outcome, names of failed tests, reasons of skipped ones, from pytest's JUnit file."""
+    counts: Counter[str] = Counter()
+    failures: list[str] = []
+    skipped: Counter[str] = Counter()
+    for case in ElementTree.parse(report).iter("testcase"):
+        outcome = "passed"
+        for child in case:
+            if child.tag in ("failure", "error"):
+                outcome = "failed"
+                said = (child.get("message") or "").splitlines() or [""]
+                failures.append(f"{case.get('classname')}::{case.get('name')}: {said[0][:160]}")
+            elif child.tag == "skipped":
+                outcome = "skipped"
+                skipped[child.get("message") or ""] += 1
+        counts[outcome] += 1
+    return counts, failures, skipped
+
+
+HEAD = ("set", "Python", "NVRTC", "NumPy", "Typer", "bindings", "passed", "failed", "skipped", "seconds")
+WIDTHS = (13, 8, 9, 7, 7, 9, 7, 7, 8, 8)
+
+
+def line_of(cells: Sequence[object]) -> str:
+    return "".join(f"{cell!s:<{width}}" for cell, width in zip(cells, WIDTHS, strict=True)).rstrip()
+
+
+def shown(result: Result) -> str:
+    """The row of the table, with what failed below it."""
+    found = [result.versions.get(name, "-") for name in ("nvidia-cuda-nvrtc", "numpy", "typer", "cuda-bindings")]
+    counts = [result.counts[kind] for kind in ("passed", "failed", "skipped")]
+    python = result.versions.get("python", result.row.python)
+    lines = [line_of([result.row.name, python, *found, *counts, f"{result.seconds:.0f}"])]
+    return "\n".join([*lines, *(f"    FAILED {failure}" for failure in result.failures)])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m checks.versions", description="The tests, in many environments.")
+    names = list(dict.fromkeys(row.name for row in rows()))
+    parser.add_argument("--only", action="append", metavar="SET", choices=names, help=f"one of {' '.join(names)}")
+    parser.add_argument("--python", action="append", metavar="X.Y", choices=PYTHONS, help="only on this Python")
+    parser.add_argument("--tests", choices=TESTS, default="all", help="course: lessons, pitfalls and random programs")
+    parser.add_argument("--processes", type=int, default=2, help="of pytest at a time")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the environments and their logs there")
+    options = parser.parse_args()
+    failed, ran = False, 0
+    reasons: Counter[str] = Counter()
+    with TemporaryDirectory() as temporary:
+        top = Path(temporary)
+        wheel, place = built(top)
+        print(line_of(HEAD), flush=True)
+        for row in rows():
+            if (options.only and row.name not in options.only) or (options.python and row.python not in options.python):
+                continue
+            if interpreter(row.python) is None:
+                print(
+                    f"{row.name:<13}{row.python:<8}SKIPPED: no Python {row.python} on the PATH or in pyenv", flush=True
+                )
+                continue
+            folder = (options.keep or top).resolve() / f"{row.name}-{row.python}"
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            result = tested(row, wheel, place, folder, TESTS[options.tests], options.processes)
+            print(shown(result), flush=True)
+            failed |= bool(result.failures)
+            ran += 1
+            reasons.update(result.skipped)
+            if not options.keep:
+                shutil.rmtree(folder)
+    for reason, count in reasons.most_common():
+        print(f"skipped {count}: {reason}")
+    return 1 if failed or not ran else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
