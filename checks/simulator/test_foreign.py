@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from collections import Counter
+from random import Random
 
 import numpy as np
 import pytest
@@ -121,6 +124,39 @@ def test_it_is_refused_by_name_and_line(compiled, name, line, words):
     number = refused.value.line
     assert number is not None
     assert line in FILE.split("\n")[number - 1]
+
+
+TOKEN = re.compile(r"[%\w.$]+|\s+|.", re.S)
+JUNK = """{ } [ ] ( ) , ; @ ! | 0x 0f - + % . 08 99999999999999999999 -1 1e400 0f3F80000 %tid.x %r1 %rd1 %p1 %envreg5
+    .u64 .b128 .v4 .f16x2 .shared .param .reg .loc .file ret bra call bar.sync ld st mov _ WARP_SZ \0 é < : .align .b8
+    {%r1,%r2} [%rd1+8] p|q !p generic( /* // .extern .func tex mma.sync""".split()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_junk_is_refused_without_a_traceback(compiled, seed):
+    """Tokens deleted, doubled, replaced: it runs or it is unsupported, and nothing else comes out."""
+    random = Random(seed)
+    names = re.findall(r"\.entry\s+(\w+)\(", compiled.ptx)
+    outcomes = Counter()
+    for _ in range(100):
+        name = random.choice(names)
+        start = compiled.ptx.index(f".entry {name}")
+        stop = compiled.ptx.index("\n}", start) + 2
+        tokens = TOKEN.findall(compiled.ptx[start:stop])
+        for _ in range(random.choice((1, 1, 2))):
+            at = random.choice([i for i, token in enumerate(tokens) if not token.isspace()])
+            tokens[at : at + random.randrange(2)] = random.choice(([], [tokens[at]], [random.choice(JUNK), " "]))
+        text = compiled.ptx[:start] + "".join(tokens) + compiled.ptx[stop:]
+        one = dataclasses.replace(compiled, entry=name, ptx=text)
+        device = Simulator(Setting(counting=False, budget=1000))
+        try:
+            kernel = device.kernel(one)
+            values = [np.zeros(64, np.int64) if p.size == 8 else bytes(p.size) for p in kernel.parameters]
+            device.launch(one, Grid((1, 1, 1), (32, 1, 1), 0), arguments(kernel, values))
+            outcomes["ran"] += 1
+        except UnsupportedKernel:
+            outcomes["refused"] += 1
+    assert min(outcomes["ran"], outcomes["refused"]) > 5
 
 
 def test_an_assertion_that_holds_hides_no_count():

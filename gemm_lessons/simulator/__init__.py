@@ -23,6 +23,7 @@ from gemm_lessons.simulator.events import Observer
 from gemm_lessons.simulator.inline import inline_calls
 from gemm_lessons.simulator.limits import refusal
 from gemm_lessons.simulator.machine import Machine, Program, Setting, finding_of, prepare
+from gemm_lessons.simulator.shape import check
 from gemm_lessons.simulator.state import Fault
 from gemm_lessons.simulator.symbols import find, given, read_back
 from gemm_lessons.simulator.variables import usable
@@ -39,7 +40,7 @@ def _program(text: str, entry: str) -> Program:
     module = ptx.parse(text)
     if entry not in module.kernels:
         raise UnsupportedKernel(f"no kernel {entry} in the PTX")
-    kernel = split_wide(inline_calls(module.kernels[entry], module.functions))
+    kernel = split_wide(inline_calls(check(module.kernels[entry]), module.functions))
     return prepare(kernel, usable(kernel, module.variables))
 
 

@@ -75,7 +75,7 @@ class Form:
 def form_of(instruction: Instruction) -> Form:
     """Raises ``UnsupportedKernel`` for a modifier that changes what the access does and is not known here."""
     space, elements = "", 1
-    *modifiers, kind = instruction.modifiers
+    *modifiers, kind = instruction.modifiers or ("",)
     for modifier in modifiers:
         if modifier.partition("__")[0] in ("global", "shared", "local", "const", "param"):
             space = modifier.partition("__")[0]
@@ -85,7 +85,7 @@ def form_of(instruction: Instruction) -> Form:
             elements = int(modifier[1:])
         elif modifier not in IGNORED_MODIFIERS and not modifier.startswith(("L1__", "L2__", "level")):
             raise UnsupportedKernel(f"unsupported PTX: {instruction.text}", line_of(instruction))
-    if kind not in SIZES:
+    if kind not in SIZES or kind == "b128":
         raise UnsupportedKernel(f"unsupported type in: {instruction.text}", line_of(instruction))
     return Form(space, kind, elements)
 

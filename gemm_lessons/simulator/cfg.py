@@ -104,6 +104,8 @@ def branch_labels(instruction: Instruction, kernel: Kernel) -> tuple[str, ...]:
     if not isinstance(last, Symbol):
         raise UnsupportedKernel(f"branch not understood: {instruction.text}", line_of(instruction))
     if instruction.opcode == "brx":
+        if last.name not in kernel.branch_targets:
+            raise UnsupportedKernel(f"branch to an unknown table: {instruction.text}", line_of(instruction))
         return kernel.branch_targets[last.name]
     return (last.name,)
 

@@ -30,7 +30,7 @@ def bind_async_copy(
 ) -> Callable[[], None]:
     """Bind ``cp.async`` and its commit and wait."""
     modifiers = instruction.modifiers
-    if modifiers[0] == "async" and modifiers[1] in ("commit_group", "wait_group", "wait_all"):
+    if modifiers[:1] == ("async",) and modifiers[1:2] and modifiers[1] in ("commit_group", "wait_group", "wait_all"):
         return _group(state, instruction)
     if modifiers[:1] != ("async",) or "bulk" in modifiers or "mbarrier" in modifiers or "shared" not in modifiers[2]:
         raise UnsupportedKernel(f"unsupported PTX: {instruction.text}", line_of(instruction))

@@ -83,6 +83,8 @@ class Binder:
 
     def value(self, operand: Operand | None, code: str) -> Any:
         """A source operand as an array over lanes, or a NumPy scalar, of a dtype code."""
+        if code not in DTYPES:
+            raise UnsupportedKernel(f"type {code} is not supported here")
         dtype = DTYPES[code]
         if isinstance(operand, Register):
             special = self.state.special.get(operand.name)
@@ -256,6 +258,8 @@ class Binder:
 
     def arithmetic(self, instruction: Instruction) -> list[Op]:
         """An instruction out of the table of semantics."""
+        if not instruction.operands:
+            raise unsupported(instruction)
         first = instruction.operands[0]
         pair = (first.first, first.second) if isinstance(first, PredicatePair) else (first,)
         operation = semantics.lookup(instruction.opcode, instruction.modifiers, len(pair))
@@ -369,6 +373,8 @@ class Binder:
         """``cvta``: shared and local offsets get their window's start added or removed; global is generic already."""
         target, source = instruction.operands
         modifiers = instruction.modifiers
+        if modifiers[-1:] not in (("u32",), ("u64",)):
+            raise unsupported(instruction)
         code = "s" + modifiers[-1][1:]
         space = next((m.partition("__")[0] for m in modifiers[:-1] if m != "to"), "")
         if space not in ("global", "const", "shared", "local", "param"):
@@ -401,6 +407,8 @@ class Binder:
         ):
             raise unsupported(instruction, "no parameter of the kernel")
         start = self.parameters[address.base.name].offset + address.base.offset + address.offset
+        if not 0 <= start <= len(self.parameter_bytes) - form.width:
+            raise unsupported(instruction, "outside of the parameters")
         values = np.frombuffer(self.parameter_bytes, DTYPES[form.kind], form.elements, start)
         targets = target.elements if isinstance(target, Vector) else (target,)
         result = []

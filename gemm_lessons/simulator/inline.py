@@ -27,6 +27,7 @@ from gemm_lessons.simulator.ptx import (
     Variable,
     Vector,
 )
+from gemm_lessons.simulator.shape import check
 from gemm_lessons.simulator.state import register_width
 
 RUNTIME = frozenset({"vprintf", "__assertfail"})
@@ -89,6 +90,7 @@ class _Builder:
         self.labels: dict[str, int] = {}
         self.branch_targets: dict[str, tuple[str, ...]] = {}
         self.calls = 0
+        self.checked: set[str] = set()
         for name, size in in_memory.items():
             self.variables.append(Variable(name, "local", 16, size))
 
@@ -149,6 +151,10 @@ class _Builder:
         function = self.functions.get(target)
         if function is None:
             raise UnsupportedKernel(f"call of {target}, whose code is not there", line_of(instruction))
+        if function.name not in self.checked:
+            self.checked.add(check(function).name)
+        if len(function.parameters) != len(returned) + len(given):
+            raise UnsupportedKernel(f"wrong number of operands: {instruction.text}", line_of(instruction))
         self.calls += 1
         prefix = f"{function.name}.{self.calls}."
         formal = [p.name for p in function.parameters]

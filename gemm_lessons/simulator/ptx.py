@@ -216,6 +216,8 @@ _REGISTER = re.compile(r"\.reg\s*\.(\w+)\s+(.*)$", re.S)
 _NUMBERED = re.compile(r"(%?[\w$]+)<(\d+)>$")
 _GUARD = re.compile(r"@\s*(!?)\s*(%?[\w$]+)\s+")
 _ADDRESS = re.compile(r"\[\s*([%\w$.@]+)\s*(?:([+-])\s*(-?\w+))?\s*\]$")
+_SINGLE = re.compile(r"0[fF][0-9a-fA-F]{8}$")
+_DOUBLE = re.compile(r"0[dD][0-9a-fA-F]{16}$")
 _NUMBER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$")
 _DECIMAL = re.compile(r"-?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][+-]?\d+)?$")
 _SYMBOL = re.compile(r"([A-Za-z_$][\w$]*)\s*(?:([+-])\s*(\w+))?$")
@@ -344,7 +346,10 @@ def _initial(text: str, element: int) -> tuple[bytes, tuple[AddressOf, ...]]:
 def _parameters(text: str) -> tuple[Parameter, ...]:
     result: list[Parameter] = []
     offset = 0
-    for align_text, kind, name, count in _PARAMETER.findall(text.strip(" \n\t,")):
+    found = _PARAMETER.findall(text.strip(" \n\t,"))
+    if len(found) != text.count(".param") or any(kind not in SIZES or align == "0" for align, kind, _, _ in found):
+        raise PtxSyntaxError(f"parameters not understood: {' '.join(text.split())[:200]}")
+    for align_text, kind, name, count in found:
         size = SIZES[kind] * int(count or 1)
         align = int(align_text or SIZES[kind])
         offset = -(-offset // align) * align
@@ -421,7 +426,8 @@ class _Body:
                 self.scopes += 1
                 position += 1
             elif character == "}":
-                assert self.scope.outer is not None
+                if self.scope.outer is None:
+                    raise PtxSyntaxError("a brace is closed that was not opened")
                 self.scope = self.scope.outer
                 position += 1
             elif label := _LABEL.match(text, position):
@@ -472,7 +478,7 @@ class _Body:
 
     def _declare(self, statement: str) -> None:
         match = _REGISTER.match(statement)
-        if match is None or match[1] in ("v2", "v4"):
+        if match is None or match[1] not in (*SIZES, "pred"):
             raise PtxSyntaxError(f"register declaration not understood: {statement[:100]}")
         kind, names = match.groups()
         for item in names.split(","):
@@ -546,14 +552,18 @@ def _split(text: str) -> Iterator[str]:
 
 def _number(text: str) -> int:
     digits = text.rstrip("U")
-    return int(digits, 8) if re.match(r"-?0\d", digits) else int(digits, 0)
+    if not re.match(r"-?0\d", digits):
+        return int(digits, 0)
+    if re.search("[89]", digits):
+        raise PtxSyntaxError(f"number not understood: {text}")
+    return int(digits, 8)
 
 
 @lru_cache(maxsize=20000)
 def _parse_operand(text: str) -> Operand:
-    if text.startswith(("0f", "0F")):
+    if _SINGLE.match(text):
         return Immediate(int(text[2:], 16), is_float=True)
-    if text.startswith(("0d", "0D")):
+    if _DOUBLE.match(text):
         return Immediate(int(text[2:], 16), is_float=True, is_double=True)
     if _NUMBER.match(text):
         return Immediate(_number(text))

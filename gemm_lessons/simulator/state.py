@@ -16,7 +16,7 @@ from gemm_lessons.device import Grid, UnsupportedKernel
 from gemm_lessons.simulator.events import WARP, Batch, Record
 from gemm_lessons.simulator.memory import POISON
 from gemm_lessons.simulator.operation import DTYPES
-from gemm_lessons.simulator.ptx import Instruction, Kernel
+from gemm_lessons.simulator.ptx import SIZES, Instruction, Kernel
 
 Array = NDArray[Any]
 
@@ -36,7 +36,7 @@ def register_width(declared: str) -> int | str:
     """Bits of a declared register type, or ``pred``."""
     if declared == "pred":
         return "pred"
-    return max(16, int(declared.lstrip("bufs")))  # an 8-bit register lives in the low half of a 16-bit one
+    return max(16, 8 * SIZES[declared])  # an 8-bit register lives in the low half of a 16-bit one
 
 
 class State:
@@ -153,6 +153,8 @@ class State:
         ``UnsupportedKernel`` for a wider one."""
         lanes = self.lanes_of(name)
         dtype = np.dtype(DTYPES[code])
+        if (dtype == np.bool_) != (lanes.dtype == np.bool_):
+            raise UnsupportedKernel(f"register {name} is no {code}")
         if dtype.itemsize == lanes.dtype.itemsize:
             return lanes.view(dtype)
         if dtype.itemsize > lanes.dtype.itemsize:

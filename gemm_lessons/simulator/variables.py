@@ -15,6 +15,13 @@ def usable(kernel: Kernel, variables: Sequence[Variable]) -> tuple[Variable, ...
     """
     known = {v.name: v for v in (*variables, *kernel.variables)}
     problems = {name: problem for name, v in known.items() if (problem := _problem(v, known))}
+    while more := {
+        name: problems[pointer.symbol]
+        for name, v in known.items()
+        for pointer in v.pointers
+        if name not in problems and pointer.symbol in problems
+    }:
+        problems |= more
     if not problems:
         return tuple(variables)
     waiting = [
