@@ -24,6 +24,7 @@ from gemm_lessons.simulator.inline import inline_calls
 from gemm_lessons.simulator.limits import refusal
 from gemm_lessons.simulator.machine import Machine, Program, Setting, finding_of, prepare
 from gemm_lessons.simulator.shape import check
+from gemm_lessons.simulator.spinning import MoreBlocks
 from gemm_lessons.simulator.state import Fault
 from gemm_lessons.simulator.symbols import find, given, read_back
 from gemm_lessons.simulator.variables import usable
@@ -84,12 +85,27 @@ class Simulator:
         refused = refusal(compiled, program.kernel, grid)
         if refused is not None:
             return Launched(Counters(), fault=refused)
-        counters = CounterObserver(compiled) if self.setting.counting else None
+        try:
+            return self._launch(self.setting, compiled, program, grid, arguments, symbols)
+        except MoreBlocks as more:  # nothing is written back yet: start again
+            setting = dataclasses.replace(self.setting, block_limit=more.blocks)
+            return self._launch(setting, compiled, program, grid, arguments, symbols)
+
+    def _launch(
+        self,
+        setting: Setting,
+        compiled: Compiled,
+        program: Program,
+        grid: Grid,
+        arguments: Sequence[Argument],
+        symbols: Sequence[Symbol],
+    ) -> Launched:
+        counters = CounterObserver(compiled) if setting.counting else None
         shared_layout: Mapping[str, int] = {name: offset for name, offset, _ in compiled.shared_layout}
         checks = Checks()
         observers: list[Observer] = [counters, checks] if counters else [checks]
         with _seen_from(compiled.path):
-            machine = Machine(program, grid, arguments, observers, dict(shared_layout), self.setting)
+            machine = Machine(program, grid, arguments, observers, dict(shared_layout), setting)
         fault: Finding | None = None
         try:
             machine.run()
@@ -99,29 +115,35 @@ class Simulator:
         if counters and fault is None:
             counted = counters.result(machine.parameters, machine.initial_memory)
         if checks.suspects:
-            self._settle(checks, program, grid, arguments, dict(shared_layout))
+            self._settle(setting, checks, program, grid, arguments, dict(shared_layout))
         found = (*checks.result(), *machine.unset.findings(), *machine.notices())
         if machine.state.outsiders:
-            found = (*self._shuffled(machine, dict(shared_layout)), *found)
+            found = (*self._shuffled(setting, machine, dict(shared_layout)), *found)
         machine.memory.write_back()
         read_back(program.variables, symbols, machine.memory)
         return Launched(counted, found, fault)
 
-    def _shuffled(self, first: Machine, layout: dict[str, int]) -> list[Finding]:
+    def _shuffled(self, setting: Setting, first: Machine, layout: dict[str, int]) -> list[Finding]:
         """Shuffles read lanes that did not take part: run once more, to see whether what they gave mattered."""
-        setting = dataclasses.replace(self.setting, shuffles=frozenset(first.state.outsiders))
+        setting = dataclasses.replace(setting, shuffles=frozenset(first.state.outsiders))
         again = Machine(first.program, first.grid, first.arguments, [], layout, setting)
         with contextlib.suppress(Fault):  # the same as in the first run
             again.run()
         return [finding for finding in again.unset.findings() if finding.kind == "shuffle_source"]
 
     def _settle(
-        self, checks: Checks, program: Program, grid: Grid, arguments: Sequence[Argument], layout: dict[str, int]
+        self,
+        setting: Setting,
+        checks: Checks,
+        program: Program,
+        grid: Grid,
+        arguments: Sequence[Argument],
+        layout: dict[str, int],
     ) -> None:
         """Stores race: run once more with their values recorded, to see whether they ever store different ones."""
         values = SameValue(checks.suspects)
         watched = frozenset(index for pair in checks.suspects for index in pair)
-        setting = dataclasses.replace(self.setting, watched=watched)
+        setting = dataclasses.replace(setting, watched=watched)
         with contextlib.suppress(Fault):  # the same as in the first run
             Machine(program, grid, arguments, [values], layout, setting).run()
         lines = {index: line_of(program.kernel.instructions[index]) for index in watched}

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.device import Argument, Finding, Grid, buffers_of
-from gemm_lessons.simulator import cfg
+from gemm_lessons.simulator import cfg, spinning
 from gemm_lessons.simulator.access import Layout
 from gemm_lessons.simulator.barriers import Barriers, is_plain
 from gemm_lessons.simulator.cfg import Block, line_of
@@ -58,6 +58,11 @@ class Program:
     def suspects(self) -> frozenset[str]:
         """Registers that may be read before anything was written into them."""
         return suspects(self.kernel, self.blocks)
+
+    @functools.cached_property
+    def may_wait(self) -> bool:
+        """Whether a loop of the kernel may wait for what another thread does."""
+        return spinning.may_wait(self.kernel, self.blocks)
 
     @functools.cached_property
     def overwritten_guards(self) -> frozenset[int]:
@@ -159,7 +164,8 @@ class Machine:
         self.guards = self._guards()
         self.block_warps = np.zeros(len(program.blocks), np.int64)
         self.block_lanes = np.zeros(len(program.blocks), np.int64)
-        self.budget = 0
+        self.spinning = spinning.Spinning(self.state, self.memory, program.blocks, program.may_wait, setting.budget)
+        self.budget = 0  # instructions until ``spinning`` looks again
         self.running = 0  # block being executed, for the message of a timeout
 
     def initial_memory(self) -> GlobalMemory:
@@ -249,7 +255,7 @@ class Machine:
         self.barriers.begin()
         self.convergence.begin()
         self.position = state.position = np.where(self.alive, 0, DONE).astype(np.int32)
-        self.budget = self.setting.budget
+        self.budget = self.spinning.begin()
         try:
             self._loop()
         finally:
@@ -308,9 +314,9 @@ class Machine:
             if self.guards[number]:
                 self._count_guards(self.guards[number], None if self.everyone else self.alive)
             self.budget -= lengths[number]
-            if self.budget < 0:
-                self._timeout(number)
             block = self.program.blocks[number]
+            if self.budget < 0 and self._used_up(number, self.alive):
+                return self._proceed(block, self.alive)
             last = block.terminator
             predicate = predicates[number]
             if predicate is not None:
@@ -345,7 +351,11 @@ class Machine:
 
     def _divergent(self, number: int) -> int | None:
         state = self.state
-        active = self.convergence.gather(number, (self.position == number) & ~self.barriers.waiting)
+        active = (self.position == number) & ~self.barriers.waiting
+        if self.spinning.anyone:
+            active &= ~self.spinning.held
+            self.spinning.moved = True
+        active = self.convergence.gather(number, active)
         if not active.any():
             return self._next()
         state.active = active
@@ -358,12 +368,15 @@ class Machine:
             self._count_guards(self.guards[number], active)
         self.budget -= self.lengths[number]
         if self.budget < 0:
-            self._timeout(number)
+            self._used_up(number, active)
         if len(state.trace) > TRACE_LIMIT:
             self._hand_over("none")
-        block = self.program.blocks[number]
+        return self._proceed(self.program.blocks[number], active)
+
+    def _proceed(self, block: Block, active: Array) -> int | None:
+        """``active`` lanes have executed ``block``; send them on."""
         last = block.terminator
-        taken = self._taken(number, active)
+        taken = self._taken(block.number, active)
         if last is None:
             self._go(active, block.fallthrough)
             return self._next()
@@ -376,6 +389,28 @@ class Machine:
             else:
                 return self._leave(block, last, taken)
         return self._next()
+
+    def _used_up(self, number: int, active: Array) -> bool:
+        """A part of the budget is used up in block ``number``; whether lanes that only spin were put aside."""
+        answer = self.spinning.check(number, active, self.budget, self._waiting())
+        if answer is None:
+            self._more_blocks()
+            self._timeout(number)
+            return False
+        self.budget, aside = answer
+        return aside
+
+    def _waiting(self) -> Array:
+        """Lanes that wait at a barrier or for the rest of their warp."""
+        waiting: Array = self.barriers.waiting | self.convergence.held
+        return waiting
+
+    def _more_blocks(self) -> None:
+        """Start again with more blocks at a time, if some have not started and a GPU would run more."""
+        batch = self.state.batch
+        blocks = spinning.resident(self.grid.blocks, self.state.padded)
+        if self.program.may_wait and batch.first_block + batch.blocks < self.grid.blocks and blocks > batch.blocks:
+            raise spinning.MoreBlocks(blocks)
 
     def _count_guards(self, guards: Sequence[tuple[int, Array, bool]], active: Array | None) -> None:
         for index, predicate, negated in guards:
@@ -435,7 +470,9 @@ class Machine:
     def _next(self) -> int | None:
         """The block to run next; sets ``state.full``. Releases barriers when nobody else can run."""
         while True:
-            runnable = self.alive & ~self.barriers.waiting & ~self.convergence.held
+            runnable = self.alive & ~self._waiting()
+            if self.spinning.anyone:
+                runnable &= ~self.spinning.held
             if not runnable.any():
                 if not self.alive.any():
                     return None
@@ -454,9 +491,32 @@ class Machine:
 
     def _release(self) -> None:
         """Let go every group of threads whose barrier is complete; a ``Fault`` if none is and nobody can run."""
-        hand_over = functools.partial(self._hand_over, "barrier")
-        if not self.barriers.release(self.alive, hand_over) and not self.convergence.give_up(self.position):
+        if self.barriers.release(self.alive, functools.partial(self._hand_over, "barrier")):
+            return
+        spins = self.spinning.aside.copy() if self.spinning.anyone else None
+        if self.spinning.wake(self.alive, self._waiting(), self.budget):
+            self.budget = 0
+            return
+        if spins is not None:
+            self._more_blocks()
+        if self.convergence.give_up(self.position):
+            return
+        if spins is None:
             raise self.barriers.deadlock(self.alive)
+        if not self.spinning.proven:
+            self._timeout(int(self.position[spins & self.alive][0]))
+        self._hangs(spins & self.alive)
+
+    def _hangs(self, lanes: Array) -> None:
+        lane = int(lanes.argmax())
+        others = int(np.count_nonzero(lanes)) - 1
+        more = f" and {others} more thread{'s' * (others > 1)}" if others else ""
+        raise Fault(
+            "timeout",
+            f"{self.state.describe(lane)}{more} wait{'' if others else 's'} in a loop for something that no thread does"
+            " any more: a lock that is not released, or a flag that is not set",
+            self.program.blocks[int(self.position[lane])].instructions[0],
+        )
 
     def _timeout(self, number: int) -> None:
         instruction = self.program.blocks[number].instructions[0]

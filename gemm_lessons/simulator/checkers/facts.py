@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gemm_lessons.simulator.checkers import meant_to_meet
+from gemm_lessons.simulator import meant_to_meet
 from gemm_lessons.simulator.checkers.global_memory import Protocol
 from gemm_lessons.simulator.provenance import provenance
 from gemm_lessons.simulator.ptx import SIZES, Immediate, Kernel

@@ -54,7 +54,8 @@ class _Shadow:
 
 
 class _Readers:
-    """Lowest and highest reading thread: ever, and since the last barrier of its block; ``time`` of the last one."""
+    """Lowest and highest reading thread: ever, and since the last barrier of its block; the ``last`` one with its
+    ``time``, and the ``time_before`` of the last that was another one."""
 
     def __init__(self, count: int) -> None:
         self.low = np.full(count, BIG, np.int32)
@@ -63,7 +64,21 @@ class _Readers:
         self.recent_high = np.zeros(count, np.int32)
         self.epoch = np.full(count, -1, np.int32)
         self.access = np.zeros(count, np.int16)
+        self.last = np.zeros(count, np.int32)
         self.time = np.zeros(count, np.int64)
+        self.time_before = np.zeros(count, np.int64)
+
+    def note_time(self, cell: Array, thread: Array, time: int) -> None:
+        """``thread`` reads ``cell`` at ``time``."""
+        another = self.last[cell] != thread
+        self.time_before[cell[another]] = self.time[cell[another]]
+        self.last[cell] = thread
+        self.time[cell] = time
+        self.time_before[cell[self.last[cell] != thread]] = time  # several threads at once
+
+    def time_of_others(self, cell: Array, thread: Array) -> Array:
+        """When a thread other than ``thread`` last read ``cell``."""
+        return np.where(self.last[cell] == thread, self.time_before[cell], self.time[cell])
 
 
 class GlobalRaces:
@@ -241,7 +256,8 @@ class GlobalRaces:
         now = (readers.epoch[cell] == epoch) & (self._block(recent_high) == mine)
         now &= (recent_low != thread) | (recent_high != thread)
         if self._protocol.handshake and now.any():  # threads of one block may take turns by a lock
-            now[now] = ~self._handed_over(mine[now], readers.time[cell[now]], mine[now])
+            time = readers.time_of_others(cell[now], thread[now])
+            now[now] = ~self._handed_over(mine[now], time, mine[now])
         reader = np.where(apart, reader, np.where(recent_low != thread, recent_low, recent_high))
         bad = apart | now
         if bad.any():
@@ -279,7 +295,8 @@ class GlobalRaces:
         readers.low[cell[::-1]] = np.minimum(readers.low[cell], thread)[::-1]
         readers.epoch[cell] = epoch
         readers.access[cell] = number
-        readers.time[cell] = self._time
+        if self._protocol.handshake:
+            readers.note_time(cell, thread, self._time)
 
     def _block(self, thread: Array) -> Array:
         return (thread - 1) // self._padded
