@@ -41,6 +41,8 @@ PRE_INCLUDED = "nvcc_names.h"
 MOST_ROUNDS = 6  # attempts to compile a whole file, each without the host's declarations that the last one refused
 UNFINISHED = "177,550"  # variables never referenced, set but never used: true of every kernel half written
 UNKNOWN_NAME = re.compile(r"is undefined|has no member|must be a class or namespace")
+OF_A_LIBRARY = re.compile(r'namespace "\w+" has no member|must be a class or namespace')
+OF_THE_SYSTEM = re.compile(r'cannot open source file "(?:sys/)?\w+(?:\.h)?"')
 # Local memory of one thread, on every GPU since Fermi: "CUDA C++ Programming Guide", technical specifications.
 MAX_LOCAL_BYTES = 512 * 1024
 
@@ -177,8 +179,7 @@ def compile_source(
     found = tuple(d for d in found if d.severity == "error" or not d.file.startswith(theirs))
     if not result.ok:
         failure = explain_failure(found, result.log, path, source, entry)
-        suspected = any(UNKNOWN_NAME.search(d.message) for d in failure)
-        return CompileFailed((*left_out, *failure) if suspected else (*failure, *left_out), result.log)
+        return CompileFailed(_suspects_first(failure, left_out), result.log)
     resources = read_resources(result.log, result.lowered)
     compiled = Compiled(
         source=source,
@@ -237,6 +238,14 @@ def _without_host_code(
         for file in whole.missing
         for message in [explain_missing(file)]
     )
+
+
+def _suspects_first(failure: Sequence[Diagnostic], left_out: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Files that are not there go before the errors that they may have caused; the system's define nothing for GPUs."""
+    of_a_library = any(OF_A_LIBRARY.search(d.message) for d in failure)
+    unknown = any(UNKNOWN_NAME.search(d.message) for d in failure)
+    first = [d for d in left_out if of_a_library or (unknown and not OF_THE_SYSTEM.match(d.message))]
+    return (*first, *failure, *(d for d in left_out if d not in first))
 
 
 def _names_one(message: str, names: frozenset[str]) -> bool:

@@ -49,6 +49,19 @@ __global__ void wide(long long *x)
                  "st.global.b128 [%2], r; st.global.b64 [%2+16], b; ld.global.b128 q, [%2];\n"
                  "st.global.b128 [%2+32], q; }" :: "l"(x[0] + 5), "l"(7ll), "l"(x));
 }
+__global__ void clusters(int *x)
+{
+    int rank, blocks, block, of;
+    asm("mov.u32 %0, %%cluster_ctarank; mov.u32 %1, %%cluster_nctarank;" : "=r"(rank), "=r"(blocks));
+    asm("mov.u32 %0, %%clusterid.x; mov.u32 %1, %%nclusterid.x;" : "=r"(block), "=r"(of));
+    x[32 * blockIdx.x + threadIdx.x] = rank + 10 * blocks + 100 * block + 1000 * of;
+}
+__global__ void cooperative(int *x)
+{
+    int workspace;
+    asm("mov.u32 %0, %%envreg2;" : "=r"(workspace));
+    x[0] = workspace;
+}
 __global__ void through_pointer(int *x) { x[0] = functions[x[0] & 1](3); }
 __global__ void wide_exchange(long long *x)
 {
@@ -71,11 +84,11 @@ def compiled() -> Compiled:
     return result
 
 
-def launch(compiled: Compiled, name: str, *values: object) -> None:
+def launch(compiled: Compiled, name: str, *values: object, blocks: int = 1) -> None:
     entry = next(word for word in compiled.ptx.split() if word.startswith(f"_Z{len(name)}{name}"))
     one = dataclasses.replace(compiled, entry=entry.rstrip("(,"))
     device = Simulator(Setting(counting=False))
-    device.launch(one, Grid((1, 1, 1), (32, 1, 1), 0), arguments(device.kernel(one), values))
+    device.launch(one, Grid((blocks, 1, 1), (32, 1, 1), 0), arguments(device.kernel(one), values))
 
 
 TABLE = np.array([3, 1, 4, 1, 5, 9, 2, 6, 8], np.int32)
@@ -109,9 +122,16 @@ def test_registers_of_128_bits(compiled):
     assert x.tolist() == [5, 7, 7, 3, 5, 7]
 
 
+def test_a_launch_without_clusters_is_one_of_single_blocks(compiled):
+    x = np.zeros(64, np.int32)
+    launch(compiled, "clusters", x, blocks=2)
+    assert x.tolist() == [2010] * 32 + [2110] * 32
+
+
 @pytest.mark.parametrize(
     ("name", "line", "words"),
     [
+        ("cooperative", "%%envreg2", "cooperative"),
         ("through_pointer", "functions[x[0] & 1](3)", "pointer"),
         ("wide_exchange", "atom.global.exch.b128", "128-bit"),
         ("tensor", "load_matrix_sync", "wmma.load"),

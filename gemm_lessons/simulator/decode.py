@@ -91,7 +91,8 @@ class Binder:
             if special is not None:
                 return _special(special, np.dtype(dtype), operand.name)
             if operand.name not in self.state.rows:
-                raise UnsupportedKernel(f"special register {operand.name} is not supported")
+                why = ", which cooperative launches set (grid.sync)" if operand.name.startswith("%envreg") else ""
+                raise UnsupportedKernel(f"special register {operand.name} is not supported{why}")
             return self.state.row(operand.name, code)
         if isinstance(operand, Immediate):
             if operand.is_float:

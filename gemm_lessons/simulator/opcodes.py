@@ -11,14 +11,14 @@ from gemm_lessons.simulator import decode, semantics
 
 # Opcodes that decode.py, machine.py and barriers.py handle themselves, with the forms that they know.
 OWN: Mapping[str, str] = {
-    "ld": "param global shared local const generic; .v2 .v4; b8 to b64, f16 f32 f64",
+    "ld": "param global shared local const generic; .v2 .v4; b8 to b128, f16 f32 f64",
     "ldu": "as ld.global",
-    "st": "global shared local generic; .v2 .v4; b8 to b64",
+    "st": "global shared local generic; .v2 .v4; b8 to b128",
     "atom": "global shared generic; add min max and or xor exch cas inc dec",
     "red": "as atom",
     "cp": "async.ca/cg.shared.global 4 8 16 bytes, with zero fill; commit_group, wait_group, wait_all",
     "mov": "registers, special registers, addresses, packing and unpacking",
-    "cvta": "global shared local const, to and from generic",
+    "cvta": "global shared local const param, to and from generic",
     "isspacep": "global shared local",
     "bra": "", "brx": "idx", "ret": "", "exit": "", "trap": "", "brkpt": "",
     "call": "device functions (inlined), vprintf (noted), __assertfail",

@@ -109,6 +109,9 @@ class State:
             "%gridid": np.uint64(1),
             "%dynamic_smem_size": u32(self.grid.dynamic_shared),
             "%total_smem_size": u32(self.shared_bytes),
+            "%cluster_ctarank": u32(0),  # a launch without clusters is one of clusters of one block
+            "%cluster_nctarank": u32(1),
+            "%is_explicit_cluster": np.bool_(False),
             "%clock": u32(0),
             "%clock_hi": u32(0),
             "%clock64": np.uint64(0),
@@ -122,7 +125,10 @@ class State:
         for axis, letter in enumerate("xyz"):
             special[f"%ntid.{letter}"] = u32(self.grid.block[axis])
             special[f"%nctaid.{letter}"] = u32(self.grid.grid[axis])
-            special[f"%ctaid.{letter}"] = np.zeros(self.lanes, u32)
+            special[f"%ctaid.{letter}"] = special[f"%clusterid.{letter}"] = np.zeros(self.lanes, u32)
+            special[f"%nclusterid.{letter}"] = u32(self.grid.grid[axis])
+            special[f"%cluster_ctaid.{letter}"] = u32(0)
+            special[f"%cluster_nctaid.{letter}"] = u32(1)
         return special
 
     def begin(self, first_block: int, blocks: int, generation: int) -> None:
