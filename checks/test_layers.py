@@ -71,7 +71,7 @@ def graph() -> dict[str, dict[str, str]]:
 def paths_from(module: str) -> dict[str, list[str]]:
     """Everything that a module reaches -> the imports that lead there."""
     reached: dict[str, list[str]] = {}
-    waiting = [(module, [])]
+    waiting: list[tuple[str, list[str]]] = [(module, [])]
     while waiting:
         here, way = waiting.pop()
         for other, where in graph()[here].items():

@@ -144,9 +144,9 @@ def installed(row: Row, wheel: Path, folder: Path) -> Path:
     limits = folder / "constraints.txt"
     limits.write_text("\n".join(row.constraints) + "\n")
     tools = [line for line in PROJECT["optional-dependencies"]["test"] if name_of(line) in TOOLS]
-    pip = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--only-binary=:all:"]
+    pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", "--only-binary=:all:"]
     # The cache of the caller: every row needs the same large wheels.
-    subprocess.run([*pip, "-c", limits, wheel, *tools], check=True, capture_output=True, text=True)
+    subprocess.run([*pip, "-c", str(limits), str(wheel), *tools], check=True, capture_output=True, text=True)
     return python
 
 
@@ -166,7 +166,17 @@ def tested(row: Row, wheel: Path, place: Path, folder: Path, tests: Sequence[str
         text = (error.stderr or "").strip().splitlines()
         return Result(row, {}, Counter(), [f"pip: {line}" for line in text[-3:]], {}, time.monotonic() - start)
     report = folder / "report.xml"
-    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *tests, *NEED_A_CHECKOUT]
+    command = [
+        str(python),
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        f"--junitxml={report}",
+        *tests,
+        *NEED_A_CHECKOUT,
+    ]
     if processes:
         command += ["-n", str(processes), "--dist", "worksteal"]
     log = folder / "log.txt"

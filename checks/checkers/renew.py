@@ -91,7 +91,7 @@ def measure(out: Path, chosen: Sequence[str] = ()) -> None:
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(AT_ONCE) as pool:
         folder = Path(name)
-        build = [
+        build: list[tuple[str, ...]] = [
             (nvcc, "-arch=sm_90", "-lineinfo", "-cubin", "-o", str(folder / f"{f.stem}.cubin"), str(f))
             for f in sorted(KERNELS.glob("*.cu"))
         ]
@@ -136,7 +136,8 @@ _ENDED = re.compile(r"^(Target application|Program hit|COMPUTE-SANITIZER|ERROR S
 def reports(text: str) -> list[tuple[str, dict[str, Any]]]:
     """(case, report) for each report in a tool's output: its first line and the source lines that it names."""
     found: list[tuple[str, dict[str, Any]]] = []
-    case, current = "", None
+    case = ""
+    current: dict[str, Any] | None = None
     for raw in text.splitlines():
         if raw.startswith("case: "):
             case = raw[len("case: ") :].strip()

@@ -414,7 +414,12 @@ def test_an_epoch_that_repeats_is_analysed_once(check, monkeypatch):
 
     made = []
     real = shared_races.Analysis.feed
-    monkeypatch.setattr(shared_races.Analysis, "feed", lambda self, epoch: (made.append(epoch), real(self, epoch)))
+
+    def feed(self, epoch):
+        made.append(epoch)
+        real(self, epoch)
+
+    monkeypatch.setattr(shared_races.Analysis, "feed", feed)
     loop = '_Pragma("unroll 1") for (int i = 0; i < 500; ++i)'
     body = f"{S} {loop} {{ s[t] = A[t] + i; __syncthreads(); C[t] = s[63 - t]; __syncthreads(); }}"
     assert check(f"C += 64 * blockIdx.x; {body}", 8, 64, [floats(64), floats(512, output=True)], block_limit=2) == []

@@ -53,25 +53,25 @@ def test_the_footnotes_say_what_limits_and_what_an_own_shape_does_not_change(tmp
     lesson = course.lesson("01")
     request = Request(course, lesson, lesson.solution_path, Simulator(), find_gpu("h200"), beside=False)
     outcome = run_lesson(replace(request, shape=Shape(40, 48, 8)))
-    console = Console(file=io.StringIO(), width=200, theme=THEME)
-    show_footnotes(console, outcome)
-    text = console.file.getvalue()
+    screen = io.StringIO()
+    show_footnotes(Console(file=screen, width=200, theme=THEME), outcome)
+    text = screen.getvalue()
     assert "estimate for the H200 at M, N, K = 40, 48, 8" in text
     assert "Counters and gates: code for sm_90, one launch at M, N, K = 8, 16, 4." in text
     assert f"Limited by: {LIMITERS[outcome.kernel.estimate.limiter]}." in text
 
 
-def shown(tmp_path: Path, number: str, *edit: str, shape: Shape) -> str:
+def shown(tmp_path: Path, number: str, old: str, new: str, shape: Shape) -> str:
     """What a run of a lesson's solution with one edit prints."""
     lesson = any_course().lesson(number)
     source = lesson.solution_path.read_text()
-    assert source.count(edit[0]) == 1
+    assert source.count(old) == 1
     path = tmp_path / "kernel.cu"
-    path.write_text(source.replace(*edit))
+    path.write_text(source.replace(old, new))
     outcome = run_lesson(Request(any_course(), lesson, path, Simulator(), find_gpu("h200"), beside=False, shape=shape))
-    console = Console(file=io.StringIO(), width=200, theme=THEME)
-    show_outcome(console, outcome, None, "again")
-    return console.file.getvalue()
+    screen = io.StringIO()
+    show_outcome(Console(file=screen, width=200, theme=THEME), outcome, None, "again")
+    return screen.getvalue()
 
 
 def test_threads_that_returned_are_one_finding_and_one_hint(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gemm_lessons import compile_cache, cuda_source, nvrtc_child, sass
+from gemm_lessons import compile_cache, cuda_source, nvrtc_child
 from gemm_lessons.compiler import Compiled, CompileFailed, compile_source
 
 SOURCE = '#include "scale.cuh"\n__global__ void gemm(float *x)\n{\n    x[0] == 1;\n    x[0] = scale(x[1]) * BM;\n}\n'
@@ -22,7 +22,9 @@ class Counting:
 
     def translate(self, *arguments):
         self.calls += 1
-        result, version = TRANSLATE(*arguments)
+        answer = TRANSLATE(*arguments)
+        assert isinstance(answer, tuple)
+        result, version = answer
         return result, self.version or version
 
 
@@ -256,7 +258,7 @@ def test_the_disassembly_is_kept_too(folder, build, monkeypatch):
     def gone(*_, **__):
         raise AssertionError("nvdisasm was run again")
 
-    monkeypatch.setattr(sass.subprocess, "run", gone)
+    monkeypatch.setattr("gemm_lessons.sass.subprocess.run", gone)
     assert build().sass == first
 
 

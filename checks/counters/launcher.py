@@ -45,7 +45,7 @@ def _global() -> Iterator[Launch]:
         table = patterns.as_array(patterns.global_patterns(probe))
         for first in range(0, len(table), patterns.PER_LAUNCH):
             part = np.ascontiguousarray(table[first : first + patterns.PER_LAUNCH])
-            arguments = [Buffer("patterns", part), window, Scalar("zero", np.int32(0))]
+            arguments: list[Argument] = [Buffer("patterns", part), window, Scalar("zero", np.int32(0))]
             yield f"{probe}/{first}", f"global_probes/{probe}", shape, arguments
 
 

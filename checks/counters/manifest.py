@@ -416,7 +416,14 @@ def _tensor_cases() -> list[Case]:
     ) -> Case:
         m, n, k = shape
         a, b, c = types.split()
-        given = [Array(m * k, a, modulus=13), Array(k * n, b, modulus=11), Array(m * n, c, modulus=2), m, n, k]
+        given: list[Array | View | int] = [
+            Array(m * k, a, modulus=13),
+            Array(k * n, b, modulus=11),
+            Array(m * n, c, modulus=2),
+            m,
+            n,
+            k,
+        ]
         return _case(name, "tensor.cu", entry, grid, block, given, covers)
 
     floats, halves = "float32 float32 float32", "float16 float16 float32"

@@ -63,25 +63,25 @@ def _structured(width: int, window: int) -> Iterator[list[int]]:
     """Slots (units of ``width``), not yet masked."""
     slots = window // width
     for stride in (0, 1, 2, 3, 4, 5, 7, 8, 9, 12, 16, 17, 32, 33):
-        yield _lanes(lambda n, s=stride: n * s % slots)
+        yield _lanes(lambda n, s=stride: n * s % slots)  # type: ignore[misc]
     for group in (2, 4, 8, 16):
         for stride in (1, 2, 3, 4, 8, 9, 16, 32):
-            yield _lanes(lambda n, g=group, s=stride: n // g * s % slots)
+            yield _lanes(lambda n, g=group, s=stride: n // g * s % slots)  # type: ignore[misc]
     for distance in (1, 2, 4, 8, 16):
         for stride in (1, 2, 3, 4, 8):
-            yield _lanes(lambda n, d=distance, s=stride: (n & ~d) * s % slots)
+            yield _lanes(lambda n, d=distance, s=stride: (n & ~d) * s % slots)  # type: ignore[misc]
     # Each half warp by a rule of its own: 1 = n and n^1 equal, 2 = n and n^2 equal, 0 = all different.
     for first in (0, 1, 2, 4):
         for second in (0, 1, 2, 4):
             for stride in (1, 2):
-                yield _lanes(lambda n, a=first, b=second, s=stride: (n & ~(a if n < 16 else b)) * s % slots)
+                yield _lanes(lambda n, a=first, b=second, s=stride: (n & ~(a if n < 16 else b)) * s % slots)  # type: ignore[misc]
     # Each quarter warp by a rule of its own.
     for rules in ((1, 0, 0, 0), (1, 1, 0, 1), (1, 2, 1, 2), (2, 1, 1, 2), (0, 1, 1, 0), (2, 2, 0, 2), (3, 1, 3, 2)):
-        yield _lanes(lambda n, r=rules: n & ~r[n // 8])
+        yield _lanes(lambda n, r=rules: n & ~r[n // 8])  # type: ignore[misc]
     # One pair broken, in each quarter, of each kind of pairing.
     for distance in (1, 2):
         for broken in range(0, WARP, 5):
-            yield _lanes(lambda n, d=distance, b=broken: (n & ~d) + (64 if n == b else 0))
+            yield _lanes(lambda n, d=distance, b=broken: (n & ~d) + (64 if n == b else 0))  # type: ignore[misc]
     # Across pairs: lanes n and n^1 share only their 32-byte sector, or lanes are exchanged.
     yield _lanes(lambda n: n ^ 1)
     yield _lanes(lambda n: n ^ 2)

@@ -101,7 +101,7 @@ def test_inputs_are_what_their_words_say(text: str) -> None:
 
 
 def test_the_data_is_the_same_everywhere() -> None:
-    assert inputs.digest(inputs.parse("*f4:1000:dyadic").values(1)) == "09de0be5d0f4d166"  # type: ignore[union-attr]
+    assert inputs.digest(inputs.parse("*f4:1000:dyadic").values(1)) == "09de0be5d0f4d166"
 
 
 def test_every_kernel_has_its_verdict(sources: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

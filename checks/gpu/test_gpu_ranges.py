@@ -8,8 +8,8 @@ import pytest
 
 from checks.gpu.test_device import launch, measure
 from checks.nvtx.test_ranges import COMPILER, Range, forest, listener
-from gemm_lessons.gpu import Gpu
-from gemm_lessons.ranges import COLOURS, stage, turn
+from gemm_lessons.gpu import Gpu, Timed
+from gemm_lessons.ranges import COLOURS, Who, stage, turn
 
 __all__ = ["listener"]  # a fixture
 
@@ -54,7 +54,8 @@ def test_a_measurement_names_every_launch(log: Path) -> None:
     timed = timing.inside[4:]
     assert {it.name for it in timed} == {"0 gemm", "cuBLAS"}
     assert result.cublas is not None
-    for kernel, role in ((result.kernels[0], "kernel"), (result.cublas, "cublas")):
+    roles: list[tuple[Timed, Who]] = [(result.kernels[0], "kernel"), (result.cublas, "cublas")]
+    for kernel, role in roles:
         own = [it for it in timed if it.name == kernel.label]
         assert len(own) == len(kernel.spread.times)
         assert {(it.payload, colour(it)) for it in own} == {(FLOP, COLOURS[role])}

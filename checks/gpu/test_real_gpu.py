@@ -10,7 +10,7 @@ import pytest
 
 from gemm_lessons.compiler import Compiled, compile_source
 from gemm_lessons.course import packaged_course
-from gemm_lessons.device import Buffer, Grid, KitError, Scalar, StructWithBuffers
+from gemm_lessons.device import Argument, Buffer, Grid, KitError, Scalar, StructWithBuffers
 from gemm_lessons.gpu import Entrant, Gpu
 from gemm_lessons.gpus import data_sheet, find_gpu
 from gemm_lessons.lesson import KernelSpec, Shape
@@ -141,7 +141,7 @@ def test_structs_scalars_and_shared_arrays(real_gpu: Gpu) -> None:
     )
     a, out = np.arange(32, dtype=np.float32), np.zeros(32, np.float32)
     struct = StructWithBuffers("m", bytes(8) + np.array([3, 5], np.int32).tobytes(), {0: Buffer("out", out, True)})
-    arguments = [struct, Buffer("A", a), Scalar("x", np.float64(0.5)), Scalar("y", np.int8(-2))]
+    arguments: list[Argument] = [struct, Buffer("A", a), Scalar("x", np.float64(0.5)), Scalar("y", np.int8(-2))]
     assert real_gpu.launch(build(real_gpu, source), LINE, arguments).fault is None
     np.testing.assert_array_equal(out, a * 3 + 5 + 0.5 - 2)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gemm_lessons.contract import JSON
 from gemm_lessons.course import CommandError, packaged_course
 from gemm_lessons.device import UnsupportedKernel
 from gemm_lessons.worker import GIB, Limits, Submission, judge
@@ -17,15 +18,16 @@ HEAD = 'extern "C" __global__ void gemm(const float *A, const float *B, float *C
 
 def submit(
     path: Path, source: str | None = None, limits: Limits | None = None, lesson: str = "01_naive"
-) -> dict[str, object]:
+) -> dict[str, JSON]:
     if source is not None:
         path.write_text(source)
     return dict(judge(Submission(COURSE.root, lesson, path, seed=1), limits))
 
 
-def finding(outcome: dict[str, object]) -> str:
+def finding(outcome: dict[str, JSON]) -> str:
     findings = outcome["findings"]
     assert isinstance(findings, list)
+    assert isinstance(findings[0], dict)
     return str(findings[0]["message"])
 
 

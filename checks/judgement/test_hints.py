@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from gemm_lessons.compiler import Compiled, Occupancy, Resources, compile_source
 from gemm_lessons.course import any_course
-from gemm_lessons.device import Counters, Finding, Grid, Severity
+from gemm_lessons.device import Buffer, Counters, Finding, Grid, Severity
 from gemm_lessons.diagnostics import Diagnostic
 from gemm_lessons.estimate import Estimate
 from gemm_lessons.hints import COALESCING, CONFLICTS, NEXT_STEPS, REMEDIES, SHOWN, Facts, hints_for, open_todos
 from gemm_lessons.lesson import Shape
-from gemm_lessons.problem import Buffer
 from gemm_lessons.simulator import Simulator
 from gemm_lessons.verdict import CompileFailed, GateMissed, GateResult, Passed, WrongAnswer, judge
 
@@ -26,11 +26,11 @@ LESSONS = Path(__file__).parents[2] / "lessons"
 SIZE = Shape(4096, 4096, 4096)
 
 
-def facts(**changes: object) -> Facts:
+def facts(**changes: Any) -> Facts:
     return replace(Facts(any_course().lesson("03"), Passed(), source="", gpu="H200", sms=132, shape=SIZE), **changes)
 
 
-def said(**changes: object) -> str:
+def said(**changes: Any) -> str:
     return "\n".join(hints_for(facts(**changes)))
 
 
@@ -199,11 +199,11 @@ def test_where_row_and_column_changed_places_no_guard_is_advised() -> None:
 
 def test_an_unexplained_wrong_answer_is_narrowed_down_by_the_smallest_shape() -> None:
     lesson = any_course().lesson("05")
-    noise = np.random.default_rng(3).uniform(1, 2, problem().reference.shape).astype(np.float32)
+    noise = np.asarray(np.random.default_rng(3).uniform(1, 2, problem().reference.shape), np.float32)
     verdict = WrongAnswer(SIZE, judge(problem(), noise, TILES))
     assert verdict.judgement.pattern is None
 
-    def narrowed(**changes: object) -> str:
+    def narrowed(**changes: Any) -> str:
         return said(**{"lesson": lesson, "verdict": verdict, **changes})
 
     tile = Shape(128, 128, 8)
@@ -301,7 +301,7 @@ __global__ void gemm()
         (("__global__ void gemm()", "// my kernel\n__global__ void gemm(int M)"), {1: 5, 2: 8, 3: 10}),
     ],
 )
-def test_open_todos(change: tuple[str, ...], still_open: dict[int, int]) -> None:
+def test_open_todos(change: tuple[str, str] | tuple[()], still_open: dict[int, int]) -> None:
     assert open_todos(STUB.replace(*change) if change else STUB, STUB) == still_open
 
 

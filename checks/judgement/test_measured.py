@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -79,7 +79,7 @@ def test_large_faults_are_not_simulated_again(tmp_path: Path, monkeypatch: pytes
     assert verdict.finding == FAULT
 
 
-def timed(label: str, median: float, **changes: object) -> Timed:
+def timed(label: str, median: float, **changes: Any) -> Timed:
     spread = Spread(median, median, median, (median,))
     return replace(Timed(label, "kernel", spread, flop=2 * 64**3), **changes)
 
@@ -102,7 +102,7 @@ def test_a_measured_row_has_time_speed_and_share_of_cublas() -> None:
         ({"overran": "C"}, "faulted"),
     ],
 )
-def test_what_shows_only_at_full_size_is_a_verdict(changes: dict[str, object], kind: Kind) -> None:
+def test_what_shows_only_at_full_size_is_a_verdict(changes: dict[str, Any], kind: Kind) -> None:
     row = measured_row(ROW, Measurement(SHAPE, "H200", (timed("your kernel", 8.0, **changes),), timed("cuBLAS", 2.0)))
     assert row.verdict.kind == kind
     assert row.time_us is None

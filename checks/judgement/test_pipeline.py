@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ INSIDE = "if (row < M && col < N)"
 
 
 def run(
-    lesson: str | Lesson, path: Path, course: Course = COURSE, budget: int | None = None, **changes: object
+    lesson: str | Lesson, path: Path, course: Course = COURSE, budget: int | None = None, **changes: Any
 ) -> RunOutcome:
     found = course.lesson(lesson) if isinstance(lesson, str) else lesson
     device = Simulator(Setting(budget=budget)) if budget else Simulator()

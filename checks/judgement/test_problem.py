@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from checks.judgement.cases import FULL, PLAIN, Array, problem, stored
 from gemm_lessons.device import Buffer, Scalar
-from gemm_lessons.lesson import KernelSpec, Shape
+from gemm_lessons.lesson import ElementType, KernelSpec, Shape
 from gemm_lessons.problem import (
     GUARD_BYTES,
     POISON,
@@ -25,7 +27,7 @@ from gemm_lessons.problem import (
     signature,
 )
 
-FLOATS = {"float64": np.float64, "float32": np.float32}
+FLOATS: dict[ElementType, Any] = {"float64": np.float64, "float32": np.float32}
 
 
 def fits(it: Problem, values: Array) -> bool:
@@ -43,7 +45,7 @@ def summed(it: Problem, order: Array, kind: type[np.floating]) -> Array:
 
 @pytest.mark.parametrize("kind", FLOATS)
 @pytest.mark.parametrize("k", [1, 2, 7, 64, 257, 1024])
-def test_any_order_of_an_honest_sum_passes(k: int, kind: str) -> None:
+def test_any_order_of_an_honest_sum_passes(k: int, kind: ElementType) -> None:
     it = problem(24, 40, k, a=kind, b=kind, c=kind, accumulate=kind)
     a, b = it.values
     by_size = np.argsort(-np.abs(a).sum(0))
@@ -84,14 +86,14 @@ def test_float_sums_fail_where_double_is_asked() -> None:
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
-def test_half_inputs_summed_in_float_pass_and_in_half_fail(kind: str) -> None:
+def test_half_inputs_summed_in_float_pass_and_in_half_fail(kind: ElementType) -> None:
     it = problem(32, 32, 128, a=kind, b=kind)
     assert fits(it, summed(it, np.arange(128), np.float32))
     assert not fits(it, summed(it, np.arange(128), np.float16))
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
-def test_half_results_may_be_rounded_once(kind: str) -> None:
+def test_half_results_may_be_rounded_once(kind: ElementType) -> None:
     it = problem(32, 32, 64, a=kind, b=kind, c=kind)
     assert fits(it, decode(stored(it, it.reference), kind))
     assert not fits(it, decode(stored(it, it.reference * 1.02), kind))
@@ -123,10 +125,10 @@ def test_seeds_decide_the_inputs() -> None:
 
 
 @pytest.mark.parametrize("kind", POISON)
-def test_poison_is_what_no_arithmetic_gives(kind: str) -> None:
+def test_poison_is_what_no_arithmetic_gives(kind: ElementType) -> None:
     it = poison((3, 5), kind)
     assert it.dtype == STORAGE[kind]
-    assert (bits(it) == POISON[kind]).all()
+    assert np.all(bits(it) == POISON[kind])
     if not kind.startswith("int"):
         assert np.isnan(decode(it, kind)).all()
         computed = encode(np.array([np.nan]), kind)
@@ -161,7 +163,7 @@ def test_arguments_follow_the_lesson() -> None:
     trial = it.trial()
     arguments = trial.arguments
     assert [argument.name for argument in arguments] == list(FULL)
-    values = {argument.name: argument.value for argument in arguments if isinstance(argument, Scalar)}
+    values: dict[str, Any] = {argument.name: argument.value for argument in arguments if isinstance(argument, Scalar)}
     assert (values["M"], values["N"], values["K"]) == (48, 32, 24)
     assert (values["lda"], values["ldb"], values["ldc"]) == (28, 36, 36)
     assert values["alpha"] == it.alpha

@@ -25,7 +25,7 @@ COMMON = (
 ).split()
 
 
-def operands(code: str, lanes: int, rng: np.random.Generator) -> np.ndarray:  # type: ignore[type-arg]
+def operands(code: str, lanes: int, rng: np.random.Generator) -> np.ndarray:
     """Ordinary numbers: what kernels compute with, not edge cases."""
     dtype = np.dtype(semantics.DTYPES[code])
     if code in ("f16", "f32", "f64"):

@@ -21,6 +21,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -119,10 +120,10 @@ class Case:
 def values(seed: int, kind: str, count: int) -> np.ndarray:
     """Random operands: half of them uniform bits, half special or small."""
     rng = np.random.default_rng([seed, KINDS.index(kind)])
-    dtype = np.dtype(DTYPES[kind])
+    dtype: np.dtype[Any] = np.dtype(DTYPES[kind])
     bits = rng.integers(0, 256, (count, dtype.itemsize), np.uint8).view(dtype).reshape(-1)
     if dtype.kind == "f":
-        info = np.finfo(dtype)
+        info: Any = np.finfo(dtype)
         special = np.array(
             [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, info.tiny, info.smallest_subnormal, -info.smallest_subnormal,
              info.max, info.eps, 0.5, 1.5, 2.5, -2.5, 2.0**23, 2.0**31, -(2.0**31), 1e9, 3.14159], dtype)  # fmt: skip
@@ -336,7 +337,7 @@ def run_on_gpu(folder: Path, seeds: range, target: Path) -> None:
         kernel((BLOCKS,), (case.threads,), tuple(x for kind in KINDS for x in (inputs[kind], outputs[kind])))
         results.update({f"{seed}_{kind}": cupy.asnumpy(outputs[kind]) for kind in KINDS})
     properties = cupy.cuda.runtime.getDeviceProperties(0)
-    np.savez_compressed(target, gpu=properties["name"].decode(), **results)
+    np.savez_compressed(target, gpu=properties["name"].decode(), **results)  # type: ignore[arg-type]
 
 
 def difference(seed: int, expected: dict[str, np.ndarray]) -> str:

@@ -118,7 +118,10 @@ def operands(name: str, operation: semantics.Operation) -> list[Array]:
     count = len(operation.sources)
     if name == "lop3.b32":
         rows = [operand(code, i, count, seed) for i, code in enumerate(operation.sources[:3])]
-        return [*rows, np.uint32(0xE8)]  # the lookup table is an immediate; every value is tried elsewhere
+        return [
+            *rows,
+            np.asarray(np.uint32(0xE8))[()],
+        ]  # the lookup table is an immediate; every value is tried elsewhere
     rows = [operand(code, i, count, seed) for i, code in enumerate(operation.sources)]
     if operation.carry_in:
         rows.append(operand("pred", 7, count, seed))

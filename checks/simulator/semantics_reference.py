@@ -726,7 +726,11 @@ def expected(name: str, sources: list[int], results: int = 1) -> Expected:
     if packed:
         part = ".".join([opcode, *(m for m in modifiers if m != packed), packed[:-2]])
         low, high = (expected(part, [s >> shift & 0xFFFF for s in sources]) for shift in (0, 16))
-        return Halves(low, high) if Approximately in (type(low), type(high)) else [low[0] | high[0] << 16]
+        if isinstance(low, list) and isinstance(high, list):
+            return [low[0] | high[0] << 16]
+        assert not isinstance(low, Halves)
+        assert not isinstance(high, Halves)
+        return Halves(low, high)
     if code in FORMATS:
         result = floating(opcode, modifiers, sources)
         return result if isinstance(result, Approximately) else [result]

@@ -157,7 +157,7 @@ def test_junk_is_refused_without_a_traceback(compiled, seed):
     """Tokens deleted, doubled, replaced: it runs or it is unsupported, and nothing else comes out."""
     random = Random(seed)
     names = re.findall(r"\.entry\s+(\w+)\(", compiled.ptx)
-    outcomes = Counter()
+    outcomes: Counter[str] = Counter()
     for _ in range(100):
         name = random.choice(names)
         start = compiled.ptx.index(f".entry {name}")

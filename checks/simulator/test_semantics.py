@@ -96,6 +96,7 @@ def compare_with_hardware(name: str, results: int, operation: semantics.Operatio
     ulps, absolute = HARDWARE_BOUND[name.split(".")[0]]
     code = operation.result[0]
     recorded = np.frombuffer(bytes.fromhex(hardware()["approximate"][name]), got[0].dtype)
+    pair: tuple[Array, Array]
     if code.endswith("x2"):
         code, pair = code[:-2], (recorded.view(np.uint16), got[0].view(np.uint16))
     else:

@@ -120,9 +120,12 @@ HANGS = {
 def test_a_hang_is_told_with_its_line_and_soon(run, body, monkeypatch):
     executed = []
     real = machine.Machine._used_up
-    monkeypatch.setattr(
-        machine.Machine, "_used_up", lambda self, number, active: (executed.append(1), real(self, number, active))[1]
-    )
+
+    def used_up(self, number, active):
+        executed.append(1)
+        return real(self, number, active)
+
+    monkeypatch.setattr(machine.Machine, "_used_up", used_up)
     _, _, _, launched = launch(run, body.replace("\\n", "\n"), 2, 32, fault="timeout")
     assert launched.fault.line in (6, 7), launched.fault
     assert "in a loop for something that no thread does any more" in launched.fault.message

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from gemm_lessons import simulator
-from gemm_lessons.compiler import compile_source
-from gemm_lessons.device import Buffer, Grid, Scalar
+from gemm_lessons.compiler import Compiled, compile_source
+from gemm_lessons.device import Argument, Buffer, Grid, Scalar
 from gemm_lessons.simulator import Setting, Simulator, cfg, machine, ptx, schedule
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 k_param_0)\n{\n"
@@ -166,13 +166,14 @@ def one_by_one(block: cfg.Block) -> tuple[schedule.Step, ...]:
 def test_groups_give_the_very_bits_of_single_instructions(monkeypatch, random):
     """Tiny and huge magnitudes on purpose: subnormal and tied results are where grouped rounding could go wrong."""
     compiled = compile_source(GEMM, path="k.cu", entry="k")
+    assert isinstance(compiled, Compiled)
     a = (random.standard_normal((64, 24)) * 10.0 ** random.integers(-23, 18, (64, 24))).astype(np.float32)
     b = (random.standard_normal((24, 64)) * 10.0 ** random.integers(-23, 18, (24, 64))).astype(np.float32)
 
     def result() -> np.ndarray:
         simulator._program.cache_clear()
         c = np.full((64, 64), np.nan, np.float32)
-        arguments = [Buffer("A", a), Buffer("B", b), Buffer("C", c, True), Scalar("K", np.int32(24))]
+        arguments: list[Argument] = [Buffer("A", a), Buffer("B", b), Buffer("C", c, True), Scalar("K", np.int32(24))]
         Simulator(Setting(counting=False)).launch(compiled, Grid((1, 1, 1), (64, 1, 1)), arguments)
         return c
 
@@ -187,11 +188,12 @@ def test_groups_give_the_very_bits_of_single_instructions(monkeypatch, random):
 def test_blocks_in_flight_do_not_change_results_or_counters(random):
     source = GEMM.replace("A[t * K", "A[(blockIdx.x * 64 + t) * K").replace("C[(r + i)", "C[(blockIdx.x * 64 + r + i)")
     compiled = compile_source(source, path="k.cu", entry="k")
+    assert isinstance(compiled, Compiled)
     a, b = random.random((7 * 64, 16), np.float32), random.random((16, 64), np.float32)
     seen = []
     for limit in (1, 3, None):
         c = np.full((7 * 64, 64), np.nan, np.float32)
-        arguments = [Buffer("A", a), Buffer("B", b), Buffer("C", c, True), Scalar("K", np.int32(16))]
+        arguments: list[Argument] = [Buffer("A", a), Buffer("B", b), Buffer("C", c, True), Scalar("K", np.int32(16))]
         launched = Simulator(Setting(block_limit=limit)).launch(compiled, Grid((7, 1, 1), (64, 1, 1)), arguments)
         assert launched.fault is None
         seen.append((c.tobytes(), dict(launched.counters.totals), launched.findings))

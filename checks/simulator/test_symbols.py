@@ -51,7 +51,7 @@ def test_variables_get_the_values_of_the_host_and_are_read_back():
     assert y[:32].tolist() == (x * 3 + fixed[LANE % 4] + 0.5).tolist()
     assert y[64:].tolist() == x[::-1].tolist()
     assert not y[32:64].any()
-    assert (total[0], big, quiet[0]) == (100 + LANE.sum(), 8, 3.0)
+    assert [total[0], big, quiet[0]] == [100 + LANE.sum(), 8, 3.0]
     assert place.tolist() == LANE[::-1].tolist()
 
 

@@ -4,7 +4,7 @@ class CUDADriverError(RuntimeError):
         self.status = status
 
 
-limits = {}  # of dynamic shared memory, by function
+limits: dict[object, int] = {}  # of dynamic shared memory, by function
 
 
 def funcSetAttribute(function, attribute, value):

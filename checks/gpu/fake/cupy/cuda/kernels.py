@@ -59,7 +59,7 @@ def overrun(_):
 
 def lazy(_):
     """Computes once, and later hands out what it remembers."""
-    kept = []
+    kept: list[np.ndarray] = []
 
     def kernel(grid, arguments):
         a, b, c = unpack(arguments)

@@ -2,13 +2,14 @@ import ctypes
 import os
 import threading
 import time
+from typing import Any
 
 scene = dict(word.split("=") for word in os.environ.get("FAKE_GPU", "").split() if "=" in word)
 memcpyHostToDevice, memcpyDeviceToHost, memcpyDeviceToDevice = 1, 2, 3
 ALIGNMENT = 256
 MEMORY = int(scene.get("memory", 1 << 30))
 FLUSH = 64 << 20  # bytes; fills as large as this only flush a cache, and the host would be slow at it
-state = {"poisoned": 0, "events": {}, "blocks": {}}
+state: dict[str, Any] = {"poisoned": 0, "events": {}, "blocks": {}}
 
 
 class CUDARuntimeError(RuntimeError):
