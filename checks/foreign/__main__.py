@@ -4,7 +4,8 @@
     python -m checks.foreign run MANIFEST RESULTS                 every kernel on the simulator
     python -m checks.foreign run MANIFEST RESULTS --write-launches DIR
     python DIR/launcher.py DIR OUT                                on a machine with a GPU and cupy, DIR carried there
-    python -m checks.foreign compare MANIFEST RESULTS OUT         what differs from the GPU, into OUT/verdicts.json
+    python -m checks.foreign compare MANIFEST RESULTS OUT         what differs from the GPU, into OUT/verdicts.json;
+                             [--strict RESULTS OUT]   and whether it does without contraction (run --option=-fmad=false)
     python -m checks.foreign table RESULTS [--gpu OUT] [--other RESULTS]
     python -m checks.foreign search OWNER/NAME[=KERNELS] ... --to FILE      guess launches for a manifest
 
@@ -41,6 +42,7 @@ def main(arguments: list[str]) -> int:
     one.add_argument("manifest", type=Path)
     one.add_argument("results", type=Path)
     one.add_argument("gpu", type=Path)
+    one.add_argument("--strict", type=Path, nargs=2, action="append", default=[], metavar=("RESULTS", "OUT"))
     one = commands.add_parser("table")
     one.add_argument("results", type=Path)
     one.add_argument("--gpu", type=Path)
@@ -58,7 +60,7 @@ def main(arguments: list[str]) -> int:
         how = runner.How(not given.uncounted, tuple(given.option))
         runner.write(cases, given.sources, given.results, how, given.write_launches)
     elif given.command == "compare":
-        compare.write(manifest.load(given.manifest).cases, given.sources, given.results, given.gpu)
+        compare.write(manifest.load(given.manifest).cases, given.sources, given.results, given.gpu, given.strict)
     elif given.command == "search":
         wanted = [(name, int(count or 10_000)) for name, _, count in (r.partition("=") for r in given.repositories)]
         search.write(wanted, given.sources, given.to)

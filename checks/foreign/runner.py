@@ -16,7 +16,7 @@ from checks.foreign.build import compiled
 from checks.foreign.execute import Outcome, TooSlow, launch
 from checks.foreign.manifest import Case, folder_of
 from gemm_lessons.compiler import Compiled, CompileFailed
-from gemm_lessons.device import KitError, UnsupportedKernel
+from gemm_lessons.device import METRICS, KitError, UnsupportedKernel
 from gemm_lessons.simulator import Setting
 from gemm_lessons.simulator.ptx import PtxSyntaxError
 
@@ -66,13 +66,13 @@ def _one(case: Case, sources: Path, how: How) -> tuple[dict[str, Any], tuple[Com
         return {"status": "crashed", "why": f"{type(problem).__name__}: {problem}"[:200]}, None
     launched = outcome.launched
     found = [*([launched.fault] if launched.fault else []), *launched.findings]
-    totals = dict(launched.counters.totals)
+    totals = launched.counters.totals
     record = {
         "status": "ran",
         "findings": [[f.kind, f.severity, f.line, f.message[:200]] for f in found],
         "digests": [inputs.digest(array) for array in outcome.after],
         "changed": outcome.changed,
-        "counters": hashlib.sha256(json.dumps(totals, sort_keys=True).encode()).hexdigest()[:16],
+        "counters": {short: totals[name] for short, name in METRICS.items() if name in totals},
         "inexact": sorted(set(launched.counters.inexact.values()))[:3],
         "compiler": result.compiler,
     }

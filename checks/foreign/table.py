@@ -9,7 +9,19 @@ from pathlib import Path
 from typing import Any
 
 Results = Mapping[str, Mapping[str, Any]]
-COLUMNS = ("kernels", "ran", "equal", "rounding", "undefined", "wrong", "not compared", "refused", "crashed", "accused")
+COLUMNS = (
+    "kernels",
+    "ran",
+    "equal",
+    "contraction",
+    "rounding",
+    "undefined",
+    "wrong",
+    "not compared",
+    "refused",
+    "crashed",
+    "accused",
+)
 
 
 def read(path: Path) -> Results:
@@ -53,6 +65,7 @@ def show(results: Results, gpu: Mapping[str, str] | None, others: Mapping[str, R
     _reasons(results)
     _list("wrong values", {n: gpu[n] for n in results if gpu and gpu.get(n, "").startswith("wrong")})
     _list("undefined values", {n: gpu[n] for n in results if gpu and gpu.get(n, "").startswith("undefined")})
+    _list("contraction", {n: gpu[n] for n in results if gpu and gpu.get(n, "").startswith("contraction")})
     _list("within rounding", {n: gpu[n] for n in results if gpu and gpu.get(n, "").startswith("rounding")})
     _list("not compared", {n: gpu[n] for n in results if gpu and gpu.get(n, "").startswith("not compared")})
     _list("crashed or disagreeing", {n: r["why"] for n, r in results.items() if r["status"] in ("crashed", "disagree")})
