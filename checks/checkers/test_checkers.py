@@ -363,6 +363,36 @@ def test_reads_stay_in_the_array_that_is_named(said, body, expected):
     assert said(TWO + body) == expected
 
 
+OWN = """float v[8], w[8]; for (int i = 0; i < 8; ++i) { v[i] = A[i]; w[i] = A[i + 8]; }
+    const int n = A[NINE]; float s = 0; """
+OWN_ENDS = {
+    "inside": ("for (int i = 0; i < n; ++i) s += v[i - 1 & 7] * w[i * n & 7]; C[t] = s;", []),
+    "into the next": ("for (int i = 0; i < n; ++i) s += v[i] * w[i * n & 7]; C[t] = s;", [OUT]),
+    "before the start": ("for (int i = 0; i < n; ++i) s += v[i * n & 7] * w[i - 1]; C[t] = s;", [OUT]),
+    "written": ("for (int i = 0; i < n; ++i) v[i] = i; for (int i = 0; i < n; ++i) C[t] = v[i & 7] + w[i & 7];", [OUT]),
+    "backwards from the end": (
+        "float *p = w + 7, *q = v + 7; for (int i = 1; i < n; ++i) s = s * 3 + *p-- + *q--; C[t] = s;", []),
+    "a choice of arrays": ("float *p = n > 3 ? w : v; for (int i = 1; i < n; ++i) s += p[i - 1] + v[i & 3];"
+                           " C[t] = s;", []),
+    "one struct": (
+        "struct S { float x[8], y[8]; } u; for (int i = 0; i < 8; ++i) { u.x[i] = A[i] * n; u.y[i] = A[i]; }"
+        " for (int i = 0; i < n; ++i) s += u.x[i * n & 7] + (&u.x[0])[i]; C[t] = s;", []),
+    "rows": ("float r[4][8]; for (int i = 0; i < 32; ++i) r[i / 8][i % 8] = A[i] * n;"
+             " for (int i = 0; i < n; ++i) s += r[i & 1][n] + v[i & 7] + w[i & 7]; C[t] = s;", []),
+    "through a function": (
+        "fill(v, n - 1); fill(w, n - 1); for (int i = 0; i < n; ++i) s += v[i & 7] + w[i * n & 7]; C[t] = s;", []),
+    "through a function, too far": (
+        "fill(v, n); fill(w, n - 1); for (int i = 0; i < n; ++i) s += v[i & 7] + w[i * n & 7]; C[t] = s;", [OUT]),
+}  # fmt: skip
+FILL = "__device__ __noinline__ void fill(float *p, int n) { for (int i = 0; i < n; ++i) p[i] = i * n; }"
+
+
+@pytest.mark.parametrize(("body", "expected"), OWN_ENDS.values(), ids=OWN_ENDS)
+def test_a_threads_own_arrays_do_not_run_into_each_other(said, body, expected):
+    """n is 9, which the compiler does not know; the arrays have 8 elements."""
+    assert said(OWN.replace("NINE", "9") + body, before=FILL) == expected
+
+
 # -- barriers ----------------------------------------------------------------------------------------------------------
 
 PIECES, ENDED, PARTLY = (

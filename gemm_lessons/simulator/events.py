@@ -157,7 +157,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class SharedArray:
-    """Where one ``__shared__`` array lies in the block's window (bytes)."""
+    """Where one ``__shared__`` array lies in the block's window (bytes), or one of a thread's own in local memory."""
 
     name: str
     offset: int

@@ -58,7 +58,7 @@ class Checks:
         self._global = GlobalRaces(
             ledger, names, self._padded, launch.buffers, launch.fresh, granules["global"], code.protocol
         )
-        self._ends = ArrayEnds(ledger, names, self._padded, launch.shared_arrays, code.arrays)
+        self._ends = ArrayEnds(ledger, names, self._padded, launch.shared_arrays, code.arrays, code.own)
 
     def _forget(self) -> None:
         self._races.forget()

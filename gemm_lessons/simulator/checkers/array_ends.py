@@ -1,7 +1,7 @@
-"""Shared accesses past the end of the array they were meant for, inside the block's window.
+"""Accesses past the end of the array they were meant for, inside the block's shared or the thread's local memory.
 
 No address is wrong there, so neither the hardware nor compute-sanitizer notices: what is read or written belongs to the
-next array. Which array was meant is read off the code (``facts.provenance``).
+next array. Which array was meant is read off the code (``provenance.py``).
 """
 
 from __future__ import annotations
@@ -22,11 +22,20 @@ class ArrayEnds:
     """Looks at each distinct touch once; of a uniform epoch at the first block."""
 
     def __init__(
-        self, ledger: Ledger, names: Names, padded: int, shared: Sequence[SharedArray], arrays: Mapping[int, str]
+        self,
+        ledger: Ledger,
+        names: Names,
+        padded: int,
+        shared: Sequence[SharedArray],
+        arrays: Mapping[int, str],
+        own: Mapping[int, SharedArray],
     ) -> None:
         self._ledger, self._names, self._padded = ledger, names, padded
         places = {array.name: array for array in shared}
-        self._arrays = {index: places[name] for index, name in arrays.items() if name in places}
+        self._arrays = {
+            "shared": {index: places[name] for index, name in arrays.items() if name in places},
+            "local": own,
+        }
         self._clean: set[Epoch] = set()
 
     def epoch(self, batch: Batch, epoch: Epoch) -> None:
@@ -37,9 +46,10 @@ class ArrayEnds:
             self._clean.clear()
         self._clean.add(epoch)
         for touch in epoch.touches():
-            if touch.access.space == "shared" and CHECKED not in touch.memo:
+            arrays = self._arrays.get(touch.access.space)
+            if arrays and CHECKED not in touch.memo:
                 touch.memo[CHECKED] = True
-                array = self._arrays.get(touch.access.index)
+                array = arrays.get(touch.access.index)
                 if array is not None:
                     self._check(batch, touch, array, self._padded if epoch.uniform else touch.addresses.size)
 
@@ -63,9 +73,12 @@ class ArrayEnds:
 
         def message() -> str:
             far = "past its end" if place >= 0 else "before its start"
-            inside = self._names.shared(offset)
+            if access.space == "local":
+                head, inside = "a thread's own array", "in another of its arrays"
+            else:
+                head, inside = plain_name(array.name), self._names.shared(offset)
             return (
-                f"{plain_name(array.name)}: byte {place} of {array.size}, {verb} by {self._names.thread(lane)} of"
+                f"{head}: byte {place} of {array.size}, {verb} by {self._names.thread(lane)} of"
                 f" {self._names.block(batch, lane)} in {line(access)}, {far} (that is {inside})"
             )
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from gemm_lessons.simulator import meant_to_meet
 from gemm_lessons.simulator.checkers.global_memory import Protocol
-from gemm_lessons.simulator.provenance import provenance
+from gemm_lessons.simulator.events import SharedArray
+from gemm_lessons.simulator.memory import layout
+from gemm_lessons.simulator.provenance import local_provenance, provenance
 from gemm_lessons.simulator.ptx import SIZES, Immediate, Kernel
 
 MEMORY = frozenset("ld ldu st atom red".split())
@@ -18,13 +20,14 @@ WARP_LEVEL = frozenset("shfl vote match redux".split())
 @dataclass(frozen=True)
 class Facts:
     """``granules``: bytes of the narrowest access by space ("shared", "local", "global"), a power of two.
-    ``arrays``: memory instruction -> the one shared array that its address is made from. ``optimistic``: loads that may
-    meet atomics of other threads (``meant_to_meet``)."""
+    ``arrays``: memory instruction -> the one shared array that its address is made from; ``own``: the same for a
+    thread's own arrays. ``optimistic``: loads that may meet atomics of other threads (``meant_to_meet``)."""
 
     granules: Mapping[str, int]
     has_async: bool
     protocol: Protocol
     arrays: Mapping[int, str]
+    own: Mapping[int, SharedArray]
     optimistic: frozenset[int]
 
 
@@ -70,4 +73,10 @@ def _facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
         elif opcode in WARP_LEVEL or (opcode in ("bar", "barrier") and "warp" in modifiers):
             warp_sync = True
     protocol = Protocol(fence and flag, warp_sync, strong, optimistic)
-    return Facts(granules, has_async, protocol, provenance(kernel, shared), optimistic)
+    return Facts(granules, has_async, protocol, provenance(kernel, shared), _own_arrays(kernel), optimistic)
+
+
+def _own_arrays(kernel: Kernel) -> dict[int, SharedArray]:
+    placed, _ = layout([v for v in kernel.variables if v.space == "local"], {})
+    arrays, meant = local_provenance(kernel, placed)
+    return {index: SharedArray(name, *arrays[name]) for index, name in meant.items() if name in arrays}
