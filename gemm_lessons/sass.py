@@ -40,7 +40,10 @@ _MEMORY = re.compile(
     r"(LD|ST|LDG|STG|LDS|STS|LDL|STL|LDC|ULDC|LDSM|STSM|LDGSTS|ATOM|ATOMG|ATOMS|RED|REDG|REDUX|LDG\w*)(\.|$)"
 )
 _NOT_MEMORY = ("REDUX", "LDGDEPBAR")
-_BITS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16, "F16x2": 4, "BF16x2": 4}
+_BITS = {
+    "U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "S64": 8, "U64": 8, "F64": 8, "F32x2": 8, "128": 16, "F32x4": 16,
+    "F16x2": 4, "BF16x2": 4,
+}  # fmt: skip
 _ENDS_BLOCK = ("BRA", "BRX", "BRXU", "JMP", "JMX", "JMXU", "EXIT", "RET", "CALL", "BREAK", "BSYNC", "KILL", "BPT")
 
 _SECTION = re.compile(r"^\s*\.section\s+\.text\.([^,\s]+)")

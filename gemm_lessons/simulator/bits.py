@@ -6,6 +6,7 @@ beyond the width gives 0, or copies of the sign.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -211,15 +212,26 @@ def _prmt(mode: str | None) -> Function:
     return function
 
 
-def _lop3(out: Array, a: Array, b: Array, c: Array, lut: Array) -> None:
-    """``lut``: bit 4a + 2b + c is the result for bits a, b, c. It is an immediate: one number for all lanes."""
-    code = int(np.ravel(lut)[0])
+def lut(code: int, a: Array, b: Array, c: Array) -> Array:
+    """Bitwise function of three rows: bit ``4a + 2b + c`` of ``code`` (a = 0xF0, b = 0xCC, c = 0xAA)."""
+    common: dict[int, Callable[[], Array]] = {
+        0xC0: lambda: a & b, 0xFC: lambda: a | b, 0x3C: lambda: a ^ b, 0x33: lambda: ~b, 0x0F: lambda: ~a,
+        0x30: lambda: a & ~b, 0x96: lambda: a ^ b ^ c, 0xFE: lambda: a | b | c, 0x80: lambda: a & b & c,
+        0xF8: lambda: a | (b & c), 0xC8: lambda: b & (a | c), 0xEA: lambda: (a & b) | c,
+    }  # fmt: skip
+    if code in common:
+        return common[code]()
     both = [(np.invert(x), x) for x in (a, b, c)]
-    result: Any = U32(0)
+    result: Array = a & both[0][0] & b & c  # zeros of the joint shape
     for term in range(8):
         if code >> term & 1:
             result = result | both[0][term >> 2] & both[1][term >> 1 & 1] & both[2][term & 1]
-    np.copyto(out, result)
+    return result
+
+
+def _lop3(out: Array, a: Array, b: Array, c: Array, code: Array) -> None:
+    """The lookup table is an immediate: one number for all lanes."""
+    np.copyto(out, lut(int(np.ravel(code)[0]), a, b, c))
 
 
 def table() -> Table:

@@ -96,3 +96,8 @@ class Sums:
     tallies: dict[tuple[int, str], Tally] = field(default_factory=dict)  # by instruction and memory
     ffma: int = 0  # threads
     issued: Counter[str] = field(default_factory=Counter)  # opcode -> warps
+
+    def figures(self) -> tuple[object, ...]:
+        """All the numbers, to compare two counts."""
+        tallies = {key: (t.executed, t.warps, t.lanes, t.cost, t.ideal) for key, t in self.tallies.items()}
+        return tallies, self.ffma, self.issued

@@ -19,9 +19,11 @@ from gemm_lessons.device import KitError
 from gemm_lessons.simulator.events import Launch
 from gemm_lessons.simulator.machinecode import cubin
 from gemm_lessons.simulator.machinecode.flow import Program
+from gemm_lessons.simulator.machinecode.functions import division_seeds
 from gemm_lessons.simulator.machinecode.lanes import Geometry, launch_constants
 from gemm_lessons.simulator.machinecode.machine import Machine, Plan, batches, plan
 from gemm_lessons.simulator.machinecode.operands import decode
+from gemm_lessons.simulator.machinecode.sources import Approximation
 from gemm_lessons.simulator.machinecode.store import Store
 from gemm_lessons.simulator.machinecode.uncountable import Uncountable
 from gemm_lessons.simulator.memory import GlobalMemory
@@ -88,11 +90,26 @@ def _program(compiled: Compiled) -> Program:
 def count(code: Code, launch: Launch, parameters: bytes, memory: Callable[[], GlobalMemory]) -> Sums:
     """Count one launch. ``memory`` gives global memory as it was before. Raises ``Uncountable``."""
     assert code.plan is not None
+    exempt = division_seeds(code.plan.program)
+    approximation = Approximation(exempt=exempt)
+    sums = _count(code, launch, parameters, memory, approximation)
+    for shift in (1, -1) if approximation.used else ():
+        other = _count(code, launch, parameters, memory, Approximation(shift, exempt=exempt))
+        if other.figures() != sums.figures():
+            raise Uncountable("addresses or branches depend on the last bits of an approximate function")
+    return sums
+
+
+def _count(
+    code: Code, launch: Launch, parameters: bytes, memory: Callable[[], GlobalMemory], approximation: Approximation
+) -> Sums:
+    assert code.plan is not None
     before = memory() if code.plan.spaces or code.variables.there else None
     constants = dict(code.constants) if before is None else code.constants_in(before)
     constants[0] = launch_constants(launch.grid, code.parameter_offset, parameters)
     sums = Sums()
     store = Store(before, launch.shared_bytes, code.local_bytes) if before is not None and code.plan.spaces else None
     for first, blocks in batches(launch.grid):
-        Machine(code.plan, Geometry(launch.grid, first, blocks), constants, sums, store).run()
+        geometry = Geometry(launch.grid, first, blocks)
+        Machine(code.plan, geometry, constants, sums, store, approximation).run()
     return sums

@@ -32,14 +32,32 @@ PREDICATES_ONLY: Mapping[str, int] = {
 CARRIES: Mapping[str, int] = {
     "IADD3": 2, "UIADD3": 2, "LEA": 1, "ULEA": 1, "IMAD": 1, "UIMAD": 1, "VOTE": 1, "VOTEU": 1,
 }  # fmt: skip
-PAIRS = frozenset("DADD DFMA DMUL DMNMX CS2R".split())
+PAIRS = frozenset("DADD DFMA DMUL".split())  # two registers each, results and sources
+# What may follow a memory instruction's name: nothing else is known not to change what it moves or how often.
+_CACHE = "E SYS GPU SM CTA STRONG WEAK PRIVATE MMIO CONSTANT EF EL EU LU NA LTC64B LTC128B LTC256B".split()
+_WIDTHS = "U8 S8 U16 S16 64 128".split()
+_ATOMIC = (
+    "ADD MIN MAX INC DEC AND OR XOR EXCH CAS CAST SPIN POPC 32 64 128 S32 U32 S64 U64 F32 F64 F16x2 BF16x2 F32x2 F32x4 "
+    "FTZ RN E SYS GPU SM CTA STRONG".split()
+)
+MODIFIERS: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(("LDG", "STG", "LDL", "STL"), frozenset((*_CACHE, *_WIDTHS))),
+    **dict.fromkeys(("LDS", "STS"), frozenset(("U", *_WIDTHS))),
+    **dict.fromkeys(("LDSM", "STSM"), frozenset("16 M88 MT88 1 2 4".split())),
+    "LDGSTS": frozenset((*_CACHE, *_WIDTHS, "BYPASS", "ACCESS", "ZFILL")),
+    **dict.fromkeys(ATOMICS, frozenset(_ATOMIC)),
+}
 ONE = frozenset(
     "MOV UMOV IADD IADD3 UIADD3 VIADD IABS LEA ULEA IMAD UIMAD LOP3 ULOP3 SHF USHF SEL USEL FSEL PRMT UPRMT VIMNMX "
     "IMNMX POPC UPOPC FLO UFLO BREV UBREV BMSK UBMSK SGXT USGXT IDP S2R S2UR R2UR P2R UP2UR VOTE VOTEU SHFL MATCH "
-    "REDUX FADD FMUL FFMA FMNMX MUFU HFMA2 HADD2 HMUL2 HMNMX2 HSET2 FSET F2FP I2FP I2IP VABSDIFF VABSDIFF4 LEPC "
-    "FSWZADD VIADDMNMX VIMNMX3 QSPC FADD32I FMUL32I FFMA32I".split()
+    "REDUX I2I FADD FMUL FFMA FMNMX MUFU HFMA2 HADD2 HMUL2 HMNMX2 HSET2 FSET F2FP I2FP I2IP VABSDIFF VABSDIFF4 "
+    "FSWZADD VIADDMNMX VIMNMX3 QSPC".split()
 )
-MATRIX = frozenset("HMMA IMMA DMMA BMMA QMMA".split())  # up to four registers
+# Modifiers that make the result, and those that make the source, two registers. F2F: by their order.
+CONVERSIONS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "F2F": ((), ()), "F2I": (("S64", "U64"), ("F64",)), "I2F": (("F64",), ("S64", "U64")), "FRND": (("F64",), ("F64",)),
+}  # fmt: skip
+MATRIX = frozenset("HMMA IMMA DMMA BMMA QMMA".split())
 
 
 def results(d: Decoded) -> tuple[tuple[str, ...], int]:
@@ -47,6 +65,8 @@ def results(d: Decoded) -> tuple[tuple[str, ...], int]:
 
     Raises ``Uncountable`` for an instruction that is not known.
     """
+    if d.name in MODIFIERS and not MODIFIERS[d.name].issuperset(d.modifiers):
+        raise Uncountable(f"unknown instruction {d.text}")
     if d.name in SILENT:
         return (), 0
     if d.name == "R2P":
@@ -89,15 +109,30 @@ def _registers_written(d: Decoded) -> int:
         return max(1, width_of(d.source.opcode) // 4)
     if d.name == "CS2R":
         return 1 if d.has("32") else 2
+    if d.name == "LEPC":
+        return 2
     if d.name in PAIRS or (d.name in ("IMAD", "UIMAD") and d.has("WIDE")):
         return 2
     if d.name in MATRIX:
-        return 4
-    if d.name in ("F2F", "F2I", "I2F", "FRND", "MUFU", "I2I"):
-        return 2 if d.has("F64", "S64", "U64", "64H") else 1
+        return 8 if d.name == "DMMA" else 4
+    if d.name in CONVERSIONS:
+        wide = d.modifiers[:1] == ("F64",) if d.name == "F2F" else d.has(*CONVERSIONS[d.name][0])
+        return 2 if wide else 1
     if d.name in ONE:
         return 1
     raise Uncountable(f"unknown instruction {d.text}")
+
+
+def _registers_read(d: Decoded, position: int) -> int:
+    """How many registers the source at ``position`` stands for, when it names a plain one."""
+    if d.name in PAIRS or d.name == "DSETP":
+        return 2
+    if d.name in ("IMAD", "UIMAD"):
+        return 2 if d.has("WIDE", "HI") and position == 2 else 1
+    if d.name in CONVERSIONS:
+        wide = "F64" in d.modifiers[1:] if d.name == "F2F" else d.has(*CONVERSIONS[d.name][1])
+        return 2 if wide else 1
+    return 4 if d.name in MATRIX else 1
 
 
 def reads(d: Decoded) -> tuple[str, ...]:
@@ -107,8 +142,7 @@ def reads(d: Decoded) -> tuple[str, ...]:
     if d.name == "P2R":
         names += [f"P{i}" for i in range(7)]
     for position, operand in enumerate(d.operands[skip:]):
-        wide = d.name in ("IMAD", "UIMAD") and d.has("WIDE", "HI") and position == 2
-        names += operand_registers(operand, 2 if wide or d.name in PAIRS else 1)
+        names += operand_registers(operand, _registers_read(d, position))
         if d.name in MEMORY and isinstance(operand, Memory) and d.name not in COPIES:
             break  # behind the address stands the data
     return tuple(name for name in names if name)

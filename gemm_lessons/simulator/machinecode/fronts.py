@@ -15,7 +15,7 @@ import numpy as np
 
 from gemm_lessons.simulator.convergence import BIT, ballot, groups, spread
 from gemm_lessons.simulator.events import WARP
-from gemm_lessons.simulator.machinecode.integers import Array
+from gemm_lessons.simulator.machinecode.sources import Array
 from gemm_lessons.simulator.machinecode.uncountable import Uncountable
 
 NOBODY = -1

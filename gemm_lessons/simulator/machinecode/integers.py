@@ -1,76 +1,47 @@
 """What the integer, logic and predicate instructions of the machine code compute, on NumPy arrays.
 
-Values are uint32 arrays (bool for predicates) of shape (1,), the same for all lanes, or (lanes,). Each entry of
-``TABLE`` takes an instruction and its operands' fetchers and gives a function that returns one value per register
-written. NVIDIA documents the names ("CUDA Binary Utilities") but not the arithmetic; what is here was learnt from
-ptxas' expansions of PTX whose meaning is documented, and is tested by running both (checks/counters).
+Values are uint32 arrays (bool for predicates) of shape (1,), the same for all lanes, or (lanes,). Where an instruction
+means what a PTX instruction means, it is the table's own function. Sums with carries, funnels and 64-bit comparisons in
+halves have no such counterpart. NVIDIA documents the names ("CUDA Binary Utilities"), not the arithmetic: each form
+is tested against the PTX that ptxas makes it of, and against a GPU (checks/simulator/test_machine_forms.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gemm_lessons.simulator.machinecode.operands import Decoded, Immediate, Operand, Register
+from gemm_lessons.simulator import bits
+from gemm_lessons.simulator.comparisons import COMBINE, INTEGER
+from gemm_lessons.simulator.machinecode.operands import Constant, Immediate, Operand, Register
+from gemm_lessons.simulator.machinecode.sources import (
+    HALF,
+    LOW,
+    Array,
+    Compute,
+    Fetch,
+    Rules,
+    Sources,
+    Values,
+    by_ptx,
+    carries_written,
+    either,
+    split,
+    unknown,
+    words_of,
+)
 from gemm_lessons.simulator.machinecode.uncountable import Uncountable
 
-Array = NDArray[Any]
-Values = tuple[Array, ...]
-Fetch = Callable[[], Array]
-Compute = Callable[[], Values]
-
-TRUE = np.ones(1, np.bool_)
-FALSE = np.zeros(1, np.bool_)
-ZERO = np.zeros(1, np.uint32)
-LOW = np.uint64(0xFFFFFFFF)
-HALF = np.uint64(32)
+SIGNED = {"": "s32", "U32": "u32"}
+JOIN = {"AND": "and", "OR": "or", "XOR": "xor"}
+COMPARE = {name.upper(): name for name in ("lt", "le", "gt", "ge", "eq", "ne")}
 
 
-@dataclass(frozen=True)
-class Source:
-    """One source operand: how to fetch it as 32 bits (or as a predicate), and as a pair of registers."""
-
-    operand: Operand
-    fetch: Fetch
-    fetch_pair: Fetch
-
-    @property
-    def is_predicate(self) -> bool:
-        """Is it a truth value?"""
-        return isinstance(self.operand, Register) and self.operand.is_predicate
-
-
-class Sources:
-    """The source operands of one instruction, words apart from predicates."""
-
-    def __init__(self, d: Decoded, sources: Sequence[Source]) -> None:
-        self.d = d
-        self.words = [s for s in sources if not s.is_predicate]
-        self.predicates = [s.fetch for s in sources if s.is_predicate]
-
-    def word(self, position: int) -> Fetch:
-        """uint32, with the operand's minus or tilde applied."""
-        return self._at(position).fetch
-
-    def pair(self, position: int) -> Fetch:
-        """uint64 of two registers."""
-        return self._at(position).fetch_pair
-
-    def constant(self, position: int) -> int:
-        """An operand that must be an immediate."""
-        operand = self._at(position).operand
-        if not isinstance(operand, Immediate):
-            raise Uncountable(f"unknown form {self.d.text}")
-        return operand.bits
-
-    def _at(self, position: int) -> Source:
-        if position >= len(self.words):
-            raise Uncountable(f"unknown form {self.d.text}")
-        return self.words[position]
+def _flag(s: Sources, *names: str) -> bool:
+    return any(name in s.d.modifiers for name in names)
 
 
 def _u64(value: Array) -> Array:
@@ -81,85 +52,119 @@ def _s64(value: Array) -> Array:
     return value.view(np.int32).astype(np.int64)
 
 
-def _split(value: Array) -> tuple[Array, Array]:
-    """A uint64 as low and high uint32."""
-    return (value & LOW).astype(np.uint32), (value >> HALF).astype(np.uint32)
+def _negated(operand: Operand) -> bool:
+    return isinstance(operand, (Register, Constant)) and operand.negated
+
+
+def _form(s: Sources) -> Uncountable:
+    return Uncountable(f"unknown form {s.d.text}")
 
 
 def _move(s: Sources) -> Compute:
+    s.choose()
+    s.expect(1)
     source = s.word(0)
     return lambda: (source(),)
 
 
-def _addends(s: Sources, position: int) -> Fetch:
+# -- sums, with carries ------------------------------------------------------------------------------------------------
+
+
+def _addend(s: Sources, position: int) -> Fetch:
     """As uint64 for sums with carry: minus is ``~x + 1``, so that ``a - b`` carries when there is no borrow."""
-    operand, fetch = s.words[position].operand, s.word(position)
-    if isinstance(operand, Register) and operand.negated:
+    fetch = s.word(position)
+    if _negated(s.words[position]):
         return lambda: np.uint64(1 << 32) - _u64(-fetch())
     return lambda: _u64(fetch())
 
 
 def _add3(s: Sources) -> Compute:
-    carries = s.predicates if s.d.has("X") else []
-    written = _carry_count(s.d)
-    if not written and not carries:
+    s.choose({"": "", "X": "X"})
+    extended = _flag(s, "X")
+    s.expect(3, len(s.truths) if extended else 0)
+    if extended and (not 1 <= len(s.truths) <= 2 or any(map(_negated, s.words))):
+        raise _form(s)
+    written = carries_written(s)
+    if not written and not extended:
         a, b, c = s.word(0), s.word(1), s.word(2)
         return lambda: (a() + b() + c(),)
-    parts = [_addends(s, i) for i in range(3)]
+    parts = [_addend(s, i) for i in range(3)]
 
     def compute() -> Values:
         total = parts[0]() + parts[1]() + parts[2]()
-        for carry in carries:
+        for carry in s.truths:
             total = total + carry().astype(np.uint64)
-        low, high = _split(total)
+        low, high = split(total)
         return (low, *(high >= n for n in range(1, written + 1)))
 
     return compute
 
 
-def _carry_count(d: Decoded) -> int:
-    count = 0
-    for operand in d.operands[1:]:
-        if not (isinstance(operand, Register) and operand.is_predicate and not operand.negated):
-            break
-        count += 1
-    return count
-
-
 def _add2(s: Sources) -> Compute:
+    (packed,) = s.choose({"": "", "16x2": "16x2"})
+    s.expect(2)
+    if packed:
+        return words_of(by_ptx(s.d, "add.u16x2", _plain(s, 0), _plain(s, 1)))
     a, b = s.word(0), s.word(1)
     return lambda: (a() + b(),)
 
 
+def _plain(s: Sources, position: int) -> Fetch:
+    """A source whose sign would mean something else than an integer's."""
+    if not s.plain(position):
+        raise _form(s)
+    return s.word(position)
+
+
 def _multiply_add(s: Sources) -> Compute:
-    d = s.d
-    a, b = s.word(0), s.word(1)
-    signed = not d.has("U32")
-    if d.has("WIDE", "HI"):
-        c = s.pair(2)
-        written = _carry_count(d)
-        carry = s.predicates[-1] if d.has("X") else None
-
-        def wide() -> Values:
-            product = (_s64(a()) * _s64(b())).view(np.uint64) if signed else _u64(a()) * _u64(b())
-            addend = c()
-            total = product + addend
-            over = total < addend
-            if carry is not None:
-                bumped = total + carry().astype(np.uint64)
-                over = over | (bumped < total)
-                total = bumped
-            low, high = _split(total)
-            return (high,) if d.has("HI") else (low, high, *([over] * written))
-
-        return wide
-    c = s.word(2)
-    if d.has("X"):
-        carry_in = s.predicates[-1]
-        return lambda: (a() * b() + c() + carry_in().astype(np.uint32),)
-    if d.has("MOV") and _is_zero(s.words[0].operand):
+    # IADD, MOV and SHL only say what the product is for.
+    s.choose({"": "", "IADD": "", "MOV": "", "SHL": ""}, SIGNED, {"": "", "WIDE": "", "HI": ""}, {"": "", "X": ""})
+    s.expect(3, 1 if _flag(s, "X") else 0)
+    if _flag(s, "WIDE", "HI"):
+        return _multiply_add_wide(s)
+    if carries_written(s):
+        raise _form(s)
+    a, b, c = s.word(0), s.word(1), s.word(2)
+    if _flag(s, "X"):
+        if any(map(_negated, s.words)):
+            raise _form(s)
+        carry = s.truths[0]
+        return lambda: (a() * b() + c() + carry().astype(np.uint32),)
+    if _flag(s, "MOV") and _is_zero(s.words[0]):
         return lambda: (c(),)
     return lambda: (a() * b() + c(),)
+
+
+def _multiply_add_wide(s: Sources) -> Compute:
+    signed, written = not _flag(s, "U32"), carries_written(s)
+    addend = s.words[2]
+    if isinstance(addend, Immediate) and addend.bits:  # extended with its sign or with zeros? Never seen
+        raise _form(s)
+    minus = _negated(addend) and not (written or s.truths or _flag(s, "HI"))
+    if not s.plain(0) or not s.plain(1) or not (minus or s.plain(2)) or (signed and written and not _flag(s, "HI")):
+        raise _form(s)
+    a, b = s.word(0), s.word(1)
+    if minus and isinstance(addend, (Register, Constant)):
+        bare = s.reader.pair(replace(addend, negated=False))
+        return words_of(by_ptx(s.d, "mad.wide.s32" if signed else "mad.wide.u32", a, b, lambda: -bare()))
+    c = s.pair(2)
+    if not written and not _flag(s, "X", "HI"):
+        return words_of(by_ptx(s.d, "mad.wide.s32" if signed else "mad.wide.u32", a, b, c))
+    carry = s.truths[0] if s.truths else None
+
+    def wide() -> Values:
+        product = (_s64(a()) * _s64(b())).view(np.uint64) if signed else _u64(a()) * _u64(b())
+        wanted = c()
+        total = product + wanted
+        over = total < wanted
+        if carry is not None:
+            bumped = total + carry().astype(np.uint64)
+            over = over | (bumped < total)
+            total = bumped
+        low, high = split(total)
+        return (*((high,) if _flag(s, "HI") else (low, high)), *([over] * written))
+
+    return wide
 
 
 def _is_zero(operand: Operand) -> bool:
@@ -167,18 +172,23 @@ def _is_zero(operand: Operand) -> bool:
 
 
 def _lea(s: Sources) -> Compute:
-    d = s.d
-    written = _carry_count(d)
-    carry = s.predicates[-1] if d.has("X") else None
-    a, b = s.word(0), _addends(s, 1)
+    """(a << shift) + b, or with HI the upper word of that shift of 64 bits (of ``a`` with its sign: SX32)."""
+    s.choose({"": "", "HI": ""}, {"": "", "X": ""}, {"": "", "SX32": ""})
+    high, extended, sign = _flag(s, "HI"), _flag(s, "X"), _flag(s, "SX32")
+    s.expect(3 + (high and not sign), 1 if extended else 0)
+    if (sign and not high) or ((high or extended) and not s.plain(0)) or (extended and _negated(s.words[1])):
+        raise _form(s)
+    written = carries_written(s)
+    carry = s.truths[0] if extended else None
+    a, b, minus = s.word(0), _addend(s, 1), _negated(s.words[0])
+    upper = s.word(2) if high and not sign else None
     shift = s.constant(len(s.words) - 1) & 31
-    upper: Fetch | None = None
-    if d.has("HI"):
-        upper = None if d.has("SX32") else s.word(2)
 
     def compute() -> Values:
-        if not d.has("HI"):
-            moved = _u64(a() << np.uint32(shift))
+        if not high:
+            moved = _u64(a() << np.uint32(shift))  # a minus in front of ``a`` may as well stand before the shift
+            if minus:
+                moved = np.where(moved == 0, np.uint64(1 << 32), moved)  # but -0 carries
         elif upper is None:
             moved = ((_s64(a()) << np.int64(shift)) >> np.int64(32)).view(np.uint64) & LOW
         else:
@@ -186,63 +196,66 @@ def _lea(s: Sources) -> Compute:
         total = moved + b()
         if carry is not None:
             total = total + carry().astype(np.uint64)
-        low, high = _split(total)
-        return (low, *([high != 0] * written))
+        low, over = split(total)
+        return (low, *([over != 0] * written))
 
     return compute
 
 
-def lut(table: int, a: Array, b: Array, c: Array) -> Array:
-    """Bitwise function of three values: bit ``4a + 2b + c`` of ``table`` (a = 0xF0, b = 0xCC, c = 0xAA)."""
-    common: Mapping[int, Callable[[], Array]] = {
-        0xC0: lambda: a & b, 0xFC: lambda: a | b, 0x3C: lambda: a ^ b, 0x33: lambda: ~b, 0x0F: lambda: ~a,
-        0x30: lambda: a & ~b, 0x96: lambda: a ^ b ^ c, 0xFE: lambda: a | b | c, 0x80: lambda: a & b & c,
-        0xF8: lambda: a | (b & c), 0xC8: lambda: b & (a | c), 0xEA: lambda: (a & b) | c,
-    }  # fmt: skip
-    if table in common:
-        return common[table]()
-    result = a & ~a & b & c  # zeros of the joint shape
-    for index in range(8):
-        if table >> index & 1:
-            result = result | ((a if index & 4 else ~a) & (b if index & 2 else ~b) & (c if index & 1 else ~c))
-    return result
+# -- bits --------------------------------------------------------------------------------------------------------------
 
 
 def _logic(s: Sources) -> Compute:
-    d = s.d
+    """LOP3.LUT: also whether anything is set, joined with a predicate."""
+    s.choose({"LUT": ""}, {"": "", "PAND": ""})
+    written = carries_written(s)
+    s.expect(4, len(s.truths))
+    if len(s.truths) > 1 or (written and not s.truths) or written > 1:
+        raise _form(s)
+    if any(isinstance(o, (Register, Constant)) and (o.negated or o.absolute) for o in s.words):
+        raise _form(s)
     a, b, c = s.word(0), s.word(1), s.word(2)
     table = s.constant(3)
-    first = d.operands[0]
-    with_predicate = isinstance(first, Register) and first.is_predicate
-    other = s.predicates[-1] if s.predicates else (lambda: FALSE)
-    both = d.has("PAND")
+    if not written:
+        return lambda: (bits.lut(table, a(), b(), c()),)
+    other, join = s.truths[0], np.logical_and if _flag(s, "PAND") else np.logical_or
 
     def compute() -> Values:
-        value = lut(table, a(), b(), c())
-        if not with_predicate:
-            return (value,)
-        truth = value != 0
-        return (truth & other() if both else truth | other(), value)
+        value = bits.lut(table, a(), b(), c())
+        return join(value != 0, other()), value
 
     return compute
 
 
 def _predicate_logic(s: Sources) -> Compute:
-    if len(s.predicates) != 3:
-        raise Uncountable(f"unknown form {s.d.text}")
-    a, b, c = s.predicates
-    tables = [s.constant(0), s.constant(1)]
-    return lambda: tuple(lut(table, a(), b(), c()) for table in tables)
+    """PLOP3.LUT of predicates, or of the signs of registers."""
+    s.choose({"LUT": ""})
+    operands = s.d.operands[s.written :]
+    if len(operands) != 5:
+        raise _form(s)
+    a, b, c = (_truth(s, operand) for operand in operands[:3])
+    tables = [s.constant(len(s.words) - 2), s.constant(len(s.words) - 1)]
+    return lambda: tuple(bits.lut(table, a(), b(), c()) for table in tables)
+
+
+def _truth(s: Sources, operand: Operand) -> Fetch:
+    if not isinstance(operand, Register) or not (operand.is_predicate or operand.suffix == "SIGN"):
+        raise _form(s)
+    if operand.is_predicate:
+        return s.reader.fetcher(operand)
+    word = s.reader.fetcher(Register(operand.file, operand.number))
+    if operand.negated or operand.inverted or operand.absolute:
+        raise _form(s)
+    return lambda: word() >> np.uint32(31) != 0
 
 
 def _shift(s: Sources) -> Compute:
-    d = s.d
-    low, amount, high = s.word(0), s.word(1), s.word(2)
-    left = "L" in d.modifiers
-    wide = d.has("U64", "S64")
-    upper = d.has("HI")
-    signed = d.has("S32", "S64")
-    wrap = d.has("W")
+    """SHF: the low or the high word of a 64-bit shift of ``high:low``; U32 and S32 go at most 32 places."""
+    s.choose({"L": "", "R": ""}, {"": "", "W": ""}, {"U32": "", "S32": "", "U64": "", "S64": ""}, {"": "", "HI": ""})
+    s.expect(3)
+    low, amount, high = _plain(s, 0), _plain(s, 1), _plain(s, 2)
+    left, upper = _flag(s, "L"), _flag(s, "HI")
+    wide, signed, wrap = _flag(s, "U64", "S64"), _flag(s, "S32", "S64"), _flag(s, "W")
     limit = 63 if wide else 31
 
     def count() -> Array:
@@ -265,39 +278,76 @@ def _shift(s: Sources) -> Compute:
             moved = (both.view(np.int64) >> np.minimum(n, np.uint64(63)).astype(np.int64)).view(np.uint64)
         else:
             moved = np.where(n >= 64, np.uint64(0), both >> np.minimum(n, np.uint64(63)))
-        return (_split(moved)[1 if upper else 0],)
+        return (split(moved)[1 if upper else 0],)
 
     return compute
 
 
-COMPARE: Mapping[str, Callable[[Array, Array], Array]] = {
-    "LT": np.less, "LE": np.less_equal, "GT": np.greater, "GE": np.greater_equal, "EQ": np.equal, "NE": np.not_equal,
-}  # fmt: skip
-JOIN: Mapping[str, Callable[[Array, Array], Array]] = {
-    "AND": np.logical_and, "OR": np.logical_or, "XOR": np.logical_xor,
-}  # fmt: skip
+def _permute(s: Sources) -> Compute:
+    (mode,) = s.choose({"": "", **{name.upper(): f".{name}" for name in bits.PERMUTATIONS}})
+    s.expect(3)
+    return words_of(by_ptx(s.d, f"prmt.b32{mode}", _plain(s, 0), _plain(s, 2), _plain(s, 1)))
+
+
+def _one(name: str, **modifiers: str) -> Callable[[Sources], Compute]:
+    """An instruction of one source: ``name`` holds a place for what the modifier is called in PTX."""
+
+    def rule(s: Sources) -> Compute:
+        (chosen,) = s.choose(modifiers or {"": ""})
+        s.expect(1)
+        source = s.word(0)
+        if isinstance(s.words[0], (Register, Constant)) and (s.words[0].negated or s.words[0].absolute):
+            raise _form(s)
+        return words_of(by_ptx(s.d, name.format(chosen), source))
+
+    return rule
+
+
+def _leading(s: Sources) -> Compute:
+    """FLO: position of the highest one (of the highest bit that is not the sign); all ones when there is none."""
+    code, from_top = s.choose(SIGNED, {"": "", "SH": ".shiftamt"})
+    s.expect(1)
+    operand = s.words[0]
+    if carries_written(s) or (isinstance(operand, (Register, Constant)) and (operand.negated or operand.absolute)):
+        raise _form(s)
+    return words_of(by_ptx(s.d, f"bfind{from_top}.{code}", s.word(0)))
+
+
+def _bit_mask(s: Sources) -> Compute:
+    """BMSK start, length: ``length`` ones from bit ``start``."""
+    (wrap,) = s.choose({"": "clamp", "W": "wrap"})
+    s.expect(2)
+    return words_of(by_ptx(s.d, f"bmsk.{wrap}.b32", _plain(s, 0), _plain(s, 1)))
+
+
+def _sign_extend(s: Sources) -> Compute:
+    wrap, code = s.choose({"": "clamp", "W": "wrap"}, SIGNED)
+    s.expect(2)
+    return words_of(by_ptx(s.d, f"szext.{wrap}.{code}", _plain(s, 0), _plain(s, 1)))
+
+
+# -- comparison and selection ------------------------------------------------------------------------------------------
 
 
 def _compare(s: Sources) -> Compute:
-    d = s.d
-    comparison, join = d.modifiers[0], next((m for m in d.modifiers if m in JOIN), "AND")
-    if comparison not in COMPARE:
-        raise Uncountable(f"unknown instruction {d.text}")
-    compare, combine = COMPARE[comparison], JOIN[join]
-    a, b = s.word(0), s.word(1)
-    signed = not d.has("U32")
-    extended = s.predicates[-1] if d.has("EX") else None
-    other = s.predicates[0]
+    comparison, code, join, extended = s.choose(COMPARE, SIGNED, JOIN, {"": "", "EX": "EX"})
+    s.expect(2, 2 if extended else 1)
+    compare, combine = INTEGER[comparison], COMBINE[join]
+    a, b, other = _plain(s, 0), _plain(s, 1), s.truths[0]
+    signed, equal_counts = code == "s32", comparison in ("le", "ge", "eq")
+    lower = s.truths[1] if extended else None
 
     def compute() -> Values:
         x, y = a(), b()
         if signed:
             x, y = x.view(np.int32), y.view(np.int32)
-        truth = compare(x, y)
-        if extended is not None:  # the high words of 64 bits: equal ones leave it to the low words
-            lower = extended()
+        truth = compare(x, y, None)
+        if lower is not None:  # the high words of 64 bits: equal ones leave it to the low words
             equal = x == y
-            truth = (truth | lower) if comparison == "NE" else (truth & ~equal) | (equal & lower)
+            if comparison == "ne":
+                truth = truth | lower()
+            else:
+                truth = ((truth & ~equal) if equal_counts else truth) | (equal & lower())
         third = other()
         return combine(truth, third), combine(~truth, third)
 
@@ -305,133 +355,64 @@ def _compare(s: Sources) -> Compute:
 
 
 def _select(s: Sources) -> Compute:
-    a, b, condition = s.word(0), s.word(1), s.predicates[-1]
+    s.choose()
+    s.expect(2, 1)
+    a, b, condition = s.word(0), s.word(1), s.truths[0]
     return lambda: (np.where(condition(), a(), b()),)
 
 
+PACKED_INTEGERS = {"": "s32", "S32": "s32", "U32": "u32", "S16x2": "s16x2", "U16x2": "u16x2"}
+
+
 def _extreme(s: Sources) -> Compute:
-    a, b, smaller = s.word(0), s.word(1), s.predicates[-1]
-    kind: Any = np.uint32 if s.d.has("U32") else np.int32
-
-    def compute() -> Values:
-        x, y = a().view(kind), b().view(kind)
-        return (np.where(smaller(), np.minimum(x, y), np.maximum(x, y)).view(np.uint32),)
-
-    return compute
+    code, relu = s.choose(PACKED_INTEGERS, {"": "", "RELU": ".relu"})
+    s.expect(2, 1)
+    a, b = s.word(0), s.word(1)
+    if code.endswith("x2"):
+        a, b = _plain(s, 0), _plain(s, 1)
+    return words_of(either(s.truths[0], *(by_ptx(s.d, f"{o}{relu}.{code}", a, b) for o in ("min", "max"))))
 
 
-def _absolute(s: Sources) -> Compute:
-    a = s.word(0)
-    return lambda: (np.abs(_s64(a())).astype(np.uint32),)
+def _add_extreme(s: Sources) -> Compute:
+    """VIADDMNMX: the smaller or the larger of a + b and c."""
+    code, relu = s.choose({"": "s32", "U32": "u32"}, {"": "", "RELU": ".relu"})
+    s.expect(3, 1)
+    a, b, c = s.word(0), s.word(1), _plain(s, 2)
+
+    def total() -> Array:
+        return a() + b()
+
+    return words_of(either(s.truths[0], *(by_ptx(s.d, f"{o}{relu}.{code}", total, c) for o in ("min", "max"))))
 
 
-def _permute(s: Sources) -> Compute:
-    a, selector, c = s.word(0), s.word(1), s.word(2)
-    if s.d.modifiers:
-        raise Uncountable(f"unknown instruction {s.d.text}")
-
-    def compute() -> Values:
-        both = (_u64(c()) << HALF) | _u64(a())
-        choice = selector()
-        result = ZERO
-        for byte in range(4):
-            nibble = (choice >> np.uint32(4 * byte)) & np.uint32(15)
-            place = (nibble & np.uint32(7)).astype(np.uint64) * np.uint64(8)
-            picked = ((both >> place) & np.uint64(255)).astype(np.uint32)
-            sign = np.where(picked & np.uint32(0x80), np.uint32(255), np.uint32(0))
-            result = result | (np.where(nibble & np.uint32(8), sign, picked) << np.uint32(8 * byte))
-        return (result,)
-
-    return compute
-
-
-def _count_bits(s: Sources) -> Compute:
-    a = s.word(0)
-    return lambda: (np.bitwise_count(a()).astype(np.uint32),)
-
-
-def _leading(s: Sources) -> Compute:
-    """FLO: position of the highest one (of the highest bit that is not the sign); all ones when there is none."""
-    a = s.word(0)
-    signed, from_top = not s.d.has("U32"), s.d.has("SH")
-
-    def compute() -> Values:
-        value = a()
-        if signed:
-            value = np.where(value >> np.uint32(31), ~value, value)
-        exponent = np.frexp(value.astype(np.float64))[1] - 1
-        place = 31 - exponent if from_top else exponent
-        return (np.where(value == 0, -1, place).astype(np.int64).astype(np.uint32),)
-
-    return compute
-
-
-def _reverse(s: Sources) -> Compute:
-    a = s.word(0)
-
-    def compute() -> Values:
-        value = a()
-        for shift, bits in ((1, 0x55555555), (2, 0x33333333), (4, 0x0F0F0F0F), (8, 0x00FF00FF), (16, 0x0000FFFF)):
-            n, mask = np.uint32(shift), np.uint32(bits)
-            value = ((value >> n) & mask) | ((value & mask) << n)
-        return (value,)
-
-    return compute
-
-
-def _bit_mask(s: Sources) -> Compute:
-    """BMSK start, length: ``length`` ones from bit ``start``."""
-    start, length = s.word(0), s.word(1)
-
-    def compute() -> Values:
-        ones = (np.uint64(1) << np.minimum(_u64(length()), np.uint64(32))) - np.uint64(1)
-        return (((ones << np.minimum(_u64(start()), np.uint64(32))) & LOW).astype(np.uint32),)
-
-    return compute
-
-
-def _sign_extend(s: Sources) -> Compute:
-    a, bits = s.word(0), s.word(1)
-    unsigned = s.d.has("U32")
-
-    def compute() -> Values:
-        away = np.uint32(32) - np.minimum(bits(), np.uint32(32))
-        moved = (_u64(a()) << away.astype(np.uint64)) & LOW
-        if unsigned:
-            return ((moved >> away.astype(np.uint64)).astype(np.uint32),)
-        return ((_s64(moved.astype(np.uint32)) >> away.astype(np.int64)).astype(np.uint32),)
-
-    return compute
+def _difference(s: Sources) -> Compute:
+    """VABSDIFF: the distance of a and b, plus c."""
+    (code,) = s.choose(SIGNED)
+    s.expect(3)
+    return words_of(by_ptx(s.d, f"sad.{code}", _plain(s, 0), _plain(s, 1), _plain(s, 2)))
 
 
 def _dot_product(s: Sources) -> Compute:
-    """IDP.4A: four byte products added to the third operand."""
+    """IDP: products of four bytes, or of two halves and two bytes, added to the third operand."""
     d = s.d
-    a, b, c = s.word(0), s.word(1), s.word(2)
-    if "4A" not in d.modifiers:
-        raise Uncountable(f"unknown instruction {d.text}")
-    kinds = [m for m in d.modifiers if m in ("S8", "U8")]
-
-    def compute() -> Values:
-        x, y = a(), b()
-        total = _s64(c())
-        for byte in range(4):
-            parts = []
-            for value, kind in zip((x, y), kinds, strict=True):
-                eight = ((value >> np.uint32(8 * byte)) & np.uint32(255)).astype(np.int64)
-                parts.append(eight - 256 * (eight > 127) if kind == "S8" else eight)
-            total = total + parts[0] * parts[1]
-        return (total.astype(np.uint32),)
-
-    return compute
+    s.expect(3)
+    a, b, c = _plain(s, 0), _plain(s, 1), _plain(s, 2)
+    if len(d.modifiers) == 3 and d.modifiers[0] == "4A" and set(d.modifiers[1:]) <= {"S8", "U8"}:
+        kinds = [m[0].lower() + "32" for m in d.modifiers[1:]]
+        return words_of(by_ptx(d, f"dp4a.{kinds[0]}.{kinds[1]}", a, b, c))
+    if d.modifiers in [("2A", h, x + "16", y + "8") for h in ("LO", "HI") for x in "SU" for y in "SU"]:
+        kinds = [m[0].lower() + "32" for m in d.modifiers[2:]]
+        return words_of(by_ptx(d, f"dp2a.{d.modifiers[1].lower()}.{kinds[0]}.{kinds[1]}", a, b, c))
+    raise unknown(d)
 
 
-TABLE: Mapping[str, Callable[[Sources], Compute]] = {
-    "MOV": _move, "UMOV": _move, "R2UR": _move, "IADD3": _add3, "UIADD3": _add3, "VIADD": _add2, "IADD": _add2,
-    "IMAD": _multiply_add, "UIMAD": _multiply_add, "LEA": _lea, "ULEA": _lea, "LOP3": _logic, "ULOP3": _logic,
-    "PLOP3": _predicate_logic, "UPLOP3": _predicate_logic, "SHF": _shift, "USHF": _shift, "ISETP": _compare,
-    "UISETP": _compare, "SEL": _select, "USEL": _select, "VIMNMX": _extreme, "IMNMX": _extreme, "IABS": _absolute,
-    "PRMT": _permute, "UPRMT": _permute, "POPC": _count_bits, "UPOPC": _count_bits, "FLO": _leading, "UFLO": _leading,
-    "BREV": _reverse, "UBREV": _reverse, "BMSK": _bit_mask, "UBMSK": _bit_mask, "SGXT": _sign_extend,
-    "USGXT": _sign_extend, "IDP": _dot_product,
+_UNIFORM: dict[str, Any] = {
+    "MOV": _move, "IADD3": _add3, "IMAD": _multiply_add, "LEA": _lea, "LOP3": _logic, "PLOP3": _predicate_logic,
+    "SHF": _shift, "ISETP": _compare, "SEL": _select, "PRMT": _permute, "POPC": _one("popc.b32"), "FLO": _leading,
+    "BREV": _one("brev.b32"), "BMSK": _bit_mask, "SGXT": _sign_extend,
+}  # fmt: skip
+TABLE: Rules = {
+    **_UNIFORM, **{"U" + name: rule for name, rule in _UNIFORM.items()},
+    "VIADD": _add2, "VIMNMX": _extreme, "IMNMX": _extreme, "VIADDMNMX": _add_extreme, "IABS": _one("abs.s32"),
+    "VABSDIFF": _difference, "IDP": _dot_product,
 }  # fmt: skip

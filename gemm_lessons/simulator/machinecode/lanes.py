@@ -5,25 +5,24 @@ A register holds one value per lane, or one for all (shape (1,)); most indices o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from gemm_lessons.device import Grid
 from gemm_lessons.simulator.events import WARP
-from gemm_lessons.simulator.machinecode import floats
 from gemm_lessons.simulator.machinecode.flow import results
-from gemm_lessons.simulator.machinecode.integers import FALSE, HALF, TRUE, ZERO, Array, Fetch, Source, Sources
 from gemm_lessons.simulator.machinecode.operands import Constant, Decoded, Immediate, Memory, Operand, Register, Special
+from gemm_lessons.simulator.machinecode.sources import FALSE, HALF, TRUE, ZERO, Approximation, Array, Fetch, Sources
 from gemm_lessons.simulator.machinecode.uncountable import Uncountable
 
-SIGN = np.uint32(0x80000000)
 # Bytes of constant bank 0 that hold what the launch says, by compute capability below 10; source: ptxas output for
 # kernels that read one special register each.
 BLOCK_SIZE = (0x0, 0x4, 0x8)
 GRID_SIZE = (0xC, 0x10, 0x14)
 STACK_POINTER = 0x28
+SCALES = {"": 1, "U32": 1, "X4": 4, "X8": 8, "X16": 16}  # what an address register is multiplied by
 STACK_TOP = 1 << 20  # bytes of local memory below the stack pointer
 
 
@@ -79,8 +78,11 @@ class Geometry:
 class Lanes:
     """Registers, constant banks, and who takes part now (``mask``; None: everyone alive)."""
 
-    def __init__(self, geometry: Geometry, constants: dict[int, bytes]) -> None:
+    def __init__(
+        self, geometry: Geometry, constants: dict[int, bytes], approximation: Approximation | None = None
+    ) -> None:
         self.geometry = geometry
+        self.approximation = approximation or Approximation()
         self.constants = constants
         self.registers: dict[str, Array] = {}
         self.mask: Array | None = None
@@ -89,19 +91,17 @@ class Lanes:
 
     def sources(self, d: Decoded) -> Sources:
         """The source operands of ``d``, ready to be fetched."""
-        is_float = d.name in floats.TABLE and d.name != "HFMA2"
-        listed: Sequence[Operand] = d.operands[results(d)[1] :]
-        return Sources(d, [Source(o, self.fetcher(o, is_float), self.pair(o)) for o in listed])
+        return Sources.of(d, self, results(d)[1])
 
-    def fetcher(self, operand: Operand, is_float: bool = False) -> Fetch:
-        """Reads an operand as uint32, or as bool when it is a predicate."""
+    def fetcher(self, operand: Operand) -> Fetch:
+        """Reads an operand as uint32 (a minus is an integer's), or as bool when it is a predicate."""
         if isinstance(operand, Register):
-            return self._signed(self._register(operand), operand, is_float)
-        if isinstance(operand, Immediate):
+            return self._signed(self._register(operand), operand)
+        if isinstance(operand, Immediate) and not operand.is_float:
             value = np.array([operand.bits], np.uint32)
             return lambda: value
         if isinstance(operand, Constant):
-            return self._signed(self.constant(operand, 4), operand, is_float)
+            return self._signed(self.constant(operand, 4), operand)
         return _unknown(operand)
 
     def _register(self, register: Register) -> Fetch:
@@ -120,20 +120,14 @@ class Lanes:
         return lambda: registers.get(name, ZERO)
 
     @staticmethod
-    def _signed(fetch: Fetch, operand: Register | Constant, is_float: bool) -> Fetch:
+    def _signed(fetch: Fetch, operand: Register | Constant) -> Fetch:
         if isinstance(operand, Register) and operand.is_predicate:
             return fetch
         if operand.absolute:
-            if not is_float:
-                return _unknown(operand)
-            positive = fetch
-            fetch = lambda: positive() & ~SIGN  # noqa: E731
-        plain = fetch
+            return _unknown(operand)
         if operand.inverted:
-            return lambda: ~plain()
-        if operand.negated:
-            return (lambda: plain() ^ SIGN) if is_float else (lambda: -plain())
-        return plain
+            return lambda: ~fetch()
+        return (lambda: -fetch()) if operand.negated else fetch
 
     def pair(self, operand: Operand) -> Fetch:
         """Reads an operand as uint64: two registers, or two words of a constant bank."""
@@ -146,19 +140,21 @@ class Lanes:
             return lambda: (
                 registers.get(low, ZERO).astype(np.uint64) | registers.get(high, ZERO).astype(np.uint64) << HALF
             )
-        if isinstance(operand, Immediate):
+        if isinstance(operand, Immediate) and not operand.is_float:
             wide = np.array([operand.bits], np.uint32).view(np.int32).astype(np.int64).view(np.uint64)
             return lambda: wide
-        if isinstance(operand, Constant) and not (operand.negated or operand.absolute):
+        if isinstance(operand, Constant) and not (operand.negated or operand.absolute or operand.inverted):
             return self.constant(operand, 8)
         return _unknown(operand)
 
     def constant(self, operand: Constant, width: int) -> Fetch:
-        """``width`` bytes (4 or 8) of a constant bank."""
+        """``width`` bytes (1, 2, 4 or 8) of a constant bank, as unsigned integers."""
+        if operand.suffix:
+            return _unknown(operand)
         data = self.constants.get(operand.bank)
         if data is None:
             raise Uncountable(f"constant bank {operand.bank}")
-        kind = np.dtype(np.uint64 if width == 8 else np.uint32)
+        kind = np.dtype(f"u{width}")
         if operand.index is None:
             if operand.offset + width > len(data):
                 raise Uncountable(f"constant bank {operand.bank} at {operand.offset:#x}")
@@ -183,7 +179,9 @@ class Lanes:
                 pair = self.pair(register)
                 terms.append(lambda pair=pair: pair().view(np.int64))  # type: ignore[misc]
             else:
-                scale = int(register.suffix[1:]) if register.suffix.startswith("X") else 1
+                if register.suffix not in SCALES:
+                    raise Uncountable(f"unknown address {memory}")
+                scale = SCALES[register.suffix]
                 word = self.fetcher(Register(register.file, register.number))
                 terms.append(lambda word=word, scale=scale: word().astype(np.int64) * scale)  # type: ignore[misc]
         offset = np.array([memory.offset], np.int64)

@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gemm_lessons.device import Grid
 from gemm_lessons.sass import width_of
 from gemm_lessons.simulator import banks
-from gemm_lessons.simulator.convergence import groups
 from gemm_lessons.simulator.events import WARP, Access, Effect, Space
-from gemm_lessons.simulator.machinecode import floats, integers
+from gemm_lessons.simulator.floats import float_state
+from gemm_lessons.simulator.machinecode import conversions, exchange, floats, functions, integers
 from gemm_lessons.simulator.machinecode.flow import (
     ATOMICS,
     COPIES,
@@ -35,9 +35,9 @@ from gemm_lessons.simulator.machinecode.flow import (
     stored,
 )
 from gemm_lessons.simulator.machinecode.fronts import Front, Fronts
-from gemm_lessons.simulator.machinecode.integers import FALSE, TRUE, ZERO, Array, Compute, Fetch
 from gemm_lessons.simulator.machinecode.lanes import Geometry, Lanes
-from gemm_lessons.simulator.machinecode.operands import Constant, Decoded, Immediate, Memory, Register, Special
+from gemm_lessons.simulator.machinecode.operands import Decoded, Immediate, Memory, Register
+from gemm_lessons.simulator.machinecode.sources import TRUE, Approximation, Array, Compute, Fetch
 from gemm_lessons.simulator.machinecode.uncountable import Uncountable
 from gemm_lessons.simulator.tally import Shot, Sums, Tally, shot
 
@@ -49,7 +49,13 @@ BLOCK_BUDGET = 4_000_000  # basic blocks executed; far beyond any kernel of the 
 REMEMBERED = 64  # address patterns of one instruction
 CONTROL = frozenset("BRA EXIT CALL RET BSSY BSYNC BREAK BAR WARPSYNC KILL".split())
 EVERYONE = np.array([0xFFFFFFFF], np.uint32)
-FUSED = ("FFMA", "FFMA32I")
+CONTROL_MODIFIERS = {
+    "BRA": frozenset(("U", "DIV", "CONV")),
+    "CALL": frozenset(("REL", "ABS", "NOINC")),
+    "RET": frozenset(("REL", "NODEC")),
+    **dict.fromkeys(("EXIT", "BSSY", "BSYNC", "BREAK", "KILL"), frozenset[str]()),
+}
+FUSED = ("FFMA",)
 IGNORED = frozenset(
     "NOP YIELD BAR MEMBAR ERRBAR CCTL CCTLL DEPBAR LDGDEPBAR NANOSLEEP PMTRIG FENCE ARRIVES WARPSYNC".split()
 )
@@ -135,13 +141,19 @@ class Machine:
     """Counts one batch of blocks. ``sums`` is shared by the batches of a launch."""
 
     def __init__(
-        self, plan: Plan, geometry: Geometry, constants: dict[int, bytes], sums: Sums, store: Store | None = None
+        self,
+        plan: Plan,
+        geometry: Geometry,
+        constants: dict[int, bytes],
+        sums: Sums,
+        store: Store | None = None,
+        approximation: Approximation | None = None,
     ) -> None:
         self.plan = plan
         self.geometry = geometry
         self.sums = sums
         self.store = store
-        self.lanes = Lanes(geometry, constants)
+        self.lanes = Lanes(geometry, constants, approximation)
         if store is not None:
             store.begin(self.lanes)
         self.fronts = Fronts(geometry.alive())
@@ -212,15 +224,12 @@ class Machine:
         return execute
 
     def _compute(self, d: Decoded) -> Compute:
-        lanes = self.lanes
-        if d.name in integers.TABLE:
-            return integers.TABLE[d.name](lanes.sources(d))
-        if d.name in floats.TABLE:
-            return floats.TABLE[d.name](lanes.sources(d))
-        special = _SPECIAL.get(d.name)
-        if special is None:
-            raise Uncountable(f"unknown instruction {d.text}")
-        return special(self, d)
+        for table in (integers.TABLE, floats.TABLE, conversions.TABLE, functions.TABLE):
+            if d.name in table:
+                return table[d.name](self.lanes.sources(d))
+        if d.name in exchange.TABLE:
+            return exchange.TABLE[d.name](self.lanes, lambda: self.fronts.alive, d)
+        raise Uncountable(f"unknown instruction {d.text}")
 
     # -- counting -----------------------------------------------------------------------------------------------------
 
@@ -279,6 +288,7 @@ class Machine:
                 return front
 
             return call
+        self._check_control(d)
         if d.name in ("BRA", "CALL"):
             target = self.number[self.plan.program.target(d)]
             if d.has("DIV", "CONV"):
@@ -307,9 +317,11 @@ class Machine:
             return lambda front: fronts.meet(front, barrier, after)
         if d.name == "BREAK":
             barrier = _barrier(d)
+            also = [self.lanes.fetcher(o) for o in d.operands if isinstance(o, Register) and o.is_predicate]
+            chosen: Fetch = (lambda: truth() & also[0]()) if also else truth
 
             def leave(front: Front) -> Front:
-                fronts.forget(fronts.mask_of(front) & truth(), barrier)
+                fronts.forget(fronts.mask_of(front) & chosen(), barrier)
                 front.block = after
                 return front
 
@@ -342,6 +354,15 @@ class Machine:
             raise Uncountable(f"unknown form {d.text}")
         return self.lanes.fetcher(mask)
 
+    def _check_control(self, d: Decoded) -> None:
+        """Raises ``Uncountable`` for a modifier or a condition that is not followed below."""
+        known = CONTROL_MODIFIERS.get(d.name)
+        conditions = [o for o in d.operands if isinstance(o, Register) and o.is_predicate]
+        if known is None:
+            return
+        if not known.issuperset(d.modifiers) or (conditions and d.name not in ("BRA", "BREAK")) or len(conditions) > 1:
+            raise Uncountable(f"unknown form {d.text}")
+
     def _diverged(self, front: Front) -> Array:
         """Lanes whose warp is not together."""
         mask = self.fronts.mask_of(front).reshape(-1, WARP)
@@ -372,7 +393,7 @@ class Machine:
         """Until every lane has ended. Raises ``Uncountable``."""
         front: Front | None = self.fronts.start(0)
         budget = BLOCK_BUDGET
-        with np.errstate(all="ignore"):
+        with float_state():
             while True:
                 if front is None or front.mask is not None:
                     if front is not None:
@@ -409,168 +430,6 @@ def _barrier(d: Decoded) -> str:
         if isinstance(operand, Register) and operand.file == "B":
             return operand.shifted(0)
     raise Uncountable(f"unknown form {d.text}")
-
-
-# -- instructions that need more than their operands -------------------------------------------------------------------
-
-
-def _special_register(machine: Machine, d: Decoded) -> Compute:
-    name = d.operands[1]
-    value = machine.geometry.special(name.name if isinstance(name, Special) else "")
-    count = len(results(d)[0])
-    return lambda: (value, *([ZERO] * (count - 1)))
-
-
-def _load_constant(machine: Machine, d: Decoded) -> Compute:
-    source = d.operands[1]
-    if d.has("U8", "U16", "S8", "S16", "128") or not isinstance(source, Constant):
-        raise Uncountable(f"unknown form {d.text}")
-    if len(results(d)[0]) == 1:
-        word = machine.lanes.constant(source, 4)
-        return lambda: (word(),)
-    pair = machine.lanes.constant(source, 8)
-
-    def both() -> tuple[Array, ...]:
-        value = pair()
-        return value.astype(np.uint32), (value >> np.uint64(32)).astype(np.uint32)
-
-    return both
-
-
-def _predicates_to_register(machine: Machine, d: Decoded) -> Compute:
-    """P2R R, PR, Ra, mask: the predicates of ``mask`` over the other bits of Ra."""
-    lanes, old, mask = machine.lanes, machine.lanes.fetcher(d.operands[2]), d.operands[3]
-    if not isinstance(mask, Immediate):
-        raise Uncountable(f"unknown form {d.text}")
-    shift = next((8 * int(m[1]) for m in d.modifiers if m in ("B1", "B2", "B3")), 0)
-
-    def compute() -> tuple[Array, ...]:
-        value = old() & np.uint32(~(mask.bits << shift) & 0xFFFFFFFF)
-        for number in range(7):
-            if mask.bits >> number & 1:
-                bit = lanes.registers.get(f"P{number}", FALSE).astype(np.uint32) << np.uint32(number + shift)
-                value = value | bit
-        return (value,)
-
-    return compute
-
-
-def _register_to_predicates(machine: Machine, d: Decoded) -> Compute:
-    """R2P PR, R, mask."""
-    register, mask = d.operands[1], d.operands[2]
-    if not isinstance(register, Register) or not isinstance(mask, Immediate):
-        raise Uncountable(f"unknown form {d.text}")
-    shift = 8 * int(register.suffix[1]) if register.suffix.startswith("B") else 0
-    word = machine.lanes.fetcher(Register(register.file, register.number))
-    chosen = [number for number in range(7) if mask.bits >> number & 1]
-    return lambda: tuple((word() >> np.uint32(number + shift)) & np.uint32(1) != 0 for number in chosen)
-
-
-def _vote(machine: Machine, d: Decoded) -> Compute:
-    """VOTE: the warp's active lanes whose predicate holds, as a mask and as one truth value."""
-    names, count = results(d)
-    condition = machine.lanes.fetcher(d.operands[count])
-    kind = d.modifiers[0]
-    first = d.operands[0]
-    only_truth = isinstance(first, Register) and first.is_predicate
-    if kind not in ("ALL", "ANY", "EQ"):
-        raise Uncountable(f"unknown instruction {d.text}")
-
-    def compute() -> tuple[Array, ...]:
-        mask = machine.lanes.mask
-        alive = machine.fronts.alive
-        active = (alive if mask is None else mask & alive).reshape(-1, WARP)
-        holds = np.broadcast_to(condition(), (machine.geometry.lanes,)).reshape(-1, WARP) & active
-        ballot = (holds.astype(np.uint64) << np.arange(WARP, dtype=np.uint64)).sum(axis=1).astype(np.uint32)
-        every = (holds == active).all(axis=1)
-        truth = {"ALL": every, "ANY": holds.any(axis=1), "EQ": every | ~holds.any(axis=1)}[kind]
-        by_lane = np.repeat(truth, WARP)
-        if only_truth:
-            return (by_lane,)
-        return (np.repeat(ballot, WARP), *([by_lane] * (len(names) - 1)))
-
-    return compute
-
-
-def _shuffle(machine: Machine, d: Decoded) -> Compute:
-    """SHFL: a value from another lane; lane arithmetic as of ``shfl.sync`` in "PTX ISA"."""
-    source, amount, limit = (machine.lanes.fetcher(o) for o in d.operands[2:5])
-    kind = d.modifiers[0]
-    if kind not in ("UP", "DOWN", "BFLY", "IDX"):
-        raise Uncountable(f"unknown instruction {d.text}")
-    lane = np.arange(machine.geometry.lanes) % WARP
-
-    def compute() -> tuple[Array, ...]:
-        step, both = amount().astype(np.int64) & 31, limit().astype(np.int64)
-        segment = both >> 8 & 31
-        last = (lane & segment) | (both & 31 & ~segment)
-        if kind == "IDX":
-            wanted = (lane & segment) | (step & ~segment)
-        else:
-            wanted = lane ^ step if kind == "BFLY" else lane - step if kind == "UP" else lane + step
-        inside = wanted >= last if kind == "UP" else wanted <= last
-        at = np.arange(machine.geometry.lanes) - lane + np.where(inside, wanted, lane)
-        return inside, np.broadcast_to(source(), (machine.geometry.lanes,))[at]
-
-    return compute
-
-
-def _active(machine: Machine) -> Array:
-    """The lanes that execute now, bool (warps, 32)."""
-    mask, alive = machine.lanes.mask, machine.fronts.alive
-    return (alive if mask is None else mask & alive).reshape(-1, WARP)
-
-
-def _match(machine: Machine, d: Decoded) -> Compute:
-    """MATCH.ANY: of the lanes that execute, those with the same value."""
-    if d.modifiers != ("ANY",) or len(d.operands) != 2:
-        raise Uncountable(f"unknown form {d.text}")
-    source = machine.lanes.fetcher(d.operands[1])
-
-    def compute() -> tuple[Array, ...]:
-        values = np.broadcast_to(source(), (machine.geometry.lanes,)).reshape(-1, WARP)
-        return (groups(values, _active(machine)).reshape(-1),)
-
-    return compute
-
-
-def _reduce(machine: Machine, d: Decoded) -> Compute:
-    """REDUX: sum, smallest, largest, or and exclusive or of the lanes that execute."""
-    signed = "S32" in d.modifiers
-    kind: Any = np.int32 if signed else np.uint32
-    limits = np.iinfo(kind)
-    table: dict[tuple[str, ...], tuple[Any, int]] = {
-        ("SUM",): (np.add, 0), ("MIN",): (np.minimum, limits.max), ("MAX",): (np.maximum, limits.min),
-        ("OR",): (np.bitwise_or, 0), ("XOR",): (np.bitwise_xor, 0),
-    }  # fmt: skip
-    chosen = table.get(tuple(m for m in d.modifiers if m != "S32"))
-    if chosen is None:
-        raise Uncountable(f"unknown form {d.text}")
-    function, neutral = chosen
-    source = machine.lanes.fetcher(d.operands[1])
-
-    def compute() -> tuple[Array, ...]:
-        values = np.broadcast_to(source(), (machine.geometry.lanes,)).reshape(-1, WARP).view(kind)
-        result = function.reduce(np.where(_active(machine), values, kind(neutral)), axis=1, dtype=kind)
-        return (np.repeat(result.view(np.uint32), WARP),)
-
-    return compute
-
-
-_SPECIAL: dict[str, Callable[[Machine, Decoded], Compute]] = {
-    "S2R": _special_register,
-    "S2UR": _special_register,
-    "CS2R": _special_register,
-    "LDC": _load_constant,
-    "ULDC": _load_constant,
-    "P2R": _predicates_to_register,
-    "R2P": _register_to_predicates,
-    "VOTE": _vote,
-    "VOTEU": _vote,
-    "SHFL": _shuffle,
-    "MATCH": _match,
-    "REDUX": _reduce,
-}
 
 
 def batches(grid: Grid) -> list[tuple[int, int]]:

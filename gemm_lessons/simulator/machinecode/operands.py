@@ -6,7 +6,6 @@ The syntax is that of ``nvdisasm`` ("CUDA Binary Utilities", instruction set ref
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -40,7 +39,7 @@ class Register:
 
 @dataclass(frozen=True)
 class Immediate:
-    """An integer as 32 bits, or a float literal (``is_float``) whose type the instruction decides."""
+    """An integer as 32 bits, or a float literal (``is_float``: ``value``) whose type the instruction decides."""
 
     bits: int
     is_float: bool = False
@@ -57,6 +56,7 @@ class Constant:
     negated: bool = False
     absolute: bool = False
     inverted: bool = False
+    suffix: str = ""  # "H0_H0" ...
 
 
 @dataclass(frozen=True)
@@ -129,16 +129,17 @@ def parse_operand(text: str) -> Operand:
         terms = [t for t in match[2].split("+") if t]
         offset = sum(int(t, 16) for t in terms if t.startswith(("0x", "-0x")))
         registers = [parse_operand(t) for t in terms if not t.startswith(("0x", "-0x"))]
-        index = registers[0] if registers and isinstance(registers[0], Register) else None
-        return Constant(int(match[1], 16), offset, index, negated, absolute, inverted)
+        index = registers[0] if registers else None
+        if len(registers) > 1 or not (index is None or isinstance(index, Register)):
+            raise Uncountable(f"unknown operand {text}")
+        return Constant(int(match[1], 16), offset, index, negated, absolute, inverted, match[3].removeprefix("."))
     if re.match(r"0x[0-9a-f]+$", body):
         value = int(body, 16)
         return Immediate((-value if negated else ~value if inverted else value) & 0xFFFFFFFF)
     if match := _FLOAT.match(text):
         word = match[1].upper()
         size = float("nan") if "NAN" in word else float(word.lower())
-        signed = -size if text.startswith("-") else size
-        return Immediate(struct.unpack("<I", struct.pack("<f", signed))[0] if abs(signed) < 3e38 else 0, True, signed)
+        return Immediate(0, True, -size if text.startswith("-") else size)
     return Special(text)
 
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from gemm_lessons.sass import width_of
 from gemm_lessons.simulator.machinecode.flow import LOADS, MEMORY, STORES, results
-from gemm_lessons.simulator.machinecode.integers import Array, Fetch
 from gemm_lessons.simulator.machinecode.lanes import STACK_TOP, Lanes
 from gemm_lessons.simulator.machinecode.operands import Decoded, Memory, Register
+from gemm_lessons.simulator.machinecode.sources import Array, Fetch
 from gemm_lessons.simulator.machinecode.uncountable import Uncountable
 from gemm_lessons.simulator.memory import GlobalMemory
 
@@ -65,7 +65,7 @@ class Store:
         if d.name in LOADS:
             move = self._load(d, lanes, space, width)
         elif space == "global" and not any(results(d)[0]):
-            move = self._mark(width)
+            move = self._mark(d, lanes, width)
         elif d.name in STORES:
             move = self._save(d, lanes, space, width)
         else:
@@ -80,7 +80,7 @@ class Store:
 
         return execute
 
-    def _mark(self, width: int) -> Callable[[Array, Array], None]:
+    def _mark(self, d: Decoded, lanes: Lanes, width: int) -> Callable[[Array, Array], None]:
         """Stores and reductions to global memory: noted, not done."""
 
         def move(addresses: Array, active: Array) -> None:
