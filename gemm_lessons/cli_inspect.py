@@ -45,6 +45,9 @@ def inspect(
     expect: Annotated[
         str | None, typer.Option("--expect", help="What an output should be: 'C = A @ B', 'C = 2 * A @ B + 0.5 * C'.")
     ] = None,
+    symbol: Annotated[
+        list[str] | None, typer.Option("--symbol", help="A __constant__ or __device__ variable, like an argument.")
+    ] = None,
     define: Annotated[list[str] | None, typer.Option("--define", "-D", help="NAME=VALUE for the compiler.")] = None,
     include: Annotated[list[Path] | None, typer.Option("--include", "-I", help="A folder of headers.")] = None,
     dynamic_shared: Annotated[int, typer.Option("--dynamic-shared", min=0, help="Bytes.")] = 0,
@@ -59,7 +62,11 @@ def inspect(
 
     --args follows the kernel's parameters. Arrays: A=f32[M,K], C=out f32[M,N] (written), C=inout f32[M,N] (both),
     A=zeros f32[M,K] (also ones, index), a=view f32[M,K] (a struct of pointer, rows, cols, row and column stride; view.T
-    transposed). Numbers: M=256, alpha=1.5. M:=256 is a name for sizes only. Types: f16 bf16 f32 f64 i8 u8 ... i64 u64.
+    transposed). B=A+16 points 16 elements into the array of A. Numbers: M=256, alpha=1.5. M:=256 is a name for sizes
+    only. Types: f16 bf16 f32 f64 i8 u8 ... i64 u64.
+
+    --symbol sets a variable of the source: --symbol weights=f32[9], --symbol ns::scale=1.5. Of --symbol total=inout
+    i32[1] the values are also shown after the launch; with out it begins with what the source gives it.
     """
     source = read_source(file)
     shape = launch_shape(grid, block, dynamic_shared)
@@ -72,8 +79,8 @@ def inspect(
     from gemm_lessons.report.inspect import show_inspection
 
     request = inspection.Request(
-        source, shown(file), entry, shape, args, expect, defines, (*(include or ()), file.resolve().parent), arch,
-        seed, budget,
+        source, shown(file), entry, shape, args, expect, tuple(symbol or ()), defines,
+        (*(include or ()), file.resolve().parent), arch, seed, budget,
     )  # fmt: skip
     try:
         with Working(make_console(stderr=True), f"inspect {shown(file)}"):

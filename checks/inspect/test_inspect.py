@@ -5,9 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
+
+from gemm_lessons.argument_text import ArgumentError, build
+from gemm_lessons.compiler import Compiled, compile_source
+from gemm_lessons.simulator import Simulator
 
 TILE = Path(__file__).parent / "tile.cu"
 VIEWS = Path(__file__).parent / "views.cu"
@@ -121,3 +126,66 @@ def test_an_unsupported_opcode_is_said_to_be_so(opcode):
     )
     assert done.returncode == 2
     assert "not supported" in done.stderr
+
+
+BLUR = Path(__file__).parent / "blur.cu"
+LAUNCH = [str(BLUR), "--entry", "blur", "--grid", "8", "--block", "128"]
+BLURRED = "x=ones f32[1026],y=out f32[1024],middle=x+1"
+VARIABLES = ["--symbol", "weights=ones f32[3]", "--symbol", "ns::scale=1.5", "--symbol", "total=out i32[1]"]
+
+
+def test_pointers_into_arrays_and_variables_by_name():
+    done = inspect(*LAUNCH, "--args", BLURRED, *VARIABLES, "--expect", "y = 4.5", json_output=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "total = 1124" in done.stdout
+    done = inspect(*LAUNCH, "--args", "x=inout f32[1026],y=x,middle=x+W,W:=1", "--symbol", "seen=inout i32[2]")
+    result = json.loads(done.stdout)
+    assert "race" in {finding["kind"] for finding in result["findings"]}, "y is x, and its neighbours are read"
+    assert result["variables"]["seen"][1] == 7
+    wrong = inspect(*LAUNCH, "--args", BLURRED, "--symbol", "weight=f32[3]")
+    assert wrong.returncode == 2
+    assert "__constant__ weights" in wrong.stderr
+
+
+@pytest.fixture(scope="module")
+def blur():
+    """Builds what ``blur`` gets from text, as ``inspect`` does."""
+    compiled = compile_source(BLUR.read_text(), path=str(BLUR), entry="blur")
+    assert isinstance(compiled, Compiled)
+    variable = partial(Simulator().variable, compiled)
+    return partial(build, kernel=Simulator().kernel(compiled), variable=variable, seed=0)
+
+
+def test_what_pointers_and_variables_are(blur):
+    given = blur("x=index f32[8,2],y=x,middle=x+2*N,N:=3", ["total=7, seen=out i32[2]"])
+    first, second, third = given.arguments
+    assert (second.offset, third.offset) == (0, 24)
+    assert first.array is second.buffer.array is third.buffer.array
+    assert given.arrays["middle"].tolist() == list(range(6, 16))
+    total, seen = given.symbols
+    assert (total.array.tobytes(), total.given) == (b"\7\0\0\0", True)
+    assert (seen.array.shape, seen.given) == ((2,), False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "symbols", "words"),
+    [
+        ("x=f32[8],y=out f32[1024],middle=x+9", [], "x has 8 elements, x\\+9 lies beyond"),
+        ("x=f32[8],y=out f32[1024],middle=x+0-1", [], "at least 0"),
+        ("x=f32[8],y=out f32[1024],middle=x+", [], "no arithmetic"),
+        ("x=f32[8],y=out f32[1024],middle=z+1", [], "names z"),
+        ("x=view f32[8,8],y=out f32[1024],middle=x+1", [], "view"),
+        (BLURRED, ["weight=f32[3]"], "it has __constant__ weights"),
+        (BLURRED, ["weights=f32[4]"], "variable weights has 12 bytes, f32\\[4\\] has 16"),
+        (BLURRED, ["total=1.5"], "total: 1.5 does not fit"),
+        (BLURRED, ["weights=inout f32[3]"], "is __constant__"),
+        (BLURRED, ["weights=view f32[1,3]"], "a view"),
+        (BLURRED, ["total:=3"], "names a size"),
+        (BLURRED, ["total=1", "total=2"], "given twice"),
+        (BLURRED, ["x=f32[3]"], "given twice"),
+        (BLURRED, ["weights"], "not understood"),
+    ],
+)
+def test_bad_pointers_and_variables_are_named(blur, arguments, symbols, words):
+    with pytest.raises(ArgumentError, match=words):
+        blur(arguments, symbols)

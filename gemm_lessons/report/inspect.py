@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gemm_lessons.device import METRICS
-from gemm_lessons.inspection import Inspection
+from gemm_lessons.inspection import SHOWN, Inspection, values_of
 from gemm_lessons.pipeline import Row
 from gemm_lessons.report.run import show_conflicts, show_diagnostics, show_findings
 from gemm_lessons.verdict import Passed
@@ -38,6 +38,9 @@ def show_inspection(console: Console, result: Inspection) -> None:
     console.print(_headline(result))
     for name, count in result.unwritten.items():
         console.print(Text(f"{count:,} elements of {name} were never written", style="doubt"))
+    for name, array in result.variables.items():
+        values = ", ".join(map(str, values_of(array))) + (", ..." if array.size > SHOWN else "")
+        console.print(Text(f"{name} = {values}"))
     resources = result.compiled.resources
     console.print(
         Text(
