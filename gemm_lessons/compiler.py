@@ -149,6 +149,7 @@ def compile_source(
         "-lineinfo",
         "-std=c++17",
         "--ptxas-options=-v",
+        "--device-int128",
         f"--pre-include={PRE_INCLUDED}",
         f"-diag-suppress={UNFINISHED}",
         *["-D_CG_LIMIT_INCLUDED_DEPENDENCIES"] * without_cccl,  # cooperative groups then bring what they need

@@ -21,6 +21,9 @@ import numpy as np
 
 from checks.simulator import semantics_cases as cases
 
+# In the table, but not yet answered by a GPU: the next recording does away with this list.
+UNRECORDED = frozenset(f"vabsdiff{n}.u32.u32.u32{add}" for n in (2, 4) for add in ("", ".add"))
+
 
 def register_size(code: str) -> int:
     return max(16, cases.width(code)) if code != "pred" else 32

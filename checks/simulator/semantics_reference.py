@@ -718,6 +718,8 @@ def expected(name: str, sources: list[int], results: int = 1) -> Expected:
         return carried(opcode, modifiers, sources)
     if opcode in ("dp4a", "dp2a"):
         return [dot(opcode, modifiers, sources)]
+    if opcode in ("vabsdiff2", "vabsdiff4"):
+        return [distances(8 * 4 // int(opcode[-1]), "add" in modifiers, *sources)]
     if opcode in ("bfe", "bfi", "bmsk", "szext"):
         return [fields(opcode, modifiers, sources)]
     if opcode in BITWISE:
@@ -736,6 +738,13 @@ def expected(name: str, sources: list[int], results: int = 1) -> Expected:
         return result if isinstance(result, Approximately) else [result]
     return [integer(opcode, [m for m in modifiers if m != "relu"][:-1] + ["relu"] * ("relu" in modifiers) + [
         next(m for m in modifiers if m[1:].isdigit())], sources)]  # fmt: skip
+
+
+def distances(bits: int, add: bool, a: int, b: int, c: int) -> int:
+    """The distances of unsigned fields, in place or summed up."""
+    mask = (1 << bits) - 1
+    found = [abs((a >> at & mask) - (b >> at & mask)) for at in range(0, 32, bits)]
+    return (sum(found) + c) & 0xFFFFFFFF if add else sum(x << bits * i for i, x in enumerate(found))
 
 
 def selects(bits: int, ftz: bool) -> bool:

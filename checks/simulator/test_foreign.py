@@ -56,11 +56,11 @@ __global__ void clusters(int *x)
     asm("mov.u32 %0, %%clusterid.x; mov.u32 %1, %%nclusterid.x;" : "=r"(block), "=r"(of));
     x[32 * blockIdx.x + threadIdx.x] = rank + 10 * blocks + 100 * block + 1000 * of;
 }
-__global__ void cooperative(int *x)
+__global__ void environment(int *x)
 {
-    int workspace;
-    asm("mov.u32 %0, %%envreg2;" : "=r"(workspace));
-    x[0] = workspace;
+    int value;
+    asm("mov.u32 %0, %%envreg5;" : "=r"(value));
+    x[0] = value;
 }
 __global__ void through_pointer(int *x) { x[0] = functions[x[0] & 1](3); }
 __global__ void wide_exchange(long long *x)
@@ -131,7 +131,7 @@ def test_a_launch_without_clusters_is_one_of_single_blocks(compiled):
 @pytest.mark.parametrize(
     ("name", "line", "words"),
     [
-        ("cooperative", "%%envreg2", "cooperative"),
+        ("environment", "%%envreg5", "special register"),
         ("through_pointer", "functions[x[0] & 1](3)", "pointer"),
         ("wide_exchange", "atom.global.exch.b128", "128-bit"),
         ("tensor", "load_matrix_sync", "wmma.load"),
@@ -201,3 +201,29 @@ def test_an_assertion_that_holds_hides_no_count():
     launched = simulate(source, "k", 1, 32, [-np.ones(64, np.float32), 32], defines={"CHECK": "assert"})
     assert launched.fault is not None
     assert "assertion failed" in launched.fault.message
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_blocks_meet_at_the_barrier_of_the_grid(together):
+    source = """
+    #include <cooperative_groups.h>
+    __global__ void k(int *x, int *sums)
+    {
+        auto grid = cooperative_groups::this_grid();
+        for (int round = 0; round < 2; round++) {
+            sums[grid.thread_rank()] = x[grid.thread_rank()] + 1;
+            MEET;
+            x[grid.thread_rank()] = sums[grid.size() - 1 - grid.thread_rank()];
+            MEET;
+        }
+    }"""
+    x, sums = np.arange(128, dtype=np.int32), np.zeros(128, np.int32)
+    meet = {"MEET": "grid.sync()" if together else "(void)0"}
+    launched = simulate(source, "k", 4, 32, [x, sums], defines=meet, device=Simulator(Setting(block_limit=1)))
+    assert launched.fault is None
+    kinds = {finding.kind for finding in launched.findings}
+    if together:
+        assert kinds == set()
+        assert x.tolist() == list(range(2, 130))
+    else:
+        assert "block_order" in kinds

@@ -18,7 +18,7 @@ from gemm_lessons.simulator.cfg import line_of
 from gemm_lessons.simulator.events import Space
 from gemm_lessons.simulator.memory import SHARED_WINDOW, WINDOW_SIZE
 from gemm_lessons.simulator.operation import DTYPES
-from gemm_lessons.simulator.ptx import SIZES, Address, Instruction, Operand, Register
+from gemm_lessons.simulator.ptx import SIZES, Address, Instruction, Operand, Register, Vector
 from gemm_lessons.simulator.state import State
 from gemm_lessons.simulator.transfers import MemoryBinder, view_for
 
@@ -70,7 +70,8 @@ def bind_atomic(
     name = next((w for w in words if w.partition("__")[0] not in ("global", "shared")), "")
     operation = _operation(name, kind)
     address = instruction.operands[1 if returns else 0]
-    if operation is None or kind not in SIZES or not isinstance(address, Address):
+    vectors = any(isinstance(operand, Vector) for operand in instruction.operands)
+    if operation is None or kind not in SIZES or vectors or not isinstance(address, Address):
         raise UnsupportedKernel(f"unsupported PTX: {instruction.text}", line_of(instruction))
     sources = [value(operand, kind) for operand in instruction.operands[2 if returns else 1 :]]
     target = instruction.operands[0] if returns else None

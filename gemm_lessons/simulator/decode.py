@@ -91,8 +91,7 @@ class Binder:
             if special is not None:
                 return _special(special, np.dtype(dtype), operand.name)
             if operand.name not in self.state.rows:
-                why = ", which cooperative launches set (grid.sync)" if operand.name.startswith("%envreg") else ""
-                raise UnsupportedKernel(f"special register {operand.name} is not supported{why}")
+                raise UnsupportedKernel(f"special register {operand.name} is not supported")
             return self.state.row(operand.name, code)
         if isinstance(operand, Immediate):
             if operand.is_float:

@@ -272,6 +272,20 @@ def _dp2a(a_code: str, b_code: str, upper: bool) -> Function:
     return function
 
 
+def _differences(size: int, add: bool) -> Function:
+    """``vabsdiff4`` and ``vabsdiff2``, unsigned: the fields' distances, or their sum and ``c``."""
+
+    def function(out: Array, a: Array, b: Array, c: Array) -> None:
+        x, y = (_parts(s, "u", size, out.shape, np.int64) for s in (a, b))
+        distance = np.abs(x - y)
+        if add:
+            np.add(distance.sum(axis=1).astype(np.uint32), c, out=out)
+        else:
+            np.copyto(out, distance.astype(DTYPES[f"u{8 * size}"]).view(np.uint32)[:, 0])
+
+    return function
+
+
 def table() -> Table:
     """Every integer instruction, by full name."""
     entries: Table = {}
@@ -295,6 +309,10 @@ def table() -> Table:
             entries[name] = Operation(("s32",), ("s32", "s32"), _relu(ufunc))
         for name in (f"{opcode}.s16x2.relu", f"{opcode}.relu.s16x2"):
             entries[name] = Operation(("s16x2",), ("s16x2",) * 2, in_halves(_relu(ufunc), np.int16))
+    for fields in (2, 4):  # what the compiler makes of __vabsdiffu4 and its kin
+        for add in (False, True):
+            name = f"vabsdiff{fields}.u32.u32.u32{'.add' * add}"
+            entries[name] = Operation(("u32",), ("u32",) * 3, _differences(4 // fields, add))
     for opcode, ufunc in (("add", np.add), ("min", np.minimum), ("max", np.maximum)):
         for code, dtype in (("u16x2", np.uint16), ("s16x2", np.int16)):
             entries[f"{opcode}.{code}"] = Operation((code,), (code, code), in_halves(binary(ufunc), dtype))

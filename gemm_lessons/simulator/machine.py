@@ -40,6 +40,10 @@ LANES = 8192
 REGISTER_FILE_BYTES = 64 << 20
 # PTX instructions that one batch may execute. A 1024-deep dot product needs about 10 per step.
 INSTRUCTION_BUDGET = 2_000_000
+# Where a cooperative launch keeps what grid.sync() counts in (two words, zero), and the registers that say so, high
+# half first: cooperative_groups/details/driver_abi.h of CUDA 13.
+GRID_BARRIER = "the barrier of the grid"
+BARRIER_ADDRESS = ("%envreg1", "%envreg2")
 TRACE_LIMIT = 1 << 16  # records handed over at once, also without a barrier
 DONE = np.iinfo(np.int32).max
 
@@ -83,6 +87,12 @@ class Program:
         """Whether the kernel uses the address of a parameter, not only its value: an index made at run time."""
         names = {parameter.name for parameter in self.kernel.parameters}
         return any(isinstance(o, Symbol) and o.name in names for i in self.kernel.instructions for o in i.operands)
+
+    @functools.cached_property
+    def is_cooperative(self) -> bool:
+        """Whether the kernel asks where the barrier of the whole grid lies, which cooperative launches have."""
+        names = {o.name for i in self.kernel.instructions for o in i.operands if isinstance(o, Register)}
+        return not names.isdisjoint(BARRIER_ADDRESS)
 
     @property
     def has_large_groups(self) -> bool:
@@ -141,6 +151,10 @@ class Machine:
         self.batch_blocks = min(grid.blocks, setting.block_limit or self._blocks_per_batch(padded))
         self.state = State(kernel, grid, self.batch_blocks, self.shared_bytes, self.local_bytes, program.rows)
         self.state.watched = setting.watched
+        if program.is_cooperative:
+            address = self.memory.symbols[GRID_BARRIER].base
+            halves = (np.uint32(address >> 32), np.uint32(address & 0xFFFFFFFF))
+            self.state.special |= zip(BARRIER_ADDRESS, halves, strict=True)
         self.state.leaving = np.array([_only_ends(block, program.blocks) for block in program.blocks])
         binder = Binder(self.state, self.layout, kernel.parameters, self.parameters, address_registers(program.blocks))
         self.barriers = Barriers(self.state, kernel)
@@ -174,6 +188,8 @@ class Machine:
         if self.program.points_to_parameters:
             end = max(p.offset + p.size for p in self.program.kernel.parameters)
             variables.append(Variable(PARAMETERS, "const", ALIGNMENT, end))
+        if self.program.is_cooperative:
+            variables.append(Variable(GRID_BARRIER, "global", ALIGNMENT, 8))
         memory = GlobalMemory(buffers_of(self.arguments), [v for v in variables if v.space in ("global", "const")])
         if self.program.points_to_parameters:
             memory.fill(PARAMETERS, parameter_block(self.program.kernel, self.arguments, memory))
