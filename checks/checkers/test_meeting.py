@@ -68,6 +68,36 @@ def test_who_may_meet_without_a_barrier(check, body, expected, block_limit):
         assert out.view(np.float64)[0] == a.sum()
 
 
+# The tile of a split-K product: every block adds its share to C. 128 threads in two blocks.
+TILES = {
+    "added": ("atomicAdd(C + t, A[g]);", []),
+    "added and read": ("atomicAdd(C + t, A[g]); __threadfence(); if (blockIdx.x) C[64 + t] = C[t];", [APART]),
+    "added and read, barrier": (
+        "atomicAdd(C + t, A[g]); __threadfence(); __syncthreads(); if (blockIdx.x) C[64 + t] = C[63 - t];", [APART]),
+    "added and read in the block": (
+        "atomicAdd(C + (g ^ 32), A[g]); __threadfence(); C[128 + g] = C[g];", [ORDERED]),
+    "the last block reads": (
+        "__shared__ bool last; atomicAdd(C + t, A[g]); __threadfence(); __syncthreads();"
+        " if (t == 0) last = atomicAdd((int *)C + 256, 1) == 1; __syncthreads(); if (last) C[64 + t] = C[t];", []),
+    "one block waits": (
+        "atomicAdd(C + t, A[g]); __threadfence(); __syncthreads(); if (t == 0) atomicAdd((int *)C + 256, 1);"
+        " if (blockIdx.x) { while (((volatile int *)C)[256] < 2); __threadfence(); C[64 + t] = C[t]; }", []),
+    "zeroed by one block": ("if (blockIdx.x == 0) C[t] = 0; __syncthreads(); atomicAdd(C + t, A[g]);", [ORDERED]),
+    "atomic for one block only": ("atomicAdd_block(C + t, A[g]);", [ORDERED]),
+    "atomic for one block, one block": ("if (blockIdx.x) atomicAdd_block(C + t % 4, A[g]);", []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "expected"), TILES.values(), ids=TILES)
+@pytest.mark.parametrize("block_limit", [None, 1])
+def test_who_adds_to_a_tile_and_who_may_read_it(check, body, expected, block_limit):
+    a = np.arange(128, dtype=np.float32)
+    a.setflags(write=False)
+    body = f"const int g = blockIdx.x * 64 + t; {body}"
+    found = check(body, 2, 64, [a, np.zeros(257, np.float32)], block_limit=block_limit)
+    assert {(f.kind, f.severity) for f in found} == set(expected), found
+
+
 SHARED = {
     "double by cas": ("__shared__ double s; if (t == 0) s = 0; __syncthreads(); add(&s, A[t]); __syncthreads();"
                       " C[t] = s;", []),

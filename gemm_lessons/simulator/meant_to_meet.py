@@ -31,6 +31,23 @@ def strong(kernel: Kernel) -> frozenset[int]:
     )
 
 
+def hearing(kernel: Kernel) -> frozenset[int]:
+    """Strong reads (indices) whose value the kernel looks at. An atomic whose result nobody reads tells nobody how far
+    others are."""
+    read = frozenset().union(*(reads(i) for i in kernel.instructions))
+    strongly = strong(kernel)
+    return frozenset(
+        i.index
+        for i in kernel.instructions
+        if i.index in strongly and i.opcode in (*LOADS, "atom") and not read.isdisjoint(writes(i))
+    )
+
+
+def narrow(kernel: Kernel) -> frozenset[int]:
+    """Strong accesses (indices) that only the threads of one block are promised to see as such."""
+    return frozenset(index for index in strong(kernel) if "cta" in kernel.instructions[index].modifiers)
+
+
 def optimistic(kernel: Kernel) -> frozenset[int]:
     """Loads (indices) whose value a compare-and-swap of the same element checks, or that guard an atomic on it."""
     atomics = [i for i in kernel.instructions if i.opcode in ATOMIC and {"cas", *ONE_WAY} & set(i.modifiers)]

@@ -72,7 +72,8 @@ def _facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
             fence = True
         elif opcode in WARP_LEVEL or (opcode in ("bar", "barrier") and "warp" in modifiers):
             warp_sync = True
-    protocol = Protocol(fence and flag, warp_sync, strong, optimistic)
+    hearing, narrow = meant_to_meet.hearing(kernel), meant_to_meet.narrow(kernel)
+    protocol = Protocol(fence and flag, warp_sync, strong, hearing, narrow, optimistic)
     return Facts(granules, has_async, protocol, provenance(kernel, shared), _own_arrays(kernel), optimistic)
 
 

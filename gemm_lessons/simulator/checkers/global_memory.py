@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.simulator.checkers.ledger import Key, Ledger, Names, line
+from gemm_lessons.simulator.checkers.shadow import Shadow, Visitors
 from gemm_lessons.simulator.events import WARP, Access, Barrier, Batch, Boundary, Placed, Record
 
 Array = NDArray[Any]
-BIG = np.iinfo(np.int32).max
 NEVER = np.iinfo(np.int64).max
 VERBS = {"load": "read", "store": "written", "atomic": "updated", "copy": "read by cp.async"}
 
@@ -28,57 +28,21 @@ class Protocol:
 
     ``handshake``: it has memory fences and atomics (or volatile accesses), by which blocks may hand data to each other.
     ``warp_sync``: it has ``__syncwarp`` or warp instructions, by which the threads of a warp may be ordered.
-    ``strong`` and ``optimistic`` instructions (indices): see ``meant_to_meet``.
+    ``strong``, ``hearing``, ``narrow`` and ``optimistic`` instructions (indices): see ``meant_to_meet``.
     """
 
     handshake: bool
     warp_sync: bool
     strong: frozenset[int]
+    hearing: frozenset[int]
+    narrow: frozenset[int]
     optimistic: frozenset[int]
 
 
-class _Shadow:
-    """Who touched each granule of one buffer. Threads are numbered through the grid, from 1; 0 is nobody."""
-
-    def __init__(self, size: int, granule: int, fresh: bool) -> None:
-        count = -(-size // granule)
-        self.granule = granule
-        self.fresh = fresh
-        self.writer = np.zeros(count, np.int32)
-        self.writer_epoch = np.zeros(count, np.int32)
-        self.writer_access = np.zeros(count, np.int16)
-        self.writer_strong = np.zeros(count, np.bool_)
-        self.writer_atomic = np.zeros(count, np.bool_)
-        self.writer_time = np.zeros(0, np.int64)  # only where blocks may hand data to each other
-        self.readers: dict[str, _Readers] = {}  # by how they read: weak, strong, optimistic
-
-
-class _Readers:
-    """Lowest and highest reading thread: ever, and since the last barrier of its block; the ``last`` one with its
-    ``time``, and the ``time_before`` of the last that was another one."""
-
-    def __init__(self, count: int) -> None:
-        self.low = np.full(count, BIG, np.int32)
-        self.high = np.zeros(count, np.int32)
-        self.recent_low = np.full(count, BIG, np.int32)
-        self.recent_high = np.zeros(count, np.int32)
-        self.epoch = np.full(count, -1, np.int32)
-        self.access = np.zeros(count, np.int16)
-        self.last = np.zeros(count, np.int32)
-        self.time = np.zeros(count, np.int64)
-        self.time_before = np.zeros(count, np.int64)
-
-    def note_time(self, cell: Array, thread: Array, time: int) -> None:
-        """``thread`` reads ``cell`` at ``time``."""
-        another = self.last[cell] != thread
-        self.time_before[cell[another]] = self.time[cell[another]]
-        self.last[cell] = thread
-        self.time[cell] = time
-        self.time_before[cell[self.last[cell] != thread]] = time  # several threads at once
-
-    def time_of_others(self, cell: Array, thread: Array) -> Array:
-        """When a thread other than ``thread`` last read ``cell``."""
-        return np.where(self.last[cell] == thread, self.time_before[cell], self.time[cell])
+# How an access visits an element without storing into it plainly. Atomics ``narrow`` in scope are such for the threads
+# of their own block only.
+READING = ("weak", "optimistic", "strong")
+UPDATING = ("atomic", "narrow")
 
 
 class GlobalRaces:
@@ -97,14 +61,15 @@ class GlobalRaces:
         self._ledger, self._names, self._padded = ledger, names, padded
         self._buffers, self._fresh, self._granule, self._protocol = buffers, fresh, granule, protocol
         self._starts = np.array([start for _, start, _ in buffers], np.int64)
-        self._shadows: dict[int, _Shadow] = {}
+        self._shadows: dict[int, Shadow] = {}
         self._numbers: dict[int, int] = {}  # instruction -> position in _accesses
         self._accesses: list[Access] = []
         self._seen: set[tuple[int, int]] = set()  # (touch, base) of this epoch; repeats change nothing
         self._held: list[Placed] = []
         self._epoch = np.zeros(0, np.int32)
         self._time = 0
-        self._signals: dict[int, list[int]] = {}  # block -> times of its atomics and volatile accesses
+        self._signals: dict[int, list[int]] = {}  # block -> times of its atomics and volatile stores
+        self._heard: dict[int, int] = {}  # block -> last time when it looked at what others may have signalled
         self.suspects: set[tuple[int, int]] = set()  # pairs of plain stores that race: do they store the same?
 
     def begin_batch(self, lanes: int) -> None:
@@ -138,10 +103,13 @@ class GlobalRaces:
             lanes = slice(None) if touch.active is None else touch.active
             blocks = np.unique(np.arange(touch.addresses.size)[lanes] // self._padded) + batch.first_block
             for block in blocks.tolist():
-                self._signals.setdefault(block, []).append(self._time)
+                if touch.access.effect != "load":
+                    self._signals.setdefault(block, []).append(self._time)
+                if touch.access.index in self._protocol.hearing:
+                    self._heard[block] = self._time
 
     def _handed_over(self, writer: Array, time: Array, reader: Array) -> Array:
-        """Whether block ``writer`` signalled after it wrote at ``time``, and block ``reader`` took notice after that.
+        """Whether block ``writer`` signalled after it wrote at ``time``, and block ``reader`` looked after that.
 
         Lenient: any atomic counts for any other, and those of one instruction for simultaneous.
         """
@@ -150,7 +118,7 @@ class GlobalRaces:
             mine = writer == block
             times = np.array([*self._signals.get(block, []), NEVER])
             signalled = times[np.searchsorted(times, time[mine], side="right")]
-            last = np.array([self._signals.get(other, [-1])[-1] for other in reader[mine].tolist()])
+            last = np.array([self._heard.get(other, -1) for other in reader[mine].tolist()])
             result[mine] = signalled <= last
         return result
 
@@ -185,7 +153,7 @@ class GlobalRaces:
         name, start, size = self._buffers[buffer]
         shadow = self._shadows.get(buffer)
         if shadow is None:
-            shadow = self._shadows[buffer] = _Shadow(size, self._granule, name in self._fresh)
+            shadow = self._shadows[buffer] = Shadow(size, self._granule, name in self._fresh)
             if self._protocol.handshake:
                 shadow.writer_time = np.zeros(shadow.writer.size, np.int64)
         cell = (address - start) // shadow.granule
@@ -200,38 +168,49 @@ class GlobalRaces:
             number = self._numbers[access.index] = len(self._accesses)
             self._accesses.append(access)
         self._check_writers(shadow, access, buffer, cell, thread, epoch)
-        if access.effect in ("store", "atomic"):
-            for how in self._may_not_meet(access):
-                if how in shadow.readers:
-                    self._check_readers(shadow, shadow.readers[how], access, buffer, cell, thread, epoch)
+        for how, apart_only in self._may_not_meet(access):
+            if how in shadow.visitors:
+                self._check_visitors(shadow, how, apart_only, access, buffer, cell, thread, epoch)
+        if access.effect == "store":
             self._write(shadow, access, number, buffer, cell, thread, epoch)
         else:
-            self._read(shadow, access, number, cell, thread, epoch)
+            self._visit(shadow, access, number, buffer, cell, thread, epoch)
 
     def _how(self, access: Access) -> str:
-        if access.index in self._protocol.strong:
-            return "strong"
-        return "optimistic" if access.index in self._protocol.optimistic else "weak"
-
-    def _may_not_meet(self, access: Access) -> Sequence[str]:
-        """Readings that race with a write by ``access``."""
+        protocol = self._protocol
         if access.effect == "atomic":
-            return ("weak",)
-        return ("weak", "optimistic") if self._how(access) == "strong" else ("weak", "optimistic", "strong")
+            return "narrow" if access.index in protocol.narrow else "atomic"
+        if access.index in protocol.strong:
+            return "strong"
+        return "optimistic" if access.index in protocol.optimistic else "weak"
+
+    def _may_not_meet(self, access: Access) -> Sequence[tuple[str, bool]]:
+        """Visits that race with ``access``, and whether only those of other blocks do."""
+        how = self._how(access)
+        if access.effect == "store":
+            others = READING[:2] if how == "strong" else (*READING, *UPDATING)
+            return [(other, False) for other in others]
+        return {
+            "weak": [("atomic", False), ("narrow", False)],
+            "optimistic": [],
+            "strong": [("narrow", True)],
+            "atomic": [("weak", False), ("narrow", True)],
+            "narrow": [("weak", False), ("narrow", True), ("atomic", True)],
+        }[how]
 
     def _check_writers(
-        self, shadow: _Shadow, access: Access, buffer: int, cell: Array, thread: Array, epoch: Array
+        self, shadow: Shadow, access: Access, buffer: int, cell: Array, thread: Array, epoch: Array
     ) -> None:
+        if shadow.fresh and access.effect in ("load", "atomic"):
+            blank = ~shadow.written(cell)
+            if blank.any():
+                self._report_fresh(access, buffer, shadow, cell[blank], thread[blank])
         writer = shadow.writer[cell]
-        if shadow.fresh and access.effect in ("load", "atomic") and not writer.all():
-            blank = writer == 0
-            self._report_fresh(access, buffer, shadow, cell[blank], thread[blank])
         bad = (writer != 0) & (writer != thread)
         if not bad.any():
             return
-        how = self._how(access)
-        if how != "weak":
-            bad &= ~(shadow.writer_strong if how == "strong" else shadow.writer_atomic)[cell]
+        if access.index in self._protocol.strong:
+            bad &= ~shadow.writer_strong[cell]
         apart = self._block(writer) != self._block(thread)
         bad &= apart | (shadow.writer_epoch[cell] == epoch)
         if self._protocol.handshake and bad.any():
@@ -242,68 +221,79 @@ class GlobalRaces:
             earlier = shadow.writer_access[cell[bad]]
             self._report(shadow, earlier, writer[bad], access, buffer, cell[bad], thread[bad])
 
-    def _check_readers(
-        self, shadow: _Shadow, readers: _Readers, access: Access, buffer: int, cell: Array, thread: Array, epoch: Array
+    def _check_visitors(
+        self,
+        shadow: Shadow,
+        how: str,
+        apart_only: bool,
+        access: Access,
+        buffer: int,
+        cell: Array,
+        thread: Array,
+        epoch: Array,
     ) -> None:
+        visitors = shadow.visitors[how]
         mine = self._block(thread)
-        low, high = readers.low[cell], readers.high[cell]
-        # Where blocks hand data to each other, when a reader has finished cannot be told.
-        apart = (
-            (high != 0) & ((self._block(low) != mine) | (self._block(high) != mine)) & (not self._protocol.handshake)
-        )
-        reader = np.where(self._block(low) != mine, low, high)
-        recent_low, recent_high = readers.recent_low[cell], readers.recent_high[cell]
-        now = (readers.epoch[cell] == epoch) & (self._block(recent_high) == mine)
+        low, high = visitors.low[cell], visitors.high[cell]
+        apart = (high != 0) & ((self._block(low) != mine) | (self._block(high) != mine))
+        recent_low, recent_high = visitors.recent_low[cell], visitors.recent_high[cell]
+        now = (visitors.epoch[cell] == epoch) & (self._block(recent_high) == mine) & (not apart_only)
         now &= (recent_low != thread) | (recent_high != thread)
-        if self._protocol.handshake and now.any():  # threads of one block may take turns by a lock
-            time = readers.time_of_others(cell[now], thread[now])
-            now[now] = ~self._handed_over(mine[now], time, mine[now])
-        reader = np.where(apart, reader, np.where(recent_low != thread, recent_low, recent_high))
+        if visitors.blocks is not None and visitors.threads is not None:
+            if how in UPDATING and apart.any():
+                other, time = visitors.blocks.of_others(cell[apart], mine[apart] + 1)
+                apart[apart] = (other == 0) | ~self._handed_over(other - 1, time, mine[apart])
+            elif how in READING:  # when a reader in another block has finished cannot be told
+                apart[:] = False
+            if now.any():  # threads of one block may take turns by a lock
+                _, time = visitors.threads.of_others(cell[now], thread[now])
+                now[now] = ~self._handed_over(mine[now], time, mine[now])
+        visitor = np.where(self._block(low) != mine, low, high)
+        visitor = np.where(apart, visitor, np.where(recent_low != thread, recent_low, recent_high))
         bad = apart | now
         if bad.any():
-            self._report(shadow, readers.access[cell[bad]], reader[bad], access, buffer, cell[bad], thread[bad])
+            self._report(shadow, visitors.access[cell[bad]], visitor[bad], access, buffer, cell[bad], thread[bad])
 
     def _write(
-        self, shadow: _Shadow, access: Access, number: int, buffer: int, cell: Array, thread: Array, epoch: Array
+        self, shadow: Shadow, access: Access, number: int, buffer: int, cell: Array, thread: Array, epoch: Array
     ) -> None:
-        atomic = access.effect == "atomic"
+        strong = access.index in self._protocol.strong
         shadow.writer[cell] = thread
         shadow.writer_epoch[cell] = epoch
         shadow.writer_access[cell] = number
-        shadow.writer_atomic[cell] = atomic
-        shadow.writer_strong[cell] = access.index in self._protocol.strong
+        shadow.writer_strong[cell] = strong
         if shadow.writer_time.size:
             shadow.writer_time[cell] = self._time
-        if access.index not in self._protocol.strong:
-            winner = shadow.writer[cell]
-            lost = winner != thread
-            if lost.any():  # several threads of this very instruction
-                earlier = np.full(int(np.count_nonzero(lost)), number)
-                self._report(shadow, earlier, winner[lost], access, buffer, cell[lost], thread[lost])
+        winner = shadow.writer[cell]
+        lost = winner != thread
+        if lost.any() and not strong:  # several threads of this very instruction
+            earlier = np.full(int(np.count_nonzero(lost)), number)
+            self._report(shadow, earlier, winner[lost], access, buffer, cell[lost], thread[lost])
 
-    def _read(self, shadow: _Shadow, access: Access, number: int, cell: Array, thread: Array, epoch: Array) -> None:
+    def _visit(
+        self, shadow: Shadow, access: Access, number: int, buffer: int, cell: Array, thread: Array, epoch: Array
+    ) -> None:
         how = self._how(access)
-        readers = shadow.readers.get(how)
-        if readers is None:
-            readers = shadow.readers[how] = _Readers(shadow.writer.size)
-        low, high = readers.recent_low[cell], readers.recent_high[cell]
-        same = (readers.epoch[cell] == epoch) & (self._block(high) == self._block(thread))
-        # Threads ascend: of entries for the same granule the last assigned is the maximum, reversed the minimum.
-        readers.recent_high[cell] = np.maximum(np.where(same, high, 0), thread)
-        readers.recent_low[cell[::-1]] = np.minimum(np.where(same, low, BIG), thread)[::-1]
-        readers.high[cell] = np.maximum(readers.high[cell], thread)
-        readers.low[cell[::-1]] = np.minimum(readers.low[cell], thread)[::-1]
-        readers.epoch[cell] = epoch
-        readers.access[cell] = number
-        if self._protocol.handshake:
-            readers.note_time(cell, thread, self._time)
+        visitors = shadow.visitors.get(how)
+        if visitors is None:
+            visitors = shadow.visitors[how] = Visitors(shadow.writer.size, self._protocol.handshake)
+        visitors.note(number, cell, thread, epoch, self._padded)
+        if visitors.blocks is not None and visitors.threads is not None:
+            visitors.threads.note(cell, thread, self._time)
+            visitors.blocks.note(cell, (self._block(thread) + 1).astype(np.int32), self._time)
+        if how == "narrow":  # blocks of this very instruction
+            highest = visitors.recent_high[cell]
+            apart = self._block(highest) != self._block(thread)
+            if apart.any():
+                earlier = np.full(int(np.count_nonzero(apart)), number)
+                self._report(shadow, earlier, highest[apart], access, buffer, cell[apart], thread[apart])
 
     def _block(self, thread: Array) -> Array:
         return (thread - 1) // self._padded
 
     # -- words --------------------------------------------------------------------------------------------------------
 
-    def _report_fresh(self, access: Access, buffer: int, shadow: _Shadow, cell: Array, thread: Array) -> None:
+    def _report_fresh(self, access: Access, buffer: int, shadow: Shadow, cell: Array, thread: Array) -> None:
         address = self._buffers[buffer][1] + int(cell[0]) * shadow.granule
         key = Key("uninitialised", "error", access.line, None, access.file, "global")
         who = self._who(int(thread[0]))
@@ -318,7 +308,7 @@ class GlobalRaces:
         return f"{self._names.thread(number)} of {self._names.block_number(number // self._padded)}"
 
     def _report(
-        self, shadow: _Shadow, earlier: Array, other: Array, later: Access, buffer: int, cell: Array, thread: Array
+        self, shadow: Shadow, earlier: Array, other: Array, later: Access, buffer: int, cell: Array, thread: Array
     ) -> None:
         apart = self._block(other) != self._block(thread)
         same_warp = (other - 1) // WARP == (thread - 1) // WARP
