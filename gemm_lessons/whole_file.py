@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -83,7 +83,8 @@ def gather(source: str, name: str, folders: Sequence[Path], system: Sequence[Pat
     def add(text: str, file: str, depth: int) -> None:
         nonlocal size
         size += len(text)
-        for number, line in enumerate(text.split("\n"), 1):
+        # The host's preprocessor splices lines also where blanks follow the backslash.
+        for number, line in enumerate(re.sub(r"\\[ \t\r]+$", r"\\", text, flags=re.M).split("\n"), 1):
             match = _INCLUDE.match(line) if size < MOST_TEXT and depth < DEEPEST else None
             if match is None:
                 lines.append("" if line.strip() == "#pragma once" else line)
@@ -101,7 +102,8 @@ def gather(source: str, name: str, folders: Sequence[Path], system: Sequence[Pat
                 droppable = not quoted or _OF_THE_HOST.fullmatch(Path(wanted).name) or Path(wanted).suffix == ""
                 if not kept:
                     missing.append(wanted)
-                lines.append(line if kept or not droppable else "")
+                stand_in = "#include <host_library.h>" if not quoted and re.fullmatch(r"\w+", wanted) else ""
+                lines.append(line if kept or not droppable else stand_in)
                 origins.append((file, number))
                 continue
             included = found.read_text(errors="replace").removeprefix("\ufeff").replace("\0", " ")
@@ -206,7 +208,9 @@ class _Scanner:
 
     def __init__(self, text: str) -> None:
         self.mask = _masked(text)
-        self.macros: Mapping[str, str] = dict(_MACRO.findall(_masked(text, directives=True)))
+        self.macros: dict[str, str] = {}
+        for name, body in _MACRO.findall(_masked(text, directives=True)):  # all bodies of one name: #if chooses later
+            self.macros[name] = self.macros.get(name, "") + body
         self.for_gpu = _FOR_GPU | self._names_for_gpu()
         self.host: list[tuple[int, int]] = []
         self.names: set[str] = set()
@@ -309,11 +313,12 @@ class _Scanner:
 
     def _judge(self, begin: int, end: int, head_end: int, inside: bool) -> None:
         words = self._words(begin, head_end)
-        start = self._after_space(begin)
+        start, unbodied = self._after_space(begin), end == head_end
         if words & self.for_gpu:
             if not inside:
                 self._keep(start, end, True)
-        elif "constexpr" in words and "(" in self.mask[begin:head_end]:
+        elif ("constexpr" in words and "(" in self.mask[begin:head_end]) or (inside and unbodied and "static" in words):
+            # Declared only: for the compiler to choose by its type.
             self.constant_functions.append(self._behind_template(start))
             if not inside:
                 self._keep(start, end)

@@ -56,6 +56,20 @@ namespace detail {
     __device__ int fourth() { return int(Kind::large); }
 }
 
+template <class T> struct HasTwice {
+    typedef char yes;
+    template <class C> static yes test(decltype(&C::twice));
+    template <class C> static int test(...);
+    enum { value = sizeof(test<T>(0)) == sizeof(yes) };
+};
+static_assert(!HasTwice<Pair>::value);
+#ifdef NO_GPU
+#define EITHER
+#else
+#define EITHER __host__ __device__
+#endif
+EITHER inline int same(int v) { return v; }
+
 MAKE_KERNEL(doubled, *)
 MAKE_KERNEL(raised, +)
 BIND_KERNEL(doubled)
@@ -90,7 +104,7 @@ int main(int argc, char **argv)
     launch(d, 32); for (auto &x : h) { printf("%d}\n", x); }
 }
 
-__global__ void last(int *x) { x[threadIdx.x] = INNER; }
+__global__ void last(int *x) { x[threadIdx.x] = same(INNER); }
 """
 
 HEADER = """\

@@ -1,0 +1,2 @@
+// For the host alone.
+#pragma once
