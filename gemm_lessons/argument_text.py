@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from gemm_lessons.device import Argument, Buffer, Pointer, Scalar, StructWithBuffers, Symbol
 from gemm_lessons.expression import Expression, ExpressionError, Number
 from gemm_lessons.simulator.ptx import Kernel, Parameter, Variable
+from gemm_lessons.simulator.symbols import check
 
 TYPES: Mapping[str, Any] = {
     "f16": np.float16, "bf16": np.uint16, "f32": np.float32, "f64": np.float64, "i8": np.int8, "u8": np.uint8,
@@ -251,12 +252,15 @@ def _symbol(name: str, value: str, names: Mapping[str, Number], variable: Variab
     array = contents(spec, rng)
     if spec.view:
         raise ArgumentError(f"variable {name}: a view is for arguments")
-    if array.nbytes != variable.size:
-        raise ArgumentError(f"variable {name} has {variable.size} bytes, {value} has {array.nbytes}")
     if spec.output and variable.space == "const":
         raise ArgumentError(f"variable {name} is __constant__: no kernel writes it; leave out and inout")
     array.flags.writeable = spec.output
-    return Symbol(name, array, given=spec.read)
+    symbol = Symbol(name, array, given=spec.read)
+    try:
+        check(variable, symbol)
+    except ValueError as error:
+        raise ArgumentError(str(error)) from None
+    return symbol
 
 
 def _scalar(name: str, value: Number, parameter: Parameter) -> Scalar:

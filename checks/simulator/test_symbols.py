@@ -88,6 +88,8 @@ def test_the_machine_code_sees_the_same_values(places, sectors):
         ({"weight": np.zeros(4, np.float32)}, "no __constant__ or __device__ variable of that name.*weights"),
         ({"weights": np.zeros(3, np.float32)}, "the variable has 16 bytes, the array 12"),
         ({"weights": np.zeros(4, object)}, "Python objects"),
+        ({"scale": np.array([2], np.int32)}, "a floating-point number, the array of type int32"),
+        ({"total": np.array([2], np.float32)}, "an integer, the array of type float32"),
         ({"weights": 1.0}, "float does not fit"),
         ({"pair": "text"}, "str does not fit"),
         ({"ns::d": np.zeros(1), "_ZN2ns1dE": np.zeros(1)}, "given twice"),

@@ -48,6 +48,17 @@ def find(variables: Sequence[Variable], name: str) -> Variable:
     )
 
 
+def check(variable: Variable, symbol: Symbol) -> None:
+    """Raises ``ValueError`` when the array is not what the variable holds; arrays of bytes only have to be as long."""
+    array = symbol.array
+    if array.nbytes != variable.size:
+        raise ValueError(f"symbol {symbol.name}: the variable has {variable.size} bytes, the array {array.nbytes}")
+    kinds = {"f": "f", "u": "iub", "s": "iub"}.get(variable.type[0])
+    if kinds and array.dtype != np.uint8 and array.dtype.kind not in kinds:
+        what = "a floating-point number" if kinds == "f" else "an integer"
+        raise ValueError(f"symbol {symbol.name}: the variable is {what}, the array of type {array.dtype}")
+
+
 def given(variables: Sequence[Variable], symbols: Sequence[Symbol]) -> tuple[Variable, ...]:
     """The module's variables with the values that the host gives them. Raises ``ValueError`` when one does not fit."""
     values: dict[str, bytes | None] = {}
@@ -55,10 +66,7 @@ def given(variables: Sequence[Variable], symbols: Sequence[Symbol]) -> tuple[Var
         variable = find(variables, symbol.name)
         if variable.name in values:
             raise ValueError(f"symbol {symbol.name} is given twice")
-        if symbol.array.nbytes != variable.size:
-            raise ValueError(
-                f"symbol {symbol.name}: the variable has {variable.size} bytes, the array {symbol.array.nbytes}"
-            )
+        check(variable, symbol)
         values[variable.name] = symbol.array.tobytes() if symbol.given else None
     return tuple(
         variable if (value := values.get(variable.name)) is None else replace(variable, initial=value, pointers=())
