@@ -118,6 +118,42 @@ def test_who_may_meet_in_shared_memory(check, body, expected):
     assert bool(found) == bool(expected)
 
 
+# Two warps: w is 0 or 1, l the lane. F is a flag in shared memory, x and y are data there.
+WAIT = "if (l == 0) while (F == 0); __syncwarp(); FENCE"
+SET = "FENCE __syncwarp(); if (l == 0) F = 1;"
+FLAGS = {
+    "handed over": (f"if (w) {{ x[l] = A[l]; {SET} }} else {{ {WAIT} C[l] = x[31 - l]; }}", []),
+    "handed over too early": (f"if (w) {{ {SET} x[l] = A[l]; }} else {{ {WAIT} C[l] = x[31 - l]; }}", [ORDERED]),
+    "written after it was read": (
+        f"if (w) {{ C[l] = x[31 - l]; {SET} }} else {{ {WAIT} x[l] = 2; }}", []),
+    "written before it was read": (
+        f"if (w) {{ {SET} C[l] = x[31 - l]; }} else {{ {WAIT} x[l] = 2; }}", [ORDERED]),
+    "another's data": (f"y[t] = A[l]; if (w) {{ {SET} }} else {{ {WAIT} C[l] = y[63 - l]; }}", []),
+    "another's data, other way": (f"y[t] = A[l]; if (w) {{ {SET} C[l] = y[31 - l]; }} else {{ {WAIT} }}", [ORDERED]),
+    "lock": (
+        "if (l == 0) { while (atomicCAS(&L, 0, 1)); FENCE y[0] += A[t]; FENCE atomicExch(&L, 0); } __syncthreads();"
+        " C[t] = y[0];", []),
+    "lock, and one beside it": (
+        "if (t == 0) { while (atomicCAS(&L, 0, 1)); FENCE y[0] += A[t]; FENCE atomicExch(&L, 0); }"
+        " if (t == 32) y[0] += 1; __syncthreads(); C[t] = y[0];", [ORDERED]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "expected"), FLAGS.values(), ids=FLAGS)
+@pytest.mark.parametrize("fence", [True, False], ids=["fences", "no fences"])
+def test_flags_and_locks_in_shared_memory(check, body, expected, fence):
+    head = (
+        "__shared__ volatile int F; __shared__ int L; __shared__ float x[32], y[64]; const int w = t / 32, l = t % 32;"
+        " if (t == 0) { F = 0; L = 0; } if (t < 32) x[t] = 1; y[t] = 0; __syncthreads();"
+    )
+    a = np.ones(64, np.float32)
+    a.setflags(write=False)
+    body = head + body.replace("FENCE", "__threadfence_block();" if fence else "")
+    found = check(body, 3, 64, [a, np.zeros(64, np.float32)])
+    kinds = {(f.kind, f.severity) for f in found if f.detail.startswith("shared")}
+    assert kinds == (set(expected) if fence else {ORDERED}), found
+
+
 # threadFenceReduction of the CUDA samples, cut down: the block that comes last adds what the others have stored.
 REDUCTION = """
 __device__ unsigned int count = 0;

@@ -9,9 +9,9 @@ while (old != assumed)``), or one that only decides whether an atomic on the sam
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
-from gemm_lessons.simulator.cfg import reads, registers_in, writes
+from gemm_lessons.simulator.cfg import Block, build, reads, registers_in, writes
 from gemm_lessons.simulator.ptx import Address, Immediate, Instruction, Kernel, Operand, Register, Symbol
 
 STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "acq_rel", "mmio", "cv"})
@@ -41,6 +41,33 @@ def hearing(kernel: Kernel) -> frozenset[int]:
         for i in kernel.instructions
         if i.index in strongly and i.opcode in (*LOADS, "atom") and not read.isdisjoint(writes(i))
     )
+
+
+def flags(kernel: Kernel) -> frozenset[int]:
+    """Strong accesses to shared memory (indices), if the kernel waits for one of them in a loop."""
+    inside = frozenset(i for i in strong(kernel) if {"global", "const"}.isdisjoint(kernel.instructions[i].modifiers))
+    awaited = inside & hearing(kernel)
+    if not awaited:
+        return frozenset()
+    waits = waits_in_a_loop(build(kernel), lambda block: any(i.index in awaited for i in block.instructions))
+    return inside if waits else frozenset()
+
+
+def _reached(after: Mapping[int, Iterable[int]], start: int) -> set[int]:
+    reached: set[int] = set()
+    work = list(after[start])
+    while work:
+        number = work.pop()
+        if number not in reached:
+            reached.add(number)
+            work.extend(after[number])
+    return reached
+
+
+def waits_in_a_loop(blocks: Sequence[Block], waits: Callable[[Block], bool]) -> bool:
+    """Whether a block that ``waits`` is part of a loop."""
+    after = {b.number: {*b.targets, *([] if b.fallthrough is None else [b.fallthrough])} for b in blocks}
+    return any(waits(block) and block.number in _reached(after, block.number) for block in blocks)
 
 
 def narrow(kernel: Kernel) -> frozenset[int]:

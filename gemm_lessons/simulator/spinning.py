@@ -51,7 +51,6 @@ class MoreBlocks(Exception):
 def may_wait(kernel: Kernel, blocks: Sequence[Block]) -> bool:
     """Whether a loop of the kernel reads what other threads may change meanwhile."""
     strong = meant_to_meet.strong(kernel)
-    followers = {b.number: [*([b.fallthrough] if b.fallthrough is not None else []), *b.targets] for b in blocks}
 
     def waits(block: Block) -> bool:
         return any(
@@ -59,18 +58,7 @@ def may_wait(kernel: Kernel, blocks: Sequence[Block]) -> bool:
             for i in block.instructions
         )
 
-    return any(waits(block) and block.number in _reached(followers, block.number) for block in blocks)
-
-
-def _reached(followers: dict[int, list[int]], start: int) -> set[int]:
-    reached: set[int] = set()
-    work = list(followers[start])
-    while work:
-        number = work.pop()
-        if number not in reached:
-            reached.add(number)
-            work.extend(followers[number])
-    return reached
+    return meant_to_meet.waits_in_a_loop(blocks, waits)
 
 
 def resident(grid_blocks: int, padded: int) -> int:

@@ -6,10 +6,10 @@
 
 What the machine cannot carry on with (out of bounds, misaligned, deadlock, trap, timeout) is a ``Fault`` instead.
 
-Not seen: order that threads of a block make by spinning on shared flags (their accesses are called races); reads of a
-buffer that was given as an input before the kernel first stores into it. Registers are watched by ``unset.py``. Between
-blocks any atomic or volatile access after a fence counts as a signal to any other block, and for global memory a named
-barrier counts for its whole block: there a race may be missed, so that no working kernel is accused.
+Not seen: reads of a buffer that was given as an input before the kernel first stores into it. Registers are watched by
+``unset.py``. In kernels with fences any atomic or volatile store in global memory counts as a signal to whoever looks
+at an atomic or volatile value later, and a named barrier counts for its whole block: there a race may be missed, so
+that no working kernel is accused.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Checks:
         granules = code.granules
         windows = Windows(self._lanes, self._padded, shared, granules["shared"], local, granules["local"])
         ledger, names = self._ledger, self._names
-        self._epochs = Epochs(self._padded, self._forget)
-        self._races = SharedRaces(ledger, names, self._padded, shared, granules["shared"], code.optimistic)
+        self._epochs = Epochs(self._padded, self._forget, code.flags)
+        self._races = SharedRaces(ledger, names, self._padded, shared, granules["shared"], code.optimistic, code.flags)
         self._initialised = Initialised(ledger, names, windows)
         self._copies = None
         if code.has_async:

@@ -128,7 +128,7 @@ class _Step:
                     self._touch(touch)
             if isinstance(segment.mark, AsyncGroup):
                 self._group(segment.mark)
-            elif segment.mark is not None:
+            elif isinstance(segment.mark, Barrier):
                 self._barrier(segment.mark)
         if boundary == "barrier":
             self._publish(np.ones(self.stage.shape, np.bool_))

@@ -18,7 +18,16 @@ from numpy.typing import NDArray
 from gemm_lessons.simulator.events import WARP, AsyncGroup, Barrier, Record, Touch
 
 Array = NDArray[Any]
-Mark = Barrier | AsyncGroup
+
+
+@dataclass(frozen=True, eq=False)
+class Flag:
+    """An access to a flag or a lock in shared memory, by which threads order themselves."""
+
+    touch: Touch
+
+
+Mark = Barrier | AsyncGroup | Flag
 
 HELD_BYTES = 128 << 20  # of addresses kept alive by remembered epochs; beyond, all are forgotten
 UNIFORM = "uniform"  # key of Touch.memo
@@ -54,8 +63,9 @@ class Epoch:
 class Epochs:
     """Interns epochs. ``forgotten`` is called when all of them are dropped to bound the memory."""
 
-    def __init__(self, padded: int, forgotten: Callable[[], None]) -> None:
+    def __init__(self, padded: int, forgotten: Callable[[], None], flags: frozenset[int] = frozenset()) -> None:
         self._padded = padded
+        self._flags = flags  # instructions that access flags
         self._forgotten = forgotten
         self._by_touches: dict[tuple[Touch, ...], Epoch] = {}
         self._by_content: dict[tuple[Any, ...], Epoch] = {}
@@ -66,12 +76,18 @@ class Epochs:
         """The epoch, and the records that are no touches."""
         distinct = dict.fromkeys(records)
         touches = tuple([record for record in distinct if type(record) is Touch])
-        if len(touches) == len(distinct):
+        if len(touches) == len(distinct) and not self._flagged(touches):
             return self._plain(touches), ()
         others = [record for record in distinct if type(record) is not Touch]
-        if any(isinstance(record, (Barrier, AsyncGroup)) for record in others):
+        if any(isinstance(record, (Barrier, AsyncGroup)) for record in others) or self._flagged(touches):
             return self._structured(records), others
         return self._plain(touches), others
+
+    def _flagged(self, touches: Sequence[Touch]) -> bool:
+        return bool(self._flags) and any(self._is_flag(touch) for touch in touches)
+
+    def _is_flag(self, touch: Touch) -> bool:
+        return touch.access.index in self._flags and touch.access.space == "shared"
 
     def _plain(self, touches: tuple[Touch, ...]) -> Epoch:
         epoch = self._by_touches.get(touches)
@@ -90,6 +106,10 @@ class Epochs:
             if type(record) is Touch:
                 if record.access.space in ("shared", "local"):
                     current[record] = None
+                if self._flags and self._is_flag(record):
+                    segments.append(Segment(tuple(current), Flag(record)))
+                    key += [*current, "flag"]
+                    current = {}
             elif isinstance(record, (Barrier, AsyncGroup)):
                 segments.append(Segment(tuple(current), record))
                 key += [*current, _identity(record)]
@@ -137,6 +157,8 @@ class Epochs:
         return bool((mask == mask[0]).all() and (rows[:, mask[0]] == rows[0, mask[0]]).all())
 
     def _uniform_mark(self, mark: Mark) -> bool:
+        if isinstance(mark, Flag):
+            return False
         blocks = mark.blocks if isinstance(mark, Barrier) else None
         lanes = None if mark.lanes is None else mark.lanes.reshape(-1, self._padded)
         groups = mark.groups if isinstance(mark, Barrier) else None
@@ -148,7 +170,7 @@ class Epochs:
         )
 
 
-def _identity(mark: Mark) -> tuple[Any, ...]:
+def _identity(mark: Barrier | AsyncGroup) -> tuple[Any, ...]:
     lanes = None if mark.lanes is None else mark.lanes.tobytes()
     if isinstance(mark, Barrier):
         arrays = [None if array is None else array.tobytes() for array in (mark.blocks, mark.groups)]

@@ -21,7 +21,8 @@ WARP_LEVEL = frozenset("shfl vote match redux".split())
 class Facts:
     """``granules``: bytes of the narrowest access by space ("shared", "local", "global"), a power of two.
     ``arrays``: memory instruction -> the one shared array that its address is made from; ``own``: the same for a
-    thread's own arrays. ``optimistic``: loads that may meet atomics of other threads (``meant_to_meet``)."""
+    thread's own arrays. ``optimistic``: loads that may meet atomics of other threads; ``flags``: accesses by
+    which the threads of a block order themselves in shared memory (``meant_to_meet``)."""
 
     granules: Mapping[str, int]
     has_async: bool
@@ -29,6 +30,7 @@ class Facts:
     arrays: Mapping[int, str]
     own: Mapping[int, SharedArray]
     optimistic: frozenset[int]
+    flags: frozenset[int]
 
 
 _known: dict[int, tuple[Kernel, Facts]] = {}
@@ -73,8 +75,9 @@ def _facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
         elif opcode in WARP_LEVEL or (opcode in ("bar", "barrier") and "warp" in modifiers):
             warp_sync = True
     hearing, narrow = meant_to_meet.hearing(kernel), meant_to_meet.narrow(kernel)
+    flags = meant_to_meet.flags(kernel) if fence else frozenset()
     protocol = Protocol(fence and flag, warp_sync, strong, hearing, narrow, optimistic)
-    return Facts(granules, has_async, protocol, provenance(kernel, shared), _own_arrays(kernel), optimistic)
+    return Facts(granules, has_async, protocol, provenance(kernel, shared), _own_arrays(kernel), optimistic, flags)
 
 
 def _own_arrays(kernel: Kernel) -> dict[int, SharedArray]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.simulator.checkers.epochs import Cells, Epoch, cells, warps_of
+from gemm_lessons.simulator.checkers.epochs import Cells, Epoch, Flag, cells, warps_of
 from gemm_lessons.simulator.checkers.ledger import Key, Ledger, Names, line
 from gemm_lessons.simulator.checkers.warp_order import WarpOrder
 from gemm_lessons.simulator.events import WARP, Access, Barrier, Batch, Boundary, Touch
@@ -50,9 +50,11 @@ class Analysis:
     """
 
     def __init__(
-        self, blocks: int, padded: int, stride: int, granule: int, optimistic: frozenset[int] = frozenset()
+        self, blocks: int, padded: int, stride: int, granule: int, optimistic: frozenset[int], flags: frozenset[int]
     ) -> None:
-        self.optimistic = optimistic  # loads (instruction indices) that may meet atomics
+        self.optimistic = optimistic | flags  # loads (instruction indices) that may meet atomics
+        self.flags = flags  # accesses by which threads order themselves: they may meet each other
+        self.told: dict[int, Array] = {}  # granule of a flag -> clocks of those who wrote it, joined
         self.blocks, self.padded, self.stride, self.granule = blocks, padded, stride, granule
         self.lanes = blocks * padded
         self.warps = padded // WARP
@@ -76,7 +78,7 @@ class Analysis:
 
     def feed(self, epoch: Epoch) -> None:
         """Look at everything in an epoch, after what was fed before."""
-        if self.clocks is None and any(isinstance(s.mark, Barrier) for s in epoch.segments):
+        if self.clocks is None and any(isinstance(s.mark, (Barrier, Flag)) for s in epoch.segments):
             self._tell_warps_apart()
         for segment in epoch.segments:
             for touch in segment.touches:
@@ -84,6 +86,8 @@ class Analysis:
                     self._touch(touch)
             if isinstance(segment.mark, Barrier):
                 self._barrier(segment.mark)
+            elif isinstance(segment.mark, Flag):
+                self._flag(segment.mark.touch)
 
     # -- clocks -------------------------------------------------------------------------------------------------------
 
@@ -129,6 +133,23 @@ class Analysis:
         self.own = self.own + taking
         self.clocks[:, diagonal, diagonal] = self.own - 1
 
+    def _flag(self, touch: Touch) -> None:
+        """Warps one after the other, as atomics are carried out: hear of what the flag tells, then tell it on."""
+        assert self.clocks is not None
+        where = cells(touch, self.lanes, self.padded, self.stride, self.granule)
+        clocks = self.clocks.reshape(-1, self.warps)
+        own = self.own.reshape(-1)
+        for warp, cell in dict.fromkeys(zip((where.lane // WARP).tolist(), where.cell.tolist(), strict=True)):
+            told = self.told.get(cell)
+            if told is not None and touch.access.effect != "store":
+                clocks[warp] = np.maximum(clocks[warp], told)
+            if touch.access.effect != "load":
+                known = clocks[warp].copy()
+                known[warp % self.warps] = own[warp]
+                self.told[cell] = known if told is None else np.maximum(told, known)
+                own[warp] += 1
+                clocks[warp, warp % self.warps] = own[warp] - 1
+
     def _hear(self, number: int, blocks: Array) -> Array:
         """What the oldest unheard signal of each warp of ``blocks`` says, joined: (blocks, warps)."""
         joined = np.zeros((self.blocks, self.warps), np.int32)
@@ -155,7 +176,7 @@ class Analysis:
         lane, cell = where.lane, where.cell
         writer = self.writer[cell]
         bad = (writer >= 0) & (writer != lane)
-        if access.effect == "atomic" or access.index in self.optimistic:
+        if self._meets(access) or access.index in self.optimistic:
             bad &= ~self.writer_atomic[cell]
         if self.clocks is not None:
             bad &= self._unordered(lane // WARP, writer % self.padded // WARP, self.writer_stamp[cell])
@@ -168,6 +189,9 @@ class Analysis:
             self._write(touch, number, where)
         elif access.index not in self.optimistic:
             self._read(number, where)
+
+    def _meets(self, access: Access) -> bool:
+        return access.effect == "atomic" or access.index in self.flags
 
     def _check_readers(self, touch: Touch, where: Cells) -> None:
         lane, cell = where.lane, where.cell
@@ -197,7 +221,7 @@ class Analysis:
         lane, cell = where.lane, where.cell
         self.writer[cell] = lane
         self.writer_touch[cell] = number
-        atomic = touch.access.effect == "atomic"
+        atomic = self._meets(touch.access)
         self.writer_atomic[cell] = atomic
         if self.clocks is not None:
             self.writer_stamp[cell] = self.own.reshape(-1)[lane // WARP]
@@ -256,10 +280,18 @@ class SharedRaces:
     """Looks at each distinct epoch once and reports its hazards as often as it comes."""
 
     def __init__(
-        self, ledger: Ledger, names: Names, padded: int, stride: int, granule: int, optimistic: frozenset[int]
+        self,
+        ledger: Ledger,
+        names: Names,
+        padded: int,
+        stride: int,
+        granule: int,
+        optimistic: frozenset[int],
+        flags: frozenset[int],
     ) -> None:
         self._ledger, self._names = ledger, names
-        self._padded, self._stride, self._granule, self._optimistic = padded, stride, granule, optimistic
+        self._padded, self._stride, self._granule = padded, stride, granule
+        self._optimistic, self._flags = optimistic, flags
         self._known: dict[Epoch, tuple[Hazard, ...]] = {}
         self._open: Analysis | None = None  # of an epoch that was handed over in part
         self.suspects: set[tuple[int, int]] = set()  # pairs of plain stores that race: do they store the same?
@@ -294,7 +326,7 @@ class SharedRaces:
             self._open = None
 
     def _analysis(self, blocks: int) -> Analysis:
-        return Analysis(blocks, self._padded, self._stride, self._granule, self._optimistic)
+        return Analysis(blocks, self._padded, self._stride, self._granule, self._optimistic, self._flags)
 
     def _count(self, batch: Batch, hazards: tuple[Hazard, ...], times: int) -> None:
         for hazard in hazards:
