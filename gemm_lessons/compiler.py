@@ -42,7 +42,6 @@ MOST_ROUNDS = 6  # attempts to compile a whole file, each without the host's dec
 UNFINISHED = "177,550"  # variables never referenced, set but never used: true of every kernel half written
 UNKNOWN_NAME = re.compile(r"is undefined|has no member|must be a class or namespace")
 OF_A_LIBRARY = re.compile(r'namespace "\w+" has no member|must be a class or namespace')
-OF_THE_SYSTEM = re.compile(r'cannot open source file "(?:sys/)?\w+(?:\.h)?"')
 # Local memory of one thread, on every GPU since Fermi: "CUDA C++ Programming Guide", technical specifications.
 MAX_LOCAL_BYTES = 512 * 1024
 
@@ -180,7 +179,7 @@ def compile_source(
     found = tuple(d for d in found if d.severity == "error" or not d.file.startswith(theirs))
     if not result.ok:
         failure = explain_failure(found, result.log, path, source, entry)
-        return CompileFailed(_suspects_first(failure, left_out), result.log)
+        return CompileFailed((*left_out, *failure), result.log)
     resources = read_resources(result.log, result.lowered)
     compiled = Compiled(
         source=source,
@@ -214,7 +213,8 @@ def _without_host_code(
 ) -> tuple[nvrtc.Translation, tuple[Diagnostic, ...]]:
     """Once more without what only the host runs, if the file has any; else ``failed`` again.
 
-    Also what to say of included files that are not there: warnings if it compiles without them.
+    Also what to say of included files that are not there: warnings if it compiles without them, else errors if they can
+    be the reason. Of those that the host alone needs, nothing.
     """
     whole = whole_file.kernels_only(whole_file.gather(source, places.name, places.folders, places.system))
     result = failed
@@ -231,22 +231,18 @@ def _without_host_code(
         if smaller is None:
             break
         whole = smaller
-    if not result.ok and any(_names_one(d.message, whole.removed) for d in parse_log(result.log, places.name, source)):
+    messages = [d.message for d in parse_log(result.log, places.name, source)]
+    if not result.ok and any(_names_one(message, whole.removed) for message in messages):
         return failed, ()  # a kernel calls what has no __device__: the first complaint says so
     severity: Literal["error", "warning"] = "warning" if result.ok else "error"
+    unknown = any(UNKNOWN_NAME.search(message) for message in messages)
+    of_a_library = any(OF_A_LIBRARY.search(message) for message in messages)
     return result, tuple(
         Diagnostic(places.path, _line_of_include(source, file), None, severity, f"{message}; compiled without it")
         for file in whole.missing
+        if (not whole_file.is_of_the_host(file) and (result.ok or unknown)) or (not result.ok and of_a_library)
         for message in [explain_missing(file)]
     )
-
-
-def _suspects_first(failure: Sequence[Diagnostic], left_out: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Files that are not there go before the errors that they may have caused; the system's define nothing for GPUs."""
-    of_a_library = any(OF_A_LIBRARY.search(d.message) for d in failure)
-    unknown = any(UNKNOWN_NAME.search(d.message) for d in failure)
-    first = [d for d in left_out if of_a_library or (unknown and not OF_THE_SYSTEM.match(d.message))]
-    return (*first, *failure, *(d for d in left_out if d not in first))
 
 
 def _names_one(message: str, names: frozenset[str]) -> bool:

@@ -100,8 +100,7 @@ def gather(source: str, name: str, folders: Sequence[Path], system: Sequence[Pat
             if found is None:
                 kept = any((folder / wanted).is_file() for folder in system)
                 droppable = not quoted or _OF_THE_HOST.fullmatch(Path(wanted).name) or Path(wanted).suffix == ""
-                if not kept:
-                    missing.append(wanted)
+                missing.extend([wanted] * bool(droppable and not kept))
                 stand_in = "#include <host_library.h>" if not quoted and re.fullmatch(r"\w+", wanted) else ""
                 lines.append(line if kept or not droppable else stand_in)
                 origins.append((file, number))
@@ -121,6 +120,11 @@ def gather(source: str, name: str, folders: Sequence[Path], system: Sequence[Pat
 
     add(source, name, 0)
     return WholeFile("\n".join(lines), tuple(origins), tuple(dict.fromkeys(missing)))
+
+
+def is_of_the_host(file: str) -> bool:
+    """Whether an included file is of the system or of a library of the host: GPU code does not miss it."""
+    return bool(re.fullmatch(r"(?:sys/)?\w+(?:\.h)?", file) or _OF_THE_HOST.fullmatch(Path(file).name))
 
 
 def _line_directive(number: int, file: str) -> str:
