@@ -136,3 +136,17 @@ def test_a_loop_without_end_that_waits_for_nobody_uses_up_its_budget(run):
     body = "unsigned x = t; while (x != 7) { x = x * 5 + 4; atomicAdd(L, x & 1); } O[g] = x;"
     _, _, _, launched = launch(run, body, 1, 32, fault="timeout", budget=20_000)
     assert "20,000 instructions" in launched.fault.message
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_what_depends_on_time_is_not_called_exact(run, waits):
+    """A warp waits for a flag in shared memory; a sum over volatile memory in a loop waits for nobody."""
+    body = (
+        "__shared__ volatile int f; if (t == 0) f = 0; __syncthreads();"
+        " if (t < 32) while (f == 0); else f = 1; O[g] = 1;"
+        if waits
+        else "__shared__ volatile int f[64]; f[t] = A[g]; __syncthreads();"
+        " for (int i = 32; i > 0; i /= 2) { if (t < i) f[t] += f[t + i]; __syncthreads(); } O[g] = f[0];"
+    )
+    launched = launch(run, body, 1, 64)[-1]
+    assert bool(launched.counters.inexact) == waits

@@ -6,6 +6,7 @@ cannot be followed are they taken from the PTX machine's events instead, and the
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from gemm_lessons.device import METRICS, Conflict, Counters, LineCount
-from gemm_lessons.simulator import banks, machinecode
+from gemm_lessons.simulator import banks, machinecode, meant_to_meet
 from gemm_lessons.simulator.events import Access, Barrier, Batch, Boundary, Launch, Record, SharedArray, Touch
 from gemm_lessons.simulator.memory import GlobalMemory
 from gemm_lessons.simulator.tally import Shot, Sums, Tally, shot
@@ -27,6 +28,7 @@ KEY = "counters"
 VECTOR = 16  # bytes per lane of a 128-bit access
 MOST_UNCOUNTED = 4096  # distinct touches kept in case the machine code cannot be followed to its end
 BYPASS = "cp.async of 16 bytes goes past L1; its wavefronts also depend on where it reads from"
+WAITING = "threads wait for each other in a loop, and how often they look depends on time"
 NSIGHT = tuple(name for name in METRICS.values() if not name.startswith("simulator__"))
 
 
@@ -48,6 +50,8 @@ class CounterObserver:
     def begin(self, launch: Launch) -> None:
         """See ``events.Observer``, also for the three methods below."""
         self._launch = launch
+        if meant_to_meet.flags(launch.kernel):
+            self.code = dataclasses.replace(self.code, plan=None, obstacle=WAITING)
         self._names = [instruction.full_opcode for instruction in launch.kernel.instructions]
         self._ffma = [i for i, name in enumerate(self._names) if name.startswith("fma.") and name.endswith(".f32")]
 

@@ -9,7 +9,7 @@ while (old != assumed)``), or one that only decides whether an atomic on the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from gemm_lessons.simulator.cfg import Block, build, reads, registers_in, writes
 from gemm_lessons.simulator.ptx import Address, Immediate, Instruction, Kernel, Operand, Register, Symbol
@@ -44,13 +44,31 @@ def hearing(kernel: Kernel) -> frozenset[int]:
 
 
 def flags(kernel: Kernel) -> frozenset[int]:
-    """Strong accesses to shared memory (indices), if the kernel waits for one of them in a loop."""
+    """Strong accesses to shared memory (indices), if one of them decides how long the kernel stays in a loop."""
     inside = frozenset(i for i in strong(kernel) if {"global", "const"}.isdisjoint(kernel.instructions[i].modifiers))
     awaited = inside & hearing(kernel)
     if not awaited:
         return frozenset()
-    waits = waits_in_a_loop(build(kernel), lambda block: any(i.index in awaited for i in block.instructions))
-    return inside if waits else frozenset()
+    flow = _Flow(kernel)
+    for loop in loops(build(kernel)):
+        heard = {name for block in loop for i in block.instructions if i.index in awaited for name in writes(i)}
+        branches = [block.terminator for block in loop if block.terminator is not None]
+        guards = {branch.guard.name for branch in branches if branch.guard is not None}
+        if heard & flow.behind(guards):
+            return inside
+    return frozenset()
+
+
+def loops(blocks: Sequence[Block]) -> list[list[Block]]:
+    """The basic blocks of each outermost loop."""
+    after = {b.number: {*b.targets, *([] if b.fallthrough is None else [b.fallthrough])} for b in blocks}
+    reached = {number: _reached(after, number) for number in after}
+    found: dict[frozenset[int], list[Block]] = {}
+    for block in blocks:
+        if block.number in reached[block.number]:
+            round_trip = frozenset(n for n in reached[block.number] if block.number in reached[n])
+            found.setdefault(round_trip, []).append(block)
+    return list(found.values())
 
 
 def _reached(after: Mapping[int, Iterable[int]], start: int) -> set[int]:
@@ -62,12 +80,6 @@ def _reached(after: Mapping[int, Iterable[int]], start: int) -> set[int]:
             reached.add(number)
             work.extend(after[number])
     return reached
-
-
-def waits_in_a_loop(blocks: Sequence[Block], waits: Callable[[Block], bool]) -> bool:
-    """Whether a block that ``waits`` is part of a loop."""
-    after = {b.number: {*b.targets, *([] if b.fallthrough is None else [b.fallthrough])} for b in blocks}
-    return any(waits(block) and block.number in _reached(after, block.number) for block in blocks)
 
 
 def narrow(kernel: Kernel) -> frozenset[int]:

@@ -58,7 +58,7 @@ def may_wait(kernel: Kernel, blocks: Sequence[Block]) -> bool:
             for i in block.instructions
         )
 
-    return meant_to_meet.waits_in_a_loop(blocks, waits)
+    return any(waits(block) for loop in meant_to_meet.loops(blocks) for block in loop)
 
 
 def resident(grid_blocks: int, padded: int) -> int:
