@@ -179,7 +179,7 @@ def test_junk_is_refused_without_a_traceback(compiled, seed):
     assert min(outcomes["ran"], outcomes["refused"]) > 5
 
 
-def test_an_assertion_that_holds_hides_no_count():
+def test_assertions_that_hold_and_fences_hide_no_count():
     source = """
     #include <assert.h>
     __global__ void k(float *x, int n)
@@ -188,17 +188,18 @@ def test_an_assertion_that_holds_hides_no_count():
         float v = x[2 * threadIdx.x];
         CHECK(v >= 0);
         x[threadIdx.x] = v + 1;
+        FENCE;
     }"""
     counted = []
-    for check in ("assert", "(void)"):
+    for check, fence in (("assert", "__threadfence()"), ("(void)", "(void)0")):
         x = np.arange(64, dtype=np.float32)
-        launched = simulate(source, "k", 1, 32, [x, 32], defines={"CHECK": check})
+        launched = simulate(source, "k", 1, 32, [x, 32], defines={"CHECK": check, "FENCE": fence})
         assert not launched.counters.inexact
         counted.append(dict(launched.counters.totals))
         assert x[:32].tolist() == (2 * np.arange(32.0) + 1).tolist()
     same = [name for name in counted[0] if "inst_executed" not in name]
     assert [counted[0][name] for name in same] == [counted[1][name] for name in same]
-    launched = simulate(source, "k", 1, 32, [-np.ones(64, np.float32), 32], defines={"CHECK": "assert"})
+    launched = simulate(source, "k", 1, 32, [-np.ones(64, np.float32), 32], defines={"CHECK": "assert", "FENCE": ""})
     assert launched.fault is not None
     assert "assertion failed" in launched.fault.message
 
