@@ -712,6 +712,8 @@ def expected(name: str, sources: list[int], results: int = 1) -> Expected:
         return [sources[0] if chosen else sources[1]]
     if opcode == "testp":
         return [int(tested(modifiers[0], code, sources[0]))]
+    if opcode == "cvt" and {"e4m3x2", "e5m2x2"} & set(modifiers):
+        return [of_bytes(modifiers, sources)]
     if opcode == "cvt":
         return [convert(modifiers, sources)]
     if "cc" in modifiers or opcode in ("addc", "subc", "madc"):
@@ -738,6 +740,53 @@ def expected(name: str, sources: list[int], results: int = 1) -> Expected:
         return result if isinstance(result, Approximately) else [result]
     return [integer(opcode, [m for m in modifiers if m != "relu"][:-1] + ["relu"] * ("relu" in modifiers) + [
         next(m for m in modifiers if m[1:].isdigit())], sources)]  # fmt: skip
+
+
+def byte_values(kind: str) -> list[Fraction]:
+    """The numbers of an 8-bit format in the order of their codes from 0; no infinity."""
+    fraction_bits, bias, last = (3, 7, 0x7E) if kind == "e4m3x2" else (2, 15, 0x7B)
+    found = []
+    for code in range(last + 1):
+        exponent, fraction = divmod(code, 1 << fraction_bits)
+        whole = fraction + (1 << fraction_bits if exponent else 0)
+        found.append(Fraction(whole, 1 << fraction_bits) * Fraction(2) ** (max(exponent, 1) - bias))
+    return found
+
+
+def of_bytes(modifiers: list[str], sources: list[int]) -> int:
+    """Pairs of 8-bit floats: every number of the format is tried for the nearest. NaN is 0x7F, or f16's canonical."""
+    target, source = modifiers[-2:]
+    relu = "relu" in modifiers
+    if target == "f16x2":
+        return byte_half(sources[0] & 0xFF, source, relu) | byte_half(sources[0] >> 8, source, relu) << 16
+    if source == "f16x2":
+        low, high = (decode(sources[0] >> at & 0xFFFF, "f16") for at in (0, 16))
+    else:
+        high, low = (decode(bits, "f32") for bits in sources)
+    return byte(low, target, relu) | byte(high, target, relu) << 8
+
+
+def byte(number: Number, kind: str, relu: bool) -> int:
+    if number.kind == "nan":
+        return 0x7F
+    if relu and number.negative:
+        return 0
+    values = byte_values(kind)
+    size = values[-1] if number.kind == "infinite" else min(abs(number.value), values[-1])
+    nearest = min(range(len(values)), key=lambda code: (abs(values[code] - size), code % 2))
+    return nearest | number.negative << 7
+
+
+def byte_half(code: int, kind: str, relu: bool) -> int:
+    values = byte_values(kind)
+    negative, code = bool(code & 0x80), code & 0x7F
+    if code >= len(values) + (kind == "e5m2x2"):
+        return CANONICAL["f16"]
+    if relu and negative:
+        return 0
+    if code == len(values):
+        return infinity("f16", negative)
+    return encode(-values[code] if negative else values[code], "f16", zero_negative=negative)
 
 
 def distances(bits: int, add: bool, a: int, b: int, c: int) -> int:

@@ -3,7 +3,8 @@
 The table covers everything that turns register values into register values; memory, control flow and communication
 between lanes are the machine's. It is put together from one module per kind:
 
-    integers.py  bits.py  comparisons.py  conversions.py  and of floats: arithmetic.py  division.py  extremes.py
+    integers.py  bits.py  comparisons.py  conversions.py  float8.py
+    and of floats: arithmetic.py  division.py  extremes.py
 
 ``floats.py`` and ``doubles.py`` hold what correct rounding needs. Where PTX leaves a result open, it is an H200's.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from gemm_lessons.simulator import arithmetic, bits, comparisons, conversions, division, extremes, integers
+from gemm_lessons.simulator import arithmetic, bits, comparisons, conversions, division, extremes, float8, integers
 from gemm_lessons.simulator.floats import fix_double_rounding, float_state
 from gemm_lessons.simulator.operation import DTYPES, Operation, Table
 
@@ -22,7 +23,7 @@ __all__ = ["DTYPES", "Operation", "fix_double_rounding", "float_state", "lookup"
 @cache
 def _table() -> Table:
     table: Table = {}
-    for module in (integers, bits, comparisons, arithmetic, division, extremes, conversions):
+    for module in (integers, bits, comparisons, arithmetic, division, extremes, conversions, float8):
         table |= module.table()
     return table
 
