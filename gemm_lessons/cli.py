@@ -223,7 +223,7 @@ command(
     "gemm-lessons inspect gemm.cu --entry 'tile<64, 8>' --grid 4,4 --block 256 \\",
     "    --args 'A=f32[M,K],B=f32[K,N],C=out f32[M,N],M=256,N=256,K=256' --expect 'C = A @ B'",
     "gemm-lessons inspect blur.cu --entry blur --grid 8 --block 128 \\",
-    "    --args 'x=f32[1026],y=out f32[1024],middle=x+1' --symbol weights=f32[3] --symbol total=inout i32[1]",
+    "    --args 'x=f32[1026],y=out f32[1024],middle=x+1' --symbol 'weights=f32[3], total=out i32[1]'",
 )(inspect)
 command(
     "gemm-lessons profile 06",

@@ -65,8 +65,8 @@ def inspect(
     transposed). B=A+16 points 16 elements into the array of A. Numbers: M=256, alpha=1.5. M:=256 is a name for sizes
     only. Types: f16 bf16 f32 f64 i8 u8 ... i64 u64.
 
-    --symbol sets a variable of the source: --symbol weights=f32[9], --symbol ns::scale=1.5. Of --symbol total=inout
-    i32[1] the values are also shown after the launch; with out it begins with what the source gives it.
+    --symbol sets variables of the source: --symbol 'weights=f32[9], ns::scale=1.5'. Those that are out or inout are
+    shown after the launch, as of --symbol 'total=out i32[1]', which begins with what the source gives it.
     """
     source = read_source(file)
     shape = launch_shape(grid, block, dynamic_shared)
