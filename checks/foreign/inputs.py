@@ -72,7 +72,7 @@ def _random(count: int, seed: int) -> NDArray[np.uint64]:
 def _values(dtype: np.dtype[Any], count: int, kind: str, seed: int) -> Array:
     """``dyadic``: sixteenths in [-2, 2], whose sums and products are exact in any order; ``positive``: sixteenths in
     (0, 4]; ``real``: full mantissas in [0, 1); ``zero``; ``bits``: any bits; ``N``: whole numbers in [0, N);
-    ``rise``: 0, 1, 2 ...; ``rise/N``: each of them N times."""
+    ``rise``: 0, 1, 2 ...; ``rise/N``: each of them N times; ``bf16``: dyadic in bfloat16, ``pairs``: of these."""
     raw = _random(count, seed)
     if kind == "bits":
         return (raw & MASK).view(np.uint8).reshape(count, 8)[:, : dtype.itemsize].copy().view(dtype).reshape(-1)
@@ -80,6 +80,8 @@ def _values(dtype: np.dtype[Any], count: int, kind: str, seed: int) -> Array:
         return np.zeros(count, dtype)
     if kind.startswith("rise"):
         return (np.arange(count) // int(kind[5:] or 1)).astype(dtype)
+    if kind == "pairs":
+        return _values(np.dtype("u2"), count * dtype.itemsize // 2, "bf16", seed).view(dtype)
     if kind == "bf16":
         return (_values(np.dtype("f4"), count, "dyadic", seed).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
     if kind == "dyadic":
