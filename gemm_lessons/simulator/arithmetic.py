@@ -184,7 +184,7 @@ def _bf16(opcode: str) -> Function:
 
 
 def directed_f64(opcode: str, mode: Mode) -> Function:
-    """Element by element: float64 has nothing wider to round from. Kernels use these rarely."""
+    """Float64 has nothing wider to round from: error-free transforms, element by element where they do not reach."""
 
     def one(a: float, b: float, c: float) -> float:
         if opcode == "fma":
@@ -197,9 +197,11 @@ def directed_f64(opcode: str, mode: Mode) -> Function:
         return doubles.exact_fma_f64(a, 1.0, -b if opcode == "sub" else b, mode)
 
     def function(out: Array, *sources: Array) -> None:
-        columns = [np.broadcast_to(source, out.shape).tolist() for source in sources]
-        columns += [[0.0] * out.size] * (3 - len(columns))
-        r = np.array([one(a, b, c) for a, b, c in zip(*columns, strict=True)])
+        r, unsure = doubles.directed(opcode, mode, *(np.broadcast_to(source, out.shape) for source in sources))
+        if unsure.any():
+            columns = [np.broadcast_to(source, out.shape)[unsure].tolist() for source in sources]
+            columns += [[0.0] * len(columns[0])] * (3 - len(columns))
+            r[unsure] = [one(a, b, c) for a, b, c in zip(*columns, strict=True)]
         floats.inherit_nan(r, *(sources[i] for i in NAN_ORDER[opcode] if i < len(sources)))
         np.copyto(out, r)
 

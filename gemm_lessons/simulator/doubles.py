@@ -8,7 +8,7 @@ precision", Numerische Mathematik 18, 1971 (the exact product).
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -153,6 +153,96 @@ def exact_fma_f64(a: float, b: float, c: float, mode: Mode) -> float:
         return product + c
     negative = np.signbit(product) | np.signbit(c) if mode == "rm" else False
     return -0.0 if negative else 0.0
+
+
+# ---- directions other than nearest, all lanes at once ----
+
+
+def directed(opcode: str, mode: Mode, *sources: Array) -> tuple[Array, Array]:
+    """add, sub, mul, fma, div or sqrt of arrays (lanes,), rounded in direction ``mode``; and the lanes (bool) at whose
+    extreme exponents that is not certain. NaN is left to the caller.
+
+    The result to nearest is moved by one where the exact rest says that it lies on the wrong side.
+    """
+    compute: dict[str, Callable[..., tuple[Array, Array, Array]]] = {
+        "add": _sum, "sub": lambda a, b: _sum(a, -b), "mul": _product, "fma": _product_sum, "div": _quotient,
+        "sqrt": _root,
+    }  # fmt: skip
+    nearest, rest, unsure = compute[opcode](*sources)
+    if mode == "rz":
+        wrong, towards = rest * np.sign(nearest) < 0, 0.0
+    else:
+        wrong, towards = (rest < 0, -np.inf) if mode == "rm" else (rest > 0, np.inf)
+    r = np.where(wrong, np.nextafter(nearest, towards), nearest)
+    if mode == "rm" and opcode in ("add", "sub", "fma"):  # an exact zero of opposite terms is -0 only here
+        first, second = (sources[0] * sources[1], sources[2]) if opcode == "fma" else sources
+        negative = np.signbit(first) | (np.signbit(second) != (opcode == "sub"))
+        np.copyto(r, -0.0, where=(r == 0) & negative)
+    return r, unsure
+
+
+def _normal(x: Array) -> Array:
+    size = np.abs(x)
+    inside: Array = (size > SAFE_LOW) & (size < SAFE_HIGH)
+    return inside
+
+
+def _sum(a: Array, b: Array) -> tuple[Array, Array, Array]:
+    """The sum to nearest, what is missing from it, and where that is not known. So do the functions below."""
+    s = a + b
+    rest = sum_error(a, b, s)
+    finite = np.isfinite(a) & np.isfinite(b)
+    return s, np.where(finite, rest, 0.0), finite & ~np.isfinite(rest)
+
+
+def _product(a: Array, b: Array) -> tuple[Array, Array, Array]:
+    p = a * b
+    e = product_error(a, b, p, np.empty((5, *p.shape)))
+    sure = _normal(p) & np.isfinite(e)
+    plain = ~np.isfinite(a) | ~np.isfinite(b) | (a == 0) | (b == 0)
+    return p, np.where(sure, e, 0.0), ~sure & ~plain
+
+
+def _product_sum(a: Array, b: Array, c: Array) -> tuple[Array, Array, Array]:
+    """Boldo and Melquiond's algorithm (see ``floats.py``) gives the nearest; its last addition's error is the rest."""
+    p, low, unsure = _product(a, b)
+    t = c + low
+    t_low = sum_error(c, low, t)
+    v = p + t
+    v_low = sum_error(p, t, v)
+    tail = t_low + v_low
+    tail_low = sum_error(t_low, v_low, tail)
+    odd = to_odd(tail, tail_low)
+    r = v + odd
+    rest = sum_error(v, odd, r)
+    plain = ~np.isfinite(p) | ~np.isfinite(c) | ((p == 0) & ~unsure)
+    sure = plain | (~unsure & (np.abs(c) < SAFE_HIGH) & np.isfinite(rest) & ((rest != 0) | (tail_low == 0)))
+    exact = np.where(unsure & ~np.isfinite(c), c, p + c)  # a product that overflowed is finite beside an infinite sum
+    return (
+        np.where(plain, exact, r),
+        np.where(sure & ~plain, rest, 0.0),
+        ~sure | (unsure & np.isfinite(c)),
+    )  # fmt: skip
+
+
+def _quotient(a: Array, b: Array) -> tuple[Array, Array, Array]:
+    q = np.divide(a, b)
+    p = q * b
+    rest = (a - p) - product_error(q, b, p, np.empty((5, *p.shape)))
+    sure = _normal(a) & _normal(b) & _normal(q) & np.isfinite(rest)
+    plain = ~np.isfinite(a) | ~np.isfinite(b) | (a == 0) | (b == 0)
+    return q, np.where(sure, np.copysign(rest, rest * np.sign(b)), 0.0), ~sure & ~plain
+
+
+def _root(a: Array) -> tuple[Array, Array, Array]:
+    r = np.sqrt(a)
+    p = r * r
+    rest = (a - p) - product_error(r, r, p, np.empty((5, *p.shape)))
+    sure = _normal(a) & (a > 0)
+    return r, np.where(sure, rest, 0.0), ~sure & (a > 0) & np.isfinite(a)
+
+
+# ---- one at a time, by rational arithmetic ----
 
 
 def directed_f64(operation: str, mode: Mode, a: float, b: float) -> float:

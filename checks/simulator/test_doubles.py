@@ -1,0 +1,58 @@
+"""float64 rounded in a direction, many lanes at once, against the same one at a time by exact fractions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from checks.simulator import semantics_reference
+from gemm_lessons.simulator import doubles, semantics
+
+SPECIAL = [
+    *(0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 5e-324, -5e-324, 3.0, 1 / 3, 1 + 2.0**-52, 1 - 2.0**-53),
+    *(2.0**-1022, 2.0**-900, 2.0**-899, 2.0**990, 2.0**1000, np.finfo(float).max, -np.finfo(float).max, 2.0**53 + 2),
+]
+SOURCES = {"add": 2, "sub": 2, "mul": 2, "fma": 3, "div": 2, "sqrt": 1, "rcp": 1}
+
+
+def operands(seed: int, count: int) -> list[np.ndarray]:
+    """Three columns: ordinary numbers, few bits (so that results are exact or nearly so), all bits, special ones; some
+    sums cancel."""
+    rng = np.random.default_rng(seed)
+    columns = []
+    for _ in range(3):
+        kinds = [
+            rng.normal(size=count), rng.integers(-16, 16, count) * 2.0 ** rng.integers(-60, 60, count),
+            rng.integers(0, 1 << 64, count, np.uint64).view(np.float64), rng.choice(SPECIAL, count),
+            rng.normal(size=count) * 2.0 ** rng.integers(-1000, 1000, count),
+        ]  # fmt: skip
+        columns.append(np.choose(rng.integers(0, len(kinds), count), kinds))
+    near = rng.random(count) < 0.2
+    with np.errstate(all="ignore"):
+        product = -(columns[0] * columns[1])[near]
+    columns[2][near] = product * rng.choice([1.0, 1 + 2.0**-52, 1 - 2.0**-53], near.sum())
+    return columns
+
+
+@pytest.mark.parametrize("mode", ["rz", "rm", "rp"])
+@pytest.mark.parametrize("opcode", SOURCES)
+def test_directed_rounding_of_many_lanes_is_that_of_one(opcode, mode):
+    sources = operands(len(opcode), 300)[-SOURCES[opcode] :]
+    operation = semantics.lookup(opcode, (mode, "f64"))
+    assert operation is not None
+    out = np.empty(300)
+    with semantics.float_state():
+        operation.function(out, *sources)
+    bits = [column.view(np.uint64).tolist() for column in sources]
+    expected = [semantics_reference.expected(f"{opcode}.{mode}.f64", list(s))[0] for s in zip(*bits, strict=True)]
+    wrong = np.flatnonzero(out.view(np.uint64) != np.array(expected, np.uint64))
+    assert not wrong.size, [c[wrong[0]].hex() for c in (*sources, out)]
+
+
+@pytest.mark.parametrize("opcode", ["add", "mul", "fma", "div", "sqrt"])
+def test_ordinary_numbers_need_no_fractions(opcode):
+    rng = np.random.default_rng(1)
+    sources = [rng.random(1000) + 0.5 for _ in range(SOURCES[opcode])]
+    with semantics.float_state():
+        _, unsure = doubles.directed(opcode, "rz", *sources)
+    assert not unsure.any()

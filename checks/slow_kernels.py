@@ -1,0 +1,157 @@
+"""Kernels of kinds that a vectorised simulator finds hard, and what a lane's instruction costs in each of them beside
+lesson 04's: ``python -m checks.slow_kernels``. Twenty times as much is the limit that the project sets itself.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import numpy as np
+
+from checks.benchmark import simulate_lesson
+from gemm_lessons import simulate
+
+LIMIT = 20
+DOUBLES = """
+extern "C" __global__ void k(const double *in, double *out)
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    double a = in[i], b = in[i + 8192], c = in[i + 16384], sum = 0;
+    for (int n = 0; n < 20; n++) {
+        %s
+        a += 0.001;
+    }
+    out[i] = sum + a + b + c;
+}
+"""
+HISTOGRAM = """
+extern "C" __global__ void k(const int *in, int *out)
+{
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < 65536; i += gridDim.x * blockDim.x)
+        atomicAdd(&out[in[i] & %d], %s);
+}
+"""
+SHARED_HISTOGRAM = """
+extern "C" __global__ void k(const int *in, int *out)
+{
+    __shared__ int bins[16];
+    if (threadIdx.x < 16) bins[threadIdx.x] = 0;
+    __syncthreads();
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < 65536; i += gridDim.x * blockDim.x)
+        atomicAdd(&bins[in[i] & 15], 1);
+    __syncthreads();
+    if (threadIdx.x < 16) atomicAdd(&out[threadIdx.x], bins[threadIdx.x]);
+}
+"""
+TICKET = """
+extern "C" __global__ void k(const int *in, int *out)
+{
+    const int mine = atomicAdd(out, in[0] > -1);
+    out[1 + mine] = mine;
+}
+"""
+FLOAT_SUM = """
+extern "C" __global__ void k(const int *in, float *out)
+{
+    for (int n = 0; n < 4; n++) atomicAdd(out, (float)(in[threadIdx.x] & 3));
+}
+"""
+SWAP_LOOP = """
+extern "C" __global__ void k(const int *in, int *out)
+{
+    int *address = out + (blockIdx.x & 63), old = *(volatile int *)address, assumed;
+    do {
+        assumed = old;
+        old = atomicCAS(address, assumed, __float_as_int(__int_as_float(assumed) + (float)(in[threadIdx.x] & 3)));
+    } while (assumed != old);
+}
+"""
+ONE_WARP = """
+extern "C" __global__ void k(const int *in, int *out)
+{
+    int sum = 0;
+    for (int n = 0; n < 4000; n++) {
+        sum = sum * 3 + (sum >> 5) + n;
+        if (sum & 64) sum ^= threadIdx.x; else sum += 7;
+    }
+    out[threadIdx.x] = sum;
+}
+"""
+ONE_WARP_MEMORY = """
+extern "C" __global__ void k(const int *in, int *out)
+{
+    __shared__ int s[64];
+    s[threadIdx.x] = s[threadIdx.x + 32] = 0;
+    __syncwarp();
+    int sum = 0;
+    for (int n = 0; n < 2000; n++) {
+        sum += in[(n * 32 + threadIdx.x) & 65535] + s[(threadIdx.x + n) & 63];
+        __syncwarp();
+        s[threadIdx.x] = sum;
+        __syncwarp();
+    }
+    out[threadIdx.x] = sum;
+}
+"""
+ONE_WARP_FLOATS = """
+extern "C" __global__ void k(const int *in, float *out)
+{
+    float x = in[threadIdx.x], y = 1;
+    #pragma unroll 1
+    for (int n = 0; n < 4000; n++) { x = fmaf(x, 0.5f, y); y = y * 0.25f + x; x = fminf(x, 1e6f); }
+    out[threadIdx.x] = x + y;
+}
+"""
+# name: source, grid, block
+KERNELS: dict[str, tuple[str, int, int]] = {
+    "add.rz.f64": (DOUBLES % "sum = __dadd_rz(sum, a); sum = __dadd_ru(sum, b);", 32, 256),
+    "mul.rm.f64": (DOUBLES % "sum += __dmul_rd(a, b); sum += __dmul_rz(a, c);", 32, 256),
+    "fma.rp.f64": (DOUBLES % "sum = __fma_ru(a, b, sum); sum = __fma_rz(a, c, sum);", 32, 256),
+    "fma.rn.f64": (DOUBLES % "sum = fma(a, b, sum); sum = fma(a, c, sum);", 32, 256),
+    "div.rn.f64": (DOUBLES % "sum += a / b; sum += c / a;", 32, 256),
+    "div.rz.f64": (DOUBLES % "sum += __ddiv_rz(a, b); sum += __ddiv_ru(c, a);", 32, 256),
+    "sqrt.rm.f64": (DOUBLES % "sum += __dsqrt_rd(a); sum += __drcp_ru(c);", 32, 256),
+    "cvt, f64": (DOUBLES % "sum += __double2float_rz(a); sum += __ll2double_ru(__double2ll_rd(b * 1e18));", 32, 256),
+    "histogram of 16 bins, global": (HISTOGRAM % (15, "1"), 64, 128),
+    "counter, global": (HISTOGRAM % (0, "1"), 64, 128),
+    "histogram of 16 bins, shared": (SHARED_HISTOGRAM, 64, 128),
+    "tickets": (TICKET, 64, 128),
+    "float sum of all threads": (FLOAT_SUM, 64, 128),
+    "compare-and-swap loop": (SWAP_LOOP, 64, 64),
+    "one warp, integers": (ONE_WARP, 1, 32),
+    "one warp, floats": (ONE_WARP_FLOATS, 1, 32),
+    "one warp, memory": (ONE_WARP_MEMORY, 1, 32),
+}
+
+
+def lane_instructions_per_second(source: str, grid: int, block: int) -> float:
+    """Of one launch, counters and checkers on, without compiling."""
+    rng = np.random.default_rng(5)
+    wide = "double" in source
+    given = rng.random(1 << 16) + 0.5 if wide else rng.integers(0, 1 << 20, 1 << 16).astype(np.int32)
+    out = np.zeros(1 << 16, np.float64 if wide else np.float32 if "float *out" in source else np.int32)
+    seconds = []
+    for _ in range(2):  # the first also compiles
+        out[:] = 0
+        start = time.process_time()
+        launched = simulate(source, "k", grid, block, [given, out])
+        seconds.append(time.process_time() - start)
+        assert launched.fault is None, launched.fault
+    return sum(launched.counters.opcodes.values()) * 32 / seconds[-1]
+
+
+def main(names: list[str]) -> None:
+    """Print the cost of each kernel beside the lesson's."""
+    lesson = simulate_lesson("04", 256)["lane_instructions_per_second"]
+    print(f"lesson 04 at 256^3: {lesson:.2e} lane instructions per second")
+    for name, kernel in KERNELS.items():
+        if not names or any(wanted in name for wanted in names):
+            speed = lane_instructions_per_second(*kernel)
+            times = lesson / speed
+            mark = "" if times <= LIMIT else f"> {LIMIT}"
+            print(f"{name:<32} {speed:.2e}   {times:6.1f} times {mark}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
