@@ -1,0 +1,196 @@
+"""One program run three ways: as users run it, with every trick of the machine off, and by the scalar interpreter.
+
+Every trick off means: each instruction a basic block of its own (so nothing is grouped, reordered or counted by the
+block), one block at a time, no address pattern remembered, and only ever the way for lanes that diverged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from checks.simulator.property.programs import Case
+from checks.simulator.property.scalar import Interpreter
+from gemm_lessons import simulator
+from gemm_lessons.compiler import Compiled, Resources
+from gemm_lessons.device import Argument, Buffer, Finding, Grid, Launched, Scalar, UnsupportedKernel
+from gemm_lessons.simulator import Setting, Simulator, copies, groups, ptx, transfers
+from gemm_lessons.simulator.access import SpaceAccess
+from gemm_lessons.simulator.inline import inline_calls
+from gemm_lessons.simulator.machine import Machine, Program, prepare
+
+BUDGET = 100_000
+
+
+class PlainMachine(Machine):
+    """A machine that never takes all lanes to be in one place."""
+
+    def _next(self) -> int | None:
+        number = super()._next()
+        self.state.full = False
+        return number
+
+
+def _forget(state: Any, address: Any, compute: Any, space: SpaceAccess) -> Any:
+    """Instead of ``access.remember``: placed anew each time. Only that equal touches are one object is kept, which the
+    checkers count on."""
+    touches: dict[tuple[bytes, bytes], Any] = {}
+
+    def recall(lanes: Any) -> Any:
+        placement = space.window(compute(lanes), lanes)
+        touch = placement.touch
+        key = touch.addresses.tobytes(), b"" if touch.active is None else touch.active.tobytes()
+        placement.touch = touches.setdefault(key, touch)
+        return placement
+
+    return recall
+
+
+def plain(program: Program) -> Program:
+    """``program`` with a label before every instruction, so that each becomes a basic block."""
+    kernel = program.kernel
+    labels = {**kernel.labels, **{f"plain {i.index}": i.index for i in kernel.instructions}}
+    return prepare(dataclasses.replace(kernel, labels=labels), program.variables)
+
+
+@contextlib.contextmanager
+def tricks_off() -> Iterator[None]:
+    """Launches in here are run one instruction at a time."""
+    given = simulator._program
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(simulator, "_program", lambda text, entry: plain(given(text, entry))))
+        stack.enter_context(mock.patch.object(simulator, "Machine", PlainMachine))
+        for module in (transfers, groups, copies):
+            stack.enter_context(mock.patch.object(module, "remember", _forget))
+        stack.enter_context(mock.patch.object(SpaceAccess, "_same_shape", return_value=False))
+        yield
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a launch left: the bytes of its buffers and what the device handed back."""
+
+    memory: tuple[bytes, ...]
+    launched: Launched
+
+    def findings(self, exact: bool) -> set[Any]:
+        """``exact``: with the example that each names. Of blocks side by side another may be the first to do it."""
+        known = {_known(finding) for finding in self.launched.findings}
+        return known if exact else {(f.kind, f.severity, f.line, f.other_line, f.detail) for f in known}
+
+
+def _known(finding: Finding) -> Finding:
+    """What of a finding does not depend on how loads are grouped.
+
+    Not how often: the checkers look once at an access that repeats between two barriers. Nor which of several loads
+    is named beside a write that races with all of them.
+    """
+    if finding.detail.startswith("shared load "):
+        return dataclasses.replace(finding, count=0, line=None, message="")
+    return finding if finding.kind == "unset" else dataclasses.replace(finding, count=0)
+
+
+def _compiled(case: Case) -> Compiled:
+    compiled = Compiled("", "random.cu", "k", "sm_90", case.text, b"", Resources(0, 0, 0, 0), (), "none")
+    compiled.__dict__["sass"] = ()  # no machine code: counted on PTX
+    return compiled
+
+
+def launch(
+    compiled: Compiled, grid: Grid, buffers: Sequence[np.ndarray], scalars: Sequence[Any], setting: Setting
+) -> Outcome:
+    """One launch on copies of ``buffers``."""
+    arrays = [array.copy() for array in buffers]
+    arguments: list[Argument] = [Buffer(f"b{n}", array, n > 0) for n, array in enumerate(arrays)]
+    arguments += [Scalar(f"s{n}", value) for n, value in enumerate(scalars)]
+    launched = Simulator(setting).launch(compiled, grid, arguments)
+    return Outcome(tuple(array.tobytes() for array in arrays), launched)
+
+
+def difference(ours: Outcome, theirs: Outcome, exact: bool) -> str:
+    """Nothing when both are the same, else what differs first. ``exact``: see ``Outcome.findings``."""
+    a, b = ours.launched, theirs.launched
+    if a.fault or b.fault:
+        return "" if a.fault == b.fault else f"fault: {a.fault} != {b.fault}"
+    if text := memory_difference(ours.memory, theirs.memory):
+        return text
+    one, other = ours.findings(exact), theirs.findings(exact)
+    if one != other:
+        return f"findings: {one - other} != {other - one}"
+    if a.counters != b.counters:
+        for field in dataclasses.fields(a.counters):
+            one, other = getattr(a.counters, field.name), getattr(b.counters, field.name)
+            if field.name == "conflicts":  # equally bad ones come in the order in which they were met
+                one, other = sorted(one, key=repr), sorted(other, key=repr)
+            if one != other:
+                return f"counters, {field.name}: {_only(one, other)} != {_only(other, one)}"
+    return ""
+
+
+def _only(one: Any, other: Any) -> Any:
+    if isinstance(one, dict):
+        return {key: value for key, value in one.items() if other.get(key) != value}
+    return [entry for entry in one if entry not in other]
+
+
+def memory_difference(ours: Sequence[bytes], theirs: Sequence[bytes]) -> str:
+    """The first byte that differs."""
+    for number, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+        if one != other:
+            wrong = np.flatnonzero(np.frombuffer(one, np.uint8) != np.frombuffer(other, np.uint8))
+            at = int(wrong[0]) // 4 * 4
+            text = f"{one[at : at + 4].hex()} != {other[at : at + 4].hex()}"
+            return f"buffer {number}, {wrong.size} bytes differ, first at {at}: {text}"
+    return ""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What came of a case: "" or what differs, and whether the machine found races in it."""
+
+    problem: str
+    race: bool = False
+
+
+def check(case: Case) -> Ran:
+    """Run a case every way that applies to it. What the kit says of a program that it cannot run is a problem, too."""
+    try:
+        return _check(case)
+    except (AssertionError, LookupError, TypeError, ValueError, NotImplementedError, UnsupportedKernel) as error:
+        return Ran(f"crash: {type(error).__name__}: {error}")
+
+
+def _check(case: Case) -> Ran:
+    module = ptx.parse(case.text)
+    kernel = inline_calls(module.kernels["k"], module.functions)
+    program = prepare(kernel, module.variables)
+    grid = Grid(case.grid, case.block)
+    given = case.buffers()
+    buffers = [np.frombuffer(b, np.uint8) for b in given]
+    first, second, third = case.scalars()
+    scalars = [
+        np.frombuffer(first, np.uint32)[0],
+        np.frombuffer(second, np.float32)[0],
+        np.frombuffer(third, np.uint64)[0],
+    ]
+    compiled = _compiled(case)
+    with mock.patch.object(simulator, "_program", return_value=program):
+        ours = launch(compiled, grid, buffers, scalars, Setting(case.block_limit, BUDGET))
+        with tricks_off():
+            theirs = launch(compiled, grid, buffers, scalars, Setting(1, BUDGET))
+    race = any(f.kind in ("race", "block_order") for f in theirs.launched.findings)
+    if text := difference(ours, theirs, 1 in (case.blocks, case.block_limit)):
+        return Ran(f"optimised != plain: {text}", race)
+    if case.sort != "values" or ours.launched.fault:
+        return Ran("", race)
+    memory = [bytearray(b) for b in given]
+    Interpreter(kernel, grid, memory, [first, second, third]).run()
+    if text := memory_difference(ours.memory, [bytes(m) for m in memory]):
+        return Ran(f"machine != scalar: {text}", race)
+    return Ran("", race)

@@ -1,0 +1,43 @@
+"""Random CUDA kernels, compiled: the fast way against the plain way, with counters from their machine code.
+
+The kernels are those of ``checks.simulator.fuzz``, whose values a GPU answered for; here whole launches are compared,
+findings and counters too, with the blocks in batches of several sizes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from checks.simulator import fuzz
+from checks.simulator.fuzz import Case
+from checks.simulator.property.comparison import Outcome, difference, tricks_off
+from gemm_lessons.compiler import Compiled
+from gemm_lessons.device import Argument, Buffer, Grid
+from gemm_lessons.simulator import Setting, Simulator
+
+
+def generate(seed: int) -> Case:
+    """The kernel of a seed, leaving out those that no compiler survives."""
+    return fuzz.generate(seed if seed not in fuzz.CRASHES else seed + 1_000_000)
+
+
+def launch(compiled: Compiled, case: Case, block_limit: int) -> Outcome:
+    """One launch on fresh buffers."""
+    outputs = case.outputs()
+    arguments: list[Argument] = []
+    for kind, data in case.inputs().items():
+        arguments += [Buffer(f"in_{kind}", data), Buffer(f"out_{kind}", outputs[kind], True)]
+    launched = Simulator(Setting(block_limit)).launch(
+        compiled, Grid((fuzz.BLOCKS, 1, 1), (case.threads, 1, 1)), arguments
+    )
+    return Outcome(tuple(np.ascontiguousarray(a).tobytes() for a in outputs.values()), launched)
+
+
+def check(seed: int) -> str:
+    """ "" or what differs between the fast way and the plain way."""
+    case = generate(seed)
+    compiled = fuzz.compiled(case)
+    ours = launch(compiled, case, 1 + seed % fuzz.BLOCKS)
+    with tricks_off():
+        theirs = launch(compiled, case, 1)
+    return difference(ours, theirs, exact=seed % fuzz.BLOCKS == 0)

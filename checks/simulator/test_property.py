@@ -1,0 +1,149 @@
+"""Random programs: grouped and remembered, one instruction at a time, and one thread at a time give the same bits.
+
+Half of the programs are always the same, half are new in every run. A failure names its seed; the command that it
+prints makes the program small.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import sys
+from collections.abc import Callable, Iterator
+from unittest import mock
+
+import pytest
+
+from checks.simulator.property import kernels, programs
+from checks.simulator.property.comparison import check
+from checks.simulator.property.shrinking import shrink, symptom
+from gemm_lessons.simulator import access, decode, machine, schedule, semantics, state, transfers
+from gemm_lessons.simulator.ptx import Register
+
+FRESH = random.randrange(1 << 40)  # the first new seed of this process
+CHUNK, CHUNKS = 50, 30  # 1,500 programs of fixed seeds and as many new ones
+KERNELS = 3
+COMMAND = "python -m checks.simulator.property"
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize("start", ["fixed", "fresh"])
+def test_random_programs_mean_the_same_however_they_are_run(start, chunk):
+    first = chunk * CHUNK + (FRESH if start == "fresh" else 0)
+    for seed in range(first, first + CHUNK):
+        problem = check(programs.generate(seed)).problem
+        assert not problem, f"{COMMAND} --programs 1 --seed {seed}\n{problem}"
+
+
+@pytest.mark.parametrize("chunk", range(2))
+@pytest.mark.parametrize("start", ["fixed", "fresh"])
+def test_random_kernels_mean_the_same_however_they_are_run(start, chunk):
+    first = chunk * KERNELS + (FRESH if start == "fresh" else 0)
+    for seed in range(first, first + KERNELS):
+        problem = kernels.check(seed)
+        assert not problem, f"{COMMAND} --programs 0 --kernels 1 --seed {seed}\n{problem}"
+
+
+def test_a_program_is_a_function_of_its_seed_and_needs_no_luck_to_be_interesting():
+    cases = [programs.generate(seed) for seed in range(150)]
+    assert [case.text for case in cases] == [programs.generate(seed).text for seed in range(150)]
+    written = "\n".join(case.text for case in cases)
+    for needed in ("shfl.sync", "vote.sync", "activemask", "red.global", "red.shared", "atom.shared", "cp.async",
+                   "bar.sync", "ld.local", "ld.shared.v4", "st.global", "cvta.shared", "@!%p", "bra",
+                   "ret", "exit"):  # fmt: skip
+        assert needed in written, needed
+    assert {case.sort for case in cases} == {"values", "racy", "fault"}
+    assert {case.threads % 32 == 0 for case in cases} == {True, False}
+    assert len({case.block_limit for case in cases}) == 4
+
+
+# -- the tests can fail: mistakes put into the optimiser ---------------------------------------------------------------
+
+
+def _rows_of_the_32_bit_file(self: state.State, name: str) -> object:
+    """The mistake of old: patterns remembered by a row of the 32-bit registers, whatever the width of the base."""
+    width, row = self.rows[name]
+    if sys._getframe(1).f_code.co_name in ("bind_loads", "remember"):
+        width, row = 32, row % len(self.files[32])
+    return self.files[width][row]
+
+
+def _one_level(instructions: list[schedule.Instruction]) -> Iterator[schedule.Step]:
+    """All pending multiply-adds at once, also those that need another's result."""
+    if instructions:
+        yield schedule.FmaGroup(tuple(instructions))
+
+
+def _one_move(steps: list[schedule.Step]) -> Iterator[schedule.Step]:
+    """Neighbouring moves in one copy, also those that read what another of them writes."""
+    run: list[schedule.Instruction] = []
+    for step in steps:
+        if isinstance(step, schedule.Single) and schedule._is_move(step.instruction):
+            run.append(step.instruction)
+            continue
+        if run:
+            yield schedule.MoveGroup(tuple(run))
+            run = []
+        yield step
+    if run:
+        yield schedule.MoveGroup(tuple(run))
+
+
+def _columns_first(members: list[schedule.Instruction]) -> schedule.FmaGroup:
+    group = OUTER_PRODUCT(members)
+    return dataclasses.replace(group, rows=group.columns, columns=group.rows)
+
+
+def _by_registers_alone(of: state.State, address: object, compute: Callable[..., object], space: object) -> object:
+    """Patterns remembered without the lanes that they are for."""
+    known: dict[bytes, object] = {}
+    row = of.lanes_of(address.base.name) if isinstance(address.base, Register) else None
+
+    def recall(lanes: object) -> object:
+        key = b"" if row is None else row.tobytes()
+        return known.setdefault(key, space.window(compute(lanes), lanes))
+
+    return recall
+
+
+def _subtraction_adds(opcode: str, modifiers: tuple[str, ...], results: int = 1) -> object:
+    return LOOKUP("add" if (opcode, modifiers) == ("sub", ("s32",)) else opcode, modifiers, results)
+
+
+def _as_large_as_the_last(self: access.SpaceAccess, shape: object, lanes: object) -> bool:
+    return (
+        self._shape is not None and shape.size == self._shape.size and (lanes is None) == (self._shape_active is None)
+    )
+
+
+OUTER_PRODUCT, LOOKUP = schedule.outer_product, semantics.lookup
+# What is put in the place of what, and the seed from which few programs must find it.
+PLANTED: dict[str, tuple[object, str, object, int]] = {
+    "64-bit bases keyed by 32-bit rows": (state.State, "lanes_of", _rows_of_the_32_bit_file, 15),
+    "groups of fma ignore hazards": (schedule, "_group_fmas", _one_level, 80),
+    "outer products transposed": (schedule, "outer_product", _columns_first, 0),
+    "moves reordered": (schedule, "_group_moves", _one_move, 0),
+    "stale versions": (decode, "_bump", lambda versions, name: None, 20),
+    "loads pass stores": (schedule, "_touches_memory", lambda instruction: False, 25),
+    "pending instructions block nothing": (schedule._Pool, "blocks", lambda self, instruction: False, 0),
+    "the shape of global addresses is the last one": (access.SpaceAccess, "_same_shape", _as_large_as_the_last, 20),
+    "guards read at the end of the block": (machine.Program, "overwritten_guards", frozenset(), 38),
+    "patterns remembered without their lanes": (transfers, "remember", _by_registers_alone, 40),
+    "the same wrong subtraction both ways": (semantics, "lookup", _subtraction_adds, 5),
+}
+
+
+@pytest.mark.parametrize(("where", "name", "mistake", "seed"), PLANTED.values(), ids=PLANTED)
+def test_a_mistake_in_the_optimiser_is_found_by_few_programs(where, name, mistake, seed):
+    with mock.patch.object(where, name, mistake):
+        assert any(check(programs.generate(s)).problem for s in range(seed, seed + 12))
+
+
+def test_a_failing_program_is_made_small():
+    with mock.patch.object(semantics, "lookup", _subtraction_adds):
+        wanted = "machine != scalar: buffer 1"
+        case = next(c for c in map(programs.generate, range(40)) if symptom(check(c).problem) == wanted)
+        small = shrink(case)
+        assert symptom(check(small).problem) == wanted
+    assert not check(small).problem
+    assert len(small.body) <= 25 < len(case.body)
