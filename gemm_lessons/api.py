@@ -10,6 +10,7 @@ import numpy as np
 
 from gemm_lessons.compiler import CompileFailed, compile_source
 from gemm_lessons.device import Argument, Buffer, Grid, Launched, Pointer, Scalar, StructWithBuffers, Symbol
+from gemm_lessons.parameters import Declared, check_array, declared, scalar
 from gemm_lessons.simulator import Simulator
 from gemm_lessons.simulator.ptx import Kernel, Parameter, Variable
 from gemm_lessons.views import pointers
@@ -45,9 +46,10 @@ def simulate(
 
     ``grid`` and ``block`` are x or (x, y) or (x, y, z), in blocks and threads. ``args`` follow the kernel's
     parameters: C-contiguous NumPy arrays for pointers (written back after the launch unless they are read-only),
-    Python or NumPy numbers, ``bytes`` or ``device.StructWithBuffers`` for structs. A view is a pointer into the array
-    whose memory it shares: ``[x, x[16:]]`` are two pointers into one buffer, and all of ``x`` can be reached through
-    ``x[16:]`` alone. ``dynamic_shared`` is in bytes.
+    numbers, which are converted to the parameter's type if they fit it without loss, ``bytes`` or
+    ``device.StructWithBuffers`` for structs. A view is a pointer into the array whose memory it shares: ``[x, x[16:]]``
+    are two pointers into one buffer, and all of ``x`` can be reached through ``x[16:]`` alone. ``dynamic_shared`` is in
+    bytes.
 
     ``symbols`` are values of ``__constant__`` and ``__device__`` variables by name (``"ns::weights"``): arrays, numbers
     or ``bytes`` of the variable's size. Arrays of ``__device__`` variables are read back after the launch.
@@ -64,18 +66,23 @@ def simulate(
     kernel = device.kernel(compiled)
     shape = Grid(_three(grid), _three(block), dynamic_shared)
     given = [_symbol(name, value, device.variable(compiled, name)) for name, value in (symbols or {}).items()]
-    return device.launch(compiled, shape, arguments(kernel, args), given)
+    return device.launch(compiled, shape, arguments(kernel, args, declared(source, kernel, entry)), given)
 
 
-def arguments(kernel: Kernel, values: Sequence[Any]) -> list[Argument]:
-    """Python values -> launch arguments, by the sizes of the kernel's parameters. Raises ``ValueError``."""
+def arguments(kernel: Kernel, values: Sequence[Any], known: Sequence[Declared | None] = ()) -> list[Argument]:
+    """Python values -> launch arguments, by the types of the kernel's parameters; ``known``: what its source says of
+    them. Raises ``ValueError``."""
     if len(values) != len(kernel.parameters):
         raise ValueError(f"{kernel.name} takes {len(kernel.parameters)} arguments, {len(values)} were given")
     names = [f"argument {parameter.name.rpartition('_param_')[2]}" for parameter in kernel.parameters]
+    known = known or (None,) * len(values)
+    for name, value, parameter, one in zip(names, values, kernel.parameters, known, strict=True):
+        if isinstance(value, np.ndarray):
+            check_array(name, value, parameter, one)
     arrays = pointers({name: value for name, value in zip(names, values, strict=True) if isinstance(value, np.ndarray)})
     return [
-        arrays[name] if name in arrays else _argument(name, parameter, value)
-        for name, parameter, value in zip(names, kernel.parameters, values, strict=True)
+        arrays[name] if name in arrays else _argument(name, parameter, value, one)
+        for name, parameter, value, one in zip(names, kernel.parameters, values, known, strict=True)
     ]
 
 
@@ -84,25 +91,15 @@ def _symbol(name: str, value: Any, variable: Variable) -> Symbol:
         if value.dtype.hasobject:
             raise ValueError(f"symbol {name}: the array holds Python objects, not numbers")
         return Symbol(name, value)
-    scalar = _argument(f"symbol {name}", Parameter(name, variable.type, 0, variable.size, variable.align), value)
-    assert isinstance(scalar, Scalar)
-    data = scalar.value if isinstance(scalar.value, bytes) else scalar.value.tobytes()
+    given = scalar(f"symbol {name}", value, Parameter(name, variable.type, 0, variable.size, variable.align))
+    data = given.value if isinstance(given.value, bytes) else given.value.tobytes()
     return Symbol(name, np.frombuffer(data, np.uint8))
 
 
-def _argument(name: str, parameter: Parameter, value: Any) -> Argument:
+def _argument(name: str, parameter: Parameter, value: Any, known: Declared | None) -> Argument:
     if isinstance(value, (Buffer, Pointer, Scalar, StructWithBuffers)):
         return value
-    if isinstance(value, (np.generic, bytes)):
-        return Scalar(name, value)
-    types: dict[tuple[type, int], type[np.generic]] = {
-        (int, 1): np.int8, (int, 2): np.int16, (int, 4): np.int32, (int, 8): np.int64,
-        (float, 2): np.float16, (float, 4): np.float32, (float, 8): np.float64,
-    }  # fmt: skip
-    kind = types.get((type(value), parameter.size))
-    if kind is None:
-        raise ValueError(f"{name}: {type(value).__name__} does not fit a parameter of {parameter.size} bytes")
-    return Scalar(name, kind(value))
+    return scalar(name, value, parameter, known)
 
 
 def _three(dimensions: Dimensions) -> tuple[int, int, int]:

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from gemm_lessons.device import Argument, Buffer, Pointer, Scalar, StructWithBuffers, Symbol
 from gemm_lessons.expression import Expression, ExpressionError, Number
+from gemm_lessons.parameters import Declared, check_array, scalar
 from gemm_lessons.simulator.ptx import Kernel, Parameter, Variable
 from gemm_lessons.simulator.symbols import check
 
@@ -93,8 +94,16 @@ class Given:
     numbers: Mapping[str, Number]
 
 
-def build(args: str, symbols: Sequence[str], kernel: Kernel, variable: Callable[[str], Variable], seed: int) -> Given:
-    """Everything for a launch of ``kernel``; ``variable`` finds one by name. Raises ``ArgumentError``."""
+def build(
+    args: str,
+    symbols: Sequence[str],
+    kernel: Kernel,
+    variable: Callable[[str], Variable],
+    seed: int,
+    known: Sequence[Declared | None] = (),
+) -> Given:
+    """Everything for a launch of ``kernel``; ``variable`` finds one by name, ``known`` is what the source says of the
+    parameters. Raises ``ArgumentError``."""
     items = split(args)
     variables = [item for text in symbols for item in split(text)]
     names = _numbers(items, variables)
@@ -107,11 +116,11 @@ def build(args: str, symbols: Sequence[str], kernel: Kernel, variable: Callable[
     specs = {name: array_spec(name, value, names) for name, value in passed if "[" in value}
     arrays = {name: contents(spec, rng) for name, spec in specs.items()}
     arguments: list[Argument] = []
-    for (name, value), parameter in zip(passed, kernel.parameters, strict=True):
+    for (name, value), parameter, one in zip(passed, kernel.parameters, known or (None,) * len(passed), strict=True):
         if name in specs:
-            arguments.append(_array_argument(specs[name], arrays[name], parameter))
+            arguments.append(_array_argument(specs[name], arrays[name], parameter, one))
         elif name in names:
-            arguments.append(_scalar(name, names[name], parameter))
+            arguments.append(_scalar(name, names[name], parameter, one))
         else:
             arguments.append(_pointer(name, value, specs, arrays, names, parameter))
     given: list[Symbol] = []
@@ -197,13 +206,18 @@ def contents(spec: ArraySpec, rng: np.random.Generator) -> NDArray[Any]:
     return values.astype(dtype)
 
 
-def _array_argument(spec: ArraySpec, array: NDArray[Any], parameter: Parameter) -> Argument:
+def _array_argument(spec: ArraySpec, array: NDArray[Any], parameter: Parameter, known: Declared | None) -> Argument:
     buffer = Buffer(spec.name, array, spec.output)
     if not spec.view:
         if parameter.size != 8:
             raise ArgumentError(
                 f"argument {spec.name} is an array, but that parameter has {parameter.size} bytes, no pointer"
             )
+        if known is not None:
+            try:
+                check_array(f"argument {spec.name}", array, parameter, known)
+            except ValueError as error:
+                raise ArgumentError(str(error).split(";")[0]) from None
         return buffer
     rows, cols = spec.shape
     strides = (1, rows) if spec.transposed else (cols, 1)
@@ -263,21 +277,11 @@ def _symbol(name: str, value: str, names: Mapping[str, Number], variable: Variab
     return symbol
 
 
-def _scalar(name: str, value: Number, parameter: Parameter) -> Scalar:
-    whole = isinstance(value, int)
-    kinds: Mapping[tuple[bool, int], Any] = {
-        (True, 1): np.int8, (True, 2): np.int16, (True, 4): np.int32, (True, 8): np.int64,
-        (False, 2): np.float16, (False, 4): np.float32, (False, 8): np.float64,
-    }  # fmt: skip
-    kind = kinds.get((whole and not parameter.type.startswith("f"), parameter.size))
-    if kind is None or (not whole and parameter.type.startswith(("u", "s"))):
-        raise ArgumentError(f"argument {name}: {value} does not fit a parameter of {parameter.size} bytes")
-    if np.dtype(kind).kind == "i":
-        bits = 8 * parameter.size
-        if not -(1 << (bits - 1)) <= value < 1 << bits:
-            raise ArgumentError(f"argument {name}: {value} does not fit {parameter.size} bytes")
-        return Scalar(name, np.array([int(value) & ((1 << bits) - 1)], f"u{parameter.size}").view(kind)[0])
-    return Scalar(name, kind(value))
+def _scalar(name: str, value: Number, parameter: Parameter, known: Declared | None = None) -> Scalar:
+    try:
+        return Scalar(name, scalar(f"argument {name}", value, parameter, known).value)
+    except ValueError as error:
+        raise ArgumentError(str(error)) from None
 
 
 def _signature(kernel: Kernel) -> str:

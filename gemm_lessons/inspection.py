@@ -20,6 +20,7 @@ from gemm_lessons.argument_text import ArgumentError, build
 from gemm_lessons.compiler import Compiled, CompileFailed, compile_source
 from gemm_lessons.device import Buffer, Grid, Launched
 from gemm_lessons.expression import Number
+from gemm_lessons.parameters import declared
 from gemm_lessons.simulator import Setting, Simulator
 
 __all__ = ["ArgumentError", "Expectation", "Inspection", "Request", "as_json", "inspect"]
@@ -77,12 +78,14 @@ def inspect(request: Request) -> Inspection:
     if isinstance(compiled, CompileFailed):
         return Inspection(request, failed=compiled)
     device = Simulator(Setting(budget=request.budget) if request.budget else None)
+    kernel = device.kernel(compiled)
     given = build(
         request.args,
         request.symbols,
-        device.kernel(compiled),
+        kernel,
         lambda name: device.variable(compiled, name),
         request.seed,
+        declared(request.source, kernel, request.entry),
     )
     arrays = given.arrays
     expectation = Expectation.parse(request.expect, arrays, given.numbers) if request.expect else None
