@@ -40,6 +40,7 @@ from gemm_lessons.simulator.ptx import (
     places_before,
 )
 from gemm_lessons.simulator.schedule import FmaGroup, LoadGroup, MoveGroup, Single, Step
+from gemm_lessons.simulator.special import CLOCKS, GUESSED
 from gemm_lessons.simulator.state import Fault, State
 from gemm_lessons.simulator.transfers import MemoryBinder
 from gemm_lessons.simulator.warps import Groups, bind_warp
@@ -333,6 +334,10 @@ class Binder:
         """``mov``, also between a wide register and a vector of narrow ones."""
         target, source = instruction.operands
         code = instruction.modifiers[-1]
+        if isinstance(source, Register) and source.name in CLOCKS:
+            return [self._clock(instruction, target, source.name, code)]
+        if isinstance(source, Register) and source.name in GUESSED:
+            self.state.notices.setdefault("guessed", instruction)
         if isinstance(source, Vector):
             return [self._pack(instruction, target, source, code)]
         if isinstance(target, Vector):
@@ -341,6 +346,18 @@ class Binder:
         if wider:
             raise unsupported(instruction)
         return [self.assign(instruction, row, _copy, self.value(source, code))]
+
+    def _clock(self, instruction: Instruction, target: Operand, name: str, code: str) -> Op:
+        """A clock: the instructions that the batch has executed, a number that only grows."""
+        state = self.state
+        state.notices.setdefault("clock", instruction)
+        row, _ = self.destination(target, code, instruction)
+        shift, bits = 32 if name.endswith("_hi") else 0, row.dtype.itemsize * 8
+
+        def read(out: Array) -> None:
+            out.view(f"u{bits // 8}")[...] = state.ticks() >> shift & (1 << bits) - 1
+
+        return self.assign(instruction, row, read)
 
     def _pack(self, instruction: Instruction, target: Operand, source: Vector, code: str) -> Op:
         row, _ = self.destination(target, code, instruction)

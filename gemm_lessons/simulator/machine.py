@@ -159,6 +159,7 @@ class Machine:
         binder = Binder(self.state, self.layout, kernel.parameters, self.parameters, address_registers(program.blocks))
         self.barriers = Barriers(self.state, kernel)
         self.convergence = Convergence(self.state, program.blocks, binder.value)
+        self.state.ticks = lambda: setting.budget - self.budget
         self.unset = Unset(self.state, kernel, program.suspects, binder, setting.shuffles)
         self.lanes_executed = np.zeros(len(kernel.instructions), np.int64)
         self.warps_executed = np.zeros(len(kernel.instructions), np.int64)
@@ -252,7 +253,12 @@ class Machine:
 
     def notices(self) -> list[Finding]:
         """What the simulator left out of this run."""
-        text = {"printf": "printf prints nothing on the simulator"}
+        text = {
+            "printf": "printf prints nothing on the simulator",
+            "clock": "the simulator has no clock: what the kernel reads counts instructions, so times mean nothing",
+            "guessed": "which multiprocessor or warp slot a thread gets, and how many there are, is the GPU's choice:"
+            " the simulator answers as an H200 could, and what depends on it is one of many results",
+        }
         return [
             Finding(kind, "note", text[kind], line_of(i), file=i.source.file if i.source else "")
             for kind, i in self.state.notices.items()

@@ -6,13 +6,14 @@ A register is one row of a two-dimensional array, so that one NumPy call works o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.device import Grid, UnsupportedKernel
+from gemm_lessons.simulator import special
 from gemm_lessons.simulator.events import WARP, Batch, Record
 from gemm_lessons.simulator.memory import POISON
 from gemm_lessons.simulator.operation import DTYPES
@@ -67,7 +68,12 @@ class State:
         self.rows: dict[str, tuple[int | str, int]] = {}
         self._allocate(kernel, row_order)
         self.versions: dict[str, int] = {}
-        self.special = self._special_registers(thread)
+        self.special: dict[str, Array | np.generic] = {
+            **special.of_launch(grid, shared_bytes, kernel.target),
+            **special.of_threads(thread, grid),
+            **special.of_blocks(self.lane_block, grid),
+        }
+        self.ticks: Callable[[], int] = lambda: 0  # the clock: instructions executed so far in the batch
         self.first_block = 0
         self.carry = np.zeros(self.lanes, np.bool_)  # the condition code register of add.cc and its kin
         self.active: Array | None = None  # lanes that take part now; None = all
@@ -92,53 +98,11 @@ class State:
         for width, dtype in _FILES.items():
             self.files[width] = np.zeros((counts[width], self.lanes), dtype)
 
-    def _special_registers(self, thread: Array) -> dict[str, Array | np.generic]:
-        size_x, size_y, _ = self.grid.block
-        u32 = np.uint32
-        lane = (thread % WARP).astype(u32)
-        one = np.ones_like(lane)
-        special: dict[str, Array | np.generic] = {
-            "%tid.x": (thread % size_x).astype(u32),
-            "%tid.y": (thread // size_x % size_y).astype(u32),
-            "%tid.z": (thread // (size_x * size_y)).astype(u32),
-            "%laneid": lane,
-            "%warpid": (thread // WARP).astype(u32),
-            "%nwarpid": u32(64),
-            "%smid": u32(0),
-            "%nsmid": u32(1),
-            "%gridid": np.uint64(1),
-            "%dynamic_smem_size": u32(self.grid.dynamic_shared),
-            "%total_smem_size": u32(self.shared_bytes),
-            "%cluster_ctarank": u32(0),  # a launch without clusters is one of clusters of one block
-            "%cluster_nctarank": u32(1),
-            "%is_explicit_cluster": np.bool_(False),
-            "%clock": u32(0),
-            "%clock_hi": u32(0),
-            "%clock64": np.uint64(0),
-            "%globaltimer": np.uint64(0),
-            "%lanemask_eq": one << lane,
-            "%lanemask_lt": (one << lane) - one,
-            "%lanemask_le": ((one << lane) - one) | (one << lane),
-            "%lanemask_gt": ~(((one << lane) - one) | (one << lane)),
-            "%lanemask_ge": ~((one << lane) - one),
-        }
-        for axis, letter in enumerate("xyz"):
-            special[f"%ntid.{letter}"] = u32(self.grid.block[axis])
-            special[f"%nctaid.{letter}"] = u32(self.grid.grid[axis])
-            special[f"%ctaid.{letter}"] = special[f"%clusterid.{letter}"] = np.zeros(self.lanes, u32)
-            special[f"%nclusterid.{letter}"] = u32(self.grid.grid[axis])
-            special[f"%cluster_ctaid.{letter}"] = u32(0)
-            special[f"%cluster_nctaid.{letter}"] = u32(1)
-        return special
-
     def begin(self, first_block: int, blocks: int, generation: int) -> None:
         """Make the state that of ``blocks`` fresh blocks; slots beyond them stay empty (their lanes never run)."""
         self.first_block = first_block
-        linear = first_block + self.lane_block
-        grid_x, grid_y, _ = self.grid.grid
-        self.special["%ctaid.x"][...] = linear % grid_x  # type: ignore[index]
-        self.special["%ctaid.y"][...] = linear // grid_x % grid_y  # type: ignore[index]
-        self.special["%ctaid.z"][...] = linear // (grid_x * grid_y)  # type: ignore[index]
+        for name, values in special.of_blocks(first_block + self.lane_block, self.grid).items():
+            self.special[name][...] = values  # type: ignore[index]
         self.shared[...] = POISON
         self.local[...] = POISON
         self.noted.clear()

@@ -106,7 +106,7 @@ def _count(
     assert code.plan is not None
     before = memory() if code.plan.spaces or code.variables.there else None
     constants = dict(code.constants) if before is None else code.constants_in(before)
-    constants[0] = launch_constants(launch.grid, code.parameter_offset, parameters)
+    constants |= launch_constants(launch.grid, code.parameter_offset, parameters, launch.kernel.target)
     sums = Sums()
     store = Store(before, launch.shared_bytes, code.local_bytes) if before is not None and code.plan.spaces else None
     for first, blocks in batches(launch.grid):

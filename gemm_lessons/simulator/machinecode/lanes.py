@@ -16,13 +16,14 @@ from gemm_lessons.simulator.machinecode.flow import results
 from gemm_lessons.simulator.machinecode.operands import Constant, Decoded, Immediate, Memory, Operand, Register, Special
 from gemm_lessons.simulator.machinecode.sources import FALSE, HALF, TRUE, ZERO, Approximation, Array, Fetch, Sources
 from gemm_lessons.simulator.machinecode.uncountable import Uncountable
+from gemm_lessons.simulator.special import NAMES, PLACES, PLACES_90, of_blocks, of_launch, of_threads
 
-# Bytes of constant bank 0 that hold what the launch says, by compute capability below 10; source: ptxas output for
-# kernels that read one special register each.
-BLOCK_SIZE = (0x0, 0x4, 0x8)
-GRID_SIZE = (0xC, 0x10, 0x14)
+# Byte of constant bank 0, by compute capability below 10; source: ptxas output.
 STACK_POINTER = 0x28
 SCALES = {"": 1, "U32": 1, "X4": 4, "X8": 8, "X16": 16}  # what an address register is multiplied by
+# Descriptors of global memory (compute capability 8, 9), which no address depends on, and the grid's barrier.
+UNINTERESTING = ((0x44, 0x4C), (0x118, 0x120), (0x208, 0x210))
+UNKNOWN = -1  # in the place of a bank's number
 STACK_TOP = 1 << 20  # bytes of local memory below the stack pointer
 
 
@@ -50,28 +51,16 @@ class Geometry:
 
     def special(self, name: str) -> Array:
         """``SR_TID.X`` and the like, uint32. Raises ``Uncountable`` for one that is not known."""
-        thread = np.arange(self.padded, dtype=np.uint32)
-        x, y, _ = (np.uint32(n) for n in self.grid.block)
-        in_block = {
-            "SR_TID.X": lambda: thread % x,
-            "SR_TID.Y": lambda: thread // x % y,
-            "SR_TID.Z": lambda: thread // x // y,
-            "SR_LANEID": lambda: thread % np.uint32(WARP),
-        }
-        if name in in_block:
-            return np.tile(in_block[name](), self.blocks)
-        number = np.arange(self.first, self.first + self.blocks, dtype=np.uint64)
-        gx, gy, _ = (np.uint64(n) for n in self.grid.grid)
-        by_block = {
-            "SR_CTAID.X": lambda: number % gx,
-            "SR_CTAID.Y": lambda: number // gx % gy,
-            "SR_CTAID.Z": lambda: number // gx // gy,
-        }
-        if name in by_block:
-            values = by_block[name]().astype(np.uint32)
-            return values if self.blocks == 1 else np.repeat(values, self.padded)
-        if name in ("SRZ", "SR_CgaCtaId"):
+        known = NAMES.get(name, "")
+        if known == "%cluster_ctarank" or name == "SRZ":
             return ZERO
+        by_thread = of_threads(np.arange(self.padded, dtype=np.int64), self.grid)
+        if known in by_thread:
+            return np.tile(by_thread[known], self.blocks)
+        by_block = of_blocks(np.arange(self.first, self.first + self.blocks, dtype=np.int64), self.grid)
+        if known in by_block:
+            values = by_block[known]
+            return values if self.blocks == 1 else np.repeat(values, self.padded)
         raise Uncountable(f"special register {name}")
 
 
@@ -156,6 +145,8 @@ class Lanes:
             raise Uncountable(f"constant bank {operand.bank}")
         kind = np.dtype(f"u{width}")
         if operand.index is None:
+            if operand.bank == 0 and any(self.constants.get(UNKNOWN, b"")[operand.offset : operand.offset + width]):
+                raise Uncountable(f"constant bank 0 at {operand.offset:#x}")
             if operand.offset + width > len(data):
                 raise Uncountable(f"constant bank {operand.bank} at {operand.offset:#x}")
             value = np.frombuffer(data, np.uint8)[operand.offset : operand.offset + width].copy().view(kind)
@@ -223,12 +214,18 @@ def _unknown(operand: Operand) -> Callable[[], Array]:
     return refuse
 
 
-def launch_constants(grid: Grid, parameter_offset: int, parameters: bytes) -> bytes:
-    """Constant bank 0 of a launch: its shape, the stack pointer and the parameters."""
+def launch_constants(grid: Grid, parameter_offset: int, parameters: bytes, target: str) -> dict[int, bytes]:
+    """Constant bank 0 of a launch: its shape, the stack pointer and the parameters; and as ``UNKNOWN`` which of its
+    bytes hold something else, of which the value is not known here."""
     bank = bytearray(parameter_offset + len(parameters) + 8)
-    for places, sizes in ((BLOCK_SIZE, grid.block), (GRID_SIZE, grid.grid)):
-        for place, size in zip(places, sizes, strict=True):
-            bank[place : place + 4] = size.to_bytes(4, "little")
+    unknown = bytearray(b"\1" * parameter_offset)
+    values = of_launch(grid, 0, target)
+    for name, place in {**PLACES, **(PLACES_90 if target.startswith("sm_90") else {})}.items():
+        bank[place : place + 4] = int(values[name]).to_bytes(4, "little")
+        unknown[place : place + 4] = bytes(4)
     bank[STACK_POINTER : STACK_POINTER + 4] = STACK_TOP.to_bytes(4, "little")
+    for start, end in ((STACK_POINTER, STACK_POINTER + 4), *UNINTERESTING):
+        if end <= parameter_offset:
+            unknown[start:end] = bytes(end - start)
     bank[parameter_offset : parameter_offset + len(parameters)] = parameters
-    return bytes(bank)
+    return {0: bytes(bank), UNKNOWN: bytes(unknown)}

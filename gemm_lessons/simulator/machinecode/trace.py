@@ -146,7 +146,7 @@ class Traceable:
         parameters = parameter_block(self.kernel, arguments, memory)
         constants = {
             **self.code.constants,
-            0: launch_constants(grid, self.code.parameter_offset, parameters),
+            **launch_constants(grid, self.code.parameter_offset, parameters, self.kernel.target),
         }
         shared = self.shared_bytes + grid.dynamic_shared
         store = Store(memory, shared, self.code.local_bytes) if self.plan.spaces else None

@@ -1,0 +1,96 @@
+"""Special registers: one table for both engines; what only a GPU knows is said to be a guess."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gemm_lessons.device import Grid
+from gemm_lessons.simulator import ptx, special
+from gemm_lessons.simulator.machinecode.lanes import UNKNOWN, Geometry, launch_constants
+from gemm_lessons.simulator.state import State
+
+GRID = Grid((7, 3, 2), (9, 4, 2), 640)
+STORES = "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"
+
+
+def state(target: str = "sm_90", shared: int = 1000) -> State:
+    kernel = ptx.Kernel("k", (), (), {}, {}, (), target)
+    made = State(kernel, GRID, 5, shared, 0, [])
+    made.begin(20, 5, 0)
+    return made
+
+
+@pytest.mark.parametrize("name", special.NAMES)
+def test_both_engines_read_the_same_register(name):
+    made = state()
+    lanes = np.broadcast_to(Geometry(GRID, 20, 5).special(name), (made.lanes,))
+    assert np.array_equal(lanes, np.broadcast_to(made.special[special.NAMES[name]], (made.lanes,)))
+
+
+@pytest.mark.parametrize("name", {**special.PLACES, **special.PLACES_90})
+def test_both_engines_read_the_same_constant(name):
+    place = {**special.PLACES, **special.PLACES_90}[name]
+    banks = launch_constants(GRID, 0x210, bytes(16), "sm_90")
+    assert int.from_bytes(banks[0][place : place + 4], "little") == int(state().special[name])
+    assert not any(banks[UNKNOWN][place : place + 4])
+    assert any(banks[UNKNOWN][0x30:0x38])  # %gridid
+
+
+def test_shared_memory_is_handed_out_in_units():
+    assert int(state(shared=1000).special["%total_smem_size"]) == 1024
+    assert int(state("sm_75", 1000).special["%total_smem_size"]) == 1024
+    assert int(state(shared=1025).special["%total_smem_size"]) == 1152
+    assert int(state("sm_75", 1025).special["%total_smem_size"]) == 1280
+
+
+READS = {  # register -> its value for thread t of block b of 8 blocks of 48 threads; whether a GPU decides it
+    "%lanemask_lt": (lambda b, t: (1 << t % 32) - 1, False),
+    "%lanemask_ge": (lambda b, t: (0xFFFFFFFF << t % 32) & 0xFFFFFFFF, False),
+    "%smid": (lambda b, t: b, True),
+    "%nsmid": (lambda b, t: 132, True),
+    "%warpid": (lambda b, t: t // 32, True),
+    "%nwarpid": (lambda b, t: 64, True),
+    "%dynamic_smem_size": (lambda b, t: 192, False),
+    "%total_smem_size": (lambda b, t: 256, False),
+    "%nclusterid.x": (lambda b, t: 8, False),
+    "%clusterid.x": (lambda b, t: b, False),
+    "%cluster_ctarank": (lambda b, t: 0, False),
+    "%cluster_nctarank": (lambda b, t: 1, False),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_register_that_decides_addresses_is_the_same_in_both_engines(run, name):
+    """Counters of the machine code are those of the values that PTX gave; or they are marked."""
+    value, guessed = READS[name]
+    source = f"""extern __shared__ int s[]; extern "C" __global__ void k(unsigned *o, int *p) {{
+        unsigned v; asm volatile("mov.u32 %0, %{name};" : "=r"(v)); const int i = blockIdx.x * 48 + threadIdx.x;
+        o[i] = v; s[threadIdx.x] = v; p[(v * 37 + threadIdx.x * (v & 7)) & 1023] = s[threadIdx.x]; }}"""
+    out, places = np.zeros(8 * 48, np.uint32), np.zeros(1024, np.int32)
+    launched = run(source, 8, 48, [out, places], dynamic_shared=192)
+    expected = [value(i // 48, i % 48) for i in range(8 * 48)]
+    assert out.tolist() == expected
+    assert [f.kind for f in launched.findings if f.severity == "note" and f.kind == "guessed"] == ["guessed"] * guessed
+    sectors = 0
+    for block in range(8):
+        for first in (0, 32):
+            lanes = [block * 48 + t for t in range(first, min(first + 32, 48))]
+            sectors += len({lane // 8 for lane in lanes})
+            sectors += len({(expected[i] * 37 + i % 48 * (expected[i] & 7) & 1023) // 8 for i in lanes})
+    assert launched.counters.totals[STORES] == sectors
+    unknown = ("%warpid", "%nwarpid", "%total_smem_size", "%nclusterid.x", "%clusterid.x", "%cluster_nctarank")
+    assert STORES not in launched.counters.inexact or name in unknown
+
+
+def test_clocks_count_instructions(run):
+    source = """extern "C" __global__ void k(long long *o, int n) { const long long start = clock64();
+        int spins = 0; while (clock64() - start < n) spins++; o[0] = spins; o[1] = clock64() - start;
+        unsigned lo, hi; unsigned long long now; asm volatile("mov.u32 %0, %%clock_hi;" : "=r"(hi));
+        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)); asm volatile("mov.u32 %0, %%clock;" : "=r"(lo));
+        o[2] = hi; o[3] = now >= o[1] && lo >= now; }"""
+    out = np.zeros(4, np.int64)
+    launched = run(source, 1, 1, [out, 1000])
+    assert 1 < out[0] < 1000 <= out[1] < 2000
+    assert out[2:].tolist() == [0, 1]
+    assert [f.kind for f in launched.findings] == ["clock"]
