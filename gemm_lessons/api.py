@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,18 @@ from typing import Any
 import numpy as np
 
 from gemm_lessons.compiler import CompileFailed, compile_source
-from gemm_lessons.device import Argument, Buffer, Grid, Launched, Pointer, Scalar, StructWithBuffers, Symbol
+from gemm_lessons.device import (
+    Argument,
+    Buffer,
+    Grid,
+    Launched,
+    Pointer,
+    Scalar,
+    StructWithBuffers,
+    Surface,
+    Symbol,
+    Texture,
+)
 from gemm_lessons.parameters import Declared, check_array, declared, scalar
 from gemm_lessons.simulator import Simulator
 from gemm_lessons.simulator.ptx import Kernel, Parameter, Variable
@@ -47,9 +59,9 @@ def simulate(
     ``grid`` and ``block`` are x or (x, y) or (x, y, z), in blocks and threads. ``args`` follow the kernel's
     parameters: C-contiguous NumPy arrays for pointers (written back after the launch unless they are read-only),
     numbers, which are converted to the parameter's type if they fit it without loss, ``bytes`` or
-    ``device.StructWithBuffers`` for structs. A view is a pointer into the array whose memory it shares: ``[x, x[16:]]``
-    are two pointers into one buffer, and all of ``x`` can be reached through ``x[16:]`` alone. ``dynamic_shared`` is in
-    bytes.
+    ``device.StructWithBuffers`` for structs, ``device.Texture`` and ``device.Surface`` for texture and surface objects.
+    A view is a pointer into the array whose memory it shares: ``[x, x[16:]]`` are two pointers into one buffer, and all
+    of ``x`` can be reached through ``x[16:]`` alone. ``dynamic_shared`` is in bytes.
 
     ``symbols`` are values of ``__constant__`` and ``__device__`` variables by name (``"ns::weights"``): arrays, numbers
     or ``bytes`` of the variable's size. Arrays of ``__device__`` variables are read back after the launch.
@@ -99,6 +111,8 @@ def _symbol(name: str, value: Any, variable: Variable) -> Symbol:
 def _argument(name: str, parameter: Parameter, value: Any, known: Declared | None) -> Argument:
     if isinstance(value, (Buffer, Pointer, Scalar, StructWithBuffers)):
         return value
+    if isinstance(value, (Texture, Surface)):
+        return dataclasses.replace(value, name=value.name or name)
     return scalar(name, value, parameter, known)
 
 

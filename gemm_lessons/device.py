@@ -83,7 +83,42 @@ class StructWithBuffers:
     pointers: Mapping[int, Buffer | Pointer]
 
 
-Argument = Buffer | Pointer | Scalar | StructWithBuffers
+@dataclass(frozen=True)
+class Texture:
+    """What a kernel reads through a ``cudaTextureObject_t``; on the simulator alone.
+
+    ``array`` is (width,), (height, width) or (depth, height, width), behind an axis of layers when ``layered``, before
+    one of 2 or 4 ``channels``. ``address`` is clamp, border, wrap or mirror, or one of them for each of x, y, z;
+    ``filter`` point or linear; ``read`` element or normalized_float. ``simulate`` fills in the name.
+    """
+
+    array: np.ndarray[Any, Any]
+    channels: int = 1
+    filter: str = "point"
+    address: str | tuple[str, ...] = "clamp"
+    normalized: bool = False
+    read: str = "element"
+    layered: bool = False
+    name: str = ""
+
+    def addresses(self, dims: int) -> tuple[str, ...]:
+        """The mode of each of ``dims`` coordinates."""
+        return (self.address,) * dims if isinstance(self.address, str) else self.address[:dims]
+
+
+@dataclass(frozen=True)
+class Surface:
+    """What a kernel reads and writes through a ``cudaSurfaceObject_t``; ``array`` as for ``Texture``. On the simulator
+    alone. It is written back after the launch unless it is read-only.
+    """
+
+    array: np.ndarray[Any, Any]
+    channels: int = 1
+    layered: bool = False
+    name: str = ""
+
+
+Argument = Buffer | Pointer | Scalar | StructWithBuffers | Texture | Surface
 
 
 def buffer_of(argument: Buffer | Pointer) -> Buffer:

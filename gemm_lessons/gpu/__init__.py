@@ -25,6 +25,9 @@ from gemm_lessons.device import (
     Launched,
     Pointer,
     Scalar,
+    Surface,
+    Texture,
+    UnsupportedKernel,
     buffer_of,
     buffers_of,
     offset_of,
@@ -328,6 +331,8 @@ def _encode(argument: Argument, buffers: list[Guarded], numbers: dict[int, int])
     if isinstance(argument, Scalar):
         raw = argument.value if isinstance(argument.value, bytes) else argument.value.tobytes()
         return {"raw": raw.hex()}
+    if isinstance(argument, (Texture, Surface)):
+        raise UnsupportedKernel(f"{argument.name}: textures and surfaces are for the simulator alone")
     if isinstance(argument, (Buffer, Pointer)):
         return {"raw": bytes(8).hex(), "pointers": [[0, *target(argument)]]}
     pointers = [[offset, *target(pointer)] for offset, pointer in argument.pointers.items()]

@@ -120,6 +120,7 @@ class Simulator:
         if machine.state.outsiders:
             found = (*self._shuffled(setting, machine, dict(shared_layout)), *found)
         machine.memory.write_back()
+        machine.state.images.write_back()
         read_back(program.variables, symbols, machine.memory)
         return Launched(counted, found, fault)
 

@@ -25,7 +25,7 @@ from gemm_lessons.simulator.ptx import (
 )
 
 NO_RESULT = frozenset(
-    "st red bra brx bar barrier ret exit trap brkpt membar fence prefetch prefetchu cp call nanosleep"
+    "st sust red bra brx bar barrier ret exit trap brkpt membar fence prefetch prefetchu cp call nanosleep"
     " discard applypriority griddepcontrol pmevent".split()
 )
 MEMBERS = frozenset("shfl vote match redux elect".split())

@@ -42,6 +42,7 @@ from gemm_lessons.simulator.ptx import (
 from gemm_lessons.simulator.schedule import FmaGroup, LoadGroup, MoveGroup, Single, Step
 from gemm_lessons.simulator.special import CLOCKS, GUESSED
 from gemm_lessons.simulator.state import Fault, State
+from gemm_lessons.simulator.textures import OPCODES, bind_image
 from gemm_lessons.simulator.transfers import MemoryBinder
 from gemm_lessons.simulator.warps import Groups, bind_warp
 
@@ -50,7 +51,7 @@ Run = Callable[[], None]
 Op = tuple[Run, Run]  # how to run when every lane that matters takes part, and when only state.active does
 Guard = Callable[[], Array | None]
 
-OTHERS = frozenset("ld ldu st atom red cp bar barrier shfl vote match activemask redux elect call".split())
+OTHERS = frozenset("ld ldu st atom red cp bar barrier shfl vote match activemask redux elect call".split()) | OPCODES
 # Order memory between threads; the machine executes memory accesses in order, so they change nothing.
 NO_EFFECT = frozenset("membar fence prefetch prefetchu nanosleep discard applypriority griddepcontrol pmevent".split())
 
@@ -186,6 +187,8 @@ class Binder:
             return self.memory.load(instruction, guard)
         if opcode in ("atom", "red"):
             return bind_atomic(self.state, self.memory, instruction, guard, self.value)
+        if opcode in OPCODES:
+            return bind_image(self.state, instruction, guard, self.value)
         if opcode == "cp":
             return bind_async_copy(self.state, self.memory, instruction, guard, self.value)
         if opcode in ("bar", "barrier"):

@@ -25,6 +25,7 @@ from gemm_lessons.simulator.convergence import Convergence
 from gemm_lessons.simulator.decode import Binder, Op, Run, address_registers, both
 from gemm_lessons.simulator.events import WARP, Boundary, Launch, Observer, SharedArray
 from gemm_lessons.simulator.floats import float_state
+from gemm_lessons.simulator.images import Images
 from gemm_lessons.simulator.memory import ALIGNMENT, PARAMETERS, GlobalMemory, layout, parameter_block
 from gemm_lessons.simulator.ptx import Instruction, Kernel, Register, Symbol, Variable
 from gemm_lessons.simulator.schedule import FmaGroup, Single, Step, row_order, schedule
@@ -155,6 +156,7 @@ class Machine:
             address = self.memory.symbols[GRID_BARRIER].base
             halves = (np.uint32(address >> 32), np.uint32(address & 0xFFFFFFFF))
             self.state.special |= zip(BARRIER_ADDRESS, halves, strict=True)
+        self.state.images = Images(arguments)
         self.state.leaving = np.array([_only_ends(block, program.blocks) for block in program.blocks])
         binder = Binder(self.state, self.layout, kernel.parameters, self.parameters, address_registers(program.blocks))
         self.barriers = Barriers(self.state, kernel)

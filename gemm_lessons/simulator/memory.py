@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.device import Argument, Buffer, Pointer, Scalar, buffer_of, offset_of
+from gemm_lessons.device import Argument, Buffer, Pointer, Scalar, Surface, Texture, buffer_of, offset_of
+from gemm_lessons.simulator.images import handle
 from gemm_lessons.simulator.ptx import Kernel, Variable
 from gemm_lessons.simulator.variables import initial_bytes
 
@@ -158,11 +159,13 @@ def parameter_block(kernel: Kernel, arguments: Sequence[Argument], memory: Globa
     if len(arguments) != len(kernel.parameters):
         raise ValueError(f"{kernel.name} takes {len(kernel.parameters)} parameters, {len(arguments)} were given")
     block = bytearray(max((p.offset + p.size for p in kernel.parameters), default=0))
-    for parameter, argument in zip(kernel.parameters, arguments, strict=True):
+    for position, (parameter, argument) in enumerate(zip(kernel.parameters, arguments, strict=True)):
         if isinstance(argument, (Buffer, Pointer)):
             data = memory.address_of(argument).to_bytes(8, "little")
         elif isinstance(argument, Scalar):
             data = argument.value if isinstance(argument.value, bytes) else argument.value.tobytes()
+        elif isinstance(argument, (Texture, Surface)):
+            data = handle(position)
         else:
             raw = bytearray(argument.raw)
             for offset, pointer in argument.pointers.items():

@@ -1,6 +1,6 @@
 """Which PTX instructions the simulator runs: the opcode table that ``gemm-lessons opcodes`` prints.
 
-Names of the instruction set: NVIDIA, "PTX ISA" 9.0, chapter 9, without the graphics instructions (texture, surface).
+Names of the instruction set: NVIDIA, "PTX ISA" 9.0, chapter 9; of textures and surfaces what objects need.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ OWN: Mapping[str, str] = {
     "bra": "", "brx": "idx", "ret": "", "exit": "", "trap": "", "brkpt": "",
     "call": "device functions (inlined), vprintf (noted), __assertfail",
     "bar": "sync red arrive; warp.sync", "barrier": "sync red arrive",
+    "tex": "1d 2d 3d a1d a2d, level, grad; .v4; of objects with one level",
+    "suld": "b.1d 2d 3d a1d a2d; .v2 .v4; trap clamp zero", "sust": "as suld",
     "shfl": "sync up down bfly idx", "vote": "sync all any uni ballot", "match": "sync any all", "activemask": "",
     "redux": "sync add min max and or xor", "elect": "sync",
 }  # fmt: skip

@@ -395,6 +395,7 @@ class _Body:
 
     def __init__(self, text: str, files: Mapping[str, str]) -> None:
         self.text = text
+        self.inlined: dict[tuple[str, int], SourceLine] = {}  # what was inlined, by the place it came from
         self.files = files
         self.instructions: list[Instruction] = []
         self.labels: dict[str, int] = {}
@@ -455,7 +456,12 @@ class _Body:
     def _source(self, match: re.Match[str]) -> SourceLine:
         file, line, outer_file, outer_line = match.groups()
         outer = SourceLine(self.files.get(outer_file, ""), int(outer_line)) if outer_file else None
-        return SourceLine(self.files.get(file, ""), int(line), outer)
+        if outer is not None:  # the call site may have been inlined itself: then it was named last before
+            outer = self.inlined.get((outer.file, outer.line), outer)
+        source = SourceLine(self.files.get(file, ""), int(line), outer)
+        if outer is not None:
+            self.inlined[source.file, source.line] = source
+        return source
 
     def _statement(self, statement: str, source: SourceLine | None, label: str) -> None:
         if not statement:
@@ -576,6 +582,11 @@ def _parse_operand(text: str) -> Operand:
         inner = text[1:-1].strip()
         items = list(_split(inner)) if inner else []
         return Vector(tuple(None if item == "_" else _parse_operand(item) for item in items))
+    if text.startswith("[") and text.endswith("}]"):  # [texture or surface, {coordinates}]
+        parts = [_parse_operand(part) for part in _split(text[1:-1])]
+        if len(parts) != 2 or not isinstance(parts[1], Vector):
+            raise PtxSyntaxError(f"coordinates not understood: {text}")
+        return Vector((parts[0], *parts[1].elements))
     if text.startswith("["):
         match = _ADDRESS.match(text)
         if match is None:

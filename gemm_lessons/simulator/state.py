@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from gemm_lessons.device import Grid, UnsupportedKernel
 from gemm_lessons.simulator import special
+from gemm_lessons.simulator.cfg import reads
 from gemm_lessons.simulator.events import WARP, Batch, Record
+from gemm_lessons.simulator.images import Images
 from gemm_lessons.simulator.memory import POISON
 from gemm_lessons.simulator.operation import DTYPES
 from gemm_lessons.simulator.ptx import SIZES, Instruction, Kernel
@@ -87,6 +89,8 @@ class State:
         self.outsiders: dict[int, tuple[str, int]] = {}  # shuffle -> an example: such a thread, and the lane it read
         self.noted: set[int] = set()  # instructions of this batch whose irregular warps are recorded
         self.batch = Batch(0, blocks, self.threads, self.padded, 0)
+        self.images = Images(())  # texture and surface objects
+        self.used: frozenset[str] = frozenset(name for i in kernel.instructions for name in reads(i))
         self.full = True  # registers of lanes outside `active` may be overwritten: they are padding or have ended
 
     def _allocate(self, kernel: Kernel, row_order: Sequence[str]) -> None:

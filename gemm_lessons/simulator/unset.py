@@ -41,12 +41,13 @@ from gemm_lessons.simulator.ptx import (
 )
 from gemm_lessons.simulator.schedule import Single, Step
 from gemm_lessons.simulator.state import State
+from gemm_lessons.simulator.textures import OPCODES
 from gemm_lessons.simulator.undefined import Source, rule_of, some, spread, unsigned
 
 Array = NDArray[Any]
 
 HANDLED = frozenset({"bar", "barrier", "call"})
-LOADS = frozenset({"ld", "ldu", "atom"})  # what they give comes from memory
+LOADS = frozenset({"ld", "ldu", "atom", "tex", "suld"})  # what they give comes from memory
 VOTES = frozenset({"vote", "match", "redux", "elect", "activemask"})
 NOT_READ = -1  # origin of a register that nothing but moves has read
 
@@ -217,7 +218,7 @@ class Unset:
     def _follow(self, instruction: Instruction, operations: list[Op]) -> Iterator[Run]:
         """What is to be done about one instruction before it is executed."""
         opcode = instruction.opcode
-        memory = any(isinstance(operand, Address) for operand in instruction.operands)
+        memory = opcode in OPCODES or any(isinstance(operand, Address) for operand in instruction.operands)
         if opcode in NO_EFFECT:
             return
         if memory or not writes(instruction):

@@ -57,6 +57,7 @@ ONE = frozenset(
 CONVERSIONS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "F2F": ((), ()), "F2I": (("S64", "U64"), ("F64",)), "I2F": (("F64",), ("S64", "U64")), "FRND": (("F64",), ("F64",)),
 }  # fmt: skip
+TEXTURES = frozenset("TEX TLD TLD4 TXD TXQ TMML SULD SUST SUATOM SURED SUQ".split())
 MATRIX = frozenset("HMMA IMMA DMMA BMMA QMMA".split())
 
 
@@ -67,6 +68,8 @@ def results(d: Decoded) -> tuple[tuple[str, ...], int]:
     """
     if d.name in MODIFIERS and not MODIFIERS[d.name].issuperset(d.modifiers):
         raise Uncountable(f"unknown instruction {d.text}")
+    if d.name in TEXTURES:
+        raise Uncountable(f"textures and surfaces are not followed: {d.text}")
     if d.name in SILENT:
         return (), 0
     if d.name == "R2P":
