@@ -1,7 +1,7 @@
 """Public kernels on the simulator: equal, refused or wrong. Their source is fetched, never kept here.
 
     python -m checks.foreign fetch MANIFEST                       the repositories, at their commits, from GitHub
-    python -m checks.foreign run MANIFEST RESULTS                 every kernel on the simulator
+    python -m checks.foreign run MANIFEST RESULTS [--plain]       every kernel on the simulator
     python -m checks.foreign run MANIFEST RESULTS --write-launches DIR
     python DIR/launcher.py DIR OUT                                on a machine with a GPU and cupy, DIR carried there
     python -m checks.foreign compare MANIFEST RESULTS OUT         what differs from the GPU, into OUT/verdicts.json;
@@ -36,6 +36,7 @@ def main(arguments: list[str]) -> int:
     one.add_argument("results", type=Path)
     one.add_argument("--write-launches", type=Path)
     one.add_argument("--uncounted", action="store_true", help="values and findings alone")
+    one.add_argument("--plain", action="store_true", help="one instruction at a time; uncounted")
     one.add_argument("--option", action="append", default=[], help="of the compiler, such as --option=-fmad=false")
     one.add_argument("--only", default="", help="kernels whose name contains this")
     one = commands.add_parser("compare")
@@ -57,7 +58,7 @@ def main(arguments: list[str]) -> int:
         return bool(failed)
     if given.command == "run":
         cases = [case for case in manifest.load(given.manifest).cases if given.only in case.name]
-        how = runner.How(not given.uncounted, tuple(given.option))
+        how = runner.How(not (given.uncounted or given.plain), tuple(given.option), given.plain)
         runner.write(cases, given.sources, given.results, how, given.write_launches)
     elif given.command == "compare":
         compare.write(manifest.load(given.manifest).cases, given.sources, given.results, given.gpu, given.strict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shutil
@@ -15,6 +16,7 @@ from checks.foreign import inputs
 from checks.foreign.build import compiled
 from checks.foreign.execute import Outcome, TooSlow, launch
 from checks.foreign.manifest import Case, folder_of
+from checks.simulator.property.comparison import tricks_off
 from gemm_lessons.compiler import Compiled, CompileFailed
 from gemm_lessons.device import METRICS, KitError, UnsupportedKernel
 from gemm_lessons.simulator import Setting
@@ -28,10 +30,12 @@ CRASHES = (ArithmeticError, AssertionError, AttributeError, LookupError, Runtime
 
 @dataclass(frozen=True)
 class How:
-    """``counting``: the counters and the second opinion with them. ``options`` of the compiler."""
+    """``counting``: the counters and the second opinion with them. ``options`` of the compiler. ``plain``: one
+    instruction and one block at a time, with nothing remembered."""
 
     counting: bool = True
     options: tuple[str, ...] = ()
+    plain: bool = False
 
 
 DEFAULT = How()
@@ -55,7 +59,9 @@ def _one(case: Case, sources: Path, how: How) -> tuple[dict[str, Any], tuple[Com
         errors = [d.message for d in result.diagnostics if d.severity == "error"]
         return {"status": "refused", "why": f"compiler: {(errors or [result.log])[0][:200]}"}, None
     try:
-        outcome = launch(result, case.shape, case.arguments, Setting(counting=how.counting), SECONDS)
+        setting = Setting(block_limit=1 if how.plain else None, counting=how.counting)
+        with tricks_off() if how.plain else contextlib.nullcontext():
+            outcome = launch(result, case.shape, case.arguments, setting, SECONDS)
     except UnsupportedKernel as problem:
         return {"status": "refused", "why": str(problem)[:200]}, None
     except TooSlow:

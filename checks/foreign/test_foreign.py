@@ -128,8 +128,10 @@ def test_every_kernel_has_its_verdict(sources: Path, tmp_path: Path, capsys: pyt
     np.savez_compressed(gpu / "kept_1.npz", **launcher.changes(carried[1], [wrong, np.zeros(2048, np.uint8)]))
     launcher.pack(launches, gpu)
     assert command.main([*head, "compare", listed, str(results), str(gpu)]) == 0
+    plain = tmp_path / "plain.jsonl"
+    assert command.main([*head, "run", listed, str(plain), "--plain"]) == 0
     capsys.readouterr()
-    assert command.main([*head, "table", str(results), "--gpu", str(gpu), "--other", str(results)]) == 1
+    assert command.main([*head, "table", str(results), "--gpu", str(gpu), "--other", str(plain)]) == 1
     said = capsys.readouterr().out
     assert "on the GPU 12345" in said
     assert "no kernel is called missing" in said
