@@ -56,6 +56,8 @@ __global__ void clusters(int *x)
     asm("mov.u32 %0, %%clusterid.x; mov.u32 %1, %%nclusterid.x;" : "=r"(block), "=r"(of));
     x[32 * blockIdx.x + threadIdx.x] = rank + 10 * blocks + 100 * block + 1000 * of;
 }
+__device__ char huge[3ull << 30], large[1 << 29];
+__global__ void out_of_hand(char *x) { huge[x[0]] = large[x[1]]; }
 __global__ void environment(int *x)
 {
     int value;
@@ -132,6 +134,7 @@ def test_a_launch_without_clusters_is_one_of_single_blocks(compiled):
     ("name", "line", "words"),
     [
         ("environment", "%%envreg5", "special register"),
+        ("out_of_hand", "huge[x[0]]", "3,221,225,472 bytes"),
         ("through_pointer", "functions[x[0] & 1](3)", "pointer"),
         ("wide_exchange", "atom.global.exch.b128", "128-bit"),
         ("tensor", "load_matrix_sync", "wmma.load"),

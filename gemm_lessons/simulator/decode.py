@@ -250,7 +250,7 @@ class Binder:
 
     def destination(self, operand: Operand, code: str, instruction: Instruction) -> tuple[Array, bool]:
         """The row that a result of type ``code`` goes to, and whether the register is wider (needs extension)."""
-        if not isinstance(operand, Register) or operand.name not in self.state.rows:
+        if not isinstance(operand, Register) or operand.name not in self.state.rows or code not in DTYPES:
             raise unsupported(instruction)
         width, _ = self.state.rows[operand.name]
         size = np.dtype(DTYPES[code]).itemsize * 8

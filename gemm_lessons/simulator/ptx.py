@@ -190,6 +190,11 @@ SIZES: Mapping[str, int] = {
     "f32": 4, "f16x2": 4, "bf16x2": 4, "b64": 8, "u64": 8, "s64": 8, "f64": 8, "b128": 16,
 }  # fmt: skip
 
+MOST_REGISTERS = 1 << 20  # of one declaration
+MOST_BYTES = {"global": 1 << 30, "const": 1 << 30, "shared": 1 << 20, "local": 1 << 20}  # of one variable
+MOST_ALIGNMENT = 1 << 12
+MOST_PARAMETER_BYTES = 32764  # "CUDA C++ Programming Guide", kernel parameters since CUDA 12.1
+
 _FILE = re.compile(r'\.file\s+(\d+)\s+"(\d+)"')
 _SECTION = re.compile(r"\.section\s+[\w.$]+\s*\{")
 _LOC = re.compile(
@@ -315,6 +320,8 @@ def _variable(statement: str) -> Variable:
     size = element * (int(vector[1]) if vector else 1)
     for dimension in re.findall(r"\[(\d*)\]", dimensions):
         size *= int(dimension or 0)
+    if size > MOST_BYTES[space] or int(align or 1) not in range(1, MOST_ALIGNMENT + 1):
+        raise PtxSyntaxError(f"{name} has {size:,} bytes{f' at {align}' if align else ''}, more than can be held")
     data, pointers = _initial(initial, element) if initial else (b"", ())
     if len(data) > size:
         raise PtxSyntaxError(f"more values than the variable holds: {statement[:100]}")
@@ -347,10 +354,14 @@ def _parameters(text: str) -> tuple[Parameter, ...]:
     result: list[Parameter] = []
     offset = 0
     found = _PARAMETER.findall(text.strip(" \n\t,"))
-    if len(found) != text.count(".param") or any(kind not in SIZES or align == "0" for align, kind, _, _ in found):
+    if len(found) != text.count(".param") or any(
+        kind not in SIZES or int(align or 1) not in range(1, MOST_ALIGNMENT + 1) for align, kind, _, _ in found
+    ):
         raise PtxSyntaxError(f"parameters not understood: {' '.join(text.split())[:200]}")
     for align_text, kind, name, count in found:
         size = SIZES[kind] * int(count or 1)
+        if size > MOST_PARAMETER_BYTES:
+            raise PtxSyntaxError(f"parameter {name} has {size:,} bytes, more than a launch can pass")
         align = int(align_text or SIZES[kind])
         offset = -(-offset // align) * align
         result.append(Parameter(name, kind, offset, size, align))
@@ -489,6 +500,8 @@ class _Body:
         kind, names = match.groups()
         for item in names.split(","):
             numbered = _NUMBERED.match(item.strip())
+            if numbered and int(numbered[2]) > MOST_REGISTERS:
+                raise PtxSyntaxError(f"more registers than anybody needs: {statement[:100]}")
             written = [f"{numbered[1]}{i}" for i in range(int(numbered[2]))] if numbered else [item.strip()]
             for name in written:
                 unique = self.scope.declare(name)

@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from gemm_lessons.device import UnsupportedKernel
 from gemm_lessons.simulator.ptx import Address, Kernel, Operand, Symbol, Variable, Vector
 
+SMALL = 1 << 24  # bytes
+
 
 def usable(kernel: Kernel, variables: Sequence[Variable]) -> tuple[Variable, ...]:
-    """The variables without those that this simulator cannot give a value.
+    """The variables without those that this simulator cannot give a value, and without large ones of other kernels.
 
     Raises ``UnsupportedKernel`` when the kernel reaches one of these, by its name or through pointers.
     """
@@ -22,7 +24,7 @@ def usable(kernel: Kernel, variables: Sequence[Variable]) -> tuple[Variable, ...
         if name not in problems and pointer.symbol in problems
     }:
         problems |= more
-    if not problems:
+    if not problems and all(v.size <= SMALL for v in variables):
         return tuple(variables)
     waiting = [
         (name, i.source.line if i.source and i.source.line else None)
@@ -38,8 +40,7 @@ def usable(kernel: Kernel, variables: Sequence[Variable]) -> tuple[Variable, ...
             if name in problems:
                 raise UnsupportedKernel(problems[name], line)
             waiting += [(pointer.symbol, line) for pointer in known[name].pointers]
-    left_out = {name for name in problems if name not in seen}
-    return tuple(v for v in variables if v.name not in left_out)
+    return tuple(v for v in variables if v.name in seen or (v.name not in problems and v.size <= SMALL))
 
 
 def _problem(variable: Variable, known: Mapping[str, Variable]) -> str:
