@@ -67,7 +67,7 @@ class Cubin:
         parameters = b"".join(memory.address_of(b).to_bytes(8, "little") for b in buffers) + scalars
         constants = {
             **cubin.constant_banks(list(self.parts), entry),
-            0: launch_constants(grid, offset, parameters),
+            **launch_constants(grid, offset, parameters, self.compiled.arch),
         }
         store = Writing(memory, 8192, 1024)
         Machine(plan, Geometry(grid, 0, grid.blocks), constants, Sums(), store).run()
