@@ -1,0 +1,69 @@
+"""Atomics of lanes that share addresses, against the same lanes one after the other in plain Python."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from checks.simulator.property.scalar import ATOMICS
+from gemm_lessons.simulator import atomics, semantics
+from gemm_lessons.simulator.operation import DTYPES
+
+KINDS = {
+    **dict.fromkeys(("add", "min", "max"), ("u32", "s32", "u64", "s64")),
+    **dict.fromkeys(("and", "or", "xor", "exch", "cas"), ("b32", "b64")), "inc": ("u32",), "dec": ("u32",),
+}  # fmt: skip
+
+
+def updates(name: str, kind: str) -> atomics._Updates:
+    operation = atomics._operation(name, kind)
+    assert operation is not None
+    return atomics._Updates(name, kind, operation)
+
+
+@pytest.mark.parametrize("places", [1, 5, 40, 300])
+@pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, kinds in KINDS.items() for kind in kinds])
+def test_lanes_update_one_after_the_other(name, kind, places, random):
+    dtype = np.dtype(DTYPES[kind])
+    info = np.iinfo(dtype)
+    view = random.integers(0, 4, places).astype(dtype)
+    index = random.integers(0, places, 200) if places < 300 else random.permutation(places)[:200]
+    wide = random.integers(info.min, info.max, 200, dtype, endpoint=True)
+    given = [np.where(random.random(200) < 0.5, wide, random.integers(0, 4, 200).astype(dtype)) for _ in range(2)]
+    given = given[: 2 if name == "cas" else 1]
+    memory, found = view.tolist(), []
+    for place, *operands in zip(index.tolist(), *(g.tolist() for g in given), strict=True):
+        found.append(memory[place])
+        memory[place] = int(np.array(ATOMICS[name](memory[place], *operands) & (1 << 64) - 1, np.uint64).astype(dtype))
+    old = updates(name, kind).apply(view, index, given)
+    assert old.tolist() == found
+    assert view.tolist() == memory
+
+
+@pytest.mark.parametrize(("kind", "special"), list(itertools.product(("f32", "f64", "f16"), (False, True))))
+@pytest.mark.parametrize("places", [1, 3, 90])
+def test_floats_are_added_in_the_order_of_lanes(kind, special, places, random):
+    dtype = np.dtype(DTYPES[kind])
+    view = random.normal(size=places).astype(dtype)
+    index = random.integers(0, places, 200)
+    value = random.normal(size=200).astype(dtype)
+    if special:
+        value[50:200:10] = random.choice([np.inf, -np.inf, np.nan, -0.0], 15)
+    memory, found = view.copy(), np.empty_like(value)
+    add = semantics.lookup("add", ("rn", kind)) or semantics.lookup("add", (kind,))
+    assert add is not None
+    with semantics.float_state():
+        for lane, place in enumerate(index.tolist()):
+            found[lane] = memory[place]
+            add.function(memory[place : place + 1], found[lane : lane + 1], value[lane : lane + 1])
+        old = updates("add", kind).apply(view, index, [value])
+    assert old.tobytes() == found.tobytes()
+    assert view.tobytes() == memory.tobytes()
+
+
+def test_one_operand_for_all_lanes():
+    view = np.array([7, 7], np.uint32)
+    assert updates("add", "u32").apply(view, np.array([1, 1, 0]), [np.uint32(2)]).tolist() == [7, 9, 7]
+    assert view.tolist() == [9, 11]
