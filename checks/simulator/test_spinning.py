@@ -91,6 +91,29 @@ def test_all_blocks_meet(run, block_limit):
     assert launched.findings == ()
 
 
+RING = """
+    if (t) return;
+    volatile int *head = L, *tail = L + 1;
+    if (blockIdx.x == 0)
+        for (int i = 0; i < 20; i++) {
+            while (i - *tail >= 4);
+            __threadfence(); D[i % 4] = i * i + 1; __threadfence(); *head = i + 1;
+        }
+    else
+        for (int i = 0; i < 20; i++) {
+            while (*head <= i);
+            __threadfence(); O[i] = D[i % 4]; __threadfence(); *tail = i + 1;
+        }
+"""
+
+
+@pytest.mark.parametrize("block_limit", [None, 1])
+def test_two_blocks_wait_for_each_other_in_turn(run, block_limit):
+    _, _, out, launched = launch(run, RING, 2, 32, block_limit=block_limit)
+    assert out[:20].tolist() == [i * i + 1 for i in range(20)]
+    assert launched.findings == ()
+
+
 def test_more_blocks_than_a_gpu_holds_never_meet(run, monkeypatch):
     monkeypatch.setattr("gemm_lessons.simulator.spinning.RESIDENT_BLOCKS", 4)
     _, _, _, launched = launch(run, GRID_BARRIER, 6, 64, block_limit=1, fault="timeout")

@@ -175,7 +175,8 @@ class Spinning:
     def _put_aside(self, lanes: Array) -> None:
         self.aside |= lanes
         self.held = np.repeat(self.aside.reshape(-1, WARP).any(axis=1), WARP)
-        self.anyone, self.moved = True, False
+        self.moved = self.anyone  # who was aside before may go on: these have run since
+        self.anyone = True
         self._watch = None
         self._part = LATER
 
