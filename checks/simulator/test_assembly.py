@@ -87,6 +87,13 @@ def test_inline_assembly_does_what_ptxas_reads(run, body, expected):
     assert asm(run, body) == expected
 
 
+def test_a_branch_beyond_its_table_is_a_fault(run):
+    body = "{ ts: .branchtargets A, B; brx.idx %1, ts; A: mov.u32 %0, 10; B: add.u32 %0, %0, 20; }"
+    source = 'extern "C" __global__ void k(int *o) { int v = 0; asm("BODY" : "+r"(v) : "r"(threadIdx.x)); o[0] = v; }'
+    launched = run(source.replace("BODY", body), 1, 32, [np.zeros(1, np.int32)], fault="illegal_access")
+    assert "thread 2 in block 0 takes branch 2 of 2" in launched.fault.message
+
+
 def test_a_string_is_no_code(run):
     """The load would miss: it stands in a string, in a comment, and behind a quotation mark inside a string."""
     for text in ('.pragma "x; ld.global.u32 %0, [0];";', '.pragma "a\\"; ld.global.u32 %0, [0]; //";'):

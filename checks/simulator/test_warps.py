@@ -125,6 +125,50 @@ def test_named_threads_that_come_later_are_waited_for(run, case):
     assert not found
 
 
+GROUPS = """#include <cooperative_groups.h>
+#include <cooperative_groups/reduce.h>
+namespace cg = cooperative_groups;
+__device__ int largest(int bucket, int *best, int value) {
+    cg::coalesced_group same = cg::labeled_partition(cg::coalesced_threads(), bucket);
+    const int result = cg::reduce(same, value, cg::greater<int>());
+    if (same.thread_rank() == 0) atomicMax(&best[bucket], result);
+    return result; }
+template <int N> __device__ int tile(int v) {
+    auto t = cg::tiled_partition<N>(cg::this_thread_block()); int r = v;
+    for (int s = N / 2; s; s /= 2) r += t.shfl_down(r, s);
+    return t.shfl(r, 0) * 100 + __popc(t.ballot(v & 1)) + (t.any(v == 5) ? 50 : 0) + t.meta_group_rank(); }
+extern "C" __global__ void k(const int *a, int *o, int *best) {
+    const int t = threadIdx.x, v = a[t]; auto w = cg::tiled_partition<32>(cg::this_thread_block());
+    o[t] = tile<16>(v); o[t + 64] = tile<8>(v); o[t + 128] = tile<4>(v); o[t + 192] = tile<2>(v);
+    auto half = cg::binary_partition(w, v > 3); o[t + 256] = cg::reduce(half, v, cg::plus<int>()) * 100 + half.size();
+    if (v & 1) { auto g = cg::coalesced_threads();
+        o[t + 320] = g.size() * 100 + g.thread_rank() + 10000 * g.shfl(v, 0); }
+    o[t + 384] = largest(v, best, t * 7 % 64); }"""
+
+
+def test_cooperative_groups(run):
+    """Tiles, binary and labelled partitions, coalesced groups; the last as calculateMaxInEachBuckets does it."""
+    a = np.random.default_rng(3).integers(0, 8, 64).astype(np.int32)
+    out, best = np.full(448, -1, np.int32), np.zeros(8, np.int32)
+    launched = run(GROUPS, 1, 64, [a, out, best])
+    assert not launched.findings
+    expected = []
+    for n in (16, 8, 4, 2):
+        for t in range(64):
+            mine = a[t // n * n :][:n]
+            expected.append(int(mine.sum()) * 100 + int((mine & 1).sum()) + 50 * int(5 in mine) + t // n)
+    for t in range(64):
+        mine = [x for x in a[t // 32 * 32 :][:32].tolist() if (x > 3) == (a[t] > 3)]
+        expected.append(sum(mine) * 100 + len(mine))
+    for t in range(64):
+        odd = [i for i in range(t // 32 * 32, t // 32 * 32 + 32) if a[i] & 1]
+        expected.append(len(odd) * 100 + odd.index(t) + 10000 * int(a[odd[0]]) if a[t] & 1 else -1)
+    for t in range(64):
+        expected.append(max(i * 7 % 64 for i in range(t // 32 * 32, t // 32 * 32 + 32) if a[i] == a[t]))
+    assert out.tolist() == expected
+    assert best.tolist() == [max((i * 7 % 64 for i in range(64) if a[i] == b), default=0) for b in range(8)]
+
+
 APART = {
     "each branch": "if (lane < 16) v = __ballot_sync(0xffffffffu, 1); else v = 2 * __ballot_sync(0xffffffffu, 1);",
     "overlapping masks": "v = __ballot_sync(lane < 16 ? 0xffffffffu : 0xffff0000u, 1);",
@@ -196,6 +240,14 @@ def test_a_sync_of_some_lanes_orders_only_these(run, mask, far, races):
     back = "s[t] = v; __syncwarp(); int w = s[t ^ FAR]; __syncwarp(m); s[t] = w; __syncwarp(); v += s[t ^ 1]; o[t] = v;"
     body = f"__shared__ int s[64]; const unsigned m = {mask}; " + back.replace("FAR", str(far))
     assert launch(run, body)[2] == [("race", "warning")] * races
+
+
+def test_a_guarded_sync_orders_those_who_execute_it(run):
+    body = """__shared__ int s[64]; s[t] = v; asm volatile("{ .reg .pred p; setp.lt.u32 p, %0, LIMIT;
+        @p bar.warp.sync 0xffff; }" :: "r"(lane) : "memory"); if (lane < 16) v = s[t ^ 15]; o[t] = v;"""
+    body = body.replace("LIMIT;\n       ", "LIMIT;")
+    assert launch(run, body.replace("LIMIT", "16"))[2] == []
+    assert ("divergent_warp", "warning") in launch(run, body.replace("LIMIT", "8"))[2]
 
 
 def test_the_other_half_is_not_ordered_by_a_sync_of_one_half(run):

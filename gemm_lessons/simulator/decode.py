@@ -202,13 +202,13 @@ class Binder:
         state, line = self.state, line_of(instruction)
         if "warp" not in instruction.modifiers:  # a barrier of several blocks, barrier.cluster
             raise unsupported(instruction)
-        if instruction.guard is not None:
-            raise unsupported(instruction)
+        guard = self.guard(instruction)
         members = np.broadcast_to(self.value(instruction.operands[0], "u32"), (state.lanes,)).reshape(-1, WARP)
         known = Groups(state, instruction)
 
         def run() -> None:
-            lanes = None if state.active is None else state.active.copy()
+            mask = state.active if guard is None else guard()
+            lanes = None if mask is None else mask.copy()
             active = known.everyone if lanes is None else lanes.reshape(-1, WARP)
             group = known.of(members, active)
             partial = bool((active & (group != spread(ballot(state.alive)))).any())

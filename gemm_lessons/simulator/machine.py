@@ -485,6 +485,11 @@ class Machine:
             index = last.operands[0]
             assert isinstance(index, Register)
             choice = self.state.row(index.name, "u32")
+            beyond = lanes & (choice >= len(block.targets))
+            if beyond.any():
+                lane = int(beyond.argmax())
+                text = f"{self.state.describe(lane)} takes branch {choice[lane]} of {len(block.targets)} (brx.idx)"
+                raise Fault("illegal_access", text, last)
             for case, target in enumerate(block.targets):
                 self._go(lanes & (choice == case), target)
             return self._next()
