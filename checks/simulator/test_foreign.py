@@ -31,6 +31,12 @@ __device__ int *ends[2] = {numbers, numbers + 5};
 struct Named { char letter; const char *name; int length; };
 __constant__ Named names[2] = {{'a', "alpha", 5}, {'b', "beta", 4}};
 
+__global__ void aligned(int *x)
+{
+    __shared__ __align__(16384) int apart[32];
+    apart[threadIdx.x] = x[threadIdx.x] + 1;
+    x[threadIdx.x] = apart[threadIdx.x];
+}
 __global__ void warp_size(int *x) { x[threadIdx.x] = warpSize; }
 __global__ void indexed(int *x, const __grid_constant__ Table t) { x[threadIdx.x] = t.values[x[threadIdx.x] & 7]; }
 __global__ void pointed(int *x, const __grid_constant__ Table t)
@@ -100,6 +106,7 @@ TABLE = np.array([3, 1, 4, 1, 5, 9, 2, 6, 8], np.int32)
     ("name", "more", "want"),
     [
         ("warp_size", [], lambda i: 32 + 0 * i),
+        ("aligned", [], lambda i: i + 1),
         ("indexed", [TABLE.tobytes()], lambda i: TABLE[i & 7]),
         ("pointed", [TABLE.tobytes()], lambda i: TABLE[i & 7] + 800),
         (

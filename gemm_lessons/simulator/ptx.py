@@ -192,7 +192,7 @@ SIZES: Mapping[str, int] = {
 
 MOST_REGISTERS = 1 << 20  # of one declaration
 MOST_BYTES = {"global": 1 << 30, "const": 1 << 30, "shared": 1 << 20, "local": 1 << 20}  # of one variable
-MOST_ALIGNMENT = 1 << 12
+MOST_ALIGNMENT = 1 << 20
 MOST_PARAMETER_BYTES = 32764  # "CUDA C++ Programming Guide", kernel parameters since CUDA 12.1
 
 _FILE = re.compile(r'\.file\s+(\d+)\s+"(\d+)"')
