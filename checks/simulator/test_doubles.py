@@ -34,7 +34,7 @@ def operands(seed: int, count: int) -> list[np.ndarray]:
     return columns
 
 
-@pytest.mark.parametrize("mode", ["rz", "rm", "rp"])
+@pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
 @pytest.mark.parametrize("opcode", SOURCES)
 def test_directed_rounding_of_many_lanes_is_that_of_one(opcode, mode):
     sources = operands(len(opcode), 300)[-SOURCES[opcode] :]
@@ -47,6 +47,23 @@ def test_directed_rounding_of_many_lanes_is_that_of_one(opcode, mode):
     expected = [semantics_reference.expected(f"{opcode}.{mode}.f64", list(s))[0] for s in zip(*bits, strict=True)]
     wrong = np.flatnonzero(out.view(np.uint64) != np.array(expected, np.uint64))
     assert not wrong.size, [c[wrong[0]].hex() for c in (*sources, out)]
+
+
+def test_fused_multiply_adds_that_lose_nothing_or_end_halfway():
+    """Results whose rest is zero or a power of two, one by one and over the memory of a source."""
+    rng = np.random.default_rng(3)
+    a, b = (rng.integers(1 << 20, 1 << 27, 3000) * 2.0 ** rng.integers(-30, 30, 3000) for _ in range(2))
+    c = -(a * b) * (1 + rng.integers(-2, 3, 3000) * 2.0**-52) + rng.choice([0.0, 1.0, 2.0**-53], 3000)
+    c[::3] = (a * b)[::3] * 2.0**-53
+    bits = [column.view(np.uint64).tolist() for column in (a, b, c)]
+    expected = [semantics_reference.expected("fma.rn.f64", list(s))[0] for s in zip(*bits, strict=True)]
+    for target in (np.empty(3000), a, b, c):
+        sources = [x.copy() if x is not target else x for x in (a, b, c)]
+        out, kept = target, target.copy()
+        with semantics.float_state():
+            doubles.fma_f64(out, *sources)
+        assert out.view(np.uint64).tolist() == expected
+        target[:] = kept
 
 
 @pytest.mark.parametrize("opcode", ["add", "mul", "fma", "div", "sqrt"])

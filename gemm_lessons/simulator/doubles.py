@@ -89,8 +89,16 @@ def _fma_f64_part(out: Array, a: Array, b: Array, c: Array) -> None:
         and r.min() == r.min()
     ):
         np.copyto(out, r)
-    else:
-        _fma_f64_carefully(out, a, b, c)
+        return
+    # Where p + c was exact, only the last addition rounded. That is so in most steps of a division.
+    unsure = (halves == 0) & (sum_error(a * b, c, s) != 0)
+    unsure |= ~((p > SAFE_LOW) & (p < SAFE_HIGH) & (np.abs(c) < SAFE_HIGH)) | (r != r)
+    few = np.flatnonzero(unsure)
+    if few.size:
+        again = np.empty(few.size)
+        _fma_f64_carefully(again, *(x[few] if x.ndim else x for x in (a, b, c)))
+        r[few] = again
+    np.copyto(out, r)
 
 
 def _fma_f64_carefully(out: Array, a: Array, b: Array, c: Array) -> None:
