@@ -292,11 +292,11 @@ class Interpreter:
         bits = BITS.get(code, 32)
         wide = instruction.modifiers[0] == "wide"
         slots = [self.slot(s, 2 * bits if wide and n == 2 else bits) for n, s in enumerate(sources)]
-        # A register wider than the type gives its low bits.
+        # A register wider than the type gives its low bits; a predicate and a shift count have types of their own.
         cut = [
             (1 << (2 * bits if wide and n == 2 else bits)) - 1
             if isinstance(s, Register) and s.name in self.kernel.registers and self.width(s.name) > bits
-            and not (instruction.opcode == "selp" and n == 2) else -1
+            and (instruction.opcode, n) not in (("selp", 2), ("shl", 1), ("shr", 1)) else -1
             for n, s in enumerate(sources)
         ]  # fmt: skip
         function = function_of(instruction)
