@@ -30,7 +30,7 @@ from gemm_lessons.overlap import ffma_behind_loads
 from gemm_lessons.patterns import TileSizes
 from gemm_lessons.problem import Problem, Trial, fresh_seed
 from gemm_lessons.ranges import stage, turn
-from gemm_lessons.simulator import Simulator
+from gemm_lessons.simulator import Disagreement, Simulator
 from gemm_lessons.verdict import (
     CompileFailed,
     Faulted,
@@ -192,7 +192,7 @@ class _Run:
             return Row(role, label, "", "", CompileFailed(why), unsupported=why)
         try:
             return self.row(role, label, lesson, path, ())
-        except UnsupportedKernel as error:
+        except (UnsupportedKernel, Disagreement) as error:
             return Row(role, label, shown(path), "", CompileFailed(str(error)), unsupported=str(error))
 
     def _build_ahead(self, lesson: Lesson, path: Path | None) -> None:
@@ -260,12 +260,20 @@ class _Run:
             )
             if launched.fault is not None:
                 break
+            if name == "check" and verdict.kind != "passed":
+                self._second_opinion(built, shape)
             if name == "count":
                 row = replace(row, counters=launched.counters)
         if isinstance(row.verdict, Faulted):  # with the counts of all launches, as it stands among the findings
             whole = next(it for it in row.findings if _place(it) == _place(row.verdict.finding))
             row = replace(row, verdict=Faulted(row.verdict.shape, whole))
         return row
+
+    def _second_opinion(self, built: _Built, shape: Shape) -> None:
+        """Before a kernel is blamed: do both engines see the same? A check is not counted, so only one has looked."""
+        if self.request.device is self.simulator:
+            arguments = Problem(built.lesson.kernel, shape, self.seed).trial().arguments
+            self.simulator.launch(built.counted, built.lesson.grid(shape), arguments)
 
     def _refused(self, built: _Built) -> str:
         """Why no GPU of the architecture that runs the checks would launch this kernel; empty when it would."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Literal
 
 from gemm_lessons.device import Argument, Counters, Finding, Grid, Launched, Symbol, UnsupportedKernel
-from gemm_lessons.simulator import ptx
+from gemm_lessons.simulator import agreement, machinecode, ptx
 from gemm_lessons.simulator.cfg import line_of
 from gemm_lessons.simulator.checkers import Checks
 from gemm_lessons.simulator.checkers.same_value import SameValue
@@ -23,6 +23,7 @@ from gemm_lessons.simulator.events import Observer
 from gemm_lessons.simulator.inline import inline_calls
 from gemm_lessons.simulator.limits import refusal
 from gemm_lessons.simulator.machine import Machine, Program, Setting, finding_of, prepare
+from gemm_lessons.simulator.second_opinion import Disagreement
 from gemm_lessons.simulator.shape import check
 from gemm_lessons.simulator.spinning import MoreBlocks
 from gemm_lessons.simulator.state import Fault
@@ -33,7 +34,7 @@ from gemm_lessons.simulator.wide import split_wide
 if TYPE_CHECKING:
     from gemm_lessons.compiler import Compiled
 
-__all__ = ["Setting", "Simulator"]
+__all__ = ["Disagreement", "Setting", "Simulator"]
 
 
 @lru_cache(maxsize=32)
@@ -77,7 +78,8 @@ class Simulator:
         """Run a kernel; outputs are written back into their arrays, also when it fails half-way.
 
         ``symbols`` are variables of the source that the host sets and reads. Raises ``UnsupportedKernel`` before
-        anything runs, and ``ValueError`` when arguments or symbols do not fit.
+        anything runs, ``ValueError`` when arguments or symbols do not fit, and ``Disagreement`` when what the two
+        engines saw cannot both be true.
         """
         with _seen_from(compiled.path):
             program = _program(compiled.ptx, compiled.entry)
@@ -106,11 +108,11 @@ class Simulator:
         observers: list[Observer] = [counters, checks] if counters else [checks]
         with _seen_from(compiled.path):
             machine = Machine(program, grid, arguments, observers, dict(shared_layout), setting)
-        fault: Finding | None = None
+        fault: Fault | None = None
         try:
             machine.run()
         except Fault as problem:
-            fault = finding_of(problem)
+            fault = problem
         counted = Counters()
         if counters and fault is None:
             counted = counters.result(machine.parameters, machine.initial_memory)
@@ -119,10 +121,15 @@ class Simulator:
         found = (*checks.result(), *machine.unset.findings(), *machine.notices())
         if machine.state.outsiders:
             found = (*self._shuffled(setting, machine, dict(shared_layout)), *found)
+        if fault is not None:
+            agreement.demand_of_fault(machine, fault, machinecode.prepare(compiled), found)
+        else:
+            again = partial(_again, setting, machine, shared_layout)
+            agreement.demand(machine, counters, found, again)
         machine.memory.write_back()
         machine.state.images.write_back()
         read_back(program.variables, symbols, machine.memory)
-        return Launched(counted, found, fault)
+        return Launched(counted, found, None if fault is None else finding_of(fault))
 
     def _shuffled(self, setting: Setting, first: Machine, layout: dict[str, int]) -> list[Finding]:
         """Shuffles read lanes that did not take part: run once more, to see whether what they gave mattered."""
@@ -149,3 +156,9 @@ class Simulator:
             Machine(program, grid, arguments, [values], layout, setting).run()
         lines = {index: line_of(program.kernel.instructions[index]) for index in watched}
         checks.settle(values.differing, lines)
+
+
+def _again(setting: Setting, first: Machine, layout: Mapping[str, int], observer: Observer) -> Machine:
+    """The same launch from the start, with the true address of every access."""
+    setting = dataclasses.replace(setting, counting=False, placed=True)
+    return Machine(first.program, first.grid, first.arguments, [observer], dict(layout), setting)

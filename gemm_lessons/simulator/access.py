@@ -204,7 +204,9 @@ class SpaceAccess:
                     raise Fault("illegal_access", f"write to constant memory {one.name}", self.instruction)
                 one.tracked = True
         self.state.trace.append(touch)
-        if tracked or writing:
+        if self.state.counting:
+            touch.bases.append(first - phase)
+        if tracked or writing or self.state.placed:
             self.state.trace.append(Placed(touch, first - phase))
         return touch, index
 

@@ -12,12 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.device import METRICS, Conflict, Counters, LineCount
-from gemm_lessons.simulator import banks, machinecode, meant_to_meet
+from gemm_lessons.simulator import banks, cfg, machinecode, meant_to_meet
 from gemm_lessons.simulator.events import Access, Barrier, Batch, Boundary, Launch, Record, SharedArray, Touch
 from gemm_lessons.simulator.memory import GlobalMemory
+from gemm_lessons.simulator.second_opinion import Account, is_fused
 from gemm_lessons.simulator.tally import Shot, Sums, Tally, shot
 
 if TYPE_CHECKING:
@@ -42,18 +44,24 @@ class CounterObserver:
         self.blocks = 0
         self._sums = Sums()  # counted on PTX
         self._seen: Counter[Touch] = Counter()  # not yet in _sums
+        self._recent: Counter[Touch] = Counter()  # of this batch, not yet in _seen
+        self.interpreted = Account()  # for the second opinion, as are the next two
+        self.followed: Account | None = None
+        self.lanes: Array = np.zeros(0, np.int64)  # threads that executed each instruction
         self._names: list[str] = []
         self._ffma: list[int] = []
-        self._launch: Launch | None = None
+        self.launch: Launch | None = None
         self._barriers = 0
 
     def begin(self, launch: Launch) -> None:
         """See ``events.Observer``, also for the three methods below."""
-        self._launch = launch
+        self.launch = launch
         if meant_to_meet.flags(launch.kernel):
             self.code = dataclasses.replace(self.code, plan=None, obstacle=WAITING)
         self._names = [instruction.full_opcode for instruction in launch.kernel.instructions]
-        self._ffma = [i for i, name in enumerate(self._names) if name.startswith("fma.") and name.endswith(".f32")]
+        self.lanes = np.zeros(len(self._names), np.int64)
+        self._ffma = [i.index for i in launch.kernel.instructions if is_fused(i)]
+        self._bar = [i.index for i in launch.kernel.instructions if cfg.is_barrier(i)]
 
     def begin_batch(self, batch: Batch) -> None:
         """A new set of blocks starts."""
@@ -63,7 +71,14 @@ class CounterObserver:
         """Barriers; without machine code also every distinct touch, analysed once and multiplied."""
         self._barriers += boundary == "barrier"
         self._barriers += sum(1 for record in records if type(record) is Barrier and record.kind == "block")
-        self._seen.update(record for record in records if type(record) is Touch)
+        self._recent.update(record for record in records if type(record) is Touch)
+        if len(self._recent) > MOST_UNCOUNTED:
+            self._settle(batch)
+
+    def _settle(self, batch: Batch) -> None:
+        self.interpreted.add(self._recent, batch)
+        self._seen.update(self._recent)
+        self._recent.clear()
         if self.code.plan is None or len(self._seen) > MOST_UNCOUNTED:
             self._count()
 
@@ -86,17 +101,21 @@ class CounterObserver:
         for name, warps in zip(self._names, executions.tolist(), strict=True):
             if warps:
                 self.opcodes[name] += warps
-        self._sums.ffma += int(lane_executions[self._ffma].sum()) if self._ffma else 0
+        self._settle(batch)
+        self.lanes += lane_executions
         self.barriers = max(self.barriers, self._barriers)
         self.blocks += batch.blocks
 
     def result(self, parameters: bytes, memory: Callable[[], GlobalMemory]) -> Counters:
         """The counters of a launch that ended well. ``memory`` gives global memory as it was before the launch."""
-        assert self._launch is not None
+        assert self.launch is not None
+        self.interpreted.arrivals = int(self.lanes[self._bar].sum())
+        self._sums.ffma = self.interpreted.fused = int(self.lanes[self._ffma].sum())
         sums, inexact = self._sums, self.code.obstacle
         if self.code.plan is not None:
             try:
-                sums = machinecode.count(self.code, self._launch, parameters, memory)
+                sums = machinecode.count(self.code, self.launch, parameters, memory)
+                self.followed = Account.followed(sums) if sums.certain else None
             except machinecode.Uncountable as obstacle:
                 self._count()
                 inexact = str(obstacle)
@@ -107,7 +126,7 @@ class CounterObserver:
         return Counters(
             totals=totals,
             lines=lines(sums),
-            conflicts=conflicts(sums, self._launch.shared_arrays),
+            conflicts=conflicts(sums, self.launch.shared_arrays),
             opcodes=dict(self.opcodes.most_common()),
             inexact=marks,
         )

@@ -52,15 +52,17 @@ class Touch:
     ``addresses`` int64 (lanes,): byte offsets in the block's shared window or in the thread's local memory. For global
     memory they are relative: the true address is a multiple of 128 higher (``Placed`` has it where it matters), which
     is all that sectors and alignment need. Addresses of inactive lanes mean nothing. ``active`` is bool (lanes,) or
-    None when every lane took part. ``memo`` is the observers' scratch: each stores under its own key.
+    None when every lane took part. ``memo`` is the observers' scratch: each stores under its own key. ``bases`` of
+    global memory: the multiples of 128 of every execution since an observer took them away.
     """
 
-    __slots__ = ("access", "active", "addresses", "memo")
+    __slots__ = ("access", "active", "addresses", "bases", "memo")
 
     def __init__(self, access: Access, addresses: np.ndarray[Any, Any], active: np.ndarray[Any, Any] | None) -> None:
         self.access = access
         self.addresses = addresses
         self.active = active
+        self.bases: list[int] = []
         self.memo: dict[str, Any] = {}
 
 

@@ -118,6 +118,7 @@ class Setting:
     counting: bool = True
     watched: frozenset[int] = frozenset()  # stores (instruction indices) whose values are recorded
     shuffles: frozenset[int] = frozenset()  # shuffles of which undefined values are followed
+    placed: bool = False  # report the true address of every global access
 
 
 class Machine:
@@ -159,6 +160,7 @@ class Machine:
         self.state.images = Images(arguments)
         self.state.leaving = np.array([_only_ends(block, program.blocks) for block in program.blocks])
         binder = Binder(self.state, self.layout, kernel.parameters, self.parameters, address_registers(program.blocks))
+        self.state.counting, self.state.placed = setting.counting, setting.placed
         self.barriers = Barriers(self.state, kernel)
         self.convergence = Convergence(self.state, program.blocks, binder.value)
         self.state.ticks = lambda: setting.budget - self.budget
@@ -236,8 +238,8 @@ class Machine:
 
     # -- the launch ---------------------------------------------------------------------------------------------------
 
-    def run(self) -> None:
-        """Run the whole grid, batch by batch."""
+    def run(self, chosen: Sequence[range] = ()) -> None:
+        """Run the whole grid, or only the ``chosen`` blocks, batch by batch."""
         kernel = self.program.kernel
         shared = [SharedArray(name, start, size) for name, (start, size) in self.layout.shared.items()]
         buffers = [(a.name, a.base, a.size) for a in self.memory.allocations]
@@ -245,13 +247,15 @@ class Machine:
         launch = Launch(
             kernel, self.grid, shared, self.shared_bytes, buffers, fresh, self.state.lanes, self.local_bytes
         )
+        self.launch = launch
         for observer in self.observers:
             observer.begin(launch)
         generation = 0
         with float_state():
-            for first in range(0, self.grid.blocks, self.batch_blocks):
-                self._run_batch(first, min(self.batch_blocks, self.grid.blocks - first), generation)
-                generation += 1
+            for part in chosen or [range(self.grid.blocks)]:
+                for first in range(part.start, part.stop, self.batch_blocks):
+                    self._run_batch(first, min(self.batch_blocks, part.stop - first), generation)
+                    generation += 1
 
     def notices(self) -> list[Finding]:
         """What the simulator left out of this run."""

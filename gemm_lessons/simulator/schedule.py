@@ -92,15 +92,18 @@ def _is_move(instruction: Instruction) -> bool:
 
 
 @cache
-def _harmless() -> frozenset[str]:
-    """Opcodes that pending loads may let pass: they turn registers into registers, or read memory themselves."""
-    computing = {name.partition(".")[0] for name in semantics.supported()}
-    return frozenset(computing | {"mov", "cvta", "isspacep", "ld", "ldu"})
+def _computing() -> frozenset[str]:
+    return frozenset(name.partition(".")[0] for name in semantics.supported()) | {"mov", "cvta", "isspacep"}
+
+
+def computes(instruction: Instruction) -> bool:
+    """Whether an instruction is known to turn registers into registers and to do nothing else."""
+    return instruction.opcode in _computing()
 
 
 def _touches_memory(instruction: Instruction) -> bool:
     """Whether pending loads must leave first: anything that may write memory or order it, known or not."""
-    return instruction.opcode not in _harmless()
+    return not computes(instruction) and instruction.opcode not in ("ld", "ldu")
 
 
 class _Pool:

@@ -87,6 +87,8 @@ class State:
         self.watched: frozenset[int] = frozenset()  # stores whose values are recorded
         self.undefined: dict[int, Array] = {}  # shuffle -> lanes that read, at last, one that did not take part
         self.outsiders: dict[int, tuple[str, int]] = {}  # shuffle -> an example: such a thread, and the lane it read
+        self.counting = False  # somebody counts what is touched
+        self.placed = False  # somebody wants the true address of every global access
         self.noted: set[int] = set()  # instructions of this batch whose irregular warps are recorded
         self.batch = Batch(0, blocks, self.threads, self.padded, 0)
         self.images = Images(())  # texture and surface objects

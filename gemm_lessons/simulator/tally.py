@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gemm_lessons.simulator import banks
 from gemm_lessons.simulator.events import WARP, Access
+from gemm_lessons.simulator.footprint import Footprint
 
 Array = NDArray[Any]
 
@@ -76,6 +77,7 @@ class Tally:
     ideal: int = 0
     worst_excess: int = 0
     worst: tuple[Array, Array | None] | None = None  # addresses and mask of one warp
+    footprint: Footprint = field(default_factory=Footprint)
 
     def add(self, one: Shot, times: int, addresses: Array, active: Array | None) -> None:
         """``one`` happened ``times`` times, at these addresses (whole warps, flat)."""
@@ -95,9 +97,15 @@ class Sums:
 
     tallies: dict[tuple[int, str], Tally] = field(default_factory=dict)  # by instruction and memory
     ffma: int = 0  # threads
+    arrivals: int = 0  # threads at block-wide barriers
+    certain: bool = True  # no address depends on the last bits of an approximate function
     issued: Counter[str] = field(default_factory=Counter)  # opcode -> warps
 
     def figures(self) -> tuple[object, ...]:
         """All the numbers, to compare two counts."""
         tallies = {key: (t.executed, t.warps, t.lanes, t.cost, t.ideal) for key, t in self.tallies.items()}
         return tallies, self.ffma, self.issued
+
+    def touched(self) -> dict[tuple[int, str], tuple[int, int]]:
+        """The footprint of every instruction."""
+        return {key: (t.footprint.bytes, t.footprint.sum) for key, t in self.tallies.items()}

@@ -10,7 +10,7 @@ raises ``Uncountable``, and the counts on PTX are used instead, marked as inexac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -21,10 +21,10 @@ from gemm_lessons.simulator.machinecode import cubin
 from gemm_lessons.simulator.machinecode.flow import Program
 from gemm_lessons.simulator.machinecode.functions import division_seeds
 from gemm_lessons.simulator.machinecode.lanes import Geometry, launch_constants
-from gemm_lessons.simulator.machinecode.machine import Machine, Plan, batches, plan
+from gemm_lessons.simulator.machinecode.machine import BLOCK_BUDGET, Machine, Plan, Watch, batches, plan
 from gemm_lessons.simulator.machinecode.operands import decode
 from gemm_lessons.simulator.machinecode.sources import Approximation
-from gemm_lessons.simulator.machinecode.store import Store
+from gemm_lessons.simulator.machinecode.store import RESERVED_SHARED, Store
 from gemm_lessons.simulator.machinecode.uncountable import Uncountable
 from gemm_lessons.simulator.memory import GlobalMemory
 from gemm_lessons.simulator.tally import Sums
@@ -43,6 +43,7 @@ class Code:
     parameter_offset: int = 0
     constants: Mapping[int, bytes] = field(default_factory=dict)
     local_bytes: int = 0
+    shared_origin: int = 0  # where a block's shared memory begins
     obstacle: str = ""
     variables: cubin.Variables = field(default_factory=cubin.Variables)
 
@@ -70,7 +71,8 @@ def prepare(compiled: Compiled) -> Code:
             raise Uncountable(f"the constant bank of {compiled.arch} is not known")
         banks = cubin.constant_banks(parts, compiled.entry)
         local = compiled.resources.stack_bytes
-        return Code(plan(program), offset, banks, local, variables=cubin.variables(parts))
+        origin = RESERVED_SHARED if compiled.arch.startswith("sm_9") else 0
+        return Code(plan(program), offset, banks, local, origin, variables=cubin.variables(parts))
     except Uncountable as obstacle:
         return Code(None, obstacle=str(obstacle))
     except (KitError, ValueError) as problem:
@@ -87,21 +89,40 @@ def _program(compiled: Compiled) -> Program:
     return Program(code, labels)
 
 
-def count(code: Code, launch: Launch, parameters: bytes, memory: Callable[[], GlobalMemory]) -> Sums:
-    """Count one launch. ``memory`` gives global memory as it was before. Raises ``Uncountable``."""
+def count(
+    code: Code,
+    launch: Launch,
+    parameters: bytes,
+    memory: Callable[[], GlobalMemory],
+    blocks: Sequence[range] | None = None,
+    watch: Watch | None = None,
+    budget: int = BLOCK_BUDGET,
+) -> Sums:
+    """Count one launch, or some of its ``blocks``. ``memory`` gives global memory as it was before; ``watch`` is told
+    of every access; ``budget`` bounds the basic blocks of a batch. Raises ``Uncountable``."""
     assert code.plan is not None
     exempt = division_seeds(code.plan.program)
     approximation = Approximation(exempt=exempt)
-    sums = _count(code, launch, parameters, memory, approximation)
-    for shift in (1, -1) if approximation.used else ():
-        other = _count(code, launch, parameters, memory, Approximation(shift, exempt=exempt))
+    chosen = blocks or [range(launch.grid.blocks)]
+    sums = _count(code, launch, parameters, memory, approximation, chosen, watch, budget)
+    for shift in (1, -1) if approximation.used and watch is None else ():
+        again = Approximation(shift, exempt=exempt)
+        other = _count(code, launch, parameters, memory, again, chosen, watch, budget)
         if other.figures() != sums.figures():
             raise Uncountable("addresses or branches depend on the last bits of an approximate function")
+        sums.certain = sums.certain and other.touched() == sums.touched()
     return sums
 
 
 def _count(
-    code: Code, launch: Launch, parameters: bytes, memory: Callable[[], GlobalMemory], approximation: Approximation
+    code: Code,
+    launch: Launch,
+    parameters: bytes,
+    memory: Callable[[], GlobalMemory],
+    approximation: Approximation,
+    chosen: Sequence[range],
+    watch: Watch | None,
+    budget: int,
 ) -> Sums:
     assert code.plan is not None
     before = memory() if code.plan.spaces or code.variables.there else None
@@ -109,7 +130,7 @@ def _count(
     constants |= launch_constants(launch.grid, code.parameter_offset, parameters, launch.kernel.target)
     sums = Sums()
     store = Store(before, launch.shared_bytes, code.local_bytes) if before is not None and code.plan.spaces else None
-    for first, blocks in batches(launch.grid):
-        geometry = Geometry(launch.grid, first, blocks)
-        Machine(code.plan, geometry, constants, sums, store, approximation).run()
+    for first, size in batches(launch.grid, chosen):
+        geometry = Geometry(launch.grid, first, size)
+        Machine(code.plan, geometry, constants, sums, store, approximation, watch).run(budget)
     return sums

@@ -145,10 +145,23 @@ def reads(d: Decoded) -> tuple[str, ...]:
     if d.name == "P2R":
         names += [f"P{i}" for i in range(7)]
     for position, operand in enumerate(d.operands[skip:]):
+        if isinstance(operand, Memory):
+            is_global = position > 0 if d.name in COPIES else MEMORY.get(d.name) == "global"
+            names += _address_registers(operand, is_global)
+            if d.name in MEMORY and d.name not in COPIES:
+                break  # behind the address stands the data
+            continue
         names += operand_registers(operand, _registers_read(d, position))
-        if d.name in MEMORY and isinstance(operand, Memory) and d.name not in COPIES:
-            break  # behind the address stands the data
     return tuple(name for name in names if name)
+
+
+def _address_registers(memory: Memory, wide: bool) -> list[str]:
+    """``wide``: of a 64-bit address, of which compute capability 7.x names only the low half."""
+    return [
+        name
+        for register in memory.registers
+        for name in operand_registers(register, 2 if wide and not register.suffix else 1)
+    ]
 
 
 def stored(d: Decoded) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from gemm_lessons.sass import width_of
 from gemm_lessons.simulator import banks
 from gemm_lessons.simulator.events import WARP, Access, Effect, Space
 from gemm_lessons.simulator.floats import float_state
+from gemm_lessons.simulator.footprint import Footprint, moved, pattern
 from gemm_lessons.simulator.machinecode import conversions, exchange, floats, functions, integers
 from gemm_lessons.simulator.machinecode.flow import (
     ATOMICS,
@@ -61,6 +62,7 @@ IGNORED = frozenset(
 )
 
 Step = Callable[[], None]
+Watch = Callable[[Access, Array, Array | None, int], None]  # access, addresses, lanes, number of the first lane
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,7 @@ class Block:
     end: int
     steps: list[Step] = field(default_factory=list)
     fused: int = 0  # unguarded FFMA instructions
+    barriers: int = 0  # unguarded BAR instructions
     warps: int = 0  # how often, in warps, it was executed
     lanes: int = 0
 
@@ -118,23 +121,35 @@ class _Seen:
     def __init__(self, access: Access, period: int) -> None:
         self.access = access
         self.period = period
-        self.known: dict[tuple[int, bool], list[tuple[Array, Array | None, Shot]]] = {}
+        self.known: dict[tuple[int, bool], list[tuple[Array, Array | None, Shot, list[int]]]] = {}
+        self.footprint = Footprint()
 
-    def look(self, where: Array, mask: Array | None) -> Shot:
+    def look(self, where: Array, mask: Array | None, geometry: Geometry) -> Shot:
         """What an access at these addresses costs."""
         first = int(where[0])
         shape = where - first
         found = self.known.setdefault((first % self.period, mask is None), [])
-        for known, known_mask, one in found:
+        for known, known_mask, one, bases in found:
             same_lanes = mask is known_mask or (
                 mask is not None and known_mask is not None and (mask == known_mask).all()
             )
             if same_lanes and np.array_equal(known, shape):
+                bases.append(first)
                 return one
         one = shot(self.access, where, mask)
         if len(found) < REMEMBERED:
-            found.append((shape, mask, one))
+            found.append((shape, mask, one, [first]))
+        else:
+            self.footprint.add(pattern(where, mask, geometry.padded), 1, 1, self.access.width, geometry.first)
         return one
+
+    def left(self, geometry: Geometry) -> Footprint:
+        """Every byte that was looked at."""
+        for found in self.known.values():
+            for shape, mask, _, bases in found:
+                one = pattern(shape, mask, geometry.padded)
+                self.footprint.add(one, len(bases), moved(bases), self.access.width, geometry.first)
+        return self.footprint
 
 
 class Machine:
@@ -148,8 +163,10 @@ class Machine:
         sums: Sums,
         store: Store | None = None,
         approximation: Approximation | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self.plan = plan
+        self.watch = watch
         self.geometry = geometry
         self.sums = sums
         self.store = store
@@ -157,6 +174,7 @@ class Machine:
         if store is not None:
             store.begin(self.lanes)
         self.fronts = Fronts(geometry.alive())
+        self.seen: list[tuple[Tally, _Seen]] = []
         self.blocks = self._blocks()
         self.number = {block.first: i for i, block in enumerate(self.blocks)}
         self.moves = [self._move(i) for i in range(len(self.blocks))]
@@ -178,7 +196,12 @@ class Machine:
                     if d.guard is None:
                         block.fused += 1
                     else:
-                        block.steps.append(self._count_fused(d))
+                        block.steps.append(self._count(d, self._add_fused))
+                elif d.name == "BAR":
+                    if d.guard is None:
+                        block.barriers += 1
+                    else:
+                        block.steps.append(self._count(d, self._add_arrivals))
                 if d.name in MEMORY and MEMORY[d.name] != "local":
                     block.steps.extend(self._touches(d, block))
                 if self.plan.executed[d.index] or {**STORES, **ATOMICS}.get(d.name) in self.plan.spaces:
@@ -190,16 +213,22 @@ class Machine:
     def _guard(self, d: Decoded) -> Fetch | None:
         return None if d.guard is None else self.lanes.fetcher(d.guard)
 
-    def _count_fused(self, d: Decoded) -> Step:
+    def _count(self, d: Decoded, add: Callable[[int], None]) -> Step:
         guard = self._guard(d)
 
         def count() -> None:
             some, mask = self.lanes.active(guard)
             if some:
                 alive = self.fronts.alive
-                self.sums.ffma += int(np.count_nonzero(alive if mask is None else mask & alive))
+                add(int(np.count_nonzero(alive if mask is None else mask & alive)))
 
         return count
+
+    def _add_fused(self, lanes: int) -> None:
+        self.sums.ffma += lanes
+
+    def _add_arrivals(self, lanes: int) -> None:
+        self.sums.arrivals += lanes
 
     def _step(self, d: Decoded) -> Step | None:
         if d.name in IGNORED or d.name in CONTROL:
@@ -255,7 +284,7 @@ class Machine:
         address = self.lanes.address(memory, wide=space == "global")
         guard = self._guard(d)
         period = banks.BANKS * banks.WORD if kind == "shared" else banks.SECTOR
-        seen = _Seen(access, period)
+        seen, watch = _Seen(access, period), self.watch
 
         def touch() -> None:
             some, mask = self.lanes.active(guard)
@@ -266,8 +295,11 @@ class Machine:
             elif not self.fronts.everyone_alive:
                 mask = mask & self.fronts.alive
             where = np.broadcast_to(address(), (self.geometry.lanes,))
-            tally.add(seen.look(where, mask), 1, where, mask)
+            if watch is not None:
+                watch(access, where, mask, self.geometry.first * self.geometry.padded)
+            tally.add(seen.look(where, mask, self.geometry), 1, where, mask)
 
+        self.seen.append((tally, seen))
         return touch
 
     # -- control ------------------------------------------------------------------------------------------------------
@@ -389,10 +421,10 @@ class Machine:
 
     # -- running ------------------------------------------------------------------------------------------------------
 
-    def run(self) -> None:
-        """Until every lane has ended. Raises ``Uncountable``."""
+    def run(self, budget: int = BLOCK_BUDGET) -> None:
+        """Until every lane has ended. Raises ``Uncountable``, also after ``budget`` basic blocks."""
         front: Front | None = self.fronts.start(0)
-        budget = BLOCK_BUDGET
+        most = budget
         with float_state():
             while True:
                 if front is None or front.mask is not None:
@@ -409,7 +441,7 @@ class Machine:
                     step()
                 budget -= 1
                 if budget < 0:
-                    raise Uncountable(f"more than {BLOCK_BUDGET} basic blocks were executed")
+                    raise Uncountable(f"more than {most} basic blocks were executed")
                 front = self.moves[front.block](front)
         self._sum()
 
@@ -417,12 +449,15 @@ class Machine:
         code = self.plan.program.code
         for block in self.blocks:
             self.sums.ffma += block.fused * block.lanes
+            self.sums.arrivals += block.barriers * block.lanes
             for d in code[block.first : block.end]:
                 for space in ("shared", "global"):
                     tally = self.sums.tallies.get((d.index, space))
                     if tally is not None:
                         tally.executed += block.warps
                 self.sums.issued[d.name] += block.warps
+        for tally, seen in self.seen:
+            tally.footprint.merge(seen.left(self.geometry))
 
 
 def _barrier(d: Decoded) -> str:
@@ -432,8 +467,8 @@ def _barrier(d: Decoded) -> str:
     raise Uncountable(f"unknown form {d.text}")
 
 
-def batches(grid: Grid) -> list[tuple[int, int]]:
-    """(first block, number of blocks) of every batch of a launch."""
+def batches(grid: Grid, chosen: Sequence[range]) -> list[tuple[int, int]]:
+    """(first block, number of blocks) of every batch of the ``chosen`` blocks of a launch."""
     padded = -(-grid.threads // WARP) * WARP
     size = max(1, LANES // padded)
-    return [(first, min(size, grid.blocks - first)) for first in range(0, grid.blocks, size)]
+    return [(first, min(size, part.stop - first)) for part in chosen for first in range(part.start, part.stop, size)]

@@ -13,7 +13,7 @@ from gemm_lessons.simulator.machinecode.lanes import STACK_TOP, Lanes
 from gemm_lessons.simulator.machinecode.operands import Decoded, Memory, Register
 from gemm_lessons.simulator.machinecode.sources import Array, Fetch
 from gemm_lessons.simulator.machinecode.uncountable import Uncountable
-from gemm_lessons.simulator.memory import GlobalMemory
+from gemm_lessons.simulator.memory import POISON, GlobalMemory
 
 RESERVED_SHARED = 1024  # bytes that the driver keeps at the start of a block's shared memory (compute capability 9.0)
 NARROW = {"U8": np.uint8, "S8": np.int8, "U16": np.uint16, "S16": np.int16}
@@ -46,9 +46,9 @@ class Store:
         lane = np.arange(geometry.lanes, dtype=np.int64)
         shared, local = self.shared_bytes, self.local_bytes
         self._windows = {
-            "shared": _Window(np.zeros(geometry.blocks * shared, np.uint8), block * shared, 0, shared),
+            "shared": _Window(np.full(geometry.blocks * shared, POISON, np.uint8), block * shared, 0, shared),
             "local": _Window(
-                np.zeros(geometry.lanes * local, np.uint8),
+                np.full(geometry.lanes * local, POISON, np.uint8),
                 lane * local - (STACK_TOP - local),
                 STACK_TOP - local,
                 STACK_TOP,

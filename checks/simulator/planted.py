@@ -1,0 +1,267 @@
+"""Mistakes put into one of the two engines on purpose, and what the second opinion says of each.
+
+    python -m checks.simulator.planted            # the table
+
+Each must be told of as a ``Disagreement``: exit code 3, never a verdict on the kernel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from gemm_lessons import simulator
+from gemm_lessons.compiler import Compiled, compile_source
+from gemm_lessons.course import Course
+from gemm_lessons.device import Argument, Buffer, Grid, Launched, Scalar
+from gemm_lessons.lesson import Shape
+from gemm_lessons.problem import Problem
+from gemm_lessons.simulator import (
+    Disagreement,
+    Simulator,
+    atomics,
+    decode,
+    groups,
+    machine,
+    semantics,
+    special,
+    transfers,
+)
+from gemm_lessons.simulator.machinecode import integers, lanes
+from gemm_lessons.simulator.machinecode import machine as followed
+from gemm_lessons.simulator.ptx import Kernel
+
+ROOT = Path(__file__).parents[2]
+SOURCE = Path(__file__).parent / "kernels" / "second_opinion.cu"
+Patches = Iterator[Any]  # context managers
+
+
+@cache
+def compiled(entry: str) -> Compiled:
+    """A kernel of ``SOURCE``, or the solution of a lesson."""
+    if entry.isdigit():
+        lesson = Course(ROOT).lesson(entry)
+        result = compile_source(
+            lesson.solution_path.read_text(), path=str(lesson.solution_path), entry=lesson.kernel.entry,
+            defines=lesson.tile.defines, include_dirs=lesson.include_dirs,
+        )  # fmt: skip
+    else:
+        result = compile_source(SOURCE.read_text(), path=str(SOURCE), entry=entry)
+    assert isinstance(result, Compiled), result.log
+    return result
+
+
+def launch(entry: str) -> Launched:
+    """Run it, counted. Raises ``Disagreement``."""
+    grid, arguments = _launch_of(entry)
+    return Simulator().launch(compiled(entry), grid, arguments)
+
+
+def _launch_of(entry: str) -> tuple[Grid, list[Argument]]:
+    random = np.random.default_rng(1)
+    if entry.isdigit():
+        lesson = Course(ROOT).lesson(entry)
+        shape = Shape(128, 128, 32)
+        return lesson.grid(shape), list(Problem(lesson.kernel, shape, 1).trial().arguments)
+    if entry == "walk":
+        out = np.zeros(128, np.float32)
+        return Grid((2, 1, 1), (64, 1, 1)), [Buffer("in", random.random(260, np.float32)), Buffer("out", out, True)]
+    index = random.integers(0, 64, (128, 4)).astype(np.int32)
+    return Grid((2, 3, 1), (16, 8, 1)), [
+        Buffer("in", random.random(4096, np.float32)), Buffer("index", index),
+        Buffer("out", np.zeros(8192, np.float32), True), Buffer("bins", np.zeros(64, np.int32), True),
+        Scalar("n", np.int32(5)), Scalar("stride", np.int32(3)),
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A mistake: in which engine, in which kernel it shows, and how to make it."""
+
+    name: str
+    engine: str
+    entry: str
+    patches: Callable[[], Patches]
+
+    def verdict(self) -> str:
+        """What the second opinion says; empty when it says nothing."""
+        simulator._program.cache_clear()
+        try:
+            with contextlib.ExitStack() as stack:
+                for patch in self.patches():
+                    stack.enter_context(patch)
+                launch(self.entry)
+        except Disagreement as found:
+            return str(found)
+        finally:
+            simulator._program.cache_clear()
+        return ""
+
+    def caught_by(self) -> str:
+        """The part of the comparison that noticed, in a few words."""
+        told = re.search(r"no verdict: (.*?)\. This is a fault", self.verdict())
+        return told[1].replace("the PTX interpreter", "PTX").replace("the machine code", "machine code") if told else ""
+
+
+def _rewritten(module: Any, function: str, old: str, new: str) -> Any:
+    """A function of ``module`` with one piece of its text replaced."""
+    text = inspect.getsource(getattr(module, function))
+    assert text.count(old) == 1, (function, old)
+    scope = dict(vars(module))
+    exec(compile(text.replace(old, new), function, "exec"), scope)
+    return scope[function]
+
+
+def _operation(name: str, function: Callable[..., None]) -> Any:
+    """Another meaning for an instruction of the PTX table."""
+    table = semantics._table()
+    return mock.patch.dict(table, {name: dataclasses.replace(table[name], function=function)})
+
+
+def _instruction(name: str, change: Callable[[Any], Any]) -> Any:
+    """Another meaning for a machine instruction: ``change`` gets its sources and returns what to compute."""
+    return mock.patch.dict(integers.TABLE, {name: change})
+
+
+def _swapped(name: str, first: int, second: int) -> Any:
+    original = integers.TABLE[name]
+
+    def build(sources: Any) -> Any:
+        words = list(sources.words)
+        if not {"WIDE", "MOV", "HI"} & set(sources.d.modifiers):
+            words[first], words[second] = words[second], words[first]
+        return original(dataclasses.replace(sources, words=tuple(words)))
+
+    return _instruction(name, build)
+
+
+def _kernel(change: Callable[[Kernel], Kernel]) -> Patches:
+    """Another kernel for the PTX machine alone."""
+    original = machine.prepare
+    yield mock.patch.object(simulator, "prepare", lambda kernel, variables: original(change(kernel), variables))
+
+
+def _replaced(opcode: str, new: str, *modifiers: str, every: int = 1) -> Callable[[Kernel], Kernel]:
+    def change(kernel: Kernel) -> Kernel:
+        at = [i.index for i in kernel.instructions if i.opcode == opcode][::every]
+        return dataclasses.replace(
+            kernel,
+            instructions=tuple(
+                dataclasses.replace(i, opcode=new, modifiers=modifiers or i.modifiers) if i.index in at else i
+                for i in kernel.instructions
+            ),
+        )
+
+    return change
+
+
+def _mad_swapped(out: Any, a: Any, b: Any, c: Any) -> None:
+    out[...] = a * c + b
+
+
+def _unsigned_product(out: Any, a: Any, b: Any) -> None:
+    out[...] = (a.astype(np.uint32).astype(np.uint64) * np.asarray(b).astype(np.uint32)).astype(np.int64)
+
+
+def _shift_too_far(out: Any, a: Any, b: Any) -> None:
+    out[...] = a << ((b + np.uint32(1)) & np.uint32(31))
+
+
+def _and_as_or(out: Any, a: Any, b: Any) -> None:
+    out[...] = a | b
+
+
+def _special_swapped(thread: Any, grid: Grid, original: Any = special.of_threads) -> Any:
+    found = original(thread, grid)
+    return {**found, "%tid.x": found["%tid.y"], "%tid.y": found["%tid.x"]}
+
+
+def _other_block(self: Any, name: str, original: Any = lanes.Geometry.special) -> Any:
+    return original(self, {"SR_CTAID.X": "SR_CTAID.Y", "SR_CTAID.Y": "SR_CTAID.X"}.get(name, name))
+
+
+def _last_first(self: Any, view: Any, index: Any, chosen: Any, original: Any = transfers.Data.load) -> None:
+    if self.count > 1:
+        view = view[:, ::-1]
+    original(self, view, index, chosen)
+
+
+def _twice(*arguments: Any, original: Any = atomics.bind_atomic) -> Callable[[], None]:
+    run = original(*arguments)
+
+    def again() -> None:
+        run()
+        run()
+
+    return again
+
+
+def _unguarded(self: Any, d: Any, *rest: Any, original: Any = followed.Machine._touch) -> Any:
+    return original(self, dataclasses.replace(d, guard=None), *rest)
+
+
+def _without_offset(self: Any, memory: Any, wide: bool, original: Any = lanes.Lanes.address) -> Any:
+    return original(self, dataclasses.replace(memory, offset=0), wide)
+
+
+def _parameters_shifted(
+    grid: Any, offset: int, parameters: bytes, *rest: Any, original: Callable[..., Any] = lanes.launch_constants
+) -> Any:
+    return original(grid, offset, bytes(4) + parameters[:-4], *rest)
+
+
+STALE = "row = state.files[32][state.rows[base][1] % len(state.files[32])]"
+ALL = (
+    Planted("patterns keyed by a 32-bit row, the base is 64-bit (the bug of old)", "PTX", "walk", lambda: iter([
+        mock.patch.object(decode, "bind_loads",
+                          _rewritten(groups, "bind_loads", "row = state.lanes_of(base)", STALE))])),
+    Planted("mad.lo adds and multiplies the wrong operands", "PTX", "03",
+            lambda: iter([_operation("mad.lo.s32", _mad_swapped)])),
+    Planted("mul.wide.s32 forgets the sign", "PTX", "mixed",
+            lambda: iter([_operation("mul.wide.s32", _unsigned_product)])),
+    Planted("shl shifts one bit too far", "PTX", "06", lambda: iter([_operation("shl.b32", _shift_too_far)])),
+    Planted("and computes or", "PTX", "mixed", lambda: iter([_operation("and.b32", _and_as_or)])),
+    Planted("guards of stores and loads are lost", "PTX", "mixed",
+            lambda: iter([mock.patch.object(decode.Binder, "guard", return_value=None)])),
+    Planted("%tid.x and %tid.y are swapped", "PTX", "01",
+            lambda: iter([mock.patch.object(special, "of_threads", _special_swapped)])),
+    Planted("vector loads come in the wrong order", "PTX", "mixed",
+            lambda: iter([mock.patch.object(transfers.Data, "load", _last_first)])),
+    Planted("atomics happen twice", "PTX", "mixed", lambda: iter([mock.patch.object(decode, "bind_atomic", _twice)])),
+    Planted("a barrier is lost", "PTX", "03", lambda: _kernel(_replaced("bar", "membar"))),
+    Planted("every eighth multiply-add is lost", "PTX", "03",
+            lambda: _kernel(_replaced("fma", "max", "f32", every=8))),
+    Planted("IMAD multiplies and adds the wrong operands", "machine code", "03",
+            lambda: iter([_swapped("IMAD", 1, 2)])),
+    Planted("LEA adds what it should shift", "machine code", "06", lambda: iter([_swapped("LEA", 0, 1)])),
+    Planted("LOP3 takes its operands in the wrong order", "machine code", "mixed",
+            lambda: iter([_swapped("LOP3", 0, 1)])),
+    Planted("guards of memory instructions are lost", "machine code", "mixed",
+            lambda: iter([mock.patch.object(followed.Machine, "_touch", _unguarded)])),
+    Planted("SR_CTAID.X and SR_CTAID.Y are swapped", "machine code", "mixed",
+            lambda: iter([mock.patch.object(lanes.Geometry, "special", _other_block)])),
+    Planted("parameters are read 4 bytes off", "machine code", "03",
+            lambda: iter([mock.patch("gemm_lessons.simulator.machinecode.launch_constants", _parameters_shifted)])),
+    Planted("the offset of an address is forgotten", "machine code", "03",
+            lambda: iter([mock.patch.object(lanes.Lanes, "address", _without_offset)])),
+)  # fmt: skip
+
+
+def main() -> None:
+    print(f"{'engine':13}{'planted':66}noticed")
+    for one in ALL:
+        print(f"{one.engine:13}{one.name:66}{one.caught_by() or 'NOTHING'}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
