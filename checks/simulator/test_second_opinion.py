@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from checks.simulator import planted
+from gemm_lessons import simulate
 
 
 @pytest.mark.parametrize("entry", ["walk", "mixed"])
@@ -20,3 +22,36 @@ def test_a_planted_mistake_is_told_of(one):
     told = one.verdict()
     assert "this is a fault of gemm-lessons, not of the kernel" in told.lower(), told
     assert "no verdict" in told
+
+
+LEFT_OUT = {
+    "a store that another one of the same thread replaces": """
+extern "C" __global__ void k(long long *x, int *y, int n)
+{
+    __shared__ int s[128];
+    int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
+    s[t] = 0;
+    if (i < n) s[t] = y[i];
+    __syncthreads();
+    for (int step = 1; step < blockDim.x; step *= 2) {
+        int at = 2 * step * t;
+        if (at < blockDim.x) s[at] += s[at + step];
+        __syncthreads();
+    }
+    if (t == 0) y[blockIdx.x] = s[0];
+}
+""",
+    "the half of a load that nobody uses": """
+extern "C" __global__ void k(const long long *x, volatile int *y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = (int)x[i];
+}
+""",
+}
+
+
+@pytest.mark.parametrize("source", LEFT_OUT.values(), ids=LEFT_OUT)
+def test_what_ptxas_leaves_out_is_no_disagreement(source):
+    x, y = np.arange(256, dtype=np.int64), np.arange(256, dtype=np.int32)
+    assert not simulate(source, "k", 2, 128, [x, y, 200]).counters.inexact

@@ -5,10 +5,11 @@ Footprints that differ need not mean a mistake. ptxas may
 - load what is loaded already only once, and drop or move behind a branch what not every path needs (``demand.py``);
 - load nothing where a thread has itself just stored to that word;
 - load or store neighbours together, also where some of the 16 bytes of the largest vector are of no use to anybody;
+- load only the words that are used of a wider load, and drop a store that another one of the same thread replaces;
 - let one thread of a warp do the atomics of all at one address.
 
 Nothing else: every word that must be loaded is, by the same thread; no other 16 bytes are touched, and none more often
-than in PTX; what is stored is stored by the same threads to the same words, as often.
+than in PTX; what is stored is stored by the same threads to the same words, as often as by the busiest instruction.
 """
 
 from __future__ import annotations
@@ -59,6 +60,16 @@ class Words:
         codes = np.concatenate([codes for codes, _ in chosen])
         times = np.concatenate([np.full(len(codes), times) for codes, times in chosen])
         return _merged(codes, times)
+
+    def most_of_one(self, kind: Kind) -> Array:
+        """For each code of ``of(kind)``, how often the one instruction came there that came most often."""
+        codes, _ = self.of(kind)
+        most = np.zeros(len(codes), np.int64)
+        for index in {a.index for a in self.parts if (a.space, a.effect) == kind}:
+            there, times = self.of(kind, frozenset({index}))
+            place = np.searchsorted(codes, there)
+            most[place] = np.maximum(most[place], times)
+        return most
 
     def line_of(self, kind: Kind, code: int) -> int | None:
         """A source line that touched it."""
@@ -163,7 +174,7 @@ def unexplained(kind: Kind, interpreted: Words, followed: Words, needed: frozens
         return _odd_atomic(kind, interpreted, followed, padded)
     mine, often = interpreted.of(kind)
     theirs, how_often = followed.of(kind)
-    return _outside(mine, often, often, theirs, how_often)
+    return _outside(mine, interpreted.most_of_one(kind), often, theirs, how_often)
 
 
 def _odd_load(kind: Kind, interpreted: Words, followed: Words, needed: frozenset[int]) -> int | None:
@@ -172,6 +183,10 @@ def _odd_load(kind: Kind, interpreted: Words, followed: Words, needed: frozenset
     theirs, how_often = followed.of(kind)
     missing = np.setdiff1d(must, theirs, assume_unique=True)
     missing = np.setdiff1d(missing, interpreted.of((kind[0], "store"))[0], assume_unique=True)
+    if len(missing):  # unless a wide load was narrowed to the words of it that are used
+        wide = frozenset(access.index for access in interpreted.parts if access.width > WORD)
+        beside = np.isin(missing >> GRANULE, theirs >> GRANULE)
+        missing = missing[~beside | np.isin(missing, interpreted.of(kind, needed - wide)[0])]
     if len(missing):
         return int(missing[0])
     granules, place = np.unique(mine >> GRANULE, return_inverse=True)
