@@ -65,5 +65,5 @@ def test_floats_are_added_in_the_order_of_lanes(kind, special, places, random):
 
 def test_one_operand_for_all_lanes():
     view = np.array([7, 7], np.uint32)
-    assert updates("add", "u32").apply(view, np.array([1, 1, 0]), [np.uint32(2)]).tolist() == [7, 9, 7]
+    assert updates("add", "u32").apply(view, np.array([1, 1, 0]), [np.array(2, np.uint32)[()]]).tolist() == [7, 9, 7]
     assert view.tolist() == [9, 11]

@@ -37,7 +37,7 @@ LOST = [
 @pytest.mark.parametrize("type_", TYPES)
 def test_a_number_is_converted_to_the_type_of_its_parameter(run, type_):
     source = HEAD + KERNEL.format(type_=type_)
-    pointee = np.zeros(4, TYPES[type_])
+    pointee: np.ndarray = np.zeros(4, TYPES[type_])
     for value, expected in [(value, expected) for kind, value, expected in FITS if kind == type_]:
         out = np.zeros(1)
         run(source, 1, 1, [out, value, pointee])
@@ -80,9 +80,9 @@ def test_pointers_take_arrays_or_nothing(run):
         out = np.zeros(1, np.int32)
         run(source, 1, 1, [value, out])
         assert out[0] == 1
-    for value in (5, 1.5, True, np.float32(0)):
+    for number in (5, 1.5, True, np.float32(0)):
         with pytest.raises(ValueError, match="pointers take arrays"):
-            run(source, 1, 1, [value, np.zeros(1, np.int32)])
+            run(source, 1, 1, [number, np.zeros(1, np.int32)])
 
 
 def test_where_the_source_does_not_tell_numbers_still_follow_the_ptx(run):

@@ -10,6 +10,7 @@ import dataclasses
 import random
 import sys
 from collections.abc import Callable, Iterator
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -18,7 +19,7 @@ from checks.simulator.property import kernels, programs
 from checks.simulator.property.comparison import check
 from checks.simulator.property.shrinking import shrink, symptom
 from gemm_lessons.simulator import access, decode, machine, schedule, semantics, state, transfers
-from gemm_lessons.simulator.ptx import Register
+from gemm_lessons.simulator.ptx import Instruction, Register
 
 FRESH = random.randrange(1 << 40)  # the first new seed of this process
 CHUNK, CHUNKS = 50, 30  # 1,500 programs of fixed seeds and as many new ones
@@ -68,7 +69,7 @@ def _rows_of_the_32_bit_file(self: state.State, name: str) -> object:
     return self.files[width][row]
 
 
-def _one_level(instructions: list[schedule.Instruction]) -> Iterator[schedule.Step]:
+def _one_level(instructions: list[Instruction]) -> Iterator[schedule.Step]:
     """All pending multiply-adds at once, also those that need another's result."""
     if instructions:
         yield schedule.FmaGroup(tuple(instructions))
@@ -76,7 +77,7 @@ def _one_level(instructions: list[schedule.Instruction]) -> Iterator[schedule.St
 
 def _one_move(steps: list[schedule.Step]) -> Iterator[schedule.Step]:
     """Neighbouring moves in one copy, also those that read what another of them writes."""
-    run: list[schedule.Instruction] = []
+    run: list[Instruction] = []
     for step in steps:
         if isinstance(step, schedule.Single) and schedule._is_move(step.instruction):
             run.append(step.instruction)
@@ -89,12 +90,12 @@ def _one_move(steps: list[schedule.Step]) -> Iterator[schedule.Step]:
         yield schedule.MoveGroup(tuple(run))
 
 
-def _columns_first(members: list[schedule.Instruction]) -> schedule.FmaGroup:
+def _columns_first(members: list[Instruction]) -> schedule.FmaGroup:
     group = OUTER_PRODUCT(members)
     return dataclasses.replace(group, rows=group.columns, columns=group.rows)
 
 
-def _by_registers_alone(of: state.State, address: object, compute: Callable[..., object], space: object) -> object:
+def _by_registers_alone(of: state.State, address: Any, compute: Callable[..., Any], space: Any) -> object:
     """Patterns remembered without the lanes that they are for."""
     known: dict[bytes, object] = {}
     row = of.lanes_of(address.base.name) if isinstance(address.base, Register) else None
@@ -110,7 +111,7 @@ def _subtraction_adds(opcode: str, modifiers: tuple[str, ...], results: int = 1)
     return LOOKUP("add" if (opcode, modifiers) == ("sub", ("s32",)) else opcode, modifiers, results)
 
 
-def _as_large_as_the_last(self: access.SpaceAccess, shape: object, lanes: object) -> bool:
+def _as_large_as_the_last(self: access.SpaceAccess, shape: Any, lanes: Any) -> bool:
     return (
         self._shape is not None and shape.size == self._shape.size and (lanes is None) == (self._shape_active is None)
     )

@@ -28,7 +28,7 @@ def test_both_engines_read_the_same_register(name):
     assert np.array_equal(lanes, np.broadcast_to(made.special[special.NAMES[name]], (made.lanes,)))
 
 
-@pytest.mark.parametrize("name", {**special.PLACES, **special.PLACES_90})
+@pytest.mark.parametrize("name", [*special.PLACES, *special.PLACES_90])
 def test_both_engines_read_the_same_constant(name):
     place = {**special.PLACES, **special.PLACES_90}[name]
     banks = launch_constants(GRID, 0x210, bytes(16), "sm_90")

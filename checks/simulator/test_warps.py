@@ -158,8 +158,8 @@ def test_cooperative_groups(run):
             mine = a[t // n * n :][:n]
             expected.append(int(mine.sum()) * 100 + int((mine & 1).sum()) + 50 * int(5 in mine) + t // n)
     for t in range(64):
-        mine = [x for x in a[t // 32 * 32 :][:32].tolist() if (x > 3) == (a[t] > 3)]
-        expected.append(sum(mine) * 100 + len(mine))
+        same = [x for x in a[t // 32 * 32 :][:32].tolist() if (x > 3) == (a[t] > 3)]
+        expected.append(sum(same) * 100 + len(same))
     for t in range(64):
         odd = [i for i in range(t // 32 * 32, t // 32 * 32 + 32) if a[i] & 1]
         expected.append(len(odd) * 100 + odd.index(t) + 10000 * int(a[odd[0]]) if a[t] & 1 else -1)

@@ -125,11 +125,11 @@ def difference(ours: Outcome, theirs: Outcome, exact: bool) -> str:
         return f"findings: {one - other} != {other - one}"
     if a.counters != b.counters:
         for field in dataclasses.fields(a.counters):
-            one, other = getattr(a.counters, field.name), getattr(b.counters, field.name)
+            mine, plain = getattr(a.counters, field.name), getattr(b.counters, field.name)
             if field.name == "conflicts":  # equally bad ones come in the order in which they were met
-                one, other = sorted(one, key=repr), sorted(other, key=repr)
-            if one != other:
-                return f"counters, {field.name}: {_only(one, other)} != {_only(other, one)}"
+                mine, plain = sorted(mine, key=repr), sorted(plain, key=repr)
+            if mine != plain:
+                return f"counters, {field.name}: {_only(mine, plain)} != {_only(plain, mine)}"
     return ""
 
 

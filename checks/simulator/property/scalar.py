@@ -154,8 +154,11 @@ def function_of(instruction: Instruction) -> Callable[..., int]:
     """Raw bits in, raw bits out."""
     opcode, modifiers = instruction.opcode, instruction.modifiers
     if modifiers == ("pred",):
-        return {"and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b, "not": lambda a: 1 - a,
-                "mov": lambda a: a}[opcode]  # fmt: skip
+        of_predicates: dict[str, Callable[..., int]] = {
+            "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b, "not": lambda a: 1 - a,
+            "mov": lambda a: a,
+        }  # fmt: skip
+        return of_predicates[opcode]
     if opcode == "mov":
         return lambda a: a
     if opcode == "selp":
