@@ -20,10 +20,6 @@ from typing import Any
 import numpy as np
 
 from checks.simulator import semantics_cases as cases
-from gemm_lessons.simulator import float8
-
-# In the table, but not yet answered by a GPU: the next recording does away with this list.
-UNRECORDED = frozenset(f"vabsdiff{n}.u32.u32.u32{add}" for n in (2, 4) for add in ("", ".add")) | float8.table().keys()
 
 
 def register_size(code: str) -> int:
