@@ -94,3 +94,12 @@ def test_clocks_count_instructions(run):
     assert 1 < out[0] < 1000 <= out[1] < 2000
     assert out[2:].tolist() == [0, 1]
     assert [f.kind for f in launched.findings] == ["clock"]
+
+
+def test_a_clock_gives_a_variable_its_value(run):
+    source = """extern "C" __global__ void k(long long *o) { long long now;
+        asm volatile("{ .reg .u64 t, nothing; mov.u64 t, nothing; mov.u64 t, %%clock64; mov.u64 %0, t; }" : "=l"(now));
+        if (now >= 0) o[threadIdx.x] = 7; }"""
+    out = np.zeros(32, np.int64)
+    assert [f.kind for f in run(source, 1, 32, [out]).findings] == ["clock"]
+    assert (out == 7).all()

@@ -40,6 +40,7 @@ from gemm_lessons.simulator.ptx import (
     Vector,
 )
 from gemm_lessons.simulator.schedule import Single, Step
+from gemm_lessons.simulator.special import CLOCKS
 from gemm_lessons.simulator.state import State
 from gemm_lessons.simulator.textures import OPCODES
 from gemm_lessons.simulator.undefined import Source, rule_of, some, spread, unsigned
@@ -259,6 +260,8 @@ class Unset:
             register, negated = operand.first, operand.negated
         if not isinstance(register, (Register, Immediate)) and operand is not None:
             return Source(self._binder.value(operand, code), np.zeros((), unsigned(np.zeros((), DTYPES[code])).dtype))
+        if isinstance(register, Register) and register.name in CLOCKS:  # no array holds it, and every bit of it is set
+            return Source(*[np.zeros((), unsigned(np.zeros((), DTYPES[code])).dtype)] * 2)
         value = self._binder.value(register, code)
         if isinstance(register, Register) and register.name in self._bits:
             undefined = self._view(register.name, code)
