@@ -1,13 +1,12 @@
 """Random programs: grouped and remembered, one instruction at a time, and one thread at a time give the same bits.
 
-Half of the programs are always the same, half are new in every run. A failure names its seed; the command that it
-prints makes the program small.
+The programs are always the same; ``python -m checks.simulator.property`` runs new ones. A failure names its seed; the
+command that it prints makes the program small.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import random
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,25 +20,24 @@ from checks.simulator.property.shrinking import shrink, symptom
 from gemm_lessons.simulator import access, decode, machine, schedule, semantics, state, transfers
 from gemm_lessons.simulator.ptx import Instruction, Register
 
-FRESH = random.randrange(1 << 40)  # the first new seed of this process
-CHUNK, CHUNKS = 50, 30  # 1,500 programs of fixed seeds and as many new ones
+CHUNK, CHUNKS = 50, 60  # 3,000 programs
 KERNELS = 3
 COMMAND = "python -m checks.simulator.property"
 
 
+@pytest.mark.no_cover  # following every line would take as long again
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-@pytest.mark.parametrize("start", ["fixed", "fresh"])
-def test_random_programs_mean_the_same_however_they_are_run(start, chunk):
-    first = chunk * CHUNK + (FRESH if start == "fresh" else 0)
+def test_random_programs_mean_the_same_however_they_are_run(chunk):
+    first = chunk * CHUNK
     for seed in range(first, first + CHUNK):
         problem = check(programs.generate(seed)).problem
         assert not problem, f"{COMMAND} --programs 1 --seed {seed}\n{problem}"
 
 
-@pytest.mark.parametrize("chunk", range(2))
-@pytest.mark.parametrize("start", ["fixed", "fresh"])
-def test_random_kernels_mean_the_same_however_they_are_run(start, chunk):
-    first = chunk * KERNELS + (FRESH if start == "fresh" else 0)
+@pytest.mark.no_cover
+@pytest.mark.parametrize("chunk", range(4))
+def test_random_kernels_mean_the_same_however_they_are_run(chunk):
+    first = chunk * KERNELS
     for seed in range(first, first + KERNELS):
         problem = kernels.check(seed)
         assert not problem, f"{COMMAND} --programs 0 --kernels 1 --seed {seed}\n{problem}"

@@ -30,6 +30,8 @@ KEY = "counters"
 VECTOR = 16  # bytes per lane of a 128-bit access
 MOST_UNCOUNTED = 4096  # distinct touches kept in case the machine code cannot be followed to its end
 BYPASS = "cp.async of 16 bytes goes past L1; its wavefronts also depend on where it reads from"
+# Basic blocks of machine code for each instruction that a warp executes on PTX, far beyond what division takes.
+LEAST_BLOCKS, BLOCKS_PER_INSTRUCTION = 20_000, 4
 WAITING = "threads wait for each other in a loop, and how often they look depends on time"
 NSIGHT = tuple(name for name in METRICS.values() if not name.startswith("simulator__"))
 
@@ -56,7 +58,7 @@ class CounterObserver:
     def begin(self, launch: Launch) -> None:
         """See ``events.Observer``, also for the three methods below."""
         self.launch = launch
-        if meant_to_meet.flags(launch.kernel):
+        if meant_to_meet.waits(launch.kernel):
             self.code = dataclasses.replace(self.code, plan=None, obstacle=WAITING)
         self._names = [instruction.full_opcode for instruction in launch.kernel.instructions]
         self.lanes = np.zeros(len(self._names), np.int64)
@@ -114,7 +116,7 @@ class CounterObserver:
         sums, inexact = self._sums, self.code.obstacle
         if self.code.plan is not None:
             try:
-                sums = machinecode.count(self.code, self.launch, parameters, memory)
+                sums = machinecode.count(self.code, self.launch, parameters, memory, budget=self._budget())
                 self.followed = Account.followed(sums) if sums.certain else None
             except machinecode.Uncountable as obstacle:
                 self._count()
@@ -130,6 +132,10 @@ class CounterObserver:
             opcodes=dict(self.opcodes.most_common()),
             inexact=marks,
         )
+
+    def _budget(self) -> int:
+        """Basic blocks that the machine code may take: with so many more than on PTX, it goes another way for ever."""
+        return LEAST_BLOCKS + BLOCKS_PER_INSTRUCTION * sum(self.opcodes.values())
 
     def _totals(self, sums: Sums) -> dict[str, int]:
         result = totals(sums)

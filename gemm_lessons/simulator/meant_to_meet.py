@@ -46,17 +46,27 @@ def hearing(kernel: Kernel) -> frozenset[int]:
 def flags(kernel: Kernel) -> frozenset[int]:
     """Strong accesses to shared memory (indices), if one of them decides how long the kernel stays in a loop."""
     inside = frozenset(i for i in strong(kernel) if {"global", "const"}.isdisjoint(kernel.instructions[i].modifiers))
-    awaited = inside & hearing(kernel)
+    return inside if _awaited(kernel, inside) else frozenset()
+
+
+def waits(kernel: Kernel) -> bool:
+    """Whether a strong read decides how long the kernel stays in a loop: how often it looks then depends on time."""
+    return _awaited(kernel, strong(kernel))
+
+
+def _awaited(kernel: Kernel, accesses: frozenset[int]) -> bool:
+    """Whether one of ``accesses`` (indices) reads what decides how long the kernel stays in a loop."""
+    awaited = accesses & hearing(kernel)
     if not awaited:
-        return frozenset()
+        return False
     flow = _Flow(kernel)
     for loop in loops(build(kernel)):
         heard = {name for block in loop for i in block.instructions if i.index in awaited for name in writes(i)}
         branches = [block.terminator for block in loop if block.terminator is not None]
         guards = {branch.guard.name for branch in branches if branch.guard is not None}
         if heard & flow.behind(guards):
-            return inside
-    return frozenset()
+            return True
+    return False
 
 
 def loops(blocks: Sequence[Block]) -> list[list[Block]]:
