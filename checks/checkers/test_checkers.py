@@ -27,6 +27,7 @@ def said(check):
 
 
 S = "__shared__ float s[256]; "
+ZERO = "if (t == 0) s[0] = 0; __syncthreads();"
 ERROR, WARNING, NOTE = ("race", "error"), ("race", "warning"), ("race", "note")
 
 # -- shared memory: what orders threads, and what does not -------------------------------------------------------------
@@ -54,6 +55,18 @@ ORDER = {
     "atomic and write": (
         "if (t == 0) s[0] = 0; __syncthreads(); if (t < 32) atomicAdd(s, A[t]); else if (t == 40) s[0] = 1;"
         " __syncthreads(); C[t] = s[0];", [ERROR]),
+    # Whoever updated last meets the others all the same, as the last of an instruction's threads and by itself.
+    "atomic, and the last reads": (f"{ZERO} atomicAdd(s, A[t]); if (t == 63) C[0] = s[0];", [ERROR]),
+    "atomic, and the last writes": (f"{ZERO} atomicAdd(s, A[t]); if (t == 63) s[0] = 1;", [ERROR]),
+    "atomic, barrier, and the last reads": (
+        f"{ZERO} atomicAdd(s, A[t]); __syncthreads(); if (t == 63) C[0] = s[0];", []),
+    "atomic twice, and the last reads": (
+        f"{ZERO} if (t == 0) atomicAdd(s, 2.0f); if (t == 63) {{ atomicAdd(s, 1.0f); C[0] = s[0]; }}", [ERROR]),
+    "atomic of one, who reads": (f"{ZERO} if (t == 63) {{ atomicAdd(s, 1.0f); atomicAdd(s, 2.0f); C[0] = s[0]; }}", []),
+    "atomic, syncwarp, and the last reads": (
+        f"{ZERO} atomicAdd(s, A[t]); __syncwarp(); if (t == 63) C[0] = s[0];", [ERROR]),
+    "atomic of a warp, syncwarp, and its last reads": (
+        f"{ZERO} if (t < 32) {{ atomicAdd(s, A[t]); __syncwarp(); if (t == 31) C[0] = s[0]; }}", []),
     "vote is a barrier": ("s[t] = A[t]; if (__syncthreads_or(t == 3)) C[t] = s[63 - t];", []),
 }  # fmt: skip
 

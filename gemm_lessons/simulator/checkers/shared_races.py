@@ -5,7 +5,7 @@ an epoch has inner barriers (named ones, ``__syncwarp``, blocks that met alone) 
 by warps (C. Flanagan, S. Freund: "FastTrack: efficient and precise dynamic race detection", 2009). Threads of one warp
 that nothing orders are a warning: ``__syncwarp`` is missing, even where today's hardware runs them in step. Of the
 readers of a granule the lowest and the highest lane are kept: one in between that a partial ``__syncwarp`` leaves out
-may be missed.
+may be missed. Of those who update one by atomics the last is kept, and one beside it for when the last itself reads.
 """
 
 from __future__ import annotations
@@ -63,6 +63,8 @@ class Analysis:
         self.writer_touch = np.zeros(count, np.int32)
         self.writer_atomic = np.zeros(count, np.bool_)
         self.writer_stamp = np.zeros(0, np.int32)
+        self.updater: Array | None = None  # once there are atomics: who updated a granule beside its last writer
+        self.updater_touch = self.updater_stamp = self.updater_count = np.zeros(0, np.int32)
         self.columns = 1
         self.low = np.full(count, BIG, np.int32)
         self.high = np.full(count, -1, np.int32)
@@ -95,6 +97,7 @@ class Analysis:
         count = self.writer.size
         self.clocks = np.zeros((self.blocks, self.warps, self.warps), np.int32)
         self.writer_stamp = np.ones(count, np.int32)
+        self.updater_stamp = np.ones(count, np.int32)
         low, high, touch = self.low, self.high, self.reader_touch
         self.columns = self.warps
         self.low = np.full(count * self.warps, BIG, np.int32)
@@ -112,7 +115,7 @@ class Analysis:
         if mark.groups is not None:
             if self.inside is None:
                 self.inside = WarpOrder(self.lanes)
-                self.writer_count = np.zeros(self.writer.size, np.int32)
+                self.writer_count, self.updater_count = (np.zeros(self.writer.size, np.int32) for _ in range(2))
                 self.low_count, self.high_count = (np.zeros(self.low.size, np.int32) for _ in range(2))
             self.inside.meet(mark.groups[: self.lanes])
             return
@@ -184,6 +187,8 @@ class Analysis:
                 bad &= ~self.inside.ordered(lane, writer, self.writer_count[cell])
         if bad.any():
             self._report(self.writer_touch[cell[bad]], writer[bad], touch, lane[bad], cell[bad])
+        if self.updater is not None and not (self._meets(access) or access.index in self.optimistic):
+            self._check_updaters(self.updater, touch, where, bad)
         if writes(access):
             self._check_readers(touch, where)
             self._write(touch, number, where)
@@ -192,6 +197,35 @@ class Analysis:
 
     def _meets(self, access: Access) -> bool:
         return access.effect == "atomic" or access.index in self.flags
+
+    def _check_updaters(self, updater: Array, touch: Touch, where: Cells, known: Array) -> None:
+        """A plain access by the last of those who updated a granule meets the others. ``known``: reported already."""
+        lane, cell = where.lane, where.cell
+        other = updater[cell]
+        bad = (other >= 0) & (other != lane) & ~known
+        if self.clocks is not None:
+            bad &= self._unordered(lane // WARP, other % self.padded // WARP, self.updater_stamp[cell])
+            if self.inside is not None:
+                bad &= ~self.inside.ordered(lane, other, self.updater_count[cell])
+        if bad.any():
+            self._report(self.updater_touch[cell[bad]], other[bad], touch, lane[bad], cell[bad])
+
+    def _note_updaters(self, where: Cells, atomic: bool) -> None:
+        """Before a write: the last updater of each granule becomes the one before, unless it comes again."""
+        lane, cell = where.lane, where.cell
+        if self.updater is None:
+            if not atomic:
+                return
+            self.updater, self.updater_touch = np.full(self.writer.size, -1, np.int32), np.zeros_like(self.writer)
+        if not atomic:
+            self.updater[cell] = -1
+            return
+        old = cell[self.writer_atomic[cell] & (self.writer[cell] != lane)]
+        self.updater[old], self.updater_touch[old] = self.writer[old], self.writer_touch[old]
+        if self.clocks is not None:
+            self.updater_stamp[old] = self.writer_stamp[old]
+        if self.inside is not None:
+            self.updater_count[old] = self.writer_count[old]
 
     def _check_readers(self, touch: Touch, where: Cells) -> None:
         lane, cell = where.lane, where.cell
@@ -219,14 +253,24 @@ class Analysis:
 
     def _write(self, touch: Touch, number: int, where: Cells) -> None:
         lane, cell = where.lane, where.cell
+        atomic = self._meets(touch.access)
+        self._note_updaters(where, atomic)
         self.writer[cell] = lane
         self.writer_touch[cell] = number
-        atomic = self._meets(touch.access)
         self.writer_atomic[cell] = atomic
         if self.clocks is not None:
             self.writer_stamp[cell] = self.own.reshape(-1)[lane // WARP]
         if self.inside is not None:
             self.writer_count[cell] = self.inside.counts[lane]
+        if atomic and self.updater is not None:
+            # Several lanes of this very instruction update the same bytes: the lowest, backwards the last assigned.
+            beside = np.flatnonzero(self.writer[cell] != lane)[::-1]
+            place, other = cell[beside], lane[beside]
+            self.updater[place], self.updater_touch[place] = other, number
+            if self.clocks is not None:
+                self.updater_stamp[place] = self.own.reshape(-1)[other // WARP]
+            if self.inside is not None:
+                self.updater_count[place] = self.inside.counts[other]
         if not atomic:
             winner = self.writer[cell]
             lost = winner != lane
