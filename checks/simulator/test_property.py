@@ -142,7 +142,17 @@ def test_a_failing_program_is_made_small():
     with mock.patch.object(semantics, "lookup", _subtraction_adds):
         wanted = "machine != scalar: buffer 1"
         case = next(c for c in map(programs.generate, range(40)) if symptom(check(c).problem) == wanted)
-        small = shrink(case)
+        small = shrink(case, budget=600)
         assert symptom(check(small).problem) == wanted
     assert not check(small).problem
     assert len(small.body) <= 25 < len(case.body)
+
+
+# Findings named by the order in which the machine came to them, cut off at fifty, or told twice since the machine had
+# made two records of one access; and blocks side by side that leave a loop one after the other.
+ORDERS = (7700002932, 1100001602, 1100000160, 500001349, 100000280, 400001943, 1600000306, 1200002010, 900002029,
+          300002253, 200002771, 1300003166)  # fmt: skip
+
+
+def test_findings_do_not_depend_on_the_order_of_the_machine():
+    assert not [seed for seed in ORDERS if check(programs.generate(seed)).problem]

@@ -122,6 +122,18 @@ def test_reads_of_what_has_no_value_are_found(run: Run, body: str, threads: int)
         )
 
 
+def test_the_first_thread_is_named_whichever_use_runs_first(run: Run) -> None:
+    """Threads 8 and up store the variable before the others do."""
+    body = (
+        'asm volatile("{ .reg .f32 f, g; .reg .pred q; setp.ge.s32 q, %1, 8; add.f32 g, f, f;'
+        ' @q st.global.f32 [%0], g; st.global.f32 [%0], g; }" : : "l"(c + g), "r"(t) : "memory");'
+    )
+    _, launched = launch(run, body)
+    (found,) = (finding for finding in launched.findings if finding.kind == "unset")
+    assert found.count == 56 + 64
+    assert "thread 0 in block 0 " in found.message
+
+
 def test_the_result_does_not_depend_on_how_many_blocks_run_at_once(run: Run) -> None:
     body, _ = BODIES["no first value"]
     together, first = launch(run, body, 6)

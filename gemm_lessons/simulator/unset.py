@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,15 @@ def _moved(instruction: Instruction) -> bool:
     return instruction.opcode == "mov" and instruction.guard is None
 
 
+@dataclass
+class _Reader:
+    """Who read an unset variable: the first thread of all (``place``: batch and lane), and how often anybody did."""
+
+    place: tuple[int, int]
+    thread: str
+    count: int = 0
+
+
 class Unset:
     """Follows the undefined bits of one launch. ``roots`` hold nothing when a batch starts; ``shuffles`` (indices) may
     read lanes that do not take part."""
@@ -124,7 +134,8 @@ class Unset:
         # By register and lane: the instruction that first read the unset variable behind it.
         self._origin = {name: np.full(state.lanes, NOT_READ, np.int32) for name in names}
         self._dirty: set[str] = set()  # registers with undefined bits in a lane that has not ended
-        self._found: dict[int, tuple[str, int]] = {}  # by first reading instruction: one thread, and how many
+        self._batches = 0
+        self._found: dict[int, _Reader] = {}  # by first reading instruction
 
     def begin(self, alive: Array) -> None:
         """Fresh blocks: nothing is set."""
@@ -138,6 +149,7 @@ class Unset:
             bits = self._bits[name]
             bits[alive] = True if width == "pred" else np.iinfo(bits.dtype).max
         self._dirty = set(self._roots)
+        self._batches += 1
 
     def around(self, step: Step, operations: list[Op]) -> list[Op]:
         """The operations of a step, behind what has to be noted of it."""
@@ -156,20 +168,20 @@ class Unset:
     def findings(self) -> list[Finding]:
         """One warning for each line that read what nobody had set."""
         by_line: dict[tuple[int | None, str], Finding] = {}
-        for index, (thread, count) in self._found.items():
+        for index, reader in self._found.items():
             instruction = self._kernel.instructions[index]
             line, file = line_of(instruction), instruction.source.file if instruction.source else ""
             if (line, file) in by_line:
                 continue
             place = f"line {line}" if line else "an unknown line"
             if index in self._shuffles:
-                by_line[line, file] = self._outsider(instruction, count)
+                by_line[line, file] = self._outsider(instruction, reader.count)
                 continue
             text = (
-                f"{place} reads a variable that {thread} has not given a value: it holds whatever its register held"
-                " before"
+                f"{place} reads a variable that {reader.thread} has not given a value: it holds whatever its register"
+                " held before"
             )
-            by_line[line, file] = Finding("unset", "warning", text, line, count=count, file=file)
+            by_line[line, file] = Finding("unset", "warning", text, line, count=reader.count, file=file)
         return list(by_line.values())
 
     def _outsider(self, instruction: Instruction, count: int) -> Finding:
@@ -430,8 +442,13 @@ class Unset:
         origin = np.where(self._origin[name] == NOT_READ, instruction.index, self._origin[name])
         for index in np.unique(origin[lanes]).tolist():
             here = lanes & (origin == index)
-            thread, before = self._found.get(index, (self._state.describe(int(here.argmax())), 0))
-            self._found[index] = thread, before + int(np.count_nonzero(here))
+            place = self._batches, int(here.argmax())
+            reader = self._found.get(index)
+            if reader is None:
+                reader = self._found[index] = _Reader(place, self._state.describe(place[1]))
+            elif place < reader.place:  # whichever of its uses ran first, the same thread is named
+                reader.place, reader.thread = place, self._state.describe(place[1])
+            reader.count += int(np.count_nonzero(here))
 
 
 def _given(instruction: Instruction) -> tuple[str, ...]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Iterator
 
 from checks.simulator.property.comparison import check
 from checks.simulator.property.programs import Case
+
+SECONDS = 30.0  # what making a program small may take: deletions can leave one that runs for long
 
 
 def symptom(problem: str) -> str:
@@ -20,13 +23,16 @@ def fails(case: Case, wanted: str) -> bool:
     return symptom(ran.problem) == wanted and (case.sort != "values" or not ran.race)
 
 
-def shrink(case: Case) -> Case:
-    """The smallest failing program that deleting lines and blocks leads to."""
+def shrink(case: Case, budget: float = SECONDS) -> Case:
+    """The smallest failing program that deleting lines and blocks leads to within ``budget`` seconds."""
+    end = time.monotonic() + budget
     wanted = symptom(check(case).problem)
     smaller = True
     while smaller:
         smaller = False
         for candidate in _candidates(case):
+            if time.monotonic() > end:
+                return case
             if fails(candidate, wanted):
                 case, smaller = candidate, True
                 break

@@ -8,6 +8,7 @@ An epoch that has come before is found in a dictionary; only a new one costs Num
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +31,8 @@ class Flag:
 Mark = Barrier | AsyncGroup | Flag
 
 HELD_BYTES = 128 << 20  # of addresses kept alive by remembered epochs; beyond, all are forgotten
-UNIFORM = "uniform"  # key of Touch.memo
+UNIFORM = "uniform"  # keys of Touch.memo
+CONTENT = "content"
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +123,7 @@ class Epochs:
     def _intern(self, key: tuple[Any, ...], segments: tuple[Segment, ...]) -> Epoch:
         epoch = self._by_content.get(key)
         if epoch is None:
+            segments = tuple(Segment(_distinct(s.touches), s.mark) for s in segments)
             uniform = all(
                 all(self._uniform(t) for t in s.touches) and (s.mark is None or self._uniform_mark(s.mark))
                 for s in segments
@@ -168,6 +171,25 @@ class Epochs:
             and (lanes is None or bool((lanes == lanes[0]).all()))
             and (by_block is None or bool((by_block == by_block[0]).all()))
         )
+
+
+def _distinct(touches: tuple[Touch, ...]) -> tuple[Touch, ...]:
+    """``touches`` without those that only look new: the machine makes one anew for each generic address, and when lanes
+    that had diverged are together again, or a load leaves in a group for once. To the checkers they are one."""
+    if len({touch.access.index for touch in touches}) == len(touches):
+        return touches
+    found: dict[tuple[Any, ...], Touch] = {}
+    for touch in touches:
+        content = touch.memo.get(CONTENT)
+        if content is None:
+            everyone = touch.active is None or bool(touch.active.all())
+            arrays = (touch.addresses, None if everyone else touch.active)
+            digests = [None if array is None else hashlib.blake2b(array.tobytes()).digest() for array in arrays]
+            access = touch.access
+            what = (access.index, access.space, access.effect, access.width, access.is_async, access.is_matrix)
+            content = touch.memo[CONTENT] = (*what, *digests)
+        found.setdefault(content, touch)
+    return tuple(found.values())
 
 
 def _identity(mark: Barrier | AsyncGroup) -> tuple[Any, ...]:
