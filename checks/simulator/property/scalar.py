@@ -186,6 +186,10 @@ def _inside(memory: bytearray, start: int, size: int) -> bool:
     return 0 <= start <= len(memory) - size and start % size == 0
 
 
+class Undefined(Exception):
+    """The program asks for what PTX leaves open: a shuffle from a lane that does not take part."""
+
+
 class Thread:
     """One thread: its slots, local memory and place."""
 
@@ -573,6 +577,8 @@ def _exchanged(instruction: Instruction, lane: int, by_lane: dict[int, list[int]
     source = {"up": lane - (b & 31), "down": lane + (b & 31), "bfly": lane ^ b & 31,
               "idx": lane & segment | b & 31 & ~segment}[mode]  # fmt: skip
     valid = source >= high if mode == "up" else source <= high
+    if valid and source not in by_lane:
+        raise Undefined(instruction.text)
     return by_lane[source if valid else lane][0], int(valid)
 
 
