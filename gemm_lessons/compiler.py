@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from gemm_lessons import compile_cache, cuda_source, nvrtc, nvrtc_child, sass, whole_file
+from gemm_lessons import compile_cache, cuda_source, nvrtc, nvrtc_child, sass
 from gemm_lessons.device import KitError
 from gemm_lessons.diagnostics import Diagnostic, base_name, explain_failure, explain_missing, parse_log
 from gemm_lessons.occupancy import Occupancy, Resources, occupancy
@@ -216,6 +216,8 @@ def _without_host_code(
     Also what to say of included files that are not there: warnings if it compiles without them, else errors if they can
     be the reason. Of those that the host alone needs, nothing.
     """
+    from gemm_lessons import whole_file  # only for what did not compile as it stands
+
     whole = whole_file.kernels_only(whole_file.gather(source, places.name, places.folders, places.system))
     result = failed
     for _ in range(MOST_ROUNDS):
