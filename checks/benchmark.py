@@ -36,9 +36,9 @@ def simulate_lesson(number: str, size: int) -> dict[str, float]:
     import numpy as np
 
     from checks.course.kernel import Kernel
-    from gemm_lessons.course import Course
-    from gemm_lessons.device import Buffer, Scalar
-    from gemm_lessons.lesson import Shape
+    from gemm_lessons.course.folder import Course
+    from gemm_lessons.course.lesson import Shape
+    from gemm_lessons.launch import Buffer, Scalar
     from gemm_lessons.simulator import Simulator
 
     lesson = Course(ROOT).lesson(number)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -12,99 +14,122 @@ import pytest
 import gemm_lessons
 
 PACKAGE = Path(gemm_lessons.__file__).parent
-# The flow from its source to its end. No module may reach, directly or through others, one that comes after it.
-SPINE = "device lesson problem compiler simulator gpu estimate verdict hints pipeline worker grading report cli".split()
-PLANNED = {"gpu", "worker", "grading"}  # named by the architecture, built by later issues
+# Every module and room of the package, from its foundations to its doors. None imports one that comes after it, also
+# not for its types. The rooms of the simulator have an order of their own.
+ORDER = (
+    "errors ranges launch child hardware course compiler simulator device arguments api gpu estimate judgement run "
+    "grading report cli __main__"
+).split()
+SIMULATOR = "semantics program events machine checkers counters second_opinion limits opcodes".split()
 OWNERS = {
     "rich": ("report",),
-    "typer": ("cli", "cli_gpu", "cli_inspect", "cli_options", "cli_run"),
-    "cupy": ("gpu", "compiler", "nvrtc"),
-    "cupyx": ("gpu",),
-    "cuda": ("nvrtc",),
+    "typer": ("cli",),
+    "cupy": ("gpu", "compiler"),
+    "cuda": ("compiler",),
     "nvtx": ("ranges",),
+    "matplotlib": ("report",),
 }
 
 
-def top(path: Path) -> str:
-    """``simulator`` for everything in that folder, else the module's name; the package itself is ""."""
-    name = path.relative_to(PACKAGE).with_suffix("").parts[0]
-    return "" if name == "__init__" else name
+def name_of(path: Path) -> str:
+    """``simulator.machine.state``; a folder's ``__init__.py`` is the folder."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 
 def imports(path: Path) -> Iterator[tuple[str, int]]:
-    """Every module that is imported when the program runs, also inside functions, with its line."""
-    tree = ast.parse(path.read_text())
-    typing_only = {
-        id(node)
-        for block in ast.walk(tree)
-        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
-        for node in ast.walk(block)
-    }
-    for node in ast.walk(tree):
-        if id(node) in typing_only:
-            continue
+    """Everything that a module imports, also inside functions and for its types, with its line."""
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: imports are absolute"
-            if node.module == "gemm_lessons":
-                yield from ((f"gemm_lessons.{alias.name}", node.lineno) for alias in node.names)
-            else:
-                yield node.module or "", node.lineno
+            yield from ((f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
 
 
 @cache
 def graph() -> dict[str, dict[str, str]]:
     """module -> what it imports of the package -> where."""
-    modules = {top(path) for path in PACKAGE.rglob("*.py")}
-    found: dict[str, dict[str, str]] = {module: {} for module in modules}
-    for path in PACKAGE.rglob("*.py"):
+    found: dict[str, dict[str, str]] = {module: {} for module in MODULES}
+    for module, path in MODULES.items():
         for name, line in imports(path):
-            root, *rest = name.split(".")
-            other = rest[0] if rest else ""
-            # "" only holds the version and a lazy door to simulate().
-            if root == "gemm_lessons" and other in modules - {"", top(path)} and top(path):
-                found[top(path)].setdefault(other, f"{path.relative_to(PACKAGE)}:{line}")
+            root, _, other = name.partition(".")
+            while other and other not in MODULES:
+                other = other.rpartition(".")[0]
+            if root == "gemm_lessons" and other not in ("", module):
+                found[module].setdefault(other, f"{path.relative_to(PACKAGE)}:{line}")
     return found
 
 
-def paths_from(module: str) -> dict[str, list[str]]:
-    """Everything that a module reaches -> the imports that lead there."""
-    reached: dict[str, list[str]] = {}
-    waiting: list[tuple[str, list[str]]] = [(module, [])]
-    while waiting:
-        here, way = waiting.pop()
-        for other, where in graph()[here].items():
-            if other not in reached:
-                reached[other] = [*way, f"{where} imports {other}"]
-                waiting.append((other, reached[other]))
-    return reached
+def test_every_module_has_a_place() -> None:
+    tops = {module.partition(".")[0] for module in MODULES if module}
+    assert tops == set(ORDER)
+    assert {m.split(".")[1] for m in MODULES if m.startswith("simulator.")} == set(SIMULATOR)
 
 
-@pytest.mark.parametrize("module", [name for name in SPINE if name not in PLANNED or name in graph()])
-def test_the_flow_goes_one_way(module: str) -> None:
-    reached = paths_from(module)
-    for later in SPINE[SPINE.index(module) + 1 :]:
-        assert later not in reached, f"{module} reaches {later}: " + ", ".join(reached[later])
+def test_the_flow_goes_one_way() -> None:
+    wrong = []
+    for module, others in graph().items():
+        if not module:  # holds the version and a lazy door to simulate()
+            continue
+        for other, where in others.items():
+            here, there = module.split("."), other.split(".")
+            if ORDER.index(there[0]) > ORDER.index(here[0]):
+                wrong.append(f"{where}: {module} imports {other}")
+            inside = here[0] == there[0] == "simulator" and len(here) > 1 < len(there)
+            if inside and SIMULATOR.index(there[1]) > SIMULATOR.index(here[1]):
+                wrong.append(f"{where}: {module} imports {other}")
+    assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("module", sorted(graph()))
-def test_no_cycles(module: str) -> None:
-    reached = paths_from(module)
-    assert module not in reached, ", ".join(reached.get(module, []))
+def test_no_cycles() -> None:
+    finished: set[str] = set()
+
+    def visit(module: str, way: tuple[str, ...]) -> None:
+        assert module not in way, f"a circle: {' -> '.join((*way[way.index(module) :], module))}"
+        if module not in finished:
+            for other in graph()[module]:
+                visit(other, (*way, module))
+            finished.add(module)
+
+    for module in MODULES:
+        visit(module, ())
 
 
 @pytest.mark.parametrize("library", OWNERS)
 def test_libraries_stay_where_they_belong(library: str) -> None:
     used = {
-        top(path): f"{path.relative_to(PACKAGE)}:{line}"
-        for path in PACKAGE.rglob("*.py")
+        module: f"{path.relative_to(PACKAGE)}:{line}"
+        for module, path in MODULES.items()
         for name, line in imports(path)
         if name.split(".")[0] == library
     }
-    assert not {module: where for module, where in used.items() if module not in OWNERS[library]}
+    assert used
+    assert not {module: where for module, where in used.items() if module.split(".")[0] not in OWNERS[library]}
+
+
+def test_a_name_means_one_class() -> None:
+    names = Counter(
+        node.name
+        for path in MODULES.values()
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert not [name for name, times in names.items() if times > 1]
+
+
+def test_the_map_in_the_readme_is_the_tree() -> None:
+    readme = (PACKAGE.parent / "README.md").read_text()
+    drawn = readme.split("\ngemm_lessons/\n")[1].split("```")[0]
+    named = set(re.findall(r"^  (\w+)(?:\.py|/) ", drawn, re.MULTILINE))
+    assert named == set(ORDER) - {"__main__"}
+    rooms = set(re.findall(r"^    (\w+)(?:\.py|/) ", drawn, re.MULTILINE))
+    assert rooms == set(SIMULATOR)
 
 
 def test_this_test_sees_the_imports() -> None:
-    assert "device" in graph()["lesson"]
-    assert {"device", "simulator", "compiler", "lesson"} <= paths_from("pipeline").keys()
+    assert "course.folder" in graph()["run.pipeline"]
+    assert "compiler.compile" in graph()["device"], "also those for types"

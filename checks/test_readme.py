@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gemm_lessons.course import packaged_course
+from gemm_lessons.course.folder import packaged_course
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "README.md").read_text()
@@ -36,7 +36,7 @@ def test_the_files_are_there() -> None:
 def test_the_commands_exist() -> None:
     from typer.main import get_command
 
-    from gemm_lessons.cli import app
+    from gemm_lessons.cli.app import app
 
     known = set(get_command(app).commands)  # type: ignore[attr-defined]
     assert set(re.findall(r"gemm-lessons ([a-z]+)\b", TEXT)) <= known

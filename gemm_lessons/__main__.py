@@ -39,7 +39,7 @@ def _run() -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # an ASCII terminal shows "?", it does not crash us
-    from gemm_lessons.cli import app
+    from gemm_lessons.cli.app import app
 
     try:
         app(prog_name="gemm-lessons")

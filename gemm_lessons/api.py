@@ -9,23 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from gemm_lessons.compiler import CompileFailed, compile_source
-from gemm_lessons.device import (
+from gemm_lessons.arguments.parameters import DeclaredType, check_array, declared, scalar
+from gemm_lessons.arguments.views import pointers
+from gemm_lessons.compiler.compile import NotCompiled, compile_source
+from gemm_lessons.launch import (
     Argument,
     Buffer,
     Grid,
+    HostVariable,
     Launched,
     Pointer,
     Scalar,
     StructWithBuffers,
     Surface,
-    Symbol,
     Texture,
 )
-from gemm_lessons.parameters import Declared, check_array, declared, scalar
 from gemm_lessons.simulator import Simulator
-from gemm_lessons.simulator.ptx import Kernel, Parameter, Variable
-from gemm_lessons.views import pointers
+from gemm_lessons.simulator.program.ptx import Kernel, KernelParameter, Variable
 
 Dimensions = int | tuple[int, ...]
 
@@ -33,7 +33,7 @@ Dimensions = int | tuple[int, ...]
 class CompileError(Exception):
     """The source does not compile. ``diagnostics`` has file, line and message of each complaint."""
 
-    def __init__(self, failed: CompileFailed) -> None:
+    def __init__(self, failed: NotCompiled) -> None:
         lines = [f"{d.file}:{d.line}: {d.message}" for d in failed.diagnostics]
         super().__init__("\n".join(lines) or failed.log)
         self.diagnostics = failed.diagnostics
@@ -73,7 +73,7 @@ def simulate(
     compiled = compile_source(
         source, path=path, entry=entry, defines=defines or {}, include_dirs=include_dirs, arch=arch
     )
-    if isinstance(compiled, CompileFailed):
+    if isinstance(compiled, NotCompiled):
         raise CompileError(compiled)
     device = device or Simulator()
     kernel = device.kernel(compiled)
@@ -82,7 +82,7 @@ def simulate(
     return device.launch(compiled, shape, arguments(kernel, args, declared(source, kernel, entry)), given)
 
 
-def arguments(kernel: Kernel, values: Sequence[Any], known: Sequence[Declared | None] = ()) -> list[Argument]:
+def arguments(kernel: Kernel, values: Sequence[Any], known: Sequence[DeclaredType | None] = ()) -> list[Argument]:
     """Python values -> launch arguments, by the types of the kernel's parameters; ``known``: what its source says of
     them. Raises ``ValueError``."""
     if len(values) != len(kernel.parameters):
@@ -99,17 +99,17 @@ def arguments(kernel: Kernel, values: Sequence[Any], known: Sequence[Declared | 
     ]
 
 
-def _symbol(name: str, value: Any, variable: Variable) -> Symbol:
+def _symbol(name: str, value: Any, variable: Variable) -> HostVariable:
     if isinstance(value, np.ndarray):
         if value.dtype.hasobject:
             raise ValueError(f"symbol {name}: the array holds Python objects, not numbers")
-        return Symbol(name, value)
-    given = scalar(f"symbol {name}", value, Parameter(name, variable.type, 0, variable.size, variable.align))
+        return HostVariable(name, value)
+    given = scalar(f"symbol {name}", value, KernelParameter(name, variable.type, 0, variable.size, variable.align))
     data = given.value if isinstance(given.value, bytes) else given.value.tobytes()
-    return Symbol(name, np.frombuffer(data, np.uint8))
+    return HostVariable(name, np.frombuffer(data, np.uint8))
 
 
-def _argument(name: str, parameter: Parameter, value: Any, known: Declared | None) -> Argument:
+def _argument(name: str, parameter: KernelParameter, value: Any, known: DeclaredType | None) -> Argument:
     if isinstance(value, (Buffer, Pointer, Scalar, StructWithBuffers)):
         return value
     if isinstance(value, (Texture, Surface)):

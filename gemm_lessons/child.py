@@ -29,7 +29,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from gemm_lessons.device import KitError
+from gemm_lessons.errors import KitError
 
 Header = Mapping[str, Any]
 Blobs = Sequence[Any]  # objects with the buffer protocol, C-contiguous

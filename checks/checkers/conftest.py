@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gemm_lessons import simulate
-from gemm_lessons.device import Finding
+from gemm_lessons.launch import Finding
 from gemm_lessons.simulator import Setting, Simulator
 
 Check = Callable[..., Sequence[Finding]]

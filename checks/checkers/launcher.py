@@ -8,8 +8,8 @@ from functools import cache
 import numpy as np
 
 from checks.checkers.manifest import Case, Floats
-from gemm_lessons.compiler import Compiled, compile_source
-from gemm_lessons.device import Argument, Buffer, Finding, Grid, Launched, Scalar
+from gemm_lessons.compiler.compile import Compiled, compile_source
+from gemm_lessons.launch import Argument, Buffer, Finding, Grid, Launched, Scalar
 from gemm_lessons.simulator import Setting, Simulator
 
 

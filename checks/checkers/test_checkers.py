@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gemm_lessons.device import Buffer
+from gemm_lessons.launch import Buffer
 
 
 def floats(count: int, *, output: bool = False) -> np.ndarray:
@@ -132,7 +132,7 @@ def test_the_missing_barrier_is_told_once(said):
 
 def test_a_race_is_found_also_when_the_trace_comes_in_parts(check, monkeypatch):
     """The machine hands a long epoch over in parts; what was written in the first part is read in the last."""
-    monkeypatch.setattr("gemm_lessons.simulator.machine.TRACE_LIMIT", 16)
+    monkeypatch.setattr("gemm_lessons.simulator.machine.machine.TRACE_LIMIT", 16)
     body = f"{S} s[t] = A[t]; float v = 0; for (int i = 0; i < 200; ++i) v += s[t] * i; {{}} C[t] = v + s[63 - t];"
     args = [floats(64), floats(64, output=True)]
     assert [f.kind for f in check(body.replace("{}", ""), 1, 64, args)] == ["race"]

@@ -29,7 +29,7 @@ def test_nothing_heavy_is_imported(course: Path, arguments: tuple[str, ...]) -> 
         check=True,
     )
     loaded = set(re.findall(r"\|\s+([\w.]+)$", done.stderr, flags=re.MULTILINE))
-    assert "gemm_lessons.cli" in loaded
+    assert "gemm_lessons.cli.app" in loaded
     assert not [name for name in loaded if name.startswith(tuple(f"{heavy}." for heavy in HEAVY)) or name in HEAVY]
 
 

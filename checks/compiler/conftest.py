@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gemm_lessons.compiler import Compiled, CompileFailed, Diagnostic, compile_source
+from gemm_lessons.compiler.compile import Compiled, Diagnostic, NotCompiled, compile_source
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def compiled() -> Callable[..., Compiled]:
 def errors() -> Callable[..., tuple[Diagnostic, ...]]:
     def build(source: str, entry: str = "gemm", path: str = "kernel.cu", **options: Any) -> tuple[Diagnostic, ...]:
         result = compile_source(source, path=path, entry=entry, **options)
-        assert isinstance(result, CompileFailed)
+        assert isinstance(result, NotCompiled)
         found = tuple(d for d in result.diagnostics if d.severity == "error")
         assert found
         return found

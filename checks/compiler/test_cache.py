@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gemm_lessons import compile_cache, cuda_source, nvrtc_child
-from gemm_lessons.compiler import Compiled, CompileFailed, compile_source
+from gemm_lessons.compiler import cache as compile_cache
+from gemm_lessons.compiler import nvrtc_child
+from gemm_lessons.compiler import source as cuda_source
+from gemm_lessons.compiler.compile import Compiled, NotCompiled, compile_source
 
 SOURCE = '#include "scale.cuh"\n__global__ void gemm(float *x)\n{\n    x[0] == 1;\n    x[0] = scale(x[1]) * BM;\n}\n'
 HEADER = "__device__ float scale(float x) { return 2 * x; }\n"
@@ -71,7 +73,7 @@ def test_the_second_time_is_from_the_disk_and_equal(folder, compiler, build):
 def test_a_hit_needs_no_compiler_at_all(folder, build, tmp_path):
     (tmp_path / "k.cu").write_text(SOURCE)
     script = (
-        "import sys; from pathlib import Path; from gemm_lessons.compiler import compile_source\n"
+        "import sys; from pathlib import Path; from gemm_lessons.compiler.compile import compile_source\n"
         "source = Path('k.cu').read_text()\n"
         "result = compile_source(source, path='k.cu', entry='gemm', defines={'BM': 4}, include_dirs=[Path('.')])\n"
         "result.sass\n"
@@ -219,7 +221,7 @@ def test_it_can_be_switched_off(folder, compiler, build, monkeypatch, value):
 
 def test_failures_are_not_kept(folder, compiler, build):
     for _ in range(2):
-        assert isinstance(compile_source("oops", path="k.cu", entry="gemm"), CompileFailed)
+        assert isinstance(compile_source("oops", path="k.cu", entry="gemm"), NotCompiled)
     assert compiler.calls == 2
 
 
@@ -258,7 +260,7 @@ def test_the_disassembly_is_kept_too(folder, build, monkeypatch):
     def gone(*_, **__):
         raise AssertionError("nvdisasm was run again")
 
-    monkeypatch.setattr("gemm_lessons.sass.subprocess.run", gone)
+    monkeypatch.setattr("gemm_lessons.compiler.sass.subprocess.run", gone)
     assert build().sass == first
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gemm_lessons import nvrtc
-from gemm_lessons.compiler import Compiled, compile_source
-from gemm_lessons.device import KitError
+from gemm_lessons.compiler import nvrtc
+from gemm_lessons.compiler.compile import Compiled, compile_source
+from gemm_lessons.errors import KitError
 
 LESSONS = Path(__file__).parents[2] / "lessons"
 PLAIN = "__global__ void gemm(float *x)\n{\n    x[threadIdx.x] = 1.0f;\n}\n"

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from gemm_lessons import nvrtc_child
-from gemm_lessons.compiler import Compiled, CompileFailed, compile_source
+from gemm_lessons.compiler import nvrtc_child
+from gemm_lessons.compiler.compile import Compiled, NotCompiled, compile_source
 
 PLAIN = "__global__ void gemm(float *x) { x[0] = 1; }"
 # A slip that NVRTC 13.5 does not survive. A newer one may report an error instead.
@@ -36,13 +36,13 @@ def child() -> int:
     return nvrtc_child._children[os.getpid(), 13].pid
 
 
-def build(source: str, entry: str = "gemm") -> Compiled | CompileFailed:
+def build(source: str, entry: str = "gemm") -> Compiled | NotCompiled:
     return compile_source(source, path="kernel.cu", entry=entry)
 
 
 def test_a_file_that_crashes_the_compiler_is_blamed_by_line():
     result = build(CRASHES, "tile<64, 4>")
-    assert isinstance(result, CompileFailed)
+    assert isinstance(result, NotCompiled)
     assert result.diagnostics[0].line == 4
     assert isinstance(build(PLAIN), Compiled)
 
@@ -69,7 +69,7 @@ def test_a_compilation_that_does_not_end_is_given_up(monkeypatch):
     started = time.monotonic()
     result = build(SLOW)
     assert time.monotonic() - started < 5
-    assert isinstance(result, CompileFailed)
+    assert isinstance(result, NotCompiled)
     assert "did not finish within 0.3 s" in result.diagnostics[0].message
     monkeypatch.setattr(nvrtc_child, "PATIENCE_S", 60.0)
     assert isinstance(build(PLAIN), Compiled)

@@ -3,8 +3,8 @@
 import pytest
 
 from checks.conftest import STORED_WITH, compiler
-from gemm_lessons.compiler import CompileFailed, compile_source
-from gemm_lessons.diagnostics import plain_name
+from gemm_lessons.compiler.compile import NotCompiled, compile_source
+from gemm_lessons.compiler.diagnostics import plain_name
 
 
 def test_a_syntax_error_names_line_and_column(errors):
@@ -182,7 +182,7 @@ def test_junk_is_an_error_and_never_a_traceback(errors, source, line):
 
 def test_a_define_that_is_no_name():
     result = compile_source("__global__ void gemm() {}", path="k.cu", entry="gemm", defines={"1A": 2})
-    assert isinstance(result, CompileFailed)
+    assert isinstance(result, NotCompiled)
     assert "invalid macro definition" in result.diagnostics[0].message
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gemm_lessons.compiler import Resources, occupancy
-from gemm_lessons.gpus import GPUS, find_gpu
+from gemm_lessons.compiler.compile import Resources, occupancy
+from gemm_lessons.hardware.sheets import GPUS, find_gpu
 
 TABLE = list(csv.DictReader((Path(__file__).parent / "occupancy.csv").read_text().splitlines()))
 

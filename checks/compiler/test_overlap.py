@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from checks.benchmark import ROOT
-from gemm_lessons.compiler import Compiled, compile_source
-from gemm_lessons.course import Course
-from gemm_lessons.overlap import ffma_behind_loads
-from gemm_lessons.sass import SassInstruction
+from gemm_lessons.compiler.compile import Compiled, compile_source
+from gemm_lessons.compiler.overlap import ffma_behind_loads
+from gemm_lessons.compiler.sass import SassInstruction
+from gemm_lessons.course.folder import Course
 
 
 def behind(number: str, *edits: tuple[str, str]) -> int:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gemm_lessons import nvrtc, sass
-from gemm_lessons.compiler import Compiled
-from gemm_lessons.device import KitError
+from gemm_lessons.compiler import nvrtc, sass
+from gemm_lessons.compiler.compile import Compiled
+from gemm_lessons.errors import KitError
 
 TILE = """extern "C" __global__ void gemm(const float *A, float *C, int n)
 {

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from checks.counters import readings
 from checks.counters.manifest import Case, plan
 from checks.counters.readings import COMPARED, Reading
-from gemm_lessons.compiler import Compiled, CompileFailed, compile_source
-from gemm_lessons.device import UnsupportedKernel
+from gemm_lessons.compiler.compile import Compiled, NotCompiled, compile_source
+from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.simulator import Simulator
-from gemm_lessons.simulator.counters import BYPASS
+from gemm_lessons.simulator.counters.counters import BYPASS
 
 # (kernel, counter) -> why the simulator's number is not Nsight Compute's.
 _RETRIES = "atomicAdd on a float in shared memory is a loop that tries again; how often depends on the warps' timing"
@@ -71,7 +71,7 @@ def _compile(case: Case) -> Compiled:
         defines=case.defines,
         include_dirs=case.include_dirs,
     )
-    if isinstance(compiled, CompileFailed):
+    if isinstance(compiled, NotCompiled):
         raise ValueError(f"{case.name}: {compiled.log}")
     return compiled
 

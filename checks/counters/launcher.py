@@ -18,7 +18,7 @@ import numpy as np
 
 from checks.counters import patterns
 from checks.counters.manifest import plan
-from gemm_lessons.device import Argument, Buffer, Grid, Scalar
+from gemm_lessons.launch import Argument, Buffer, Grid, Scalar
 
 Launch = tuple[str, str, Grid, list[Argument]]  # name, cubin key, shape, arguments
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from gemm_lessons.course import Course
-from gemm_lessons.device import Argument, Buffer, Grid, Scalar, StructWithBuffers
-from gemm_lessons.problem import Problem
+from gemm_lessons.course.folder import Course
+from gemm_lessons.course.problem import Problem
+from gemm_lessons.launch import Argument, Buffer, Grid, Scalar, StructWithBuffers
 
 HERE = Path(__file__).parent
 KERNELS = HERE / "kernels"

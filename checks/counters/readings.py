@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gemm_lessons.device import METRICS
-from gemm_lessons.simulator.machinecode import cubin
+from gemm_lessons.launch import METRICS
+from gemm_lessons.simulator.counters.machinecode import cubin
 
 FOLDER = Path(__file__).parent / "readings"
 

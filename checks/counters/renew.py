@@ -51,7 +51,7 @@ PROBED = {
 def build(folder: Path, missing: bool) -> None:
     """Compile every kernel of the plan. Writes cubins and ``index.json``: key -> [file, kernel name, code]."""
     from checks.counters.compare import compile_case
-    from gemm_lessons.compiler import CompileFailed, compile_source
+    from gemm_lessons.compiler.compile import NotCompiled, compile_source
 
     folder.mkdir(parents=True, exist_ok=True)
     index: dict[str, list[str]] = {}
@@ -74,7 +74,7 @@ def build(folder: Path, missing: bool) -> None:
         path = KERNELS / f"{file}.cu"
         defines = {"PROBES": patterns.PROBES}
         probed = compile_source(path.read_text(), path=str(path), entry=next(iter(probes)), defines=defines)
-        if isinstance(probed, CompileFailed):
+        if isinstance(probed, NotCompiled):
             raise SystemExit(f"{file}: {probed.log}")
         (folder / f"{file}.cubin").write_bytes(probed.cubin)
         for probe in {patterns.KERNEL.get(name, name) for name in probes}:
@@ -161,7 +161,7 @@ def _store_suite(session: Session, index: dict[str, list[str]], folder: Path, ro
 
 
 def _store_shared(session: Session, index: dict[str, list[str]], folder: Path, rows: list[dict[str, Any]]) -> None:
-    from gemm_lessons import sass
+    from gemm_lessons.compiler import sass
 
     text = sass.disassemble((folder / "shared_probes.cubin").read_bytes())
     probes: dict[str, dict[str, list[int]]] = {}

@@ -7,7 +7,7 @@ import pytest
 
 from checks.counters import compare, patterns, readings
 from checks.counters.manifest import KERNELS, Case, plan
-from gemm_lessons.simulator import banks
+from gemm_lessons.simulator.counters import banks
 
 CASES = plan()
 KNOWN = readings.load()

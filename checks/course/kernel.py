@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gemm_lessons.lesson import Lesson
+from gemm_lessons.course.lesson import Lesson
 
 if TYPE_CHECKING:
-    from gemm_lessons.compiler import Compiled
+    from gemm_lessons.compiler.compile import Compiled
 
 GPU_ARCH = "sm_90"
 
@@ -28,7 +28,7 @@ class Kernel:
 
     def compiled(self) -> Compiled:
         """Raises ``AssertionError`` with the compiler's log."""
-        from gemm_lessons.compiler import Compiled, compile_source  # a machine that only measures has none
+        from gemm_lessons.compiler.compile import Compiled, compile_source  # a machine that only measures has none
 
         compiled = compile_source(
             self.source,

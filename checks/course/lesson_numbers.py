@@ -17,16 +17,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from checks.course.kernel import Kernel
-from gemm_lessons.compiler import occupancy
-from gemm_lessons.course import Course, packaged_course
-from gemm_lessons.device import METRICS
-from gemm_lessons.expression import Expression, Number
-from gemm_lessons.gpus import find_gpu
-from gemm_lessons.lesson import Lesson, Shape, Tile
-from gemm_lessons.lesson_toml import load_lesson
-from gemm_lessons.pipeline import Request, run_lesson
-from gemm_lessons.problem import Problem
+from gemm_lessons.compiler.compile import occupancy
+from gemm_lessons.course.expression import Expression, Number
+from gemm_lessons.course.folder import Course, packaged_course
+from gemm_lessons.course.lesson import Lesson, Shape, Tile
+from gemm_lessons.course.lesson_toml import load_lesson
+from gemm_lessons.course.problem import Problem
+from gemm_lessons.hardware.sheets import find_gpu
+from gemm_lessons.launch import METRICS
 from gemm_lessons.report.run import show_outcome
+from gemm_lessons.run.pipeline import RunRequest, run_lesson
 from gemm_lessons.simulator import Simulator
 
 COURSE = Course(packaged_course().root)
@@ -190,7 +190,7 @@ def printed(lesson: Lesson, name: str) -> str:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cu"
         path.write_text(variant.source)
-        request = Request(COURSE, variant.lesson, path, Simulator(), find_gpu(GPU), seed=SEED, beside=False)
+        request = RunRequest(COURSE, variant.lesson, path, Simulator(), find_gpu(GPU), seed=SEED, beside=False)
         outcome = run_lesson(request)
     console = Console(file=StringIO(), width=80, theme=THEME, highlight=False, markup=False, emoji=False)
     show_outcome(console, outcome, None, "")

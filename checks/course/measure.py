@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from checks.course.kernel import GPU_ARCH, Kernel
-from gemm_lessons.course import Course
-from gemm_lessons.lesson import Lesson, Shape, Tile
+from gemm_lessons.course.folder import Course
+from gemm_lessons.course.lesson import Lesson, Shape, Tile
 
 ROOT = Path(__file__).parent.parent.parent
 ROUNDS = {128: 60, 256: 60, 512: 60, 1024: 40, 2048: 20, 4096: 9, 8192: 7}
@@ -56,7 +56,7 @@ def solutions() -> list[Kernel]:
 
 def compile_kernels(folder: Path, kernels: Iterable[Kernel]) -> None:
     """Write a cubin for each, and ``kernels.json`` with what the launches need."""
-    from gemm_lessons.compiler import Compiled, compile_source
+    from gemm_lessons.compiler.compile import Compiled, compile_source
 
     folder.mkdir(parents=True, exist_ok=True)
     listed = []

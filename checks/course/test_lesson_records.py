@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gemm_lessons.expression import Expression
-from gemm_lessons.lesson import Gate, Lesson, LessonError, Shape, ShapeError
-from gemm_lessons.lesson_toml import load_lesson
+from gemm_lessons.course.expression import Expression
+from gemm_lessons.course.lesson import Gate, Lesson, LessonError, Shape, ShapeError
+from gemm_lessons.course.lesson_toml import load_lesson
 
 TOML = """\
 title = "T"

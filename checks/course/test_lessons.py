@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gemm_lessons.course import Course, packaged_course, todo_marks
-from gemm_lessons.gpus import GPUS, find_gpu
-from gemm_lessons.lesson import Lesson, Shape
-from gemm_lessons.lesson_toml import load_lesson
-from gemm_lessons.pipeline import Request, RunOutcome, run_lesson
+from gemm_lessons.course.folder import Course, packaged_course, todo_marks
+from gemm_lessons.course.lesson import Lesson, Shape
+from gemm_lessons.course.lesson_toml import load_lesson
+from gemm_lessons.hardware.sheets import GPUS, find_gpu
+from gemm_lessons.run.pipeline import RunOutcome, RunRequest, run_lesson
 from gemm_lessons.simulator import Simulator
 
 COURSE = Course(packaged_course().root)
@@ -27,7 +27,7 @@ def lesson_of(name: str) -> Lesson:
 
 def run(name: str, path: Path, beside: bool = False, gpu: str = "h200", shape: Shape | None = None) -> RunOutcome:
     lesson = lesson_of(name)
-    return run_lesson(Request(COURSE, lesson, path, Simulator(), find_gpu(gpu), shape, seed=SEED, beside=beside))
+    return run_lesson(RunRequest(COURSE, lesson, path, Simulator(), find_gpu(gpu), shape, seed=SEED, beside=beside))
 
 
 @cache

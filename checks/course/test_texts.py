@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from checks.course.lesson_numbers import QUOTE, TABLE, texts
-from gemm_lessons.course import todo_marks
-from gemm_lessons.hints import COALESCING, CONFLICTS
-from gemm_lessons.lesson_toml import load_lesson
+from gemm_lessons.course.folder import todo_marks
+from gemm_lessons.course.lesson_toml import load_lesson
+from gemm_lessons.judgement.hints import COALESCING, CONFLICTS
 
 each_text = pytest.mark.parametrize("readme", texts(), ids=lambda path: path.parent.name)
 # In this order, with others between them. What is new in a lesson has headings of its own.

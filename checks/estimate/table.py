@@ -22,12 +22,11 @@ from checks.course.lesson_numbers import table_of
 from checks.course.measure import solutions
 from checks.course.variants import VARIANTS, kernels
 from checks.estimate.articles import ARTICLES, Article
-from gemm_lessons.compiler import occupancy
-from gemm_lessons.estimate import LAUNCH_US, Estimate, estimate_at, profile_of
-from gemm_lessons.gpus import GPUS
-from gemm_lessons.lesson import Shape
-from gemm_lessons.pipeline import tile_sizes
-from gemm_lessons.pipes import PIPES
+from gemm_lessons.compiler.compile import occupancy
+from gemm_lessons.course.lesson import Shape, tile_sizes
+from gemm_lessons.estimate.latencies import PIPES
+from gemm_lessons.estimate.model import LAUNCH_US, Estimate, estimate_at, profile_of
+from gemm_lessons.hardware.sheets import GPUS
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "lessons/common/ESTIMATE.md"

@@ -7,14 +7,13 @@ from dataclasses import replace
 import pytest
 
 from checks.estimate.test_timeline import FREE, Line, ffma, lds, shared, trace
-from gemm_lessons import compile_cache
-from gemm_lessons.course import any_course
-from gemm_lessons.estimate import LAUNCH_US, Estimate, Profile, estimate_at
-from gemm_lessons.gpus import GPUS, GpuSpec
-from gemm_lessons.lesson import Shape
-from gemm_lessons.patterns import TileSizes
-from gemm_lessons.simulator.machinecode.trace import Touch, Trace
-from gemm_lessons.traced import traced_shape
+from gemm_lessons.compiler import cache as compile_cache
+from gemm_lessons.course.folder import any_course
+from gemm_lessons.course.lesson import Shape, TileSizes
+from gemm_lessons.estimate.model import LAUNCH_US, Estimate, Profile, estimate_at
+from gemm_lessons.estimate.profile import traced_shape
+from gemm_lessons.hardware.sheets import GPUS, GpuSpec
+from gemm_lessons.simulator.counters.machinecode.trace import Trace, Traffic
 
 H200 = GPUS["h200"]
 
@@ -56,7 +55,7 @@ def test_resident_blocks_hide_waiting() -> None:
     assert four.time_us < 0.7 * alone.time_us
 
 
-SCATTERED = Touch("global", True, 32, 32, tuple(range(0, 128, 4)))
+SCATTERED = Traffic("global", True, 32, 32, tuple(range(0, 128, 4)))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +74,7 @@ def test_each_unit_can_be_the_limiter(loop: list[Line], limiter: str) -> None:
 
 
 def test_memory_can_be_the_limiter() -> None:
-    reads: list[Line] = [("LDG.E R8, [R2.64]", FREE, Touch("global", True, 1, 1, (0, 1, 2, 3))), *ffma(1)]
+    reads: list[Line] = [("LDG.E R8, [R2.64]", FREE, Traffic("global", True, 1, 1, (0, 1, 2, 3))), *ffma(1)]
     square, grid = Shape(4096, 4096, 4096), (32, 32)
     of = profile(reads)
     assert estimate_at(of, square, grid, replace(H200, dram_bytes_per_s=1e9)).limiter == "dram"

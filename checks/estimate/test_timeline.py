@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from gemm_lessons.compiler import Compiled, compile_source
-from gemm_lessons.gpus import GPUS
-from gemm_lessons.pipes import PIPES
-from gemm_lessons.sass import SassInstruction, width_of
-from gemm_lessons.simulator.machinecode.operands import decode
-from gemm_lessons.simulator.machinecode.trace import Control, Touch, Trace, bank_conflicts, controls
-from gemm_lessons.timeline import play, unknown_units
+from gemm_lessons.compiler.compile import Compiled, compile_source
+from gemm_lessons.compiler.sass import SassInstruction, width_of
+from gemm_lessons.estimate.latencies import PIPES
+from gemm_lessons.estimate.timeline import play, unknown_units
+from gemm_lessons.hardware.sheets import GPUS
+from gemm_lessons.simulator.counters.machinecode.operands import decode
+from gemm_lessons.simulator.counters.machinecode.trace import Control, Trace, Traffic, bank_conflicts, controls
 
 H200 = GPUS["h200"]
 HOPPER = PIPES[90]
 FREE = Control(stall=1, sets=None, reads=None, waits=())
-Line = tuple[str, Control, Touch | None]
+Line = tuple[str, Control, Traffic | None]
 
 
 def instruction(index: int, text: str) -> SassInstruction:
@@ -42,12 +42,12 @@ def ffma(count: int, stall: int = 1) -> list[Line]:
     return [("FFMA R4, R2, R3, R4", replace(FREE, stall=stall), None)] * count
 
 
-def lds(touch: Touch, sets: int | None = 0, opcode: str = "LDS") -> Line:
+def lds(touch: Traffic, sets: int | None = 0, opcode: str = "LDS") -> Line:
     return f"{opcode} R8, [R1]", replace(FREE, sets=sets), touch
 
 
-def shared(passes: int, ideal: int | None = None) -> Touch:
-    return Touch("shared", True, passes, passes if ideal is None else ideal)
+def shared(passes: int, ideal: int | None = None) -> Traffic:
+    return Traffic("shared", True, passes, passes if ideal is None else ideal)
 
 
 def clocks(lines: Sequence[Line], warps: int = 1, blocks: int = 1, gpu: str = "h200") -> float:
@@ -104,7 +104,7 @@ def test_a_sector_is_fetched_once() -> None:
     wait: Line = ("FFMA R4, R8, R3, R4", replace(FREE, waits=(0,)), None)
 
     def load(first: int) -> Line:
-        return "LDG.E R8, [R2.64]", replace(FREE, sets=0), Touch("global", True, 1, 1, tuple(range(first, first + 4)))
+        return "LDG.E R8, [R2.64]", replace(FREE, sets=0), Traffic("global", True, 1, 1, tuple(range(first, first + 4)))
 
     once = clocks([load(0), wait])
     assert once == pytest.approx(HOPPER.l2, abs=6)
@@ -113,16 +113,16 @@ def test_a_sector_is_fetched_once() -> None:
 
 
 def test_lines_and_small_requests_of_the_load_store_unit() -> None:
-    def stream(touch: Touch) -> float:
+    def stream(touch: Traffic) -> float:
         return clocks([("LDG.E R8, [R2.64]", FREE, touch)] * 40, warps=16)
 
-    scattered = Touch("global", True, 32, 32, tuple(range(0, 128, 4)))
+    scattered = Traffic("global", True, 32, 32, tuple(range(0, 128, 4)))
     assert stream(scattered) == pytest.approx(40 * 16 * 32, rel=0.05)
-    assert stream(Touch("global", True, 1, 1, (0,))) == pytest.approx(40 * 16 * HOPPER.request, rel=0.1)
+    assert stream(Traffic("global", True, 1, 1, (0,))) == pytest.approx(40 * 16 * HOPPER.request, rel=0.1)
 
 
 def test_stores_take_the_bandwidth_of_l2() -> None:
-    store: Line = ("STG.E [R2.64], R8", FREE, Touch("global", False, 1, 1, tuple(range(32))))
+    store: Line = ("STG.E [R2.64], R8", FREE, Traffic("global", False, 1, 1, tuple(range(32))))
     per_sector = 32 / (H200.l2_bytes_per_s / H200.sms / H200.clock_hz)
     assert clocks([store] * 64, warps=8) == pytest.approx(64 * 8 * 32 * per_sector, rel=0.02)
 

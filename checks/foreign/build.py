@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gemm_lessons import whole_file
-from gemm_lessons.compiler import Compiled, CompileFailed, compile_source
+from gemm_lessons.compiler import whole_file
+from gemm_lessons.compiler.compile import Compiled, NotCompiled, compile_source
 
 FOLDERS = ("", "include", "inc", "common", "Common", "utils")
 
@@ -20,7 +20,7 @@ def include_dirs(file: Path, root: Path) -> list[Path]:
 
 def compiled(
     file: Path, root: Path, entry: str, defines: Mapping[str, str] | None = None, options: Sequence[str] = ()
-) -> Compiled | CompileFailed:
+) -> Compiled | NotCompiled:
     """Compile ``entry`` of a file in the checkout ``root``. ``defines``: constants of the file that mean another."""
     text = with_values(file.read_text(errors="replace"), defines or {})
     return compile_source(text, path=str(file), entry=entry, include_dirs=include_dirs(file, root), options=options)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from checks.foreign.inputs import Argument, Array, Pointer
-from gemm_lessons.compiler import Compiled
-from gemm_lessons.device import Argument as Passed
-from gemm_lessons.device import Buffer, Grid, Launched, Scalar
+from gemm_lessons.compiler.compile import Compiled
+from gemm_lessons.launch import Argument as Passed
+from gemm_lessons.launch import Buffer, Grid, Launched, Scalar
 from gemm_lessons.simulator import Setting, Simulator
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from checks.foreign.inputs import Argument, Number, Pointer
-from gemm_lessons.cuda_source import Declared
-from gemm_lessons.device import Grid
+from gemm_lessons.compiler.source import GlobalFunction
+from gemm_lessons.launch import Grid
 
 TYPES = {
     "float": "f4", "double": "f8", "int": "i4", "unsigned": "u4", "unsigned int": "u4", "uint": "u4", "uint32_t": "u4",
@@ -121,7 +121,7 @@ def split(text: str) -> list[str]:
     return [*parts, text[start:].strip()] if text.strip() else []
 
 
-def tries(kernel: Declared, body: str, host: Host, aliases: Mapping[str, str], dynamic: bool) -> Iterator[Try]:
+def tries(kernel: GlobalFunction, body: str, host: Host, aliases: Mapping[str, str], dynamic: bool) -> Iterator[Try]:
     """Candidates, the likeliest first."""
     launched = list(host.launches(kernel.name))
     blocks = []
@@ -167,7 +167,7 @@ def three(values: tuple[int, ...]) -> tuple[int, int, int]:
 
 
 def _make(
-    kernel: Declared, sizes: Sizes, host: Host, launched: list[tuple[str, list[str], list[str]]],
+    kernel: GlobalFunction, sizes: Sizes, host: Host, launched: list[tuple[str, list[str], list[str]]],
     aliases: Mapping[str, str], two: bool, z: bool, dynamic: bool,
 ) -> Try:  # fmt: skip
     entry, given = kernel.name, dict[str, str]()
@@ -185,7 +185,7 @@ def _make(
 
 
 def _template(
-    kernel: Declared, sizes: Sizes, host: Host, launched: list[tuple[str, list[str], list[str]]]
+    kernel: GlobalFunction, sizes: Sizes, host: Host, launched: list[tuple[str, list[str], list[str]]]
 ) -> tuple[list[str], dict[str, str]]:
     parameters = split(kernel.template)
     for text, _, _ in launched:

@@ -17,10 +17,11 @@ from checks.foreign.build import compiled
 from checks.foreign.execute import Outcome, TooSlow, launch
 from checks.foreign.manifest import Case, folder_of
 from checks.simulator.property.comparison import tricks_off
-from gemm_lessons.compiler import Compiled, CompileFailed
-from gemm_lessons.device import METRICS, KitError, UnsupportedKernel
+from gemm_lessons.compiler.compile import Compiled, NotCompiled
+from gemm_lessons.errors import KitError, UnsupportedKernel
+from gemm_lessons.launch import METRICS
 from gemm_lessons.simulator import Setting
-from gemm_lessons.simulator.ptx import PtxSyntaxError
+from gemm_lessons.simulator.program.ptx import PtxSyntaxError
 
 SECONDS = 60
 # Neither an answer nor "unsupported": a bug of the kit, to be shown as one.
@@ -55,7 +56,7 @@ def _one(case: Case, sources: Path, how: How) -> tuple[dict[str, Any], tuple[Com
     if not file.is_file():
         return {"status": "not fetched", "why": case.file}, None
     result = compiled(file, root, case.entry, case.defines, how.options)
-    if isinstance(result, CompileFailed):
+    if isinstance(result, NotCompiled):
         errors = [d.message for d in result.diagnostics if d.severity == "error"]
         return {"status": "refused", "why": f"compiler: {(errors or [result.log])[0][:200]}"}, None
     try:

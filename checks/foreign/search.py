@@ -20,10 +20,12 @@ from checks.foreign.execute import Outcome, TooSlow, launch
 from checks.foreign.inputs import Number, parse
 from checks.foreign.manifest import Case
 from checks.foreign.runner import CRASHES
-from gemm_lessons import cuda_source
-from gemm_lessons.compiler import Compiled, CompileFailed
-from gemm_lessons.device import Finding, UnsupportedKernel
-from gemm_lessons.simulator import Setting, ptx
+from gemm_lessons.compiler import source as cuda_source
+from gemm_lessons.compiler.compile import Compiled, NotCompiled
+from gemm_lessons.errors import UnsupportedKernel
+from gemm_lessons.launch import Finding
+from gemm_lessons.simulator import Setting
+from gemm_lessons.simulator.program import ptx
 
 SECONDS = 10
 PATIENCE = 25
@@ -92,7 +94,7 @@ def _body(text: str, name: str) -> str:
 
 
 def _one(
-    repository: str, file: Path, root: Path, kernel: cuda_source.Declared, body: str, host: guess.Host
+    repository: str, file: Path, root: Path, kernel: cuda_source.GlobalFunction, body: str, host: guess.Host
 ) -> dict[str, Any]:
     dynamic = re.search(r"\bextern\s+__shared__|\bSharedMemory\s*<", body) is not None
     best: dict[str, Any] = {"status": "no candidate"}
@@ -109,7 +111,7 @@ def _one(
         if candidate.entry in failed:
             continue
         result = compiled(file, root, candidate.entry, candidate.defines)
-        if isinstance(result, CompileFailed):
+        if isinstance(result, NotCompiled):
             failed.add(candidate.entry)
             complaints = [f"{d.line}: {d.message}" for d in result.diagnostics if d.severity == "error"]
             message = "; ".join(complaints[:2]) or result.log[:200]

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from checks.gpu.test_device import compiled
-from gemm_lessons import bench
-from gemm_lessons.bench import CUBLAS, Point, Request, append, read
-from gemm_lessons.cli_gpu import parse_sizes
-from gemm_lessons.course import CommandError, Course, WriteError, packaged_course
+from gemm_lessons.cli.gpu import parse_sizes
+from gemm_lessons.course.folder import CommandError, Course, WriteError, packaged_course
 from gemm_lessons.gpu import Gpu
-from gemm_lessons.gpus import find_gpu
+from gemm_lessons.hardware.sheets import find_gpu
+from gemm_lessons.run import bench
+from gemm_lessons.run.bench import CUBLAS, BenchRequest, Point, append, read
 from gemm_lessons.simulator import Simulator
 
 COURSE = packaged_course()
@@ -33,8 +33,8 @@ def copied(tmp_path: Path) -> Course:
     return Course(tmp_path / "course")
 
 
-def simulated(course: Course, csv: Path | None, *names: str, sizes: tuple[int, ...] = (128, 256)) -> Request:
-    return Request(course, [course.lesson(name) for name in names], sizes, Simulator(), H200, csv)
+def simulated(course: Course, csv: Path | None, *names: str, sizes: tuple[int, ...] = (128, 256)) -> BenchRequest:
+    return BenchRequest(course, [course.lesson(name) for name in names], sizes, Simulator(), H200, csv)
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     real = bench._count
 
-    def count(request: Request, series: bench._Series) -> bench._Series | str:
+    def count(request: BenchRequest, series: bench._Series) -> bench._Series | str:
         seen.append(series.name)
         return real(request, series)
 
@@ -174,13 +174,13 @@ def test_what_is_left_out_is_said(copied: Course) -> None:
         "02_coalesced is left out: its verdict is wrong answer.",
     )
     thread_tile = COURSE.lesson("04")
-    result = bench.bench(Request(COURSE, [thread_tile], (100, 128), Simulator(), H200))
+    result = bench.bench(BenchRequest(COURSE, [thread_tile], (100, 128), Simulator(), H200))
     assert [point.size for point in result.points] == [128]
     assert result.notes == ("04_thread_tile cannot take 100.",)
 
 
-def measured(gpu: Gpu, csv: Path | None, *names: str, sizes: tuple[int, ...] = (64, 96)) -> Request:
-    return Request(COURSE, [COURSE.lesson(name) for name in names], sizes, gpu, H200, csv, seconds=0.01)
+def measured(gpu: Gpu, csv: Path | None, *names: str, sizes: tuple[int, ...] = (64, 96)) -> BenchRequest:
+    return BenchRequest(COURSE, [COURSE.lesson(name) for name in names], sizes, gpu, H200, csv, seconds=0.01)
 
 
 def test_measuring_beside_cublas(fake_gpu: Gpu, tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_measuring_beside_cublas(fake_gpu: Gpu, tmp_path: Path) -> None:
 def test_a_kernel_that_fails_does_not_stop_the_others(fake_gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     real = bench._compile
 
-    def broken(request: Request, lesson: object) -> object:
+    def broken(request: BenchRequest, lesson: object) -> object:
         series = real(request, lesson)  # type: ignore[arg-type]
         assert isinstance(series, bench._Series)
         kernel = {"01_naive": "fault 700", "02_coalesced": "lazy"}.get(series.name)

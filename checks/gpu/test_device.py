@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gemm_lessons.compiler import Compiled, Resources
-from gemm_lessons.device import Buffer, Grid, KitError, Launched, Scalar, StructWithBuffers
+from gemm_lessons.compiler.compile import Compiled, Resources
+from gemm_lessons.course.lesson import KernelSpec, Shape
+from gemm_lessons.course.problem import Problem
+from gemm_lessons.errors import KitError
 from gemm_lessons.gpu import Entrant, Gpu, GpuUnavailable, Measurement, WrongGpuIndex
-from gemm_lessons.lesson import KernelSpec, Shape
-from gemm_lessons.problem import Problem
+from gemm_lessons.launch import Buffer, Grid, Launched, Scalar, StructWithBuffers
 
 SPEC = KernelSpec("gemm", ("A", "B", "C", "M", "N", "K"))
 ONE = Grid((1, 1, 1), (32, 1, 1))

@@ -6,9 +6,9 @@ import importlib.util
 
 import pytest
 
-from gemm_lessons.devices import Choice, open_device
 from gemm_lessons.gpu import Gpu, GpuUnavailable, WrongGpuIndex
-from gemm_lessons.gpus import data_sheet
+from gemm_lessons.hardware.sheets import data_sheet
+from gemm_lessons.run.choose import Choice, open_device
 
 
 @pytest.mark.parametrize(

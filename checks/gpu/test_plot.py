@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gemm_lessons import plot
-from gemm_lessons.bench import Point, read
-from gemm_lessons.course import CommandError, WriteError
-from gemm_lessons.device import KitError
-from gemm_lessons.gpus import find_gpu
+from gemm_lessons.course.folder import CommandError, WriteError
+from gemm_lessons.errors import KitError
+from gemm_lessons.hardware.sheets import find_gpu
+from gemm_lessons.report import plot
+from gemm_lessons.run.bench import Point, read
 
 POINTS = read(Path(__file__).parent / "data" / "bench_h200.csv")
 ESTIMATES = [

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from gemm_lessons import profiling
-from gemm_lessons.course import packaged_course
-from gemm_lessons.device import METRICS, KitError
-from gemm_lessons.lesson import Shape
+from gemm_lessons.course.folder import packaged_course
+from gemm_lessons.course.lesson import Shape
+from gemm_lessons.errors import KitError
+from gemm_lessons.launch import METRICS
+from gemm_lessons.run import profiling
 
 COURSE = packaged_course()
 DATA = Path(__file__).parent / "data"

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gemm_lessons.compiler import Compiled, compile_source
-from gemm_lessons.course import packaged_course
-from gemm_lessons.device import Argument, Buffer, Grid, KitError, Scalar, StructWithBuffers
+from gemm_lessons.compiler.compile import Compiled, compile_source
+from gemm_lessons.compiler.nvrtc import choose_major
+from gemm_lessons.course.folder import packaged_course
+from gemm_lessons.course.lesson import KernelSpec, Shape
+from gemm_lessons.errors import KitError
 from gemm_lessons.gpu import Entrant, Gpu
-from gemm_lessons.gpus import data_sheet, find_gpu
-from gemm_lessons.lesson import KernelSpec, Shape
-from gemm_lessons.nvrtc import choose_major
-from gemm_lessons.pipeline import Request, run_lesson
+from gemm_lessons.hardware.sheets import data_sheet, find_gpu
+from gemm_lessons.launch import Argument, Buffer, Grid, Scalar, StructWithBuffers
+from gemm_lessons.run.pipeline import RunRequest, run_lesson
 
 pytestmark = pytest.mark.gpu
 COURSE = packaged_course()
@@ -53,7 +54,7 @@ def line(body: str) -> str:
 @pytest.mark.parametrize("name", COURSE.names)
 def test_every_solution_passes(real_gpu: Gpu, name: str) -> None:
     lesson = COURSE.lesson(name)
-    request = Request(COURSE, lesson, lesson.solution_path, real_gpu, find_gpu("h200"), beside=False)
+    request = RunRequest(COURSE, lesson, lesson.solution_path, real_gpu, find_gpu("h200"), beside=False)
     outcome = run_lesson(request)
     assert outcome.verdict.kind == "passed", outcome.verdict
     row = outcome.kernel
@@ -70,7 +71,7 @@ def test_every_solution_passes(real_gpu: Gpu, name: str) -> None:
 @pytest.mark.parametrize("name", COURSE.names)
 def test_every_stub_fails(real_gpu: Gpu, name: str) -> None:
     lesson = COURSE.lesson(name)
-    request = Request(COURSE, lesson, lesson.stub_path, real_gpu, find_gpu("h200"), beside=False)
+    request = RunRequest(COURSE, lesson, lesson.stub_path, real_gpu, find_gpu("h200"), beside=False)
     assert run_lesson(request).verdict.kind in ("wrong_answer", "gate_missed")
 
 

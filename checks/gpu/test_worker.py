@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gemm_lessons.contract import JSON
-from gemm_lessons.course import CommandError, packaged_course
-from gemm_lessons.device import UnsupportedKernel
-from gemm_lessons.worker import GIB, Limits, Submission, judge
+from gemm_lessons.course.folder import CommandError, packaged_course
+from gemm_lessons.errors import UnsupportedKernel
+from gemm_lessons.grading.worker import GIB, Limits, Submission, judge_submission
+from gemm_lessons.run.contract import JSON
 
 COURSE = packaged_course()
 HEAD = 'extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K) {'
@@ -21,7 +21,7 @@ def submit(
 ) -> dict[str, JSON]:
     if source is not None:
         path.write_text(source)
-    return dict(judge(Submission(COURSE.root, lesson, path, seed=1), limits))
+    return dict(judge_submission(Submission(COURSE.root, lesson, path, seed=1), limits))
 
 
 def finding(outcome: dict[str, JSON]) -> str:
@@ -65,7 +65,7 @@ def test_too_long_is_stopped(tmp_path: Path) -> None:
 def test_too_much_memory_is_a_verdict(tmp_path: Path) -> None:
     lesson = COURSE.lesson("01")
     submission = Submission(COURSE.root, lesson.name, lesson.solution_path, shape=(4096, 16384, 16), seed=1)
-    outcome = dict(judge(submission, Limits(60, memory_bytes=5 * GIB // 4)))
+    outcome = dict(judge_submission(submission, Limits(60, memory_bytes=5 * GIB // 4)))
     assert outcome["verdict"] == "faulted"
     assert finding(outcome) == "the run needed more than 1.2 GiB of memory and was stopped"
 
@@ -76,7 +76,7 @@ def test_what_is_not_the_submissions_fault_is_raised(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="no lesson"):
         submit(tmp_path / "kernel.cu", "x", lesson="99")
     with pytest.raises(CommandError, match="cannot take"):
-        judge(Submission(COURSE.root, "04", COURSE.lesson("04").solution_path, shape=(1, 1, 1)))
+        judge_submission(Submission(COURSE.root, "04", COURSE.lesson("04").solution_path, shape=(1, 1, 1)))
 
 
 def test_an_unsupported_kernel_says_so(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_an_unsupported_kernel_says_so(tmp_path: Path) -> None:
 def test_on_a_gpu(fake_cupy: pytest.MonkeyPatch) -> None:
     lesson = COURSE.lesson("01")
     fake_cupy.setenv("FAKE_GPU", "count=0")
-    from gemm_lessons.device import KitError
+    from gemm_lessons.errors import KitError
 
     with pytest.raises(KitError, match="sees no CUDA GPU"):
-        judge(Submission(COURSE.root, lesson.name, lesson.solution_path, device="gpu"))
+        judge_submission(Submission(COURSE.root, lesson.name, lesson.solution_path, device="gpu"))

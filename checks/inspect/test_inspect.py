@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gemm_lessons.argument_text import ArgumentError, build
-from gemm_lessons.compiler import Compiled, compile_source
+from gemm_lessons.arguments.text import ArgumentError, build
+from gemm_lessons.compiler.compile import Compiled, compile_source
 from gemm_lessons.simulator import Simulator
 
 TILE = Path(__file__).parent / "tile.cu"

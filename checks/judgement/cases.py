@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from gemm_lessons.lesson import KernelSpec, Shape
-from gemm_lessons.patterns import TileSizes
-from gemm_lessons.problem import Problem, encode
-from gemm_lessons.verdict import Judgement, judge
+from gemm_lessons.course.lesson import KernelSpec, Shape, TileSizes
+from gemm_lessons.course.problem import Problem, encode
+from gemm_lessons.judgement.verdict import Judgement, judge
 
 Array = np.ndarray[Any, Any]
 PLAIN = ("A", "B", "C", "M", "N", "K")

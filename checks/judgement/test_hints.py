@@ -10,15 +10,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gemm_lessons.compiler import Compiled, Occupancy, Resources, compile_source
-from gemm_lessons.course import any_course
-from gemm_lessons.device import Buffer, Counters, Finding, Grid, Severity
-from gemm_lessons.diagnostics import Diagnostic
-from gemm_lessons.estimate import Estimate
-from gemm_lessons.hints import COALESCING, CONFLICTS, NEXT_STEPS, REMEDIES, SHOWN, Facts, hints_for, open_todos
-from gemm_lessons.lesson import Shape
+from gemm_lessons.compiler.compile import Compiled, Occupancy, Resources, compile_source
+from gemm_lessons.compiler.diagnostics import Diagnostic
+from gemm_lessons.course.folder import any_course
+from gemm_lessons.course.lesson import Shape
+from gemm_lessons.estimate.model import Estimate
+from gemm_lessons.judgement.hints import (
+    COALESCING,
+    CONFLICTS,
+    NEXT_STEPS,
+    REMEDIES,
+    SHOWN,
+    Evidence,
+    hints_for,
+    open_todos,
+)
+from gemm_lessons.judgement.verdict import CompileFailed, GateMissed, GateResult, Passed, WrongAnswer, judge
+from gemm_lessons.launch import Buffer, Counters, Finding, Grid, Severity
 from gemm_lessons.simulator import Simulator
-from gemm_lessons.verdict import CompileFailed, GateMissed, GateResult, Passed, WrongAnswer, judge
 
 from .cases import TILES, problem
 
@@ -26,15 +35,15 @@ LESSONS = Path(__file__).parents[2] / "lessons"
 SIZE = Shape(4096, 4096, 4096)
 
 
-def facts(**changes: Any) -> Facts:
-    return replace(Facts(any_course().lesson("03"), Passed(), source="", gpu="H200", sms=132, shape=SIZE), **changes)
+def facts(**changes: Any) -> Evidence:
+    return replace(Evidence(any_course().lesson("03"), Passed(), source="", gpu="H200", sms=132, shape=SIZE), **changes)
 
 
 def said(**changes: Any) -> str:
     return "\n".join(hints_for(facts(**changes)))
 
 
-def counted(body: str) -> Facts:
+def counted(body: str) -> Evidence:
     """The facts of one 32-thread block that runs ``body`` on ``float *x``, 1024 elements."""
     source = f'extern "C" __global__ void k(float *x)\n{{\n    int t = threadIdx.x;\n{body}\n}}\n'
     compiled = compile_source(source, path="k.cu", entry="k")

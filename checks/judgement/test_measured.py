@@ -13,17 +13,17 @@ from typing import Any, Literal
 
 import pytest
 
-from gemm_lessons.compiler import Compiled
-from gemm_lessons.course import any_course
-from gemm_lessons.device import Argument, Counters, Finding, Grid, Launched
+from gemm_lessons.compiler.compile import Compiled
+from gemm_lessons.course.folder import any_course
+from gemm_lessons.course.lesson import Shape
 from gemm_lessons.gpu import Measurement, Timed
 from gemm_lessons.gpu.timing import Spread
-from gemm_lessons.gpus import GPUS
-from gemm_lessons.lesson import Shape
-from gemm_lessons.outcome import Row
-from gemm_lessons.pipeline import Request, measured_row, run_lesson
+from gemm_lessons.hardware.sheets import GPUS
+from gemm_lessons.judgement.verdict import Faulted, Kind, Passed, TimedOut, WrongAnswer
+from gemm_lessons.launch import Argument, Counters, Finding, Grid, Launched
+from gemm_lessons.run.outcome import Row
+from gemm_lessons.run.pipeline import RunRequest, measured_row, run_lesson
 from gemm_lessons.simulator import Simulator
-from gemm_lessons.verdict import Faulted, Kind, Passed, TimedOut, WrongAnswer
 
 SHAPE = Shape(64, 64, 64)
 FAULT = Finding("illegal_access", "error", "an illegal memory access was encountered")
@@ -40,10 +40,10 @@ class Silent:
         return Launched(Counters(), fault=FAULT if launched.fault else None)
 
 
-def request(lesson: str, path: Path | None = None) -> Request:
+def request(lesson: str, path: Path | None = None) -> RunRequest:
     course = any_course()
     found = course.lesson(lesson)
-    return Request(course, found, path or found.solution_path, Silent(), GPUS["h200"], beside=False)
+    return RunRequest(course, found, path or found.solution_path, Silent(), GPUS["h200"], beside=False)
 
 
 def test_the_simulator_supplies_counters_gates_and_estimate() -> None:
@@ -70,7 +70,7 @@ def test_the_simulator_finds_the_line_of_a_fault(tmp_path: Path) -> None:
 
 
 def test_large_faults_are_not_simulated_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gemm_lessons.pipeline.SIMULATED", 8)
+    monkeypatch.setattr("gemm_lessons.run.pipeline.SIMULATED", 8)
     path = tmp_path / "kernel.cu"
     solution = any_course().lesson("01").solution_path.read_text()
     path.write_text(solution.replace("c(row, col) = acc;", "C[row * N + col + M * N] = acc;"))

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from gemm_lessons.course import Course, any_course, read_source
-from gemm_lessons.device import Finding, UnsupportedKernel
-from gemm_lessons.gpus import GPUS, buildable
-from gemm_lessons.lesson import Lesson, LessonError, Shape, ShapeError, Tile
-from gemm_lessons.pipeline import Request, RunOutcome, merged, run_lesson
+from gemm_lessons.course.folder import Course, any_course, read_source
+from gemm_lessons.course.lesson import Lesson, LessonError, Shape, ShapeError, Tile
+from gemm_lessons.errors import UnsupportedKernel
+from gemm_lessons.hardware.sheets import GPUS, buildable
+from gemm_lessons.judgement.verdict import CompileFailed, Faulted, GateMissed, Passed, TimedOut, WrongAnswer
+from gemm_lessons.launch import Finding
+from gemm_lessons.run.pipeline import RunOutcome, RunRequest, merged, run_lesson
 from gemm_lessons.simulator import Simulator
-from gemm_lessons.simulator.machine import Setting
-from gemm_lessons.verdict import CompileFailed, Faulted, GateMissed, Passed, TimedOut, WrongAnswer
+from gemm_lessons.simulator.machine.machine import Setting
 
 COURSE = any_course()
 HEAD = 'extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)'
@@ -30,7 +31,7 @@ def run(
 ) -> RunOutcome:
     found = course.lesson(lesson) if isinstance(lesson, str) else lesson
     device = Simulator(Setting(budget=budget)) if budget else Simulator()
-    return run_lesson(replace(Request(course, found, path, device, GPUS["h200"], beside=False), **changes))
+    return run_lesson(replace(RunRequest(course, found, path, device, GPUS["h200"], beside=False), **changes))
 
 
 @pytest.fixture
@@ -226,7 +227,7 @@ def test_unsupported_opcodes_stop_the_run(kernel) -> None:
 
 
 def test_a_learners_folder_needs_no_solutions(tmp_path: Path) -> None:
-    from gemm_lessons.course import init_course
+    from gemm_lessons.course.folder import init_course
 
     course = init_course(tmp_path)
     lesson = course.lesson("02")
@@ -273,7 +274,7 @@ def test_estimates_are_made_from_full_blocks(rows: int, cols: int, sectors: int)
 def test_progress_is_told_and_ctrl_c_passes_through() -> None:
     lesson = COURSE.lesson("01")
     said: list[str] = []
-    request = Request(COURSE, lesson, lesson.solution_path, Simulator(), GPUS["h200"], beside=False)
+    request = RunRequest(COURSE, lesson, lesson.solution_path, Simulator(), GPUS["h200"], beside=False)
     run_lesson(request, said.append)
     assert said == [
         "compile solution.cu",

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checks.judgement.cases import FULL, PLAIN, Array, problem, stored
-from gemm_lessons.device import Buffer, Scalar
-from gemm_lessons.lesson import ElementType, KernelSpec, Shape
-from gemm_lessons.problem import (
+from gemm_lessons.course.lesson import ElementType, KernelSpec, Shape
+from gemm_lessons.course.problem import (
     GUARD_BYTES,
     POISON,
     STORAGE,
@@ -26,6 +25,7 @@ from gemm_lessons.problem import (
     prototype,
     signature,
 )
+from gemm_lessons.launch import Buffer, Scalar
 
 FLOATS: dict[ElementType, Any] = {"float64": np.float64, "float32": np.float32}
 

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from checks.judgement.cases import FULL, TILES, Array, judged, problem, stored
-from gemm_lessons.expression import Expression
-from gemm_lessons.lesson import Gate
-from gemm_lessons.patterns import TileSizes
-from gemm_lessons.problem import Problem
-from gemm_lessons.verdict import judge, judge_gates
+from gemm_lessons.course.expression import Expression
+from gemm_lessons.course.lesson import Gate, TileSizes
+from gemm_lessons.course.problem import Problem
+from gemm_lessons.judgement.verdict import judge, judge_gates
 
 
 def exchanged(matrix: Array) -> Array:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from gemm_lessons.course import any_course
+from gemm_lessons.course.folder import any_course
 
 HERE = Path(__file__).parent
 COMPILER = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gemm_lessons import simulate
-from gemm_lessons.device import Launched
+from gemm_lessons.launch import Launched
 from gemm_lessons.simulator import Setting, Simulator
 
 Run = Callable[..., Launched]

@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from gemm_lessons.compiler import Compiled, CompileFailed, compile_source
-from gemm_lessons.device import Buffer, Grid, Launched
+from gemm_lessons.compiler.compile import Compiled, NotCompiled, compile_source
+from gemm_lessons.launch import Buffer, Grid, Launched
 from gemm_lessons.simulator import Setting, Simulator
 
 BLOCKS = 3
@@ -284,7 +284,7 @@ def generate(seed: int) -> Case:
 def compiled(case: Case) -> Compiled:
     """Without contraction by ptxas: it may fuse what PTX leaves apart, and the simulator runs the PTX."""
     result = compile_source(case.source, path=f"fuzz_{case.seed}.cu", entry="k", options=("-fmad=false",))
-    if isinstance(result, CompileFailed):
+    if isinstance(result, NotCompiled):
         raise AssertionError(f"seed {case.seed} does not compile:\n{result.log}\n{case.source}")
     return result
 

@@ -26,10 +26,10 @@ from checks.simulator import record_semantics as recorder
 from checks.simulator import semantics_cases as cases
 from checks.simulator.whole_code import Case, Cubin, answer, modules
 from gemm_lessons.api import arguments
-from gemm_lessons.compiler import Compiled, compile_source
-from gemm_lessons.device import Grid
+from gemm_lessons.compiler.compile import Compiled, compile_source
+from gemm_lessons.launch import Grid
 from gemm_lessons.simulator import Simulator
-from gemm_lessons.simulator.machinecode.uncountable import Uncountable
+from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
 
 HERE = Path(__file__).parent
 KERNELS = HERE / "kernels" / "machine_forms.cu"

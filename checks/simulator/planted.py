@@ -21,25 +21,18 @@ from unittest import mock
 import numpy as np
 
 from gemm_lessons import simulator
-from gemm_lessons.compiler import Compiled, compile_source
-from gemm_lessons.course import Course
-from gemm_lessons.device import Argument, Buffer, Grid, Launched, Scalar
-from gemm_lessons.lesson import Shape
-from gemm_lessons.problem import Problem
-from gemm_lessons.simulator import (
-    Disagreement,
-    Simulator,
-    atomics,
-    decode,
-    groups,
-    machine,
-    semantics,
-    special,
-    transfers,
-)
-from gemm_lessons.simulator.machinecode import integers, lanes
-from gemm_lessons.simulator.machinecode import machine as followed
-from gemm_lessons.simulator.ptx import Kernel
+from gemm_lessons.compiler.compile import Compiled, compile_source
+from gemm_lessons.course.folder import Course
+from gemm_lessons.course.lesson import Shape
+from gemm_lessons.course.problem import Problem
+from gemm_lessons.launch import Argument, Buffer, Grid, Launched, Scalar
+from gemm_lessons.simulator import Disagreement, Simulator
+from gemm_lessons.simulator.counters import machinecode
+from gemm_lessons.simulator.counters.machinecode import integers, lanes
+from gemm_lessons.simulator.counters.machinecode import machine as followed
+from gemm_lessons.simulator.machine import atomics, decode, groups, machine, special, transfers
+from gemm_lessons.simulator.program.ptx import Kernel
+from gemm_lessons.simulator.semantics import table as semantics
 
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(__file__).parent / "kernels" / "second_opinion.cu"
@@ -206,7 +199,7 @@ def _twice(*arguments: Any, original: Any = atomics.bind_atomic) -> Callable[[],
     return again
 
 
-def _unguarded(self: Any, d: Any, *rest: Any, original: Any = followed.Machine._touch) -> Any:
+def _unguarded(self: Any, d: Any, *rest: Any, original: Any = followed.Walker._touch) -> Any:
     return original(self, dataclasses.replace(d, guard=None), *rest)
 
 
@@ -247,11 +240,11 @@ ALL = (
     Planted("LOP3 takes its operands in the wrong order", "machine code", "mixed",
             lambda: iter([_swapped("LOP3", 0, 1)])),
     Planted("guards of memory instructions are lost", "machine code", "mixed",
-            lambda: iter([mock.patch.object(followed.Machine, "_touch", _unguarded)])),
+            lambda: iter([mock.patch.object(followed.Walker, "_touch", _unguarded)])),
     Planted("SR_CTAID.X and SR_CTAID.Y are swapped", "machine code", "mixed",
             lambda: iter([mock.patch.object(lanes.Geometry, "special", _other_block)])),
     Planted("parameters are read 4 bytes off", "machine code", "03",
-            lambda: iter([mock.patch("gemm_lessons.simulator.machinecode.launch_constants", _parameters_shifted)])),
+            lambda: iter([mock.patch.object(machinecode, "launch_constants", _parameters_shifted)])),
     Planted("the offset of an address is forgotten", "machine code", "03",
             lambda: iter([mock.patch.object(lanes.Lanes, "address", _without_offset)])),
 )  # fmt: skip

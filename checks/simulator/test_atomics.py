@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from checks.simulator.property.scalar import ATOMICS
-from gemm_lessons.simulator import atomics, semantics
-from gemm_lessons.simulator.operation import DTYPES
+from gemm_lessons.simulator.machine import atomics
+from gemm_lessons.simulator.semantics import table as semantics
+from gemm_lessons.simulator.semantics.operation import DTYPES
 
 KINDS = {
     **dict.fromkeys(("add", "min", "max"), ("u32", "s32", "u64", "s64")),

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from gemm_lessons.api import arguments, simulate
-from gemm_lessons.compiler import Compiled, compile_source
-from gemm_lessons.device import Grid, UnsupportedKernel
+from gemm_lessons.compiler.compile import Compiled, compile_source
+from gemm_lessons.errors import UnsupportedKernel
+from gemm_lessons.launch import Grid
 from gemm_lessons.simulator import Setting, Simulator
 
 FILE = r"""

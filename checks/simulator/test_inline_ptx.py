@@ -9,11 +9,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gemm_lessons.device import Buffer, Grid, UnsupportedKernel
-from gemm_lessons.simulator import Setting, machine, ptx
+from gemm_lessons.errors import UnsupportedKernel
+from gemm_lessons.launch import Buffer, Grid
+from gemm_lessons.simulator import Setting
 from gemm_lessons.simulator.events import Batch, Observer
-from gemm_lessons.simulator.machine import Machine
-from gemm_lessons.simulator.state import Fault
+from gemm_lessons.simulator.machine import machine
+from gemm_lessons.simulator.machine.machine import Machine
+from gemm_lessons.simulator.machine.state import Fault
+from gemm_lessons.simulator.program import ptx
 
 THREADS = 64
 HEAD = """

@@ -11,14 +11,14 @@ import pytest
 from checks.simulator import machine_forms as forms
 from checks.simulator import semantics_cases as cases
 from gemm_lessons import simulate
-from gemm_lessons.device import Grid
-from gemm_lessons.sass import SassInstruction, width_of
-from gemm_lessons.simulator.floats import float_state
-from gemm_lessons.simulator.machinecode import conversions, exchange, floats, functions, integers
-from gemm_lessons.simulator.machinecode.flow import reads, results
-from gemm_lessons.simulator.machinecode.lanes import Geometry, Lanes
-from gemm_lessons.simulator.machinecode.operands import Decoded, decode
-from gemm_lessons.simulator.machinecode.uncountable import Uncountable
+from gemm_lessons.compiler.sass import SassInstruction, width_of
+from gemm_lessons.launch import Grid
+from gemm_lessons.simulator.counters.machinecode import conversions, exchange, floats, functions, integers
+from gemm_lessons.simulator.counters.machinecode.flow import reads, results
+from gemm_lessons.simulator.counters.machinecode.lanes import Geometry, Lanes
+from gemm_lessons.simulator.counters.machinecode.operands import Decoded, decode
+from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
+from gemm_lessons.simulator.semantics.floats import float_state
 
 RULES = {**integers.TABLE, **floats.TABLE, **conversions.TABLE, **functions.TABLE}
 # Convergence barriers kept in registers (compute capability 7.5 alone) are not followed.

@@ -17,8 +17,10 @@ import pytest
 from checks.simulator.property import kernels, programs
 from checks.simulator.property.comparison import check
 from checks.simulator.property.shrinking import shrink, symptom
-from gemm_lessons.simulator import access, decode, machine, schedule, semantics, state, transfers
-from gemm_lessons.simulator.ptx import Instruction, Register
+from gemm_lessons.simulator.machine import access, decode, machine, state, transfers
+from gemm_lessons.simulator.program import schedule
+from gemm_lessons.simulator.program.ptx import Instruction, Register
+from gemm_lessons.simulator.semantics import table as semantics
 
 CHUNK, CHUNKS = 50, 60  # 3,000 programs
 KERNELS = 3

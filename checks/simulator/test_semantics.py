@@ -19,7 +19,8 @@ import pytest
 from checks.simulator import semantics_cases as cases
 from checks.simulator import semantics_reference as reference
 from checks.simulator.record_semantics import fingerprint, is_approximate, key_of, recordable
-from gemm_lessons.simulator import floats, semantics
+from gemm_lessons.simulator.semantics import floats
+from gemm_lessons.simulator.semantics import table as semantics
 
 Array = np.ndarray[Any, Any]
 

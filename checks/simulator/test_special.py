@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gemm_lessons.device import Grid
-from gemm_lessons.simulator import ptx, special
-from gemm_lessons.simulator.machinecode.lanes import UNKNOWN, Geometry, launch_constants
-from gemm_lessons.simulator.state import State
+from gemm_lessons.launch import Grid
+from gemm_lessons.simulator.counters.machinecode.lanes import UNKNOWN, Geometry, launch_constants
+from gemm_lessons.simulator.machine import special
+from gemm_lessons.simulator.machine.state import State
+from gemm_lessons.simulator.program import ptx
 
 GRID = Grid((7, 3, 2), (9, 4, 2), 640)
 STORES = "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"

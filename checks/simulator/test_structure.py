@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from gemm_lessons import simulator
-from gemm_lessons.compiler import Compiled, compile_source
-from gemm_lessons.device import Argument, Buffer, Grid, Scalar
-from gemm_lessons.simulator import Setting, Simulator, cfg, machine, ptx, schedule
+from gemm_lessons.compiler.compile import Compiled, compile_source
+from gemm_lessons.launch import Argument, Buffer, Grid, Scalar
+from gemm_lessons.simulator import Setting, Simulator
+from gemm_lessons.simulator.machine import machine
+from gemm_lessons.simulator.program import cfg, ptx, schedule
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 k_param_0)\n{\n"
 REGISTERS = ".reg .pred %p<9>; .reg .b32 %r<40>; .reg .f32 %f<200>; .reg .b64 %rd<9>;\n"

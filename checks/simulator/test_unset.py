@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from checks.simulator.conftest import Run
-from gemm_lessons.device import Launched
+from gemm_lessons.launch import Launched
 
 HEAD = """extern "C" __global__ void k(const float *a, float *c, int n)
 {

@@ -14,17 +14,17 @@ import numpy as np
 
 from checks.simulator import record_semantics as recorder
 from checks.simulator import semantics_cases as cases
-from gemm_lessons import sass
-from gemm_lessons.compiler import Compiled, compile_source
-from gemm_lessons.device import Buffer, Grid
-from gemm_lessons.simulator.machinecode import cubin
-from gemm_lessons.simulator.machinecode.flow import Program
-from gemm_lessons.simulator.machinecode.lanes import Geometry, launch_constants
-from gemm_lessons.simulator.machinecode.machine import Machine, Plan
-from gemm_lessons.simulator.machinecode.operands import Decoded, decode
-from gemm_lessons.simulator.machinecode.store import Store
-from gemm_lessons.simulator.memory import GlobalMemory
-from gemm_lessons.simulator.tally import Sums
+from gemm_lessons.compiler import sass
+from gemm_lessons.compiler.compile import Compiled, compile_source
+from gemm_lessons.launch import Buffer, Grid
+from gemm_lessons.simulator.counters.machinecode import cubin
+from gemm_lessons.simulator.counters.machinecode.flow import Listing
+from gemm_lessons.simulator.counters.machinecode.lanes import Geometry, launch_constants
+from gemm_lessons.simulator.counters.machinecode.machine import Plan, Walker
+from gemm_lessons.simulator.counters.machinecode.operands import Decoded, decode
+from gemm_lessons.simulator.counters.machinecode.store import Store
+from gemm_lessons.simulator.counters.tally import Sums
+from gemm_lessons.simulator.machine.memory import GlobalMemory
 
 Array = np.ndarray[Any, Any]
 Case = tuple[str, int]  # full name of a PTX instruction, number of destinations
@@ -59,7 +59,7 @@ class Cubin:
         """Launch a kernel whose parameters are all pointers; the arrays afterwards."""
         code = tuple(decode(index, one) for index, one in enumerate(self.kernels[entry]))
         labels = {label: d.index for d in code for label in d.source.labels}
-        plan = Plan(Program(code, labels), (True,) * len(code), frozenset(("global", "shared", "local")))
+        plan = Plan(Listing(code, labels), (True,) * len(code), frozenset(("global", "shared", "local")))
         buffers = [Buffer(str(i), np.array(array), output=True) for i, array in enumerate(arrays)]
         memory = GlobalMemory(buffers, ())
         offset = cubin.parameter_offset(list(self.parts), entry)
@@ -70,7 +70,7 @@ class Cubin:
             **launch_constants(grid, offset, parameters, self.compiled.arch),
         }
         store = Writing(memory, 8192, 1024)
-        Machine(plan, Geometry(grid, 0, grid.blocks), constants, Sums(), store).run()
+        Walker(plan, Geometry(grid, 0, grid.blocks), constants, Sums(), store).run()
         memory.write_back()
         return [buffer.array for buffer in buffers]
 

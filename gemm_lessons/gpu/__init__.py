@@ -16,30 +16,29 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gemm_lessons import ranges
 from gemm_lessons.child import Child, ChildDied, ChildHung
-from gemm_lessons.device import (
+from gemm_lessons.course.lesson import KernelSpec, Shape
+from gemm_lessons.errors import KitError, UnsupportedKernel
+from gemm_lessons.gpu import trouble
+from gemm_lessons.gpu.records import Entrant, GpuFacts, Measurement, Timed
+from gemm_lessons.gpu.timing import Health, Spread, doubts
+from gemm_lessons.launch import (
     Argument,
     Buffer,
     Counters,
     Grid,
-    KitError,
     Launched,
     Pointer,
     Scalar,
     Surface,
     Texture,
-    UnsupportedKernel,
     buffer_of,
     buffers_of,
     offset_of,
 )
-from gemm_lessons.gpu import trouble
-from gemm_lessons.gpu.records import Entrant, Facts, Measurement, Timed
-from gemm_lessons.gpu.timing import Health, Spread, doubts
-from gemm_lessons.lesson import KernelSpec, Shape
 
 if TYPE_CHECKING:
-    from gemm_lessons.compiler import Compiled
-    from gemm_lessons.problem import Guarded
+    from gemm_lessons.compiler.compile import Compiled
+    from gemm_lessons.course.problem import Guarded
 
 __all__ = ["Entrant", "Gpu", "GpuUnavailable", "Measurement", "Timed", "WrongGpuIndex"]
 
@@ -94,11 +93,11 @@ class Gpu:
         self._module, self._path = module, path
         self._child: Child | None = None
         self.smallest_flush = SMALLEST_FLUSH
-        self._facts: Facts | None = None
+        self._facts: GpuFacts | None = None
         self._start()
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> GpuFacts:
         """What the GPU says about itself."""
         if self._facts is None:
             self._facts = self._greet()
@@ -267,7 +266,7 @@ class Gpu:
     def _start(self) -> None:
         self._child = Child(self._module, [str(self._index)], path=self._path, environment=ENVIRONMENT)
 
-    def _greet(self) -> Facts:
+    def _greet(self) -> GpuFacts:
         if self._child is None:
             self._start()
         child, self._child = self._child, None
@@ -285,7 +284,7 @@ class Gpu:
             child.close()
             raise WrongGpuIndex(trouble.wrong_index(self._index, answer["count"]))
         self._child = child
-        return Facts(**{name: answer[name] for name in Facts.__dataclass_fields__})
+        return GpuFacts(**{name: answer[name] for name in GpuFacts.__dataclass_fields__})
 
     def _rethrow(self, failed: _Failed) -> None:
         """Errors that are the environment's, as ``KitError``; returns when it may be the kernel's."""
@@ -317,7 +316,7 @@ def _grid(grid: Grid) -> dict[str, Any]:
 
 def _encode(argument: Argument, buffers: list[Guarded], numbers: dict[int, int]) -> dict[str, Any]:
     """An argument as the server wants it; its arrays are added to ``buffers``, each once (``numbers`` by id)."""
-    from gemm_lessons.problem import GUARD_BYTES, Guarded
+    from gemm_lessons.course.problem import GUARD_BYTES, Guarded
 
     def target(pointer: Buffer | Pointer) -> list[int]:
         """Which of ``buffers``, and how many bytes from its start, the zone before it included."""

@@ -21,11 +21,11 @@ import numpy as np
 
 from gemm_lessons import ranges
 from gemm_lessons.child import Parent
+from gemm_lessons.course.lesson import ElementType, KernelSpec, Shape
+from gemm_lessons.course.problem import GUARD_BYTE, GUARD_BYTES, PROBABLE, ROUNDOFF, STORAGE, decode, draw
 from gemm_lessons.gpu.health import Monitor
-from gemm_lessons.gpu.memory import Memory
+from gemm_lessons.gpu.memory import DeviceMemory
 from gemm_lessons.gpu.timing import is_steady, repeats, schedule
-from gemm_lessons.lesson import ElementType, KernelSpec, Shape
-from gemm_lessons.problem import GUARD_BYTE, GUARD_BYTES, PROBABLE, ROUNDOFF, STORAGE, decode, draw
 
 Array = np.ndarray[Any, Any]
 
@@ -45,7 +45,7 @@ DEFAULT_MATH, NO_TRANSPOSE, DEFAULT_ALGORITHM = 0, 0, -1
 
 
 @dataclass
-class Entrant:
+class Contestant:
     """One kernel that takes part: how to launch it, what came of it."""
 
     label: str
@@ -75,7 +75,7 @@ class Entrant:
 class Arena:
     """The problem on the GPU: A with a pristine copy, B, C, each between guard zones; scratch for flush and audit."""
 
-    def __init__(self, memory: Memory, kernel: KernelSpec, shape: Shape, seed: int, flush_bytes: int) -> None:
+    def __init__(self, memory: DeviceMemory, kernel: KernelSpec, shape: Shape, seed: int, flush_bytes: int) -> None:
         self.kernel, self.shape, self.memory = kernel, shape, memory
         self.random = np.random.default_rng([seed, shape.m, shape.n, shape.k])
         self.a = self._draw(shape.m, shape.k, kernel.a)
@@ -122,7 +122,7 @@ class Arena:
 
     def arguments(self) -> list[Array]:
         """The kernel's arguments in order, by value; rows follow each other without gaps, alpha 1, beta 0, bias 0."""
-        from gemm_lessons.gpu.server import address, by_value
+        from gemm_lessons.gpu.functions import address, by_value
 
         m, n, k = self.shape.m, self.shape.n, self.shape.k
         sizes = {"M": m, "N": n, "K": k, "lda": k, "ldb": n, "ldc": n}
@@ -201,7 +201,7 @@ class Judge:
         self._rows = unit * np.sqrt(np.einsum("ij,ij->i", a, a))
         self._cols = np.sqrt(np.einsum("ij,ij->j", b, b))
 
-    def compare(self, entrant: Entrant, stored: Array, rows: Sequence[int] | slice) -> None:
+    def compare(self, entrant: Contestant, stored: Array, rows: Sequence[int] | slice) -> None:
         """Judge rows of an answer against those rows of cuBLAS's; add to the entrant's account.
 
         Millions of elements per launch: the errors in units of their tolerances take four passes and no more memory.
@@ -257,7 +257,7 @@ class Ground:
     def __init__(self, runtime: Any, problem: dict[str, Any]) -> None:
         self.problem = problem
         with contextlib.ExitStack() as stack:
-            memory = stack.enter_context(Memory(runtime))
+            memory = stack.enter_context(DeviceMemory(runtime))
             kernel, shape = KernelSpec(**problem["kernel"]), Shape(*problem["shape"])
             self.arena = Arena(memory, kernel, shape, problem["seed"], problem["flush"])
             self.cublas = Cublas(self.arena)
@@ -278,7 +278,7 @@ def measure(
     parent: Parent, runtime: Any, header: dict[str, Any], cubins: Sequence[bytes], ground: Ground, monitor: Monitor
 ) -> dict[str, Any]:
     """Verify and time the kernels of ``header["entrants"]`` (their cubins are the blobs) and cuBLAS."""
-    from gemm_lessons.gpu.server import load
+    from gemm_lessons.gpu.functions import load
 
     with ground:
         arena, cublas = ground.arena, ground.cublas
@@ -286,8 +286,8 @@ def measure(
         for entry, cubin in zip(header["entrants"], cubins, strict=True):
             function = load(cubin, entry["entry"], entry["dynamic_shared"])
             start = _launcher(function, entry, arena.arguments())
-            entrants.append(Entrant(entry["label"], entry["role"], start))
-        baseline = Entrant("cuBLAS", "cublas", cublas.start)
+            entrants.append(Contestant(entry["label"], entry["role"], start))
+        baseline = Contestant("cuBLAS", "cublas", cublas.start)
         session = _Session(parent, runtime, ground, monitor, [*entrants, baseline])
         session.verify()
         session.warm_up(baseline, header["warm_up"])
@@ -310,7 +310,7 @@ class _Session:
     """The steps of ``measure``, in order: verify, warm up, run."""
 
     def __init__(
-        self, parent: Parent, runtime: Any, ground: Ground, monitor: Monitor, entrants: Sequence[Entrant]
+        self, parent: Parent, runtime: Any, ground: Ground, monitor: Monitor, entrants: Sequence[Contestant]
     ) -> None:
         self.parent, self.runtime, self.monitor = parent, runtime, monitor
         self.arena, self.judge = ground.arena, ground.judge
@@ -335,12 +335,12 @@ class _Session:
                 self.judge.compare(entrant, answer[rows], rows)
             entrant.overran = entrant.overran or arena.overran()
 
-    def _once(self, entrant: Entrant) -> float:
+    def _once(self, entrant: Contestant) -> float:
         self.arena.poison_c()
         with ranges.stage("verify", entrant.label, payload=self.flop):
             return self.watch.time_us(entrant.start)
 
-    def warm_up(self, baseline: Entrant, longest: float) -> None:
+    def warm_up(self, baseline: Contestant, longest: float) -> None:
         """Launch cuBLAS in bursts until their times agree: the clock of an idle GPU takes a while to rise."""
         started = time.monotonic()
         bursts: list[float] = []
@@ -397,7 +397,7 @@ class _Session:
         if overran and not any(entrant.overran for entrant in self.entrants):
             self.entrants[0].overran = overran  # the kernel under test is the first suspect
 
-    def _say(self, entrant: Entrant) -> None:
+    def _say(self, entrant: Contestant) -> None:
         """Name the kernel that runs next: if it never ends, the parent knows which one it was."""
         if entrant.label != self._said or self.parent.silence > SILENCE_S:
             self._said = entrant.label

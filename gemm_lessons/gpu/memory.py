@@ -23,14 +23,14 @@ class OutOfMemory(Exception):
         self.asked, self.free, self.total, self.what = asked, free, total, what
 
 
-class Memory:
+class DeviceMemory:
     """Allocations that are freed together."""
 
     def __init__(self, runtime: Any) -> None:
         self._runtime = runtime
         self._pointers: list[int] = []
 
-    def __enter__(self) -> Memory:
+    def __enter__(self) -> DeviceMemory:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from gemm_lessons.device import Finding, Grid
+from gemm_lessons.course.lesson import Shape
 from gemm_lessons.gpu.timing import Health, Spread
-from gemm_lessons.lesson import Shape
+from gemm_lessons.launch import Finding, Grid
 
 if TYPE_CHECKING:
-    from gemm_lessons.compiler import Compiled
+    from gemm_lessons.compiler.compile import Compiled
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class Facts:
+class GpuFacts:
     """What a GPU says about itself. ``driver`` is the newest CUDA it supports, such as 13000."""
 
     name: str

@@ -19,8 +19,9 @@ import numpy as np
 
 from gemm_lessons import ranges
 from gemm_lessons.child import Parent
+from gemm_lessons.gpu.functions import address, by_value, load
 from gemm_lessons.gpu.health import Monitor
-from gemm_lessons.gpu.memory import Memory, OutOfMemory
+from gemm_lessons.gpu.memory import DeviceMemory, OutOfMemory
 
 if TYPE_CHECKING:
     from gemm_lessons.gpu.measure import Ground
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 # cudaError values (driver_types.h) after which the context still works: a bad value, no memory, an invalid
 # configuration, an unknown function, no code for this GPU, too many resources for a launch.
 HARMLESS = (1, 2, 9, 98, 209, 701)
-DEFAULT_SHARED_LIMIT = 48 * 1024  # bytes; more dynamic shared memory has to be asked for, by
-MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES (cuda.h)
 
 
 def main(parent: Parent, index: str) -> None:
@@ -155,35 +154,12 @@ def describe(runtime: Any, index: int) -> dict[str, Any]:
     }
 
 
-def load(cubin: bytes, entry: str, dynamic_shared: int) -> Any:
-    """A kernel of a freshly loaded module: its ``__device__`` variables start anew."""
-    from cupy.cuda import driver
-    from cupy.cuda.function import Module
-
-    module = Module()
-    module.load(cubin)
-    function = module.get_function(entry)
-    if dynamic_shared > DEFAULT_SHARED_LIMIT:
-        driver.funcSetAttribute(function.ptr, MAX_DYNAMIC_SHARED, dynamic_shared)
-    return function
-
-
-def by_value(raw: bytes) -> np.ndarray[Any, Any]:
-    """Bytes as CuPy passes them to a kernel by value: a NumPy array of one element."""
-    return np.frombuffer(raw, dtype=f"V{len(raw)}")
-
-
-def address(pointer: int) -> bytes:
-    """An address as the kernel gets it."""
-    return pointer.to_bytes(8, "little")
-
-
 def launch(runtime: Any, header: dict[str, Any], blobs: Sequence[bytes]) -> list[np.ndarray[Any, Any]]:
     """Launch one cubin (the first blob) once; the other blobs are its buffers, handed back after the launch.
 
     ``header["arguments"]``: ``{"raw": hex}``, with ``"pointers": [[offset in raw, blob, offset in the blob], ...]``.
     """
-    with Memory(runtime) as memory:
+    with DeviceMemory(runtime) as memory:
         memory.expect([len(blob) for blob in blobs[1:]], "the kernel's arguments")
         pointers = [memory.upload(blob) for blob in blobs[1:]]
         arguments = []

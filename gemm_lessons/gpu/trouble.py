@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from gemm_lessons.device import Finding, Grid
+from gemm_lessons.launch import Finding, Grid
 
 GIB = 1 << 30
 SIMULATE = "The GPU cannot say where; --device sim names line, block and thread."

@@ -11,8 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from gemm_lessons.bench import CUBLAS, Point, Request, Result
-from gemm_lessons.course import shown
+from gemm_lessons.course.folder import shown
+from gemm_lessons.run.bench import CUBLAS, BenchRequest, Point, Result
 
 
 class Bar:
@@ -39,7 +39,7 @@ class Bar:
         self._progress.stop()
 
 
-def show_bench(console: Console, request: Request, result: Result) -> None:
+def show_bench(console: Console, request: BenchRequest, result: Result) -> None:
     """Speed by size and lesson, then the share of cuBLAS, then what to know about it."""
     points = result.points
     if points:

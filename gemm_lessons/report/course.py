@@ -13,13 +13,13 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from gemm_lessons.course import Course, Reset, Started, TodoMark, shown
-from gemm_lessons.lesson import Lesson, LessonError
-from gemm_lessons.progress import Progress
+from gemm_lessons.course.folder import Course, Reset, Started, TodoMark, shown
+from gemm_lessons.course.lesson import Lesson, LessonError
+from gemm_lessons.course.progress import Progress
 from gemm_lessons.report.console import page
 
 if TYPE_CHECKING:
-    from gemm_lessons.doctor import Check
+    from gemm_lessons.run.doctor import Check
 
 STATE_STYLE = {"passed": "good", "started": "doubt", "next": "lesson", "broken": "bad", "": "quiet"}
 

@@ -8,11 +8,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gemm_lessons.device import METRICS
-from gemm_lessons.inspection import SHOWN, Inspection, values_of
-from gemm_lessons.pipeline import Row
+from gemm_lessons.judgement.verdict import Passed
+from gemm_lessons.launch import METRICS
 from gemm_lessons.report.run import show_conflicts, show_diagnostics, show_findings
-from gemm_lessons.verdict import Passed
+from gemm_lessons.run.inspection import SHOWN, Inspection, values_of
+from gemm_lessons.run.pipeline import Row
 
 
 def show_inspection(console: Console, result: Inspection) -> None:

@@ -7,11 +7,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gemm_lessons.course import shown
-from gemm_lessons.profiling import COUNTED, Plan, Profiled
+from gemm_lessons.course.folder import shown
+from gemm_lessons.run.profiling import COUNTED, Profiled, ProfilePlan
 
 
-def show_profile(console: Console, plan: Plan, profiled: Profiled) -> None:
+def show_profile(console: Console, plan: ProfilePlan, profiled: Profiled) -> None:
     """One line for each counter: its name, the simulator's value, the GPU's; then what only a GPU tells."""
     console.print(Text(f"{profiled.kernel} at {plan.shape}, one launch; the run's verdict: {profiled.verdict}"))
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
@@ -38,13 +38,13 @@ def show_profile(console: Console, plan: Plan, profiled: Profiled) -> None:
     show_report_file(console, plan)
 
 
-def show_report_file(console: Console, plan: Plan) -> None:
+def show_report_file(console: Console, plan: ProfilePlan) -> None:
     """Where the report is, and what opens it."""
     viewer = "ncu-ui" if plan.tool == "ncu" else "nsys-ui"
     console.print(Text(f"The whole report: {viewer} {shown(plan.report)}", style="quiet"))
 
 
-def show_plan(console: Console, plan: Plan) -> None:
+def show_plan(console: Console, plan: ProfilePlan) -> None:
     """The command alone, on one line, to copy."""
     console.file.write(plan.text + "\n")
 

@@ -9,12 +9,21 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from gemm_lessons.device import Conflict, Finding
-from gemm_lessons.diagnostics import Diagnostic
-from gemm_lessons.pipeline import Row, RunOutcome, ShapeResult
+from gemm_lessons.compiler.diagnostics import Diagnostic
+from gemm_lessons.judgement.verdict import (
+    CompileFailed,
+    Faulted,
+    GateMissed,
+    Kind,
+    Passed,
+    TileMap,
+    TimedOut,
+    WrongAnswer,
+)
+from gemm_lessons.launch import Conflict, Finding
 from gemm_lessons.report.course import step
 from gemm_lessons.report.table import SHORT, STYLE, show_footnotes, table
-from gemm_lessons.verdict import CompileFailed, Faulted, GateMissed, Kind, Passed, TileMap, TimedOut, WrongAnswer
+from gemm_lessons.run.pipeline import Row, RunOutcome, ShapeResult
 
 MAP_ROWS, MAP_COLS = 24, 32  # block tiles shown of a wrong answer
 MAX_DIAGNOSTICS = 8

@@ -11,8 +11,8 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from gemm_lessons.outcome import Row, RunOutcome
-from gemm_lessons.verdict import Kind
+from gemm_lessons.judgement.verdict import Kind
+from gemm_lessons.run.outcome import Row, RunOutcome
 
 STYLE: dict[Kind, str] = {
     "passed": "good",

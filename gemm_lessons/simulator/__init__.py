@@ -13,26 +13,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Literal
 
-from gemm_lessons.device import Argument, Counters, Finding, Grid, Launched, Symbol, UnsupportedKernel
-from gemm_lessons.simulator import agreement, machinecode, ptx
-from gemm_lessons.simulator.cfg import line_of
+from gemm_lessons.errors import UnsupportedKernel
+from gemm_lessons.launch import Argument, Counters, Finding, Grid, HostVariable, Launched
 from gemm_lessons.simulator.checkers import Checks
 from gemm_lessons.simulator.checkers.same_value import SameValue
-from gemm_lessons.simulator.counters import CounterObserver
+from gemm_lessons.simulator.counters import machinecode
+from gemm_lessons.simulator.counters.accounts import Disagreement
+from gemm_lessons.simulator.counters.counters import CounterObserver
 from gemm_lessons.simulator.events import Observer
-from gemm_lessons.simulator.inline import inline_calls
 from gemm_lessons.simulator.limits import refusal
-from gemm_lessons.simulator.machine import Machine, Program, Setting, finding_of, prepare
-from gemm_lessons.simulator.second_opinion import Disagreement
-from gemm_lessons.simulator.shape import check
-from gemm_lessons.simulator.spinning import MoreBlocks
-from gemm_lessons.simulator.state import Fault
-from gemm_lessons.simulator.symbols import find, given, read_back
-from gemm_lessons.simulator.variables import usable
-from gemm_lessons.simulator.wide import split_wide
+from gemm_lessons.simulator.machine.machine import Machine, Program, Setting, finding_of, prepare
+from gemm_lessons.simulator.machine.spinning import MoreBlocks
+from gemm_lessons.simulator.machine.state import Fault
+from gemm_lessons.simulator.machine.symbols import find, given, read_back
+from gemm_lessons.simulator.program import ptx
+from gemm_lessons.simulator.program.cfg import line_of
+from gemm_lessons.simulator.program.inline import inline_calls
+from gemm_lessons.simulator.program.shape import check
+from gemm_lessons.simulator.program.variables import usable
+from gemm_lessons.simulator.program.wide import split_wide
+from gemm_lessons.simulator.second_opinion import agreement
 
 if TYPE_CHECKING:
-    from gemm_lessons.compiler import Compiled
+    from gemm_lessons.compiler.compile import Compiled
 
 __all__ = ["Disagreement", "Setting", "Simulator"]
 
@@ -73,7 +76,7 @@ class Simulator:
         return find(_program(compiled.ptx, compiled.entry).variables, name)
 
     def launch(
-        self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], symbols: Sequence[Symbol] = ()
+        self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], symbols: Sequence[HostVariable] = ()
     ) -> Launched:
         """Run a kernel; outputs are written back into their arrays, also when it fails half-way.
 
@@ -100,7 +103,7 @@ class Simulator:
         program: Program,
         grid: Grid,
         arguments: Sequence[Argument],
-        symbols: Sequence[Symbol],
+        symbols: Sequence[HostVariable],
     ) -> Launched:
         counters = CounterObserver(compiled) if setting.counting else None
         shared_layout: Mapping[str, int] = {name: offset for name, offset, _ in compiled.shared_layout}

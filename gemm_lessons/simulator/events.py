@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 if TYPE_CHECKING:
     import numpy as np
 
-    from gemm_lessons.device import Grid
-    from gemm_lessons.simulator.ptx import Kernel
+    from gemm_lessons.launch import Grid
+    from gemm_lessons.simulator.program.ptx import Kernel
 
 Space = Literal["global", "shared", "local", "param", "const"]
 Effect = Literal["load", "store", "atomic", "copy"]
@@ -144,7 +144,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Launch:
+class LaunchInfo:
     """Everything an observer may know before the first instruction runs."""
 
     kernel: Kernel
@@ -174,7 +174,7 @@ Boundary = Literal["barrier", "end", "none"]
 class Observer(Protocol):
     """Listens to one launch. ``begin`` and ``begin_batch`` come before, ``end_batch`` after what they belong to."""
 
-    def begin(self, launch: Launch) -> None:
+    def begin(self, launch: LaunchInfo) -> None:
         """A launch starts."""
 
     def begin_batch(self, batch: Batch) -> None:

@@ -12,12 +12,12 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gemm_lessons.device import Finding, Grid
-from gemm_lessons.occupancy import WARP, registers_of_block
-from gemm_lessons.simulator.ptx import Kernel
+from gemm_lessons.hardware.occupancy import WARP, registers_of_block
+from gemm_lessons.launch import Finding, Grid
+from gemm_lessons.simulator.program.ptx import Kernel
 
 if TYPE_CHECKING:
-    from gemm_lessons.compiler import Compiled
+    from gemm_lessons.compiler.compile import Compiled
 
 KIB = 1024
 THREADS = 1024  # per block

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gemm_lessons.simulator import decode, semantics
+from gemm_lessons.simulator.machine import decode
+from gemm_lessons.simulator.semantics import table as semantics
 
 # Opcodes that decode.py, machine.py and barriers.py handle themselves, with the forms that they know.
 OWN: Mapping[str, str] = {

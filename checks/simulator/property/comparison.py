@@ -19,13 +19,16 @@ import numpy as np
 from checks.simulator.property.programs import Case
 from checks.simulator.property.scalar import Interpreter, Undefined
 from gemm_lessons import simulator
-from gemm_lessons.compiler import Compiled, Resources
-from gemm_lessons.device import Argument, Buffer, Conflict, Finding, Grid, Launched, Scalar, UnsupportedKernel
-from gemm_lessons.simulator import Setting, Simulator, copies, groups, ptx, transfers
-from gemm_lessons.simulator.access import SpaceAccess
+from gemm_lessons.compiler.compile import Compiled, Resources
+from gemm_lessons.errors import UnsupportedKernel
+from gemm_lessons.launch import Argument, Buffer, Conflict, Finding, Grid, Launched, Scalar
+from gemm_lessons.simulator import Setting, Simulator
 from gemm_lessons.simulator.checkers import ledger
-from gemm_lessons.simulator.inline import inline_calls
-from gemm_lessons.simulator.machine import Machine, Program, prepare
+from gemm_lessons.simulator.machine import copies, groups, transfers
+from gemm_lessons.simulator.machine.access import SpaceAccess
+from gemm_lessons.simulator.machine.machine import Machine, Program, prepare
+from gemm_lessons.simulator.program import ptx
+from gemm_lessons.simulator.program.inline import inline_calls
 
 BUDGET = 100_000
 

@@ -11,8 +11,8 @@ import numpy as np
 from checks.simulator import fuzz
 from checks.simulator.fuzz import Case
 from checks.simulator.property.comparison import Outcome, difference, tricks_off
-from gemm_lessons.compiler import Compiled
-from gemm_lessons.device import Argument, Buffer, Grid
+from gemm_lessons.compiler.compile import Compiled
+from gemm_lessons.launch import Argument, Buffer, Grid
 from gemm_lessons.simulator import Setting, Simulator
 
 

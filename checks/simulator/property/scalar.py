@@ -14,8 +14,8 @@ import functools
 from collections.abc import Callable, Sequence
 
 from checks.simulator.semantics_reference import expected
-from gemm_lessons.device import Grid
-from gemm_lessons.simulator.ptx import (
+from gemm_lessons.launch import Grid
+from gemm_lessons.simulator.program.ptx import (
     Address,
     Immediate,
     Instruction,

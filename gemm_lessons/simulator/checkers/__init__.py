@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.device import Finding
+from gemm_lessons.launch import Finding
 from gemm_lessons.simulator.checkers.array_ends import ArrayEnds
 from gemm_lessons.simulator.checkers.async_copies import AsyncCopies
 from gemm_lessons.simulator.checkers.epochs import Epochs
@@ -30,7 +30,7 @@ from gemm_lessons.simulator.checkers.initialised import Initialised, Windows
 from gemm_lessons.simulator.checkers.ledger import Key, Ledger, Names
 from gemm_lessons.simulator.checkers.meetings import irregular
 from gemm_lessons.simulator.checkers.shared_races import SharedRaces
-from gemm_lessons.simulator.events import WARP, Batch, Boundary, Irregular, Launch, Record
+from gemm_lessons.simulator.events import WARP, Batch, Boundary, Irregular, LaunchInfo, Record
 
 __all__ = ["Checks"]
 
@@ -38,7 +38,7 @@ __all__ = ["Checks"]
 class Checks:
     """The observer of one launch that feeds every checker. ``result`` holds the findings, most severe first."""
 
-    def begin(self, launch: Launch) -> None:
+    def begin(self, launch: LaunchInfo) -> None:
         """See ``events.Observer``, also for the methods below."""
         self._ledger = Ledger()
         self._names = Names(launch)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gemm_lessons.diagnostics import plain_name
+from gemm_lessons.compiler.diagnostics import plain_name
 from gemm_lessons.simulator.checkers.epochs import Epoch
 from gemm_lessons.simulator.checkers.ledger import Key, Ledger, Names, line
 from gemm_lessons.simulator.events import Batch, SharedArray, Touch

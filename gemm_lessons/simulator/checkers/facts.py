@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gemm_lessons.simulator import meant_to_meet
 from gemm_lessons.simulator.checkers.global_memory import Protocol
 from gemm_lessons.simulator.events import SharedArray
-from gemm_lessons.simulator.memory import layout
-from gemm_lessons.simulator.provenance import local_provenance, provenance
-from gemm_lessons.simulator.ptx import SIZES, Immediate, Kernel
+from gemm_lessons.simulator.machine.memory import layout
+from gemm_lessons.simulator.program import meant_to_meet
+from gemm_lessons.simulator.program.provenance import local_provenance, provenance
+from gemm_lessons.simulator.program.ptx import SIZES, Immediate, Kernel
 
 MEMORY = frozenset("ld ldu st atom red".split())
 ORDERED = frozenset({"acquire", "release", "acq_rel"})  # a fence of its own

@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gemm_lessons.device import Finding, Severity
-from gemm_lessons.diagnostics import plain_name
-from gemm_lessons.simulator.events import Access, Batch, Launch
-from gemm_lessons.simulator.state import position
+from gemm_lessons.compiler.diagnostics import plain_name
+from gemm_lessons.launch import Finding, Severity
+from gemm_lessons.simulator.events import Access, Batch, LaunchInfo
+from gemm_lessons.simulator.machine.state import position
 
 RANK = {"error": 0, "warning": 1, "note": 2}
 MOST = 50  # findings that one launch reports
@@ -32,7 +32,7 @@ class Key:
 class Names:
     """Threads, blocks, arrays and lines by the names that a learner knows."""
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: LaunchInfo) -> None:
         self._launch = launch
         self._padded = -(-launch.grid.threads // 32) * 32
 

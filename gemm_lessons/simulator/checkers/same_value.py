@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.simulator.events import Barrier, Batch, Boundary, Launch, Placed, Record, Stored, Touch
+from gemm_lessons.simulator.events import Barrier, Batch, Boundary, LaunchInfo, Placed, Record, Stored, Touch
 
 Array = NDArray[Any]
 
@@ -37,7 +37,7 @@ class SameValue:
         self._memory: dict[tuple[str, int], _Bytes] = {}
         self._epoch = 1
 
-    def begin(self, launch: Launch) -> None:
+    def begin(self, launch: LaunchInfo) -> None:
         """See ``events.Observer``, also for the methods below."""
         self._launch = launch
         self._starts = np.array([start for _, start, _ in launch.buffers], np.int64)

@@ -1,0 +1,155 @@
+"""``gemm-lessons profile`` and ``bench``: what one does with a GPU beside running. Registered by ``app.py``."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gemm_lessons.cli.options import LessonArgument, NoColor, complete_lesson, kernel_path, parse_shape
+from gemm_lessons.cli.run import DEFAULT_GPU, DeviceChoice, device_for, sheet_for
+from gemm_lessons.course.folder import CommandError, any_course, own_course, read_source
+from gemm_lessons.errors import KitError
+from gemm_lessons.run import contract
+
+
+class ToolChoice(StrEnum):
+    """Nsight Compute (one kernel, its counters) or Nsight Systems (a timeline of the whole run)."""
+
+    ncu = "ncu"
+    nsys = "nsys"
+
+
+def profile(
+    lesson: LessonArgument,
+    tool: Annotated[ToolChoice, typer.Option("--tool", help="ncu: counters of one kernel. nsys: a timeline.")] = (
+        ToolChoice.ncu
+    ),
+    print_: Annotated[bool, typer.Option("--print", help="Print the command instead of running it.")] = False,
+    solution: Annotated[bool, typer.Option("--solution", help="Profile the reference.")] = False,
+    file: Annotated[Path | None, typer.Option("--file", help="Profile this file as the lesson's kernel.")] = None,
+    shape: Annotated[
+        str | None, typer.Option("--shape", metavar="M,N,K", help="Profile a launch of this shape.")
+    ] = None,
+    gpu_index: Annotated[int, typer.Option("--gpu-index", min=0, help="Which GPU.")] = 0,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The report's file. Default: the lesson's name, here.")
+    ] = None,
+    no_color: NoColor = False,
+) -> int:
+    """Profile one kernel of a run with Nsight Compute, beside the simulator's counters; or trace it all."""
+    from gemm_lessons.report.console import Working, make_console
+    from gemm_lessons.report.profile import show_plan, show_profile, show_report_file
+    from gemm_lessons.run import profiling
+    from gemm_lessons.run.pipeline import label_for
+
+    if solution and file is not None:
+        raise CommandError("--solution and --file exclude each other; give one")
+    course = any_course() if solution or file else own_course()
+    found = course.lesson(lesson)
+    path = kernel_path(course, found, solution, False, file)
+    read_source(path)
+    wanted = parse_shape(shape) if shape is not None else None
+    if wanted is not None:
+        found.allow(wanted)
+    options = ["--gpu-index", str(gpu_index)] if gpu_index else []
+    options += ["--solution"] if solution else ["--file", str(file)] if file else []
+    plan = profiling.plan(tool.value, found, label_for(course, found, path), options, wanted, output)
+    console, errors = make_console(), make_console(stderr=True)
+    if print_ or plan.program is None:
+        if not print_:
+            errors.print(f"{tool.value} is not installed here, so this is the command to run where it is:")
+        show_plan(console, plan)
+        return contract.EXIT_PASSED
+    try:
+        if tool is ToolChoice.nsys:
+            profiling.trace(plan)
+            show_report_file(console, plan)
+        else:
+            with Working(errors, f"ncu, lesson {found.name}"):
+                profiled = profiling.profile(plan)
+            show_profile(console, plan, profiled)
+    except KitError as error:
+        raise KitError(f"{error}\nThe command was: {plan.text}") from None
+    return contract.EXIT_PASSED
+
+
+def bench(
+    lessons: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[LESSON]...", help="Lessons; all of them by default.", autocompletion=complete_lesson),
+    ] = None,
+    sizes: Annotated[
+        str, typer.Option("--sizes", metavar="FIRST:LAST", help="M = N = K, doubling; or a list: 512,1000,4096.")
+    ] = "128:8192",
+    csv: Annotated[
+        Path | None, typer.Option("--csv", help="Keep every point here, and do not repeat what it holds already.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Draw the pictures: .svg, .png or .pdf.")] = None,
+    mine: Annotated[bool, typer.Option("--mine", help="Your kernel.cu where there is one, not the reference.")] = False,
+    device: Annotated[
+        DeviceChoice, typer.Option("--device", help="gpu measures, sim estimates; auto takes a GPU when there is one.")
+    ] = DeviceChoice.auto,
+    gpu_index: Annotated[int, typer.Option("--gpu-index", min=0, help="Which GPU.")] = 0,
+    gpu: Annotated[
+        str | None, typer.Option("--gpu", help="The GPU to estimate for. Default: the one here, else H200.")
+    ] = None,
+    no_color: NoColor = False,
+) -> int:
+    """Every lesson and cuBLAS over sizes: a table, a file, a plot. On the simulator these are estimates."""
+    wanted = parse_sizes(sizes)
+    sheet = sheet_for(gpu) if gpu is not None else None
+    course = any_course()
+    found = [course.lesson(name) for name in dict.fromkeys(map(course.resolve, lessons or course.names))]
+    if plot is not None:
+        from gemm_lessons.report.plot import need_matplotlib
+
+        need_matplotlib(plot)
+    from gemm_lessons.hardware.sheets import data_sheet
+    from gemm_lessons.report.bench import Bar, show_bench
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.run.bench import BenchRequest
+    from gemm_lessons.run.bench import bench as run_bench
+
+    on = device_for(device, gpu_index)
+    own = data_sheet(on.name)
+    request = BenchRequest(course, found, wanted, on, sheet or own or sheet_for(DEFAULT_GPU), csv, mine)
+    with Bar(make_console(stderr=True)) as bar:
+        result = run_bench(request, bar)
+    # A measurement is compared with the data sheet of the very GPU, or with none.
+    roof = request.gpu if on.kind == "simulator" else own
+    show_bench(make_console(), request, result)
+    if plot is not None:
+        from gemm_lessons.report.plot import draw
+
+        draw(result.points, plot, roof)
+        make_console(stderr=True).print(f"drawn: {plot}")
+    return contract.EXIT_PASSED
+
+
+MOST_SIZES = 64
+
+
+def parse_sizes(text: str) -> tuple[int, ...]:
+    """``128:8192`` (powers of two times the first), ``512,1000,4096`` or one number. Raises ``CommandError``."""
+    wrong = CommandError(
+        f'--sizes "{text}": write FIRST:LAST, which doubles from first to last, or sizes like 512,1024'
+    )
+    bounds = re.fullmatch(r"\s*(\d{1,6})\s*:\s*(\d{1,6})\s*", text)
+    if bounds:
+        first, last = int(bounds[1]), int(bounds[2])
+        if not 1 <= first <= last:
+            raise wrong
+        sizes = [first]
+        while sizes[-1] * 2 <= last:
+            sizes.append(sizes[-1] * 2)
+        return tuple(sizes)
+    if not re.fullmatch(r"\s*\d{1,6}(\s*,\s*\d{1,6})*\s*", text):
+        raise wrong
+    sizes = sorted({int(size) for size in text.split(",")})
+    if sizes[0] < 1 or len(sizes) > MOST_SIZES:
+        raise wrong
+    return tuple(sizes)

@@ -1,0 +1,121 @@
+"""``gemm-lessons inspect``: any kernel on the simulator, with its counters and findings. Registered by ``app.py``."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gemm_lessons.course.folder import CommandError, read_source, shown
+from gemm_lessons.run import contract
+
+if TYPE_CHECKING:
+    from gemm_lessons.launch import Grid
+
+
+def dimensions(text: str, option: str) -> tuple[int, int, int]:
+    """``X``, ``X,Y`` or ``X,Y,Z``. Raises ``CommandError``."""
+    if not re.fullmatch(r"\s*\d{1,9}(\s*[,x]\s*\d{1,9}){0,2}\s*", text):
+        raise CommandError(f'{option} "{text}": write one to three whole numbers, like {option} 8,4')
+    values = [int(part) for part in re.split(r"[,x]", text)]
+    if min(values) < 1:
+        raise CommandError(f'{option} "{text}": every size is at least 1')
+    x, y, z = [*values, 1, 1][:3]
+    return x, y, z
+
+
+def launch_shape(grid: str, block: str, dynamic_shared: int) -> Grid:
+    """The launch, checked against what every GPU allows. Raises ``CommandError``."""
+    from gemm_lessons.launch import Grid
+
+    shape = Grid(dimensions(grid, "--grid"), dimensions(block, "--block"), dynamic_shared)
+    if shape.threads > 1024:
+        raise CommandError(f"--block {block} is {shape.threads} threads; a block has at most 1024")
+    return shape
+
+
+def inspect(
+    file: Annotated[Path, typer.Argument(help="A CUDA C++ file.")],
+    entry: Annotated[str, typer.Option("--entry", help="The kernel; template instances too: 'tile<64, 8>'.")],
+    grid: Annotated[str, typer.Option("--grid", metavar="X[,Y[,Z]]", help="Blocks.")],
+    block: Annotated[str, typer.Option("--block", metavar="X[,Y[,Z]]", help="Threads per block.")],
+    args: Annotated[str, typer.Option("--args", help="The kernel's arguments in order; see below.")],
+    expect: Annotated[
+        str | None, typer.Option("--expect", help="What an output should be: 'C = A @ B', 'C = 2 * A @ B + 0.5 * C'.")
+    ] = None,
+    symbol: Annotated[
+        list[str] | None, typer.Option("--symbol", help="A __constant__ or __device__ variable, like an argument.")
+    ] = None,
+    define: Annotated[list[str] | None, typer.Option("--define", "-D", help="NAME=VALUE for the compiler.")] = None,
+    include: Annotated[list[Path] | None, typer.Option("--include", "-I", help="A folder of headers.")] = None,
+    dynamic_shared: Annotated[int, typer.Option("--dynamic-shared", min=0, help="Bytes.")] = 0,
+    arch: Annotated[str, typer.Option("--arch", help="Compile for this target.")] = "sm_90",
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the random inputs.")] = 0,
+    budget: Annotated[
+        int | None, typer.Option("--budget", min=1, help="Instructions after which a kernel counts as endless.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for scripts.")] = False,
+) -> int:
+    """Run any CUDA kernel on the simulator: counters by line, bank conflicts, races, faults.
+
+    --args follows the kernel's parameters. Arrays: A=f32[M,K], C=out f32[M,N] (written), C=inout f32[M,N] (both),
+    A=zeros f32[M,K] (also ones, index), a=view f32[M,K] (a struct of pointer, rows, cols, row and column stride; view.T
+    transposed). B=A+16 points 16 elements into the array of A. Numbers: M=256, alpha=1.5. M:=256 is a name for sizes
+    only. Types: f16 bf16 f32 f64 i8 u8 ... i64 u64.
+
+    --symbol sets variables of the source: --symbol 'weights=f32[9], ns::scale=1.5'. Those that are out or inout are
+    shown after the launch, as of --symbol 'total=out i32[1]', which begins with what the source gives it.
+    """
+    source = read_source(file)
+    shape = launch_shape(grid, block, dynamic_shared)
+    defines = {}
+    for item in define or []:
+        name, _, value = item.partition("=")
+        defines[name] = value or "1"
+    from gemm_lessons.report.console import Working, make_console
+    from gemm_lessons.report.inspect import show_inspection
+    from gemm_lessons.run import inspection
+
+    request = inspection.InspectRequest(
+        source, shown(file), entry, shape, args, expect, tuple(symbol or ()), defines,
+        (*(include or ()), file.resolve().parent), arch, seed, budget,
+    )  # fmt: skip
+    try:
+        with Working(make_console(stderr=True), f"inspect {shown(file)}"):
+            result = inspection.inspect(request)
+    except inspection.ArgumentError as error:
+        raise CommandError(str(error)) from None
+    if as_json:
+        import json
+
+        typer.echo(json.dumps(inspection.as_json(result), indent=2, allow_nan=False))
+    else:
+        show_inspection(make_console(), result)
+    return contract.EXIT_PASSED if result.clean else contract.EXIT_NOT_PASSED
+
+
+def opcodes(
+    opcode: Annotated[str | None, typer.Argument(help="Show every form of this one.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="All names, for scripts.")] = False,
+) -> int:
+    """The PTX instructions that the simulator runs, and those that it does not."""
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.inspect import show_opcodes
+    from gemm_lessons.simulator import opcodes as table
+    from gemm_lessons.simulator.semantics import table as semantics
+
+    forms = [name for name in semantics.supported() if opcode is None or name.partition(".")[0] == opcode]
+    known, missing = table.supported(), table.unsupported()
+    if opcode is not None and opcode not in known:
+        raise CommandError(f"{opcode} is not supported; gemm-lessons opcodes lists what is")
+    if as_json:
+        import json
+
+        typer.echo(json.dumps({"supported": known, "forms": forms, "unsupported": missing}, indent=2))
+    elif opcode is not None:
+        typer.echo("\n".join(forms) or f"{opcode}: {known[opcode]}")
+    else:
+        show_opcodes(make_console(), known, missing)
+    return contract.EXIT_PASSED

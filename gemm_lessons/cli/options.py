@@ -1,0 +1,77 @@
+"""What several commands share: the lesson's name and its completion, ``--no-color``, shapes, kernel files, notes."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gemm_lessons.course.folder import CommandError, Course, any_course, shown
+from gemm_lessons.course.lesson import Lesson, Shape
+from gemm_lessons.course.progress import Progress, save_progress
+from gemm_lessons.errors import KitError
+
+
+def complete_lesson(incomplete: str) -> list[str]:
+    """Lesson names for the shell's completion; a broken course completes nothing."""
+    try:
+        names = any_course().names
+    except (CommandError, KitError):
+        return []
+    full = [name for name in names if name.startswith(incomplete)]
+    return full or [name[3:] for name in names if name[3:].startswith(incomplete)]
+
+
+def _plain(value: bool) -> bool:
+    if value:
+        os.environ["NO_COLOR"] = "1"
+        os.environ.pop("FORCE_COLOR", None)
+    return value
+
+
+LessonArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="LESSON", help="A lesson: 03, 3, block_tile or 03_block_tile.", autocompletion=complete_lesson
+    ),
+]
+NoColor = Annotated[
+    bool, typer.Option("--no-color", help="Plain text, as NO_COLOR=1 gives.", callback=_plain, is_eager=True)
+]
+
+
+def keep_progress(course: Course, progress: Progress) -> None:
+    """Save the learner's progress, or say in one line why that was not possible."""
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.course import show_note
+
+    note = save_progress(course, progress)
+    if note:
+        show_note(make_console(stderr=True), note)
+
+
+def kernel_path(course: Course, lesson: Lesson, solution: bool, stub: bool, file: Path | None) -> Path:
+    """The file that the options name: the learner's own unless they say otherwise. Raises ``CommandError``."""
+    if file is not None:
+        return file
+    if stub:
+        return lesson.stub_path
+    if solution:
+        path = course.solution(lesson)
+        if path is None:
+            raise CommandError(f"lesson {lesson.name} has no solution, neither in this course nor in the package")
+        return path
+    if not lesson.kernel_path.exists():
+        raise CommandError(f"{shown(lesson.kernel_path)} is not there yet: gemm-lessons start {lesson.number:02}")
+    return lesson.kernel_path
+
+
+def parse_shape(text: str) -> Shape:
+    """``M,N,K`` or ``MxNxK`` as a shape. Raises ``CommandError``."""
+    sizes = re.fullmatch(r"\s*(\d{1,9})\s*[,x]\s*(\d{1,9})\s*[,x]\s*(\d{1,9})\s*", text)
+    if not sizes:
+        raise CommandError(f'--shape "{text}" is no shape; write three whole numbers, like --shape 96,64,80')
+    return Shape(*(int(size) for size in sizes.groups()))

@@ -1,0 +1,138 @@
+"""``gemm-lessons run``: from arguments to a request, and from the outcome to the terminal. Registered by ``app.py``."""
+
+from __future__ import annotations
+
+import shlex
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gemm_lessons.cli.options import LessonArgument, NoColor, keep_progress, kernel_path, parse_shape
+from gemm_lessons.course.folder import CommandError, Course, any_course, own_course, read_source, shown
+from gemm_lessons.course.lesson import Shape
+from gemm_lessons.course.progress import load_progress
+from gemm_lessons.errors import UnsupportedKernel
+from gemm_lessons.run import contract
+
+if TYPE_CHECKING:
+    from gemm_lessons.device import Device
+    from gemm_lessons.hardware.sheets import GpuSpec
+    from gemm_lessons.run.outcome import RunOutcome
+
+DEFAULT_GPU = "h200"  # what the lessons' tables are for
+MAX_BYTES = 8 << 30  # what a --shape may ask of the host's memory
+BYTES_PER_ELEMENT = 24  # fp32 for the device, fp64 for the reference, its tolerance and error
+
+
+class DeviceChoice(StrEnum):
+    """Where kernels run."""
+
+    auto = "auto"
+    gpu = "gpu"
+    sim = "sim"
+
+
+def run(
+    lesson: LessonArgument,
+    solution: Annotated[bool, typer.Option("--solution", help="Run the reference.")] = False,
+    stub: Annotated[bool, typer.Option("--stub", help="Run the stub as it is.")] = False,
+    file: Annotated[Path | None, typer.Option("--file", help="Run this file as the lesson's kernel.")] = None,
+    shape: Annotated[
+        str | None, typer.Option("--shape", metavar="M,N,K", help="Check this shape instead of the lesson's.")
+    ] = None,
+    device: Annotated[
+        DeviceChoice, typer.Option("--device", help="auto takes a GPU when there is one.")
+    ] = DeviceChoice.auto,
+    gpu_index: Annotated[
+        int, typer.Option("--gpu-index", min=0, help="Which GPU, of those that CUDA_VISIBLE_DEVICES leaves.")
+    ] = 0,
+    gpu: Annotated[
+        str | None,
+        typer.Option("--gpu", help="The GPU that estimates and occupancy are for. Default: the one here, else H200."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Repeat the inputs of an earlier run.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for scripts.")] = False,
+    no_color: NoColor = False,
+) -> int:
+    """Compile a kernel, check it, count, compare, advise.
+
+    The answer is checked against NumPy on the lesson's shapes; the counters are judged by the lesson's gates.
+    Exit code: 0 passed, 1 not passed, 2 wrong command, 3 the kit is broken.
+    """
+    from gemm_lessons.report.console import Working, make_console
+    from gemm_lessons.report.course import show_error
+
+    if sum((solution, stub, file is not None)) > 1:
+        raise CommandError("--solution, --stub and --file exclude each other; give one")
+    # What the command got wrong is said before NumPy and the compiler are loaded.
+    course = own_course() if not (solution or stub or file) else any_course()
+    found = course.lesson(lesson)
+    path = kernel_path(course, found, solution, stub, file)
+    read_source(path)
+    wanted = parse_shape(shape) if shape is not None else None
+    if wanted is not None:
+        found.allow(wanted)
+        _afford(wanted)
+
+    sheet = sheet_for(gpu) if gpu is not None else None
+    on = device_for(device, gpu_index)
+    from gemm_lessons.hardware.sheets import data_sheet
+    from gemm_lessons.run.pipeline import RunRequest, run_lesson
+
+    request = RunRequest(course, found, path, on, sheet or data_sheet(on.name) or sheet_for(DEFAULT_GPU), wanted, seed)
+    try:
+        with Working(make_console(stderr=True), f"lesson {found.name}") as working:
+            outcome = run_lesson(request, working)
+    except UnsupportedKernel as error:
+        where = f"{shown(path)}:{error.line}" if error.line else shown(path)
+        show_error(make_console(stderr=True), f"{where}: the simulator cannot run this kernel: {error}")
+        return contract.EXIT_BROKEN  # nothing is known about the kernel, so it neither passed nor failed
+    if as_json:
+        import json
+
+        typer.echo(json.dumps(contract.as_json(outcome), indent=2, allow_nan=False))
+    else:
+        option = " --stub" if stub else f" --file {shlex.quote(str(file))}" if file else ""
+        _show(course, outcome, f"gemm-lessons run {found.number:02}{option}")
+    if path.resolve() == found.kernel_path.resolve() and wanted is None:
+        keep_progress(course, load_progress(course).after_run(found.name, outcome.verdict.kind))
+    return contract.exit_code(outcome)
+
+
+def _show(course: Course, outcome: RunOutcome, again: str) -> None:
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.run import show_outcome
+
+    show_outcome(make_console(), outcome, course.neighbour(outcome.lesson, +1), again)
+
+
+def sheet_for(name: str) -> GpuSpec:
+    """The data sheet that ``--gpu`` names. Raises ``CommandError``."""
+    from gemm_lessons.hardware.sheets import find_gpu
+
+    try:
+        return find_gpu(name)
+    except KeyError as error:
+        raise CommandError(f"--gpu: {error.args[0]}") from None
+
+
+def device_for(choice: DeviceChoice, index: int) -> Device:
+    """The device for ``--device`` and ``--gpu-index``. Raises ``CommandError`` and ``KitError``."""
+    from gemm_lessons.gpu import WrongGpuIndex
+    from gemm_lessons.run.choose import open_device
+
+    try:
+        return open_device(choice.value, index)
+    except WrongGpuIndex as error:
+        raise CommandError(f"--gpu-index: {error}") from None
+
+
+def _afford(shape: Shape) -> None:
+    bytes_ = BYTES_PER_ELEMENT * (shape.m * shape.k + shape.k * shape.n + shape.m * shape.n)
+    if bytes_ > MAX_BYTES:
+        raise CommandError(
+            f"--shape {shape.m},{shape.n},{shape.k} needs {bytes_ / 2**30:,.0f} GiB for A, B and C and their check; "
+            f"the limit is {MAX_BYTES >> 30} GiB: choose a smaller shape"
+        )

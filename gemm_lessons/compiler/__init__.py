@@ -1,0 +1,1 @@
+"""CUDA C++ -> PTX, machine code, resources, diagnostics: NVRTC, ptxas' words, the disassembler, the cache."""

@@ -1,0 +1,329 @@
+"""A course folder: where the lessons lie, which one is meant, and the learner's own copies in it.
+
+A course is any folder that holds ``lessons/NN_name/lesson.toml``: a checkout, a folder made by ``gemm-lessons init``,
+or the copy inside the installed package, which is read only and serves when no other is found. A learner's file is
+never overwritten: what would replace one keeps it first under a new name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from gemm_lessons.course.expression import closest
+from gemm_lessons.course.lesson import Lesson, LessonError
+from gemm_lessons.course.lesson_toml import LESSON_NAME, load_architecture, load_lesson
+from gemm_lessons.errors import KitError
+
+MAX_SOURCE_BYTES = 1_000_000  # a kernel file above this is no kernel
+NO_COURSE = "there is no course folder here or above; make one: gemm-lessons init my-course && cd my-course"
+
+
+class CommandError(Exception):
+    """The command was wrong (exit code 2): the message says how and what to do instead."""
+
+
+class ReadError(CommandError):
+    """A file or folder that the command names cannot be read: the message says which and why."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        super().__init__(f"{shown(path)}: cannot be read: {reason(error)}")
+
+
+class WriteError(KitError):
+    """A file or folder cannot be written (exit code 3): the message says which and why."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        self.reason = reason(error)
+        super().__init__(f"{shown(path)}: cannot be written: {self.reason}; nothing of yours was changed")
+
+
+def reason(error: OSError) -> str:
+    """The operating system's words for an error, without its number."""
+    return (error.strerror or str(error)).lower()
+
+
+@dataclass(frozen=True)
+class TodoMark:
+    """A ``// TODO(number): text`` in a source file; ``line`` counts from 1."""
+
+    number: int
+    line: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Started:
+    """What ``start`` did: the learner's file, whether it is new, and the TODOs still marked in it."""
+
+    lesson: Lesson
+    path: Path
+    created: bool
+    todos: tuple[TodoMark, ...]
+
+
+@dataclass(frozen=True)
+class Reset:
+    """What ``reset`` did. ``backup`` is where the old file went, ``None`` when there was nothing to keep."""
+
+    path: Path
+    backup: Path | None
+
+
+@dataclass(frozen=True)
+class Course:
+    """A folder with lessons. ``packaged`` marks the read-only copy of the installed package."""
+
+    root: Path
+    packaged: bool = False
+
+    @property
+    def lessons_dir(self) -> Path:
+        """The folder that holds the lessons' folders."""
+        return self.root / "lessons"
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The lessons' folder names, in order."""
+        try:
+            entries = list(self.lessons_dir.iterdir())
+        except OSError as error:
+            raise ReadError(self.lessons_dir, error) from None
+        return tuple(sorted(entry.name for entry in entries if LESSON_NAME.fullmatch(entry.name) and entry.is_dir()))
+
+    @cached_property
+    def architecture(self) -> str:
+        """What counters and gates are for, such as ``sm_90``. Raises ``LessonError``."""
+        return load_architecture(self.lessons_dir)
+
+    def resolve(self, query: str) -> str:
+        """The lesson meant by ``03``, ``3``, ``block_tile``, ``03_block_tile`` or a path into its folder.
+
+        Raises ``CommandError``, with a suggestion where one is near.
+        """
+        parts = [part for part in re.split(r"[/\\]", query.strip()) if part]
+        word = next((part for part in parts if part in self.names), parts[-1] if parts else "")
+        digits = word.isascii() and word.isdigit()
+        found = [name for name in self.names if word in (name, name[3:]) or (digits and int(name[:2]) == int(word))]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise CommandError(f'"{query}" can be {" or ".join(found)}; name the one that you mean')
+        if digits:
+            numbers = f"{self.names[0][:2]} to {self.names[-1][:2]}" if self.names else "none"
+            raise CommandError(f'there is no lesson "{query}"; the course has {numbers}: gemm-lessons list')
+        near = closest(word, [name[3:] for name in self.names]) or closest(word, self.names)
+        meant = next((name for name in self.names if near in (name, name[3:])), None)
+        remedy = f"did you mean {meant}?" if meant else "see them: gemm-lessons list"
+        raise CommandError(f'there is no lesson "{query}"; {remedy}')
+
+    def lesson(self, query: str) -> Lesson:
+        """Resolve and read a lesson. Raises ``CommandError`` or ``LessonError``."""
+        return load_lesson(self.lessons_dir / self.resolve(query))
+
+    def neighbour(self, lesson: Lesson, step: int) -> str | None:
+        """The name of the lesson before (-1) or after (+1) this one, ``None`` at the ends."""
+        at = self.names.index(lesson.name) + step
+        return self.names[at] if 0 <= at < len(self.names) else None
+
+    def solution(self, lesson: Lesson) -> Path | None:
+        """The reference for a lesson: its own, or the installed package's (a learner's folder holds no solutions)."""
+        for candidate in (lesson.solution_path, packaged_course().lessons_dir / lesson.name / "solution.cu"):
+            if candidate.is_file():
+                return candidate
+        return None
+
+
+def packaged_course() -> Course:
+    """The lessons that came with the package: inside the wheel, or beside the package in a checkout."""
+    here = Path(__file__).resolve().parents[1]
+    for root in (here, here.parent):
+        if _is_course(root):
+            return Course(root, packaged=True)
+    raise KitError(
+        f"the installed package holds no lessons (looked in {here}); install it again: pip install gemm-lessons"
+    )
+
+
+def find_course(start: Path | None = None) -> Course | None:
+    """The nearest folder at or above ``start`` (default: where the user stands) that is a course, or ``None``."""
+    try:
+        start = Path.cwd() if start is None else start.resolve()
+    except OSError:
+        raise CommandError("the current folder no longer exists; go to another one") from None
+    return next((Course(folder) for folder in (start, *start.parents) if _is_course(folder)), None)
+
+
+def own_course() -> Course:
+    """The learner's course folder. Raises ``CommandError`` when there is none."""
+    course = find_course()
+    if course is None:
+        raise CommandError(NO_COURSE)
+    return course
+
+
+def any_course() -> Course:
+    """The learner's course folder, else the packaged one: enough for reading and for running references."""
+    return find_course() or packaged_course()
+
+
+def start_lesson(lesson: Lesson) -> Started:
+    """Make ``kernel.cu`` from the stub; an existing one is kept as it is."""
+    path = lesson.kernel_path
+    stub = _read(lesson.stub_path)
+    try:
+        with path.open("xb") as file:
+            file.write(stub)
+        created = True
+    except FileExistsError:
+        created = False
+    except OSError as error:
+        raise WriteError(path, error) from None
+    return Started(lesson, path, created, todo_marks(read_source(path)))
+
+
+def reset_lesson(lesson: Lesson) -> Reset:
+    """Put the stub back as ``kernel.cu``; the old file goes to the next free ``kernel.cu.bak-N``."""
+    path = lesson.kernel_path
+    stub = _read(lesson.stub_path)
+    backup = None
+    if path.is_dir():
+        raise CommandError(f"{shown(path)} is a folder; move it away, then reset again")
+    if path.exists():
+        old = _read(path)
+        if old == stub:
+            return Reset(path, None)
+        backup = _back_up(path, old)
+    write_atomically(path, stub)
+    return Reset(path, backup)
+
+
+def init_course(directory: Path) -> Course:
+    """Copy the packaged course, without solutions, to ``directory``: all of it or nothing. Raises ``CommandError``."""
+    if directory.exists() and not directory.is_dir():
+        raise CommandError(f"{shown(directory)} is a file; name a folder")
+    if (directory / "lessons").exists():
+        raise CommandError(f"{shown(directory)} already has a lessons folder; nothing was changed")
+    source = packaged_course()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=directory, prefix=".lessons-") as scratch:
+            copy = Path(scratch) / "lessons"
+            shutil.copytree(source.lessons_dir, copy, ignore=_not_for_learners)
+            for folder, _, files in os.walk(copy):  # a read-only package must not make a read-only course
+                Path(folder).chmod(0o755)
+                for name in files:
+                    (Path(folder) / name).chmod(0o644)
+            copy.rename(directory / "lessons")
+        ignore = directory / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text(".gemm-lessons/\nkernel.cu.bak-*\n", encoding="utf-8")
+    except OSError as error:
+        raise WriteError(Path(error.filename or directory), error) from None
+    return Course(directory)
+
+
+def read_source(path: Path) -> str:
+    """A kernel file as text. Raises ``CommandError`` when it is missing, unreadable, empty, too large or no text."""
+    raw = _read(path, MAX_SOURCE_BYTES + 1)
+    if len(raw) > MAX_SOURCE_BYTES:
+        raise CommandError(f"{shown(path)} is larger than a megabyte; a kernel is a text file of a few kilobytes")
+    if not raw.strip():
+        raise CommandError(f"{shown(path)} is empty; start from the stub: gemm-lessons reset NN")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise CommandError(
+            f"{shown(path)}:{line}: not UTF-8 text (byte {error.start}); is it CUDA C++ source?"
+        ) from None
+    if "\0" in text:
+        line = text[: text.index("\0")].count("\n") + 1
+        raise CommandError(f"{shown(path)}:{line}: holds a zero byte; is it CUDA C++ source?")
+    return text
+
+
+def todo_marks(source: str) -> tuple[TodoMark, ...]:
+    """The ``// TODO(n): ...`` comments of a file; a comment goes on over following lines that are comments only."""
+    marks = []
+    lines = source.splitlines()
+    for i, line in enumerate(lines):
+        found = re.search(r"//\s*TODO\((\d+)\):?\s*(.*)", line)
+        if not found:
+            continue
+        text = [found[2].strip()]
+        for following in lines[i + 1 :]:
+            more = re.fullmatch(r"\s*//\s*(?!TODO\()(.*)", following)
+            if not more:
+                break
+            text.append(more[1].strip())
+        marks.append(TodoMark(int(found[1]), i + 1, " ".join(text)))
+    return tuple(marks)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace a file in one step, so that a crash or Ctrl-C leaves the old or the new one. Raises ``WriteError``."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    except OSError as error:
+        raise WriteError(path, error) from None
+    finally:
+        if temporary.exists():
+            temporary.unlink()
+
+
+def shown(path: Path) -> str:
+    """A path as the user would type it: relative to where they stand when it lies below, else absolute."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return str(path)
+
+
+def _is_course(root: Path) -> bool:
+    try:
+        return any(LESSON_NAME.fullmatch(toml.parent.name) for toml in (root / "lessons").glob("*/lesson.toml"))
+    except OSError:
+        return False
+
+
+def _not_for_learners(_folder: str, names: list[str]) -> set[str]:
+    return {name for name in names if name.startswith(("solution", "pitfalls", "kernel.cu", ".", "__"))}
+
+
+def _back_up(path: Path, data: bytes) -> Path:
+    number = 1
+    while True:
+        backup = path.with_name(f"{path.name}.bak-{number}")
+        try:
+            with backup.open("xb") as file:
+                file.write(data)
+        except FileExistsError:
+            number += 1
+        except OSError as error:
+            raise WriteError(backup, error) from None
+        else:
+            return backup
+
+
+def _read(path: Path, limit: int = -1) -> bytes:
+    try:
+        if path.exists() and not path.is_file() and not path.is_dir():  # reading a pipe or a device may never end
+            raise CommandError(f"{shown(path)} is no regular file; save the kernel in a file first")
+        with path.open("rb") as file:
+            return file.read(limit)
+    except FileNotFoundError:
+        if path.name in ("stub.cu", "README.md"):
+            raise LessonError(f"{path}: not found; restore the lesson's folder") from None
+        raise CommandError(f"{shown(path)}: no such file") from None
+    except IsADirectoryError:
+        raise CommandError(f"{shown(path)} is a folder; name the kernel file in it") from None
+    except OSError as error:
+        raise ReadError(path, error) from None

@@ -1,0 +1,242 @@
+"""What a lesson is: the records that ``lesson_toml.load_lesson`` reads from a lesson's folder.
+
+A lesson is a folder ``NN_name`` that holds ``README.md`` (the text), ``lesson.toml``, ``stub.cu`` and ``solution.cu``;
+the learner's own copy is ``kernel.cu``. Nothing about a lesson lives in Python: a teacher can add one without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from gemm_lessons.course.expression import Expression, ExpressionError, Number
+from gemm_lessons.errors import KitError
+from gemm_lessons.launch import Grid
+
+ELEMENT_TYPES = ("float64", "float32", "float16", "bfloat16", "int32", "int8")
+# The kernel parameters that the host knows how to fill: the matrices, the sizes, the leading dimensions, the epilogue.
+PARAMETERS = ("A", "B", "C", "M", "N", "K", "lda", "ldb", "ldc", "alpha", "beta", "bias")
+SIZES = ("M", "N", "K")
+# What a gate may name besides the counters, the sizes and the tile: facts about the compiled kernel.
+RESOURCES = ("registers", "spill_bytes", "stack_bytes", "shared_bytes", "ffma_behind_loads")
+
+ElementType = Literal["float64", "float32", "float16", "bfloat16", "int32", "int8"]
+
+
+class LessonError(KitError):
+    """A lesson's folder or its ``lesson.toml`` is broken: the message names file, line, key and what to do."""
+
+
+class ShapeError(ValueError):
+    """A shape that the lesson's contract does not allow; the message says which shapes are."""
+
+
+@dataclass(frozen=True, order=True)
+class Shape:
+    """The sizes of one product: A is m x k, B is k x n, C is m x n."""
+
+    m: int
+    n: int
+    k: int
+
+    def __str__(self) -> str:
+        return f"{self.m}x{self.n}x{self.k}"
+
+    @property
+    def names(self) -> dict[str, Number]:
+        """``{"M": m, "N": n, "K": k}``, as the expressions of lesson.toml call them."""
+        return {"M": self.m, "N": self.n, "K": self.k}
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Tile sizes by name (``BM``, ``BN``, ...): the single source, handed to the kernel as ``-DBM=...``."""
+
+    sizes: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def defines(self) -> dict[str, int]:
+        """The sizes as ``{"BM": 32, ...}``."""
+        return dict(self.sizes)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How to launch the kernel: up to three expressions each for grid and block, and dynamic shared memory in bytes."""
+
+    grid: tuple[Expression, ...]
+    block: tuple[Expression, ...]
+    dynamic_shared: Expression
+
+    def at(self, names: Mapping[str, Number]) -> Grid:
+        """The grid for these sizes and tile names. Raises ``ExpressionError`` when a value is no whole number >= 1."""
+
+        def three(expressions: Sequence[Expression]) -> tuple[int, int, int]:
+            values = [expression.whole(names, at_least=1) for expression in expressions]
+            x, y, z = values + [1] * (3 - len(values))
+            return x, y, z
+
+        return Grid(three(self.grid), three(self.block), self.dynamic_shared.whole(names, at_least=0))
+
+
+@dataclass(frozen=True)
+class KernelSpec:
+    """The kernel's signature: its name, its parameters in order, and the element types of the matrices."""
+
+    entry: str
+    parameters: tuple[str, ...]
+    a: ElementType = "float32"
+    b: ElementType = "float32"
+    c: ElementType = "float32"
+    accumulate: ElementType = "float32"
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """The shape contract: what M, N and K must be multiples of, the shapes to check, the one to count on."""
+
+    multiple_of: Shape
+    check: tuple[Shape, ...]
+    count: Shape
+
+    def refusal(self, shape: Shape) -> str | None:
+        """Why this shape is not allowed, or ``None`` when it is."""
+        wrong = []
+        for name, size, multiple in zip(SIZES, astuple(shape), astuple(self.multiple_of), strict=True):
+            if size < 1:
+                wrong.append(f"{name} = {size} is below 1")
+            elif size % multiple:
+                below = size // multiple * multiple
+                near = f"{below} or {below + multiple}" if below else f"{multiple}"
+                wrong.append(f"{name} = {size} is not a multiple of {multiple} (try {near})")
+        return "; ".join(wrong) or None
+
+
+def astuple(shape: Shape) -> tuple[int, int, int]:
+    """``(m, n, k)`` of a shape."""
+    return shape.m, shape.n, shape.k
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A limit on a counter: what tells this lesson's method from the last one's. Exactly one bound is set.
+
+    ``value`` may name the counters of ``device.METRICS``, ``RESOURCES``, ``M N K`` and the tile; a division by zero in
+    it gives infinity or NaN, and NaN meets no limit.
+    """
+
+    name: str
+    value: Expression
+    why: str
+    at_most: float | None = None
+    at_least: float | None = None
+
+    def holds(self, value: float) -> bool:
+        """Whether the value meets the bound; NaN never does."""
+        if self.at_most is not None:
+            return value <= self.at_most
+        return self.at_least is not None and value >= self.at_least
+
+    @property
+    def limit(self) -> str:
+        """The bound as text, such as ``<= 5``."""
+        return f"<= {self.at_most:g}" if self.at_most is not None else f">= {self.at_least:g}"
+
+
+@dataclass(frozen=True)
+class Todo:
+    """The hints for one ``// TODO(number)`` of the stub, from a nudge to nearly the code."""
+
+    number: int
+    hints: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One lesson, read from its folder. The paths may not exist: a learner's course folder has no solutions."""
+
+    directory: Path
+    title: str
+    idea: str
+    tile: Tile
+    launch: Launch
+    kernel: KernelSpec
+    shapes: Shapes
+    gates: tuple[Gate, ...] = ()
+    todos: tuple[Todo, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The folder's name, such as ``03_block_tile``."""
+        return self.directory.name
+
+    @property
+    def number(self) -> int:
+        """The two digits of the name: 3 for ``03_block_tile``."""
+        return int(self.name[:2])
+
+    @property
+    def toml_path(self) -> Path:
+        """The lesson's facts."""
+        return self.directory / "lesson.toml"
+
+    @property
+    def text_path(self) -> Path:
+        """The text, in Markdown."""
+        return self.directory / "README.md"
+
+    @property
+    def stub_path(self) -> Path:
+        """What the learner starts from."""
+        return self.directory / "stub.cu"
+
+    @property
+    def solution_path(self) -> Path:
+        """The reference."""
+        return self.directory / "solution.cu"
+
+    @property
+    def kernel_path(self) -> Path:
+        """The learner's own file."""
+        return self.directory / "kernel.cu"
+
+    @property
+    def include_dirs(self) -> tuple[Path, ...]:
+        """Where ``#include`` looks first: ``lessons/common`` (``matrix.cuh``), then the lesson's own folder."""
+        return (self.directory.parent / "common", self.directory)
+
+    def names(self, shape: Shape) -> dict[str, Number]:
+        """The names that launch expressions may use: ``M N K`` and the tile sizes."""
+        return {**shape.names, **self.tile.defines}
+
+    def grid(self, shape: Shape) -> Grid:
+        """The launch for one shape. Raises ``LessonError`` when an expression of lesson.toml gives no valid launch."""
+        try:
+            return self.launch.at(self.names(shape))
+        except ExpressionError as error:
+            raise LessonError(
+                f"{self.toml_path}: [launch] at M, N, K = {shape.m}, {shape.n}, {shape.k}: {error}"
+            ) from None
+
+    def allow(self, shape: Shape) -> None:
+        """Raises ``ShapeError`` when the contract of the lesson does not allow this shape."""
+        refusal = self.shapes.refusal(shape)
+        if refusal:
+            raise ShapeError(f"lesson {self.name} cannot take {shape.m},{shape.n},{shape.k}: {refusal}")
+
+
+@dataclass(frozen=True)
+class TileSizes:
+    """The block tile of C and the depth of a K tile, as far as the lesson has them (else 1)."""
+
+    rows: int = 1
+    cols: int = 1
+    depth: int = 1
+
+
+def tile_sizes(lesson: Lesson) -> TileSizes:
+    """The block tile BM x BN and the depth BK, 1 where the lesson has none."""
+    sizes = lesson.tile.defines
+    return TileSizes(sizes.get("BM", 1), sizes.get("BN", 1), sizes.get("BK", 1))

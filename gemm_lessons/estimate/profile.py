@@ -1,0 +1,178 @@
+"""A kernel traced at two depths K, from which its time at any shape follows: ``Profile``.
+
+Everything that a block does is a straight line in K once its loop is under way. So two short traces are enough: one
+block's work, and how long one multiprocessor takes for several blocks at once, are read off the line through both.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from gemm_lessons import __version__
+from gemm_lessons.compiler import cache as compile_cache
+from gemm_lessons.course.lesson import Lesson, Shape, TileSizes
+from gemm_lessons.estimate.latencies import pipes_of
+from gemm_lessons.hardware.sheets import GpuSpec
+from gemm_lessons.simulator.counters.banks import SECTOR
+
+if TYPE_CHECKING:
+    from gemm_lessons.compiler.compile import Compiled
+    from gemm_lessons.simulator.counters.machinecode.trace import Trace
+
+MODEL = 3  # of the timeline; another number forgets what is kept on disk
+DEPTH = 64  # K of the shorter trace, at least: eight tiles of 8, one of 64; lesson 08 repeats itself every 32
+SEED = 1  # of the inputs; their values do not matter
+
+Traces = tuple[tuple[int, "Trace"], tuple[int, "Trace"]]  # (K, trace), shorter first
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one thread block asks of memory, on average."""
+
+    shared_wavefronts: float
+    global_lines: float  # 128-byte lines that its global requests touch, one by one
+    global_bytes: float  # sectors x 32, loads and stores
+
+    @classmethod
+    def of(cls, trace: Trace) -> Work:
+        """One block's share of a trace."""
+        touches = [touch for warp in trace.warps for _, touch in warp if touch is not None]
+        blocks = len(trace.warps) / trace.warps_per_block
+        return cls(
+            sum(touch.passes for touch in touches if touch.space == "shared") / blocks,
+            sum(touch.passes for touch in touches if touch.space == "global") / blocks,
+            sum(len(touch.sectors) * SECTOR for touch in touches) / blocks,
+        )
+
+    def toward(self, other: Work, distance: float) -> Work:
+        """On the straight line from this (distance 0) to ``other`` (1) and beyond; nowhere below zero."""
+        pairs = ((getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
+        return Work(*(max(here + distance * (there - here), 0.0) for here, there in pairs))
+
+
+@dataclass(frozen=True)
+class Span:
+    """Clocks of one multiprocessor for some blocks at once: ``fixed + per_k * K``. ``busy``: the share of them in which
+    each unit works, once the loop is under way."""
+
+    fixed: float
+    per_k: float
+    busy: Mapping[str, float]
+
+    def clocks(self, k: int) -> float:
+        """At K = k."""
+        return max(self.fixed + self.per_k * k, 1.0)
+
+
+class Profile:
+    """How a kernel is launched, and its traces: made when they are first needed, and what follows from them kept.
+
+    ``blocks_per_sm``: resident, from the occupancy; ``tile_rows`` x ``tile_cols``: of C, per block; ``word``: bytes of
+    an element. ``key`` names the traces for the cache on disk; None keeps nothing there.
+    """
+
+    def __init__(
+        self,
+        tracer: Callable[[], Traces],
+        *,
+        blocks_per_sm: int,
+        tile_rows: int,
+        tile_cols: int,
+        word: int = 4,
+        key: str | None = None,
+    ) -> None:
+        self.blocks_per_sm = max(blocks_per_sm, 1)
+        self.tile_rows, self.tile_cols, self.word = tile_rows, tile_cols, word
+        self._tracer, self._key = tracer, key
+        self._traces: Traces | None = None
+        self._kept: dict[str, Any] = json.loads((key and compile_cache.get(key)) or b"{}")
+
+    @property
+    def traces(self) -> Traces:
+        """Both traces, with ``blocks_per_sm`` blocks."""
+        if self._traces is None:
+            self._traces = self._tracer()
+        return self._traces
+
+    def work(self, k: int) -> Work:
+        """One block's work at K = k."""
+        if "work" not in self._kept:
+            self._keep("work", [(depth, list(asdict(Work.of(trace)).values())) for depth, trace in self.traces])
+        (k0, first), (k1, second) = self._kept["work"]
+        return Work(*first).toward(Work(*second), (k - k0) / (k1 - k0))
+
+    def span(self, blocks: int, gpu: GpuSpec) -> Span:
+        """One multiprocessor of ``gpu`` with ``blocks`` resident blocks, at most ``blocks_per_sm``."""
+        name = f"{blocks} {gpu} {pipes_of(gpu)}"
+        if name not in self._kept:
+            from gemm_lessons.estimate.timeline import play
+
+            (k0, first), (k1, second) = ((k, play(trace, blocks, gpu)) for k, trace in self.traces)
+            clocks = max(second.clocks - first.clocks, 1.0)
+            per_k = clocks / (k1 - k0)
+            busy = {unit: (second.busy[unit] - first.busy[unit]) / clocks for unit in second.busy}
+            self._keep(name, [first.clocks - per_k * k0, per_k, busy])
+        fixed, per_k, busy = self._kept[name]
+        return Span(fixed, per_k, busy)
+
+    def _keep(self, name: str, value: Any) -> None:
+        self._kept[name] = value
+        if self._key is not None:
+            compile_cache.put(self._key, json.dumps(self._kept).encode())
+
+
+def profile_of(lesson: Lesson, compiled: Compiled, tiles: TileSizes, blocks_per_sm: int) -> Profile | None:
+    """The profile of a lesson's kernel; None when its machine code cannot be followed, or needs units whose rates the
+    model does not know (tensor cores, fp64)."""
+    from gemm_lessons.estimate.timeline import unknown_units
+    from gemm_lessons.simulator import Simulator
+    from gemm_lessons.simulator.counters.machinecode import Uncountable
+    from gemm_lessons.simulator.counters.machinecode.trace import traceable
+
+    if unknown_units(compiled.sass):
+        return None
+    short = traced_shape(lesson, tiles, blocks_per_sm)
+
+    def trace() -> Traces:
+        from gemm_lessons.course.problem import Problem
+
+        kernel = traceable(compiled, Simulator().kernel(compiled))
+
+        def at(k: int) -> tuple[int, Trace]:
+            shape = Shape(short.m, short.n, k)
+            arguments = Problem(lesson.kernel, shape, SEED).trial().arguments
+            return k, kernel.trace(lesson.grid(shape), arguments, blocks_per_sm)
+
+        return at(short.k), at(2 * short.k)
+
+    parts = (compiled.cubin, compiled.entry, repr(lesson.grid(short)), repr(short), str(blocks_per_sm))
+    profile = Profile(
+        trace,
+        blocks_per_sm=blocks_per_sm,
+        tile_rows=tiles.rows,
+        tile_cols=tiles.cols,
+        key=compile_cache.key_of(f"gemm-lessons/traced/{MODEL} {__version__}", *parts),
+    )
+    try:
+        profile.work(short.k)
+    except Uncountable:
+        return None
+    return profile
+
+
+def traced_shape(lesson: Lesson, tiles: TileSizes, blocks: int) -> Shape:
+    """A shape of at least ``blocks`` full blocks side by side, and whole tiles of K."""
+    multiple = lesson.shapes.multiple_of
+    rows, cols = math.lcm(tiles.rows, multiple.m), math.lcm(tiles.cols, multiple.n)
+    depth = math.lcm(tiles.depth, multiple.k)
+    if tiles.rows * tiles.cols == 1:  # no block tile is known: the lesson's own choice, made wider
+        rows, cols = lesson.shapes.count.m, lesson.shapes.count.n
+    shape = Shape(rows, cols, -(-DEPTH // depth) * depth)
+    while lesson.grid(shape).blocks < blocks:
+        shape = Shape(shape.m, shape.n + cols, shape.k)
+    return shape

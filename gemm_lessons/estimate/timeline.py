@@ -1,0 +1,359 @@
+"""One multiprocessor at work: plays the traced warps of its resident blocks, clock by clock, and says when they end.
+
+    schedulers   each issues one instruction a clock, of the warp that can go first (the same warp again on a tie)
+    a warp       goes on in order: after the stall that ptxas wrote, and when the loads it waits for are there
+    fp32, ...    each unit of a scheduler takes its clocks per warp instruction, plus register bank conflicts
+    load-store   one for the whole multiprocessor, first come first served: wavefronts (shared), lines (global)
+    L1           a sector is fetched once; whoever wants it meanwhile waits for the same fetch
+    L2           a port that brings the sectors one after the other, each ``l2`` clocks after it was asked for
+    barrier      the last warp to arrive releases all
+
+What it leaves out: L1's capacity, instruction fetch, the order in which blocks move up, DRAM's latency.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from gemm_lessons.estimate.latencies import Pipes, pipes_of
+from gemm_lessons.hardware.sheets import GpuSpec
+from gemm_lessons.simulator.counters.banks import SECTOR, WARP
+from gemm_lessons.simulator.counters.machinecode.trace import SCOREBOARDS, Trace, Traffic
+
+if TYPE_CHECKING:
+    from gemm_lessons.compiler.sass import SassInstruction
+
+LONGEST_RUN = 16  # arithmetic instructions of one warp that are issued together, to save time
+NEVER = 1e18
+FP32, MEMORY, INTEGER, SPECIAL, OTHER = range(5)
+UNITS: Mapping[str, int] = {
+    **dict.fromkeys("FFMA FADD FMUL FFMA32I FMUL32I FADD32I IMAD HFMA2 HADD2 HMUL2 IDP".split(), FP32),
+    **dict.fromkeys(
+        "LDG STG LDS STS LDL STL LDC LDSM STSM LDGSTS ATOM ATOMG ATOMS RED REDG SHFL REDUX".split(), MEMORY
+    ),
+    **dict.fromkeys("S2R S2UR MUFU F2I I2F F2F I2FP F2FP FRND POPC FLO BREV".split(), SPECIAL),
+    **dict.fromkeys(
+        "BRA EXIT BAR NOP BSSY BSYNC BREAK CALL RET WARPSYNC DEPBAR LDGDEPBAR MEMBAR ERRBAR CCTL YIELD".split(), OTHER
+    ),
+}  # all others: INTEGER
+# Moves that ptxas writes as multiplications: they need no multiplier.
+MOVES = ("IMAD.MOV", "IMAD.IADD", "IMAD.SHL")
+# Units of which this model knows no rates.
+UNKNOWN = re.compile(r"[HIDBQ]?MMA|[HIQ]GMMA|D(ADD|MUL|FMA|SETP|MNMX)|UTMA\w+|SYNCS|UBLK\w+")
+
+
+def unknown_units(code: Iterable[SassInstruction]) -> set[str]:
+    """The opcodes whose unit this model does not know."""
+    names = {instruction.opcode.split(".")[0] for instruction in code}
+    return {name for name in names if UNKNOWN.fullmatch(name)}
+
+
+class _Item(NamedTuple):
+    """One instruction, or a run of arithmetic ones: what it waits for, what it takes, how long its warp pauses."""
+
+    unit: int
+    waits: tuple[int, ...]
+    slots: int  # issue slots
+    fp32: float  # clocks of the fp32 pipe
+    integer: float
+    stall: float
+    sets: int | None
+    reads: int | None
+    registers: int
+    name: str
+    place: int  # in the code
+    at_most: tuple[int, int] | None = None  # DEPBAR: scoreboard, how many may still be under way
+
+
+@dataclass
+class Played:
+    """How long it took and what was busy, in clocks; of the busiest scheduler where there are several."""
+
+    clocks: float
+    busy: dict[str, float] = field(default_factory=dict)  # issue, fp32, shared, l1, l2
+
+
+def play(trace: Trace, blocks: int, gpu: GpuSpec) -> Played:
+    """The first ``blocks`` of a trace, resident together, from the launch until the last result is on its way."""
+    pipes = pipes_of(gpu)
+    items = _items(trace, pipes, gpu)
+    count = blocks * trace.warps_per_block
+    runs: dict[tuple[int, ...], _Item] = {}
+    streams = [_stream(warp, items, runs) for warp in trace.warps[:count]]
+    return _Multiprocessor(streams, trace.warps_per_block, pipes, gpu).run()
+
+
+# -- instructions into items -------------------------------------------------------------------------------------------
+
+
+def _items(trace: Trace, pipes: Pipes, gpu: GpuSpec) -> list[_Item]:
+    """Every instruction as an item of its own."""
+    fp32 = WARP * gpu.schedulers / gpu.lanes_per_sm
+    found = []
+    for d, control, conflict in zip(trace.code, trace.control, trace.conflicts, strict=True):
+        opcode = d.source.opcode
+        moves = opcode.startswith(MOVES)
+        unit = INTEGER if moves else UNITS.get(d.name, INTEGER)
+        slots = pipes.multiply_slots if d.name == "IMAD" and not moves else 1
+        stall = max(1, control.stall)
+        at_most = None
+        if d.name == "DEPBAR" and (match := re.search(r"SB(\d), (0x[0-9a-f]+)", d.text)):
+            at_most = int(match[1]), int(match[2], 16)
+        found.append(
+            _Item(
+                unit, control.waits, slots,
+                max(fp32 + conflict, slots) if unit == FP32 else 0.0,
+                pipes.integer if unit == INTEGER else 0.0,
+                stall if stall < 3 else stall * pipes.dependence,
+                control.sets, control.reads, max(1, d.source.width // 4), d.name, d.index, at_most,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _stream(
+    warp: Sequence[tuple[int, Traffic | None]], items: Sequence[_Item], runs: dict[tuple[int, ...], _Item]
+) -> list[tuple[_Item, Traffic | None]]:
+    """A warp's items, with arithmetic that has nothing to wait for in between joined into runs."""
+    stream: list[tuple[_Item, Traffic | None]] = []
+    run: list[int] = []
+
+    def close() -> None:
+        if run:
+            key = tuple(run)
+            if key not in runs:
+                runs[key] = _joined([items[index] for index in run])
+            stream.append((runs[key], None))
+            run.clear()
+
+    for index, touch in warp:
+        item = items[index]
+        plain = item.unit in (FP32, INTEGER) and item.sets is None and item.reads is None
+        if run and (not plain or item.waits or len(run) == LONGEST_RUN):
+            close()
+        if not plain:
+            stream.append((item, touch))
+            continue
+        run.append(index)
+        if item.stall > 2:
+            close()
+    close()
+    return stream
+
+
+def _joined(parts: Sequence[_Item]) -> _Item:
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    return first._replace(
+        slots=sum(part.slots for part in parts),
+        fp32=sum(part.fp32 for part in parts),
+        integer=sum(part.integer for part in parts),
+        stall=sum(part.stall for part in parts),
+        place=parts[-1].place,
+    )
+
+
+# -- the multiprocessor ------------------------------------------------------------------------------------------------
+
+
+class _Multiprocessor:
+    def __init__(
+        self,
+        streams: Sequence[Sequence[tuple[_Item, Traffic | None]]],
+        warps_per_block: int,
+        pipes: Pipes,
+        gpu: GpuSpec,
+    ) -> None:
+        self.streams = streams
+        self.warps_per_block = warps_per_block
+        self.pipes = pipes
+        self.per_sector = SECTOR / (gpu.l2_bytes_per_s / gpu.sms / gpu.clock_hz)
+        count, schedulers = len(streams), gpu.schedulers
+        self.members = [range(s, count, schedulers) for s in range(schedulers)]
+        self.position = [0] * count
+        self.ready = [0.0] * count  # when the warp's next item can go, units aside
+        self.unit = [OTHER] * count  # that this item goes to
+        self.boards: list[list[list[float]]] = [[[] for _ in range(SCOREBOARDS)] for _ in range(count)]
+        self.copies: list[float] = [0.0] * count  # when the last cp.async arrives
+        self.units = [[0.0] * 5 for _ in range(schedulers)]  # free from
+        self.issue = [0.0] * schedulers  # free from
+        self.queues: list[deque[float]] = [deque() for _ in range(schedulers)]
+        self.recent = [-1] * schedulers
+        self.load_store = 0.0  # free from
+        self.port = 0.0
+        self.stores = 0.0
+        self.sectors: dict[int, float] = {}  # in L1, or on their way: from when
+        self.waiting: dict[int, list[tuple[int, float]]] = {}  # block -> warps at its barrier
+        self.end = 0.0
+        self.busy = {name: [0.0] * schedulers for name in ("issue", "fp32")}
+        self.moved = {"shared": 0.0, "l1": 0.0, "l2": 0.0}
+
+    def run(self) -> Played:
+        for warp, stream in enumerate(self.streams):
+            self.ready[warp] = self._ready(warp, 0.0) if stream else NEVER
+        schedulers = range(len(self.members))
+        following = [self._next(scheduler) for scheduler in schedulers]
+        while True:
+            time, scheduler, warp = min(following)
+            if time == NEVER:
+                break
+            released = self._execute(time, scheduler, warp)
+            for other in schedulers if released else (scheduler,):
+                following[other] = self._next(other)
+        end = max(self.end, self.stores, self.load_store, *(units[FP32] for units in self.units))
+        busy = {name: max(values) for name, values in self.busy.items()}
+        return Played(end, busy | self.moved)
+
+    def _next(self, scheduler: int) -> tuple[float, int, int]:
+        """When this scheduler issues next, and of which warp. Only its own instructions and barriers change that."""
+        best, chosen = NEVER, -1
+        free, units, recent = self.issue[scheduler], self.units[scheduler], self.recent[scheduler]
+        ready, unit = self.ready, self.unit
+        for warp in self.members[scheduler]:
+            time = ready[warp]
+            if time <= best:
+                other = units[unit[warp]]
+                if other > time:
+                    time = other
+                if free > time:
+                    time = free
+                if time < best or (time == best < NEVER and warp == recent):
+                    best, chosen = time, warp
+        return best, scheduler, chosen
+
+    def _ready(self, warp: int, time: float) -> float:
+        """When the warp's next item can go: after ``time`` and what it waits for. ``NEVER`` at the end."""
+        stream, at = self.streams[warp], self.position[warp]
+        if at >= len(stream):
+            self.end = max(self.end, time)
+            return NEVER
+        item = stream[at][0]
+        self.unit[warp] = item.unit
+        boards = self.boards[warp]
+        for number in item.waits:
+            if boards[number]:
+                time = max(time, *boards[number])
+                boards[number].clear()
+        if item.at_most:
+            number, allowed = item.at_most
+            under_way = sorted(boards[number])
+            if len(under_way) > allowed:
+                time = max(time, under_way[len(under_way) - allowed - 1])
+        return time
+
+    def _execute(self, time: float, scheduler: int, warp: int) -> bool:
+        """Issue the warp's next item. Did it release a barrier?"""
+        item, touch = self.streams[warp][self.position[warp]]
+        units, pipes = self.units[scheduler], self.pipes
+        self.recent[scheduler] = warp
+        if item.unit != MEMORY or not pipes.dual:
+            self.issue[scheduler] = time + item.slots
+        self.busy["issue"][scheduler] += item.slots
+        after = time + item.stall
+        if item.unit in (FP32, INTEGER):
+            if item.fp32:
+                units[FP32] = max(units[FP32], time) + item.fp32
+                self.busy["fp32"][scheduler] += item.fp32
+            if item.integer:
+                units[INTEGER] = max(units[INTEGER], time) + item.integer
+            if item.sets is not None:  # an arithmetic instruction without a fixed latency
+                self.boards[warp][item.sets].append(time + pipes.special_latency)
+        elif item.unit == MEMORY:
+            self._access(item, touch, time, scheduler, warp)
+        elif item.unit == SPECIAL:
+            units[SPECIAL] = time + pipes.special
+            if item.sets is not None:
+                self.boards[warp][item.sets].append(time + pipes.special_latency)
+        elif item.name == "LDGDEPBAR":
+            self.boards[warp][item.sets or 0].append(self.copies[warp])
+        self.position[warp] += 1
+        if item.name == "BRA":
+            stream, at = self.streams[warp], self.position[warp]
+            if at < len(stream) and stream[at][0].place < item.place:
+                after = max(after, time + pipes.branch)
+        if item.name == "BAR":
+            return self._arrive(warp, time, after)
+        self.ready[warp] = self._ready(warp, after)
+        return False
+
+    def _arrive(self, warp: int, time: float, after: float) -> bool:
+        block = warp // self.warps_per_block
+        there = self.waiting.setdefault(block, [])
+        there.append((warp, after))
+        self.ready[warp] = NEVER
+        if len(there) < self.warps_per_block:
+            return False
+        release = time + self.pipes.barrier + self.pipes.barrier_warp * self.warps_per_block
+        del self.waiting[block]
+        for other, earliest in there:
+            self.ready[other] = self._ready(other, max(release, earliest))
+        return True
+
+    def _access(self, item: _Item, touch: Traffic | None, time: float, scheduler: int, warp: int) -> None:
+        pipes, boards = self.pipes, self.boards[warp]
+        self.units[scheduler][MEMORY] = time + 1
+        start = time
+        if item.name == "LDC":
+            done = time + pipes.constant
+        elif item.name in ("LDL", "STL"):  # local memory lies in L1, a line for each register of the warp
+            start = max(self.load_store, time)
+            self.load_store = start + max(float(item.registers), pipes.request)
+            self.moved["l1"] += self.load_store - start
+            done = self.load_store + pipes.l1
+        elif touch is None:  # a shuffle, or all lanes switched off
+            start = max(self.load_store, time)
+            self.load_store = start + 1
+            done = start + pipes.shared
+        else:
+            start = max(self.load_store, time)
+            clocks = self._clocks(touch)
+            self.load_store = start + clocks
+            done = self._fetched(item, touch, time, start, scheduler)
+        queue = self.queues[scheduler]
+        queue.append(start)
+        if len(queue) > pipes.queue:
+            self.units[scheduler][MEMORY] = max(time + 1, queue.popleft())
+        if item.name == "LDGSTS":
+            self.copies[warp] = max(self.copies[warp], done)
+        if item.sets is not None:
+            boards[item.sets].append(done)
+        if item.reads is not None:
+            boards[item.reads].append(start + pipes.read)
+
+    def _clocks(self, touch: Traffic) -> float:
+        """Clocks of the load-store unit."""
+        if touch.space == "shared":
+            clocks = touch.ideal + (touch.passes - touch.ideal) * self.pipes.replay
+            self.moved["shared"] += clocks
+        else:
+            clocks = max(float(touch.passes), self.pipes.request)
+            self.moved["l1"] += clocks
+        return clocks
+
+    def _fetched(self, item: _Item, touch: Traffic, time: float, start: float, scheduler: int) -> float:
+        """When an access that was issued at ``time`` and began at ``start`` is complete."""
+        pipes, through = self.pipes, self.load_store
+        if touch.space == "shared":
+            if not touch.load:
+                return through + pipes.shared
+            units = self.units[scheduler]
+            units[FP32] = max(units[FP32], time) + pipes.write_port * item.registers
+            return through + pipes.shared + item.registers - 1
+        if not touch.load:
+            self.stores = max(self.stores, start) + self.per_sector * len(touch.sectors)
+            self.moved["l2"] += self.per_sector * len(touch.sectors)
+            return through + pipes.l1
+        done = through + pipes.l1
+        for sector in touch.sectors:
+            there = self.sectors.get(sector)
+            if there is None:
+                self.port = max(self.port, start) + self.per_sector
+                self.moved["l2"] += self.per_sector
+                there = self.sectors[sector] = self.port + pipes.l2
+            done = max(done, there)
+        return done

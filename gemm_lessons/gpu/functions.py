@@ -1,0 +1,33 @@
+"""Functions of a cubin on the GPU, and their arguments as bytes. Only in the process that owns the CUDA context."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+DEFAULT_SHARED_LIMIT = 48 * 1024  # bytes; more dynamic shared memory has to be asked for, by
+MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES (cuda.h)
+
+
+def load(cubin: bytes, entry: str, dynamic_shared: int) -> Any:
+    """A kernel of a freshly loaded module: its ``__device__`` variables start anew."""
+    from cupy.cuda import driver
+    from cupy.cuda.function import Module
+
+    module = Module()
+    module.load(cubin)
+    function = module.get_function(entry)
+    if dynamic_shared > DEFAULT_SHARED_LIMIT:
+        driver.funcSetAttribute(function.ptr, MAX_DYNAMIC_SHARED, dynamic_shared)
+    return function
+
+
+def by_value(raw: bytes) -> np.ndarray[Any, Any]:
+    """Bytes as CuPy passes them to a kernel by value: a NumPy array of one element."""
+    return np.frombuffer(raw, dtype=f"V{len(raw)}")
+
+
+def address(pointer: int) -> bytes:
+    """An address as the kernel gets it."""
+    return pointer.to_bytes(8, "little")

@@ -1,0 +1,1 @@
+"""What GPUs are: data sheets, and how many blocks fit on a multiprocessor."""

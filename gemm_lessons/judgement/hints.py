@@ -1,0 +1,383 @@
+"""Verdict + counters -> hints: a table of rules, each of which looks at the facts of a run and says at most one thing.
+
+A hint names the line, the number and where to read on. They are ranked by what stands in the way (a fault before an
+open TODO before a missed gate before what costs time); only the best ``SHOWN`` are shown, so that nobody is flooded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING
+
+from gemm_lessons.course.lesson import Lesson, Shape
+from gemm_lessons.judgement.verdict import CompileFailed, GateMissed, Passed, Verdict, WrongAnswer
+from gemm_lessons.launch import METRICS, Conflict, Counters, Finding
+
+if TYPE_CHECKING:
+    from gemm_lessons.compiler.compile import Occupancy, Resources
+    from gemm_lessons.estimate.model import Estimate
+
+SHOWN = 3
+TODO = re.compile(r"//\s*TODO\((\d+)\)")
+ARRAY = re.compile(r"(\w+): byte ")  # how an access out of bounds begins
+# Where the course treats a subject: lesson and section heading. A test finds each heading in its text.
+COALESCING = ("02", "What a warp asks for")
+CONFLICTS = ("06", "Banks")
+# Below these a hint would be noise, not help.
+CONFLICT_SHARE = 0.05  # of all shared-memory wavefronts
+SECTOR_EXCESS = 2.0  # sectors over the fewest possible for the bytes asked for
+SECTOR_SHARE = 0.2  # of all global sectors, those in excess
+LOW_OCCUPANCY = 0.25
+
+# What to do about a finding, by its kind; the finding itself says what happened and where.
+REMEDIES: Mapping[str, str] = {
+    "out_of_bounds": "Guard the access: a thread whose row, column or k lies outside the matrix must not touch it.",
+    "misaligned": "A float2 must start at a multiple of 8 bytes, a float4 at a multiple of 16: check the index, and "
+    "the line that computes it.",
+    "race": "A __syncthreads() is missing between the write and the other thread's access.",
+    "uninitialised": "Nobody had written what is read here. Does the copy fill every element of the array (all rounds; "
+    "all four floats of a float4)? Is there a __syncthreads() between copy and read?",
+    "unset": "Give the variable a value where it is declared, such as float acc = 0.0f.",
+    "divergent_barrier": "Every thread of the block must reach the same __syncthreads(): move it out of the if.",
+    "block_order": "Blocks run in any order and at the same time: what one writes, another may read in a later launch.",
+    "async_in_flight": "cp.async: wait for the group (cp.async.wait_group), then __syncthreads(), then read.",
+    "out_of_array": "An index runs past the end of its shared array, into the next one: check the loop's bound.",
+    "exited_before_barrier": "Threads that have returned copy nothing for the others and do not wait: no return "
+    "before a __syncthreads(); guard the loads and stores instead.",
+    "shuffle_source": "Let every thread that another one reads from execute the shuffle too, and name it in the mask.",
+    "divergent_warp": "The mask of a warp instruction must name exactly the threads that execute it together.",
+    "barrier_count": "A named barrier needs one thread count, a multiple of 32, for all threads that meet there.",
+    "deadlock": "Some threads wait at a barrier that others never reach: no return and no if around __syncthreads().",
+    "timeout": "Which loop never ends? Look at how its counter changes and at its condition.",
+    "launch_failed": "Threads, blocks and dynamic shared memory are the lesson's: make the kernel fit them, by fewer "
+    "registers, smaller shared arrays, or a __launch_bounds__ that allows its threads.",
+    "input_overwritten": "Declare A and B as const float *: then the compiler finds the store.",
+}
+# Of some findings the detail decides.
+SPECIAL_REMEDIES: Mapping[tuple[str, str], str] = {
+    ("race", "global store store"): "Two threads write the same element of C. Every element needs one owner: check row "
+    "and col, in which order they stand, the block's part of them, and the guard of the store.",
+    ("race", "shared store store"): "Two threads write the same element of a shared array: give each its own, or put a "
+    "__syncthreads() between the two writes.",
+}
+CAUSES = frozenset({"exited_before_barrier", "out_of_array", "unset"})  # warnings from which others follow
+# What follows from a cause and needs no advice of its own.
+FOLLOWS: Mapping[str, frozenset[str]] = {"uninitialised": frozenset({"exited_before_barrier", "out_of_array"})}
+# What the estimate's limiter suggests to try next.
+NEXT_STEPS: Mapping[str, str] = {
+    "issue": "instructions: do more multiply-adds for each load and each index computed, by larger thread tiles or "
+    "wider loads",
+    "fp32": "multiply-adds: that is the best kind of limit; what remains is overlap and launch overhead",
+    "shared": "shared-memory wavefronts: reuse numbers in registers, use wider loads, and remove bank conflicts",
+    "l1": "global memory requests: coalesce them, or read each number once into shared memory",
+    "l2": "traffic to the L2 cache: larger block tiles read every number less often",
+    "dram": "DRAM traffic: larger block tiles, or blocks that run together sharing rows and columns",
+    "latency": "waiting: loads and barriers that nothing overlaps. More warps, more independent work per thread, or "
+    "fetching the next tile early",
+}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that a rule may look at. ``counters`` belong to the shape ``counted``; ``estimate`` and ``blocks``, the size
+    of the grid, to ``shape``."""
+
+    lesson: Lesson
+    verdict: Verdict
+    source: str
+    stub: str = ""
+    counters: Counters | None = None
+    findings: Sequence[Finding] = ()
+    resources: Resources | None = None
+    occupancy: Occupancy | None = None
+    estimate: Estimate | None = None
+    counted: Shape | None = None
+    shape: Shape | None = None
+    blocks: int = 0
+    sms: int = 0
+    gpu: str = ""
+    checked: Mapping[Shape, bool] = field(default_factory=dict)  # every shape that was run, and whether it was right
+
+    @property
+    def right(self) -> bool:
+        """The answer is right: only then does it matter how fast it was computed."""
+        return isinstance(self.verdict, Passed | GateMissed)
+
+    def quote(self, line: int) -> str:
+        """A source line without its indent."""
+        lines = self.source.splitlines()
+        return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+
+
+@dataclass(frozen=True)
+class Hint:
+    """Something to say; the smallest ``rank`` is said first."""
+
+    rank: float
+    text: str
+
+
+def hints_for(facts: Evidence) -> tuple[str, ...]:
+    """The best ``SHOWN`` hints, most important first."""
+    found = sorted((hint for rule in RULES for hint in rule(facts)), key=lambda hint: hint.rank)
+    return tuple(hint.text for hint in found[:SHOWN])
+
+
+def open_todos(source: str, stub: str) -> dict[int, int]:
+    """The TODOs of the stub for which the learner has written nothing yet: number -> line in ``source``.
+
+    Solving a stub adds or changes a line above or below the TODO's comment, or deletes it. Comments with no code
+    between them in the stub are taken to be solved in their order: those behind the last new line are open. A line
+    between two of them belongs to the upper one, unless there is one above the first of them too.
+    """
+    code, marks = _marks(source)
+    found: dict[int, int] = {}
+    for group in _groups(stub):
+        left = {number: index for number, index in marks.items() if number in group.numbers}
+        if not left:
+            continue
+        at = list(left.values())
+        new = [_above(code, at[0]) != group.above, *(any(code[i + 1 : j + 1]) for i, j in pairwise(at))]
+        new.append(_below(code, at[-1]) != group.below)
+        on_top = new[0] and group.numbers[0] in left
+        done = max((place for place, is_new in enumerate(new) if is_new), default=0) + on_top
+        found |= {number: index + 1 for number, index in list(left.items())[done:]}
+    return found
+
+
+@dataclass(frozen=True)
+class _Group:
+    """TODO comments with no code between them, and the lines of code around them all."""
+
+    numbers: tuple[int, ...]
+    above: str
+    below: str
+
+
+def _groups(stub: str) -> Iterator[_Group]:
+    code, marks = _marks(stub)
+    around = {number: (_above(code, index), _below(code, index)) for number, index in marks.items()}
+    for (above, below), numbers in groupby(around, key=around.__getitem__):
+        yield _Group(tuple(numbers), above, below)
+
+
+def _marks(source: str) -> tuple[list[str], dict[int, int]]:
+    """The lines without comments, and the index of each TODO's line."""
+    lines = source.splitlines()
+    marks = {int(match[1]): index for index, line in enumerate(lines) if (match := TODO.search(line))}
+    return [line.partition("//")[0].strip() for line in lines], marks
+
+
+def _above(code: Sequence[str], index: int) -> str:
+    """The code in this line, else in the last one above that has some."""
+    return next(filter(None, reversed(code[: index + 1])), "")
+
+
+def _below(code: Sequence[str], index: int) -> str:
+    return next(filter(None, code[index + 1 :]), "")
+
+
+def _open_todo(facts: Evidence) -> Iterator[Hint]:
+    if isinstance(facts.verdict, Passed):
+        return
+    todos = open_todos(facts.source, facts.stub)
+    texts = {todo.number: todo.hints[0] for todo in facts.lesson.todos}
+    for number, line in sorted(todos.items())[:1]:
+        more = f" ({len(todos)} are open)" if len(todos) > 1 else ""
+        yield Hint(2.5, f"TODO({number}) in line {line} is still open{more}. {texts.get(number, '')}".rstrip())
+
+
+def _undefined_tile(facts: Evidence) -> Iterator[Hint]:
+    if not isinstance(facts.verdict, CompileFailed):
+        return
+    tiles = facts.lesson.tile.defines
+    for diagnostic in facts.verdict.diagnostics:
+        match = re.search(r'identifier "([A-Za-z_]\w*)" is undefined', diagnostic.message)
+        if match and (match[1].upper() in tiles or re.fullmatch(r"[BWT][MNK]", match[1])):
+            known = ", ".join(f"{name} = {size}" for name, size in tiles.items())
+            text = f"line {diagnostic.line}: {match[1]} is no tile size of this lesson. lesson.toml defines {known}."
+            yield Hint(1, text)
+            return
+
+
+def _fault(facts: Evidence) -> Iterator[Hint]:
+    said = set()  # one remedy for each kind, at the first place it was found
+    causes = {finding.kind for finding in facts.findings if finding.kind in CAUSES}
+    for finding in facts.findings:
+        follows = finding.severity == "warning" and not causes.isdisjoint(FOLLOWS.get(finding.kind, ()))
+        if finding.kind in REMEDIES and finding.severity != "note" and finding.kind not in said and not follows:
+            said.add(finding.kind)
+            where = f"line {finding.line}: " if finding.line else ""
+            quote = f" [{facts.quote(finding.line)}]" if finding.line and facts.quote(finding.line) else ""
+            remedy = SPECIAL_REMEDIES.get((finding.kind, finding.detail)) or _no_guard(facts, finding)
+            remedy = remedy or REMEDIES[finding.kind]
+            rank = 2 if finding.severity == "error" else 4 if finding.kind in CAUSES else 5
+            yield Hint(rank, f"{where}{finding.kind.replace('_', ' ')}.{quote} {remedy}")
+
+
+def _no_guard(facts: Evidence, finding: Finding) -> str | None:
+    """What to do about an access out of bounds that no guard would cure."""
+    if finding.kind != "out_of_bounds":
+        return None
+    pattern = facts.verdict.judgement.pattern if isinstance(facts.verdict, WrongAnswer) else None
+    if pattern is not None and pattern.name.endswith("_swapped"):
+        return "The exchanged row and column lead here: a guard would only hide it."
+    if (array := ARRAY.match(finding.message)) and array[1] not in facts.lesson.kernel.parameters:
+        return f"{array[1]} is the block's own: check each index against its dimensions, and in which order they stand."
+    promised = facts.lesson.shapes.multiple_of
+    for size, promise in zip(("BM", "BN", "BK"), (promised.m, promised.n, promised.k), strict=True):
+        tile = facts.lesson.tile.defines.get(size, 1)
+        if promise > 1 and promise % tile:
+            return (
+                f"Tiles of {size} = {tile} do not fit a promise of {size[1]} = {promise} (multiple_of in lesson.toml): "
+                "the last one sticks out. Change the two together."
+            )
+    if min(promised.m, promised.n, promised.k) > 1:
+        return "Every tile is whole in this lesson, so no guard is missing: the index itself is too large."
+    return None
+
+
+def _wrong_tile(facts: Evidence) -> Iterator[Hint]:
+    """A wrong answer that nothing else explains: does one block with one K tile get it right?"""
+    verdict, tile = facts.verdict, facts.lesson.tile.defines
+    suspects = any(finding.severity != "note" for finding in facts.findings) or open_todos(facts.source, facts.stub)
+    if not isinstance(verdict, WrongAnswer) or verdict.judgement.pattern or suspects:
+        return
+    whole = Shape(tile.get("BM", 0), tile.get("BN", 0), tile.get("BK", 0))
+    if whole not in facts.checked:
+        return
+    if facts.checked[whole]:
+        text = (
+            f"one block with one K tile ({whole}) is right, and more of them are not: look at what blockIdx and k0 do. "
+            "Which tile does each round copy, and where in C does the block's part start?"
+        )
+    else:
+        text = (
+            f"one block with one K tile ({whole}) is wrong already, so neither blockIdx nor k0 is to blame. Follow one "
+            "product from the copy through As and Bs to C: do row, col and k stay the same at every station?"
+        )
+    yield Hint(7, text)
+
+
+def _gates(facts: Evidence) -> Iterator[Hint]:
+    if not isinstance(facts.verdict, GateMissed):
+        return
+    for number, gate in enumerate(facts.verdict.missed):
+        value = gate.note or f"{gate.value:.4g}"
+        limit = f"at most {gate.limit:g}" if gate.at_most else f"at least {gate.limit:g}"
+        yield Hint(3 + number / 100, f"{gate.name} is {value}; this lesson wants {limit}. {gate.why}")
+
+
+def _spills(facts: Evidence) -> Iterator[Hint]:
+    if not facts.right or facts.resources is None or not facts.resources.spill_bytes:
+        return
+    yield Hint(
+        6,
+        f"{facts.resources.spill_bytes} bytes per thread are spilled: registers did not suffice "
+        f"({facts.resources.registers} used), so the compiler keeps values in slow local memory. Use smaller thread "
+        "tiles, or check that every index into a per-thread array is a constant after unrolling.",
+    )
+
+
+def _conflicts(facts: Evidence) -> Iterator[Hint]:
+    if not facts.right or facts.counters is None:
+        return
+    total = facts.counters.get("shared_wavefronts")
+    for conflict in facts.counters.conflicts:
+        share = conflict.excess_wavefronts / total if total else 0.0
+        if share >= CONFLICT_SHARE and conflict.ways > 1:
+            yield Hint(8 - share, _conflict_text(facts, conflict, share))
+
+
+def _conflict_text(facts: Evidence, conflict: Conflict, share: float) -> str:
+    lesson, section = CONFLICTS
+    verb = "writes" if conflict.store else "reads"
+    array = f" {conflict.array}" if conflict.array else ""
+    lanes = " and ".join(map(str, conflict.lanes[:2]))
+    if len(conflict.lanes) > 2:
+        lanes = f"{', '.join(map(str, conflict.lanes[:4]))}{', ...' if len(conflict.lanes) > 4 else ''}"
+    offsets = ", ".join(map(str, conflict.addresses[:2]))
+    article = "an" if conflict.ways in (8, 11, 18) else "a"
+    return (
+        f"line {conflict.line} {verb}{array} with {article} {conflict.ways}-way bank conflict: lanes {lanes} want "
+        f"different words of bank {conflict.bank} (bytes {offsets}, ...). It costs {share:.0%} of the shared-memory "
+        f"wavefronts. [{facts.quote(conflict.line)}] See '{section}' in lesson {lesson}."
+    )
+
+
+def _uncoalesced(facts: Evidence) -> Iterator[Hint]:
+    if not facts.right or facts.counters is None:
+        return
+    lesson, section = COALESCING
+    get = facts.counters.get
+    missed = facts.verdict.missed if isinstance(facts.verdict, GateMissed) else ()
+    # Loads grow with K and stores do not, so a short counting shape makes stores look dearer than they are.
+    longer = facts.shape.k / facts.counted.k if facts.shape and facts.counted else 1.0
+    total = longer * get("global_load_sectors") + get("global_store_sectors")
+    for kind, verb, weight in (("load", "reads", longer), ("store", "writes", 1.0)):
+        sectors, requests = METRICS[f"global_{kind}_sectors"], METRICS[f"global_{kind}_requests"]
+        per_line = {count.line: count.value for count in facts.counters.lines if count.metric == requests}
+        for count in facts.counters.lines:
+            if count.metric != sectors or not count.ideal or not per_line.get(count.line):
+                continue
+            excess = weight * (count.value - count.ideal) / total
+            if count.value / count.ideal < SECTOR_EXCESS or excess < SECTOR_SHARE:
+                continue
+            asked, fewest = count.value / per_line[count.line], count.ideal / per_line[count.line]
+            # A gate that was missed has said what it wants and where to read on: this says where it went wrong.
+            gate = next((gate for gate in missed if f"global_{kind}_sectors" in gate.expression), None)
+            instead, more = f"where {fewest:.3g} would do", f" See '{section}' in lesson {lesson}."
+            if gate is not None:
+                instead, more = f"({gate.name}: at most {gate.limit:g})", ""
+            yield Hint(
+                8 - excess,
+                f"line {count.line} {verb} {asked:.3g} sectors per request {instead}: the lanes of a warp are far "
+                f"apart in memory. [{facts.quote(count.line)}]{more}",
+            )
+
+
+def _small_grid(facts: Evidence) -> Iterator[Hint]:
+    if facts.right and 0 < facts.blocks < facts.sms:
+        count = f"{facts.blocks} block{'s' * (facts.blocks > 1)}"
+        yield Hint(
+            9,
+            f"at {facts.shape} the grid has {count} and an {facts.gpu} has {facts.sms} SMs: "
+            f"{facts.sms - facts.blocks} of them idle. Larger tiles make it worse; larger matrices make it go away.",
+        )
+
+
+def _limiter(facts: Evidence) -> Iterator[Hint]:
+    if not isinstance(facts.verdict, Passed) or facts.estimate is None:
+        return
+    step = NEXT_STEPS.get(facts.estimate.limiter)
+    if step:
+        yield Hint(10, f"by the estimate for {facts.gpu}, what limits this kernel at {facts.shape} is {step}.")
+
+
+def _occupancy(facts: Evidence) -> Iterator[Hint]:
+    it = facts.occupancy
+    if it is None or it.fraction > LOW_OCCUPANCY or not isinstance(facts.verdict, Passed):
+        return
+    yield Hint(
+        11,
+        f"occupancy is {it.fraction:.3g} ({it.warps} warps on an SM), limited by {it.limiter}. That is no fault as "
+        "long as each thread has enough independent work; it is when the estimate's limiter is latency.",
+    )
+
+
+RULES: Sequence[Callable[[Evidence], Iterator[Hint]]] = (
+    _open_todo,
+    _undefined_tile,
+    _fault,
+    _wrong_tile,
+    _gates,
+    _spills,
+    _conflicts,
+    _uncoalesced,
+    _small_grid,
+    _limiter,
+    _occupancy,
+)

@@ -1,0 +1,248 @@
+"""A launch from outside: its arguments and its grid, and what every device hands back of it.
+
+Everything downstream (verdict, hints, estimate, report) reads only these records, so it never needs to know which
+device ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Severity = Literal["error", "warning", "note"]
+
+
+# Short names used in lesson.toml gates and in hints -> the metric name of Nsight Compute (2025.3).
+METRICS: Mapping[str, str] = {
+    "shared_wavefronts": "memory_l1_wavefronts_shared",
+    "shared_wavefronts_ideal": "memory_l1_wavefronts_shared_ideal",
+    "shared_load_instructions": "smsp__inst_executed_op_shared_ld.sum",
+    "shared_store_instructions": "smsp__inst_executed_op_shared_st.sum",
+    "global_load_instructions": "smsp__inst_executed_op_global_ld.sum",
+    "global_store_instructions": "smsp__inst_executed_op_global_st.sum",
+    "global_load_requests": "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
+    "global_store_requests": "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
+    "global_load_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+    "global_store_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
+    "ffma": "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum",
+    # Counters that Nsight Compute has no single deterministic metric for; the prefix says who counted.
+    "shared_load_bytes": "simulator__shared_load_bytes.sum",
+    "shared_store_bytes": "simulator__shared_store_bytes.sum",
+    "global_load_bytes": "simulator__global_load_bytes.sum",
+    "global_store_bytes": "simulator__global_store_bytes.sum",
+    "shared_instructions_128": "simulator__inst_executed_op_shared_128bit.sum",
+    "global_instructions_128": "simulator__inst_executed_op_global_128bit.sum",
+    "barriers": "simulator__barriers_per_block.max",
+    "instructions": "simulator__ptx_inst_executed.sum",
+    "blocks": "simulator__blocks.sum",
+}
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """One kernel argument that lives in global memory.
+
+    ``array`` is C-contiguous; the device reads it before the launch and writes it back after, when ``output`` is set.
+    """
+
+    name: str
+    array: np.ndarray[Any, Any]
+    output: bool = False
+    initialised: bool = True  # False: as fresh from the allocator; reading it before writing it is reported
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """One kernel argument that points into a buffer, ``offset`` bytes from its start. Several may share a buffer."""
+
+    name: str
+    buffer: Buffer
+    offset: int
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """One kernel argument passed by value: a NumPy scalar, or the raw bytes of a struct."""
+
+    name: str
+    value: np.generic | bytes
+
+
+@dataclass(frozen=True)
+class StructWithBuffers:
+    """A struct passed by value that holds pointers: its bytes, and which buffer's address goes in at which offset."""
+
+    name: str
+    raw: bytes
+    pointers: Mapping[int, Buffer | Pointer]
+
+
+@dataclass(frozen=True)
+class Texture:
+    """What a kernel reads through a ``cudaTextureObject_t``; on the simulator alone.
+
+    ``array`` is (width,), (height, width) or (depth, height, width), behind an axis of layers when ``layered``, before
+    one of 2 or 4 ``channels``. ``address`` is clamp, border, wrap or mirror, or one of them for each of x, y, z;
+    ``filter`` point or linear; ``read`` element or normalized_float. ``simulate`` fills in the name.
+    """
+
+    array: np.ndarray[Any, Any]
+    channels: int = 1
+    filter: str = "point"
+    address: str | tuple[str, ...] = "clamp"
+    normalized: bool = False
+    read: str = "element"
+    layered: bool = False
+    name: str = ""
+
+    def addresses(self, dims: int) -> tuple[str, ...]:
+        """The mode of each of ``dims`` coordinates."""
+        return (self.address,) * dims if isinstance(self.address, str) else self.address[:dims]
+
+
+@dataclass(frozen=True)
+class Surface:
+    """What a kernel reads and writes through a ``cudaSurfaceObject_t``; ``array`` as for ``Texture``. On the simulator
+    alone. It is written back after the launch unless it is read-only.
+    """
+
+    array: np.ndarray[Any, Any]
+    channels: int = 1
+    layered: bool = False
+    name: str = ""
+
+
+Argument = Buffer | Pointer | Scalar | StructWithBuffers | Texture | Surface
+
+
+def buffer_of(argument: Buffer | Pointer) -> Buffer:
+    """What ``argument`` points into."""
+    return argument.buffer if isinstance(argument, Pointer) else argument
+
+
+def offset_of(argument: Buffer | Pointer) -> int:
+    """How many bytes from its buffer's start ``argument`` points."""
+    return argument.offset if isinstance(argument, Pointer) else 0
+
+
+def buffers_of(arguments: Iterable[Argument]) -> list[Buffer]:
+    """The arrays behind all pointers of ``arguments``, in their order."""
+    found: list[Buffer] = []
+    for argument in arguments:
+        if isinstance(argument, (Buffer, Pointer)):
+            found.append(buffer_of(argument))
+        elif isinstance(argument, StructWithBuffers):
+            found.extend(buffer_of(pointer) for pointer in argument.pointers.values())
+    return found
+
+
+@dataclass(frozen=True)
+class HostVariable:
+    """A ``__constant__`` or ``__device__`` variable that the host sets before the launch, by its name in the source.
+
+    A ``__device__`` variable is read back into ``array`` after it. ``given`` False: it keeps the value that the source
+    gives it, and is only read back.
+    """
+
+    name: str
+    array: np.ndarray[Any, Any]
+    given: bool = True
+
+
+@dataclass(frozen=True)
+class Grid:
+    """How a kernel is launched: blocks, threads per block (x, y, z) and bytes of dynamic shared memory."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    dynamic_shared: int = 0
+
+    @property
+    def threads(self) -> int:
+        """Threads per block."""
+        return self.block[0] * self.block[1] * self.block[2]
+
+    @property
+    def blocks(self) -> int:
+        """Blocks in the grid."""
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something wrong (or suspicious) that the device saw, in the words shown to the learner.
+
+    ``kind`` is a stable identifier such as ``out_of_bounds``, ``misaligned``, ``race``, ``uninitialised``,
+    ``unset`` (a register), ``divergent_barrier``, ``deadlock``, ``timeout``, ``trap``, ``illegal_access``. ``line`` and
+    ``other_line`` count from 1 in ``file``; ``None`` when the compiler left no line. ``detail`` tells findings of one
+    kind apart for whoever advises: of a race, which memory and what the two accesses do (``shared store load``).
+    """
+
+    kind: str
+    severity: Severity
+    message: str
+    line: int | None = None
+    other_line: int | None = None
+    count: int = 1
+    file: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class LineCount:
+    """One counter of one source line. ``ideal`` is the smallest value that the same instructions could have."""
+
+    line: int
+    metric: str
+    value: int
+    ideal: int | None = None
+    file: str = ""
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """The worst bank conflict of one source line, as an example to show.
+
+    ``ways`` is wavefronts per ideal wavefront of the worst access; ``lanes`` collide on ``bank`` with different
+    words; ``addresses`` are their byte offsets in shared memory, in the order of ``lanes``.
+    """
+
+    line: int
+    store: bool
+    width: int
+    ways: int
+    bank: int
+    lanes: tuple[int, ...]
+    addresses: tuple[int, ...]
+    excess_wavefronts: int
+    array: str = ""
+    file: str = ""
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What one launch did, counted. ``totals`` is keyed by the long metric names of ``METRICS``."""
+
+    totals: Mapping[str, int] = field(default_factory=dict)
+    lines: Sequence[LineCount] = ()
+    conflicts: Sequence[Conflict] = ()
+    opcodes: Mapping[str, int] = field(default_factory=dict)  # PTX opcode -> executed warp instructions
+    inexact: Mapping[str, str] = field(default_factory=dict)  # metric name -> why Nsight Compute may count otherwise
+
+    def get(self, short: str) -> int:
+        """The total of a counter by its short name in ``METRICS`` (0 when it was not counted)."""
+        return self.totals.get(METRICS[short], 0)
+
+
+@dataclass(frozen=True)
+class Launched:
+    """The outcome of one launch. ``fault`` ended it early; ``findings`` did not."""
+
+    counters: Counters
+    findings: Sequence[Finding] = ()
+    fault: Finding | None = None
+    time_us: float | None = None  # measured on a GPU; always None on the simulator

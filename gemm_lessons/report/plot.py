@@ -1,0 +1,263 @@
+"""Pictures of a benchmark: speed over size, share of cuBLAS, and a roofline with every lesson as a point.
+
+Drawn with matplotlib, an optional extra: scales, ticks, text metrics and three file formats are its trade, and what we
+would write instead is more code than all of this module. Nothing else imports it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gemm_lessons.course.folder import CommandError, WriteError
+from gemm_lessons.errors import KitError
+from gemm_lessons.run.bench import CUBLAS, WAVEFRONT_BYTES, Point
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from gemm_lessons.hardware.sheets import GpuSpec
+
+FORMATS = (".svg", ".png", ".pdf")
+INK, FAINT, GRID = "#222222", "#777777", "#e6e6e6"
+GREEN = "#5a8f00"  # cuBLAS
+# Lessons from first to last: one hue sequence from violet over blue and green to red, dark enough on white.
+HUES = ("#5e3c99", "#3f5fb0", "#2b83ba", "#1a9e96", "#4d9f3c", "#b59a00", "#e07b00", "#d7301f")
+STYLE: Any = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: the same picture everywhere
+    "font.size": 10,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "axes.titleweight": "bold",
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "text.color": INK,
+    "svg.hashsalt": "gemm-lessons",  # the same file for the same points
+}
+
+
+def need_matplotlib(path: Path) -> None:
+    """Raises ``CommandError`` for a file name that cannot be drawn, ``KitError`` when matplotlib is missing."""
+    if path.suffix.lower() not in FORMATS:
+        raise CommandError(f"--plot {path}: name a file that ends in {', '.join(FORMATS)}")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise KitError("--plot needs matplotlib: pip install 'gemm-lessons[plot]'")
+
+
+def draw(points: Sequence[Point], path: Path, gpu: GpuSpec | None) -> None:
+    """Draw the points into a file; its ending names the format. ``gpu`` gives the roofs, None leaves them out.
+
+    Raises ``WriteError``, and ``CommandError`` when there is nothing to draw.
+    """
+    if not points:
+        raise CommandError("there is nothing to plot: no lesson could be measured or estimated")
+    figure = figure_of(points, gpu)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        from matplotlib import rc_context
+
+        with rc_context(STYLE):
+            figure.savefig(path, dpi=110, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
+    except OSError as error:
+        raise WriteError(path, error) from None
+
+
+def figure_of(points: Sequence[Point], gpu: GpuSpec | None) -> Figure:
+    """The picture: two panels over sizes on the left, the roofline on the right."""
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure as Canvas
+
+    colours = _colours(points)
+    with rc_context(STYLE):
+        figure = Canvas(figsize=(13.5, 8.4), layout="constrained")
+        FigureCanvasAgg(figure)  # places text; the file's own format comes with savefig
+        panels = figure.add_gridspec(2, 2, width_ratios=(1, 1.05))
+        _speed(figure.add_subplot(panels[0, 0]), points, colours, gpu)
+        _share(figure.add_subplot(panels[1, 0]), points, colours, gpu)
+        _roofline(figure.add_subplot(panels[:, 1]), points, colours, gpu)
+        figure.suptitle(_title(points), x=0.012, ha="left", fontsize=13, fontweight="bold")
+    return figure
+
+
+def _title(points: Sequence[Point]) -> str:
+    first = points[0]
+    if first.kind == "estimated":
+        return f"Estimates for {first.gpu}; nothing was timed. M = N = K"
+    versions = f"cuBLAS {first.cublas}, driver {first.driver}" if first.driver else f"cuBLAS {first.cublas}"
+    return f"Measured on {first.gpu}: medians, M = N = K. {versions}, {max(point.date for point in points)}"
+
+
+def _colours(points: Sequence[Point]) -> dict[str, Any]:
+    names = sorted({point.series for point in points if point.series != CUBLAS})
+    from matplotlib.colors import LinearSegmentedColormap
+
+    scale = LinearSegmentedColormap.from_list("lessons", HUES)
+    return {name: scale(i / max(len(names) - 1, 1)) for i, name in enumerate(names)} | {CUBLAS: GREEN}
+
+
+def _lines(axes: Any, points: Sequence[Point], colours: Mapping[str, Any], value: Any) -> None:
+    """One line per series, its name at the right end; names are pushed apart where they would overlap."""
+    ends = []
+    for name, colour in colours.items():
+        own = sorted((point for point in points if point.series == name), key=lambda point: point.size)
+        if not own:
+            continue
+        style = "--" if own[0].kind == "estimated" else "-"
+        xs, ys = [point.size for point in own], [value(point) for point in own]
+        width = 2.4 if name == CUBLAS else 1.6
+        axes.plot(xs, ys, style, color=colour, linewidth=width, marker="o", markersize=3.5, zorder=3)
+        ends.append((ys[-1], xs[-1], _label(name), colour))
+    axes.set_xscale("log", base=2)
+    sizes = sorted({point.size for point in points})
+    axes.set_xticks(sizes, [str(size) for size in sizes])
+    axes.minorticks_off()
+    axes.set_xlabel("size: M = N = K")
+    axes.grid(True)
+    if ends:
+        axes.set_xlim(sizes[0] / 1.15, sizes[-1] * (sizes[-1] / sizes[0]) ** 0.24 * 1.1)
+        _name_ends(axes, ends)
+
+
+def _name_ends(axes: Any, ends: Sequence[tuple[float, float, str, Any]]) -> None:
+    axes.figure.canvas.draw()  # fixes the scales, so that positions on the page are known
+    low, high = (axes.transAxes.transform((0, at))[1] for at in (0, 1))
+    ordered = sorted(ends)
+    at = [axes.transData.transform((x, y))[1] for y, x, _, _ in ordered]
+    heights = spread_out(at, (high - low) / 17, high)
+    for (y, x, text, colour), here, there in zip(ordered, at, heights, strict=True):
+        axes.annotate(
+            text, (x, y), xytext=(8, (there - here) * 72 / axes.figure.dpi), textcoords="offset points",
+            color=colour, fontsize=8.5, va="center", fontweight="bold",
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 2},
+        )  # fmt: skip
+
+
+def spread_out(heights: Sequence[float], gap: float, top: float) -> list[float]:
+    """Ascending heights, moved as little as needed to be ``gap`` apart and at most ``top``."""
+    placed: list[float] = []
+    for height in heights:
+        placed.append(max(height, placed[-1] + gap) if placed else height)
+    limit = top
+    for i in reversed(range(len(placed))):
+        placed[i] = min(placed[i], limit)
+        limit = placed[i] - gap
+    return placed
+
+
+def _label(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _speed(axes: Any, points: Sequence[Point], colours: Mapping[str, Any], gpu: GpuSpec | None) -> None:
+    axes.set_yscale("log")
+    speeds = [point.gflops for point in points] + ([gpu.fp32_flops_per_s / 1e9] if gpu else [])
+    axes.set_ylim(min(speeds) / 1.6, max(speeds) * 1.6)
+    axes.set_title("Speed")
+    axes.set_ylabel("GFLOPS, log scale")
+    if gpu is not None:
+        peak = gpu.fp32_flops_per_s / 1e9
+        axes.axhline(peak, color=FAINT, linewidth=1, linestyle=":")
+        axes.annotate(
+            f"fp32 peak of the data sheet, {peak:,.0f}", (0, peak), xycoords=("axes fraction", "data"), xytext=(6, -4),
+            textcoords="offset points", color=FAINT, fontsize=8, va="top",
+        )  # fmt: skip
+    _lines(axes, points, colours, lambda point: point.gflops)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+
+
+def _share(axes: Any, points: Sequence[Point], colours: Mapping[str, Any], gpu: GpuSpec | None) -> None:
+    """Percent of cuBLAS where it was measured, else of the data sheet's peak."""
+    shares = [point for point in points if point.of_cublas is not None]
+    if shares:
+        axes.set_title("Share of cuBLAS in the same run")
+        axes.set_ylabel("percent of cuBLAS")
+        _lines(axes, shares, colours, lambda point: 100 * point.of_cublas)
+    elif gpu is not None:
+        axes.set_title("Share of the data sheet's peak, estimated")
+        axes.set_ylabel("percent of the fp32 peak")
+        _lines(axes, points, colours, lambda point: 100e9 * point.gflops / gpu.fp32_flops_per_s)
+    axes.set_ylim(bottom=-2)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0f}%")
+
+
+def _roofline(axes: Any, points: Sequence[Point], colours: Mapping[str, Any], gpu: GpuSpec | None) -> None:
+    """The largest size of each lesson: operations per byte of the path to shared memory and L1, against speed."""
+    size = max(point.size for point in points)
+    shown = [point for point in points if point.size == size and point.flop_per_byte]
+    shown.sort(key=lambda point: point.series)
+    estimated = points[0].kind == "estimated"
+    axes.set_title(
+        f"Roofline at {size}" + (", estimated" if estimated else "") + ": how near each lesson is to its limit"
+    )
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xlabel("operations per byte that wavefronts move between SM and shared memory or L1")
+    axes.set_ylabel("GFLOPS")
+    axes.grid(True)
+    if not shown:
+        axes.text(0.5, 0.5, "no counters at this size", transform=axes.transAxes, ha="center", color=FAINT)
+        return
+    xs = [point.flop_per_byte or 1.0 for point in shown]
+    ys = [point.gflops for point in shown]
+    left, right = min(xs) / 2.2, max(xs) * 3
+    if gpu is not None:
+        peak = gpu.fp32_flops_per_s / 1e9
+        slope = gpu.sms * WAVEFRONT_BYTES * gpu.clock_hz / 1e9  # GB/s
+        knee = peak / slope
+        right = max(right, knee * 6)
+        axes.plot([left, knee, right], [left * slope, peak, peak], color=INK, linewidth=1.8, zorder=2)
+        axes.fill_between([left, knee, right], [left * slope, peak, peak], 1, color="#f6f7f9", zorder=0)
+        axes.text(right / 1.05, peak * 1.06, f"fp32 peak {peak / 1e3:.1f} TFLOPS", ha="right", color=INK, fontsize=9)
+        ys = [*ys, peak]
+        axes.set_ylim(min(ys) / 2.5, peak * 1.8)
+        axes.set_xlim(left, right)
+        angle = _angle(axes, left, knee, slope)
+        middle = math.sqrt(left * knee)
+        axes.text(
+            middle, middle * slope * 1.1, f"shared memory and L1: {slope / 1e3:.1f} TB/s", rotation=angle,
+            rotation_mode="anchor", ha="center", color=INK, fontsize=9,
+        )  # fmt: skip
+    cublas = next((point for point in points if point.series == CUBLAS and point.size == size), None)
+    if cublas is not None:
+        axes.axhline(cublas.gflops, color=GREEN, linestyle="--", linewidth=1.4)
+        axes.text(
+            left * 1.08, cublas.gflops * 1.05, f"cuBLAS {cublas.gflops / 1e3:.1f} TFLOPS", color=GREEN, fontsize=9
+        )
+    axes.plot(
+        [point.flop_per_byte for point in shown],
+        [point.gflops for point in shown],
+        color=FAINT, linewidth=0.8, linestyle=":", zorder=3,
+    )  # fmt: skip
+    for above, point in enumerate(shown):
+        axes.scatter(
+            point.flop_per_byte, point.gflops, s=260, color=[colours[point.series]], edgecolor="white", zorder=4 + above
+        )
+        axes.text(
+            point.flop_per_byte, point.gflops, point.series[:2], color="white", ha="center", va="center", fontsize=8.5,
+            fontweight="bold", zorder=4.5 + above,
+        )  # fmt: skip
+    names = [f"{_label(point.series)}   {point.gflops / 1e3:.2f} TFLOPS" for point in shown]
+    axes.text(
+        0.985, 0.03, "\n".join(names), transform=axes.transAxes, ha="right", va="bottom", fontsize=8.5, linespacing=1.5,
+        bbox={"facecolor": "white", "edgecolor": GRID, "boxstyle": "round,pad=0.6"},
+    )  # fmt: skip
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}" if value >= 1 else f"1/{1 / value:g}")
+
+
+def _angle(axes: Any, left: float, knee: float, slope: float) -> float:
+    """The angle of the slanted roof on the page, in degrees."""
+    axes.figure.canvas.draw()
+    (x0, y0), (x1, y1) = axes.transData.transform([(left, left * slope), (knee, knee * slope)])
+    return math.degrees(math.atan2(y1 - y0, x1 - x0))

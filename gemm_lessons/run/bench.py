@@ -1,0 +1,406 @@
+"""How fast is every lesson, at every size? Measured on a GPU beside cuBLAS, or estimated.
+
+Every point is appended to a CSV file as soon as it is there, and what the file already holds is not done again: a
+benchmark can be stopped and resumed, and only what changed (a kernel, the GPU, the compiler) is measured anew.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from gemm_lessons.course.folder import CommandError, Course, ReadError, WriteError, read_source, shown
+from gemm_lessons.course.lesson import Lesson, Shape
+from gemm_lessons.device import Device
+from gemm_lessons.errors import KitError
+from gemm_lessons.estimate.model import Profile, Work, estimate_at
+from gemm_lessons.gpu import Entrant, Gpu, Measurement, Timed
+from gemm_lessons.hardware.sheets import GpuSpec
+from gemm_lessons.judgement.verdict import Passed
+
+if TYPE_CHECKING:
+    from gemm_lessons.compiler.compile import Compiled
+
+CUBLAS = "cuBLAS"
+WAVEFRONT_BYTES = 128  # what shared memory and L1 move at once, per multiprocessor and clock
+SECONDS = 2.0  # of timed launches per size, all kernels together
+
+Kind = Literal["measured", "estimated"]
+TellSteps = Callable[[int, int, str], None]  # steps done, steps in all, what is next
+
+
+@dataclass(frozen=True)
+class Point:
+    """One kernel at M = N = K = ``size``; a line of the CSV file.
+
+    ``gflops`` are 10^9 operations per second at the median time. ``flop_per_byte`` counts the bytes that the kernel's
+    wavefronts take of the path to shared memory and L1, by the simulator; it is None for cuBLAS.
+    """
+
+    date: str
+    kind: Kind
+    gpu: str
+    series: str  # the lesson's name, or cuBLAS
+    kernel: str  # fingerprint of the source and what goes into it
+    size: int
+    time_us: float
+    q1_us: float | None  # quartiles of the measured times
+    q3_us: float | None
+    launches: int
+    gflops: float
+    of_cublas: float | None  # speed as a share of cuBLAS's in the same run
+    limiter: str  # of an estimate
+    flop_per_byte: float | None
+    clock_mhz: int | None  # the lowest seen while timing
+    driver: str
+    cublas: str
+    compiler: str
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What makes a point the same point."""
+        return (self.kind, self.gpu, self.series, self.kernel, str(self.size), self.compiler)
+
+
+@dataclass(frozen=True)
+class BenchRequest:
+    """What to benchmark, and on what. ``mine`` takes the learner's ``kernel.cu`` where there is one."""
+
+    course: Course
+    lessons: Sequence[Lesson]
+    sizes: Sequence[int]
+    device: Device
+    gpu: GpuSpec
+    csv: Path | None = None
+    mine: bool = False
+    seconds: float = SECONDS
+
+
+@dataclass(frozen=True)
+class Result:
+    """All points that were asked for and could be had, old and new, and what the reader should know about them."""
+
+    points: tuple[Point, ...]
+    notes: tuple[str, ...] = ()
+    reused: int = 0
+
+
+@dataclass
+class _Series:
+    """One kernel; its ``profile`` is taken when the first point is missing."""
+
+    lesson: Lesson
+    name: str
+    path: Path
+    fingerprint: str
+    compiled: Compiled
+    profile: Profile | None = None
+
+
+@dataclass
+class _Book:
+    """The points so far, and the file that keeps them."""
+
+    path: Path | None
+    points: dict[tuple[str, ...], Point] = field(default_factory=dict)
+
+    def add(self, points: Iterable[Point]) -> None:
+        """Keep points, in the file first."""
+        new = list(points)
+        if self.path is not None:
+            append(self.path, new)
+        self.points |= {point.key: point for point in new}
+
+
+def bench(request: BenchRequest, progress: TellSteps = lambda done, total, what: None) -> Result:
+    """Measure or estimate everything that the CSV file does not have yet.
+
+    Raises ``CommandError`` (a file that cannot be read or is no benchmark), ``KitError``.
+    """
+    from gemm_lessons.ranges import stage
+
+    old = read(request.csv) if request.csv is not None and request.csv.exists() else []
+    book = _Book(request.csv, {point.key: point for point in old})
+    notes: list[str] = []
+    steps = len(request.lessons) + len(request.sizes)
+    series: list[_Series] = []
+    for done, lesson in enumerate(request.lessons):
+        progress(done, steps, f"count {lesson.name}")
+        found = _compile(request, lesson)
+        if isinstance(found, _Series):
+            shapes = [shape for shape in map(_square, request.sizes) if lesson.shapes.refusal(shape) is None]
+            if not all(_key(request, found, shape.m) in book.points for shape in shapes):
+                found = _count(request, found)
+        if isinstance(found, _Series):
+            series.append(found)
+        else:
+            notes.append(found)
+    reused = 0
+    wanted: list[Point] = []
+    for done, size in enumerate(request.sizes):
+        progress(len(request.lessons) + done, steps, f"{size} x {size} x {size}")
+        shape = _square(size)
+        allowed = [it for it in series if it.lesson.shapes.refusal(shape) is None]
+        notes += [f"{it.name} cannot take {size}." for it in series if it not in allowed]
+        missing = [it for it in allowed if _key(request, it, size) not in book.points]
+        reused += len(allowed) - len(missing)
+        if isinstance(request.device, Gpu):
+            if missing:
+                with stage("time", str(shape), payload=2 * size**3):
+                    book.add(_measure(request.device, request, missing, shape, notes))
+            baseline = _latest(book, request.device.name, size)
+            wanted += [baseline] if baseline else []
+        else:
+            book.add(_estimated(request, it, shape) for it in missing)
+        wanted += [book.points[key] for it in allowed if (key := _key(request, it, size)) in book.points]
+    progress(steps, steps, "")
+    return Result(tuple(wanted), tuple(dict.fromkeys(notes)), reused)
+
+
+def _square(size: int) -> Shape:
+    return Shape(size, size, size)
+
+
+def _compile(request: BenchRequest, lesson: Lesson) -> _Series | str:
+    """The lesson's kernel, compiled; or a note why it is left out."""
+    from gemm_lessons.compiler.compile import Compiled
+    from gemm_lessons.run.pipeline import builder_for
+
+    mine = request.mine and lesson.kernel_path.is_file()
+    path = lesson.kernel_path if mine else request.course.solution(lesson)
+    if path is None:
+        return f"{lesson.name} has no solution here."
+    device, source = request.device, read_source(path)
+    name = f"{lesson.name} (yours)" if mine else lesson.name
+    compiled = builder_for(device, request.gpu).build(lesson, path, source)
+    if not isinstance(compiled, Compiled):
+        return f"{name} is left out: it does not compile."
+    return _Series(lesson, name, path, fingerprint(lesson, source), compiled)
+
+
+def _count(request: BenchRequest, series: _Series) -> _Series | str:
+    """Check the kernel on the simulator and count what it does; or a note why it is left out."""
+    from gemm_lessons.run import pipeline
+    from gemm_lessons.simulator import Simulator
+
+    run = pipeline.RunRequest(request.course, series.lesson, series.path, Simulator(), request.gpu, beside=False)
+    row = pipeline.run_lesson(run).kernel
+    if row.profile is None:
+        if isinstance(row.verdict, Passed):
+            return f"{series.name} is left out: the estimate does not know all of its machine instructions."
+        return f"{series.name} is left out: its verdict is {row.verdict.kind.replace('_', ' ')}."
+    series.profile = row.profile
+    return series
+
+
+def fingerprint(lesson: Lesson, source: str) -> str:
+    """Twelve hex digits of everything that the compiler reads: the source, the tile sizes, the common headers."""
+    parts = [source, repr(sorted(lesson.tile.defines.items())), repr(lesson.launch)]
+    for folder in lesson.include_dirs:
+        parts += [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.cuh"))]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+
+
+def flop_per_byte(profile: Profile, shape: Shape, blocks: int) -> float | None:
+    """Operations per byte of the path to shared memory and L1 that the kernel's wavefronts take."""
+    work: Work = profile.work(shape.k)
+    moved = blocks * WAVEFRONT_BYTES * (work.shared_wavefronts + work.global_lines)
+    return 2 * shape.m * shape.n * shape.k / moved if moved else None
+
+
+def _point(request: BenchRequest, series: _Series, size: int) -> Point:
+    """A point with all but its time."""
+    shape, device = _square(size), request.device
+    grid = series.lesson.grid(shape)
+    return Point(
+        date=date.today().isoformat(),
+        kind="measured" if device.kind == "gpu" else "estimated",
+        gpu=device.name if device.kind == "gpu" else request.gpu.name,
+        series=series.name,
+        kernel=series.fingerprint,
+        size=size,
+        time_us=0.0,
+        q1_us=None,
+        q3_us=None,
+        launches=0,
+        gflops=0.0,
+        of_cublas=None,
+        limiter="",
+        flop_per_byte=flop_per_byte(series.profile, shape, grid.blocks) if series.profile else None,
+        clock_mhz=None,
+        driver="",
+        cublas="",
+        compiler=series.compiled.compiler,
+    )
+
+
+def _key(request: BenchRequest, series: _Series, size: int) -> tuple[str, ...]:
+    return _point(request, series, size).key
+
+
+def _estimated(request: BenchRequest, series: _Series, shape: Shape) -> Point:
+    x, y, _ = series.lesson.grid(shape).grid
+    assert series.profile is not None  # _count has been there
+    estimate = estimate_at(series.profile, shape, (x, y), request.gpu)
+    point = _point(request, series, shape.m)
+    return replace(point, time_us=estimate.time_us, gflops=estimate.gflops, limiter=estimate.limiter)
+
+
+def _measure(
+    gpu: Gpu, request: BenchRequest, missing: Sequence[_Series], shape: Shape, notes: list[str]
+) -> list[Point]:
+    """Time these kernels and cuBLAS in one run; a kernel that faults is left out, and the rest timed again."""
+    import secrets
+
+    points: list[Point] = []
+    by_signature: dict[object, list[_Series]] = {}
+    for it in missing:
+        by_signature.setdefault(it.lesson.kernel, []).append(it)
+    for group in by_signature.values():
+        while group:
+            entrants = [Entrant(it.name, "reference", it.compiled, it.lesson.grid(shape)) for it in group]
+            kernel = group[0].lesson.kernel
+            seed = secrets.randbits(32)
+            measured = gpu.measure(kernel, shape, entrants, seed=seed, seconds=request.seconds)
+            if measured.fault is None:
+                points += _points(request, group, measured, notes)
+                break
+            if measured.culprit not in [it.name for it in group]:
+                raise KitError(f"{measured.culprit or 'the GPU'} failed at {shape}: {measured.fault.message}")
+            notes.append(f"{measured.culprit} is left out at {shape.m}: {measured.fault.message}")
+            group = [it for it in group if it.name != measured.culprit]
+    return points
+
+
+def _points(request: BenchRequest, group: Sequence[_Series], measured: Measurement, notes: list[str]) -> list[Point]:
+    size = measured.shape.m
+    notes += [f"At {size}: {note}" for note in measured.notes]
+    timed = {it.label: it for it in measured.kernels}
+    found = []
+    for series in group:
+        it = timed[series.name]
+        if it.wrong or it.overran:
+            what = "writes out of bounds" if it.overran else f"{it.wrong} elements are wrong"
+            notes.append(f"{series.name} is left out at {size}: {what}.")
+            continue
+        found.append(_filled(_point(request, series, size), it, measured))
+    if measured.cublas is not None:
+        blank = replace(_point(request, group[0], size), series=CUBLAS, kernel="", flop_per_byte=None, compiler="")
+        found.append(_filled(blank, measured.cublas, measured))
+    return found
+
+
+def _filled(point: Point, timed: Timed, measured: Measurement) -> Point:
+    return replace(
+        point,
+        time_us=timed.time_us,
+        q1_us=timed.spread.q1,
+        q3_us=timed.spread.q3,
+        launches=len(timed.spread.times),
+        gflops=timed.gflops,
+        of_cublas=measured.fraction(timed),
+        clock_mhz=min(measured.health.clocks_mhz, default=None),
+        driver=measured.driver,
+        cublas=version(measured.cublas_version),
+    )
+
+
+def version(number: int) -> str:
+    """cuBLAS's number as people write it: 130100 -> 13.1.0."""
+    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+
+
+def _latest(book: _Book, gpu: str, size: int) -> Point | None:
+    found = [
+        it for it in book.points.values() if (it.series, it.gpu, it.size, it.kind) == (CUBLAS, gpu, size, "measured")
+    ]
+    return found[-1] if found else None
+
+
+# The file.
+
+
+COLUMNS = tuple(it.name for it in fields(Point))
+
+
+def append(path: Path, points: Sequence[Point]) -> None:
+    """Add lines to the CSV file; a new file gets its header first. Raises ``WriteError``."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a+", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+            file.seek(0, os.SEEK_END)
+            if not file.tell():
+                writer.writeheader()
+            elif not _ends_with_newline(path):
+                file.write("\n")  # the last line was cut off when the benchmark was stopped
+            for point in points:
+                writer.writerow({name: _cell(value) for name, value in asdict(point).items()})
+    except OSError as error:
+        raise WriteError(path, error) from None
+
+
+def _ends_with_newline(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
+
+
+def _cell(value: object) -> object:
+    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else value
+
+
+def read(path: Path) -> list[Point]:
+    """The points of a CSV file; lines that were cut off are left out. Raises ``CommandError`` for another file."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = csv.reader(file)
+            header = next(rows, None)
+            if header is None:
+                return []
+            if tuple(header) != COLUMNS:
+                raise CommandError(f"{shown(path)} is no file of gemm-lessons bench; name another one with --csv")
+            return [point for row in rows if (point := _parse(row)) is not None]
+    except (UnicodeDecodeError, csv.Error):
+        raise CommandError(f"{shown(path)} is no CSV file; name another one with --csv") from None
+    except OSError as error:
+        raise ReadError(path, error) from None
+
+
+def _parse(row: Sequence[str]) -> Point | None:
+    if len(row) != len(COLUMNS):
+        return None
+    cells = dict(zip(COLUMNS, row, strict=True))
+
+    def number(name: str) -> float | None:
+        return float(cells[name]) if cells[name] else None
+
+    try:
+        return Point(
+            date=cells["date"],
+            kind="measured" if cells["kind"] == "measured" else "estimated",
+            gpu=cells["gpu"],
+            series=cells["series"],
+            kernel=cells["kernel"],
+            size=int(cells["size"]),
+            time_us=float(cells["time_us"]),
+            q1_us=number("q1_us"),
+            q3_us=number("q3_us"),
+            launches=int(cells["launches"]),
+            gflops=float(cells["gflops"]),
+            of_cublas=number("of_cublas"),
+            limiter=cells["limiter"],
+            flop_per_byte=number("flop_per_byte"),
+            clock_mhz=int(cells["clock_mhz"]) if cells["clock_mhz"] else None,
+            driver=cells["driver"],
+            cublas=cells["cublas"],
+            compiler=cells["compiler"],
+        )
+    except ValueError:
+        return None

@@ -1,0 +1,42 @@
+"""Is the compiled kernel the one that the lesson launches? Its name, and its parameters' number and sizes.
+
+The compiler cannot know: a kernel with another name or other parameters is valid CUDA, and launching it would read
+arguments that are not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gemm_lessons.compiler.compile import Compiled
+from gemm_lessons.compiler.diagnostics import Diagnostic
+from gemm_lessons.course.lesson import KernelSpec
+from gemm_lessons.course.problem import POINTER_SIZE, prototype, signature
+from gemm_lessons.simulator.program import ptx
+
+
+def wrong_name(kernel: KernelSpec, diagnostics: Sequence[Diagnostic]) -> str | None:
+    """What to say when the compiler found no kernel of that name (its diagnostic lists those that it found)."""
+    if any(d.message.startswith(("no kernel is called", f"{kernel.entry} is not a kernel")) for d in diagnostics):
+        return f"there is no kernel named {kernel.entry}. The lesson launches {prototype(kernel)}"
+    return None
+
+
+def mismatch(kernel: KernelSpec, compiled: Compiled) -> str | None:
+    """What to say when the parameters of the compiled kernel are not those that the lesson passes, else None.
+
+    Machine code keeps only their sizes, so an ``int *`` in the place of a ``float *`` is not seen.
+    """
+    found = ptx.parse(compiled.ptx).kernels[compiled.entry].parameters
+    expected = signature(kernel)
+    if [parameter.size for parameter in found] == [parameter.size for parameter in expected]:
+        return None
+    if len(found) != len(expected):
+        what = f"takes {len(found)} parameter{'s'[: len(found) != 1]}, the lesson passes {len(expected)}"
+    else:
+        number, is_, want = next(
+            (i, f.size, e) for i, (f, e) in enumerate(zip(found, expected, strict=True)) if f.size != e.size
+        )
+        kind = "a pointer" if want.size == POINTER_SIZE and want.type.endswith("*") else want.type
+        what = f"has {is_} bytes as parameter {number + 1}, the lesson passes {want.name} there, {kind} of {want.size}"
+    return f"{kernel.entry} {what}. The lesson launches {prototype(kernel)}"

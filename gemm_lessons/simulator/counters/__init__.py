@@ -1,0 +1,1 @@
+"""What a launch did, in Nsight Compute's names, counted on the machine code."""

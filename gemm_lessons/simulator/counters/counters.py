@@ -1,0 +1,243 @@
+"""Counts what a launch did, in Nsight Compute's names: an observer that fills ``device.Counters``.
+
+The counts come from the kernel's machine code (``machinecode``), because that is what the profiler counts. Only when it
+cannot be followed are they taken from the PTX machine's events instead, and then every total is marked as inexact.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.launch import METRICS, Conflict, Counters, LineCount
+from gemm_lessons.simulator.counters import banks, machinecode
+from gemm_lessons.simulator.counters.accounts import Account, is_fused
+from gemm_lessons.simulator.counters.tally import Shot, Sums, Tally, shot
+from gemm_lessons.simulator.events import Access, Barrier, Batch, Boundary, LaunchInfo, Record, SharedArray, Touch
+from gemm_lessons.simulator.machine.memory import GlobalMemory
+from gemm_lessons.simulator.program import cfg, meant_to_meet
+
+if TYPE_CHECKING:
+    from gemm_lessons.compiler.compile import Compiled
+
+Array = NDArray[Any]
+KEY = "counters"
+VECTOR = 16  # bytes per lane of a 128-bit access
+MOST_UNCOUNTED = 4096  # distinct touches kept in case the machine code cannot be followed to its end
+BYPASS = "cp.async of 16 bytes goes past L1; its wavefronts also depend on where it reads from"
+# Basic blocks of machine code for each instruction that a warp executes on PTX, far beyond what division takes.
+LEAST_BLOCKS, BLOCKS_PER_INSTRUCTION = 20_000, 4
+WAITING = "threads wait for each other in a loop, and how often they look depends on time"
+NSIGHT = tuple(name for name in METRICS.values() if not name.startswith("simulator__"))
+
+
+class CounterObserver:
+    """One launch's counters."""
+
+    def __init__(self, compiled: Compiled) -> None:
+        self.code = machinecode.prepare(compiled)
+        self.opcodes: Counter[str] = Counter()
+        self.barriers = 0
+        self.blocks = 0
+        self._sums = Sums()  # counted on PTX
+        self._seen: Counter[Touch] = Counter()  # not yet in _sums
+        self._recent: Counter[Touch] = Counter()  # of this batch, not yet in _seen
+        self.interpreted = Account()  # for the second opinion, as are the next two
+        self.followed: Account | None = None
+        self.lanes: Array = np.zeros(0, np.int64)  # threads that executed each instruction
+        self._names: list[str] = []
+        self._ffma: list[int] = []
+        self.launch: LaunchInfo | None = None
+        self._barriers = 0
+
+    def begin(self, launch: LaunchInfo) -> None:
+        """See ``events.Observer``, also for the three methods below."""
+        self.launch = launch
+        if meant_to_meet.waits(launch.kernel):
+            self.code = dataclasses.replace(self.code, plan=None, obstacle=WAITING)
+        self._names = [instruction.full_opcode for instruction in launch.kernel.instructions]
+        self.lanes = np.zeros(len(self._names), np.int64)
+        self._ffma = [i.index for i in launch.kernel.instructions if is_fused(i)]
+        self._bar = [i.index for i in launch.kernel.instructions if cfg.is_barrier(i)]
+
+    def begin_batch(self, batch: Batch) -> None:
+        """A new set of blocks starts."""
+        self._barriers = 0
+
+    def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
+        """Barriers; without machine code also every distinct touch, analysed once and multiplied."""
+        self._barriers += boundary == "barrier"
+        self._barriers += sum(1 for record in records if type(record) is Barrier and record.kind == "block")
+        self._recent.update(record for record in records if type(record) is Touch)
+        if len(self._recent) > MOST_UNCOUNTED:
+            self._settle(batch)
+
+    def _settle(self, batch: Batch) -> None:
+        self.interpreted.add(self._recent, batch)
+        self._seen.update(self._recent)
+        self._recent.clear()
+        if self.code.plan is None or len(self._seen) > MOST_UNCOUNTED:
+            self._count()
+
+    def _count(self) -> None:
+        """Add what was seen on PTX: needed when the machine code cannot be followed, which may show only at its end."""
+        for touch, times in self._seen.items():
+            access = touch.access
+            if access.space not in ("shared", "global"):
+                continue
+            one: Shot | None = touch.memo.get(KEY)
+            if one is None:
+                one = touch.memo[KEY] = shot(access, touch.addresses, touch.active)
+            tally = self._sums.tallies.setdefault((access.index, access.space), Tally(access))
+            tally.add(one, times, touch.addresses, touch.active)
+            tally.executed += one.warps * times
+        self._seen.clear()
+
+    def end_batch(self, batch: Batch, executions: Array, lane_executions: Array) -> None:
+        """Add the batch's opcode mix, FFMA and barriers."""
+        for name, warps in zip(self._names, executions.tolist(), strict=True):
+            if warps:
+                self.opcodes[name] += warps
+        self._settle(batch)
+        self.lanes += lane_executions
+        self.barriers = max(self.barriers, self._barriers)
+        self.blocks += batch.blocks
+
+    def result(self, parameters: bytes, memory: Callable[[], GlobalMemory]) -> Counters:
+        """The counters of a launch that ended well. ``memory`` gives global memory as it was before the launch."""
+        assert self.launch is not None
+        self.interpreted.arrivals = int(self.lanes[self._bar].sum())
+        self._sums.ffma = self.interpreted.fused = int(self.lanes[self._ffma].sum())
+        sums, inexact = self._sums, self.code.obstacle
+        if self.code.plan is not None:
+            try:
+                sums = machinecode.count(self.code, self.launch, parameters, memory, budget=self._budget())
+                self.followed = Account.followed(sums) if sums.certain else None
+            except machinecode.Uncountable as obstacle:
+                self._count()
+                inexact = str(obstacle)
+        marks = dict.fromkeys(NSIGHT, f"counted on PTX: {inexact}") if inexact else {}
+        if any(one.access.effect == "copy" and one.access.width == VECTOR for one in sums.tallies.values()):
+            marks.setdefault(METRICS["shared_wavefronts"], BYPASS)
+        totals = self._totals(sums)
+        return Counters(
+            totals=totals,
+            lines=lines(sums),
+            conflicts=conflicts(sums, self.launch.shared_arrays),
+            opcodes=dict(self.opcodes.most_common()),
+            inexact=marks,
+        )
+
+    def _budget(self) -> int:
+        """Basic blocks that the machine code may take: with so many more than on PTX, it goes another way for ever."""
+        return LEAST_BLOCKS + BLOCKS_PER_INSTRUCTION * sum(self.opcodes.values())
+
+    def _totals(self, sums: Sums) -> dict[str, int]:
+        result = totals(sums)
+        result[METRICS["barriers"]] = self.barriers
+        result[METRICS["blocks"]] = self.blocks
+        result[METRICS["instructions"]] = sum(self.opcodes.values())
+        return result
+
+
+def totals(sums: Sums) -> dict[str, int]:
+    """Sums of a launch by Nsight's names."""
+    result = dict.fromkeys(METRICS.values(), 0)
+    for tally in sums.tallies.values():
+        access = tally.access
+        direction = _direction(access)
+        result[METRICS[f"{access.space}_{direction}_bytes"]] += tally.lanes * access.width
+        if access.width == VECTOR and _is_plain(access):
+            result[METRICS[f"{access.space}_instructions_128"]] += tally.executed
+        for short, value, ideal in _counted(tally):
+            result[METRICS[short]] += value
+            if short == "shared_wavefronts":
+                result[METRICS["shared_wavefronts_ideal"]] += ideal
+    result[METRICS["ffma"]] += sums.ffma
+    return result
+
+
+def lines(sums: Sums) -> tuple[LineCount, ...]:
+    """Wavefronts, sectors, requests and instructions of every source line, with the ideal of each."""
+    found: dict[tuple[str, int, str], list[int]] = {}
+    for tally in sums.tallies.values():
+        if tally.access.line is None:
+            continue
+        for short, value, ideal in _counted(tally):
+            entry = found.setdefault((tally.access.file, tally.access.line, METRICS[short]), [0, 0])
+            entry[0] += value
+            entry[1] += ideal
+    return tuple(
+        LineCount(line, metric, value, ideal, file) for (file, line, metric), (value, ideal) in sorted(found.items())
+    )
+
+
+def _counted(tally: Tally) -> list[tuple[str, int, int]]:
+    """(short name, value, ideal) of every counter of Nsight Compute that an instruction adds to.
+
+    Read off an H200: the instruction counters hold loads and stores proper, also where every lane is switched off;
+    cp.async, ldmatrix and atomics are not among them. A cp.async counts its global side as load requests and sectors;
+    global atomics count neither. All of them cost wavefronts of shared memory.
+    """
+    access, direction = tally.access, _direction(tally.access)
+    found: list[tuple[str, int, int]] = []
+    if access.space == "shared":
+        found.append(("shared_wavefronts", tally.cost, tally.ideal))
+    elif access.effect != "atomic":
+        found.append((f"global_{direction}_requests", tally.warps, tally.warps))
+        found.append((f"global_{direction}_sectors", tally.cost, tally.ideal))
+    if _is_plain(access):
+        found.append((f"{access.space}_{direction}_instructions", tally.executed, tally.executed))
+    return found
+
+
+def _is_plain(access: Access) -> bool:
+    return access.effect in ("load", "store") and not access.is_matrix
+
+
+def _direction(access: Access) -> str:
+    loads = access.effect == "load" or (access.effect == "copy" and access.space == "global")
+    return "load" if loads else "store"
+
+
+def conflicts(sums: Sums, arrays: Sequence[SharedArray]) -> tuple[Conflict, ...]:
+    """The worst bank conflict of each source line and direction, most wasted wavefronts first."""
+    grouped: dict[tuple[str, int, bool], list[Tally]] = {}
+    for tally in sums.tallies.values():
+        if tally.worst is not None and tally.access.line is not None:
+            key = (tally.access.file, tally.access.line, tally.access.effect != "load")
+            grouped.setdefault(key, []).append(tally)
+    found = [_conflict(line, store, file, tallies, arrays) for (file, line, store), tallies in grouped.items()]
+    return tuple(sorted(found, key=lambda conflict: -conflict.excess_wavefronts))
+
+
+def _conflict(line: int, store: bool, file: str, tallies: list[Tally], arrays: Sequence[SharedArray]) -> Conflict:
+    tally = max(tallies, key=lambda one: one.worst_excess)
+    assert tally.worst is not None
+    addresses, active = tally.worst
+    example = banks.collision(addresses, active, tally.access.width)
+    first = example.addresses[0]
+    return Conflict(
+        line=line,
+        store=store,
+        width=tally.access.width,
+        ways=len(example.lanes),
+        bank=example.bank,
+        lanes=example.lanes,
+        addresses=example.addresses,
+        excess_wavefronts=sum(one.cost - one.ideal for one in tallies),
+        array=next((plain_name(a.name) for a in arrays if a.offset <= first < a.offset + a.size), ""),
+        file=file,
+    )
+
+
+def plain_name(mangled: str) -> str:
+    """A shared array's name as written: ``_ZZ4tileILi8EEvPKfE2As`` -> ``As``. Unmangled names stay."""
+    match = re.search(r"E(\d+)(\w+?)(?:_\d+)?$", mangled) if mangled.startswith("_Z") else None
+    return match[2][: int(match[1])] if match else mangled

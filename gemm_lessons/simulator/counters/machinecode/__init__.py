@@ -1,0 +1,136 @@
+"""Counts memory accesses and multiply-adds on the machine code itself, because that is what the profiler counts.
+
+    Compiled.sass -> operands (typed) -> flow (what addresses and branches depend on) -> machine (lanes, fronts) -> Sums
+
+ptxas joins neighbouring loads and stores, unrolls, turns branches into predicates and drops dead code. Instead of
+guessing which PTX instruction became which machine instruction, the machine code's own addresses, predicates and
+branches are computed; all other instructions are left out (most of a GEMM), so this is fast. What cannot be followed
+raises ``Uncountable``, and the counts on PTX are used instead, marked as inexact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from gemm_lessons.errors import KitError
+from gemm_lessons.simulator.counters.machinecode import cubin
+from gemm_lessons.simulator.counters.machinecode.flow import Listing
+from gemm_lessons.simulator.counters.machinecode.functions import division_seeds
+from gemm_lessons.simulator.counters.machinecode.lanes import Geometry, launch_constants
+from gemm_lessons.simulator.counters.machinecode.machine import BLOCK_BUDGET, Plan, Walker, Watch, batches, plan
+from gemm_lessons.simulator.counters.machinecode.operands import decode
+from gemm_lessons.simulator.counters.machinecode.sources import Approximation
+from gemm_lessons.simulator.counters.machinecode.store import RESERVED_SHARED, Store
+from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
+from gemm_lessons.simulator.counters.tally import Sums
+from gemm_lessons.simulator.events import LaunchInfo
+from gemm_lessons.simulator.machine.memory import GlobalMemory
+
+if TYPE_CHECKING:
+    from gemm_lessons.compiler.compile import Compiled
+
+__all__ = ["Code", "Uncountable", "count", "prepare"]
+
+
+@dataclass(frozen=True)
+class Code:
+    """A kernel's machine code, ready to be counted; or ``plan`` None and the ``obstacle``."""
+
+    plan: Plan | None
+    parameter_offset: int = 0
+    constants: Mapping[int, bytes] = field(default_factory=dict)
+    local_bytes: int = 0
+    shared_origin: int = 0  # where a block's shared memory begins
+    obstacle: str = ""
+    variables: cubin.Variables = field(default_factory=cubin.Variables)
+
+    def constants_in(self, memory: GlobalMemory) -> dict[int, bytes]:
+        """The constant banks with what lies in ``memory``: values that the host may have set, and addresses."""
+        banks = {bank: bytearray(data) for bank, data in self.constants.items()}
+        for bank, start, name, addend in self.variables.addresses:
+            if (variable := memory.symbols.get(name)) is not None:
+                banks[bank][start : start + 8] = (variable.base + addend).to_bytes(8, "little")
+        for bank, start, name in self.variables.values:
+            if (variable := memory.symbols.get(name)) is not None:
+                data = memory.arena[variable.offset : variable.offset + variable.size].tobytes()
+                banks[bank][start : start + len(data)] = data
+        return {bank: bytes(data) for bank, data in banks.items()}
+
+
+@lru_cache(maxsize=4)
+def prepare(compiled: Compiled) -> Code:
+    """Decode a kernel and find what has to be executed."""
+    try:
+        program = _program(compiled)
+        parts = cubin.sections(compiled.cubin)
+        offset = cubin.parameter_offset(parts, compiled.entry)
+        if offset is None or not compiled.arch.startswith(("sm_7", "sm_8", "sm_90")):
+            raise Uncountable(f"the constant bank of {compiled.arch} is not known")
+        banks = cubin.constant_banks(parts, compiled.entry)
+        local = compiled.resources.stack_bytes
+        origin = RESERVED_SHARED if compiled.arch.startswith("sm_9") else 0
+        return Code(plan(program), offset, banks, local, origin, variables=cubin.variables(parts))
+    except Uncountable as obstacle:
+        return Code(None, obstacle=str(obstacle))
+    except (KitError, ValueError) as problem:
+        return Code(None, obstacle=f"no machine code: {problem}")
+
+
+def _program(compiled: Compiled) -> Listing:
+    if not compiled.sass:
+        raise Uncountable("no machine code")
+    code = tuple(decode(index, instruction) for index, instruction in enumerate(compiled.sass))
+    if len({d.source.address for d in code}) != len(code):
+        raise Uncountable("the kernel calls device functions")
+    labels = {label: d.index for d in code for label in d.source.labels}
+    return Listing(code, labels)
+
+
+def count(
+    code: Code,
+    launch: LaunchInfo,
+    parameters: bytes,
+    memory: Callable[[], GlobalMemory],
+    blocks: Sequence[range] | None = None,
+    watch: Watch | None = None,
+    budget: int = BLOCK_BUDGET,
+) -> Sums:
+    """Count one launch, or some of its ``blocks``. ``memory`` gives global memory as it was before; ``watch`` is told
+    of every access; ``budget`` bounds the basic blocks of a batch. Raises ``Uncountable``."""
+    assert code.plan is not None
+    exempt = division_seeds(code.plan.program)
+    approximation = Approximation(exempt=exempt)
+    chosen = blocks or [range(launch.grid.blocks)]
+    sums = _count(code, launch, parameters, memory, approximation, chosen, watch, budget)
+    for shift in (1, -1) if approximation.used and watch is None else ():
+        again = Approximation(shift, exempt=exempt)
+        other = _count(code, launch, parameters, memory, again, chosen, watch, budget)
+        if other.figures() != sums.figures():
+            raise Uncountable("addresses or branches depend on the last bits of an approximate function")
+        sums.certain = sums.certain and other.touched() == sums.touched()
+    return sums
+
+
+def _count(
+    code: Code,
+    launch: LaunchInfo,
+    parameters: bytes,
+    memory: Callable[[], GlobalMemory],
+    approximation: Approximation,
+    chosen: Sequence[range],
+    watch: Watch | None,
+    budget: int,
+) -> Sums:
+    assert code.plan is not None
+    before = memory() if code.plan.spaces or code.variables.there else None
+    constants = dict(code.constants) if before is None else code.constants_in(before)
+    constants |= launch_constants(launch.grid, code.parameter_offset, parameters, launch.kernel.target)
+    sums = Sums()
+    store = Store(before, launch.shared_bytes, code.local_bytes) if before is not None and code.plan.spaces else None
+    for first, size in batches(launch.grid, chosen):
+        geometry = Geometry(launch.grid, first, size)
+        Walker(code.plan, geometry, constants, sums, store, approximation, watch).run(budget)
+    return sums

@@ -1,0 +1,120 @@
+"""What a cubin says beside its code: where the parameters lie in constant bank 0, and what the other banks hold."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+# NVIDIA's attribute number for "parameters in the constant bank" (EIATTR_PARAM_CBANK of .nv.info): symbol, u16 offset,
+# u16 size; and the format number of attributes that carry a size.
+PARAMETER_BANK = 0x0A
+SIZED = 0x04
+
+
+@dataclass(frozen=True)
+class Section:
+    """One ELF section."""
+
+    name: str
+    data: bytes
+
+
+def sections(cubin: bytes) -> list[Section]:
+    """The sections of a 64-bit little-endian ELF file (System V ABI, chapter 4). Raises ``ValueError`` otherwise."""
+    if cubin[:6] != b"\x7fELF\x02\x01":
+        raise ValueError("not a 64-bit ELF file")
+    start = struct.unpack_from("<Q", cubin, 0x28)[0]
+    size, count, names = struct.unpack_from("<HHH", cubin, 0x3A)
+    headers = [struct.unpack_from("<IIQQQQ", cubin, start + i * size) for i in range(count)]
+    table = headers[names]
+    strings = cubin[table[4] : table[4] + table[5]]
+    nobits = 8
+    return [
+        Section(
+            strings[name : strings.index(b"\0", name)].decode(),
+            b"" if kind == nobits else cubin[offset : offset + length],
+        )
+        for name, kind, _, _, offset, length in headers
+    ]
+
+
+def _attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
+    at = 0
+    while at + 4 <= len(info):
+        form, attribute, value = struct.unpack_from("<BBH", info, at)
+        at += 4
+        if form == SIZED:
+            yield attribute, info[at : at + value]
+            at += value
+
+
+def parameter_offset(parts: list[Section], entry: str) -> int | None:
+    """Where the parameters of kernel ``entry`` begin in constant bank 0."""
+    for section in parts:
+        if section.name == f".nv.info.{entry}":
+            for attribute, data in _attributes(section.data):
+                if attribute == PARAMETER_BANK and len(data) >= 8:
+                    return int(struct.unpack_from("<H", data, 4)[0])
+    return None
+
+
+@dataclass(frozen=True)
+class CubinSymbol:
+    """One entry of the symbol table: ``start`` counts from the beginning of its section."""
+
+    name: str
+    section: str
+    start: int
+    size: int
+
+
+def symbols(parts: list[Section]) -> list[CubinSymbol]:
+    """The symbol table, in the order that relocations count in (System V ABI, chapter 4, "Symbol Table")."""
+    by_name = {section.name: section.data for section in parts}
+    names, found = by_name.get(".strtab", b""), []
+    for name, _, _, index, start, size in struct.iter_unpack("<IBBHQQ", by_name.get(".symtab", b"")):
+        text = names[name : names.index(b"\0", name)].decode()
+        found.append(CubinSymbol(text, parts[index].name if index < len(parts) else "", start, size))
+    return found
+
+
+@dataclass(frozen=True)
+class Variables:
+    """What the loader and the host write into the constant banks: (bank, start, name) of ``__constant__`` variables,
+    and (bank, start, name, addend) of addresses of ``__device__`` variables."""
+
+    values: tuple[tuple[int, int, str], ...] = ()
+    addresses: tuple[tuple[int, int, str, int], ...] = ()
+
+    @property
+    def there(self) -> bool:
+        """Whether there are any."""
+        return bool(self.values or self.addresses)
+
+
+def variables(parts: list[Section]) -> Variables:
+    """Which variables of the source the module's constant banks hold, and where."""
+    table = symbols(parts)
+    values = [
+        (int(bank), symbol.start, symbol.name)
+        for symbol in table
+        if (bank := symbol.section.removeprefix(".nv.constant")).isdigit() and symbol.name and symbol.size
+    ]
+    addresses = [
+        (int(bank), at, table[info >> 32].name, addend)
+        for section in parts
+        if (bank := section.name.removeprefix(".rela.nv.constant")).isdigit()
+        for at, info, addend in struct.iter_unpack("<QQq", section.data)
+    ]
+    return Variables(tuple(values), tuple(addresses))
+
+
+def constant_banks(parts: list[Section], entry: str) -> dict[int, bytes]:
+    """Constant banks other than 0 by number: literals of the kernel, ``__constant__`` variables of the module."""
+    banks: dict[int, bytes] = {}
+    for section in parts:
+        prefix, _, rest = section.name.removeprefix(".nv.constant").partition(".")
+        if section.name.startswith(".nv.constant") and prefix.isdigit() and prefix != "0" and rest in ("", entry):
+            banks[int(prefix)] = section.data
+    return banks

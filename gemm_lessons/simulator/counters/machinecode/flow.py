@@ -1,0 +1,315 @@
+"""What each machine instruction writes and reads, where control can go next, and which instructions matter.
+
+To count memory accesses one needs addresses, predicates and branches, hardly ever the numbers that are multiplied. The
+slice holds the instructions that addresses and control depend on; all others need not be executed, nor be known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gemm_lessons.compiler.sass import width_of
+from gemm_lessons.simulator.counters.machinecode.operands import (
+    Constant,
+    Decoded,
+    MachineRegister,
+    Memory,
+    Operand,
+    Target,
+)
+from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
+
+LOADS: Mapping[str, str] = {"LDG": "global", "LDS": "shared", "LDL": "local", "LDSM": "shared"}
+STORES: Mapping[str, str] = {"STG": "global", "STS": "shared", "STL": "local", "STSM": "shared"}
+ATOMICS: Mapping[str, str] = {"ATOM": "global", "ATOMG": "global", "RED": "global", "REDG": "global", "ATOMS": "shared"}
+COPIES: Mapping[str, str] = {"LDGSTS": "shared"}  # cp.async: reads global, writes shared
+MEMORY: Mapping[str, str] = {**LOADS, **STORES, **ATOMICS, **COPIES}
+
+# No register is written.
+SILENT = frozenset(
+    "BRA BRX JMP EXIT RET CALL BAR BSSY BSYNC BREAK BPT NOP YIELD WARPSYNC NANOSLEEP MEMBAR ERRBAR CGAERRBAR CCTL "
+    "CCTLL DEPBAR LDGDEPBAR ARRIVES PMTRIG KILL FENCE ACQBULK ENDCOLLECTIVE PREEXIT".split()
+) | {*STORES, *COPIES, "RED", "REDG"}
+# Only predicates are written, as many as named.
+PREDICATES_ONLY: Mapping[str, int] = {
+    "ISETP": 2, "FSETP": 2, "DSETP": 2, "HSETP2": 2, "PLOP3": 2, "UISETP": 2, "UPLOP3": 2, "PSETP": 2, "FCHK": 1,
+}  # fmt: skip
+# After the register written, up to so many predicates are written too (carries, votes).
+CARRIES: Mapping[str, int] = {
+    "IADD3": 2, "UIADD3": 2, "LEA": 1, "ULEA": 1, "IMAD": 1, "UIMAD": 1, "VOTE": 1, "VOTEU": 1,
+}  # fmt: skip
+PAIRS = frozenset("DADD DFMA DMUL".split())  # two registers each, results and sources
+# What may follow a memory instruction's name: nothing else is known not to change what it moves or how often.
+_CACHE = "E SYS GPU SM CTA STRONG WEAK PRIVATE MMIO CONSTANT EF EL EU LU NA LTC64B LTC128B LTC256B".split()
+_WIDTHS = "U8 S8 U16 S16 64 128".split()
+_ATOMIC = (
+    "ADD MIN MAX INC DEC AND OR XOR EXCH CAS CAST SPIN POPC 32 64 128 S32 U32 S64 U64 F32 F64 F16x2 BF16x2 F32x2 F32x4 "
+    "FTZ RN E SYS GPU SM CTA STRONG".split()
+)
+MODIFIERS: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(("LDG", "STG", "LDL", "STL"), frozenset((*_CACHE, *_WIDTHS))),
+    **dict.fromkeys(("LDS", "STS"), frozenset(("U", *_WIDTHS))),
+    **dict.fromkeys(("LDSM", "STSM"), frozenset("16 M88 MT88 1 2 4".split())),
+    "LDGSTS": frozenset((*_CACHE, *_WIDTHS, "BYPASS", "ACCESS", "ZFILL")),
+    **dict.fromkeys(ATOMICS, frozenset(_ATOMIC)),
+}
+ONE = frozenset(
+    "MOV UMOV IADD IADD3 UIADD3 VIADD IABS LEA ULEA IMAD UIMAD LOP3 ULOP3 SHF USHF SEL USEL FSEL PRMT UPRMT VIMNMX "
+    "IMNMX POPC UPOPC FLO UFLO BREV UBREV BMSK UBMSK SGXT USGXT IDP S2R S2UR R2UR P2R UP2UR VOTE VOTEU SHFL MATCH "
+    "REDUX I2I FADD FMUL FFMA FMNMX MUFU HFMA2 HADD2 HMUL2 HMNMX2 HSET2 FSET F2FP I2FP I2IP VABSDIFF VABSDIFF4 "
+    "FSWZADD VIADDMNMX VIMNMX3 QSPC".split()
+)
+# Modifiers that make the result, and those that make the source, two registers. F2F: by their order.
+CONVERSIONS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "F2F": ((), ()), "F2I": (("S64", "U64"), ("F64",)), "I2F": (("F64",), ("S64", "U64")), "FRND": (("F64",), ("F64",)),
+}  # fmt: skip
+TEXTURES = frozenset("TEX TLD TLD4 TXD TXQ TMML SULD SUST SUATOM SURED SUQ".split())
+MATRIX = frozenset("HMMA IMMA DMMA BMMA QMMA".split())
+
+
+def results(d: Decoded) -> tuple[tuple[str, ...], int]:
+    """Registers that ``d`` writes ("" for RZ and PT), and how many of its operands name them.
+
+    Raises ``Uncountable`` for an instruction that is not known.
+    """
+    if d.name in MODIFIERS and not MODIFIERS[d.name].issuperset(d.modifiers):
+        raise Uncountable(f"unknown instruction {d.text}")
+    if d.name in TEXTURES:
+        raise Uncountable(f"textures and surfaces are not followed: {d.text}")
+    if d.name in SILENT:
+        return (), 0
+    if d.name == "R2P":
+        mask = d.operands[2]
+        return tuple(f"P{i}" for i in range(7) if getattr(mask, "bits", 0x7F) >> i & 1), 1
+    if d.name in PREDICATES_ONLY:
+        count = PREDICATES_ONLY[d.name]
+        return tuple(o.shifted(0) for o in d.operands[:count] if isinstance(o, MachineRegister)), count
+    if d.name in ("VOTE", "VOTEU") and _is_predicate(d.operands[0]):  # VOTE.ANY P0, P1
+        return (_name(d.operands[0]),), 1
+    written: list[str] = []
+    count = 0
+    while count < len(d.operands) and _is_predicate(d.operands[count]):  # LOP3.LUT P0, R1, ...; SHFL.IDX P0, R1, ...
+        written.append(_name(d.operands[count]))
+        count += 1
+    if count == len(d.operands) or not isinstance(d.operands[count], MachineRegister):
+        raise Uncountable(f"unknown instruction {d.text}")
+    target = d.operands[count]
+    assert isinstance(target, MachineRegister)
+    written += [target.shifted(i) for i in range(_registers_written(d))]
+    count += 1
+    extra = CARRIES.get(d.name, 0)
+    while extra and count < len(d.operands) and _is_predicate(d.operands[count]):
+        written.append(_name(d.operands[count]))
+        count += 1
+        extra -= 1
+    return tuple(written), count
+
+
+def _is_predicate(operand: Operand) -> bool:
+    return isinstance(operand, MachineRegister) and operand.is_predicate and not operand.negated
+
+
+def _name(operand: Operand) -> str:
+    return operand.shifted(0) if isinstance(operand, MachineRegister) else ""
+
+
+def _registers_written(d: Decoded) -> int:
+    if d.name in ("LDG", "LDS", "LDL", "LDSM", "LDC", "ULDC", "ATOM", "ATOMG", "ATOMS"):
+        return max(1, width_of(d.source.opcode) // 4)
+    if d.name == "CS2R":
+        return 1 if d.has("32") else 2
+    if d.name == "LEPC":
+        return 2
+    if d.name in PAIRS or (d.name in ("IMAD", "UIMAD") and d.has("WIDE")):
+        return 2
+    if d.name in MATRIX:
+        return 8 if d.name == "DMMA" else 4
+    if d.name in CONVERSIONS:
+        wide = d.modifiers[:1] == ("F64",) if d.name == "F2F" else d.has(*CONVERSIONS[d.name][0])
+        return 2 if wide else 1
+    if d.name in ONE:
+        return 1
+    raise Uncountable(f"unknown instruction {d.text}")
+
+
+def _registers_read(d: Decoded, position: int) -> int:
+    """How many registers the source at ``position`` stands for, when it names a plain one."""
+    if d.name in PAIRS or d.name == "DSETP":
+        return 2
+    if d.name in ("IMAD", "UIMAD"):
+        return 2 if d.has("WIDE", "HI") and position == 2 else 1
+    if d.name in CONVERSIONS:
+        wide = "F64" in d.modifiers[1:] if d.name == "F2F" else d.has(*CONVERSIONS[d.name][1])
+        return 2 if wide else 1
+    return 4 if d.name in MATRIX else 1
+
+
+def reads(d: Decoded) -> tuple[str, ...]:
+    """Registers that the value of ``d`` depends on: guard, sources, address; not the data that a store writes."""
+    skip = results(d)[1]
+    names = [d.guard.shifted(0)] if d.guard else []
+    if d.name == "P2R":
+        names += [f"P{i}" for i in range(7)]
+    for position, operand in enumerate(d.operands[skip:]):
+        if isinstance(operand, Memory):
+            is_global = position > 0 if d.name in COPIES else MEMORY.get(d.name) == "global"
+            names += _address_registers(operand, is_global)
+            if d.name in MEMORY and d.name not in COPIES:
+                break  # behind the address stands the data
+            continue
+        names += operand_registers(operand, _registers_read(d, position))
+    return tuple(name for name in names if name)
+
+
+def _address_registers(memory: Memory, wide: bool) -> list[str]:
+    """``wide``: of a 64-bit address, of which compute capability 7.x names only the low half."""
+    return [
+        name
+        for register in memory.registers
+        for name in operand_registers(register, 2 if wide and not register.suffix else 1)
+    ]
+
+
+def stored(d: Decoded) -> tuple[str, ...]:
+    """Registers of the data that a store, reduction or atomic brings to memory."""
+    found = False
+    names: list[str] = []
+    for operand in d.operands:
+        if found:
+            names += operand_registers(operand, max(1, width_of(d.source.opcode) // 4))
+        found = found or isinstance(operand, Memory)
+    return tuple(name for name in names if name)
+
+
+def operand_registers(operand: Operand, count: int = 1) -> list[str]:
+    """Names of the registers an operand stands for; ``count`` consecutive ones of a plain register."""
+    if isinstance(operand, MachineRegister):
+        wide = 2 if operand.suffix == "64" else count
+        return [operand.shifted(i) for i in range(wide if not operand.is_predicate else 1)]
+    if isinstance(operand, Memory):
+        return [name for register in operand.registers for name in operand_registers(register)]
+    if isinstance(operand, Constant) and operand.index is not None:
+        return [operand.index.shifted(0)]
+    return []
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The instructions of one kernel, decoded, and the address of every label."""
+
+    code: tuple[Decoded, ...]
+    labels: Mapping[str, int]  # label or function -> index of its first instruction
+
+    def target(self, d: Decoded) -> int:
+        """Where a branch goes. Raises ``Uncountable`` for one computed at run time."""
+        for operand in d.operands:
+            if isinstance(operand, Target):
+                if operand.name in self.labels:
+                    return self.labels[operand.name]
+                raise Uncountable(f"the kernel calls {operand.name}, which is not part of it")
+        raise Uncountable(f"unknown branch {d.text}")
+
+    def successors(self, d: Decoded) -> list[int]:
+        """Indices that may be executed after ``d``."""
+        after = [d.index + 1] if d.index + 1 < len(self.code) else []
+        conditional = d.guard is not None or any(isinstance(o, MachineRegister) for o in d.operands)
+        if d.name == "BRA":
+            return [self.target(d), *(after if conditional or d.has("DIV", "CONV") else [])]
+        if calls_outside(d):
+            return after
+        if d.name == "CALL":
+            return [self.target(d), *(after if d.guard else [])]
+        if d.name == "RET":
+            calls = [c.index + 1 for c in self.code if c.name == "CALL" and not calls_outside(c)]
+            return [*calls, *(after if d.guard else [])]
+        if d.name in ("EXIT", "KILL"):
+            return after if d.guard else []
+        if d.name in ("BRX", "JMP", "JMX", "BRXU", "BPT"):
+            raise Uncountable(f"unknown branch {d.text}")
+        return after
+
+
+def calls_outside(d: Decoded) -> bool:
+    """Whether ``d`` calls code that is not the kernel's, through a register, as assert and printf do. Nothing is known
+    of that code; but a call that nobody makes is no obstacle."""
+    return d.name == "CALL" and d.has("ABS") and not any(isinstance(o, Target) for o in d.operands)
+
+
+def relevant(program: Listing, roots: Callable[[Decoded], Sequence[str]]) -> list[bool]:
+    """Which instructions the ``roots`` (registers needed by an instruction in itself) depend on, directly or not.
+
+    Backward liveness of what matters. ptxas turns branches into predicates, so a need has a condition: what ``@P0``
+    needs is settled by an earlier write under the same ``@P0``, unless P0 was written in between.
+    """
+    bits: dict[str, int] = {}
+
+    def mask(names: Sequence[str]) -> int:
+        result = 0
+        for name in filter(None, names):
+            result |= bits.setdefault(name, 1 << len(bits))
+        return result
+
+    code = program.code
+    conditions = _conditions(code)
+    number = {condition: i for i, condition in enumerate(conditions)}
+    guards = [number[_condition(d)] for d in code]
+    opposite = [number.get(_opposite(condition), -1) for condition in conditions]
+    # Predicates that an instruction writes, as the numbers of the conditions that lose their meaning there.
+    forgotten = [
+        [number[c] for c in conditions if c and c.removeprefix("!") in results(d)[0]] if len(conditions) > 1 else []
+        for d in code
+    ]
+    needs = [mask(roots(d)) for d in code]
+    guard_bits = [mask([d.guard.shifted(0)]) if d.guard else 0 for d in code]
+    writes = [0 if _never(d) else mask(results(d)[0]) for d in code]
+    inputs = [mask(reads(d)) for d in code]
+    after = [program.successors(d) for d in code]
+    nothing = (0,) * len(conditions)
+    live: list[tuple[int, ...]] = [nothing] * (len(code) + 1)  # before each instruction, by condition
+    chosen = [False] * len(code)
+    changed = True
+    while changed:
+        changed = False
+        for index in range(len(code) - 1, -1, -1):
+            state = list(live[after[index][0]] if after[index] else nothing)
+            for successor in after[index][1:]:
+                state = [a | b for a, b in zip(state, live[successor], strict=True)]
+            guard, written = guards[index], writes[index]
+            reaching = 0
+            for condition, mask_ in enumerate(state):
+                if condition != opposite[guard]:
+                    reaching |= mask_
+            wanted = needs[index]
+            if reaching & written:
+                chosen[index] = True
+                wanted |= inputs[index]
+                state = [m & ~written if guard in (0, c) else m for c, m in enumerate(state)]
+            for condition in forgotten[index]:
+                state[0] |= state[condition]
+                state[condition] = 0
+            state[guard] |= wanted & ~guard_bits[index]
+            state[0] |= wanted & guard_bits[index]
+            if tuple(state) != live[index]:
+                live[index] = tuple(state)
+                changed = True
+    return chosen
+
+
+def _condition(d: Decoded) -> str:
+    if d.guard is None or d.guard.number is None:
+        return ""
+    return ("!" if d.guard.negated else "") + d.guard.shifted(0)
+
+
+def _never(d: Decoded) -> bool:
+    return d.guard is not None and d.guard.number is None and d.guard.negated
+
+
+def _opposite(condition: str) -> str:
+    return condition.removeprefix("!") if condition.startswith("!") else f"!{condition}" if condition else "none"
+
+
+def _conditions(code: Sequence[Decoded]) -> list[str]:
+    """Every guard in use; the first is "", always."""
+    return ["", *sorted({_condition(d) for d in code} - {""})]

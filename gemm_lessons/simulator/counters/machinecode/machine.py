@@ -1,0 +1,474 @@
+"""Executes the part of a kernel's machine code that addresses and branches depend on, and counts every access.
+
+    Compiled.sass -> operands -> flow (what matters) -> lanes and fronts -> Sums
+
+Nsight Compute counts machine instructions. ptxas joins neighbouring loads and stores, unrolls, turns branches into
+predicates and drops what nobody reads, so the only count that can be equal is one of the machine code itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gemm_lessons.compiler.sass import width_of
+from gemm_lessons.launch import Grid
+from gemm_lessons.simulator.counters import banks
+from gemm_lessons.simulator.counters.footprint import Footprint, moved, pattern
+from gemm_lessons.simulator.counters.machinecode import conversions, exchange, floats, functions, integers
+from gemm_lessons.simulator.counters.machinecode.flow import (
+    ATOMICS,
+    COPIES,
+    LOADS,
+    MEMORY,
+    STORES,
+    Listing,
+    calls_outside,
+    reads,
+    relevant,
+    results,
+    stored,
+)
+from gemm_lessons.simulator.counters.machinecode.fronts import Front, Fronts
+from gemm_lessons.simulator.counters.machinecode.lanes import Geometry, Lanes
+from gemm_lessons.simulator.counters.machinecode.operands import Decoded, MachineImmediate, MachineRegister, Memory
+from gemm_lessons.simulator.counters.machinecode.sources import TRUE, Approximation, Array, Compute, Fetch
+from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
+from gemm_lessons.simulator.counters.tally import Shot, Sums, Tally, shot
+from gemm_lessons.simulator.events import WARP, Access, Effect, Space
+from gemm_lessons.simulator.semantics.floats import float_state
+
+if TYPE_CHECKING:
+    from gemm_lessons.simulator.counters.machinecode.store import Store
+
+LANES = 1 << 15  # in flight: as many as keep a register's array in the L2 cache
+BLOCK_BUDGET = 4_000_000  # basic blocks executed; far beyond any kernel of the course
+REMEMBERED = 64  # address patterns of one instruction
+CONTROL = frozenset("BRA EXIT CALL RET BSSY BSYNC BREAK BAR WARPSYNC KILL".split())
+EVERYONE = np.array([0xFFFFFFFF], np.uint32)
+CONTROL_MODIFIERS = {
+    "BRA": frozenset(("U", "DIV", "CONV")),
+    "CALL": frozenset(("REL", "ABS", "NOINC")),
+    "RET": frozenset(("REL", "NODEC")),
+    **dict.fromkeys(("EXIT", "BSSY", "BSYNC", "BREAK", "KILL"), frozenset[str]()),
+}
+FUSED = ("FFMA",)
+IGNORED = frozenset(
+    "NOP YIELD BAR MEMBAR ERRBAR CGAERRBAR CCTL CCTLL DEPBAR LDGDEPBAR NANOSLEEP PMTRIG FENCE ARRIVES WARPSYNC".split()
+)
+
+Step = Callable[[], None]
+Watch = Callable[[Access, Array, Array | None, int], None]  # access, addresses, lanes, number of the first lane
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A kernel ready to be counted: which instructions are executed, and which memories hold data they need."""
+
+    program: Listing
+    executed: tuple[bool, ...]
+    spaces: frozenset[str]  # memories whose contents addresses or branches depend on
+
+
+def plan(program: Listing) -> Plan:
+    """Raises ``Uncountable`` when the slice cannot be found."""
+    spaces: frozenset[str] = frozenset()
+    while True:
+        chosen = relevant(program, partial(_needs, spaces))
+        loaded = {
+            {**LOADS, **ATOMICS}[d.name]
+            for d, needed in zip(program.code, chosen, strict=True)
+            if needed and (d.name in LOADS or d.name in ATOMICS)
+        }
+        if loaded <= spaces:
+            return Plan(program, tuple(chosen), spaces)
+        if any(d.name in (*COPIES, "LDSM", "STSM") for d in program.code):
+            raise Uncountable("addresses depend on data that cp.async or ldmatrix moves")
+        spaces |= loaded
+
+
+def _needs(spaces: frozenset[str], d: Decoded) -> Sequence[str]:
+    """Registers that ``d`` needs for itself: addresses, branch conditions, and data that goes to one of ``spaces``."""
+    needed = list(reads(d)) if (d.name in MEMORY or d.name in CONTROL) and not calls_outside(d) else []
+    if (d.name in FUSED or calls_outside(d)) and d.guard is not None:
+        needed.append(d.guard.shifted(0))
+    space = {**STORES, **ATOMICS}.get(d.name)
+    if space in spaces and space != "global":  # global memory is taken as it was before; ``Store`` watches over that
+        needed += stored(d)
+    return needed
+
+
+@dataclass
+class Stretch:
+    """Straight-line code. ``steps`` execute its slice; ``last`` says where control goes."""
+
+    first: int
+    end: int
+    steps: list[Step] = field(default_factory=list)
+    fused: int = 0  # unguarded FFMA instructions
+    barriers: int = 0  # unguarded BAR instructions
+    warps: int = 0  # how often, in warps, it was executed
+    lanes: int = 0
+
+
+class _Seen:
+    """What one instruction's accesses cost, remembered: moved by a multiple of ``period`` bytes they cost the same."""
+
+    def __init__(self, access: Access, period: int) -> None:
+        self.access = access
+        self.period = period
+        self.known: dict[tuple[int, bool], list[tuple[Array, Array | None, Shot, list[int]]]] = {}
+        self.footprint = Footprint()
+
+    def look(self, where: Array, mask: Array | None, geometry: Geometry) -> Shot:
+        """What an access at these addresses costs."""
+        first = int(where[0])
+        shape = where - first
+        found = self.known.setdefault((first % self.period, mask is None), [])
+        for known, known_mask, one, bases in found:
+            same_lanes = mask is known_mask or (
+                mask is not None and known_mask is not None and (mask == known_mask).all()
+            )
+            if same_lanes and np.array_equal(known, shape):
+                bases.append(first)
+                return one
+        one = shot(self.access, where, mask)
+        if len(found) < REMEMBERED:
+            found.append((shape, mask, one, [first]))
+        else:
+            self.footprint.add(pattern(where, mask, geometry.padded), 1, 1, self.access.width, geometry.first)
+        return one
+
+    def left(self, geometry: Geometry) -> Footprint:
+        """Every byte that was looked at."""
+        for found in self.known.values():
+            for shape, mask, _, bases in found:
+                one = pattern(shape, mask, geometry.padded)
+                self.footprint.add(one, len(bases), moved(bases), self.access.width, geometry.first)
+        return self.footprint
+
+
+class Walker:
+    """Counts one batch of blocks. ``sums`` is shared by the batches of a launch."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        geometry: Geometry,
+        constants: dict[int, bytes],
+        sums: Sums,
+        store: Store | None = None,
+        approximation: Approximation | None = None,
+        watch: Watch | None = None,
+    ) -> None:
+        self.plan = plan
+        self.watch = watch
+        self.geometry = geometry
+        self.sums = sums
+        self.store = store
+        self.lanes = Lanes(geometry, constants, approximation)
+        if store is not None:
+            store.begin(self.lanes)
+        self.fronts = Fronts(geometry.alive())
+        self.seen: list[tuple[Tally, _Seen]] = []
+        self.blocks = self._blocks()
+        self.number = {block.first: i for i, block in enumerate(self.blocks)}
+        self.moves = [self._move(i) for i in range(len(self.blocks))]
+
+    # -- preparing ----------------------------------------------------------------------------------------------------
+
+    def _blocks(self) -> list[Stretch]:
+        code = self.plan.program.code
+        starts = {0, *self.plan.program.labels.values()}
+        starts |= {d.index + 1 for d in code if d.name in CONTROL and d.name not in ("BSSY", "BAR")}
+        if self.store is not None:
+            starts |= {d.index + 1 for d in code if d.name == "BAR"}
+        starts |= {d.index + 1 for d in code if d.name == "BSSY"}
+        ordered = sorted(start for start in starts if start < len(code))
+        blocks = [Stretch(first, end) for first, end in zip(ordered, [*ordered[1:], len(code)], strict=True)]
+        for block in blocks:
+            for d in code[block.first : block.end]:
+                if d.name in FUSED:
+                    if d.guard is None:
+                        block.fused += 1
+                    else:
+                        block.steps.append(self._count(d, self._add_fused))
+                elif d.name == "BAR":
+                    if d.guard is None:
+                        block.barriers += 1
+                    else:
+                        block.steps.append(self._count(d, self._add_arrivals))
+                if d.name in MEMORY and MEMORY[d.name] != "local":
+                    block.steps.extend(self._touches(d, block))
+                if self.plan.executed[d.index] or {**STORES, **ATOMICS}.get(d.name) in self.plan.spaces:
+                    step = self._step(d)
+                    if step is not None:
+                        block.steps.append(step)
+        return blocks
+
+    def _guard(self, d: Decoded) -> Fetch | None:
+        return None if d.guard is None else self.lanes.fetcher(d.guard)
+
+    def _count(self, d: Decoded, add: Callable[[int], None]) -> Step:
+        guard = self._guard(d)
+
+        def count() -> None:
+            some, mask = self.lanes.active(guard)
+            if some:
+                alive = self.fronts.alive
+                add(int(np.count_nonzero(alive if mask is None else mask & alive)))
+
+        return count
+
+    def _add_fused(self, lanes: int) -> None:
+        self.sums.ffma += lanes
+
+    def _add_arrivals(self, lanes: int) -> None:
+        self.sums.arrivals += lanes
+
+    def _step(self, d: Decoded) -> Step | None:
+        if d.name in IGNORED or d.name in CONTROL:
+            return None
+        lanes, guard = self.lanes, self._guard(d)
+        names = results(d)[0]
+        if d.name in MEMORY:
+            if self.store is None:
+                raise Uncountable(f"addresses depend on {d.text}")
+            return self.store.step(d, lanes, lambda: self.fronts.alive)
+        compute = self._compute(d)
+
+        def execute() -> None:
+            some, mask = lanes.active(guard)
+            if some:
+                values = compute()
+                if len(values) != len(names):
+                    raise Uncountable(f"unknown form {d.text}")
+                for name, value in zip(names, values, strict=True):
+                    lanes.write(name, value, mask)
+
+        return execute
+
+    def _compute(self, d: Decoded) -> Compute:
+        for table in (integers.TABLE, floats.TABLE, conversions.TABLE, functions.TABLE):
+            if d.name in table:
+                return table[d.name](self.lanes.sources(d))
+        if d.name in exchange.TABLE:
+            return exchange.TABLE[d.name](self.lanes, lambda: self.fronts.alive, d)
+        raise Uncountable(f"unknown instruction {d.text}")
+
+    # -- counting -----------------------------------------------------------------------------------------------------
+
+    def _touches(self, d: Decoded, block: Stretch) -> list[Step]:
+        """Counts the execution of a memory instruction; two for a copy from global to shared memory."""
+        memories = [operand for operand in d.operands if isinstance(operand, Memory)]
+        effect: Effect = "load" if d.name in LOADS else "store" if d.name in STORES else "atomic"
+        if d.name not in COPIES:
+            return [self._touch(d, memories[0], MEMORY[d.name], effect)]
+        if "ZFILL" in d.source.opcode or d.operands[-1] is not memories[-1]:
+            # How much is read is hidden in a predicate and in the low bits of the address.
+            raise Uncountable("cp.async reads less than it writes")
+        return [self._touch(d, memories[0], "shared", "copy"), self._touch(d, memories[1], "global", "copy")]
+
+    def _touch(self, d: Decoded, memory: Memory, space: str, effect: Effect) -> Step:
+        source = d.source
+        width = max(1, width_of(source.opcode))
+        kind: Space = "shared" if space == "shared" else "global"
+        matrix = d.name in ("LDSM", "STSM")
+        access = Access(d.index, kind, effect, width, source.line, source.file, d.text, is_matrix=matrix)
+        key = (d.index, space)
+        tally = self.sums.tallies.setdefault(key, Tally(access))
+        address = self.lanes.address(memory, wide=space == "global")
+        guard = self._guard(d)
+        period = banks.BANKS * banks.WORD if kind == "shared" else banks.SECTOR
+        seen, watch = _Seen(access, period), self.watch
+
+        def touch() -> None:
+            some, mask = self.lanes.active(guard)
+            if not some:
+                return
+            if mask is None:
+                mask = None if self.fronts.everyone_alive else self.fronts.alive
+            elif not self.fronts.everyone_alive:
+                mask = mask & self.fronts.alive
+            where = np.broadcast_to(address(), (self.geometry.lanes,))
+            if watch is not None:
+                watch(access, where, mask, self.geometry.first * self.geometry.padded)
+            tally.add(seen.look(where, mask, self.geometry), 1, where, mask)
+
+        self.seen.append((tally, seen))
+        return touch
+
+    # -- control ------------------------------------------------------------------------------------------------------
+
+    def _move(self, number: int) -> Callable[[Front], Front | None]:
+        """Where a front goes after block ``number``: the front that goes on at once, or None."""
+        block = self.blocks[number]
+        d = self.plan.program.code[block.end - 1]
+        after = number + 1
+        fronts, guard = self.fronts, self._guard(d)
+        truth: Fetch = guard or (lambda: TRUE)
+        if calls_outside(d):
+
+            def call(front: Front) -> Front:
+                if bool(np.any(fronts.mask_of(front) & truth())):
+                    raise Uncountable(f"the kernel calls a function of the system: {d.text}")
+                front.block = after
+                return front
+
+            return call
+        self._check_control(d)
+        if d.name in ("BRA", "CALL"):
+            target = self.number[self.plan.program.target(d)]
+            if d.has("DIV", "CONV"):
+                return lambda front: fronts.split(front, self._diverged(front), target, after)
+            extra = [self.lanes.fetcher(o) for o in d.operands if isinstance(o, MachineRegister)]
+            if not extra:
+                return lambda front: fronts.split(front, truth(), target, after)
+            return lambda front: fronts.split(front, truth() & extra[0](), target, after)
+        if d.name in ("EXIT", "KILL"):
+            return lambda front: fronts.leave(front, truth(), after)
+        if d.name == "RET":
+            return self._return(d)
+        if d.name == "BSSY":
+            barrier = _barrier(d)
+
+            def begin(front: Front) -> Front:
+                fronts.meet_later(front, barrier)
+                front.block = after
+                return front
+
+            return begin
+        if d.name == "BSYNC":
+            barrier = _barrier(d)
+            if guard is not None:
+                raise Uncountable(f"unknown form {d.text}")
+            return lambda front: fronts.meet(front, barrier, after)
+        if d.name == "BREAK":
+            barrier = _barrier(d)
+            also = [self.lanes.fetcher(o) for o in d.operands if isinstance(o, MachineRegister) and o.is_predicate]
+            chosen: Fetch = (lambda: truth() & also[0]()) if also else truth
+
+            def leave(front: Front) -> Front:
+                fronts.forget(fronts.mask_of(front) & chosen(), barrier)
+                front.block = after
+                return front
+
+            return leave
+        if d.name == "WARPSYNC":
+            members = self._members(d)
+            exclusive = d.has("EXCLUSIVE")
+            return lambda front: fronts.sync(front, members(), exclusive, after)
+        if d.name == "BAR" and self.store is not None and not d.has("ARV"):
+
+            def park(front: Front) -> None:
+                fronts.park(front, after)
+
+            return park
+
+        def go_on(front: Front) -> Front:
+            front.block = after
+            return front
+
+        return go_on
+
+    def _members(self, d: Decoded) -> Fetch:
+        """The masks of WARPSYNC."""
+        if d.guard is not None:
+            raise Uncountable(f"unknown form {d.text}")
+        if d.has("ALL"):
+            return lambda: EVERYONE
+        mask = next((o for o in d.operands if isinstance(o, (MachineRegister, MachineImmediate))), None)
+        if mask is None:
+            raise Uncountable(f"unknown form {d.text}")
+        return self.lanes.fetcher(mask)
+
+    def _check_control(self, d: Decoded) -> None:
+        """Raises ``Uncountable`` for a modifier or a condition that is not followed below."""
+        known = CONTROL_MODIFIERS.get(d.name)
+        conditions = [o for o in d.operands if isinstance(o, MachineRegister) and o.is_predicate]
+        if known is None:
+            return
+        if not known.issuperset(d.modifiers) or (conditions and d.name not in ("BRA", "BREAK")) or len(conditions) > 1:
+            raise Uncountable(f"unknown form {d.text}")
+
+    def _diverged(self, front: Front) -> Array:
+        """Lanes whose warp is not together."""
+        mask = self.fronts.mask_of(front).reshape(-1, WARP)
+        whole = (mask == self.fronts.alive.reshape(-1, WARP)).all(axis=1)
+        return np.repeat(~whole, WARP)
+
+    def _return(self, d: Decoded) -> Callable[[Front], Front | None]:
+        register = d.operands[0]
+        back = self.lanes.fetcher(register)
+        code = self.plan.program.code
+        calls = [c for c in code if c.name == "CALL" and not calls_outside(c)]
+        index = {code[c.index + 1].source.address: self.number[c.index + 1] for c in calls}
+
+        def go_back(front: Front) -> Front | None:
+            places = np.broadcast_to(back(), (self.geometry.lanes,))
+            mask = self.fronts.mask_of(front)
+            for place in np.unique(places[mask]):
+                if int(place) not in index:
+                    raise Uncountable(f"return to {int(place):#x}")
+                self.fronts.add(self.fronts.front(index[int(place)], mask & (places == place)))
+            return None
+
+        return go_back
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    def run(self, budget: int = BLOCK_BUDGET) -> None:
+        """Until every lane has ended. Raises ``Uncountable``, also after ``budget`` basic blocks."""
+        front: Front | None = self.fronts.start(0)
+        most = budget
+        with float_state():
+            while True:
+                if front is None or front.mask is not None:
+                    if front is not None:
+                        self.fronts.add(front)
+                    front = self.fronts.next()
+                    if front is None:
+                        break
+                block = self.blocks[front.block]
+                block.warps += front.warps
+                block.lanes += front.lanes
+                self.lanes.mask = front.mask
+                for step in block.steps:
+                    step()
+                budget -= 1
+                if budget < 0:
+                    raise Uncountable(f"more than {most} basic blocks were executed")
+                front = self.moves[front.block](front)
+        self._sum()
+
+    def _sum(self) -> None:
+        code = self.plan.program.code
+        for block in self.blocks:
+            self.sums.ffma += block.fused * block.lanes
+            self.sums.arrivals += block.barriers * block.lanes
+            for d in code[block.first : block.end]:
+                for space in ("shared", "global"):
+                    tally = self.sums.tallies.get((d.index, space))
+                    if tally is not None:
+                        tally.executed += block.warps
+                self.sums.issued[d.name] += block.warps
+        for tally, seen in self.seen:
+            tally.footprint.merge(seen.left(self.geometry))
+
+
+def _barrier(d: Decoded) -> str:
+    for operand in d.operands:
+        if isinstance(operand, MachineRegister) and operand.file == "B":
+            return operand.shifted(0)
+    raise Uncountable(f"unknown form {d.text}")
+
+
+def batches(grid: Grid, chosen: Sequence[range]) -> list[tuple[int, int]]:
+    """(first block, number of blocks) of every batch of the ``chosen`` blocks of a launch."""
+    padded = -(-grid.threads // WARP) * WARP
+    size = max(1, LANES // padded)
+    return [(first, min(size, part.stop - first)) for part in chosen for first in range(part.start, part.stop, size)]

@@ -1,0 +1,240 @@
+"""What every warp of a few blocks executes, instruction by instruction, and what each access asks of memory.
+
+    Compiled.sass + the blocks' addresses -> Trace        for ``timeline``, which plays it on a multiprocessor
+
+ptxas writes into every instruction of Volta and later when the next one may follow and on which loads it waits
+(``Control``), because the hardware does not check. So nothing about dependences has to be guessed.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.compiler.sass import width_of
+from gemm_lessons.launch import Argument, Grid, buffers_of
+from gemm_lessons.simulator.counters import banks
+from gemm_lessons.simulator.counters.banks import Access
+from gemm_lessons.simulator.counters.machinecode import Code, cubin, prepare
+from gemm_lessons.simulator.counters.machinecode.lanes import Geometry, launch_constants
+from gemm_lessons.simulator.counters.machinecode.machine import Plan, Step, Walker
+from gemm_lessons.simulator.counters.machinecode.operands import Decoded, MachineRegister, Memory
+from gemm_lessons.simulator.counters.machinecode.store import Store
+from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
+from gemm_lessons.simulator.counters.tally import Sums
+from gemm_lessons.simulator.events import WARP, Effect
+from gemm_lessons.simulator.machine.memory import GlobalMemory, parameter_block
+
+if TYPE_CHECKING:
+    from gemm_lessons.compiler.compile import Compiled
+    from gemm_lessons.simulator.program.ptx import Kernel
+
+INSTRUCTION_BYTES = 16
+CONTROL_BIT = 105  # of the 128-bit instruction
+SCOREBOARDS = 6
+LINE = 4  # sectors of a 128-byte line
+
+
+@dataclass(frozen=True)
+class Control:
+    """The scheduling fields of an instruction. Layout: Jia et al., "Dissecting the NVIDIA Volta GPU Architecture via
+    Microbenchmarking" (2018), section 2.1; the same up to Hopper.
+
+    ``stall``: clocks until the warp's next instruction; ``sets`` and ``reads``: scoreboards that are busy until the
+    result is there, or until the sources are read (None: none); ``waits``: scoreboards that must be free first.
+    """
+
+    stall: int
+    sets: int | None
+    reads: int | None
+    waits: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """One warp's access. Shared: ``passes`` are wavefronts, ``ideal`` of them unavoidable. Global: ``passes`` are
+    128-byte lines, ``sectors`` the 32-byte sectors' numbers."""
+
+    space: Literal["shared", "global"]
+    load: bool
+    passes: int
+    ideal: int
+    sectors: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Warp by warp, block by block: (index of the instruction, its access if it made one)."""
+
+    code: tuple[Decoded, ...]
+    control: tuple[Control, ...]
+    conflicts: tuple[int, ...]  # per instruction: clocks lost because its operands share a register bank
+    warps: tuple[tuple[tuple[int, Traffic | None], ...], ...]
+    warps_per_block: int
+
+
+def controls(compiled: Compiled) -> tuple[Control, ...]:
+    """The scheduling fields of every instruction of a kernel, in the order of ``compiled.sass``."""
+    name = f".text.{compiled.entry}"
+    text = next((part.data for part in cubin.sections(compiled.cubin) if part.name == name), b"")
+    if len(text) != INSTRUCTION_BYTES * len(compiled.sass):
+        raise Uncountable("the kernel calls device functions")
+    return tuple(_control(text[at : at + INSTRUCTION_BYTES]) for at in range(0, len(text), INSTRUCTION_BYTES))
+
+
+def _control(instruction: bytes) -> Control:
+    low, high = struct.unpack("<QQ", instruction)
+    bits = (high << 64 | low) >> CONTROL_BIT
+    sets, reads, waits = bits >> 5 & 7, bits >> 8 & 7, bits >> 11 & 63
+    return Control(
+        stall=bits & 15,
+        sets=sets if sets < SCOREBOARDS else None,
+        reads=reads if reads < SCOREBOARDS else None,
+        waits=tuple(number for number in range(SCOREBOARDS) if waits >> number & 1),
+    )
+
+
+def bank_conflicts(code: Sequence[Decoded]) -> tuple[int, ...]:
+    """Clocks that each FFMA loses: registers lie in two banks, odd and even, and an instruction reads two of each at
+    once; what the one before kept in the same place (``.reuse``) is not read again (Jia et al., section 3.5)."""
+    kept: dict[int, int] = {}
+    lost = []
+    for d in code:
+        if d.name != "FFMA":
+            kept = {}
+            lost.append(0)
+            continue
+        banks_used: tuple[set[int], set[int]] = (set(), set())
+        keep: dict[int, int] = {}
+        texts = re.split(r",\s*", d.text)[1:]
+        for place, (operand, text) in enumerate(zip(d.operands[1:], texts, strict=False)):
+            if isinstance(operand, MachineRegister) and operand.file == "R" and operand.number is not None:
+                if kept.get(place) != operand.number:
+                    banks_used[operand.number % 2].add(operand.number)
+                if ".reuse" in text:
+                    keep[place] = operand.number
+        lost.append(max(0, max(len(used) for used in banks_used) - 2))
+        kept = keep
+    return tuple(lost)
+
+
+@dataclass(frozen=True)
+class Traceable:
+    """A kernel whose machine code can be followed: decoded once, traced at any shape."""
+
+    code: Code
+    plan: Plan
+    kernel: Kernel
+    control: tuple[Control, ...]
+    conflicts: tuple[int, ...]
+    shared_bytes: int
+
+    @property
+    def instructions(self) -> tuple[Decoded, ...]:
+        """The kernel's machine code."""
+        return self.plan.program.code
+
+    def trace(self, grid: Grid, arguments: Sequence[Argument], blocks: int) -> Trace:
+        """Follow the first ``blocks`` of a launch. Raises ``Uncountable``."""
+        memory = GlobalMemory(buffers_of(arguments), [])
+        parameters = parameter_block(self.kernel, arguments, memory)
+        constants = {
+            **self.code.constants,
+            **launch_constants(grid, self.code.parameter_offset, parameters, self.kernel.target),
+        }
+        shared = self.shared_bytes + grid.dynamic_shared
+        store = Store(memory, shared, self.code.local_bytes) if self.plan.spaces else None
+        recorder = _Recorder(self.plan, Geometry(grid, 0, min(blocks, grid.blocks)), constants, store)
+        recorder.run()
+        return Trace(
+            self.instructions, self.control, self.conflicts, recorder.warps(), -(-grid.threads // WARP)
+        )  # fmt: skip
+
+
+def traceable(compiled: Compiled, kernel: Kernel) -> Traceable:
+    """Raises ``Uncountable`` when the machine code cannot be followed."""
+    code = prepare(compiled)
+    if code.plan is None:
+        raise Uncountable(code.obstacle)
+    conflicts = bank_conflicts(code.plan.program.code)
+    return Traceable(code, code.plan, kernel, controls(compiled), conflicts, compiled.resources.shared_bytes)
+
+
+class _Recorder(Walker):
+    """Notes, block by block of code, which warps went through it and what its accesses cost them."""
+
+    def __init__(self, plan: Plan, geometry: Geometry, constants: dict[int, bytes], store: Store | None) -> None:
+        self._log: list[tuple[int, NDArray[Any] | None, dict[int, list[Traffic | None]]]] = []
+        super().__init__(plan, geometry, constants, Sums(), store)
+        for number, block in enumerate(self.blocks):
+            block.steps.insert(0, self._entered(number))
+
+    def _entered(self, number: int) -> Step:
+        return lambda: self._log.append((number, self.lanes.mask, {}))
+
+    def _touch(self, d: Decoded, memory: Memory, space: str, effect: Effect) -> Step:
+        width = max(1, width_of(d.source.opcode))
+        access: Access = "matrix" if d.name in ("LDSM", "STSM") else effect
+        address: Callable[[], NDArray[Any]] = self.lanes.address(memory, wide=space == "global")
+        guard = self._guard(d)
+        known: dict[bytes, list[Traffic | None]] = {}
+
+        def touch() -> None:
+            some, mask = self.lanes.active(guard)
+            if not some:
+                return
+            alive = self.fronts.alive
+            active = (alive if mask is None else mask & alive).reshape(-1, WARP)
+            where = np.broadcast_to(address(), (self.geometry.lanes,)).reshape(-1, WARP)
+            key = b"" if space == "global" else where.tobytes() + active.tobytes()
+            found = known.get(key) if key else None
+            if found is None:
+                found = _touches(where, active, width, space == "shared", access)
+                if key:
+                    known[key] = found
+            self._log[-1][2][d.index] = found
+
+        return touch
+
+    def warps(self) -> tuple[tuple[tuple[int, Traffic | None], ...], ...]:
+        count = self.geometry.lanes // WARP
+        streams: list[list[tuple[int, Traffic | None]]] = [[] for _ in range(count)]
+        for number, mask, touches in self._log:
+            block = self.blocks[number]
+            inside: Sequence[int] = range(count)
+            if mask is not None:
+                inside = np.flatnonzero(mask.reshape(-1, WARP).any(axis=1)).tolist()
+            steps = [(index, touches.get(index)) for index in range(block.first, block.end)]
+            plain = [(index, None) for index, _ in steps]
+            places = [(at, found) for at, (_, found) in enumerate(steps) if found is not None]
+            for warp in inside:
+                start = len(streams[warp])
+                streams[warp].extend(plain)
+                for at, found in places:
+                    streams[warp][start + at] = (plain[at][0], found[warp])
+        return tuple(tuple(stream) for stream in streams)
+
+
+def _touches(
+    where: NDArray[Any], active: NDArray[Any], width: int, shared: bool, access: Access
+) -> list[Traffic | None]:
+    """What one instruction asks of memory, for every warp. None: no lane took part."""
+    mask = None if active.all() else active
+    load = access in ("load", "copy", "matrix")
+    if shared:
+        cost, ideal = banks.wavefronts(where, mask, width, access)
+        return [
+            Traffic("shared", load, c, i) if c else None for c, i in zip(cost.tolist(), ideal.tolist(), strict=True)
+        ]
+    found: list[Traffic | None] = []
+    for row, lanes in zip(where // banks.SECTOR, active, strict=True):
+        sectors = sorted(set(row.tolist() if mask is None else row[lanes].tolist()))
+        lines = len({sector // LINE for sector in sectors})
+        found.append(Traffic("global", load, lines, lines, tuple(sectors)) if sectors else None)
+    return found

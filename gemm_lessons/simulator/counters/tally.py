@@ -1,0 +1,111 @@
+"""What memory instructions cost, summed: the common ground of the counts on PTX and on machine code."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.simulator.counters import banks
+from gemm_lessons.simulator.counters.footprint import Footprint
+from gemm_lessons.simulator.events import WARP, Access
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Shot:
+    """What one touch costs, all its warps together. ``cost`` and ``ideal``: wavefronts (shared) or sectors (global)."""
+
+    warps: int
+    lanes: int
+    cost: int
+    ideal: int
+    worst: tuple[int, int] = (0, 0)  # warp with the most excess wavefronts, and its excess
+
+
+def shot(access: Access, addresses: Array, active: Array | None) -> Shot:
+    """Analyse one execution of a memory instruction. ``addresses`` and ``active`` hold whole warps, flat."""
+    rows = addresses.reshape(-1, WARP)
+    mask = None if active is None else active.reshape(-1, WARP)
+    if mask is not None:
+        some = mask.any(axis=1)
+        if not some.all():
+            where = np.flatnonzero(some)
+            if len(where) == 0:
+                return Shot(0, 0, 0, 0)
+            rows, mask = rows[where], mask[where]
+        else:
+            where = None
+    else:
+        where = None
+    lanes = rows.size if mask is None else int(np.count_nonzero(mask))
+    if access.space == "shared":
+        cost, ideal = banks.wavefronts(rows, mask, access.width, _kind(access))
+        excess = cost - ideal
+        warp = int(excess.argmax())
+        worst = (warp if where is None else int(where[warp]), int(excess[warp]))
+        return Shot(len(rows), lanes, int(cost.sum()), int(ideal.sum()), worst)
+    taking_part = np.full(len(rows), WARP) if mask is None else np.count_nonzero(mask, axis=1)
+    return Shot(
+        len(rows),
+        lanes,
+        int(banks.sectors(rows, mask, access.width).sum()),
+        int(banks.ideal_sectors(taking_part, access.width).sum()),
+    )
+
+
+def _kind(access: Access) -> banks.Access:
+    """How the access is served. ATOMS.POPC.INC adds up lanes at the same word first, so they share it as in a store."""
+    if access.is_matrix:
+        return "matrix"
+    return "store" if ".POPC." in access.text else access.effect
+
+
+@dataclass
+class Tally:
+    """The sums of one memory instruction over a launch, and its worst touch."""
+
+    access: Access
+    executed: int = 0  # warps that executed the instruction, also with every lane switched off by its guard
+    warps: int = 0  # warps with a lane that took part
+    lanes: int = 0
+    cost: int = 0
+    ideal: int = 0
+    worst_excess: int = 0
+    worst: tuple[Array, Array | None] | None = None  # addresses and mask of one warp
+    footprint: Footprint = field(default_factory=Footprint)
+
+    def add(self, one: Shot, times: int, addresses: Array, active: Array | None) -> None:
+        """``one`` happened ``times`` times, at these addresses (whole warps, flat)."""
+        self.warps += one.warps * times
+        self.lanes += one.lanes * times
+        self.cost += one.cost * times
+        self.ideal += one.ideal * times
+        if one.worst[1] > self.worst_excess:
+            lanes = slice(one.worst[0] * WARP, (one.worst[0] + 1) * WARP)
+            self.worst_excess = one.worst[1]
+            self.worst = (addresses[lanes].copy(), None if active is None else active[lanes].copy())
+
+
+@dataclass
+class Sums:
+    """Everything counted so far about the memory accesses and multiply-adds of a launch."""
+
+    tallies: dict[tuple[int, str], Tally] = field(default_factory=dict)  # by instruction and memory
+    ffma: int = 0  # threads
+    arrivals: int = 0  # threads at block-wide barriers
+    certain: bool = True  # no address depends on the last bits of an approximate function
+    issued: Counter[str] = field(default_factory=Counter)  # opcode -> warps
+
+    def figures(self) -> tuple[object, ...]:
+        """All the numbers, to compare two counts."""
+        tallies = {key: (t.executed, t.warps, t.lanes, t.cost, t.ideal) for key, t in self.tallies.items()}
+        return tallies, self.ffma, self.issued
+
+    def touched(self) -> dict[tuple[int, str], tuple[int, int]]:
+        """The footprint of every instruction."""
+        return {key: (t.footprint.bytes, t.footprint.sum) for key, t in self.tallies.items()}

@@ -1,0 +1,591 @@
+"""Runs a kernel: batches of blocks in lockstep, divergence by masks, barriers, the instruction budget, the trace.
+
+All lanes of a batch step through basic blocks together. When a branch splits them, the lanes at the block with the
+smallest number run first (``cfg.py`` numbers blocks so that this reconverges); the rest wait. Lanes at a barrier wait
+until every thread of their block that has not ended is there. The result does not depend on how many blocks share a
+batch: blocks touch each other only through global memory, and what they do there is recorded.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.launch import Argument, Finding, Grid, buffers_of
+from gemm_lessons.simulator.events import WARP, Boundary, LaunchInfo, Observer, SharedArray
+from gemm_lessons.simulator.machine import spinning
+from gemm_lessons.simulator.machine.access import Layout
+from gemm_lessons.simulator.machine.barriers import Barriers, is_plain
+from gemm_lessons.simulator.machine.convergence import Convergence
+from gemm_lessons.simulator.machine.decode import Binder, Op, Run, address_registers, both
+from gemm_lessons.simulator.machine.images import Images
+from gemm_lessons.simulator.machine.memory import ALIGNMENT, PARAMETERS, GlobalMemory, layout, parameter_block
+from gemm_lessons.simulator.machine.state import Fault, State
+from gemm_lessons.simulator.machine.unset import Unset, suspects
+from gemm_lessons.simulator.program import cfg
+from gemm_lessons.simulator.program.cfg import Block, line_of
+from gemm_lessons.simulator.program.ptx import Instruction, Kernel, Register, Symbol, Variable
+from gemm_lessons.simulator.program.schedule import FmaGroup, Single, Step, row_order, schedule
+from gemm_lessons.simulator.semantics.floats import float_state
+
+Array = NDArray[Any]
+
+# Lanes in flight. Large groups of fma work best while their rows fit in a core's cache; other kernels are limited by
+# the number of NumPy calls and like more lanes a call. Measured on 2 MB of L2 per core.
+LANES_WITH_GROUPS = 1024
+LANES = 8192
+REGISTER_FILE_BYTES = 64 << 20
+# PTX instructions that one batch may execute. A 1024-deep dot product needs about 10 per step.
+INSTRUCTION_BUDGET = 2_000_000
+# Where a cooperative launch keeps what grid.sync() counts in (two words, zero), and the registers that say so, high
+# half first: cooperative_groups/details/driver_abi.h of CUDA 13.
+GRID_BARRIER = "the barrier of the grid"
+BARRIER_ADDRESS = ("%envreg1", "%envreg2")
+TRACE_LIMIT = 1 << 16  # records handed over at once, also without a barrier
+DONE = np.iinfo(np.int32).max
+
+
+@dataclass(frozen=True)
+class Program:
+    """A kernel taken apart once: basic blocks, their steps, the order of registers in the register file."""
+
+    kernel: Kernel
+    blocks: tuple[Block, ...]
+    steps: tuple[Sequence[Any], ...]
+    rows: Sequence[str]
+    variables: tuple[Variable, ...]
+
+    @functools.cached_property
+    def suspects(self) -> frozenset[str]:
+        """Registers that may be read before anything was written into them."""
+        return suspects(self.kernel, self.blocks)
+
+    @functools.cached_property
+    def may_wait(self) -> bool:
+        """Whether a loop of the kernel may wait for what another thread does."""
+        return spinning.may_wait(self.kernel, self.blocks)
+
+    @functools.cached_property
+    def overwritten_guards(self) -> frozenset[int]:
+        """Guarded instructions (indices) whose predicate they or a later one of their block write. The compiler's own
+        PTX has none, inline PTX may."""
+        found: set[int] = set()
+        for block in self.blocks:
+            written: set[str] = set()
+            for instruction in reversed(block.instructions):
+                written |= cfg.writes(instruction)
+                guard = instruction.guard
+                if guard is not None and guard.name in written and not cfg.ends_block(instruction):
+                    found.add(instruction.index)
+        return frozenset(found)
+
+    @functools.cached_property
+    def points_to_parameters(self) -> bool:
+        """Whether the kernel uses the address of a parameter, not only its value: an index made at run time."""
+        names = {parameter.name for parameter in self.kernel.parameters}
+        return any(isinstance(o, Symbol) and o.name in names for i in self.kernel.instructions for o in i.operands)
+
+    @functools.cached_property
+    def is_cooperative(self) -> bool:
+        """Whether the kernel asks where the barrier of the whole grid lies, which cooperative launches have."""
+        names = {o.name for i in self.kernel.instructions for o in i.operands if isinstance(o, Register)}
+        return not names.isdisjoint(BARRIER_ADDRESS)
+
+    @property
+    def has_large_groups(self) -> bool:
+        """Whether multiply-adds come in groups worth keeping in cache."""
+        return any(isinstance(s, FmaGroup) and len(s.instructions) >= 16 for steps in self.steps for s in steps)
+
+
+def prepare(kernel: Kernel, variables: tuple[Variable, ...]) -> Program:
+    """Blocks, steps and register order of a kernel."""
+    blocks = cfg.build(kernel)
+    steps = tuple(schedule(block) for block in blocks)
+    return Program(kernel, blocks, steps, row_order(steps, kernel.registers), variables)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How to run: blocks per batch (None: chosen by the lanes they fill), the instruction budget per batch, and whether
+    to count (an answer that is only checked needs no counters)."""
+
+    block_limit: int | None = None
+    budget: int = INSTRUCTION_BUDGET
+    counting: bool = True
+    watched: frozenset[int] = frozenset()  # stores (instruction indices) whose values are recorded
+    shuffles: frozenset[int] = frozenset()  # shuffles of which undefined values are followed
+    placed: bool = False  # report the true address of every global access
+
+
+class Machine:
+    """One launch of one program. ``run`` raises ``Fault`` when the kernel fails; memory then holds what it wrote."""
+
+    def __init__(
+        self,
+        program: Program,
+        grid: Grid,
+        arguments: Sequence[Argument],
+        observers: Sequence[Observer],
+        shared_layout: dict[str, int],
+        setting: Setting,
+    ) -> None:
+        kernel = program.kernel
+        self.program = program
+        self.grid = grid
+        self.observers = observers
+        self.setting = setting
+        shared = [v for v in (*kernel.variables, *program.variables) if v.space == "shared"]
+        placed, static_end = layout(shared, shared_layout)
+        dynamic = [v for v in shared if v.size == 0]
+        self.shared_bytes = static_end + grid.dynamic_shared
+        for variable in dynamic:
+            placed[variable.name] = (placed[variable.name][0], grid.dynamic_shared)
+        local, self.local_bytes = layout([v for v in kernel.variables if v.space == "local"], {})
+        self.arguments = arguments
+        self.memory = self.initial_memory()
+        self.layout = Layout(kernel, self.memory, placed, local)
+        self.parameters = parameter_block(kernel, arguments, self.memory)
+        padded = -(-grid.threads // WARP) * WARP
+        self.batch_blocks = min(grid.blocks, setting.block_limit or self._blocks_per_batch(padded))
+        self.state = State(kernel, grid, self.batch_blocks, self.shared_bytes, self.local_bytes, program.rows)
+        self.state.watched = setting.watched
+        if program.is_cooperative:
+            address = self.memory.symbols[GRID_BARRIER].base
+            halves = (np.uint32(address >> 32), np.uint32(address & 0xFFFFFFFF))
+            self.state.special |= zip(BARRIER_ADDRESS, halves, strict=True)
+        self.state.images = Images(arguments)
+        self.state.leaving = np.array([_only_ends(block, program.blocks) for block in program.blocks])
+        binder = Binder(self.state, self.layout, kernel.parameters, self.parameters, address_registers(program.blocks))
+        self.state.counting, self.state.placed = setting.counting, setting.placed
+        self.barriers = Barriers(self.state, kernel)
+        self.convergence = Convergence(self.state, program.blocks, binder.value)
+        self.state.ticks = lambda: setting.budget - self.budget
+        self.unset = Unset(self.state, kernel, program.suspects, binder, setting.shuffles)
+        self.lanes_executed = np.zeros(len(kernel.instructions), np.int64)
+        self.warps_executed = np.zeros(len(kernel.instructions), np.int64)
+        self.full: list[list[Run]] = []
+        self.masked: list[list[Run]] = []
+        for block, steps in zip(program.blocks, program.steps, strict=True):
+            operations = [
+                operation
+                for step in steps
+                for operation in (*self._early_guards(step), *self.unset.around(step, binder.step(step)))
+            ]
+            operations += self.unset.at_end(block)
+            self.full.append([operation[0] for operation in operations])
+            self.masked.append([operation[1] for operation in operations])
+        self.lengths = [max(1, len(block.instructions)) for block in program.blocks]
+        self.predicates = [self._predicate(block) for block in program.blocks]
+        self.guards = self._guards()
+        self.block_warps = np.zeros(len(program.blocks), np.int64)
+        self.block_lanes = np.zeros(len(program.blocks), np.int64)
+        self.spinning = spinning.Spinning(self.state, self.memory, program.blocks, program.may_wait, setting.budget)
+        self.budget = 0  # instructions until ``spinning`` looks again
+        self.running = 0  # block being executed, for the message of a timeout
+
+    def initial_memory(self) -> GlobalMemory:
+        """Global memory as before the launch, also after it as long as outputs are not written back."""
+        variables = [*self.program.variables, *self.program.kernel.variables]
+        if self.program.points_to_parameters:
+            end = max(p.offset + p.size for p in self.program.kernel.parameters)
+            variables.append(Variable(PARAMETERS, "const", ALIGNMENT, end))
+        if self.program.is_cooperative:
+            variables.append(Variable(GRID_BARRIER, "global", ALIGNMENT, 8))
+        memory = GlobalMemory(buffers_of(self.arguments), [v for v in variables if v.space in ("global", "const")])
+        if self.program.points_to_parameters:
+            memory.fill(PARAMETERS, parameter_block(self.program.kernel, self.arguments, memory))
+        return memory
+
+    def _blocks_per_batch(self, padded: int) -> int:
+        registers = max(1, len(self.program.rows))
+        lanes = LANES_WITH_GROUPS if self.program.has_large_groups else LANES
+        lanes = min(lanes, max(WARP, REGISTER_FILE_BYTES // (registers * 4)))
+        return max(1, lanes // padded)
+
+    def _predicate(self, block: Block) -> tuple[Array, bool] | None:
+        last = block.terminator
+        if last is None or last.guard is None:
+            return None
+        return self.state.row(last.guard.name, "pred"), last.guard_negated
+
+    def _guards(self) -> list[list[tuple[int, Array, bool]]]:
+        """Per block: instruction index, predicate row, negated, of every guarded instruction inside it.
+
+        Lanes are counted at the end of the block; ``_early_guards`` sees to guards that are overwritten before it.
+        Branches count for every lane.
+        """
+        return [
+            [
+                (i.index, self.state.row(i.guard.name, "pred"), i.guard_negated)
+                for i in block.instructions
+                if i.guard is not None and not cfg.ends_block(i) and i.index not in self.program.overwritten_guards
+            ]
+            for block in self.program.blocks
+        ]
+
+    def _early_guards(self, step: Step) -> Iterator[Op]:
+        """Counts an instruction whose guard is overwritten in its own block, before it runs."""
+        if not isinstance(step, Single) or step.instruction.index not in self.program.overwritten_guards:
+            return
+        guard, state = step.instruction.guard, self.state
+        assert guard is not None
+        one = (step.instruction.index, state.row(guard.name, "pred"), step.instruction.guard_negated)
+        yield both(lambda: self._count_guards([one], state.active))
+
+    # -- the launch ---------------------------------------------------------------------------------------------------
+
+    def run(self, chosen: Sequence[range] = ()) -> None:
+        """Run the whole grid, or only the ``chosen`` blocks, batch by batch."""
+        kernel = self.program.kernel
+        shared = [SharedArray(name, start, size) for name, (start, size) in self.layout.shared.items()]
+        buffers = [(a.name, a.base, a.size) for a in self.memory.allocations]
+        fresh = frozenset(a.name for a in self.memory.allocations if a.fresh)
+        launch = LaunchInfo(
+            kernel, self.grid, shared, self.shared_bytes, buffers, fresh, self.state.lanes, self.local_bytes
+        )
+        self.launch = launch
+        for observer in self.observers:
+            observer.begin(launch)
+        generation = 0
+        with float_state():
+            for part in chosen or [range(self.grid.blocks)]:
+                for first in range(part.start, part.stop, self.batch_blocks):
+                    self._run_batch(first, min(self.batch_blocks, part.stop - first), generation)
+                    generation += 1
+
+    def notices(self) -> list[Finding]:
+        """What the simulator left out of this run."""
+        text = {
+            "printf": "printf prints nothing on the simulator",
+            "clock": "the simulator has no clock: what the kernel reads counts instructions, so times mean nothing",
+            "guessed": "which multiprocessor or warp slot a thread gets, and how many there are, is the GPU's choice:"
+            " the simulator answers as an H200 could, and what depends on it is one of many results",
+        }
+        return [
+            Finding(kind, "note", text[kind], line_of(i), file=i.source.file if i.source else "")
+            for kind, i in self.state.notices.items()
+        ]
+
+    def _run_batch(self, first: int, blocks: int, generation: int) -> None:
+        state = self.state
+        state.begin(first, blocks, generation)
+        for observer in self.observers:
+            observer.begin_batch(state.batch)
+        self.alive = state.exists & (state.lane_block < blocks)
+        self.everyone = bool(self.alive.all())
+        state.alive = self.alive
+        self.unset.begin(self.alive)
+        self.started = int(np.count_nonzero(self.alive))
+        self.barriers.begin()
+        self.convergence.begin()
+        self.position = state.position = np.where(self.alive, 0, DONE).astype(np.int32)
+        self.budget = self.spinning.begin()
+        try:
+            self._loop()
+        finally:
+            self._hand_over("end")
+            self._count_instructions()
+            for observer in self.observers:
+                observer.end_batch(state.batch, self.warps_executed, self.lanes_executed)
+            self.warps_executed[:] = 0
+            self.lanes_executed[:] = 0
+
+    def _hand_over(self, boundary: Boundary) -> None:
+        records = list(self.state.trace)
+        self.state.trace.clear()
+        for observer in self.observers:
+            observer.epoch(self.state.batch, records, boundary)
+
+    def _count_instructions(self) -> None:
+        for number, block in enumerate(self.program.blocks):
+            if self.block_warps[number]:
+                for instruction in block.instructions:
+                    if instruction.guard is None or cfg.ends_block(instruction):
+                        self.warps_executed[instruction.index] += self.block_warps[number]
+                        self.lanes_executed[instruction.index] += self.block_lanes[number]
+        self.block_warps[:] = 0
+        self.block_lanes[:] = 0
+
+    # -- scheduling ---------------------------------------------------------------------------------------------------
+
+    def _loop(self) -> None:
+        """Run until every lane has ended."""
+        current: int | None = 0
+        while True:
+            if current is None:
+                current = self._next()
+                if current is None:
+                    return
+            current = self._uniform(current) if self.state.full else self._divergent(current)
+
+    def _uniform(self, number: int) -> int | None:
+        """All living lanes are at block ``number``; stay here while they stay together."""
+        state = self.state
+        state.active = None if self.everyone else self.alive
+        warps = int(self.alive.reshape(-1, WARP).any(axis=1).sum())
+        lanes = int(np.count_nonzero(self.alive))
+        full, lengths, predicates = self.full, self.lengths, self.predicates
+        while True:
+            self.running = number
+            if not self.convergence.complete(number):
+                self.position[self.alive] = number
+                state.full = False
+                return number
+            for operation in full[number]:
+                operation()
+            self.block_warps[number] += warps
+            self.block_lanes[number] += lanes
+            if self.guards[number]:
+                self._count_guards(self.guards[number], None if self.everyone else self.alive)
+            self.budget -= lengths[number]
+            block = self.program.blocks[number]
+            if self.budget < 0 and self._used_up(number, self.alive):
+                return self._proceed(block, self.alive)
+            last = block.terminator
+            predicate = predicates[number]
+            if predicate is not None:
+                taken = predicate[0] if self.everyone else predicate[0] & self.alive
+                count = int(np.count_nonzero(taken))
+                if predicate[1]:
+                    count = lanes - count
+                if 0 < count < lanes:
+                    return self._split(block, self._taken(number, self.alive))
+                if count == 0:
+                    if block.fallthrough is None:
+                        return self._end(self.alive)
+                    number = block.fallthrough
+                    continue
+            if last is None:
+                if block.fallthrough is None:
+                    return self._end(self.alive)
+                number = block.fallthrough
+            elif last.opcode == "bra":
+                number = block.targets[0]
+            elif is_plain(last):
+                if lanes < self.started:
+                    self.barriers.note_ended(last, self.alive, self.alive)
+                self._hand_over("barrier")
+                if block.fallthrough is None:
+                    return self._end(self.alive)
+                number = block.fallthrough
+            else:
+                return self._leave(block, last, self.alive.copy())
+            if len(state.trace) > TRACE_LIMIT:
+                self._hand_over("none")
+
+    def _divergent(self, number: int) -> int | None:
+        state = self.state
+        active = (self.position == number) & ~self.barriers.waiting
+        if self.spinning.anyone:
+            active &= ~self.spinning.held
+            self.spinning.moved = True
+        active = self.convergence.gather(number, active)
+        if not active.any():
+            return self._next()
+        state.active = active
+        self.running = number
+        for operation in self.masked[number]:
+            operation()
+        self.block_warps[number] += int(np.count_nonzero(active.reshape(-1, WARP).any(axis=1)))
+        self.block_lanes[number] += int(np.count_nonzero(active))
+        if self.guards[number]:
+            self._count_guards(self.guards[number], active)
+        self.budget -= self.lengths[number]
+        if self.budget < 0:
+            self._used_up(number, active)
+        if len(state.trace) > TRACE_LIMIT:
+            self._hand_over("none")
+        return self._proceed(self.program.blocks[number], active)
+
+    def _proceed(self, block: Block, active: Array) -> int | None:
+        """``active`` lanes have executed ``block``; send them on."""
+        last = block.terminator
+        taken = self._taken(block.number, active)
+        if last is None:
+            self._go(active, block.fallthrough)
+            return self._next()
+        stay = active & ~taken
+        if stay.any():
+            self._go(stay, block.fallthrough)
+        if taken.any():
+            if last.opcode == "bra":
+                self._go(taken, block.targets[0])
+            else:
+                return self._leave(block, last, taken)
+        return self._next()
+
+    def _used_up(self, number: int, active: Array) -> bool:
+        """A part of the budget is used up in block ``number``; whether lanes that only spin were put aside."""
+        answer = self.spinning.check(number, active, self.budget, self._waiting())
+        if answer is None:
+            self._more_blocks()
+            self._timeout(number)
+            return False
+        self.budget, aside = answer
+        return aside
+
+    def _waiting(self) -> Array:
+        """Lanes that wait at a barrier or for the rest of their warp."""
+        waiting: Array = self.barriers.waiting | self.convergence.held
+        return waiting
+
+    def _more_blocks(self) -> None:
+        """Start again with more blocks at a time, if some have not started and a GPU would run more."""
+        batch = self.state.batch
+        blocks = spinning.resident(self.grid.blocks, self.state.padded)
+        if self.program.may_wait and batch.first_block + batch.blocks < self.grid.blocks and blocks > batch.blocks:
+            raise spinning.MoreBlocks(blocks)
+
+    def _count_guards(self, guards: Sequence[tuple[int, Array, bool]], active: Array | None) -> None:
+        for index, predicate, negated in guards:
+            mask = ~predicate if negated else predicate
+            if active is not None:
+                mask = mask & active
+            self.lanes_executed[index] += int(np.count_nonzero(mask))
+            self.warps_executed[index] += int(np.count_nonzero(mask.reshape(-1, WARP).any(axis=1)))
+
+    def _taken(self, number: int, active: Array) -> Array:
+        predicate = self.predicates[number]
+        if predicate is None:
+            return active
+        return active & (~predicate[0] if predicate[1] else predicate[0])
+
+    def _split(self, block: Block, taken: Array) -> int | None:
+        """A uniform block ended in a branch (or guarded exit) that only some lanes take."""
+        last = block.terminator
+        assert last is not None
+        stay = self.alive & ~taken
+        self._go(stay, block.fallthrough)
+        if last.opcode == "bra":
+            self._go(taken, block.targets[0])
+            return self._next()
+        return self._leave(block, last, taken)
+
+    def _go(self, lanes: Array, target: int | None) -> None:
+        if target is None:
+            self._end(lanes)
+        else:
+            self.position[lanes] = target
+
+    def _end(self, lanes: Array) -> int | None:
+        self.position[lanes] = DONE
+        self.alive = self.state.alive = self.alive & ~lanes
+        self.everyone = False
+        self.convergence.wake()
+        return self._next()
+
+    def _leave(self, block: Block, last: Instruction, lanes: Array) -> int | None:
+        """``lanes`` execute a terminator that is not a plain branch."""
+        if last.opcode in ("ret", "exit"):
+            return self._end(lanes)
+        if last.opcode in ("trap", "brkpt"):
+            lane = int(np.flatnonzero(lanes)[0])
+            raise Fault("trap", f"the kernel stopped itself (trap) in {self.state.describe(lane)}", last)
+        if last.opcode == "brx":
+            index = last.operands[0]
+            assert isinstance(index, Register)
+            choice = self.state.row(index.name, "u32")
+            beyond = lanes & (choice >= len(block.targets))
+            if beyond.any():
+                lane = int(beyond.argmax())
+                text = f"{self.state.describe(lane)} takes branch {choice[lane]} of {len(block.targets)} (brx.idx)"
+                raise Fault("illegal_access", text, last)
+            for case, target in enumerate(block.targets):
+                self._go(lanes & (choice == case), target)
+            return self._next()
+        self._go(lanes, block.fallthrough)
+        return self._arrive(last, lanes)
+
+    def _next(self) -> int | None:
+        """The block to run next; sets ``state.full``. Releases barriers when nobody else can run."""
+        while True:
+            runnable = self.alive & ~self._waiting()
+            if self.spinning.anyone:
+                runnable &= ~self.spinning.held
+            if not runnable.any():
+                if not self.alive.any():
+                    return None
+                self._release()
+                continue
+            number = int(self.position[runnable].min())
+            at = runnable & (self.position == number)
+            self.state.full = bool((at == self.alive).all())
+            return number
+
+    # -- barriers -----------------------------------------------------------------------------------------------------
+
+    def _arrive(self, barrier: Instruction, lanes: Array) -> int | None:
+        self.barriers.arrive(barrier, lanes, self.alive)
+        return self._next()
+
+    def _release(self) -> None:
+        """Let go every group of threads whose barrier is complete; a ``Fault`` if none is and nobody can run."""
+        if self.barriers.release(self.alive, functools.partial(self._hand_over, "barrier")):
+            return
+        spins = self.spinning.aside.copy() if self.spinning.anyone else None
+        if self.spinning.wake(self.alive, self._waiting(), self.budget):
+            self.budget = 0
+            return
+        if spins is not None:
+            self._more_blocks()
+        if self.convergence.give_up(self.position):
+            return
+        if spins is None:
+            raise self.barriers.deadlock(self.alive)
+        if not self.spinning.proven:
+            self._timeout(int(self.position[spins & self.alive][0]))
+        self._hangs(spins & self.alive)
+
+    def _hangs(self, lanes: Array) -> None:
+        lane = int(lanes.argmax())
+        others = int(np.count_nonzero(lanes)) - 1
+        more = f" and {others} more thread{'s' * (others > 1)}" if others else ""
+        raise Fault(
+            "timeout",
+            f"{self.state.describe(lane)}{more} wait{'' if others else 's'} in a loop for something that no thread does"
+            " any more: a lock that is not released, or a flag that is not set",
+            self.program.blocks[int(self.position[lane])].instructions[0],
+        )
+
+    def _timeout(self, number: int) -> None:
+        instruction = self.program.blocks[number].instructions[0]
+        lane = int(np.flatnonzero(self.alive)[0])
+        raise Fault(
+            "timeout",
+            f"still running after {self.setting.budget:,} instructions (first: {self.state.describe(lane)});"
+            " is there a loop that never ends?",
+            instruction,
+        )
+
+
+def _only_ends(block: Block, blocks: Sequence[Block]) -> bool:
+    """Whether a thread that comes to ``block`` does nothing more than end."""
+    for _ in blocks:
+        last = block.terminator
+        inside = block.instructions if last is None else block.instructions[:-1]
+        if any(i.opcode not in ("mov", "add", "cvt") for i in inside) or (last is not None and last.guard is not None):
+            return False
+        if last is not None and last.opcode in ("ret", "exit"):
+            return True
+        following = block.targets[0] if last is not None and last.opcode == "bra" else block.fallthrough
+        if following is None or (last is not None and last.opcode != "bra"):
+            return last is None
+        block = blocks[following]
+    return False
+
+
+def finding_of(fault: Fault) -> Finding:
+    """A ``Fault`` in the words of the records that devices hand back."""
+    source = fault.instruction.source if fault.instruction is not None else None
+    return Finding(
+        fault.kind,
+        "error",
+        str(fault),
+        source.line if source and source.line else None,
+        file=source.file if source else "",
+    )

@@ -1,0 +1,180 @@
+"""Which accesses may meet another thread's without being a race, read off the code.
+
+``strong`` accesses (PTX's word: atomics, volatile, relaxed, acquire and release) are made to meet: among themselves
+they never race. An ``optimistic`` read is a plain load whose value may be old by the time it is used, and the code
+knows: the first read of a compare-and-swap loop (``old = *p; do { assumed = old; old = atomicCAS(p, assumed, ...); }
+while (old != assumed)``), or one that only decides whether an atomic on the same element is worth the effort
+(``if (v > *p) atomicMax(p, v)``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+
+from gemm_lessons.simulator.program.cfg import Block, build, reads, registers_in, writes
+from gemm_lessons.simulator.program.ptx import Address, Immediate, Instruction, Kernel, Operand, Register, Symbol
+
+STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "acq_rel", "mmio", "cv"})
+ATOMIC = frozenset({"atom", "red"})
+LOADS = frozenset({"ld", "ldu"})
+MEMORY = ATOMIC | LOADS | {"st", "cp", "call"}
+ADDRESSES = frozenset("mov cvta add mad mul shl cvt".split())  # what addresses are computed by
+ONE_WAY = frozenset("min max and or".split())  # an old value of such an element is never beyond the newest
+
+
+def strong(kernel: Kernel) -> frozenset[int]:
+    """Instructions (indices) whose accesses are made to meet those of other threads."""
+    return frozenset(
+        i.index
+        for i in kernel.instructions
+        if i.opcode in ATOMIC or (i.opcode in ("ld", "ldu", "st") and STRONG & set(i.modifiers))
+    )
+
+
+def hearing(kernel: Kernel) -> frozenset[int]:
+    """Strong reads (indices) whose value the kernel looks at. An atomic whose result nobody reads tells nobody how far
+    others are."""
+    read = frozenset().union(*(reads(i) for i in kernel.instructions))
+    strongly = strong(kernel)
+    return frozenset(
+        i.index
+        for i in kernel.instructions
+        if i.index in strongly and i.opcode in (*LOADS, "atom") and not read.isdisjoint(writes(i))
+    )
+
+
+def flags(kernel: Kernel) -> frozenset[int]:
+    """Strong accesses to shared memory (indices), if one of them decides how long the kernel stays in a loop."""
+    inside = frozenset(i for i in strong(kernel) if {"global", "const"}.isdisjoint(kernel.instructions[i].modifiers))
+    return inside if _awaited(kernel, inside) else frozenset()
+
+
+def waits(kernel: Kernel) -> bool:
+    """Whether a strong read decides how long the kernel stays in a loop: how often it looks then depends on time."""
+    return _awaited(kernel, strong(kernel))
+
+
+def _awaited(kernel: Kernel, accesses: frozenset[int]) -> bool:
+    """Whether one of ``accesses`` (indices) reads what decides how long the kernel stays in a loop."""
+    awaited = accesses & hearing(kernel)
+    if not awaited:
+        return False
+    flow = _Flow(kernel)
+    for loop in loops(build(kernel)):
+        heard = {name for block in loop for i in block.instructions if i.index in awaited for name in writes(i)}
+        branches = [block.terminator for block in loop if block.terminator is not None]
+        guards = {branch.guard.name for branch in branches if branch.guard is not None}
+        if heard & flow.behind(guards):
+            return True
+    return False
+
+
+def loops(blocks: Sequence[Block]) -> list[list[Block]]:
+    """The basic blocks of each outermost loop."""
+    after = {b.number: {*b.targets, *([] if b.fallthrough is None else [b.fallthrough])} for b in blocks}
+    reached = {number: _reached(after, number) for number in after}
+    found: dict[frozenset[int], list[Block]] = {}
+    for block in blocks:
+        if block.number in reached[block.number]:
+            round_trip = frozenset(n for n in reached[block.number] if block.number in reached[n])
+            found.setdefault(round_trip, []).append(block)
+    return list(found.values())
+
+
+def _reached(after: Mapping[int, Iterable[int]], start: int) -> set[int]:
+    reached: set[int] = set()
+    work = list(after[start])
+    while work:
+        number = work.pop()
+        if number not in reached:
+            reached.add(number)
+            work.extend(after[number])
+    return reached
+
+
+def narrow(kernel: Kernel) -> frozenset[int]:
+    """Strong accesses (indices) that only the threads of one block are promised to see as such."""
+    return frozenset(index for index in strong(kernel) if "cta" in kernel.instructions[index].modifiers)
+
+
+def optimistic(kernel: Kernel) -> frozenset[int]:
+    """Loads (indices) whose value a compare-and-swap of the same element checks, or that guard an atomic on it."""
+    atomics = [i for i in kernel.instructions if i.opcode in ATOMIC and {"cas", *ONE_WAY} & set(i.modifiers)]
+    if not atomics:
+        return frozenset()
+    flow = _Flow(kernel)
+    found: set[int] = set()
+    for atomic in atomics:
+        place = flow.place(atomic)
+        loads = [i for i in kernel.instructions if i.opcode in LOADS and flow.place(i) == place]
+        if "cas" in atomic.modifiers:
+            before = flow.behind(registers_in(atomic.operands[2 if atomic.opcode == "atom" else 1]))
+            found |= {load.index for load in loads if writes(load) & before}
+        else:
+            found |= {load.index for load in loads if flow.only_decides(load)}
+    return frozenset(found)
+
+
+class _Flow:
+    """Definitions and uses of a kernel's registers, whatever the path."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._made: dict[str, list[Instruction]] = {}
+        self._used: dict[str, list[Instruction]] = {}
+        for instruction in kernel.instructions:
+            for name in writes(instruction):
+                self._made.setdefault(name, []).append(instruction)
+            for name in reads(instruction):
+                self._used.setdefault(name, []).append(instruction)
+
+    def place(self, instruction: Instruction) -> tuple[Hashable, int] | None:
+        """What an address is computed from, and the number of bytes behind it; the same for the same element."""
+        address = next((operand for operand in instruction.operands if isinstance(operand, Address)), None)
+        if address is None or address.base is None:
+            return None
+        origin, offset = self._origin(address.base)
+        return origin, offset + address.offset
+
+    def _origin(self, operand: Operand | None, depth: int = 16) -> tuple[Hashable, int]:
+        """A value as the computation that gives it, sums with constants apart."""
+        if isinstance(operand, Symbol):
+            return operand.name, operand.offset
+        if not isinstance(operand, Register):
+            return operand, 0
+        made = self._made.get(operand.name, [])
+        if len(made) != 1 or made[0].guard is not None or made[0].opcode not in ADDRESSES or not depth:
+            return operand.name, 0
+        one = made[0]
+        sources = one.operands[1:]
+        if one.opcode in ("mov", "cvta"):  # the same address, whatever space it is written for
+            return self._origin(sources[0], depth - 1)
+        if one.opcode == "add" and isinstance(sources[1], Immediate):
+            origin, offset = self._origin(sources[0], depth - 1)
+            return origin, offset + sources[1].value
+        return (one.opcode, one.modifiers[-1][1:], tuple(self._origin(source, depth - 1) for source in sources)), 0
+
+    def behind(self, names: Iterable[str]) -> set[str]:
+        """``names`` and all registers that their values are computed from without going through memory."""
+        reached: set[str] = set()
+        work = list(names)
+        while work:
+            name = work.pop()
+            if name not in reached:
+                reached.add(name)
+                made = [i for i in self._made.get(name, ()) if i.opcode not in MEMORY]
+                work.extend(source for instruction in made for source in reads(instruction))
+        return reached
+
+    def only_decides(self, load: Instruction) -> bool:
+        """Whether a loaded value goes nowhere but into comparisons."""
+        waiting, seen = [load], {load.index}
+        while waiting:
+            for name in writes(waiting.pop()):
+                for instruction in self._used.get(name, ()):
+                    if instruction.opcode in ("mov", "cvt"):
+                        if instruction.index not in seen:
+                            seen.add(instruction.index)
+                            waiting.append(instruction)
+                    elif instruction.opcode != "setp":
+                        return False
+        return True

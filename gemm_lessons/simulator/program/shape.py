@@ -1,0 +1,91 @@
+"""Whether instructions have the operands that their opcodes take. The assembler has seen to it where PTX comes from the
+compiler; what comes from elsewhere is refused here, by line, and whatever follows may rely on it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from gemm_lessons.errors import UnsupportedKernel
+from gemm_lessons.simulator.program.cfg import line_of
+from gemm_lessons.simulator.program.ptx import (
+    Address,
+    Immediate,
+    Instruction,
+    Kernel,
+    Operand,
+    PredicatePair,
+    Register,
+    Symbol,
+    Vector,
+    places_before,
+)
+from gemm_lessons.simulator.semantics import table as semantics
+from gemm_lessons.simulator.semantics.operation import DTYPES
+
+_LETTERS = {Register: "r", Immediate: "i", Symbol: "s", Address: "a", Vector: "v", PredicatePair: "p"}
+# One letter per operand, as a regular expression; other opcodes take a result and as many sources as their table says.
+_SHAPES: Mapping[str, re.Pattern[str]] = {
+    opcode: re.compile(shape)
+    for opcode, shape in {
+        "ld": "[rv]ar?", "ldu": "[rv]a", "st": "a[risv]r?", "atom": "[rv]a[riv]{1,2}r?", "red": "a[riv]{1,2}r?",
+        "mov": "[rv][risv]", "cvta": "r[ris]", "isspacep": "r[ris]", "bra": "s", "brx": "rs", "ret": "", "exit": "",
+        "trap": "", "brkpt": "", "shfl": "[rp][ri]{3,4}", "vote": "r[rip]{1,2}", "match": "[rp][ri]{1,2}",
+        "activemask": "r", "redux": "r[ri]{1,2}", "elect": "[rp][ri]", "bar": "[rip]{0,4}", "barrier": "[rip]{0,4}",
+        "call": ".+",
+    }.items()
+}  # fmt: skip
+_ELEMENTS = {"v2": 2, "v4": 4, "v8": 8}
+
+
+def check(kernel: Kernel) -> Kernel:
+    """The kernel itself. Raises ``UnsupportedKernel`` for the first instruction whose operands do not fit."""
+    for instruction in kernel.instructions:
+        if not _fits(instruction, kernel.registers):
+            text = f"operands not understood: {instruction.full_opcode} in `{instruction.text[:200]}`"
+            places = places_before(kernel.instructions[: instruction.index + 1])
+            raise UnsupportedKernel(text, line_of(instruction), places)
+    return kernel
+
+
+def _fits(instruction: Instruction, registers: Mapping[str, str]) -> bool:
+    opcode, operands = instruction.opcode, instruction.operands
+    if instruction.guard is not None and registers.get(instruction.guard.name) != "pred":
+        return False
+    letters = "".join(_LETTERS[type(operand)] for operand in operands)
+    if (shape := _SHAPES.get(opcode)) is not None:
+        return shape.fullmatch(letters) is not None and _vectors_fit(instruction)
+    if not operands or not isinstance(operands[0], (Register, PredicatePair)):
+        return True  # unsupported, or without effect: told elsewhere
+    pair = isinstance(operands[0], PredicatePair)
+    operation = semantics.lookup(opcode, instruction.modifiers, 2 if pair else 1)
+    if operation is None:
+        return True
+    negated = isinstance(operands[0], PredicatePair) and operands[0].negated
+    return not negated and len(operands) - 1 == len(operation.sources) and not {"a", "v"} & set(letters)
+
+
+def _vectors_fit(instruction: Instruction) -> bool:
+    opcode, modifiers = instruction.opcode, instruction.modifiers
+    vectors = [operand for operand in instruction.operands if isinstance(operand, Vector)]
+    if not all(e is None or isinstance(e, (Register, Immediate)) for v in vectors for e in v.elements):
+        return opcode == "call"
+    if opcode in ("ld", "ldu", "st"):
+        count = next((_ELEMENTS[m] for m in modifiers if m in _ELEMENTS), 1)
+        return [len(v.elements) for v in vectors] == [count] * (count > 1) and _complete(instruction)
+    if opcode == "mov":
+        bits = 8 * DTYPES[modifiers[-1]]().itemsize if modifiers and modifiers[-1] in DTYPES else 0
+        bits = 128 if modifiers == ("b128",) else bits
+        return bits > 0 and len(vectors) < 2 and all(_cuts(bits, v) for v in vectors) and _complete(instruction)
+    return opcode in ("atom", "red", "call") or not vectors
+
+
+def _cuts(bits: int, vector: Vector) -> bool:
+    return len(vector.elements) in (2, 4, 8) and bits // len(vector.elements) >= 8
+
+
+def _complete(instruction: Instruction) -> bool:
+    """Whether what is read has no gaps: ``_`` may stand only in what is written."""
+    written: tuple[Operand, ...] = () if instruction.opcode == "st" else instruction.operands[:1]
+    read = [o for o in instruction.operands if not any(o is w for w in written)]
+    return not any(e is None for o in read if isinstance(o, Vector) for e in o.elements)

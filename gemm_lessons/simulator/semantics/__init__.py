@@ -1,0 +1,1 @@
+"""What PTX instructions compute, as tables of functions over all lanes."""
