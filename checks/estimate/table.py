@@ -23,10 +23,11 @@ from checks.course.measure import solutions
 from checks.course.variants import VARIANTS, kernels
 from checks.estimate.articles import ARTICLES, Article
 from gemm_lessons.compiler.compile import occupancy
-from gemm_lessons.course.lesson import Shape, tile_sizes
+from gemm_lessons.course.lesson import Shape
 from gemm_lessons.estimate.latencies import PIPES
 from gemm_lessons.estimate.model import LAUNCH_US, Estimate, estimate_at, profile_of
 from gemm_lessons.hardware.sheets import GPUS
+from gemm_lessons.run.estimating import subject_of
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "lessons/common/ESTIMATE.md"
@@ -87,7 +88,7 @@ def estimated(kernel: Kernel, rows: Sequence[Mapping[str, Any]]) -> Iterator[tup
     lesson, compiled, gpu = kernel.lesson, kernel.compiled(), GPUS["h200"]
     launch = lesson.grid(Shape(SIZES[-1], SIZES[-1], SIZES[-1]))
     resident = occupancy(compiled.resources, launch.threads, launch.dynamic_shared, gpu).blocks_per_sm
-    profile = profile_of(lesson, compiled, tile_sizes(lesson), resident)
+    profile = profile_of(subject_of(lesson, compiled), resident)
     assert profile is not None, kernel.name
     for row in rows:
         if row["kernel"] == kernel.name:

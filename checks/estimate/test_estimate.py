@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 
 from checks.estimate.test_timeline import FREE, Line, ffma, lds, shared, trace
 from gemm_lessons.compiler import cache as compile_cache
 from gemm_lessons.course.folder import any_course
-from gemm_lessons.course.lesson import Shape, TileSizes
-from gemm_lessons.estimate.model import LAUNCH_US, Estimate, Profile, estimate_at
+from gemm_lessons.course.lesson import Shape, TileSizes, tile_sizes
+from gemm_lessons.estimate.model import LAUNCH_US, Estimate, Profile, Subject, estimate_at
 from gemm_lessons.estimate.profile import traced_shape
 from gemm_lessons.hardware.sheets import GPUS, GpuSpec
 from gemm_lessons.simulator.counters.machinecode.trace import Trace, Traffic
@@ -123,9 +124,8 @@ def test_what_was_played_is_kept_and_read_back(tmp_path: object, monkeypatch: py
 )
 def test_what_is_traced(number: str, blocks: int, shape: tuple[int, int, int]) -> None:
     lesson = any_course().lesson(number)
-    sizes = lesson.tile.defines
-    tiles = TileSizes(sizes.get("BM", 1), sizes.get("BN", 1), sizes.get("BK", 1))
-    assert traced_shape(lesson, tiles, blocks) == Shape(*shape)
-    without = traced_shape(lesson, TileSizes(), blocks)
+    subject = Subject(Mock(), Mock(), lesson.grid, Mock(), tile_sizes(lesson), lesson.shapes)
+    assert traced_shape(subject, blocks) == Shape(*shape)
+    without = traced_shape(replace(subject, tile=TileSizes()), blocks)
     assert lesson.grid(without).blocks >= blocks
     assert lesson.shapes.refusal(without) is None

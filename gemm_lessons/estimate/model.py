@@ -19,10 +19,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gemm_lessons.course.lesson import Shape
-from gemm_lessons.estimate.profile import Profile, Work, profile_of
+from gemm_lessons.estimate.profile import Profile, Subject, Work, profile_of
 from gemm_lessons.hardware.sheets import GpuSpec
 
-__all__ = ["Estimate", "Profile", "Work", "estimate_at", "profile_of"]
+__all__ = ["Estimate", "Profile", "Subject", "Work", "estimate_at", "profile_of"]
 
 L2_SHARE = 0.8  # of the L2 cache that the operands can count on
 LAUNCH_US = 6.5  # an empty kernel between two CUDA events on an idle H200: 5.9 and 7.0 in two runs of checks/estimate

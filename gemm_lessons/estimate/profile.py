@@ -8,26 +8,43 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from gemm_lessons import __version__
 from gemm_lessons.compiler import cache as compile_cache
-from gemm_lessons.course.lesson import Lesson, Shape, TileSizes
+from gemm_lessons.course.lesson import Shape, Shapes, TileSizes
 from gemm_lessons.estimate.latencies import pipes_of
 from gemm_lessons.hardware.sheets import GpuSpec
+from gemm_lessons.launch import Argument, Grid
 from gemm_lessons.simulator.counters.banks import SECTOR
 
 if TYPE_CHECKING:
     from gemm_lessons.compiler.compile import Compiled
     from gemm_lessons.simulator.counters.machinecode.trace import Trace
+    from gemm_lessons.simulator.program.ptx import Kernel
 
 MODEL = 3  # of the timeline; another number forgets what is kept on disk
 DEPTH = 64  # K of the shorter trace, at least: eight tiles of 8, one of 64; lesson 08 repeats itself every 32
-SEED = 1  # of the inputs; their values do not matter
 
 Traces = tuple[tuple[int, "Trace"], tuple[int, "Trace"]]  # (K, trace), shorter first
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What to trace: a kernel, and how it is launched on any shape.
+
+    ``parsed`` gives its PTX, which is read only when there is no trace yet; ``arguments_at`` fresh arguments, whose
+    values do not matter.
+    """
+
+    compiled: Compiled
+    parsed: Callable[[], Kernel]
+    grid_at: Callable[[Shape], Grid]
+    arguments_at: Callable[[Shape], Sequence[Argument]]
+    tile: TileSizes
+    shapes: Shapes
 
 
 @dataclass(frozen=True)
@@ -126,36 +143,33 @@ class Profile:
             compile_cache.put(self._key, json.dumps(self._kept).encode())
 
 
-def profile_of(lesson: Lesson, compiled: Compiled, tiles: TileSizes, blocks_per_sm: int) -> Profile | None:
-    """The profile of a lesson's kernel; None when its machine code cannot be followed, or needs units whose rates the
-    model does not know (tensor cores, fp64)."""
+def profile_of(subject: Subject, blocks_per_sm: int) -> Profile | None:
+    """The profile of a kernel; None when its machine code cannot be followed, or needs units whose rates the model does
+    not know (tensor cores, fp64)."""
     from gemm_lessons.estimate.timeline import unknown_units
-    from gemm_lessons.simulator import Simulator
     from gemm_lessons.simulator.counters.machinecode import Uncountable
     from gemm_lessons.simulator.counters.machinecode.trace import traceable
 
+    compiled = subject.compiled
     if unknown_units(compiled.sass):
         return None
-    short = traced_shape(lesson, tiles, blocks_per_sm)
+    short = traced_shape(subject, blocks_per_sm)
 
     def trace() -> Traces:
-        from gemm_lessons.course.problem import Problem
-
-        kernel = traceable(compiled, Simulator().kernel(compiled))
+        kernel = traceable(compiled, subject.parsed())
 
         def at(k: int) -> tuple[int, Trace]:
             shape = Shape(short.m, short.n, k)
-            arguments = Problem(lesson.kernel, shape, SEED).trial().arguments
-            return k, kernel.trace(lesson.grid(shape), arguments, blocks_per_sm)
+            return k, kernel.trace(subject.grid_at(shape), subject.arguments_at(shape), blocks_per_sm)
 
         return at(short.k), at(2 * short.k)
 
-    parts = (compiled.cubin, compiled.entry, repr(lesson.grid(short)), repr(short), str(blocks_per_sm))
+    parts = (compiled.cubin, compiled.entry, repr(subject.grid_at(short)), repr(short), str(blocks_per_sm))
     profile = Profile(
         trace,
         blocks_per_sm=blocks_per_sm,
-        tile_rows=tiles.rows,
-        tile_cols=tiles.cols,
+        tile_rows=subject.tile.rows,
+        tile_cols=subject.tile.cols,
         key=compile_cache.key_of(f"gemm-lessons/traced/{MODEL} {__version__}", *parts),
     )
     try:
@@ -165,14 +179,14 @@ def profile_of(lesson: Lesson, compiled: Compiled, tiles: TileSizes, blocks_per_
     return profile
 
 
-def traced_shape(lesson: Lesson, tiles: TileSizes, blocks: int) -> Shape:
+def traced_shape(subject: Subject, blocks: int) -> Shape:
     """A shape of at least ``blocks`` full blocks side by side, and whole tiles of K."""
-    multiple = lesson.shapes.multiple_of
-    rows, cols = math.lcm(tiles.rows, multiple.m), math.lcm(tiles.cols, multiple.n)
-    depth = math.lcm(tiles.depth, multiple.k)
-    if tiles.rows * tiles.cols == 1:  # no block tile is known: the lesson's own choice, made wider
-        rows, cols = lesson.shapes.count.m, lesson.shapes.count.n
+    tile, multiple = subject.tile, subject.shapes.multiple_of
+    rows, cols = math.lcm(tile.rows, multiple.m), math.lcm(tile.cols, multiple.n)
+    depth = math.lcm(tile.depth, multiple.k)
+    if tile.rows * tile.cols == 1:  # no block tile is known: the lesson's own choice, made wider
+        rows, cols = subject.shapes.count.m, subject.shapes.count.n
     shape = Shape(rows, cols, -(-DEPTH // depth) * depth)
-    while lesson.grid(shape).blocks < blocks:
+    while subject.grid_at(shape).blocks < blocks:
         shape = Shape(shape.m, shape.n + cols, shape.k)
     return shape

@@ -43,6 +43,7 @@ from gemm_lessons.judgement.verdict import (
 from gemm_lessons.launch import METRICS, Finding, Launched
 from gemm_lessons.ranges import stage, turn
 from gemm_lessons.run.builder import Builder
+from gemm_lessons.run.estimating import subject_of
 from gemm_lessons.run.outcome import Role, Row, RunOutcome, ShapeResult
 from gemm_lessons.simulator import Disagreement, Simulator
 
@@ -349,7 +350,7 @@ class _Run:
             return row
         self.progress(f"estimate {shape}")
         with stage("estimate", str(shape), payload=2 * shape.m * shape.n * shape.k):
-            profile = profile_of(lesson, built.timed, tile_sizes(lesson), row.occupancy.blocks_per_sm)
+            profile = profile_of(subject_of(lesson, built.timed), row.occupancy.blocks_per_sm)
             if profile is None:
                 return row
             x, y, _ = lesson.grid(shape).grid
