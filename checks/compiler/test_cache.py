@@ -77,7 +77,7 @@ def test_a_hit_needs_no_compiler_at_all(folder, build, tmp_path):
         "source = Path('k.cu').read_text()\n"
         "result = compile_source(source, path='k.cu', entry='gemm', defines={'BM': 4}, include_dirs=[Path('.')])\n"
         "result.sass\n"
-        "from gemm_lessons import nvrtc_child\n"
+        "from gemm_lessons.compiler import nvrtc_child\n"
         "print(result.entry, len(nvrtc_child._children), 'cuda.bindings' in sys.modules, 'numpy' in sys.modules)\n"
     )
     runs = [
