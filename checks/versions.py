@@ -44,6 +44,7 @@ TESTS: Mapping[str, Sequence[str]] = {
         "checks/counters", "checks/compiler", "checks/inspect", "checks/cli", "checks/nvtx",
     ),
 }  # fmt: skip
+RANDOM = ("-m", "checks.simulator.property", "--standard")  # on every row
 NEED_A_CHECKOUT = ("--ignore=checks/cli/test_package.py",)  # it builds a wheel itself
 
 
@@ -182,12 +183,19 @@ def tested(row: Row, wheel: Path, place: Path, folder: Path, tests: Sequence[str
     log = folder / "log.txt"
     with log.open("w") as file:
         done = subprocess.run(command, cwd=place, env=environment(folder), stdout=file, stderr=subprocess.STDOUT)
+    random = subprocess.run(
+        [str(python), *RANDOM], cwd=place, env=environment(folder), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True,
+    )  # fmt: skip
+    (folder / "random.txt").write_text(random.stdout)
     spent = time.monotonic() - start
     if not report.is_file():
         return Result(row, versions_of(python), Counter(), log.read_text().splitlines()[-5:], {}, spent)
     counts, failures, skipped = read(report)
     if done.returncode and not failures:
         failures = [f"pytest ended with {done.returncode}"]
+    if random.returncode:
+        failures += [f"random programs: {line}" for line in random.stdout.splitlines()[-5:]]
     return Result(row, versions_of(python), counts, failures, skipped, spent)
 
 
