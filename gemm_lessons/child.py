@@ -24,12 +24,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gemm_lessons.errors import KitError
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 Header = Mapping[str, Any]
 Blobs = Sequence[Any]  # objects with the buffer protocol, C-contiguous
@@ -102,8 +104,8 @@ class Child:
         finally:
             for fd in theirs:
                 os.close(fd)
-        self._to = Connection(self._ask, readable=False)
-        self._from = Connection(self._answer, writable=False)
+        self._to = _end_of(self._ask, readable=False)
+        self._from = _end_of(self._answer, writable=False)
 
     @property
     def pid(self) -> int:
@@ -166,8 +168,8 @@ class Parent:
     """The parent, as its child sees it."""
 
     def __init__(self, question: int, answer: int) -> None:
-        self._from = Connection(question, writable=False)
-        self._to = Connection(answer, readable=False)
+        self._from = _end_of(question, writable=False)
+        self._to = _end_of(answer, readable=False)
         self._last = time.monotonic()
 
     def receive(self) -> tuple[dict[str, Any], list[bytes]]:
@@ -190,6 +192,12 @@ class Parent:
     def silence(self) -> float:
         """Seconds since the last message to the parent."""
         return time.monotonic() - self._last
+
+
+def _end_of(pipe: int, readable: bool = True, writable: bool = True) -> Connection[Any, Any]:
+    from multiprocessing.connection import Connection  # slow to import, and most runs start no child
+
+    return Connection(pipe, readable, writable)
 
 
 def _send(connection: Connection[Any, Any], header: Header, blobs: Blobs) -> None:

@@ -1,6 +1,7 @@
 """NVTX ranges: every stage of a run is a named range in the domain ``gemm-lessons``, on both devices.
 
-Without a listener (Nsight Systems, Nsight Compute, an injection library) a range costs about a microsecond.
+Without a listener (Nsight Systems, Nsight Compute, an injection library) a range costs nothing: not even ``nvtx`` is
+loaded, which would take every run 10 ms.
 
     with stage("check", "128x128x64", payload=flops):
         ...
@@ -12,13 +13,16 @@ inside ``lesson`` and ``check`` there too, and a profiler's filter can name it.
 from __future__ import annotations
 
 import contextlib
+import functools
+import os
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from typing import Literal, NamedTuple
 
-import nvtx
-
 DOMAIN = "gemm-lessons"
+# How a listener comes into a process: NVTX loads the library that the first names (``nvtx3/nvtxDetail/nvtxInit.h``), or
+# takes what a preloaded one defines.
+LISTENER = ("NVTX_INJECTION64_PATH", "NVTX_INJECTION32_PATH", "LD_PRELOAD", "DYLD_INSERT_LIBRARIES")
 Stage = Literal["lesson", "compile", "check", "count", "prepare", "verify", "warm-up", "time", "estimate"]
 Who = Literal["kernel", "previous", "reference", "cublas"]
 # ARGB. Numbers, since nvtx asks matplotlib for most names.
@@ -68,10 +72,24 @@ def opened(it: Range) -> Iterator[None]:
     """Open a range, close it at the end."""
     token = _current.set((*_current.get(), it))
     try:
-        with nvtx.annotate(it.name, color=it.colour, domain=DOMAIN, payload=it.payload):
+        with _annotated(it) if _listener() else contextlib.nullcontext():
             yield
     finally:
         _current.reset(token)
+
+
+@functools.cache
+def _listener() -> bool:
+    return any(os.environ.get(name) for name in LISTENER)
+
+
+def _annotated(it: Range) -> contextlib.AbstractContextManager[object]:
+    import nvtx  # slow to import
+
+    annotation: contextlib.AbstractContextManager[object] = nvtx.annotate(
+        it.name, color=it.colour, domain=DOMAIN, payload=it.payload
+    )
+    return annotation
 
 
 def current() -> tuple[Range, ...]:

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from gemm_lessons.course.expression import Expression, ExpressionError, Number
 from gemm_lessons.errors import KitError
-from gemm_lessons.launch import Grid
+
+if TYPE_CHECKING:
+    from gemm_lessons.launch import Grid
 
 ELEMENT_TYPES = ("float64", "float32", "float16", "bfloat16", "int32", "int8")
 # The kernel parameters that the host knows how to fill: the matrices, the sizes, the leading dimensions, the epilogue.
@@ -72,6 +74,7 @@ class Launch:
 
     def at(self, names: Mapping[str, Number]) -> Grid:
         """The grid for these sizes and tile names. Raises ``ExpressionError`` when a value is no whole number >= 1."""
+        from gemm_lessons.launch import Grid  # --help reads no lesson
 
         def three(expressions: Sequence[Expression]) -> tuple[int, int, int]:
             values = [expression.whole(names, at_least=1) for expression in expressions]

@@ -27,8 +27,6 @@ from gemm_lessons.course.lesson import (
     Tile,
     Todo,
 )
-from gemm_lessons.hardware.sheets import OLDEST_ARCH
-from gemm_lessons.launch import METRICS
 
 LESSON_NAME = re.compile(r"(\d{2})_([a-z0-9][a-z0-9_]*)")
 MAX_THREADS = 1024  # per block, every compute capability so far (CUDA programming guide, "Compute Capabilities")
@@ -90,6 +88,8 @@ class _Reader:
         self.lines = text.splitlines()
 
     def lesson(self, directory: Path, raw: dict[str, Any]) -> Lesson:
+        from gemm_lessons.launch import METRICS  # --help reads no lesson
+
         self.known((), raw, ("title", "idea", "tile", "launch", "kernel", "shapes", "gates", "todo"))
         tile = self.tile(self.table((), raw, "tile", required=False))
         names = (*SIZES, *tile.defines)
@@ -114,6 +114,8 @@ class _Reader:
         return lesson
 
     def architecture(self, raw: dict[str, Any]) -> str:
+        from gemm_lessons.hardware.sheets import OLDEST_ARCH  # only who compiles asks
+
         self.known((), raw, ("architecture",))
         name = self.string((), raw, "architecture")
         number = re.fullmatch(r"sm_(\d{2,3})[af]?", name)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import threading
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
 from rich.theme import Theme
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 READING_WIDTH = 100  # columns; longer lines of prose are hard to read
 PATIENCE = 1.0  # seconds after which a run says what it is doing
@@ -68,19 +72,30 @@ class Working:
     """
 
     def __init__(self, console: Console, what: str) -> None:
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # slow to import
-
-        self._progress = Progress(
-            SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True
-        )
-        self._task = self._progress.add_task(what)
-        self._timer = threading.Timer(PATIENCE, self._progress.start)
+        self._console, self._stage = console, what
+        self._progress: Progress | None = None
+        self._turn = threading.Lock()
+        self._timer = threading.Timer(PATIENCE, self._show)
         self._timer.daemon = True
         self._wanted = console.is_terminal
 
+    def _show(self) -> None:
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # slow to import
+
+        with self._turn:
+            self._progress = Progress(
+                SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=self._console,
+                transient=True,
+            )  # fmt: skip
+            self._progress.add_task(self._stage)
+            self._progress.start()
+
     def __call__(self, stage: str) -> None:
         """Name what is being done now."""
-        self._progress.update(self._task, description=stage)
+        with self._turn:
+            self._stage = stage
+            if self._progress is not None:
+                self._progress.update(self._progress.task_ids[0], description=stage)
 
     def __enter__(self) -> Working:
         if self._wanted:
@@ -93,4 +108,5 @@ class Working:
         if self._wanted:
             self._timer.cancel()
             self._timer.join()  # it may be starting the display right now
-            self._progress.stop()
+            if self._progress is not None:
+                self._progress.stop()

@@ -6,8 +6,8 @@ core while the learner's kernel is being checked.
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gemm_lessons.compiler import compile as compiler
 from gemm_lessons.compiler.compile import Compiled, compile_source
@@ -16,6 +16,9 @@ from gemm_lessons.course.folder import read_source, shown
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.judgement.verdict import CompileFailed
 from gemm_lessons.run.signature import mismatch, wrong_name
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 
 class Builder:
@@ -36,6 +39,8 @@ class Builder:
     def ahead(self, lesson: Lesson, path: Path | None) -> None:
         """Begin to compile what ``build`` will be asked for later; no file, nothing to do."""
         if path is not None and path not in self._under_way:
+            from concurrent.futures import ThreadPoolExecutor  # slow to import, and lesson 01 is compared with nothing
+
             pool = ThreadPoolExecutor(1)
             self._under_way[path] = pool.submit(self._translate, lesson, path, read_source(path))
             pool.shutdown(wait=False)

@@ -86,7 +86,8 @@ class Simulator:
         """
         with _seen_from(compiled.path):
             program = _program(compiled.ptx, compiled.entry)
-        program = dataclasses.replace(program, variables=given(program.variables, symbols))
+        if symbols:  # else the program stays the one of the last launch, with all that was found out about it
+            program = dataclasses.replace(program, variables=given(program.variables, symbols))
         refused = refusal(compiled, program.kernel, grid)
         if refused is not None:
             return Launched(Counters(), fault=refused)

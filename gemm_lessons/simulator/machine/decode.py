@@ -158,7 +158,7 @@ class Binder:
 
     def bumps(self, *instructions: Instruction) -> list[Op]:
         """Closures that count up the version of the address registers that were just written."""
-        names = {name for i in instructions for name in writes(i)} & self.watched
+        names = self.watched & frozenset().union(*map(writes, instructions))
         return [both(functools.partial(_bump, self.state.versions, name)) for name in sorted(names)]
 
     def single(self, instruction: Instruction) -> list[Op]:

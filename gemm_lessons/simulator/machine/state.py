@@ -6,6 +6,7 @@ A register is one row of a two-dimensional array, so that one NumPy call works o
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -86,7 +87,7 @@ class State:
         self.noted: set[int] = set()  # instructions of this batch whose irregular warps are recorded
         self.batch = Batch(0, blocks, self.threads, self.padded, 0)
         self.images = Images(())  # texture and surface objects
-        self.used: frozenset[str] = frozenset(name for i in kernel.instructions for name in reads(i))
+        self._kernel = kernel
         self.full = True  # registers of lanes outside `active` may be overwritten: they are padding or have ended
 
     def _allocate(self, kernel: Kernel, row_order: Sequence[str]) -> None:
@@ -109,6 +110,11 @@ class State:
         self.batch = Batch(first_block, blocks, self.threads, self.padded, generation)
         for name in self.versions:  # what was remembered of a register does not outlive its batch
             self.versions[name] += 1
+
+    @functools.cached_property
+    def used(self) -> frozenset[str]:
+        """The registers that the kernel reads."""
+        return frozenset().union(*(reads(i) for i in self._kernel.instructions))
 
     def lanes_of(self, name: str) -> Array:
         """The lanes of a register as they lie in its file. Raises ``UnsupportedKernel`` for one that has no row."""

@@ -30,7 +30,7 @@ from gemm_lessons.simulator.machine.special import CLOCKS
 from gemm_lessons.simulator.machine.state import State
 from gemm_lessons.simulator.machine.textures import OPCODES
 from gemm_lessons.simulator.machine.undefined import Source, rule_of, some, spread, unsigned
-from gemm_lessons.simulator.program.cfg import Block, line_of, reads, registers_in, writes
+from gemm_lessons.simulator.program.cfg import Block, line_of, reads, writes
 from gemm_lessons.simulator.program.ptx import (
     SIZES,
     Address,
@@ -41,6 +41,7 @@ from gemm_lessons.simulator.program.ptx import (
     PredicatePair,
     Register,
     Vector,
+    registers_in,
 )
 from gemm_lessons.simulator.program.schedule import Single, Step
 from gemm_lessons.simulator.semantics import table as semantics

@@ -13,16 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gemm_lessons.errors import UnsupportedKernel
-from gemm_lessons.simulator.program.ptx import (
-    Address,
-    Instruction,
-    Kernel,
-    Operand,
-    PredicatePair,
-    Register,
-    Symbol,
-    Vector,
-)
+from gemm_lessons.simulator.program.ptx import Instruction, Kernel, Symbol
 
 NO_RESULT = frozenset(
     "st sust red bra brx bar barrier ret exit trap brkpt membar fence prefetch prefetchu cp call nanosleep"
@@ -68,34 +59,19 @@ def ends_block(instruction: Instruction) -> bool:
     return instruction.opcode in ENDS_BLOCK or is_barrier(instruction)
 
 
-def registers_in(operand: Operand | None) -> Iterator[str]:
-    """Names of the registers that an operand mentions."""
-    if isinstance(operand, Register):
-        yield operand.name
-    elif isinstance(operand, Address):
-        yield from registers_in(operand.base)
-    elif isinstance(operand, Vector):
-        for element in operand.elements:
-            yield from registers_in(element)
-    elif isinstance(operand, PredicatePair):
-        yield from registers_in(operand.first)
-        yield from registers_in(operand.second)
-
-
-def writes(instruction: Instruction) -> set[str]:
+def writes(instruction: Instruction) -> frozenset[str]:
     """Registers that an instruction writes."""
     if instruction.opcode in NO_RESULT or not instruction.operands:
-        return set()
-    return set(registers_in(instruction.operands[0]))
+        return frozenset()
+    return instruction.mentioned[0]
 
 
-def reads(instruction: Instruction) -> set[str]:
+def reads(instruction: Instruction) -> frozenset[str]:
     """Registers that an instruction reads, its guard included."""
-    start = 0 if instruction.opcode in NO_RESULT else 1
-    result = {name for operand in instruction.operands[start:] for name in registers_in(operand)}
+    sources = instruction.mentioned[0 if instruction.opcode in NO_RESULT else 1 :]
     if instruction.guard is not None:
-        result.add(instruction.guard.name)
-    return result
+        return frozenset((instruction.guard.name,)).union(*sources)
+    return frozenset().union(*sources)
 
 
 def branch_labels(instruction: Instruction, kernel: Kernel) -> tuple[str, ...]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gemm_lessons.simulator.program import cfg
-from gemm_lessons.simulator.program.cfg import Block, reads, registers_in, writes
-from gemm_lessons.simulator.program.ptx import Address, Instruction
+from gemm_lessons.simulator.program.cfg import Block, reads, writes
+from gemm_lessons.simulator.program.ptx import Address, Instruction, registers_in
 from gemm_lessons.simulator.program.schedule import computes
 
 

@@ -11,8 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
-from gemm_lessons.simulator.program.cfg import Block, build, reads, registers_in, writes
-from gemm_lessons.simulator.program.ptx import Address, Immediate, Instruction, Kernel, Operand, Register, Symbol
+from gemm_lessons.simulator.program.cfg import Block, build, reads, writes
+from gemm_lessons.simulator.program.ptx import (
+    Address,
+    Immediate,
+    Instruction,
+    Kernel,
+    Operand,
+    Register,
+    Symbol,
+    registers_in,
+)
 
 STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "acq_rel", "mmio", "cv"})
 ATOMIC = frozenset({"atom", "red"})

@@ -13,7 +13,7 @@ import re
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial
 
 from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.simulator.program.lexer import plain
@@ -88,6 +88,20 @@ class SourceLine:
         return [(self.file, self.line), *outer] if self.line else outer
 
 
+def registers_in(operand: Operand | None) -> Iterator[str]:
+    """Names of the registers that an operand mentions."""
+    if isinstance(operand, Register):
+        yield operand.name
+    elif isinstance(operand, Address):
+        yield from registers_in(operand.base)
+    elif isinstance(operand, Vector):
+        for element in operand.elements:
+            yield from registers_in(element)
+    elif isinstance(operand, PredicatePair):
+        yield from registers_in(operand.first)
+        yield from registers_in(operand.second)
+
+
 @dataclass(frozen=True)
 class Instruction:
     """``@!%p1 ld.global.v4.f32 {...}, [%rd1+16];`` -> opcode ``ld``, modifiers ``("global", "v4", "f32")``."""
@@ -105,6 +119,11 @@ class Instruction:
     def full_opcode(self) -> str:
         """``ld.global.v4.f32``."""
         return ".".join((self.opcode, *self.modifiers))
+
+    @cached_property
+    def mentioned(self) -> tuple[frozenset[str], ...]:
+        """The registers that each operand names; found once, every analysis of a kernel asks for them."""
+        return tuple(frozenset(registers_in(operand)) for operand in self.operands)
 
 
 def places_before(instructions: Sequence[Instruction]) -> list[tuple[str, int]]:
@@ -634,6 +653,7 @@ def _is_register(text: str) -> bool:
     return text.startswith("%") or "@" in text
 
 
+@cache
 def register_width(declared: str) -> int | str:
     """Bits of a declared register type, or ``pred``."""
     if declared == "pred":

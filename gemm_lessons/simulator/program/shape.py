@@ -68,6 +68,8 @@ def _fits(instruction: Instruction, registers: Mapping[str, str]) -> bool:
 def _vectors_fit(instruction: Instruction) -> bool:
     opcode, modifiers = instruction.opcode, instruction.modifiers
     vectors = [operand for operand in instruction.operands if isinstance(operand, Vector)]
+    if not vectors and opcode not in ("ld", "ldu", "st", "mov"):
+        return True
     if not all(e is None or isinstance(e, (Register, Immediate)) for v in vectors for e in v.elements):
         return opcode == "call"
     if opcode in ("ld", "ldu", "st"):

@@ -9,8 +9,8 @@ import dataclasses
 from collections.abc import Iterator
 
 from gemm_lessons.errors import UnsupportedKernel
-from gemm_lessons.simulator.program.cfg import line_of, registers_in
-from gemm_lessons.simulator.program.ptx import Instruction, Kernel, Operand, Register, Vector
+from gemm_lessons.simulator.program.cfg import line_of
+from gemm_lessons.simulator.program.ptx import Instruction, Kernel, Operand, Register, Vector, registers_in
 
 
 def split_wide(kernel: Kernel) -> Kernel:
