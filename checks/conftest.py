@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 
 import pytest
@@ -15,6 +17,14 @@ def compiler() -> str:
         return ".".join(version("nvidia-cuda-nvrtc").split(".")[:2])
     except PackageNotFoundError:
         return "none"
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C raises ``KeyboardInterrupt``, also where the tests were started with SIGINT ignored, as in a background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

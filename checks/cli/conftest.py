@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,8 +12,12 @@ from checks.cli.tiny_course import BINARY, Ran, Run, environment, write_course
 
 
 @pytest.fixture
-def course(tmp_path: Path) -> Path:
-    return write_course(tmp_path / "course")
+def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Fresh for each test, at one place: the compiler's answers and the machine code name it, and are kept by it."""
+    place = tmp_path_factory.getbasetemp() / "course"
+    if place.exists():
+        shutil.rmtree(place)
+    return write_course(place)
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ def test_a_compilation_that_does_not_end_is_given_up(monkeypatch):
     assert isinstance(build(PLAIN), Compiled)
 
 
-def test_ctrl_c_leaves_no_answer_for_the_next_question():
+def test_ctrl_c_leaves_no_answer_for_the_next_question(interruptible):
     build(PLAIN)
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()

@@ -131,9 +131,10 @@ def test_structs_with_pointers_and_scalars(fake_gpu: Gpu) -> None:
     np.testing.assert_array_equal(data, [[0, 2, 4], [6, 8, 10]])
 
 
-def test_ctrl_c_leaves_no_answer_behind(fake_gpu: Gpu) -> None:
+def test_ctrl_c_leaves_no_answer_behind(interruptible: None, fake_gpu: Gpu) -> None:
     import threading
 
+    launch(fake_gpu, "gemm")  # its server is up, however slow this machine
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
         launch(fake_gpu, "hang")
