@@ -12,14 +12,17 @@ from rich.console import Console
 from checks.cli.tiny_course import SOLUTION, write_course
 from gemm_lessons.course.folder import Course, any_course
 from gemm_lessons.course.lesson import Shape
+from gemm_lessons.gpu import Timed
+from gemm_lessons.gpu.timing import Spread
 from gemm_lessons.hardware.sheets import find_gpu
+from gemm_lessons.judgement.evidence import Speed
 from gemm_lessons.judgement.hints import NEXT_STEPS
 from gemm_lessons.report.console import THEME
 from gemm_lessons.report.run import show_outcome
 from gemm_lessons.report.table import LIMITERS, duration, show_footnotes, table
 from gemm_lessons.run.outcome import RunOutcome
 from gemm_lessons.run.pipeline import RunRequest, run_lesson
-from gemm_lessons.simulator import Simulator
+from gemm_lessons.run.simulated import Simulated
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +31,10 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> RunOutcome:
     course = Course(write_course(tmp_path_factory.mktemp("course")))
     lesson = course.lesson("02")
     lesson.kernel_path.write_text(SOLUTION)
-    outcome = run_lesson(RunRequest(course, lesson, lesson.kernel_path, Simulator(), find_gpu("h200")))
-    rows = [
-        replace(row, time_us=1234.5, gflops=57_123.4, fraction_of_cublas=1.018, estimate=None) for row in outcome.rows
-    ]
+    outcome = run_lesson(RunRequest(course, lesson, lesson.kernel_path, Simulated(), find_gpu("h200")))
+    time = 1234.5
+    timed = Timed("", "kernel", Spread(time, time, time, (time,)), flop=round(57_123.4 * time * 1e3))
+    rows = [replace(row, speed=Speed(measured=timed, fraction_of_cublas=1.018)) for row in outcome.rows]
     return replace(outcome, device_kind="gpu", device_name="NVIDIA H200", rows=tuple(rows))
 
 
@@ -51,14 +54,14 @@ def test_measured_runs_have_one_row_for_each_kernel(measured: RunOutcome, column
 def test_the_footnotes_say_what_limits_and_what_an_own_shape_does_not_change(tmp_path: Path) -> None:
     course = Course(write_course(tmp_path))
     lesson = course.lesson("01")
-    request = RunRequest(course, lesson, lesson.solution_path, Simulator(), find_gpu("h200"), beside=False)
+    request = RunRequest(course, lesson, lesson.solution_path, Simulated(), find_gpu("h200"), beside=False)
     outcome = run_lesson(replace(request, shape=Shape(40, 48, 8)))
     screen = io.StringIO()
     show_footnotes(Console(file=screen, width=200, theme=THEME), outcome)
     text = screen.getvalue()
     assert "estimate for the H200 at M, N, K = 40, 48, 8" in text
     assert "Counters and gates: code for sm_90, one launch at M, N, K = 8, 16, 4." in text
-    assert f"Limited by: {LIMITERS[outcome.kernel.estimate.limiter]}." in text
+    assert f"Limited by: {LIMITERS[outcome.kernel.speed.estimate.limiter]}." in text
 
 
 def shown(tmp_path: Path, number: str, old: str, new: str, shape: Shape) -> str:
@@ -69,7 +72,7 @@ def shown(tmp_path: Path, number: str, old: str, new: str, shape: Shape) -> str:
     path = tmp_path / "kernel.cu"
     path.write_text(source.replace(old, new))
     outcome = run_lesson(
-        RunRequest(any_course(), lesson, path, Simulator(), find_gpu("h200"), beside=False, shape=shape)
+        RunRequest(any_course(), lesson, path, Simulated(), find_gpu("h200"), beside=False, shape=shape)
     )
     screen = io.StringIO()
     show_outcome(Console(file=screen, width=200, theme=THEME), outcome, None, "again")

@@ -27,6 +27,7 @@ from gemm_lessons.hardware.sheets import find_gpu
 from gemm_lessons.launch import METRICS
 from gemm_lessons.report.run import show_outcome
 from gemm_lessons.run.pipeline import RunRequest, run_lesson
+from gemm_lessons.run.simulated import Simulated
 from gemm_lessons.simulator import Simulator
 
 COURSE = Course(packaged_course().root)
@@ -190,7 +191,7 @@ def printed(lesson: Lesson, name: str) -> str:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cu"
         path.write_text(variant.source)
-        request = RunRequest(COURSE, variant.lesson, path, Simulator(), find_gpu(GPU), seed=SEED, beside=False)
+        request = RunRequest(COURSE, variant.lesson, path, Simulated(), find_gpu(GPU), seed=SEED, beside=False)
         outcome = run_lesson(request)
     console = Console(file=StringIO(), width=80, theme=THEME, highlight=False, markup=False, emoji=False)
     show_outcome(console, outcome, None, "")

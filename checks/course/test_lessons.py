@@ -13,7 +13,7 @@ from gemm_lessons.course.lesson import Lesson, Shape
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.hardware.sheets import GPUS, find_gpu
 from gemm_lessons.run.pipeline import RunOutcome, RunRequest, run_lesson
-from gemm_lessons.simulator import Simulator
+from gemm_lessons.run.simulated import Simulated
 
 COURSE = Course(packaged_course().root)
 WIDEST = 78  # columns of code and drawings in a text: the terminal has 80, the renderer takes two
@@ -27,7 +27,7 @@ def lesson_of(name: str) -> Lesson:
 
 def run(name: str, path: Path, beside: bool = False, gpu: str = "h200", shape: Shape | None = None) -> RunOutcome:
     lesson = lesson_of(name)
-    return run_lesson(RunRequest(COURSE, lesson, path, Simulator(), find_gpu(gpu), shape, seed=SEED, beside=beside))
+    return run_lesson(RunRequest(COURSE, lesson, path, Simulated(), find_gpu(gpu), shape, seed=SEED, beside=beside))
 
 
 @cache
@@ -44,7 +44,7 @@ def code(path: Path) -> list[str]:
 def test_the_stub_runs_and_answers_wrongly(name: str) -> None:
     row = run(name, lesson_of(name).stub_path).kernel
     assert row.verdict.kind == "wrong_answer", row.verdict
-    assert not [finding for finding in row.findings if finding.severity == "error"]
+    assert not [finding for finding in row.checked.findings if finding.severity == "error"]
     assert "TODO(1)" in row.hints[0]
 
 
@@ -52,10 +52,10 @@ def test_the_stub_runs_and_answers_wrongly(name: str) -> None:
 def test_the_solution_passes_every_shape_and_gate(name: str) -> None:
     row = solved(name).kernel
     assert row.verdict.kind == "passed", row.verdict
-    assert [result.kind for result in row.shapes] == ["passed"] * len(row.shapes)
-    assert row.gates
-    assert all(gate.passed for gate in row.gates)
-    assert not row.findings
+    assert [result.kind for result in row.checked.shapes] == ["passed"] * len(row.checked.shapes)
+    assert row.checked.gates
+    assert all(gate.passed for gate in row.checked.gates)
+    assert not row.checked.findings
     assert not row.diagnostics, "a solution compiles without warnings"
 
 
@@ -65,9 +65,11 @@ def test_another_gpu_changes_the_estimate_alone(name: str) -> None:
     for gpu in sorted(GPUS.keys() - {"h200"}):
         there = run(name, lesson_of(name).solution_path, gpu=gpu, shape=lesson_of(name).shapes.count).kernel
         assert there.verdict.kind == "passed", (gpu, there.verdict)
-        assert (there.gates, there.counters, there.resources) == (here.gates, here.counters, here.resources)
-        assert there.estimate is not None
-        assert there.estimate.gpu == GPUS[gpu].name
+        assert there.checked.gates == here.checked.gates
+        assert there.checked.counters == here.checked.counters
+        assert there.built.resources == here.built.resources
+        assert there.speed.estimate is not None
+        assert there.speed.estimate.gpu == GPUS[gpu].name
 
 
 @pytest.mark.parametrize("name", COURSE.names[1:])

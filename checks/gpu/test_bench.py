@@ -18,7 +18,8 @@ from gemm_lessons.gpu import Gpu
 from gemm_lessons.hardware.sheets import find_gpu
 from gemm_lessons.run import bench
 from gemm_lessons.run.bench import CUBLAS, BenchRequest, Point, append, read
-from gemm_lessons.simulator import Simulator
+from gemm_lessons.run.shadowed import ShadowedGpu
+from gemm_lessons.run.simulated import Simulated
 
 COURSE = packaged_course()
 DATA = Path(__file__).parent / "data"
@@ -34,7 +35,7 @@ def copied(tmp_path: Path) -> Course:
 
 
 def simulated(course: Course, csv: Path | None, *names: str, sizes: tuple[int, ...] = (128, 256)) -> BenchRequest:
-    return BenchRequest(course, [course.lesson(name) for name in names], sizes, Simulator(), H200, csv)
+    return BenchRequest(course, [course.lesson(name) for name in names], sizes, Simulated(), H200, csv)
 
 
 @pytest.fixture
@@ -174,13 +175,14 @@ def test_what_is_left_out_is_said(copied: Course) -> None:
         "02_coalesced is left out: its verdict is wrong answer.",
     )
     thread_tile = COURSE.lesson("04")
-    result = bench.bench(BenchRequest(COURSE, [thread_tile], (100, 128), Simulator(), H200))
+    result = bench.bench(BenchRequest(COURSE, [thread_tile], (100, 128), Simulated(), H200))
     assert [point.size for point in result.points] == [128]
     assert result.notes == ("04_thread_tile cannot take 100.",)
 
 
 def measured(gpu: Gpu, csv: Path | None, *names: str, sizes: tuple[int, ...] = (64, 96)) -> BenchRequest:
-    return BenchRequest(COURSE, [COURSE.lesson(name) for name in names], sizes, gpu, H200, csv, seconds=0.01)
+    lessons = [COURSE.lesson(name) for name in names]
+    return BenchRequest(COURSE, lessons, sizes, ShadowedGpu(gpu), H200, csv, seconds=0.01)
 
 
 def test_measuring_beside_cublas(fake_gpu: Gpu, tmp_path: Path) -> None:

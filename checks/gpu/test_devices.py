@@ -6,7 +6,8 @@ import importlib.util
 
 import pytest
 
-from gemm_lessons.gpu import Gpu, GpuUnavailable, WrongGpuIndex
+from gemm_lessons.device import BuildTarget
+from gemm_lessons.gpu import GpuUnavailable, WrongGpuIndex
 from gemm_lessons.hardware.sheets import data_sheet
 from gemm_lessons.run.choose import Choice, open_device
 
@@ -28,9 +29,11 @@ def test_the_device_for_an_option(
     fake_cupy.setattr(importlib.util, "find_spec", lambda name: object())
     device = open_device(choice, index)
     assert device.kind == kind
-    if isinstance(device, Gpu):
+    assert (device.timer is not None) is (kind == "gpu")
+    if device.timer is not None:
         assert device.name == f"Fake GPU {index}"
-        device.close()
+        assert device.target == BuildTarget("sm_90", 13)
+        device.timer.close()
 
 
 def test_auto_without_cupy_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from gemm_lessons.gpu import Entrant, Gpu
 from gemm_lessons.hardware.sheets import data_sheet, find_gpu
 from gemm_lessons.launch import Argument, Buffer, Grid, Scalar, StructWithBuffers
 from gemm_lessons.run.pipeline import RunRequest, run_lesson
+from gemm_lessons.run.shadowed import ShadowedGpu
 
 pytestmark = pytest.mark.gpu
 COURSE = packaged_course()
@@ -54,14 +55,13 @@ def line(body: str) -> str:
 @pytest.mark.parametrize("name", COURSE.names)
 def test_every_solution_passes(real_gpu: Gpu, name: str) -> None:
     lesson = COURSE.lesson(name)
-    request = RunRequest(COURSE, lesson, lesson.solution_path, real_gpu, find_gpu("h200"), beside=False)
+    request = RunRequest(COURSE, lesson, lesson.solution_path, ShadowedGpu(real_gpu), find_gpu("h200"), beside=False)
     outcome = run_lesson(request)
     assert outcome.verdict.kind == "passed", outcome.verdict
     row = outcome.kernel
-    assert row.time_us is not None
-    assert row.gflops is not None
-    assert row.fraction_of_cublas is not None
-    assert 0.001 < row.fraction_of_cublas < 1.3
+    assert row.speed.measured is not None
+    assert row.speed.fraction_of_cublas is not None
+    assert 0.001 < row.speed.fraction_of_cublas < 1.3
     assert outcome.measured is not None
     if outcome.peak_gflops is not None:
         assert outcome.measured.cublas is not None
@@ -71,7 +71,7 @@ def test_every_solution_passes(real_gpu: Gpu, name: str) -> None:
 @pytest.mark.parametrize("name", COURSE.names)
 def test_every_stub_fails(real_gpu: Gpu, name: str) -> None:
     lesson = COURSE.lesson(name)
-    request = RunRequest(COURSE, lesson, lesson.stub_path, real_gpu, find_gpu("h200"), beside=False)
+    request = RunRequest(COURSE, lesson, lesson.stub_path, ShadowedGpu(real_gpu), find_gpu("h200"), beside=False)
     assert run_lesson(request).verdict.kind in ("wrong_answer", "gate_missed")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,15 @@ from gemm_lessons.compiler.compile import Compiled, Occupancy, Resources, compil
 from gemm_lessons.compiler.diagnostics import Diagnostic
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.lesson import Shape
+from gemm_lessons.device import Binaries
 from gemm_lessons.estimate.model import Estimate
+from gemm_lessons.judgement.evidence import Built, Checked, Evidence, ShapeResult
 from gemm_lessons.judgement.hints import (
     COALESCING,
     CONFLICTS,
     NEXT_STEPS,
     REMEDIES,
     SHOWN,
-    Evidence,
     hints_for,
     open_todos,
 )
@@ -36,7 +37,21 @@ SIZE = Shape(4096, 4096, 4096)
 
 
 def facts(**changes: Any) -> Evidence:
-    return replace(Evidence(any_course().lesson("03"), Passed(), source="", gpu="H200", sms=132, shape=SIZE), **changes)
+    """The facts of a run that passed, with changes to any of their records."""
+    return changed(Evidence(any_course().lesson("03"), source="", gpu="H200", sms=132, shape=SIZE), **changes)
+
+
+def changed(it: Evidence, **changes: Any) -> Evidence:
+    """Each of ``changes`` goes into the record that has a field of this name."""
+    named = {field.name for field in fields(Checked)}
+    checked = replace(it.checked, **{name: changes.pop(name) for name in named & changes.keys()})
+    speed = replace(it.speed, estimate=changes.pop("estimate", it.speed.estimate))
+    built = it.built
+    if changes.keys() & {"resources", "occupancy"}:
+        resources = changes.pop("resources", Resources(0, 0, 0, 0))
+        code = Compiled("", "k.cu", "k", "sm_90", "", b"", resources, (), "")
+        built = Built(it.lesson, Binaries(code, code), changes.pop("occupancy", None))
+    return replace(it, checked=checked, speed=speed, built=built, **changes)
 
 
 def said(**changes: Any) -> str:
@@ -95,7 +110,7 @@ def test_beside_a_missed_gate_the_line_is_named_with_the_gates_limit() -> None:
 
     def beside(expression: str) -> str:
         gate = GateResult("sectors", 32.0, 3.0, True, False, "Read on.", expression)
-        return hints_for(replace(it, verdict=GateMissed((gate,))))[-1]
+        return hints_for(changed(it, verdict=GateMissed((gate,))))[-1]
 
     hint = beside("global_load_sectors / global_load_requests")
     assert "line 4 reads 32 sectors per request (sectors: at most 3)" in hint
@@ -163,7 +178,7 @@ def test_the_remedy_of_a_race_fits_its_memory(detail: str, remedy: str) -> None:
 
 def test_races_say_which_memory_they_are_in() -> None:
     swapped = counted("    x[t / 2] = t;")
-    assert [finding.detail for finding in swapped.findings] == ["global store store"]
+    assert [finding.detail for finding in swapped.checked.findings] == ["global store store"]
     assert "check row and col" in "\n".join(hints_for(swapped))
 
 
@@ -216,22 +231,23 @@ def test_an_unexplained_wrong_answer_is_narrowed_down_by_the_smallest_shape() ->
         return said(**{"lesson": lesson, "verdict": verdict, **changes})
 
     tile = Shape(128, 128, 8)
-    assert "(128x128x8) is wrong already" in narrowed(checked={tile: False, SIZE: False})
-    assert "(128x128x8) is right, and more of them are not" in narrowed(checked={tile: True, SIZE: False})
-    assert narrowed(checked={SIZE: False}) == ""
+    wrong, right, other = ShapeResult(tile, "wrong_answer"), ShapeResult(tile, "passed"), ShapeResult(SIZE, "faulted")
+    assert "(128x128x8) is wrong already" in narrowed(shapes=(wrong, other))
+    assert "(128x128x8) is right, and more of them are not" in narrowed(shapes=(right, other))
+    assert narrowed(shapes=(other,)) == ""
     named = WrongAnswer(SIZE, judge(problem(), np.zeros_like(noise), TILES))
-    assert narrowed(checked={tile: False}, verdict=named) == "", "the pattern says more"
+    assert narrowed(shapes=(wrong,), verdict=named) == "", "the pattern says more"
     finding = Finding("uninitialised", "warning", "", line=2)
-    assert "is wrong already" not in narrowed(checked={tile: False}, findings=[finding])
+    assert "is wrong already" not in narrowed(shapes=(wrong,), findings=[finding])
     stub = lesson.stub_path.read_text()
-    assert "is wrong already" not in narrowed(checked={tile: False}, source=stub, stub=stub)
-    assert narrowed(checked={tile: False}, verdict=Passed()) == ""
+    assert "is wrong already" not in narrowed(shapes=(wrong,), source=stub, stub=stub)
+    assert narrowed(shapes=(wrong,), verdict=Passed()) == ""
 
 
 def test_a_wrong_answer_need_not_be_fast() -> None:
-    slow = replace(counted(CONFLICT.format(width=32)), resources=Resources(255, 0, 64, 64), blocks=4)
+    slow = changed(counted(CONFLICT.format(width=32)), resources=Resources(255, 0, 64, 64), blocks=4)
     assert len(hints_for(slow)) == SHOWN
-    assert hints_for(replace(slow, verdict=wrong_answer())) == ()
+    assert hints_for(changed(slow, verdict=wrong_answer())) == ()
 
 
 def test_missed_gates_say_value_limit_and_why() -> None:
@@ -349,12 +365,12 @@ def test_the_first_open_todo_is_the_first_hint() -> None:
     lesson = any_course().lesson("03")
     stub = lesson.stub_path.read_text()
     conflict = counted(CONFLICT.format(width=32))
-    hints = hints_for(replace(conflict, verdict=wrong_answer(), source=stub, stub=stub))
+    hints = hints_for(changed(conflict, verdict=wrong_answer(), source=stub, stub=stub))
     line = next(i for i, text in enumerate(stub.splitlines(), 1) if "TODO(1)" in text)
     assert hints[0].startswith(f"TODO(1) in line {line} is still open ({len(lesson.todos)} are open). ")
     assert lesson.todos[0].hints[0] in hints[0]
     solution = lesson.solution_path.read_text()
-    assert "TODO" not in "".join(hints_for(replace(conflict, verdict=wrong_answer(), source=solution, stub=stub)))
+    assert "TODO" not in "".join(hints_for(changed(conflict, verdict=wrong_answer(), source=solution, stub=stub)))
 
 
 @pytest.mark.parametrize("number", ["01", "02", "03", "04", "05", "06", "07", "08"])

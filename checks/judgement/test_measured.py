@@ -1,6 +1,6 @@
 """The pipeline on a GPU, as far as it can be tried without one: what the simulator adds, what a measurement means.
 
-The device here stands in for a GPU as the pipeline sees one: right answers, a fault without a line, no counters.
+The GPU here stands in for a real one: right answers, a fault without a line, no counters, made-up times.
 checks/gpu/test_real_gpu.py runs the same pipeline on a real one.
 """
 
@@ -9,53 +9,74 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
 from gemm_lessons.compiler.compile import Compiled
 from gemm_lessons.course.folder import any_course
-from gemm_lessons.course.lesson import Shape
-from gemm_lessons.gpu import Measurement, Timed
+from gemm_lessons.course.lesson import KernelSpec, Shape
+from gemm_lessons.gpu import Entrant, Gpu, Measurement, Timed
+from gemm_lessons.gpu.records import GpuFacts
 from gemm_lessons.gpu.timing import Spread
 from gemm_lessons.hardware.sheets import GPUS
+from gemm_lessons.judgement.evidence import Checked
 from gemm_lessons.judgement.verdict import Faulted, Kind, Passed, TimedOut, WrongAnswer
 from gemm_lessons.launch import Argument, Counters, Finding, Grid, Launched
+from gemm_lessons.run.measuring import with_times
 from gemm_lessons.run.outcome import Row
-from gemm_lessons.run.pipeline import RunRequest, measured_row, run_lesson
+from gemm_lessons.run.pipeline import RunRequest, run_lesson
+from gemm_lessons.run.shadowed import ShadowedGpu
 from gemm_lessons.simulator import Simulator
 
 SHAPE = Shape(64, 64, 64)
 FAULT = Finding("illegal_access", "error", "an illegal memory access was encountered")
 
 
-class Silent:
+class Silent(Gpu):
     """Runs kernels and tells no more than a GPU does."""
 
-    kind: Literal["gpu"] = "gpu"
-    name = "stand-in"
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    @property
+    def facts(self) -> GpuFacts:
+        return GpuFacts("stand-in", "sm_90", memory=1 << 30, sms=132, l2=1 << 20, driver=13000, count=1, cupy="")
 
     def launch(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> Launched:
+        self.asked.append("launch")
         launched = Simulator().launch(compiled, grid, arguments)
         return Launched(Counters(), fault=FAULT if launched.fault else None)
 
+    def prepare(self, kernel: KernelSpec, shape: Shape, seed: int) -> None:
+        self.asked.append(f"prepare {shape}")
 
-def request(lesson: str, path: Path | None = None) -> RunRequest:
+    def measure(self, kernel: KernelSpec, shape: Shape, entrants: Sequence[Entrant], **_: Any) -> Measurement:
+        self.asked.append("measure")
+        return Measurement(shape, self.name, tuple(timed(it.label, 8.0) for it in entrants), timed("cuBLAS", 2.0))
+
+
+def request(lesson: str, path: Path | None = None, gpu: Gpu | None = None) -> RunRequest:
     course = any_course()
     found = course.lesson(lesson)
-    return RunRequest(course, found, path or found.solution_path, Silent(), GPUS["h200"], beside=False)
+    device = ShadowedGpu(gpu or Silent())
+    return RunRequest(course, found, path or found.solution_path, device, GPUS["h200"], beside=False)
 
 
 def test_the_simulator_supplies_counters_gates_and_estimate() -> None:
-    outcome = run_lesson(request("02"))
+    gpu = Silent()
+    outcome = run_lesson(request("02", gpu=gpu))
     assert (outcome.device_kind, outcome.device_name) == ("gpu", "stand-in")
     assert outcome.verdict == Passed()
     row = outcome.kernel
-    assert row.counters is not None
-    assert row.counters.get("global_load_sectors") / row.counters.get("global_load_requests") == 2.5
-    assert len(row.gates) == 2
-    assert row.estimate is not None
-    assert row.time_us is None
+    counters = row.checked.counters
+    assert counters is not None
+    assert counters.get("global_load_sectors") / counters.get("global_load_requests") == 2.5
+    assert len(row.checked.gates) == 2
+    assert row.speed.estimate is not None
+    assert row.speed.measured == timed("reference", 8.0)
+    launches = ["launch"] * len(row.checked.shapes)
+    assert gpu.asked == [*launches, f"prepare {outcome.estimate_shape}", "measure"], "it prepares while we count"
 
 
 def test_the_simulator_finds_the_line_of_a_fault(tmp_path: Path) -> None:
@@ -66,11 +87,11 @@ def test_the_simulator_finds_the_line_of_a_fault(tmp_path: Path) -> None:
     assert isinstance(row.verdict, Faulted)
     assert row.verdict.finding.kind == "out_of_bounds"
     assert row.source_line(row.verdict.finding.line) == "C[row * N + col + M * N] = acc;"
-    assert FAULT in row.findings
+    assert FAULT in row.checked.findings
 
 
 def test_large_faults_are_not_simulated_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gemm_lessons.run.pipeline.SIMULATED", 8)
+    monkeypatch.setattr("gemm_lessons.run.shadowed.SIMULATED", 8)
     path = tmp_path / "kernel.cu"
     solution = any_course().lesson("01").solution_path.read_text()
     path.write_text(solution.replace("c(row, col) = acc;", "C[row * N + col + M * N] = acc;"))
@@ -84,15 +105,17 @@ def timed(label: str, median: float, **changes: Any) -> Timed:
     return replace(Timed(label, "kernel", spread, flop=2 * 64**3), **changes)
 
 
-ROW = Row("kernel", "your kernel", "kernel.cu", "", Passed())
+ROW = Row("kernel", "your kernel", "kernel.cu", "", Checked(Passed()))
 
 
 def test_a_measured_row_has_time_speed_and_share_of_cublas() -> None:
     measured = Measurement(SHAPE, "H200", (timed("your kernel", 8.0),), timed("cuBLAS", 2.0))
-    row = measured_row(ROW, measured)
-    assert (row.time_us, row.gflops, row.fraction_of_cublas) == (8.0, 2 * 64**3 / 8.0 / 1e3, 0.25)
+    row = with_times(ROW, measured)
+    assert row.speed.measured is not None
+    assert (row.speed.measured.time_us, row.speed.measured.gflops) == (8.0, 2 * 64**3 / 8.0 / 1e3)
+    assert row.speed.fraction_of_cublas == 0.25
     assert row.verdict == Passed()
-    assert measured_row(replace(ROW, label="01 naive"), measured).time_us is None, "it took no part"
+    assert with_times(replace(ROW, label="01 naive"), measured).speed.measured is None, "it took no part"
 
 
 @pytest.mark.parametrize(
@@ -103,21 +126,21 @@ def test_a_measured_row_has_time_speed_and_share_of_cublas() -> None:
     ],
 )
 def test_what_shows_only_at_full_size_is_a_verdict(changes: dict[str, Any], kind: Kind) -> None:
-    row = measured_row(ROW, Measurement(SHAPE, "H200", (timed("your kernel", 8.0, **changes),), timed("cuBLAS", 2.0)))
+    row = with_times(ROW, Measurement(SHAPE, "H200", (timed("your kernel", 8.0, **changes),), timed("cuBLAS", 2.0)))
     assert row.verdict.kind == kind
-    assert row.time_us is None
+    assert row.speed.measured is None
     if isinstance(row.verdict, WrongAnswer):
         assert (row.verdict.judgement.wrong, row.verdict.judgement.total) == (3, 4096)
     else:
-        assert "C" in row.findings[0].message
+        assert "C" in row.checked.findings[0].message
 
 
 @pytest.mark.parametrize(("finding", "verdict"), [("illegal_access", Faulted), ("timeout", TimedOut)])
 def test_a_fault_while_measuring_blames_its_kernel_only(finding: str, verdict: type) -> None:
     fault = replace(FAULT, kind=finding)
     measured = Measurement(SHAPE, "H200", fault=fault, culprit="your kernel")
-    row = measured_row(ROW, measured)
+    row = with_times(ROW, measured)
     assert row.verdict == verdict(SHAPE, fault)
-    assert fault in row.findings
-    other = measured_row(replace(ROW, label="reference"), measured)
+    assert fault in row.checked.findings
+    other = with_times(replace(ROW, label="reference"), measured)
     assert other.verdict == Passed()

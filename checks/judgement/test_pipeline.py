@@ -15,7 +15,9 @@ from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.hardware.sheets import GPUS, buildable
 from gemm_lessons.judgement.verdict import CompileFailed, Faulted, GateMissed, Passed, TimedOut, WrongAnswer
 from gemm_lessons.launch import Finding
-from gemm_lessons.run.pipeline import RunOutcome, RunRequest, merged, run_lesson
+from gemm_lessons.run.checking import merged
+from gemm_lessons.run.pipeline import RunOutcome, RunRequest, run_lesson
+from gemm_lessons.run.simulated import Simulated
 from gemm_lessons.simulator import Simulator
 from gemm_lessons.simulator.machine.machine import Setting
 
@@ -30,7 +32,7 @@ def run(
     lesson: str | Lesson, path: Path, course: Course = COURSE, budget: int | None = None, **changes: Any
 ) -> RunOutcome:
     found = course.lesson(lesson) if isinstance(lesson, str) else lesson
-    device = Simulator(Setting(budget=budget)) if budget else Simulator()
+    device = Simulated(Simulator(Setting(budget=budget)) if budget else None)
     return run_lesson(replace(RunRequest(course, found, path, device, GPUS["h200"], beside=False), **changes))
 
 
@@ -50,22 +52,22 @@ def test_references_pass_and_stubs_answer_wrongly(number: str) -> None:
     good = run(lesson, lesson.solution_path)
     assert good.verdict == Passed()
     row = good.kernel
-    assert [result.shape for result in row.shapes] == [
+    assert [result.shape for result in row.checked.shapes] == [
         *(shape for shape in lesson.shapes.check if shape != lesson.shapes.count),
         lesson.shapes.count,
     ]
-    assert all(result.kind == "passed" and result.judgement for result in row.shapes)
-    assert len(row.gates) == len(lesson.gates)
-    assert row.estimate is not None
-    assert row.estimate.shape == good.estimate_shape == Shape(4096, 4096, 4096)
-    assert row.counters is not None
+    assert all(result.kind == "passed" and result.judgement for result in row.checked.shapes)
+    assert len(row.checked.gates) == len(lesson.gates)
+    assert row.speed.estimate is not None
+    assert row.speed.estimate.shape == good.estimate_shape == Shape(4096, 4096, 4096)
+    assert row.checked.counters is not None
     shape = lesson.shapes.count
-    assert row.counters.get("ffma") == shape.m * shape.n * shape.k
+    assert row.checked.counters.get("ffma") == shape.m * shape.n * shape.k
     stub = run(lesson, lesson.stub_path)
     assert isinstance(stub.verdict, WrongAnswer)
     assert stub.kernel.label == "stub"
-    assert stub.kernel.estimate is None, "a wrong kernel has no time"
-    assert stub.kernel.gates == ()
+    assert stub.kernel.speed.estimate is None, "a wrong kernel has no time"
+    assert stub.kernel.checked.gates == ()
     assert "TODO(1)" in stub.kernel.hints[0]
 
 
@@ -79,8 +81,8 @@ def test_the_previous_solution_misses_a_gate(number: str) -> None:
     assert previous.label == COURSE.neighbour(lesson, -1).replace("_", " ", 1)
     assert isinstance(previous.verdict, GateMissed)
     assert previous.hints == ()
-    assert [result.shape for result in previous.shapes] == [lesson.shapes.count]
-    assert previous.estimate is not None
+    assert [result.shape for result in previous.checked.shapes] == [lesson.shapes.count]
+    assert previous.speed.estimate is not None
 
 
 def test_the_learners_table_has_the_reference_and_the_previous_lesson(kernel) -> None:
@@ -98,7 +100,9 @@ def test_seeds_are_fresh_and_repeatable() -> None:
 
     def errors(seed: int | None) -> tuple[int, list[float]]:
         outcome = run(lesson, lesson.solution_path, seed=seed)
-        return outcome.seed, [result.judgement.max_error for result in outcome.kernel.shapes if result.judgement]
+        return outcome.seed, [
+            result.judgement.max_error for result in outcome.kernel.checked.shapes if result.judgement
+        ]
 
     seed, first = errors(None)
     assert errors(seed) == (seed, first)
@@ -110,8 +114,8 @@ def test_seeds_are_fresh_and_repeatable() -> None:
 def test_an_own_shape_replaces_the_checks_and_is_estimated() -> None:
     lesson = COURSE.lesson("01")
     outcome = run(lesson, lesson.solution_path, shape=Shape(40, 50, 60))
-    assert [result.shape for result in outcome.kernel.shapes] == [Shape(40, 50, 60), lesson.shapes.count]
-    assert outcome.kernel.estimate.shape == Shape(40, 50, 60)
+    assert [result.shape for result in outcome.kernel.checked.shapes] == [Shape(40, 50, 60), lesson.shapes.count]
+    assert outcome.kernel.speed.estimate.shape == Shape(40, 50, 60)
     assert any("the grid has 4 blocks" in hint for hint in outcome.kernel.hints)
 
 
@@ -125,9 +129,11 @@ def test_wrong_answers_name_the_shape_and_the_pattern(kernel) -> None:
     half = SUM.replace("k < K", "k < K && k < 8")
     outcome = run("01", kernel(f"{INSIDE} {{ {half} C[row * N + col] = acc; }}"))
     assert isinstance(outcome.verdict, WrongAnswer)
-    right = [result.shape for result in outcome.kernel.shapes if result.kind == "passed"]
+    right = [result.shape for result in outcome.kernel.checked.shapes if result.kind == "passed"]
     assert right == [shape for shape in COURSE.lesson("01").shapes.check if shape.k <= 8]
-    assert outcome.verdict.shape == next(result.shape for result in outcome.kernel.shapes if result.kind != "passed")
+    assert outcome.verdict.shape == next(
+        result.shape for result in outcome.kernel.checked.shapes if result.kind != "passed"
+    )
     verdict = run("03", kernel(f"{INSIDE} {{ {SUM} C[col * M + row] = acc; }}")).verdict
     assert isinstance(verdict, WrongAnswer)
     assert verdict.judgement.pattern.name == "transposed"
@@ -138,8 +144,8 @@ def test_out_of_bounds_faults_with_its_line(kernel) -> None:
     assert isinstance(outcome.verdict, Faulted)
     assert outcome.verdict.finding.kind == "out_of_bounds"
     assert outcome.verdict.finding.line == 4
-    assert outcome.verdict.finding in outcome.kernel.findings
-    assert len(outcome.kernel.shapes) == 1, "a fault ends the checks"
+    assert outcome.verdict.finding in outcome.kernel.checked.findings
+    assert len(outcome.kernel.checked.shapes) == 1, "a fault ends the checks"
     assert outcome.kernel.hints[0].startswith("line 4: out of bounds")
 
 
@@ -150,11 +156,11 @@ def test_a_sum_without_a_first_value_is_told_and_what_nobody_uses_is_not(kernel)
     no_start = SUM.replace("float acc = 0;", "float acc;")
     unset = run("01", kernel(f"{INSIDE} {{ {no_start} C[row * N + col] = acc; }}"))
     assert isinstance(unset.verdict, WrongAnswer)
-    assert [finding.kind for finding in unset.kernel.findings] == ["unset"]
+    assert [finding.kind for finding in unset.kernel.checked.findings] == ["unset"]
     assert "Give the variable a value where it is declared" in unset.kernel.hints[0]
     right = run("01", kernel(f"{UNUSED} {INSIDE} {{ {SUM} C[row * N + col] = acc; }}"))
     assert right.verdict == Passed()
-    assert right.kernel.findings == ()
+    assert right.kernel.checked.findings == ()
 
 
 def test_changing_an_input_faults(kernel) -> None:
@@ -168,14 +174,14 @@ def test_changing_an_input_faults(kernel) -> None:
 def test_endless_kernels_time_out(kernel) -> None:
     outcome = run("01", kernel("for (volatile int i = 0; i < 1;) ;"), budget=20_000)
     assert isinstance(outcome.verdict, TimedOut)
-    assert outcome.kernel.counters is None
+    assert outcome.kernel.checked.counters is None
 
 
 def test_a_missed_gate_is_no_pass() -> None:
     outcome = run("03", COURSE.lesson("02").solution_path)
     assert isinstance(outcome.verdict, GateMissed)
     assert [gate.name for gate in outcome.verdict.missed] == ["global load sectors, in tiles"]
-    assert len(outcome.kernel.gates) == 2
+    assert len(outcome.kernel.checked.gates) == 2
 
 
 def test_syntax_errors_are_diagnosed(kernel) -> None:
@@ -183,7 +189,7 @@ def test_syntax_errors_are_diagnosed(kernel) -> None:
     assert isinstance(outcome.verdict, CompileFailed)
     assert [d.line for d in outcome.verdict.diagnostics if d.severity == "error"] == [5]
     assert outcome.verdict.message == "the compiler found 1 error"
-    assert outcome.kernel.shapes == ()
+    assert outcome.kernel.checked.shapes == ()
 
 
 @pytest.mark.parametrize(
@@ -240,8 +246,8 @@ def test_older_gpus_are_estimated_from_newer_code() -> None:
     lesson = COURSE.lesson("01")
     outcome = run(lesson, lesson.solution_path, gpu=GPUS["p100"])
     assert buildable(GPUS["p100"].arch) == "sm_80"
-    assert outcome.kernel.arch == COURSE.architecture == "sm_90"
-    assert outcome.kernel.estimate.gpu == "P100"
+    assert outcome.kernel.built.code.counted.arch == COURSE.architecture == "sm_90"
+    assert outcome.kernel.speed.estimate.gpu == "P100"
 
 
 def test_a_course_names_its_architecture(tmp_path: Path) -> None:
@@ -249,7 +255,7 @@ def test_a_course_names_its_architecture(tmp_path: Path) -> None:
     facts = tmp_path / "lessons" / "course.toml"
     facts.write_text('architecture = "sm_80"\n')
     course = Course(tmp_path)
-    assert run("02", course.lesson("02").solution_path, course).kernel.arch == "sm_80"
+    assert run("02", course.lesson("02").solution_path, course).kernel.built.code.counted.arch == "sm_80"
     for text, line, word in (
         ('architecture = "sm_60"', 1, "sm_75"), ("\narchitecture = 90", 2, "text"), ("archi = 1", 1, "architecture"),
     ):  # fmt: skip
@@ -265,7 +271,7 @@ def test_estimates_are_made_from_full_blocks(rows: int, cols: int, sectors: int)
     """Also where a block is larger than the counting shape, 128 x 128, or does not divide it."""
     lesson = COURSE.lesson("02")
     lesson = replace(lesson, tile=Tile((("BM", rows), ("BN", cols))))
-    profile = run(lesson, lesson.solution_path).kernel.profile
+    profile = run(lesson, lesson.solution_path).kernel.speed.profile
     warps = rows * cols / 32
     # Every warp and k: one sector of A and four of B, or where a warp is 8 rows of 4, eight and one.
     assert profile.work(4096).global_bytes - profile.work(4095).global_bytes == pytest.approx(warps * sectors * 32)
@@ -274,7 +280,7 @@ def test_estimates_are_made_from_full_blocks(rows: int, cols: int, sectors: int)
 def test_progress_is_told_and_ctrl_c_passes_through() -> None:
     lesson = COURSE.lesson("01")
     said: list[str] = []
-    request = RunRequest(COURSE, lesson, lesson.solution_path, Simulator(), GPUS["h200"], beside=False)
+    request = RunRequest(COURSE, lesson, lesson.solution_path, Simulated(), GPUS["h200"], beside=False)
     run_lesson(request, said.append)
     assert said == [
         "compile solution.cu",
@@ -308,6 +314,6 @@ def test_a_race_faults_though_the_answer_is_right(tmp_path: Path) -> None:
     outcome = run(lesson, path)
     assert isinstance(outcome.verdict, Faulted)
     assert outcome.verdict.finding.kind == "race"
-    assert outcome.verdict.finding in outcome.kernel.findings, "merged, not shown twice"
-    assert all(result.judgement.passed for result in outcome.kernel.shapes if result.judgement)
+    assert outcome.verdict.finding in outcome.kernel.checked.findings, "merged, not shown twice"
+    assert all(result.judgement.passed for result in outcome.kernel.checked.shapes if result.judgement)
     assert "__syncthreads() is missing" in outcome.kernel.hints[0]

@@ -108,19 +108,17 @@ def bench(
         from gemm_lessons.report.plot import need_matplotlib
 
         need_matplotlib(plot)
-    from gemm_lessons.hardware.sheets import data_sheet
     from gemm_lessons.report.bench import Bar, show_bench
     from gemm_lessons.report.console import make_console
     from gemm_lessons.run.bench import BenchRequest
     from gemm_lessons.run.bench import bench as run_bench
 
     on = device_for(device, gpu_index)
-    own = data_sheet(on.name)
-    request = BenchRequest(course, found, wanted, on, sheet or own or sheet_for(DEFAULT_GPU), csv, mine)
+    request = BenchRequest(course, found, wanted, on, sheet or on.sheet or sheet_for(DEFAULT_GPU), csv, mine)
     with Bar(make_console(stderr=True)) as bar:
         result = run_bench(request, bar)
     # A measurement is compared with the data sheet of the very GPU, or with none.
-    roof = request.gpu if on.kind == "simulator" else own
+    roof = request.gpu if on.timer is None else on.sheet
     show_bench(make_console(), request, result)
     if plot is not None:
         from gemm_lessons.report.plot import draw

@@ -78,10 +78,9 @@ def run(
 
     sheet = sheet_for(gpu) if gpu is not None else None
     on = device_for(device, gpu_index)
-    from gemm_lessons.hardware.sheets import data_sheet
     from gemm_lessons.run.pipeline import RunRequest, run_lesson
 
-    request = RunRequest(course, found, path, on, sheet or data_sheet(on.name) or sheet_for(DEFAULT_GPU), wanted, seed)
+    request = RunRequest(course, found, path, on, sheet or on.sheet or sheet_for(DEFAULT_GPU), wanted, seed)
     try:
         with Working(make_console(stderr=True), f"lesson {found.name}") as working:
             outcome = run_lesson(request, working)

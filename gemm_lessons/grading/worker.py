@@ -86,6 +86,7 @@ def judge_submission(submission: Submission, limits: Limits | None = None) -> Ma
 
 def _lost(submission: Submission, kind: str, message: str) -> Mapping[str, JSON]:
     """The outcome of a run that could not tell its own."""
+    from gemm_lessons.judgement.evidence import Checked
     from gemm_lessons.judgement.verdict import Faulted, TimedOut
     from gemm_lessons.run.contract import as_json
     from gemm_lessons.run.outcome import Row, RunOutcome
@@ -94,7 +95,7 @@ def _lost(submission: Submission, kind: str, message: str) -> Mapping[str, JSON]
     finding = Finding(kind, "error", message)
     count = lesson.shapes.count
     verdict = (TimedOut if kind == "timeout" else Faulted)(count, finding)
-    row = Row("kernel", "your kernel", str(submission.path), "", verdict, findings=(finding,))
+    row = Row("kernel", "your kernel", str(submission.path), "", Checked(verdict, findings=(finding,)))
     device: Literal["simulator", "gpu"] = "gpu" if submission.device == "gpu" else "simulator"
     return as_json(RunOutcome(lesson, device, "", submission.gpu, submission.seed or 0, count, count, (row,)))
 

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING
 
-from gemm_lessons.course.lesson import Lesson, Shape
-from gemm_lessons.judgement.verdict import CompileFailed, GateMissed, Passed, Verdict, WrongAnswer
-from gemm_lessons.launch import METRICS, Conflict, Counters, Finding
-
-if TYPE_CHECKING:
-    from gemm_lessons.compiler.compile import Occupancy, Resources
-    from gemm_lessons.estimate.model import Estimate
+from gemm_lessons.course.lesson import Shape
+from gemm_lessons.judgement.evidence import Evidence
+from gemm_lessons.judgement.verdict import CompileFailed, GateMissed, Passed, WrongAnswer
+from gemm_lessons.launch import METRICS, Conflict, Finding
 
 SHOWN = 3
 TODO = re.compile(r"//\s*TODO\((\d+)\)")
@@ -78,38 +74,6 @@ NEXT_STEPS: Mapping[str, str] = {
     "latency": "waiting: loads and barriers that nothing overlaps. More warps, more independent work per thread, or "
     "fetching the next tile early",
 }
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """All that a rule may look at. ``counters`` belong to the shape ``counted``; ``estimate`` and ``blocks``, the size
-    of the grid, to ``shape``."""
-
-    lesson: Lesson
-    verdict: Verdict
-    source: str
-    stub: str = ""
-    counters: Counters | None = None
-    findings: Sequence[Finding] = ()
-    resources: Resources | None = None
-    occupancy: Occupancy | None = None
-    estimate: Estimate | None = None
-    counted: Shape | None = None
-    shape: Shape | None = None
-    blocks: int = 0
-    sms: int = 0
-    gpu: str = ""
-    checked: Mapping[Shape, bool] = field(default_factory=dict)  # every shape that was run, and whether it was right
-
-    @property
-    def right(self) -> bool:
-        """The answer is right: only then does it matter how fast it was computed."""
-        return isinstance(self.verdict, Passed | GateMissed)
-
-    def quote(self, line: int) -> str:
-        """A source line without its indent."""
-        lines = self.source.splitlines()
-        return lines[line - 1].strip() if 0 < line <= len(lines) else ""
 
 
 @dataclass(frozen=True)
@@ -181,7 +145,7 @@ def _below(code: Sequence[str], index: int) -> str:
 
 
 def _open_todo(facts: Evidence) -> Iterator[Hint]:
-    if isinstance(facts.verdict, Passed):
+    if isinstance(facts.checked.verdict, Passed):
         return
     todos = open_todos(facts.source, facts.stub)
     texts = {todo.number: todo.hints[0] for todo in facts.lesson.todos}
@@ -191,10 +155,10 @@ def _open_todo(facts: Evidence) -> Iterator[Hint]:
 
 
 def _undefined_tile(facts: Evidence) -> Iterator[Hint]:
-    if not isinstance(facts.verdict, CompileFailed):
+    if not isinstance(facts.checked.verdict, CompileFailed):
         return
     tiles = facts.lesson.tile.defines
-    for diagnostic in facts.verdict.diagnostics:
+    for diagnostic in facts.checked.verdict.diagnostics:
         match = re.search(r'identifier "([A-Za-z_]\w*)" is undefined', diagnostic.message)
         if match and (match[1].upper() in tiles or re.fullmatch(r"[BWT][MNK]", match[1])):
             known = ", ".join(f"{name} = {size}" for name, size in tiles.items())
@@ -205,8 +169,8 @@ def _undefined_tile(facts: Evidence) -> Iterator[Hint]:
 
 def _fault(facts: Evidence) -> Iterator[Hint]:
     said = set()  # one remedy for each kind, at the first place it was found
-    causes = {finding.kind for finding in facts.findings if finding.kind in CAUSES}
-    for finding in facts.findings:
+    causes = {finding.kind for finding in facts.checked.findings if finding.kind in CAUSES}
+    for finding in facts.checked.findings:
         follows = finding.severity == "warning" and not causes.isdisjoint(FOLLOWS.get(finding.kind, ()))
         if finding.kind in REMEDIES and finding.severity != "note" and finding.kind not in said and not follows:
             said.add(finding.kind)
@@ -222,7 +186,7 @@ def _no_guard(facts: Evidence, finding: Finding) -> str | None:
     """What to do about an access out of bounds that no guard would cure."""
     if finding.kind != "out_of_bounds":
         return None
-    pattern = facts.verdict.judgement.pattern if isinstance(facts.verdict, WrongAnswer) else None
+    pattern = facts.checked.verdict.judgement.pattern if isinstance(facts.checked.verdict, WrongAnswer) else None
     if pattern is not None and pattern.name.endswith("_swapped"):
         return "The exchanged row and column lead here: a guard would only hide it."
     if (array := ARRAY.match(finding.message)) and array[1] not in facts.lesson.kernel.parameters:
@@ -242,14 +206,16 @@ def _no_guard(facts: Evidence, finding: Finding) -> str | None:
 
 def _wrong_tile(facts: Evidence) -> Iterator[Hint]:
     """A wrong answer that nothing else explains: does one block with one K tile get it right?"""
-    verdict, tile = facts.verdict, facts.lesson.tile.defines
-    suspects = any(finding.severity != "note" for finding in facts.findings) or open_todos(facts.source, facts.stub)
+    verdict, tile = facts.checked.verdict, facts.lesson.tile.defines
+    found = any(finding.severity != "note" for finding in facts.checked.findings)
+    suspects = found or open_todos(facts.source, facts.stub)
     if not isinstance(verdict, WrongAnswer) or verdict.judgement.pattern or suspects:
         return
     whole = Shape(tile.get("BM", 0), tile.get("BN", 0), tile.get("BK", 0))
-    if whole not in facts.checked:
+    right = {result.shape: result.kind == "passed" for result in facts.checked.shapes}
+    if whole not in right:
         return
-    if facts.checked[whole]:
+    if right[whole]:
         text = (
             f"one block with one K tile ({whole}) is right, and more of them are not: look at what blockIdx and k0 do. "
             "Which tile does each round copy, and where in C does the block's part start?"
@@ -263,30 +229,31 @@ def _wrong_tile(facts: Evidence) -> Iterator[Hint]:
 
 
 def _gates(facts: Evidence) -> Iterator[Hint]:
-    if not isinstance(facts.verdict, GateMissed):
+    if not isinstance(facts.checked.verdict, GateMissed):
         return
-    for number, gate in enumerate(facts.verdict.missed):
+    for number, gate in enumerate(facts.checked.verdict.missed):
         value = gate.note or f"{gate.value:.4g}"
         limit = f"at most {gate.limit:g}" if gate.at_most else f"at least {gate.limit:g}"
         yield Hint(3 + number / 100, f"{gate.name} is {value}; this lesson wants {limit}. {gate.why}")
 
 
 def _spills(facts: Evidence) -> Iterator[Hint]:
-    if not facts.right or facts.resources is None or not facts.resources.spill_bytes:
+    resources = facts.built.resources if facts.built else None
+    if not facts.checked.right or resources is None or not resources.spill_bytes:
         return
     yield Hint(
         6,
-        f"{facts.resources.spill_bytes} bytes per thread are spilled: registers did not suffice "
-        f"({facts.resources.registers} used), so the compiler keeps values in slow local memory. Use smaller thread "
+        f"{resources.spill_bytes} bytes per thread are spilled: registers did not suffice "
+        f"({resources.registers} used), so the compiler keeps values in slow local memory. Use smaller thread "
         "tiles, or check that every index into a per-thread array is a constant after unrolling.",
     )
 
 
 def _conflicts(facts: Evidence) -> Iterator[Hint]:
-    if not facts.right or facts.counters is None:
+    if not facts.checked.right or facts.checked.counters is None:
         return
-    total = facts.counters.get("shared_wavefronts")
-    for conflict in facts.counters.conflicts:
+    total = facts.checked.counters.get("shared_wavefronts")
+    for conflict in facts.checked.counters.conflicts:
         share = conflict.excess_wavefronts / total if total else 0.0
         if share >= CONFLICT_SHARE and conflict.ways > 1:
             yield Hint(8 - share, _conflict_text(facts, conflict, share))
@@ -309,18 +276,18 @@ def _conflict_text(facts: Evidence, conflict: Conflict, share: float) -> str:
 
 
 def _uncoalesced(facts: Evidence) -> Iterator[Hint]:
-    if not facts.right or facts.counters is None:
+    if not facts.checked.right or facts.checked.counters is None:
         return
     lesson, section = COALESCING
-    get = facts.counters.get
-    missed = facts.verdict.missed if isinstance(facts.verdict, GateMissed) else ()
+    get = facts.checked.counters.get
+    missed = facts.checked.verdict.missed if isinstance(facts.checked.verdict, GateMissed) else ()
     # Loads grow with K and stores do not, so a short counting shape makes stores look dearer than they are.
     longer = facts.shape.k / facts.counted.k if facts.shape and facts.counted else 1.0
     total = longer * get("global_load_sectors") + get("global_store_sectors")
     for kind, verb, weight in (("load", "reads", longer), ("store", "writes", 1.0)):
         sectors, requests = METRICS[f"global_{kind}_sectors"], METRICS[f"global_{kind}_requests"]
-        per_line = {count.line: count.value for count in facts.counters.lines if count.metric == requests}
-        for count in facts.counters.lines:
+        per_line = {count.line: count.value for count in facts.checked.counters.lines if count.metric == requests}
+        for count in facts.checked.counters.lines:
             if count.metric != sectors or not count.ideal or not per_line.get(count.line):
                 continue
             excess = weight * (count.value - count.ideal) / total
@@ -340,7 +307,7 @@ def _uncoalesced(facts: Evidence) -> Iterator[Hint]:
 
 
 def _small_grid(facts: Evidence) -> Iterator[Hint]:
-    if facts.right and 0 < facts.blocks < facts.sms:
+    if facts.checked.right and 0 < facts.blocks < facts.sms:
         count = f"{facts.blocks} block{'s' * (facts.blocks > 1)}"
         yield Hint(
             9,
@@ -350,16 +317,16 @@ def _small_grid(facts: Evidence) -> Iterator[Hint]:
 
 
 def _limiter(facts: Evidence) -> Iterator[Hint]:
-    if not isinstance(facts.verdict, Passed) or facts.estimate is None:
+    if not isinstance(facts.checked.verdict, Passed) or facts.speed.estimate is None:
         return
-    step = NEXT_STEPS.get(facts.estimate.limiter)
+    step = NEXT_STEPS.get(facts.speed.estimate.limiter)
     if step:
         yield Hint(10, f"by the estimate for {facts.gpu}, what limits this kernel at {facts.shape} is {step}.")
 
 
 def _occupancy(facts: Evidence) -> Iterator[Hint]:
-    it = facts.occupancy
-    if it is None or it.fraction > LOW_OCCUPANCY or not isinstance(facts.verdict, Passed):
+    it = facts.built.occupancy if facts.built else None
+    if it is None or it.fraction > LOW_OCCUPANCY or not isinstance(facts.checked.verdict, Passed):
         return
     yield Hint(
         11,

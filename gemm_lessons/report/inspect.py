@@ -8,11 +8,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gemm_lessons.judgement.evidence import Checked
 from gemm_lessons.judgement.verdict import Passed
 from gemm_lessons.launch import METRICS
 from gemm_lessons.report.run import show_conflicts, show_diagnostics, show_findings
 from gemm_lessons.run.inspection import SHOWN, Inspection, values_of
-from gemm_lessons.run.pipeline import Row
+from gemm_lessons.run.outcome import Row
 
 
 def show_inspection(console: Console, result: Inspection) -> None:
@@ -25,16 +26,15 @@ def show_inspection(console: Console, result: Inspection) -> None:
     console.print()
     if result.failed is not None:
         console.print(Text("DOES NOT COMPILE", style="bad"))
-        row = Row("kernel", "", request.path, request.source, Passed())
+        row = Row("kernel", "", request.path, request.source, Checked(Passed()))
         show_diagnostics(console, row, result.failed.diagnostics)
         return
     assert result.compiled is not None
     assert result.launched is not None
     launched = result.launched
     found = tuple(f for f in (launched.fault, *launched.findings) if f is not None)
-    row = Row(
-        "kernel", "", request.path, request.source, Passed(), counters=launched.counters, findings=found
-    )  # fmt: skip
+    checked = Checked(Passed(), findings=found, counters=launched.counters)
+    row = Row("kernel", "", request.path, request.source, checked)
     console.print(_headline(result))
     for name, count in result.unwritten.items():
         console.print(Text(f"{count:,} elements of {name} were never written", style="doubt"))

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gemm_lessons.compiler.diagnostics import Diagnostic
+from gemm_lessons.judgement.evidence import ShapeResult
 from gemm_lessons.judgement.verdict import (
     CompileFailed,
     Faulted,
@@ -23,7 +24,7 @@ from gemm_lessons.judgement.verdict import (
 from gemm_lessons.launch import Conflict, Finding
 from gemm_lessons.report.course import step
 from gemm_lessons.report.table import SHORT, STYLE, show_footnotes, table
-from gemm_lessons.run.pipeline import Row, RunOutcome, ShapeResult
+from gemm_lessons.run.outcome import Row, RunOutcome
 
 MAP_ROWS, MAP_COLS = 24, 32  # block tiles shown of a wrong answer
 MAX_DIAGNOSTICS = 8
@@ -57,10 +58,10 @@ def _headline(console: Console, outcome: RunOutcome) -> None:
     console.print()
     kind = row.verdict.kind
     console.print(Text(f"{_title(kind)}: {_summary(row)}", style=STYLE[kind]))
-    if row.shapes:
-        right = sum(result.kind == "passed" for result in row.shapes)
-        console.print(Text(f"{right} of {len(row.shapes)} shapes right (M x N x K)", style="quiet"))
-        console.print(_indented(_shapes(row.shapes)))
+    if row.checked.shapes:
+        right = sum(result.kind == "passed" for result in row.checked.shapes)
+        console.print(Text(f"{right} of {len(row.checked.shapes)} shapes right (M x N x K)", style="quiet"))
+        console.print(_indented(_shapes(row.checked.shapes)))
 
 
 def _shapes(results: Sequence[ShapeResult]) -> Table:
@@ -79,7 +80,8 @@ def _title(kind: Kind) -> str:
 def _summary(row: Row) -> str:
     match row.verdict:
         case Passed():
-            gates = f" and {'the gate' if len(row.gates) == 1 else 'all gates'} met" if row.gates else ""
+            count = len(row.checked.gates)
+            gates = f" and {'the gate' if count == 1 else 'all gates'} met" if count else ""
             return f"right on every shape{gates}"
         case CompileFailed(message=message):
             return message
@@ -188,7 +190,7 @@ def _quote(console: Console, row: Row, line: int | None, column: int | None = No
 def show_findings(console: Console, row: Row) -> None:
     """What the checkers saw, without the finding that is the verdict."""
     shown = row.verdict.finding if isinstance(row.verdict, Faulted | TimedOut) else None
-    others = [finding for finding in _once(row.findings) if finding != shown]
+    others = [finding for finding in _once(row.checked.findings) if finding != shown]
     if not others:
         return
     _heading(console, "Findings")
@@ -216,7 +218,7 @@ def _finding(console: Console, row: Row, finding: Finding) -> None:
 
 
 def _gates(console: Console, row: Row) -> None:
-    if not row.gates:
+    if not row.checked.gates:
         return
     _heading(console, "Gates: is it this lesson's method?")
     gates = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
@@ -224,25 +226,25 @@ def _gates(console: Console, row: Row) -> None:
     gates.add_column()
     gates.add_column(justify="right", no_wrap=True)
     gates.add_column(no_wrap=True)
-    for gate in row.gates:
+    for gate in row.checked.gates:
         verdict = Text("met", style="good") if gate.passed else Text("missed", style="doubt")
         limit = f"{'<=' if gate.at_most else '>='} {gate.limit:g}"
         gates.add_row(
             verdict, gate.name, "-" if gate.value is None else f"{gate.value:.4g}", Text(limit, style="quiet")
         )
     console.print(_indented(gates))
-    for gate in row.gates:
+    for gate in row.checked.gates:
         if not gate.passed and gate.note:
             console.print(_indented(Text(f"{gate.name}: {gate.note}", style="quiet")))
 
 
 def show_conflicts(console: Console, row: Row) -> None:
     """Bank conflicts of shared memory, line by line, the worst first."""
-    if row.counters is None or not row.counters.conflicts:
+    if row.checked.counters is None or not row.checked.counters.conflicts:
         return
     _heading(console, "Bank conflicts by line")
-    total = row.counters.get("shared_wavefronts")
-    worst = sorted(row.counters.conflicts, key=lambda conflict: -conflict.excess_wavefronts)
+    total = row.checked.counters.get("shared_wavefronts")
+    worst = sorted(row.checked.counters.conflicts, key=lambda conflict: -conflict.excess_wavefronts)
     lines = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="quiet")
     lines.add_column("line", justify="right", no_wrap=True)
     lines.add_column("what", no_wrap=True)

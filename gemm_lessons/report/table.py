@@ -11,6 +11,8 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from gemm_lessons.estimate.model import Estimate
+from gemm_lessons.gpu import Timed
 from gemm_lessons.judgement.verdict import Kind
 from gemm_lessons.run.outcome import Row, RunOutcome
 
@@ -95,28 +97,34 @@ def _columns(measured: bool) -> list[Column]:
     """All but the kernel's name."""
     if measured:
         times = [
-            Column("time", "time", lambda row: duration(row.time_us)),
-            Column("GFLOPS", "GFLOPS", lambda row: _thousands(row.gflops)),
-            Column("of cuBLAS", "of\ncuBLAS", lambda row: _percent(row.fraction_of_cublas)),
+            Column("time", "time", lambda row: _time(row.speed.measured)),
+            Column("GFLOPS", "GFLOPS", lambda row: _gflops(row.speed.measured)),
+            Column("of cuBLAS", "of\ncuBLAS", lambda row: _percent(row.speed.fraction_of_cublas)),
         ]
     else:
         times = [
-            Column("est. time", "est.\ntime", lambda row: duration(row.estimate.time_us if row.estimate else None)),
-            Column(
-                "est. GFLOPS", "est.\nGFLOPS", lambda row: _thousands(row.estimate.gflops if row.estimate else None)
-            ),
+            Column("est. time", "est.\ntime", lambda row: _time(row.speed.estimate)),
+            Column("est. GFLOPS", "est.\nGFLOPS", lambda row: _gflops(row.speed.estimate)),
         ]
     return [
         # Measured times have a column more, so that at 80 columns the longest verdict has to give.
         Column("verdict", "verdict", _verdict_cell, (lambda row: _verdict_cell(row, "gate")) if measured else None),
         *times,
-        Column("registers", "regs", lambda row: str(row.resources.registers) if row.resources else "-"),
-        Column("shared", "shared\nbytes", lambda row: f"{row.resources.shared_bytes:,}" if row.resources else "-"),
-        Column("occupancy", "occu-\npancy", lambda row: _percent(row.occupancy.fraction if row.occupancy else None)),
+        Column("registers", "regs", lambda row: str(row.built.resources.registers) if row.built else "-"),
+        Column("shared", "shared\nbytes", lambda row: f"{row.built.resources.shared_bytes:,}" if row.built else "-"),
+        Column("occupancy", "occu-\npancy", _occupancy_cell),
         Column("sectors/req", "sect.\n/req", _sectors_cell),
         Column("bank conflicts", "bank\nconfl.", _conflict_cell),
         Column("gates", "gates", _gates_cell),
     ]
+
+
+def _time(of: Timed | Estimate | None) -> str:
+    return duration(of.time_us if of else None)
+
+
+def _gflops(of: Timed | Estimate | None) -> str:
+    return _thousands(of.gflops if of else None)
 
 
 def _verdict_cell(row: Row, gate_missed: str = "gate missed") -> Text:
@@ -126,28 +134,32 @@ def _verdict_cell(row: Row, gate_missed: str = "gate missed") -> Text:
     return Text(gate_missed if kind == "gate_missed" else SHORT[kind], style=STYLE[kind])
 
 
+def _occupancy_cell(row: Row) -> str:
+    return _percent(row.built.occupancy.fraction if row.built and row.built.occupancy else None)
+
+
 def _sectors_cell(row: Row) -> str:
-    if row.counters is None:
+    if row.checked.counters is None:
         return "-"
-    requests = row.counters.get("global_load_requests")
-    return f"{row.counters.get('global_load_sectors') / requests:.2f}" if requests else "-"
+    requests = row.checked.counters.get("global_load_requests")
+    return f"{row.checked.counters.get('global_load_sectors') / requests:.2f}" if requests else "-"
 
 
 def _conflict_cell(row: Row) -> str | Text:
     """Wavefronts over the fewest possible: ``none``, or ``x2.0`` when it took twice as many."""
-    if row.counters is None:
+    if row.checked.counters is None:
         return "-"
-    ideal, real = row.counters.get("shared_wavefronts_ideal"), row.counters.get("shared_wavefronts")
+    ideal, real = row.checked.counters.get("shared_wavefronts_ideal"), row.checked.counters.get("shared_wavefronts")
     if not ideal:
         return "-"
     return "none" if real <= ideal else Text(f"x{real / ideal:.2f}", style="doubt")
 
 
 def _gates_cell(row: Row) -> str | Text:
-    if not row.gates:
+    if not row.checked.gates:
         return "-"
-    passed = sum(gate.passed for gate in row.gates)
-    return Text(f"{passed}/{len(row.gates)}", style="good" if passed == len(row.gates) else "doubt")
+    passed = sum(gate.passed for gate in row.checked.gates)
+    return Text(f"{passed}/{len(row.checked.gates)}", style="good" if passed == len(row.checked.gates) else "doubt")
 
 
 def show_footnotes(console: Console, outcome: RunOutcome) -> None:
@@ -155,15 +167,15 @@ def show_footnotes(console: Console, outcome: RunOutcome) -> None:
     notes = []
     shape = outcome.estimate_shape
     if outcome.device_kind == "simulator":
-        limiter = outcome.kernel.estimate.limiter if outcome.kernel.estimate else ""
+        limiter = outcome.kernel.speed.estimate.limiter if outcome.kernel.speed.estimate else ""
         notes.append(
             f"est. = an estimate for the {outcome.gpu} at M, N, K = {shape.m}, {shape.n}, {shape.k}, computed from its "
             f"machine code on the simulator; nothing was timed."
             + (f" Limited by: {LIMITERS.get(limiter, limiter)}." if limiter else "")
         )
     notes += _timing(outcome)
-    count, arch = outcome.count_shape, outcome.kernel.arch
-    occupancy = outcome.kernel.occupancy
+    count, built = outcome.count_shape, outcome.kernel.built
+    arch, occupancy = (built.code.counted.arch, built.occupancy) if built else ("", None)
     by = f" Occupancy is limited by {occupancy.limiter}." if occupancy and occupancy.fraction < 1 else ""
     notes.append(f"Counters and gates: code for {arch}, one launch at M, N, K = {count.m}, {count.n}, {count.k}.{by}")
     notes += [f"{row.label} was not run: {row.unsupported}" for row in outcome.rows if row.unsupported]

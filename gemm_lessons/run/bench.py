@@ -150,10 +150,10 @@ def bench(request: BenchRequest, progress: TellSteps = lambda done, total, what:
         notes += [f"{it.name} cannot take {size}." for it in series if it not in allowed]
         missing = [it for it in allowed if _key(request, it, size) not in book.points]
         reused += len(allowed) - len(missing)
-        if isinstance(request.device, Gpu):
+        if (timer := request.device.timer) is not None:
             if missing:
                 with stage("time", str(shape), payload=2 * size**3):
-                    book.add(_measure(request.device, request, missing, shape, notes))
+                    book.add(_measure(timer, request, missing, shape, notes))
             baseline = _latest(book, request.device.name, size)
             wanted += [baseline] if baseline else []
         else:
@@ -170,7 +170,7 @@ def _square(size: int) -> Shape:
 def _compile(request: BenchRequest, lesson: Lesson) -> _Series | str:
     """The lesson's kernel, compiled; or a note why it is left out."""
     from gemm_lessons.compiler.compile import Compiled
-    from gemm_lessons.run.pipeline import builder_for
+    from gemm_lessons.run.builder import builder_for
 
     mine = request.mine and lesson.kernel_path.is_file()
     path = lesson.kernel_path if mine else request.course.solution(lesson)
@@ -186,16 +186,17 @@ def _compile(request: BenchRequest, lesson: Lesson) -> _Series | str:
 
 def _count(request: BenchRequest, series: _Series) -> _Series | str:
     """Check the kernel on the simulator and count what it does; or a note why it is left out."""
-    from gemm_lessons.run import pipeline
-    from gemm_lessons.simulator import Simulator
+    from gemm_lessons.run.pipeline import RunRequest, run_lesson
+    from gemm_lessons.run.simulated import Simulated
 
-    run = pipeline.RunRequest(request.course, series.lesson, series.path, Simulator(), request.gpu, beside=False)
-    row = pipeline.run_lesson(run).kernel
-    if row.profile is None:
+    row = run_lesson(
+        RunRequest(request.course, series.lesson, series.path, Simulated(), request.gpu, beside=False)
+    ).kernel
+    if row.speed.profile is None:
         if isinstance(row.verdict, Passed):
             return f"{series.name} is left out: the estimate does not know all of its machine instructions."
         return f"{series.name} is left out: its verdict is {row.verdict.kind.replace('_', ' ')}."
-    series.profile = row.profile
+    series.profile = row.speed.profile
     return series
 
 

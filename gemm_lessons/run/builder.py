@@ -14,6 +14,8 @@ from gemm_lessons.compiler.compile import Compiled, compile_source
 from gemm_lessons.compiler.nvrtc import choose_major
 from gemm_lessons.course.folder import read_source, shown
 from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.device import Binaries, BuildTarget, Device
+from gemm_lessons.hardware.sheets import GpuSpec, buildable
 from gemm_lessons.judgement.verdict import CompileFailed
 from gemm_lessons.run.signature import mismatch, wrong_name
 
@@ -22,19 +24,18 @@ if TYPE_CHECKING:
 
 
 class Builder:
-    """Compiles for one target; ``driver_major`` is the newest CUDA that a GPU's driver supports, ``None`` without."""
+    """Compiles for one target."""
 
-    def __init__(self, arch: str, driver_major: int | None = None) -> None:
-        self.arch = arch
-        self.driver_major = driver_major
+    def __init__(self, target: BuildTarget) -> None:
+        self.target = target
         self._under_way: dict[Path, Future[Compiled | compiler.NotCompiled]] = {}
 
     def makes_the_same_as(self, other: Builder) -> bool:
         """Whether both compile any source to the same machine code."""
-        return self.arch == other.arch and self._major() == other._major()
+        return self.target.arch == other.target.arch and self._major() == other._major()
 
     def _major(self) -> int:
-        return choose_major(self.arch, self.driver_major)
+        return choose_major(self.target.arch, self.target.driver_major)
 
     def ahead(self, lesson: Lesson, path: Path | None) -> None:
         """Begin to compile what ``build`` will be asked for later; no file, nothing to do."""
@@ -64,9 +65,46 @@ class Builder:
             entry=lesson.kernel.entry,
             defines=lesson.tile.defines,
             include_dirs=lesson.include_dirs,
-            arch=self.arch,
+            arch=self.target.arch,
             cuda_major=self._major(),
         )
         if isinstance(result, Compiled):
             result.start_sass()  # the counters will want it when the first shapes have been checked
         return result
+
+
+class Workshop:
+    """Compiles every kernel of a run twice: for the architecture that counts, and for the GPU that times are for. Where
+    that is the same, once."""
+
+    def __init__(self, architecture: str, device: Device, gpu: GpuSpec) -> None:
+        self._counting = Builder(BuildTarget(architecture))
+        self._timing = builder_for(device, gpu)
+        self._must_run = device.target is not None
+        if self._timing.makes_the_same_as(self._counting):
+            self._timing = self._counting
+
+    def ahead(self, lesson: Lesson, path: Path | None) -> None:
+        """Begin to compile what ``build`` will be asked for later."""
+        self._counting.ahead(lesson, path)
+        if self._timing is not self._counting:
+            self._timing.ahead(lesson, path)
+
+    def build(self, lesson: Lesson, path: Path, source: str) -> Binaries | CompileFailed:
+        """Compile a file. What does not compile for the device that is to run it does not compile."""
+        if self._timing is not self._counting:
+            self._timing.ahead(lesson, path)
+        counted = self._counting.build(lesson, path, source)
+        if not isinstance(counted, Compiled):
+            return counted
+        if self._timing is self._counting:
+            return Binaries(counted, counted)
+        timed = self._timing.build(lesson, path, source)
+        if isinstance(timed, CompileFailed):
+            return timed if self._must_run else Binaries(counted, None)
+        return Binaries(counted, timed)
+
+
+def builder_for(device: Device, gpu: GpuSpec) -> Builder:
+    """Compiles for the device that is here if it asks for code of its own, else for the GPU that estimates are for."""
+    return Builder(device.target or BuildTarget(buildable(gpu.arch)))

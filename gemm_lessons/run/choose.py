@@ -16,21 +16,22 @@ def open_device(choice: Choice, index: int = 0) -> Device:
 
     Raises ``gpu.GpuUnavailable`` when a GPU was asked for and cannot be had.
     """
-    from gemm_lessons.simulator import Simulator
+    from gemm_lessons.run.simulated import Simulated
 
     if choice == "sim" or (choice == "auto" and importlib.util.find_spec("cupy") is None):
-        return Simulator()
+        return Simulated()
     from gemm_lessons.gpu import Gpu, GpuUnavailable, WrongGpuIndex
+    from gemm_lessons.run.shadowed import ShadowedGpu
 
     try:
         gpu = Gpu(index)
         import gemm_lessons.run.pipeline  # noqa: F401  what every run needs takes as long to load as the GPU to wake up
 
         _ = gpu.facts
-        return gpu
+        return ShadowedGpu(gpu)
     except WrongGpuIndex:
         raise
     except GpuUnavailable:
         if choice == "gpu":
             raise
-        return Simulator()
+        return Simulated()

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gemm_lessons.run.pipeline import Row, RunOutcome, ShapeResult
+    from gemm_lessons.judgement.evidence import ShapeResult
+    from gemm_lessons.run.outcome import Row, RunOutcome
 
 SCHEMA = "gemm-lessons/run/1"
 
@@ -30,27 +31,28 @@ def exit_code(outcome: RunOutcome) -> int:
 
 def as_json(outcome: RunOutcome) -> dict[str, JSON]:
     """The outcome of the kernel that was asked for. NaN and infinities, which JSON cannot hold, become ``null``."""
-    row = outcome.kernel
+    row, checked, speed = outcome.kernel, outcome.kernel.checked, outcome.kernel.speed
+    measured, counters = speed.measured, checked.counters
     return {
         "schema": SCHEMA,
         "lesson": outcome.lesson.name,
         "kernel": row.path,
         "device": {"kind": outcome.device_kind, "name": outcome.device_name},
-        "verdict": row.verdict.kind,
-        "shapes": [_shape(result) for result in row.shapes],
+        "verdict": checked.verdict.kind,
+        "shapes": [_shape(result) for result in checked.shapes],
         "compile": _compile(row),
-        "time_us": _number(row.time_us),
-        "gflops": _number(row.gflops),
-        "fraction_of_cublas": _number(row.fraction_of_cublas),
+        "time_us": _number(measured.time_us) if measured else None,
+        "gflops": _number(measured.gflops) if measured else None,
+        "fraction_of_cublas": _number(speed.fraction_of_cublas),
         "estimate": None
-        if row.estimate is None
+        if speed.estimate is None
         else {
-            "gpu": row.estimate.gpu,
-            "time_us": _number(row.estimate.time_us),
-            "gflops": _number(row.estimate.gflops),
-            "limiter": row.estimate.limiter,
+            "gpu": speed.estimate.gpu,
+            "time_us": _number(speed.estimate.time_us),
+            "gflops": _number(speed.estimate.gflops),
+            "limiter": speed.estimate.limiter,
         },
-        "counters": dict(row.counters.totals) if row.counters else {},
+        "counters": dict(counters.totals) if counters else {},
         "lines": [
             {
                 "line": count.line,
@@ -59,7 +61,7 @@ def as_json(outcome: RunOutcome) -> dict[str, JSON]:
                 "value": count.value,
                 "ideal": count.ideal,
             }
-            for count in (row.counters.lines if row.counters else ())
+            for count in (counters.lines if counters else ())
         ],
         "findings": [
             {
@@ -69,11 +71,11 @@ def as_json(outcome: RunOutcome) -> dict[str, JSON]:
                 "message": finding.message,
                 "count": finding.count,
             }
-            for finding in row.findings
+            for finding in checked.findings
         ],
         "gates": [
             {"name": gate.name, "limit": gate.limit, "value": _number(gate.value), "passed": gate.passed}
-            for gate in row.gates
+            for gate in checked.gates
         ],
         "hints": list(row.hints),
     }
@@ -92,13 +94,14 @@ def _shape(result: ShapeResult) -> JSON:
 
 
 def _compile(row: Row) -> JSON:
-    resources = row.resources
+    built = row.built
+    resources, occupancy = (built.resources, built.occupancy) if built else (None, None)
     return {
-        "arch": row.arch,
+        "arch": built.code.counted.arch if built else "",
         "registers": resources.registers if resources else None,
         "shared_bytes": resources.shared_bytes if resources else None,
         "spill_bytes": resources.spill_bytes if resources else None,
-        "occupancy": row.occupancy.fraction if row.occupancy else None,
+        "occupancy": occupancy.fraction if occupancy else None,
         "diagnostics": [{"line": found.line, "message": found.message} for found in row.diagnostics],
     }
 

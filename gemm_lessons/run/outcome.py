@@ -5,26 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from gemm_lessons.judgement.verdict import GateResult, Judgement, Kind, Verdict
-from gemm_lessons.launch import Counters, Finding
+from gemm_lessons.judgement.evidence import UNTIMED, Built, Checked, Speed, text_of_line
+from gemm_lessons.judgement.verdict import CompileFailed, Verdict
 
 if TYPE_CHECKING:
-    from gemm_lessons.compiler.compile import Diagnostic, Occupancy, Resources
+    from gemm_lessons.compiler.compile import Diagnostic
     from gemm_lessons.course.lesson import Lesson, Shape
-    from gemm_lessons.estimate.model import Estimate, Profile
     from gemm_lessons.gpu import Measurement
 
 Role = Literal["kernel", "previous", "reference"]
-
-
-@dataclass(frozen=True)
-class ShapeResult:
-    """One launch on one check shape. ``judgement`` is None when the kernel never got as far as an answer."""
-
-    shape: Shape
-    kind: Kind
-    judgement: Judgement | None = None
-    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -32,36 +21,34 @@ class Row:
     """Everything known about one kernel: one row of the table.
 
     The row of the kernel under test is checked on every shape; the rows beside it (the previous lesson's solution and
-    this lesson's reference) run on the counting shape only, and their ``shapes`` hold just that. ``estimate`` is for
-    ``estimate_shape``; ``time_us``, ``gflops`` and ``fraction_of_cublas`` are measured on a GPU, else None.
+    this lesson's reference) run on the counting shape only. ``built`` is None when it did not compile.
     """
 
     role: Role
     label: str  # "your kernel", "stub", "01 naive", "reference"
     path: str
     source: str
-    verdict: Verdict
-    shapes: tuple[ShapeResult, ...] = ()
-    arch: str = ""
-    compiler: str = ""
-    diagnostics: tuple[Diagnostic, ...] = ()  # errors or warnings of the compiler
-    resources: Resources | None = None
-    occupancy: Occupancy | None = None
-    counters: Counters | None = None  # of the counting shape; lines and conflicts are in here
-    findings: tuple[Finding, ...] = ()  # of all shapes, merged
-    gates: tuple[GateResult, ...] = ()
-    profile: Profile | None = None  # for estimates at other shapes: estimate.estimate_at
-    estimate: Estimate | None = None
-    time_us: float | None = None
-    gflops: float | None = None
-    fraction_of_cublas: float | None = None
+    checked: Checked
+    built: Built | None = None
+    speed: Speed = UNTIMED
     hints: tuple[str, ...] = ()  # best first, at most three
     unsupported: str = ""  # why the device could not run this row at all (only in the rows beside the kernel)
 
+    @property
+    def verdict(self) -> Verdict:
+        """What came of it."""
+        return self.checked.verdict
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """The compiler's errors, or its warnings."""
+        if self.built is not None:
+            return self.built.diagnostics
+        return self.verdict.diagnostics if isinstance(self.verdict, CompileFailed) else ()
+
     def source_line(self, line: int | None) -> str:
         """The text of a line (from 1) of the kernel file without its indent, or an empty string."""
-        lines = self.source.splitlines()
-        return lines[line - 1].strip() if line is not None and 0 < line <= len(lines) else ""
+        return text_of_line(self.source, line)
 
 
 @dataclass(frozen=True)

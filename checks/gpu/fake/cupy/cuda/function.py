@@ -1,4 +1,4 @@
-from cupy.cuda import driver, kernels
+from cupy.cuda import driver, kernels, runtime
 
 
 class Function:
@@ -14,8 +14,9 @@ class Function:
 
 class Module:
     def load(self, cubin):
-        # Real machine code, of a lesson's solution say, is taken to multiply as it should.
-        name, _, number = ("gemm" if cubin.startswith(b"\x7fELF") else cubin.decode()).partition(" ")
+        # Real machine code, of a lesson say, multiplies as it should, or is what the scene says.
+        machine = runtime.scene.get("machine", "gemm").replace("-", " ")
+        name, _, number = (machine if cubin.startswith(b"\x7fELF") else cubin.decode()).partition(" ")
         if name not in kernels.KERNELS:
             raise driver.CUDADriverError(209)
         self._kernel = kernels.KERNELS[name](number)

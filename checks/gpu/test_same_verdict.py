@@ -1,0 +1,79 @@
+"""The same defect gets the same verdict on both devices, whatever the GPU made of it.
+
+The stand-in for CuPy takes a lesson's machine code for a kernel that multiplies as it should, unless its scene names
+another one: ``machine=stub`` answers wrongly, ``machine=fault-700`` stops. A real GPU does any of these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gemm_lessons.course.folder import any_course
+from gemm_lessons.course.lesson import Shape
+from gemm_lessons.device import Device
+from gemm_lessons.gpu import Gpu
+from gemm_lessons.hardware.sheets import find_gpu
+from gemm_lessons.judgement.verdict import Faulted, WrongAnswer
+from gemm_lessons.run.outcome import Row
+from gemm_lessons.run.pipeline import RunRequest, run_lesson
+from gemm_lessons.run.shadowed import ShadowedGpu
+from gemm_lessons.run.simulated import Simulated
+
+HERE = "    // Walk along K"
+DEFECTS = {
+    "out_of_bounds": "if (threadIdx.x == 0) C[1 << 26] = 1.0f;",
+    "divergent_barrier": "if (threadIdx.x % 2 == 0) __syncthreads();",
+    "stack": "float own[8]; for (int i = 0; i < 8; i++) own[(i + threadIdx.x) % 8] = i;"
+    "if (own[threadIdx.x % 8 + (M << 20)] == 1.5f) C[0] = 0.0f;",
+}
+UNGUARDED = ("row < M && k0 + k + thread_col < K ? a(row, k0 + k + thread_col) : 0.0f", "a(row, k0 + k + thread_col)")
+
+
+def run(number: str, path: Path, device: Device, shape: Shape | None = None) -> Row:
+    course = any_course()
+    request = RunRequest(course, course.lesson(number), path, device, find_gpu("h200"), shape, seed=3, beside=False)
+    return run_lesson(request).kernel
+
+
+@pytest.mark.parametrize("number", ["03", "04"])
+@pytest.mark.parametrize("name", DEFECTS)
+def test_the_simulator_decides(fake_cupy: pytest.MonkeyPatch, tmp_path: Path, number: str, name: str) -> None:
+    source = any_course().lesson(number).solution_path.read_text()
+    assert source.count(HERE) == 1
+    path = tmp_path / "kernel.cu"
+    path.write_text(source.replace(HERE, f"    {DEFECTS[name]}\n{HERE}"))
+    shape = any_course().lesson(number).shapes.check[-1]
+    simulated = run(number, path, Simulated(), shape)
+    assert isinstance(simulated.verdict, Faulted)
+    found = simulated.verdict.finding
+    assert found.kind == ("out_of_bounds" if name == "stack" else name)
+    for machine in ("gemm", "stub", "fault-700"):
+        fake_cupy.setenv("FAKE_GPU", f"machine={machine}")
+        with Gpu() as gpu:
+            row = run(number, path, ShadowedGpu(gpu), shape)
+        assert isinstance(row.verdict, Faulted), machine
+        assert (row.verdict.shape, row.verdict.finding) == (shape, replace(found, count=row.verdict.finding.count))
+        assert row.hints[0] == simulated.hints[0], machine
+
+
+def test_what_only_a_ragged_shape_shows_is_found_though_the_gpu_answers_right(fake_gpu: Gpu, tmp_path: Path) -> None:
+    source = any_course().lesson("03").solution_path.read_text()
+    assert source.count(UNGUARDED[0]) == 1
+    path = tmp_path / "kernel.cu"
+    path.write_text(source.replace(*UNGUARDED))
+    simulated, row = run("03", path, Simulated()), run("03", path, ShadowedGpu(fake_gpu))
+    assert isinstance(simulated.verdict, Faulted)
+    assert simulated.verdict.finding.kind == "out_of_bounds"
+    assert row.verdict == simulated.verdict
+
+
+def test_a_wrong_answer_of_the_gpu_is_one_though_the_simulator_sees_none(fake_cupy: pytest.MonkeyPatch) -> None:
+    """The twin: hardware is the truth about answers."""
+    fake_cupy.setenv("FAKE_GPU", "machine=stub")
+    with Gpu() as gpu:
+        row = run("03", any_course().lesson("03").solution_path, ShadowedGpu(gpu), Shape(32, 32, 64))
+    assert isinstance(row.verdict, WrongAnswer)
+    assert not row.checked.findings

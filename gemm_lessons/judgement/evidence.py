@@ -1,0 +1,106 @@
+"""What is known about one kernel, in three records: what was built, what was checked, how fast it is.
+
+Each step of a run takes the records before it and makes the next one; hints and reports read them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gemm_lessons.course.lesson import Lesson, Shape
+from gemm_lessons.device import Binaries
+from gemm_lessons.judgement.verdict import GateResult, Judgement, Kind, Passed, Verdict
+from gemm_lessons.launch import Counters, Finding
+
+if TYPE_CHECKING:
+    from gemm_lessons.compiler.compile import Diagnostic, Occupancy, Resources
+    from gemm_lessons.estimate.model import Estimate, Profile
+    from gemm_lessons.gpu import Timed
+
+
+@dataclass(frozen=True)
+class Built:
+    """A kernel as the compiler made it. ``occupancy`` is that of the GPU that times are for; None: it is not compiled
+    for that one."""
+
+    lesson: Lesson  # whose kernel it is: its launch, tile and parameters
+    code: Binaries
+    occupancy: Occupancy | None
+
+    @property
+    def resources(self) -> Resources:
+        """What the counted code takes."""
+        return self.code.counted.resources
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """The compiler's warnings."""
+        return self.code.counted.diagnostics
+
+
+@dataclass(frozen=True)
+class ShapeResult:
+    """One launch on one check shape. ``judgement`` is None when the kernel never got as far as an answer."""
+
+    shape: Shape
+    kind: Kind
+    judgement: Judgement | None = None
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What came of a kernel's launches: the first thing wrong is the verdict."""
+
+    verdict: Verdict
+    shapes: tuple[ShapeResult, ...] = ()
+    findings: tuple[Finding, ...] = ()  # of all shapes, merged
+    counters: Counters | None = None  # of the counting shape; lines and conflicts are in here
+    gates: tuple[GateResult, ...] = ()  # judged for right answers only
+
+    @property
+    def right(self) -> bool:
+        """The answer is right, by whatever method: only then does it matter how fast it was computed."""
+        return self.verdict.kind in ("passed", "gate_missed")
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How fast a right kernel is: by the estimate, or measured on a GPU. None of it where it has no time."""
+
+    estimate: Estimate | None = None
+    profile: Profile | None = None  # for estimates at other shapes: ``estimate_at``
+    measured: Timed | None = None
+    fraction_of_cublas: float | None = None
+
+
+UNTIMED = Speed()
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that a hint may look at. Counters belong to the shape ``counted``; the estimate and ``blocks``, the size of
+    the grid, to ``shape``."""
+
+    lesson: Lesson
+    source: str
+    stub: str = ""
+    built: Built | None = None
+    checked: Checked = Checked(Passed())
+    speed: Speed = UNTIMED
+    counted: Shape | None = None
+    shape: Shape | None = None
+    blocks: int = 0
+    sms: int = 0
+    gpu: str = ""
+
+    def quote(self, line: int) -> str:
+        """A source line without its indent."""
+        return text_of_line(self.source, line)
+
+
+def text_of_line(source: str, line: int | None) -> str:
+    """The text of a line (from 1) of a source without its indent, or an empty string."""
+    lines = source.splitlines()
+    return lines[line - 1].strip() if line is not None and 0 < line <= len(lines) else ""

@@ -1,0 +1,146 @@
+"""Two steps of a run: is a kernel right on every shape, and is it so by the lesson's own method?
+
+Built --check--> Checked (verdict, findings, counters) --judge_method--> Checked (with the gates)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from gemm_lessons.compiler.overlap import ffma_behind_loads
+from gemm_lessons.course.expression import Number
+from gemm_lessons.course.lesson import Shape, tile_sizes
+from gemm_lessons.course.problem import Problem, Trial
+from gemm_lessons.device import Task
+from gemm_lessons.judgement.evidence import Built, Checked, ShapeResult
+from gemm_lessons.judgement.verdict import (
+    Faulted,
+    GateMissed,
+    Judgement,
+    Passed,
+    TimedOut,
+    Verdict,
+    WrongAnswer,
+    judge,
+    judge_gates,
+)
+from gemm_lessons.launch import METRICS, Counters, Finding, Launched
+from gemm_lessons.ranges import stage
+from gemm_lessons.run.plan import RunPlan
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """What came of one launch; ``fault`` ended it early."""
+
+    shape: Shape
+    verdict: Verdict
+    judgement: Judgement | None
+    findings: tuple[Finding, ...]
+    fault: Finding | None
+    counters: Counters
+
+    @property
+    def told(self) -> tuple[Finding, ...]:
+        """All findings. The fault is the last one, unless the device put it in its place."""
+        return self.findings if self.fault is None or self.fault in self.findings else (*self.findings, self.fault)
+
+    @property
+    def result(self) -> ShapeResult:
+        """As the report has it."""
+        return ShapeResult(self.shape, self.verdict.kind, self.judgement, self.findings)
+
+
+def check(plan: RunPlan, built: Built, shapes: Sequence[Shape]) -> Checked:
+    """Launch on every shape, on the counting shape last. The first shape that fails gives the verdict; a fault or an
+    endless kernel ends the checks, since the next shape would most likely show the same, slowly."""
+    lesson, counting = built.lesson, plan.counting_shape(built.lesson)
+    if refused := plan.device.refusal(built.code, lesson.grid(lesson.shapes.count)):
+        finding = Finding("launch_failed", "error", refused)
+        return Checked(Faulted(counting, finding), findings=(finding,))
+    tried: list[_Tried] = []
+    for shape in (*(shape for shape in shapes if shape != counting), counting):
+        tried.append(_try(plan, built, shape, "count" if shape == counting else "check"))
+        if tried[-1].fault is not None:
+            break
+    return _summed(tried, tried[-1].counters if tried[-1].fault is None else None)
+
+
+def _try(plan: RunPlan, built: Built, shape: Shape, name: Literal["check", "count"]) -> _Tried:
+    plan.tell(f"{name} {shape}")
+    with stage(name, str(shape), payload=2 * shape.m * shape.n * shape.k):
+        problem = Problem(built.lesson.kernel, shape, plan.seed)
+        trial = problem.trial()
+        work = shape.m * shape.n * shape.k
+        task = Task(built.code, built.lesson.grid(shape), lambda: problem.trial().arguments, work)
+        launched = plan.device.launch(task, trial.arguments, counting=name == "count")
+    findings = (*launched.findings, *trial.damage())
+    verdict, judgement = _judge(built, trial, launched, findings)
+    if verdict.kind == "passed":  # a compiler may read ahead what nobody then uses
+        findings = tuple(finding for finding in findings if finding.kind != "unset")
+    elif name == "check" and launched.fault is None:
+        plan.device.doubt(task)
+    return _Tried(shape, verdict, judgement, findings, launched.fault, launched.counters)
+
+
+def _judge(
+    built: Built, trial: Trial, launched: Launched, findings: Sequence[Finding]
+) -> tuple[Verdict, Judgement | None]:
+    """The verdict on one launch. An error among the findings comes before a wrong answer: it is the cause."""
+    shape = trial.problem.shape
+    if launched.fault is not None:
+        return stopped(shape, launched.fault), None
+    judgement = judge(trial.problem, trial.answer, tile_sizes(built.lesson))
+    for finding in findings:
+        if finding.severity == "error":
+            return Faulted(shape, finding), judgement
+    return (Passed() if judgement.passed else WrongAnswer(shape, judgement)), judgement
+
+
+def stopped(shape: Shape, fault: Finding) -> Faulted | TimedOut:
+    """The verdict on a launch that did not come to its end."""
+    return (TimedOut if fault.kind == "timeout" else Faulted)(shape, fault)
+
+
+def _summed(tried: Sequence[_Tried], counters: Counters | None) -> Checked:
+    verdict = next((it.verdict for it in tried if it.verdict.kind != "passed"), Passed())
+    found = merged([finding for it in tried for finding in it.told])
+    if isinstance(verdict, Faulted):  # with the counts of all launches, as it stands among the findings
+        place = _place(verdict.finding)
+        verdict = Faulted(verdict.shape, next(it for it in found if _place(it) == place))
+    return Checked(verdict, tuple(it.result for it in tried), found, counters)
+
+
+def merged(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Findings of several launches, one for each kind and pair of lines: the first one's words, all counts added."""
+    by_place: dict[tuple[object, ...], Finding] = {}
+    for finding in findings:
+        seen = by_place.get(_place(finding))
+        by_place[_place(finding)] = replace(seen, count=seen.count + finding.count) if seen else finding
+    return tuple(by_place.values())
+
+
+def _place(finding: Finding) -> tuple[object, ...]:
+    return finding.kind, finding.severity, finding.file, finding.line, finding.other_line
+
+
+def judge_method(plan: RunPlan, built: Built, checked: Checked) -> Checked:
+    """Only right answers reach the gates, which are those of the lesson under test: counting what a wrong kernel does
+    would accuse it twice."""
+    if not isinstance(checked.verdict, Passed) or checked.counters is None:
+        return checked
+    resources = built.resources
+    names: Mapping[str, Number] = {
+        **{short: checked.counters.get(short) for short in METRICS},
+        "registers": resources.registers,
+        "shared_bytes": resources.shared_bytes,
+        "spill_bytes": resources.spill_bytes,
+        "stack_bytes": resources.stack_bytes,
+        "ffma_behind_loads": ffma_behind_loads(built.code.counted.sass),
+        **plan.lesson.names(plan.counting_shape(built.lesson)),
+    }
+    gates = judge_gates(plan.lesson.gates, names)
+    missed = tuple(gate for gate in gates if not gate.passed)
+    return replace(checked, gates=gates, verdict=GateMissed(missed) if missed else checked.verdict)

@@ -1,0 +1,57 @@
+"""A step of a run: how fast the right kernels are on the GPU that is here, beside cuBLAS."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gemm_lessons.gpu import Entrant, Measurement
+from gemm_lessons.judgement.verdict import Faulted, Judgement, Verdict, WrongAnswer
+from gemm_lessons.launch import Finding
+from gemm_lessons.ranges import stage
+from gemm_lessons.run.checking import stopped
+from gemm_lessons.run.outcome import Row
+from gemm_lessons.run.plan import RunPlan
+
+
+def measure(plan: RunPlan, rows: Sequence[Row]) -> Measurement | None:
+    """Time all right kernels that can take the shape in one run, so that the ratios hold; None where nothing can be
+    timed, or where the kernel under test (the first row) is wrong."""
+    timer, shape, kernel = plan.device.timer, plan.timed_shape, plan.lesson.kernel
+    if timer is None or not rows[0].checked.right:
+        return None
+    entrants = []
+    for row in rows:
+        built = row.built
+        if built is None or built.code.timed is None or not row.checked.right:
+            continue
+        if built.lesson.kernel == kernel and not built.lesson.shapes.refusal(shape):
+            entrants.append(Entrant(row.label, row.role, built.code.timed, built.lesson.grid(shape)))
+    plan.tell(f"time {shape}")
+    with stage("time", str(shape), payload=2 * shape.m * shape.n * shape.k):
+        return timer.measure(
+            kernel, shape, entrants, seed=plan.seed, progress=lambda label: plan.tell(f"time {label}")
+        )  # fmt: skip
+
+
+def with_times(row: Row, measured: Measurement | None) -> Row:
+    """The row with its measured times, or with what went wrong on the large shape only."""
+    if measured is None:
+        return row
+    shape, it = measured.shape, measured.of(row.label)
+    if measured.fault is not None and measured.culprit == row.label:
+        return _blamed(row, stopped(shape, measured.fault), measured.fault)
+    if it is None:
+        return row
+    if it.overran:
+        finding = Finding("out_of_bounds", "error", f"the kernel wrote beyond the ends of {it.overran} at {shape}")
+        return _blamed(row, Faulted(shape, finding), finding)
+    if it.wrong:
+        judgement = Judgement(it.wrong, shape.m * shape.n, it.max_error, it.tolerance)
+        return _blamed(row, WrongAnswer(shape, judgement))
+    return replace(row, speed=replace(row.speed, measured=it, fraction_of_cublas=measured.fraction(it)))
+
+
+def _blamed(row: Row, verdict: Verdict, *findings: Finding) -> Row:
+    checked = replace(row.checked, verdict=verdict, findings=(*row.checked.findings, *findings))
+    return replace(row, checked=checked)

@@ -1,0 +1,68 @@
+"""What to run: as it was asked for (``RunRequest``), and with everything decided (``RunPlan``), as each step is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gemm_lessons.course.folder import Course
+from gemm_lessons.course.lesson import Lesson, Shape, astuple
+from gemm_lessons.course.problem import fresh_seed
+from gemm_lessons.device import Device
+from gemm_lessons.hardware.sheets import GpuSpec
+from gemm_lessons.run.builder import Workshop
+
+ESTIMATE_SIZE = 4096  # M = N = K of the estimate in the table: so large that no launch overhead or tail shows
+
+Tell = Callable[[str], None]  # told what begins: "compile solution.cu", "check 96x64x80", ...
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What to run, on what.
+
+    ``shape`` replaces the lesson's check shapes and is what the estimate is for; ``seed`` repeats an earlier run;
+    ``beside`` adds the previous lesson's solution and the reference to the table.
+    """
+
+    course: Course
+    lesson: Lesson
+    path: Path
+    device: Device
+    gpu: GpuSpec
+    shape: Shape | None = None
+    seed: int | None = None
+    beside: bool = True
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """A run with everything decided. ``timed_shape`` is what estimates and measurements are for."""
+
+    course: Course
+    lesson: Lesson
+    device: Device
+    gpu: GpuSpec
+    seed: int
+    timed_shape: Shape
+    workshop: Workshop
+    tell: Tell
+
+    @classmethod
+    def of(cls, request: RunRequest, tell: Tell) -> RunPlan:
+        """Raises ``ShapeError`` when the lesson does not allow the shape that was asked for."""
+        lesson = request.lesson
+        if request.shape is not None:
+            lesson.allow(request.shape)
+        whole = Shape(*(-(-ESTIMATE_SIZE // size) * size for size in astuple(lesson.shapes.multiple_of)))
+        seed = fresh_seed() if request.seed is None else request.seed
+        timed = request.shape or whole
+        device = request.device.expecting(lesson.kernel, timed, seed)
+        workshop = Workshop(request.course.architecture, device, request.gpu)
+        return cls(request.course, lesson, device, request.gpu, seed, timed, workshop, tell)
+
+    def counting_shape(self, lesson: Lesson) -> Shape:
+        """The lesson's under test, so that all rows count the same work; a lesson that cannot take it uses its own."""
+        shape = self.lesson.shapes.count
+        return shape if lesson.shapes.refusal(shape) is None else lesson.shapes.count

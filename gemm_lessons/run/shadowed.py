@@ -1,0 +1,93 @@
+"""A GPU as a device for lessons: the simulator repeats each launch and adds what no GPU tells.
+
+    gpu.launch -> the answer, faults        simulator.launch -> counters, findings, the line and thread of a fault
+
+What the simulator finds decides: a GPU stops only at some faults, and an access far out of bounds, a barrier that not
+all threads reach or a stack that is too small may leave it with the right answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from gemm_lessons.course.lesson import KernelSpec, Shape
+from gemm_lessons.device import Binaries, BuildTarget, Task
+from gemm_lessons.errors import UnsupportedKernel
+from gemm_lessons.gpu import Gpu
+from gemm_lessons.hardware.sheets import GpuSpec, data_sheet, sheet_of
+from gemm_lessons.launch import Argument, Finding, Grid, Launched
+from gemm_lessons.run.simulated import Simulated, no_room
+
+SIMULATED = 512**3  # multiply-adds up to which a launch is repeated on the simulator: below a second
+
+
+class ShadowedGpu:
+    """A GPU, and the simulator beside it. ``prepare`` is what the GPU's process can do while the simulator counts."""
+
+    kind: Literal["gpu"] = "gpu"
+
+    def __init__(
+        self, gpu: Gpu, simulated: Simulated | None = None, prepare: Callable[[], None] = lambda: None
+    ) -> None:
+        self._gpu = gpu
+        self._simulated = simulated or Simulated()
+        self._prepare = prepare
+
+    @property
+    def name(self) -> str:
+        """The product's name."""
+        return self._gpu.name
+
+    @property
+    def sheet(self) -> GpuSpec | None:
+        """What the maker promises of this product."""
+        return data_sheet(self._gpu.name)
+
+    @property
+    def target(self) -> BuildTarget:
+        """The GPU's architecture, and what its driver loads."""
+        return BuildTarget(self._gpu.arch, self._gpu.driver_major)
+
+    @property
+    def timer(self) -> Gpu:
+        """The GPU itself."""
+        return self._gpu
+
+    def expecting(self, kernel: KernelSpec, shape: Shape, seed: int) -> ShadowedGpu:
+        """The inputs of the measurement take the GPU's process about as long to make as the simulator counts."""
+        return ShadowedGpu(self._gpu, self._simulated, lambda: self._gpu.prepare(kernel, shape, seed))
+
+    def refusal(self, code: Binaries, grid: Grid) -> str:
+        """Why this GPU would not launch it. Without its own data sheet, its architecture's says so."""
+        assert code.timed is not None
+        return no_room(code.timed, grid, self.sheet or sheet_of(code.timed.arch))
+
+    def launch(self, task: Task, arguments: Sequence[Argument], counting: bool) -> Launched:
+        """The GPU's answer, and the simulator's counters and findings; these come first, since they name a line."""
+        assert task.code.timed is not None
+        ran = self._gpu.launch(task.code.timed, task.grid, arguments)
+        if task.work > SIMULATED:
+            return ran
+        if counting and ran.fault is None:
+            self._prepare()
+        try:
+            seen = self._simulated.launch(task, task.arguments(), counting)
+        except UnsupportedKernel as error:
+            if not counting and ran.fault is None:
+                return ran  # the counted launch will say so
+            note = Finding("not_simulated", "note", f"no counters: {error}", line=error.line)
+            return replace(ran, findings=(*ran.findings, note))
+        told = [it for it in (*seen.findings, seen.fault, *ran.findings, ran.fault) if it is not None]
+        fault = seen.fault
+        if fault is None and ran.fault is not None:  # why it stopped, if the simulator knows
+            fault = next((it for it in seen.findings if it.severity == "error"), ran.fault)
+        return Launched(seen.counters, told, fault, ran.time_us)
+
+    def doubt(self, task: Task) -> None:
+        """The launch is repeated on the simulator alone: a profiler finds one kernel in each range."""
+        if task.work <= SIMULATED:
+            with contextlib.suppress(UnsupportedKernel):
+                self._simulated.doubt(task)

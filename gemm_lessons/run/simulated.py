@@ -1,0 +1,59 @@
+"""The simulator as a device for lessons: it runs the code that it counts, and counts only where it is asked to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+from gemm_lessons.compiler.compile import Compiled, occupancy
+from gemm_lessons.course.lesson import KernelSpec, Shape
+from gemm_lessons.device import Binaries, Task
+from gemm_lessons.hardware.sheets import GpuSpec, sheet_of
+from gemm_lessons.launch import Argument, Grid, Launched
+from gemm_lessons.simulator import Simulator
+
+
+class Simulated:
+    """A device without a GPU. What it cannot run, no GPU of the architecture that it counts for could."""
+
+    kind: Literal["simulator"] = "simulator"
+    name = "simulator"
+    sheet = None
+    target = None
+    timer = None
+
+    def __init__(self, simulator: Simulator | None = None) -> None:
+        self.simulator = simulator or Simulator()
+        # Counting takes longer than running.
+        self._uncounted = Simulator(replace(self.simulator.setting, counting=False))
+
+    def expecting(self, kernel: KernelSpec, shape: Shape, seed: int) -> Simulated:
+        """Nothing is timed here."""
+        return self
+
+    def refusal(self, code: Binaries, grid: Grid) -> str:
+        """Why no GPU of the counted code's architecture would launch it."""
+        return no_room(code.counted, grid, sheet_of(code.counted.arch))
+
+    def launch(self, task: Task, arguments: Sequence[Argument], counting: bool) -> Launched:
+        """Run, check and, if asked, count."""
+        simulator = self.simulator if counting else self._uncounted
+        return simulator.launch(task.code.counted, task.grid, arguments)
+
+    def doubt(self, task: Task) -> None:
+        """Counted, a launch is followed by both engines, which must agree."""
+        self.simulator.launch(task.code.counted, task.grid, task.arguments())
+
+
+def no_room(compiled: Compiled, grid: Grid, sheet: GpuSpec | None) -> str:
+    """Why not even one block fits on a multiprocessor; empty when one does, or when there is no data sheet."""
+    resources = compiled.resources
+    if sheet is None or occupancy(resources, grid.threads, grid.dynamic_shared, sheet).blocks_per_sm:
+        return ""
+    return (
+        f"no block of this kernel fits on a multiprocessor of an {sheet.name}: {grid.threads} threads x "
+        f"{resources.registers} registers (it has {sheet.registers_per_block}), "
+        f"{resources.shared_bytes + grid.dynamic_shared} bytes of shared memory (a block may have "
+        f"{sheet.shared_bytes_per_block})"
+    )
