@@ -1,4 +1,4 @@
-"""What to run: as it was asked for (``RunRequest``), and with everything decided (``RunPlan``), as each step is told."""
+"""What to run: as it was asked for (``RunRequest``), and with everything decided (``RunPlan``) for the steps."""
 
 from __future__ import annotations
 
