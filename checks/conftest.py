@@ -21,7 +21,7 @@ def compiler() -> str:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """Ctrl-C raises ``KeyboardInterrupt``, also where the tests were started with SIGINT ignored, as in a background."""
+    """Ctrl-C raises ``KeyboardInterrupt``, also where a background has it ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

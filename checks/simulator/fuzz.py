@@ -10,6 +10,7 @@ uniform code only, conversions from floating point use the saturating intrinsics
     python -m checks.simulator.fuzz run DIR 0 2000 FILE.npz    # on that machine (needs cupy)
     python -m checks.simulator.fuzz compare FILE.npz 0 2000    # its results against the simulator's
     python -m checks.simulator.fuzz store 0 300 FILE.npz ...   # keep hashes of its results for the tests
+    python -m checks.simulator.fuzz stored                     # all of them against the simulator; .ci/run does so
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import hashlib
 import json
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -371,8 +372,24 @@ def store(seeds: range, files: Sequence[Path]) -> None:
     STORED.write_text(json.dumps({"gpu": gpu, "hashes": ordered}, indent=0) + "\n")
 
 
+def stored() -> dict[int, str]:
+    """What is kept: the hash of a GPU's results by seed."""
+    hashes = json.loads(STORED.read_text())["hashes"]
+    return {int(seed): hashes[seed] for seed in hashes}
+
+
+def unlike_stored(seeds: Iterable[int]) -> list[int]:
+    """The seeds for which the simulator has other results than the GPU had."""
+    known = stored()
+    return [seed for seed in seeds if digest(simulated(generate(seed))[0]) != known[seed]]
+
+
 def main(arguments: list[str]) -> int:
     command, *rest = arguments
+    if command == "stored":
+        wrong = unlike_stored(stored())
+        print(f"{len(stored())} kernels with stored results; wrong: {wrong or 'none'}")
+        return bool(wrong)
     if command == "show":
         print(generate(int(rest[0])).source)
         return 0

@@ -42,6 +42,7 @@ UNITS: Mapping[str, int] = {
 }  # all others: INTEGER
 # Moves that ptxas writes as multiplications: they need no multiplier.
 MOVES = ("IMAD.MOV", "IMAD.IADD", "IMAD.SHL")
+PRIVATE = ("LDC", "LDL", "STL")  # no memory that other threads see
 # Units of which this model knows no rates.
 UNKNOWN = re.compile(r"[HIDBQ]?MMA|[HIQ]GMMA|D(ADD|MUL|FMA|SETP|MNMX)|UTMA\w+|SYNCS|UBLK\w+")
 
@@ -82,8 +83,13 @@ def play(trace: Trace, blocks: int, gpu: GpuSpec) -> Played:
     pipes = pipes_of(gpu)
     items = _items(trace, pipes, gpu)
     count = blocks * trace.warps_per_block
-    runs: dict[tuple[int, ...], _Item] = {}
-    streams = [_stream(warp, items, runs) for warp in trace.warps[:count]]
+    joined: dict[tuple[int, ...], _Stream] = {}
+    streams = []
+    for warp in trace.warps[:count]:
+        path = tuple([index for index, _ in warp])
+        if path not in joined:  # most warps take the same
+            joined[path] = _stream(path, items)
+        streams.append(joined[path].of(warp))
     return _Multiprocessor(streams, trace.warps_per_block, pipes, gpu).run()
 
 
@@ -115,34 +121,44 @@ def _items(trace: Trace, pipes: Pipes, gpu: GpuSpec) -> list[_Item]:
     return found
 
 
-def _stream(
-    warp: Sequence[tuple[int, Traffic | None]], items: Sequence[_Item], runs: dict[tuple[int, ...], _Item]
-) -> list[tuple[_Item, Traffic | None]]:
-    """A warp's items, with arithmetic that has nothing to wait for in between joined into runs."""
-    stream: list[tuple[_Item, Traffic | None]] = []
+@dataclass(frozen=True)
+class _Stream:
+    """The items of one path through the code, and where in it each begins."""
+
+    items: Sequence[_Item]
+    places: Sequence[int]
+
+    def of(self, warp: Sequence[tuple[int, Traffic | None]]) -> list[tuple[_Item, Traffic | None]]:
+        """With the accesses of a warp that took this path."""
+        return [(item, warp[place][1]) for item, place in zip(self.items, self.places, strict=True)]
+
+
+def _stream(path: Sequence[int], items: Sequence[_Item]) -> _Stream:
+    """The instructions of a path as items, with arithmetic that has nothing to wait for in between joined into runs."""
+    found: list[_Item] = []
+    places: list[int] = []
     run: list[int] = []
 
-    def close() -> None:
+    def close(end: int) -> None:
         if run:
-            key = tuple(run)
-            if key not in runs:
-                runs[key] = _joined([items[index] for index in run])
-            stream.append((runs[key], None))
+            found.append(_joined([items[index] for index in run]))
+            places.append(end - len(run))
             run.clear()
 
-    for index, touch in warp:
+    for place, index in enumerate(path):
         item = items[index]
         plain = item.unit in (FP32, INTEGER) and item.sets is None and item.reads is None
         if run and (not plain or item.waits or len(run) == LONGEST_RUN):
-            close()
+            close(place)
         if not plain:
-            stream.append((item, touch))
+            found.append(item)
+            places.append(place)
             continue
         run.append(index)
         if item.stall > 2:
-            close()
-    close()
-    return stream
+            close(place + 1)
+    close(len(path))
+    return _Stream(found, places)
 
 
 def _joined(parts: Sequence[_Item]) -> _Item:
@@ -190,7 +206,8 @@ class _Multiprocessor:
         self.sectors: dict[int, float] = {}  # in L1, or on their way: from when
         self.waiting: dict[int, list[tuple[int, float]]] = {}  # block -> warps at its barrier
         self.end = 0.0
-        self.busy = {name: [0.0] * schedulers for name in ("issue", "fp32")}
+        self.issued = [0.0] * schedulers  # clocks in which it was busy
+        self.multiplied = [0.0] * schedulers  # and its fp32 pipe
         self.moved = {"shared": 0.0, "l1": 0.0, "l2": 0.0}
 
     def run(self) -> Played:
@@ -206,22 +223,23 @@ class _Multiprocessor:
             for other in schedulers if released else (scheduler,):
                 following[other] = self._next(other)
         end = max(self.end, self.stores, self.load_store, *(units[FP32] for units in self.units))
-        busy = {name: max(values) for name, values in self.busy.items()}
-        return Played(end, busy | self.moved)
+        return Played(end, {"issue": max(self.issued), "fp32": max(self.multiplied), **self.moved})
 
     def _next(self, scheduler: int) -> tuple[float, int, int]:
         """When this scheduler issues next, and of which warp. Only its own instructions and barriers change that."""
-        best, chosen = NEVER, -1
         free, units, recent = self.issue[scheduler], self.units[scheduler], self.recent[scheduler]
         ready, unit = self.ready, self.unit
+        if recent >= 0 and ready[recent] <= free and units[unit[recent]] <= free:  # nobody can go earlier
+            return free, scheduler, recent
+        best, chosen = NEVER, -1
         for warp in self.members[scheduler]:
             time = ready[warp]
             if time <= best:
                 other = units[unit[warp]]
                 if other > time:
                     time = other
-                if free > time:
-                    time = free
+                if time <= free:  # the first who can go as soon as the scheduler; the recent one cannot
+                    return free, scheduler, warp
                 if time < best or (time == best < NEVER and warp == recent):
                     best, chosen = time, warp
         return best, scheduler, chosen
@@ -234,50 +252,53 @@ class _Multiprocessor:
             return NEVER
         item = stream[at][0]
         self.unit[warp] = item.unit
-        boards = self.boards[warp]
-        for number in item.waits:
-            if boards[number]:
-                time = max(time, *boards[number])
-                boards[number].clear()
+        if item.waits:
+            boards = self.boards[warp]
+            for number in item.waits:
+                if boards[number]:
+                    time = max(time, *boards[number])
+                    boards[number].clear()
         if item.at_most:
             number, allowed = item.at_most
-            under_way = sorted(boards[number])
+            under_way = sorted(self.boards[warp][number])
             if len(under_way) > allowed:
                 time = max(time, under_way[len(under_way) - allowed - 1])
         return time
 
     def _execute(self, time: float, scheduler: int, warp: int) -> bool:
         """Issue the warp's next item. Did it release a barrier?"""
-        item, touch = self.streams[warp][self.position[warp]]
-        units, pipes = self.units[scheduler], self.pipes
+        at = self.position[warp]
+        self.position[warp] = at + 1
+        item, touch = self.streams[warp][at]
+        unit = item.unit
         self.recent[scheduler] = warp
-        if item.unit != MEMORY or not pipes.dual:
+        if unit != MEMORY or not self.pipes.dual:
             self.issue[scheduler] = time + item.slots
-        self.busy["issue"][scheduler] += item.slots
+        self.issued[scheduler] += item.slots
         after = time + item.stall
-        if item.unit in (FP32, INTEGER):
+        if unit == MEMORY:
+            self._access(item, touch, time, scheduler, warp)
+        elif unit in (FP32, INTEGER):
+            units = self.units[scheduler]
             if item.fp32:
                 units[FP32] = max(units[FP32], time) + item.fp32
-                self.busy["fp32"][scheduler] += item.fp32
+                self.multiplied[scheduler] += item.fp32
             if item.integer:
                 units[INTEGER] = max(units[INTEGER], time) + item.integer
             if item.sets is not None:  # an arithmetic instruction without a fixed latency
-                self.boards[warp][item.sets].append(time + pipes.special_latency)
-        elif item.unit == MEMORY:
-            self._access(item, touch, time, scheduler, warp)
-        elif item.unit == SPECIAL:
-            units[SPECIAL] = time + pipes.special
+                self.boards[warp][item.sets].append(time + self.pipes.special_latency)
+        elif unit == SPECIAL:
+            self.units[scheduler][SPECIAL] = time + self.pipes.special
             if item.sets is not None:
-                self.boards[warp][item.sets].append(time + pipes.special_latency)
+                self.boards[warp][item.sets].append(time + self.pipes.special_latency)
+        elif item.name == "BAR":
+            return self._arrive(warp, time, after)
+        elif item.name == "BRA":
+            stream = self.streams[warp]
+            if at + 1 < len(stream) and stream[at + 1][0].place < item.place:
+                after = max(after, time + self.pipes.branch)
         elif item.name == "LDGDEPBAR":
             self.boards[warp][item.sets or 0].append(self.copies[warp])
-        self.position[warp] += 1
-        if item.name == "BRA":
-            stream, at = self.streams[warp], self.position[warp]
-            if at < len(stream) and stream[at][0].place < item.place:
-                after = max(after, time + pipes.branch)
-        if item.name == "BAR":
-            return self._arrive(warp, time, after)
         self.ready[warp] = self._ready(warp, after)
         return False
 
@@ -295,65 +316,55 @@ class _Multiprocessor:
         return True
 
     def _access(self, item: _Item, touch: Traffic | None, time: float, scheduler: int, warp: int) -> None:
-        pipes, boards = self.pipes, self.boards[warp]
-        self.units[scheduler][MEMORY] = time + 1
-        start = time
-        if item.name == "LDC":
+        pipes, units = self.pipes, self.units[scheduler]
+        start = max(self.load_store, time)
+        if touch is not None and item.name not in PRIVATE:
+            if touch.space == "shared":
+                clocks = touch.ideal + (touch.passes - touch.ideal) * pipes.replay
+                self.moved["shared"] += clocks
+                self.load_store = through = start + clocks
+                done = through + pipes.shared
+                if touch.load:
+                    units[FP32] = max(units[FP32], time) + pipes.write_port * item.registers
+                    done = done + item.registers - 1
+            else:
+                clocks = max(float(touch.passes), pipes.request)
+                self.moved["l1"] += clocks
+                self.load_store = start + clocks
+                done = self._fetched(touch, start)
+        elif item.name == "LDC":
+            start = time
             done = time + pipes.constant
         elif item.name in ("LDL", "STL"):  # local memory lies in L1, a line for each register of the warp
-            start = max(self.load_store, time)
             self.load_store = start + max(float(item.registers), pipes.request)
             self.moved["l1"] += self.load_store - start
             done = self.load_store + pipes.l1
-        elif touch is None:  # a shuffle, or all lanes switched off
-            start = max(self.load_store, time)
+        else:  # a shuffle, or all lanes switched off
             self.load_store = start + 1
             done = start + pipes.shared
-        else:
-            start = max(self.load_store, time)
-            clocks = self._clocks(touch)
-            self.load_store = start + clocks
-            done = self._fetched(item, touch, time, start, scheduler)
         queue = self.queues[scheduler]
         queue.append(start)
-        if len(queue) > pipes.queue:
-            self.units[scheduler][MEMORY] = max(time + 1, queue.popleft())
+        units[MEMORY] = max(time + 1, queue.popleft()) if len(queue) > pipes.queue else time + 1
         if item.name == "LDGSTS":
             self.copies[warp] = max(self.copies[warp], done)
         if item.sets is not None:
-            boards[item.sets].append(done)
+            self.boards[warp][item.sets].append(done)
         if item.reads is not None:
-            boards[item.reads].append(start + pipes.read)
+            self.boards[warp][item.reads].append(start + pipes.read)
 
-    def _clocks(self, touch: Traffic) -> float:
-        """Clocks of the load-store unit."""
-        if touch.space == "shared":
-            clocks = touch.ideal + (touch.passes - touch.ideal) * self.pipes.replay
-            self.moved["shared"] += clocks
-        else:
-            clocks = max(float(touch.passes), self.pipes.request)
-            self.moved["l1"] += clocks
-        return clocks
-
-    def _fetched(self, item: _Item, touch: Traffic, time: float, start: float, scheduler: int) -> float:
-        """When an access that was issued at ``time`` and began at ``start`` is complete."""
-        pipes, through = self.pipes, self.load_store
-        if touch.space == "shared":
-            if not touch.load:
-                return through + pipes.shared
-            units = self.units[scheduler]
-            units[FP32] = max(units[FP32], time) + pipes.write_port * item.registers
-            return through + pipes.shared + item.registers - 1
+    def _fetched(self, touch: Traffic, start: float) -> float:
+        """When an access to global memory that began at ``start`` is complete."""
+        done, per_sector = self.load_store + self.pipes.l1, self.per_sector
         if not touch.load:
-            self.stores = max(self.stores, start) + self.per_sector * len(touch.sectors)
-            self.moved["l2"] += self.per_sector * len(touch.sectors)
-            return through + pipes.l1
-        done = through + pipes.l1
+            self.stores = max(self.stores, start) + per_sector * len(touch.sectors)
+            self.moved["l2"] += per_sector * len(touch.sectors)
+            return done
         for sector in touch.sectors:
             there = self.sectors.get(sector)
             if there is None:
-                self.port = max(self.port, start) + self.per_sector
-                self.moved["l2"] += self.per_sector
-                there = self.sectors[sector] = self.port + pipes.l2
-            done = max(done, there)
+                self.port = max(self.port, start) + per_sector
+                self.moved["l2"] += per_sector
+                there = self.sectors[sector] = self.port + self.pipes.l2
+            if there > done:
+                done = there
         return done
