@@ -20,7 +20,7 @@ ORDER = (
     "errors ranges launch child hardware course compiler simulator arguments api gpu device estimate judgement run "
     "grading report cli __main__"
 ).split()
-SIMULATOR = "semantics program events machine checkers counters second_opinion limits opcodes".split()
+SIMULATOR = "semantics program events machine checkers counters second_opinion limits".split()
 OWNERS = {
     "rich": ("report",),
     "typer": ("cli",),

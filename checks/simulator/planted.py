@@ -121,6 +121,11 @@ def _operation(name: str, function: Callable[..., None]) -> Any:
     return mock.patch.dict(table, {name: dataclasses.replace(table[name], function=function)})
 
 
+def _bound(name: str, function: Callable[..., Any]) -> Any:
+    """Another function for a row of the table of opcodes."""
+    return mock.patch.dict(decode.BOUND, {name: decode._run(function)})
+
+
 def _instruction(name: str, change: Callable[[Any], Any]) -> Any:
     """Another meaning for a machine instruction: ``change`` gets its sources and returns what to compute."""
     return mock.patch.dict(integers.TABLE, {name: change})
@@ -230,7 +235,7 @@ ALL = (
             lambda: iter([mock.patch.object(special, "of_threads", _special_swapped)])),
     Planted("vector loads come in the wrong order", "PTX", "mixed",
             lambda: iter([mock.patch.object(transfers.Data, "load", _last_first)])),
-    Planted("atomics happen twice", "PTX", "mixed", lambda: iter([mock.patch.object(decode, "bind_atomic", _twice)])),
+    Planted("atomics happen twice", "PTX", "mixed", lambda: iter([_bound("atom", _twice), _bound("red", _twice)])),
     Planted("a barrier is lost", "PTX", "03", lambda: _kernel(_replaced("bar", "membar"))),
     Planted("every eighth multiply-add is lost", "PTX", "03",
             lambda: _kernel(_replaced("fma", "max", "f32", every=8))),

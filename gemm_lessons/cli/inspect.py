@@ -103,7 +103,7 @@ def opcodes(
     """The PTX instructions that the simulator runs, and those that it does not."""
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.inspect import show_opcodes
-    from gemm_lessons.simulator import opcodes as table
+    from gemm_lessons.simulator.program import opcodes as table
     from gemm_lessons.simulator.semantics import table as semantics
 
     forms = [name for name in semantics.supported() if opcode is None or name.partition(".")[0] == opcode]

@@ -12,9 +12,7 @@ from gemm_lessons.simulator.program import meant_to_meet
 from gemm_lessons.simulator.program.provenance import local_provenance, provenance
 from gemm_lessons.simulator.program.ptx import SIZES, Immediate, Kernel
 
-MEMORY = frozenset("ld ldu st atom red".split())
 ORDERED = frozenset({"acquire", "release", "acq_rel"})  # a fence of its own
-WARP_LEVEL = frozenset("shfl vote match redux".split())
 
 
 @dataclass(frozen=True)
@@ -54,8 +52,9 @@ def _facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
     strong = meant_to_meet.strong(kernel)
     optimistic = meant_to_meet.optimistic(kernel)
     for instruction in kernel.instructions:
-        opcode, modifiers = instruction.opcode, instruction.modifiers
-        if opcode in MEMORY:
+        row, modifiers = instruction.row, instruction.modifiers
+        warp_sync |= bool(row.warp)
+        if row.effect in ("load", "store", "atomic"):
             space = next((m.partition("__")[0] for m in modifiers if m.partition("__")[0] in (*granules, "param")), "")
             width = SIZES.get(modifiers[-1], 1)  # of one element: vectors are several granules
             for name in (space,) if space in granules else granules if not space else ():
@@ -63,17 +62,13 @@ def _facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
             if space != "shared" and instruction.index in strong:
                 flag = True
                 fence |= bool(ORDERED & set(modifiers))
-        elif opcode == "cp" and "async" in modifiers and len(instruction.operands) > 1:
+        elif row.effect == "copy" and len(instruction.operands) > 1:
             has_async = True
             size = instruction.operands[2] if len(instruction.operands) > 2 else None
             granules["shared"] = min(granules["shared"], size.value if isinstance(size, Immediate) else 4)
             granules["global"] = min(granules["global"], 4)
-        elif opcode == "wmma":
-            granules["shared"] = granules["global"] = min(2, granules["shared"], granules["global"])
-        elif opcode in ("membar", "fence"):
+        elif row.effect == "fence":
             fence = True
-        elif opcode in WARP_LEVEL or (opcode in ("bar", "barrier") and "warp" in modifiers):
-            warp_sync = True
     hearing, narrow = meant_to_meet.hearing(kernel), meant_to_meet.narrow(kernel)
     flags = meant_to_meet.flags(kernel) if fence else frozenset()
     protocol = Protocol(fence and flag, warp_sync, strong, hearing, narrow, optimistic)

@@ -32,10 +32,6 @@ Array = NDArray[Any]
 Kind = tuple[str, str]  # space and effect: ("shared", "load")
 
 PTX, MACHINE_CODE = "the PTX interpreter", "the machine code"
-# FFMA that one execution may become or be part of, at most. ptxas joins a multiplication with an addition and adds by
-# multiplying with 1; divisions, roots and their kin are short programs of their own.
-JOINED = 1
-PROGRAM = 24
 
 
 class Disagreement(KitError):
@@ -155,11 +151,12 @@ def is_fused(instruction: Instruction) -> bool:
 
 def _becomes(instruction: Instruction) -> int:
     kinds = {"f32", "f16", "f16x2", "bf16", "bf16x2"} & set(instruction.modifiers)
-    if instruction.opcode in ("div", "rem", "sqrt", "rsqrt", "rcp", "ex2", "lg2", "sin", "cos", "tanh"):
-        return PROGRAM
-    if not kinds or is_fused(instruction) or instruction.opcode not in ("add", "sub", "mul", "mad", "fma"):
+    most = instruction.row.ffma
+    if most > 1:
+        return most
+    if not kinds or is_fused(instruction):
         return 0
-    return 2 * JOINED if kinds & {"f16x2", "bf16x2"} else JOINED
+    return 2 * most if kinds & {"f16x2", "bf16x2"} else most
 
 
 def _counts(what: str, mine: int, theirs: int) -> str:

@@ -8,7 +8,7 @@ overwritten because they are padding or have ended.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,11 +24,12 @@ from gemm_lessons.simulator.machine.groups import Workspace, bind_fma, bind_load
 from gemm_lessons.simulator.machine.memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
 from gemm_lessons.simulator.machine.special import CLOCKS, GUESSED
 from gemm_lessons.simulator.machine.state import Fault, State
-from gemm_lessons.simulator.machine.textures import OPCODES, bind_image
-from gemm_lessons.simulator.machine.transfers import MemoryBinder
+from gemm_lessons.simulator.machine.textures import bind_surface, bind_texture
+from gemm_lessons.simulator.machine.transfers import MemoryBinder, bind_load, bind_store
 from gemm_lessons.simulator.machine.warps import Groups, bind_warp
 from gemm_lessons.simulator.program.cfg import Block, line_of, writes
 from gemm_lessons.simulator.program.inline import RUNTIME
+from gemm_lessons.simulator.program.opcodes import NOTHING_TO_DO
 from gemm_lessons.simulator.program.ptx import (
     SIZES,
     Address,
@@ -50,10 +51,6 @@ Array = NDArray[Any]
 Run = Callable[[], None]
 Op = tuple[Run, Run]  # how to run when every lane that matters takes part, and when only state.active does
 Guard = Callable[[], Array | None]
-
-OTHERS = frozenset("ld ldu st atom red cp bar barrier shfl vote match activemask redux elect call".split()) | OPCODES
-# Order memory between threads; the machine executes memory accesses in order, so they change nothing.
-NO_EFFECT = frozenset("membar fence prefetch prefetchu nanosleep discard applypriority griddepcontrol pmevent".split())
 
 
 def both(run: Run) -> Op:
@@ -162,46 +159,19 @@ class Binder:
         return [both(functools.partial(_bump, self.state.versions, name)) for name in sorted(names)]
 
     def single(self, instruction: Instruction) -> list[Op]:
-        """Closures of one instruction."""
-        opcode = instruction.opcode
-        if opcode in NO_EFFECT:
+        """Closures of one instruction, by the function that its row stands for."""
+        row = instruction.row
+        if row.name in BOUND:
+            return BOUND[row.name](self, instruction)
+        if row.effect in NOTHING_TO_DO:
             return []
-        if opcode == "mov":
-            return self.move(instruction)
-        if opcode == "cvta":
-            return [self.convert_address(instruction)]
-        if opcode == "isspacep":
-            return [self.is_space(instruction)]
-        if opcode == "ld" and "param" in instruction.modifiers and not _has_register_base(instruction):
-            return self.load_parameter(instruction)
-        if opcode in OTHERS:
-            return [both(self.other(instruction, self.guard(instruction)))]
+        if not row.computes:
+            raise unsupported(instruction)
         return self.arithmetic(instruction)
 
-    def other(self, instruction: Instruction, guard: Guard | None) -> Run:
-        """Memory and warp instructions: they look at the active lanes themselves."""
-        opcode = instruction.opcode
-        if opcode == "st":
-            return self.memory.store(instruction, guard)
-        if opcode in ("ld", "ldu"):
-            return self.memory.load(instruction, guard)
-        if opcode in ("atom", "red"):
-            return bind_atomic(self.state, self.memory, instruction, guard, self.value)
-        if opcode in OPCODES:
-            return bind_image(self.state, instruction, guard, self.value)
-        if opcode == "cp":
-            return bind_async_copy(self.state, self.memory, instruction, guard, self.value)
-        if opcode in ("bar", "barrier"):
-            return self.warp_barrier(instruction)
-        if opcode == "call":
-            return self.call_runtime(instruction)
-        return bind_warp(self.state, instruction, self.value, guard)
-
-    def warp_barrier(self, instruction: Instruction) -> Run:
+    def warp_barrier(self, instruction: Instruction) -> list[Op]:
         """``bar.warp.sync``: only recorded."""
         state, line = self.state, line_of(instruction)
-        if "warp" not in instruction.modifiers:  # a barrier of several blocks, barrier.cluster
-            raise unsupported(instruction)
         guard = self.guard(instruction)
         members = np.broadcast_to(self.value(instruction.operands[0], "u32"), (state.lanes,)).reshape(-1, WARP)
         known = Groups(state, instruction)
@@ -215,16 +185,16 @@ class Binder:
             groups = np.where(active, group, 0).reshape(-1) if partial else None
             state.trace.append(Barrier("warp", None, lanes, line, groups=groups))
 
-        return run
+        return [both(run)]
 
-    def call_runtime(self, instruction: Instruction) -> Run:
+    def call_runtime(self, instruction: Instruction) -> list[Op]:
         """``printf`` prints nothing here, which is noted; a failed ``assert`` ends the kernel."""
         state, memory = self.state, self.layout.memory
         target = instruction.operands[0]
         if not isinstance(target, Symbol) or target.name not in RUNTIME:
             raise unsupported(instruction, "call")
         if target.name == "vprintf":
-            return functools.partial(_notice, state, instruction)
+            return [both(functools.partial(_notice, state, instruction))]
         message = self.value(instruction.operands[1], "s64")
 
         def fail() -> None:
@@ -232,7 +202,7 @@ class Binder:
             text = memory.text_at(int(message[lane]))
             raise Fault("trap", f"assertion failed in {state.describe(lane)}: {text}", instruction)
 
-        return fail
+        return [both(fail)]
 
     def assign(self, instruction: Instruction, target: Array, function: Callable[..., Any], *sources: Any) -> Op:
         """``function(out, *sources)`` computes all lanes; write them to ``target`` for the lanes that take part."""
@@ -389,7 +359,7 @@ class Binder:
                 result.append(self.assign(instruction, row, _copy, parts[:, position]))
         return result
 
-    def convert_address(self, instruction: Instruction) -> Op:
+    def convert_address(self, instruction: Instruction) -> list[Op]:
         """``cvta``: shared and local offsets get their window's start added or removed; global is generic already."""
         target, source = instruction.operands
         modifiers = instruction.modifiers
@@ -402,9 +372,9 @@ class Binder:
         window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(space, 0)
         row, _ = self.destination(target, code, instruction)
         shift = np.int64(-window if "to" in modifiers else window)
-        return self.assign(instruction, row, _shifted, self.value(source, code), shift)
+        return [self.assign(instruction, row, _shifted, self.value(source, code), shift)]
 
-    def is_space(self, instruction: Instruction) -> Op:
+    def is_space(self, instruction: Instruction) -> list[Op]:
         """``isspacep``."""
         row, _ = self.destination(instruction.operands[0], "pred", instruction)
         value = self.value(instruction.operands[1], "s64")
@@ -414,10 +384,12 @@ class Binder:
         window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(space)
         low = LOCAL_WINDOW + WINDOW_SIZE if window is None else window
         high = np.iinfo(np.int64).max if window is None else window + WINDOW_SIZE
-        return self.assign(instruction, row, lambda out: np.copyto(out, (value >= low) & (value < high)))
+        return [self.assign(instruction, row, lambda out: np.copyto(out, (value >= low) & (value < high)))]
 
-    def load_parameter(self, instruction: Instruction) -> list[Op]:
-        """``ld.param``: the value is known before the launch."""
+    def load(self, instruction: Instruction) -> list[Op]:
+        """``ld``; of a parameter, the value is known before the launch."""
+        if "param" not in instruction.modifiers or _has_register_base(instruction):
+            return [both(self.memory.load(instruction, self.guard(instruction)))]
         form = form_of(instruction)
         target, address = instruction.operands
         if (
@@ -439,6 +411,32 @@ class Binder:
                     raise unsupported(instruction, "register wider than the type")
                 result.append(self.assign(instruction, row, _copy, value))
         return result
+
+
+Value = Callable[[Operand | None, str], Any]
+Bind = Callable[[State, MemoryBinder, Instruction, Guard | None, Value], Run]
+
+
+def _run(bind: Bind) -> Callable[[Binder, Instruction], list[Op]]:
+    """Instructions that look at the active lanes themselves."""
+
+    def bound(binder: Binder, instruction: Instruction) -> list[Op]:
+        guard = binder.guard(instruction)
+        return [both(bind(binder.state, binder.memory, instruction, guard, binder.value))]
+
+    return bound
+
+
+# The function of each row of ``program/opcodes.py`` that is neither a table's (``semantics``), nor the end of a basic
+# block (``machine.py``, ``barriers.py``), nor without effect.
+BOUND: Mapping[str, Callable[[Binder, Instruction], list[Op]]] = {
+    "mov": Binder.move, "cvta": Binder.convert_address, "isspacep": Binder.is_space,
+    "ld": Binder.load, "ldu": _run(bind_load), "st": _run(bind_store),
+    "atom": _run(bind_atomic), "red": _run(bind_atomic), "cp.async": _run(bind_async_copy),
+    "tex": _run(bind_texture), "suld": _run(bind_surface), "sust": _run(bind_surface),
+    **dict.fromkeys("shfl vote match redux elect activemask".split(), _run(bind_warp)),
+    "bar.warp": Binder.warp_barrier, "call": Binder.call_runtime,
+}  # fmt: skip
 
 
 def _has_register_base(instruction: Instruction) -> bool:

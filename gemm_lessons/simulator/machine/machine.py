@@ -80,7 +80,7 @@ class Program:
             for instruction in reversed(block.instructions):
                 written |= cfg.writes(instruction)
                 guard = instruction.guard
-                if guard is not None and guard.name in written and not cfg.ends_block(instruction):
+                if guard is not None and guard.name in written and not instruction.row.ends_block:
                     found.add(instruction.index)
         return frozenset(found)
 
@@ -223,7 +223,7 @@ class Machine:
             [
                 (i.index, self.state.row(i.guard.name, "pred"), i.guard_negated)
                 for i in block.instructions
-                if i.guard is not None and not cfg.ends_block(i) and i.index not in self.program.overwritten_guards
+                if i.guard is not None and not i.row.ends_block and i.index not in self.program.overwritten_guards
             ]
             for block in self.program.blocks
         ]
@@ -305,7 +305,7 @@ class Machine:
         for number, block in enumerate(self.program.blocks):
             if self.block_warps[number]:
                 for instruction in block.instructions:
-                    if instruction.guard is None or cfg.ends_block(instruction):
+                    if instruction.guard is None or instruction.row.ends_block:
                         self.warps_executed[instruction.index] += self.block_warps[number]
                         self.lanes_executed[instruction.index] += self.block_lanes[number]
         self.block_warps[:] = 0
@@ -481,9 +481,9 @@ class Machine:
 
     def _leave(self, block: Block, last: Instruction, lanes: Array) -> int | None:
         """``lanes`` execute a terminator that is not a plain branch."""
-        if last.opcode in ("ret", "exit"):
+        if last.row.effect == "end":
             return self._end(lanes)
-        if last.opcode in ("trap", "brkpt"):
+        if last.row.effect == "stop":
             lane = int(np.flatnonzero(lanes)[0])
             raise Fault("trap", f"the kernel stopped itself (trap) in {self.state.describe(lane)}", last)
         if last.opcode == "brx":
@@ -568,9 +568,9 @@ def _only_ends(block: Block, blocks: Sequence[Block]) -> bool:
     for _ in blocks:
         last = block.terminator
         inside = block.instructions if last is None else block.instructions[:-1]
-        if any(i.opcode not in ("mov", "add", "cvt") for i in inside) or (last is not None and last.guard is not None):
+        if not all(i.row.computes for i in inside) or (last is not None and last.guard is not None):
             return False
-        if last is not None and last.opcode in ("ret", "exit"):
+        if last is not None and last.row.effect == "end":
             return True
         following = block.targets[0] if last is not None and last.opcode == "bra" else block.fallthrough
         if following is None or (last is not None and last.opcode != "bra"):

@@ -22,12 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.simulator.events import WARP
-from gemm_lessons.simulator.machine.decode import NO_EFFECT as DECIDES_NOTHING
-from gemm_lessons.simulator.machine.decode import OTHERS
 from gemm_lessons.simulator.machine.memory import GlobalMemory
 from gemm_lessons.simulator.machine.state import State
 from gemm_lessons.simulator.program import meant_to_meet
-from gemm_lessons.simulator.program.cfg import Block, ends_block, reads, writes
+from gemm_lessons.simulator.program.cfg import Block, reads, writes
+from gemm_lessons.simulator.program.opcodes import NOTHING_TO_DO
 from gemm_lessons.simulator.program.ptx import Instruction, Kernel
 
 Array = NDArray[Any]
@@ -54,7 +53,7 @@ def may_wait(kernel: Kernel, blocks: Sequence[Block]) -> bool:
 
     def waits(block: Block) -> bool:
         return any(
-            (i.index in strong and i.opcode != "st") or i.opcode in ("membar", "fence", "nanosleep")
+            (i.index in strong and i.row.effect != "store") or i.row.effect in ("fence", "pause")
             for i in block.instructions
         )
 
@@ -219,10 +218,7 @@ def _decisive(blocks: tuple[Block, ...]) -> frozenset[str]:
     for instruction in (i for block in blocks for i in block.instructions):
         if instruction.guard is not None:
             wanted.add(instruction.guard.name)
-        plain = instruction.opcode in DECIDES_NOTHING or not (
-            instruction.opcode in OTHERS or ends_block(instruction) or not writes(instruction)
-        )
-        if plain:
+        if instruction.row.computes or instruction.row.effect in NOTHING_TO_DO:
             computing.append(instruction)
         else:
             wanted |= reads(instruction)

@@ -19,26 +19,33 @@ from gemm_lessons.launch import Surface, Texture
 from gemm_lessons.simulator.machine import images
 from gemm_lessons.simulator.machine.images import Image
 from gemm_lessons.simulator.machine.state import Fault, State
+from gemm_lessons.simulator.machine.transfers import MemoryBinder
 from gemm_lessons.simulator.program.cfg import line_of
 from gemm_lessons.simulator.program.ptx import Instruction, Operand, Register, SourceLine, Vector
 
 Array = NDArray[Any]
-Value = Callable[[Operand, str], Any]
+Value = Callable[[Operand | None, str], Any]
+Guard = Callable[[], Array | None]
 Run = Callable[[], None]
 Work = Callable[[Image, Array], None]
 
 # Geometry: how many coordinates, whether a layer stands before them, and how long the vector of them is.
 GEOMETRY = {"1d": (1, False, 1), "2d": (2, False, 2), "3d": (3, False, 4), "a1d": (1, True, 2), "a2d": (2, True, 4)}
 BUILT_IN = "__nv_nvrtc_builtin_header.h"
-OPCODES = frozenset({"tex", "suld", "sust"})
 
 
-def bind_image(state: State, instruction: Instruction, guard: Callable[[], Array | None] | None, value: Value) -> Run:
-    """One closure for a texture or surface instruction. Raises ``UnsupportedKernel``."""
-    binding = _Binding(state, instruction, value)
-    if not state.images:
-        raise binding.unsupported("no texture or surface object is among the arguments, as simulate() takes them,")
-    return binding.texture(guard) if instruction.opcode == "tex" else binding.surface(guard)
+def bind_texture(
+    state: State, memory: MemoryBinder, instruction: Instruction, guard: Guard | None, value: Value
+) -> Run:
+    """Bind ``tex``. Raises ``UnsupportedKernel``."""
+    return _Binding(state, instruction, value).texture(guard)
+
+
+def bind_surface(
+    state: State, memory: MemoryBinder, instruction: Instruction, guard: Guard | None, value: Value
+) -> Run:
+    """Bind ``suld`` or ``sust``. Raises ``UnsupportedKernel``."""
+    return _Binding(state, instruction, value).surface(guard)
 
 
 def _asked_by(instruction: Instruction) -> SourceLine | None:
@@ -55,6 +62,8 @@ class _Binding:
     def __init__(self, state: State, instruction: Instruction, value: Value) -> None:
         self.state, self.value = state, value
         self.instruction = replace(instruction, source=_asked_by(instruction))
+        if not state.images:
+            raise self.unsupported("no texture or surface object is among the arguments, as simulate() takes them,")
 
     def unsupported(self, why: str = "unsupported PTX") -> UnsupportedKernel:
         """The complaint."""
@@ -155,7 +164,7 @@ class _Binding:
     def surface(self, guard: Callable[[], Array | None] | None) -> Run:
         """``suld.b`` and ``sust.b``: bytes as they are, x in bytes."""
         modifiers, operands = self.instruction.modifiers, self.instruction.operands
-        loads = self.instruction.opcode == "suld"
+        loads = self.instruction.row.writes
         form = [m for m in modifiers if m not in ("v2", "v4")]
         if len(form) != 4 or form[0] != "b" or form[1] not in GEOMETRY or len(operands) != 2:
             raise self.unsupported()

@@ -23,6 +23,7 @@ from gemm_lessons.simulator.program.ptx import Address, Instruction, Operand, Re
 from gemm_lessons.simulator.semantics.operation import DTYPES
 
 Array = NDArray[Any]
+Value = Callable[[Operand | None, str], Any]
 
 
 class Data:
@@ -299,6 +300,20 @@ class MemoryBinder:
                 global_mover(addresses[rest], everyone[rest])
 
         return run
+
+
+def bind_load(
+    state: State, memory: MemoryBinder, instruction: Instruction, guard: Callable[[], Array | None] | None, value: Value
+) -> Callable[[], None]:
+    """Bind ``ldu``, which here is a load like any other."""
+    return memory.load(instruction, guard)
+
+
+def bind_store(
+    state: State, memory: MemoryBinder, instruction: Instruction, guard: Callable[[], Array | None] | None, value: Value
+) -> Callable[[], None]:
+    """Bind ``st``."""
+    return memory.store(instruction, guard)
 
 
 def _wrapped(value: int, bits: int) -> int:

@@ -32,28 +32,21 @@ class Source(NamedTuple):
 
 Rule = Callable[[Sequence[Source]], Sequence[Array]]
 
-# Operand positions of what such an instruction moves about bit by bit; the other operands say how.
-MOVED = {
-    "mov": (0,), "shl": (0,), "shr": (0,), "shf": (0, 1), "bfe": (0,), "bfi": (0, 1), "prmt": (0, 1), "brev": (0,),
-    "cvt": (0,),
-}  # fmt: skip
-UPWARDS = frozenset("add sub mul mad neg".split())  # a low bit of the result depends on low bits only
-
 
 def rule_of(instruction: Instruction, operation: Operation) -> Rule:
     """The rule for an instruction of the table of semantics."""
-    opcode = instruction.opcode
+    row = instruction.row
     whole = all(code[0] in "usb" and code[1:].isdigit() for code in (*operation.result, *operation.sources))
     logical = set(operation.result) | set(operation.sources) == {"pred"} or whole
-    if opcode in MOVED and whole and "sat" not in instruction.modifiers:
-        return _moves(operation, MOVED[opcode])
-    if opcode in ("and", "or", "xor", "not", "lop3") and logical:
-        return _bitwise(opcode)
-    if opcode == "setp":
+    if row.undefined == "moved" and whole and "sat" not in instruction.modifiers:
+        return _moves(operation, row.moved)
+    if row.undefined == "bitwise" and logical:
+        return _bitwise(row.name)
+    if row.undefined == "compared":
         return _comparison(instruction, operation)
-    if opcode == "selp":
+    if row.undefined == "chosen":
         return _selection
-    if opcode in UPWARDS and whole and not {"hi", "sat", "cc"} & set(instruction.modifiers):
+    if row.undefined == "upwards" and whole and not {"hi", "sat", "cc"} & set(instruction.modifiers):
         return _upwards(operation)
     if len(operation.result) == 1 and operation.result[0].endswith("x2"):
         return _halves
@@ -120,7 +113,7 @@ def _moves(operation: Operation, moved: Sequence[int]) -> Rule:
 
 
 def _upwards(operation: Operation) -> Rule:
-    """Sums and products: everything from the lowest undefined bit upwards."""
+    """Sums and products: everything from the lowest undefined bit upwards, as a low bit depends on low bits only."""
     dtype = np.dtype(f"u{np.dtype(DTYPES[operation.result[0]]).itemsize}")
 
     def rule(sources: Sequence[Source]) -> Sequence[Array]:

@@ -25,10 +25,9 @@ from numpy.typing import NDArray
 
 from gemm_lessons.launch import Finding
 from gemm_lessons.simulator.events import WARP
-from gemm_lessons.simulator.machine.decode import NO_EFFECT, Binder, Op, Run, both
+from gemm_lessons.simulator.machine.decode import Binder, Op, Run, both
 from gemm_lessons.simulator.machine.special import CLOCKS
 from gemm_lessons.simulator.machine.state import State
-from gemm_lessons.simulator.machine.textures import OPCODES
 from gemm_lessons.simulator.machine.undefined import Source, rule_of, some, spread, unsigned
 from gemm_lessons.simulator.program.cfg import Block, line_of, reads, writes
 from gemm_lessons.simulator.program.ptx import (
@@ -49,9 +48,6 @@ from gemm_lessons.simulator.semantics.operation import DTYPES
 
 Array = NDArray[Any]
 
-HANDLED = frozenset({"bar", "barrier", "call"})
-LOADS = frozenset({"ld", "ldu", "atom", "tex", "suld"})  # what they give comes from memory
-VOTES = frozenset({"vote", "match", "redux", "elect", "activemask"})
 NOT_READ = -1  # origin of a register that nothing but moves has read
 
 
@@ -91,7 +87,7 @@ def followed(kernel: Kernel, roots: frozenset[str]) -> frozenset[str]:
     while growing:
         growing = False
         for instruction in kernel.instructions:
-            if instruction.opcode not in LOADS | HANDLED and not reached.isdisjoint(reads(instruction)):
+            if instruction.row.undefined not in ("used", "apart") and not reached.isdisjoint(reads(instruction)):
                 new = writes(instruction) - handled - reached
                 reached |= new
                 growing |= bool(new)
@@ -99,12 +95,12 @@ def followed(kernel: Kernel, roots: frozenset[str]) -> frozenset[str]:
 
 
 def _handled(kernel: Kernel) -> set[str]:
-    return {n for i in kernel.instructions if i.opcode in HANDLED for o in i.operands for n in registers_in(o)}
+    return {n for i in kernel.instructions if i.row.undefined == "apart" for o in i.operands for n in registers_in(o)}
 
 
 def _moved(instruction: Instruction) -> bool:
     """Whether an instruction only hands its source on, as the compiler does where two paths meet."""
-    return instruction.opcode == "mov" and instruction.guard is None
+    return instruction.row.undefined == "copied" and instruction.guard is None
 
 
 @dataclass
@@ -231,21 +227,18 @@ class Unset:
 
     def _follow(self, instruction: Instruction, operations: list[Op]) -> Iterator[Run]:
         """What is to be done about one instruction before it is executed."""
-        opcode = instruction.opcode
-        memory = opcode in OPCODES or any(isinstance(operand, Address) for operand in instruction.operands)
-        if opcode in NO_EFFECT:
+        how = instruction.row.undefined
+        if how == "ignored":
             return
-        if memory or not writes(instruction):
+        if how in ("used", "apart"):
             yield self._use(instruction)
             yield functools.partial(self._clear, instruction)
-        elif opcode == "shfl":
+        elif how == "shuffled":
             yield functools.partial(self._shuffle, instruction, operations)
-        elif opcode in VOTES:
+        elif how == "voted":
             yield functools.partial(self._vote, instruction)
-        elif opcode == "mov":
+        elif how == "copied":
             yield functools.partial(self._move, instruction)
-        elif opcode in ("cvta", "isspacep"):
-            yield functools.partial(self._all_or_nothing, instruction)
         else:
             yield self._compute(instruction)
 
@@ -419,7 +412,7 @@ class Unset:
         """Addresses, data that is stored, predicates and whatever else an instruction must know."""
         names = sorted(reads(instruction) & self._bits.keys())
         widths = {name: _raw(self._bits[name]) for name in names}
-        if instruction.opcode in ("st", "atom", "red"):
+        if instruction.row.effect in ("store", "atomic"):
             addresses = {n for o in instruction.operands if isinstance(o, Address) for n in registers_in(o)}
             kind = instruction.modifiers[-1]
             for name in widths:

@@ -18,12 +18,13 @@ from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.simulator.events import WARP
 from gemm_lessons.simulator.machine.convergence import BIT, LANE, ballot, groups, spread
 from gemm_lessons.simulator.machine.state import Fault, State
+from gemm_lessons.simulator.machine.transfers import MemoryBinder
 from gemm_lessons.simulator.program.cfg import line_of
 from gemm_lessons.simulator.program.ptx import Instruction, Operand, PredicatePair, Register
 from gemm_lessons.simulator.semantics.operation import DTYPES
 
 Array = NDArray[Any]
-Value = Callable[[Operand, str], Any]
+Value = Callable[[Operand | None, str], Any]
 Results = tuple[Array | None, ...]
 
 
@@ -59,7 +60,7 @@ class Groups:
 
 
 def bind_warp(
-    state: State, instruction: Instruction, value: Value, guard: Callable[[], Array | None] | None
+    state: State, memory: MemoryBinder, instruction: Instruction, guard: Callable[[], Array | None] | None, value: Value
 ) -> Callable[[], None]:
     """One closure for a warp instruction; it writes only lanes that take part."""
     opcode, modifiers = instruction.opcode, tuple(m for m in instruction.modifiers if m != "sync")

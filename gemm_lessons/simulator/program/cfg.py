@@ -15,13 +15,6 @@ from dataclasses import dataclass
 from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.simulator.program.ptx import Instruction, Kernel, Symbol
 
-NO_RESULT = frozenset(
-    "st sust red bra brx bar barrier ret exit trap brkpt membar fence prefetch prefetchu cp call nanosleep"
-    " discard applypriority griddepcontrol pmevent".split()
-)
-MEMBERS = frozenset("shfl vote match redux elect".split())
-ENDS_BLOCK = frozenset({"bra", "brx", "ret", "exit", "trap", "brkpt"})
-
 
 @dataclass(frozen=True)
 class Block:
@@ -39,36 +32,31 @@ class Block:
     def terminator(self) -> Instruction | None:
         """The last instruction if it decides where to go next, else None."""
         last = self.instructions[-1] if self.instructions else None
-        return last if last is not None and ends_block(last) else None
+        return last if last is not None and last.row.ends_block else None
 
 
 def is_barrier(instruction: Instruction) -> bool:
     """Whether an instruction is a barrier of (part of) a block."""
-    return instruction.opcode in ("bar", "barrier") and not {"warp", "cluster"} & set(instruction.modifiers)
+    return instruction.row.effect == "barrier"
 
 
 def meets_in_warp(instruction: Instruction) -> bool:
-    """Whether an instruction waits for the threads of its warp that a member mask names. It begins a basic block."""
-    if instruction.opcode in ("bar", "barrier"):
-        return "warp" in instruction.modifiers
-    return instruction.opcode in MEMBERS and "sync" in instruction.modifiers
-
-
-def ends_block(instruction: Instruction) -> bool:
-    """Whether an instruction ends its basic block."""
-    return instruction.opcode in ENDS_BLOCK or is_barrier(instruction)
+    """Whether an instruction waits for other threads of its warp. It begins a basic block."""
+    return bool(instruction.row.warp)
 
 
 def writes(instruction: Instruction) -> frozenset[str]:
-    """Registers that an instruction writes."""
-    if instruction.opcode in NO_RESULT or not instruction.operands:
-        return frozenset()
-    return instruction.mentioned[0]
+    """Registers that an instruction writes; of one that is not known, all that it mentions."""
+    row = instruction.row
+    if row.effect == "unknown":
+        return frozenset().union(*instruction.mentioned)
+    return instruction.mentioned[0] if row.writes and instruction.operands else frozenset()
 
 
 def reads(instruction: Instruction) -> frozenset[str]:
     """Registers that an instruction reads, its guard included."""
-    sources = instruction.mentioned[0 if instruction.opcode in NO_RESULT else 1 :]
+    row = instruction.row
+    sources = instruction.mentioned[1 if row.writes and row.effect != "unknown" else 0 :]
     if instruction.guard is not None:
         return frozenset((instruction.guard.name,)).union(*sources)
     return frozenset().union(*sources)
@@ -98,7 +86,7 @@ def build(kernel: Kernel) -> tuple[Block, ...]:
     for instruction in kernel.instructions:
         if meets_in_warp(instruction):
             starts.add(instruction.index)
-        if ends_block(instruction) and instruction.index + 1 < count:
+        if instruction.row.ends_block and instruction.index + 1 < count:
             starts.add(instruction.index + 1)
     ordered = sorted(starts)
     text_number = {start: number for number, start in enumerate(ordered)}
@@ -108,9 +96,9 @@ def build(kernel: Kernel) -> tuple[Block, ...]:
         last = kernel.instructions[end - 1] if end else None
         targets: tuple[int, ...] = ()
         falls = number + 1 < len(bounds)
-        if last is not None and last.opcode in ("bra", "brx"):
+        if last is not None and last.row.effect == "branch":
             targets = tuple(_label_block(kernel, name, text_number, last) for name in branch_labels(last, kernel))
-        if last is not None and last.opcode in ENDS_BLOCK and last.guard is None:
+        if last is not None and last.row.effect in ("branch", "end", "stop") and last.guard is None:
             falls = False
         edges.append((number + 1 if falls else None, targets))
     order = _weak_topological_order([[*([f] if f is not None else []), *t] for f, t in edges])

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gemm_lessons.simulator.program import cfg
 from gemm_lessons.simulator.program.cfg import Block, reads, writes
-from gemm_lessons.simulator.program.ptx import Address, Instruction, registers_in
-from gemm_lessons.simulator.program.schedule import computes
+from gemm_lessons.simulator.program.ptx import Instruction, registers_in
 
 
 def always_needed(blocks: Sequence[Block]) -> frozenset[int]:
@@ -39,7 +37,7 @@ def always_needed(blocks: Sequence[Block]) -> frozenset[int]:
 def _after(block: Block, before: Sequence[frozenset[str] | None]) -> frozenset[str] | None:
     last = block.terminator
     ends = block.fallthrough is None and not block.targets
-    if ends or (last is not None and last.opcode in ("ret", "exit", "trap", "brkpt")):
+    if ends or (last is not None and last.row.effect in ("end", "stop")):
         return frozenset()
     following = [*([block.fallthrough] if block.fallthrough is not None else []), *block.targets]
     known = [one for one in (before[number] for number in following) if one is not None]
@@ -63,7 +61,7 @@ def _step(instruction: Instruction, live: set[str]) -> bool:
         live |= guard
         return True
     live -= results
-    if instruction.opcode == "selp":  # of the two values only one is needed
+    if instruction.row.undefined == "chosen":  # of the two values only one is needed
         live |= set(registers_in(instruction.operands[3]))
     else:
         live |= reads(instruction)
@@ -71,8 +69,6 @@ def _step(instruction: Instruction, live: set[str]) -> bool:
 
 
 def _has_effect(instruction: Instruction) -> bool:
-    if instruction.opcode in ("ld", "ldu"):
+    if instruction.row.effect == "load":
         return "volatile" in instruction.modifiers
-    if cfg.ends_block(instruction) or any(isinstance(operand, Address) for operand in instruction.operands):
-        return True
-    return not computes(instruction) and instruction.opcode not in ("shfl", "vote", "match", "activemask", "elect")
+    return instruction.row.effect not in ("compute", "exchange")

@@ -24,10 +24,6 @@ from gemm_lessons.simulator.program.ptx import (
 )
 
 STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "acq_rel", "mmio", "cv"})
-ATOMIC = frozenset({"atom", "red"})
-LOADS = frozenset({"ld", "ldu"})
-MEMORY = ATOMIC | LOADS | {"st", "cp", "call"}
-ADDRESSES = frozenset("mov cvta add mad mul shl cvt".split())  # what addresses are computed by
 ONE_WAY = frozenset("min max and or".split())  # an old value of such an element is never beyond the newest
 
 
@@ -36,7 +32,7 @@ def strong(kernel: Kernel) -> frozenset[int]:
     return frozenset(
         i.index
         for i in kernel.instructions
-        if i.opcode in ATOMIC or (i.opcode in ("ld", "ldu", "st") and STRONG & set(i.modifiers))
+        if i.row.effect == "atomic" or (i.row.effect in ("load", "store") and STRONG & set(i.modifiers))
     )
 
 
@@ -45,11 +41,7 @@ def hearing(kernel: Kernel) -> frozenset[int]:
     others are."""
     read = frozenset().union(*(reads(i) for i in kernel.instructions))
     strongly = strong(kernel)
-    return frozenset(
-        i.index
-        for i in kernel.instructions
-        if i.index in strongly and i.opcode in (*LOADS, "atom") and not read.isdisjoint(writes(i))
-    )
+    return frozenset(i.index for i in kernel.instructions if i.index in strongly and not read.isdisjoint(writes(i)))
 
 
 def flags(kernel: Kernel) -> frozenset[int]:
@@ -108,20 +100,25 @@ def narrow(kernel: Kernel) -> frozenset[int]:
 
 def optimistic(kernel: Kernel) -> frozenset[int]:
     """Loads (indices) whose value a compare-and-swap of the same element checks, or that guard an atomic on it."""
-    atomics = [i for i in kernel.instructions if i.opcode in ATOMIC and {"cas", *ONE_WAY} & set(i.modifiers)]
+    atomics = [i for i in kernel.instructions if i.row.effect == "atomic" and {"cas", *ONE_WAY} & set(i.modifiers)]
     if not atomics:
         return frozenset()
     flow = _Flow(kernel)
     found: set[int] = set()
     for atomic in atomics:
         place = flow.place(atomic)
-        loads = [i for i in kernel.instructions if i.opcode in LOADS and flow.place(i) == place]
+        loads = [i for i in kernel.instructions if _one_element(i) and flow.place(i) == place]
         if "cas" in atomic.modifiers:
-            before = flow.behind(registers_in(atomic.operands[2 if atomic.opcode == "atom" else 1]))
+            before = flow.behind(registers_in(atomic.operands[2 if atomic.row.writes else 1]))
             found |= {load.index for load in loads if writes(load) & before}
         else:
             found |= {load.index for load in loads if flow.only_decides(load)}
     return frozenset(found)
+
+
+def _one_element(instruction: Instruction) -> bool:
+    """Whether it loads what its own address says, whatever the rest of the warp does."""
+    return instruction.row.effect == "load" and not instruction.row.warp
 
 
 class _Flow:
@@ -151,16 +148,17 @@ class _Flow:
         if not isinstance(operand, Register):
             return operand, 0
         made = self._made.get(operand.name, [])
-        if len(made) != 1 or made[0].guard is not None or made[0].opcode not in ADDRESSES or not depth:
+        if len(made) != 1 or made[0].guard is not None or made[0].row.pointer in ("lost", "none") or not depth:
             return operand.name, 0
         one = made[0]
         sources = one.operands[1:]
-        if one.opcode in ("mov", "cvta"):  # the same address, whatever space it is written for
+        if one.row.pointer in ("kept", "converted"):
             return self._origin(sources[0], depth - 1)
-        if one.opcode == "add" and isinstance(sources[1], Immediate):
+        if one.row.pointer == "added" and isinstance(sources[1], Immediate):
             origin, offset = self._origin(sources[0], depth - 1)
             return origin, offset + sources[1].value
-        return (one.opcode, one.modifiers[-1][1:], tuple(self._origin(source, depth - 1) for source in sources)), 0
+        how = tuple(m[1:] if m[1:].isdigit() else m for m in one.modifiers)  # signed and unsigned numbers alike
+        return (one.opcode, how, tuple(self._origin(source, depth - 1) for source in sources)), 0
 
     def behind(self, names: Iterable[str]) -> set[str]:
         """``names`` and all registers that their values are computed from without going through memory."""
@@ -170,7 +168,7 @@ class _Flow:
             name = work.pop()
             if name not in reached:
                 reached.add(name)
-                made = [i for i in self._made.get(name, ()) if i.opcode not in MEMORY]
+                made = [i for i in self._made.get(name, ()) if i.row.effect in ("compute", "exchange")]
                 work.extend(source for instruction in made for source in reads(instruction))
         return reached
 
@@ -180,10 +178,10 @@ class _Flow:
         while waiting:
             for name in writes(waiting.pop()):
                 for instruction in self._used.get(name, ()):
-                    if instruction.opcode in ("mov", "cvt"):
+                    if instruction.row.undefined == "copied" or instruction.opcode == "cvt":
                         if instruction.index not in seen:
                             seen.add(instruction.index)
                             waiting.append(instruction)
-                    elif instruction.opcode != "setp":
+                    elif instruction.row.undefined != "compared":
                         return False
         return True

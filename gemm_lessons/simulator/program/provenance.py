@@ -40,11 +40,12 @@ def local_provenance(
         target, source, *more = instruction.operands
         if not isinstance(target, Register) or counts[target.name] != 1:
             continue
-        if instruction.opcode == "mov" and isinstance(source, Symbol) and source.name in placed and not source.offset:
+        pointer = instruction.row.pointer
+        if pointer == "kept" and isinstance(source, Symbol) and source.name in placed and not source.offset:
             whole[target.name] = source.name
-        elif instruction.opcode == "cvta" and isinstance(source, Register) and source.name in whole:
+        elif pointer == "converted" and isinstance(source, Register) and source.name in whole:
             whole[target.name] = whole[source.name]
-        elif instruction.opcode == "add" and isinstance(source, Register) and source.name in whole:
+        elif pointer == "added" and isinstance(source, Register) and source.name in whole:
             offset = more[0]
             if isinstance(offset, Immediate):
                 starts[target.name] = whole[source.name], offset.value
@@ -97,15 +98,15 @@ def _sources(kernel: Kernel, named: frozenset[str], starts: Mapping[str, str]) -
 
 def _result(instruction: Instruction, of: Callable[[Operand | None], set[str]]) -> set[str]:
     sources = [of(operand) for operand in instruction.operands[1:]]
-    opcode = instruction.opcode
-    if opcode in ("ld", "ldu", "atom", "setp"):
+    row = instruction.row
+    if row.effect in ("load", "atomic") or row.pointer == "none":
         return set()
-    if opcode in ("mov", "cvta", "add", "or"):
+    if row.pointer in ("kept", "converted", "added", "joined"):
         return set().union(*sources) if sources else set()
-    if opcode == "selp":
+    if row.pointer == "chosen":
         return set().union(*sources[:2])
-    if opcode == "sub":
+    if row.pointer == "subtracted":
         return sources[0] | ({UNKNOWN} if sources[1] else set())
-    if opcode == "mad":
+    if row.pointer == "last":
         return sources[2] | ({UNKNOWN} if sources[0] or sources[1] else set())
     return {UNKNOWN} if any(sources) else set()

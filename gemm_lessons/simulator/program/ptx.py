@@ -17,6 +17,7 @@ from functools import cache, cached_property, lru_cache, partial
 
 from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.simulator.program.lexer import plain
+from gemm_lessons.simulator.program.opcodes import Opcode, row_of
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,11 @@ class Instruction:
     guard_negated: bool
     source: SourceLine | None
     text: str
+
+    @cached_property
+    def row(self) -> Opcode:
+        """Everything that is known of the opcode."""
+        return row_of(self.opcode, self.modifiers[0] if self.modifiers else "")
 
     @property
     def full_opcode(self) -> str:

@@ -15,11 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 from gemm_lessons.simulator.program.cfg import Block, reads, writes
 from gemm_lessons.simulator.program.ptx import Address, Instruction, Register
-from gemm_lessons.simulator.semantics import table as semantics
 
 POOL_LIMIT = 512  # pending fma; bounds how long loaded values must stay alive
 
@@ -91,19 +89,9 @@ def _is_move(instruction: Instruction) -> bool:
     )
 
 
-@cache
-def _computing() -> frozenset[str]:
-    return frozenset(name.partition(".")[0] for name in semantics.supported()) | {"mov", "cvta", "isspacep"}
-
-
-def computes(instruction: Instruction) -> bool:
-    """Whether an instruction is known to turn registers into registers and to do nothing else."""
-    return instruction.opcode in _computing()
-
-
 def _touches_memory(instruction: Instruction) -> bool:
-    """Whether pending loads must leave first: anything that may write memory or order it, known or not."""
-    return not computes(instruction) and instruction.opcode not in ("ld", "ldu")
+    """Whether pending loads must leave first: anything that may write memory or order it."""
+    return instruction.row.effect not in ("compute", "load")
 
 
 class _Pool:
@@ -153,7 +141,7 @@ def schedule(block: Block) -> tuple[Step, ...]:
             if len(fmas.members) >= POOL_LIMIT:
                 flush_all()
             continue
-        if fmas.members and fmas.blocks(instruction):
+        if fmas.members and (fmas.blocks(instruction) or instruction.row.effect == "unknown"):
             flush_all()
         if loads.members and loads.blocks(instruction):
             flush_loads()

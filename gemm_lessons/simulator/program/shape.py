@@ -3,7 +3,6 @@ compiler; what comes from elsewhere is refused here, by line, and whatever follo
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from gemm_lessons.errors import UnsupportedKernel
@@ -24,18 +23,6 @@ from gemm_lessons.simulator.semantics import table as semantics
 from gemm_lessons.simulator.semantics.operation import DTYPES
 
 _LETTERS = {Register: "r", Immediate: "i", Symbol: "s", Address: "a", Vector: "v", PredicatePair: "p"}
-# One letter per operand, as a regular expression; other opcodes take a result and as many sources as their table says.
-_SHAPES: Mapping[str, re.Pattern[str]] = {
-    opcode: re.compile(shape)
-    for opcode, shape in {
-        "ld": "[rv]ar?", "ldu": "[rv]a", "st": "a[risv]r?", "atom": "[rv]a[riv]{1,2}r?", "red": "a[riv]{1,2}r?",
-        "mov": "[rv][risv]", "cvta": "r[ris]", "isspacep": "r[ris]", "bra": "s", "brx": "rs", "ret": "", "exit": "",
-        "trap": "", "brkpt": "", "shfl": "[rp][ri]{3,4}", "vote": "r[rip]{1,2}", "match": "[rp][ri]{1,2}",
-        "activemask": "r", "redux": "r[ri]{1,2}", "elect": "[rp][ri]", "bar": "[rip]{0,4}", "barrier": "[rip]{0,4}",
-        "call": ".+",
-    }.items()
-}  # fmt: skip
-_ELEMENTS = {"v2": 2, "v4": 4, "v8": 8}
 
 
 def check(kernel: Kernel) -> Kernel:
@@ -53,7 +40,7 @@ def _fits(instruction: Instruction, registers: Mapping[str, str]) -> bool:
     if instruction.guard is not None and registers.get(instruction.guard.name) != "pred":
         return False
     letters = "".join(_LETTERS[type(operand)] for operand in operands)
-    if (shape := _SHAPES.get(opcode)) is not None:
+    if (shape := instruction.row.shape) is not None:
         return shape.fullmatch(letters) is not None and _vectors_fit(instruction)
     if not operands or not isinstance(operands[0], (Register, PredicatePair)):
         return True  # unsupported, or without effect: told elsewhere
@@ -66,20 +53,21 @@ def _fits(instruction: Instruction, registers: Mapping[str, str]) -> bool:
 
 
 def _vectors_fit(instruction: Instruction) -> bool:
-    opcode, modifiers = instruction.opcode, instruction.modifiers
+    row, modifiers = instruction.row, instruction.modifiers
     vectors = [operand for operand in instruction.operands if isinstance(operand, Vector)]
-    if not vectors and opcode not in ("ld", "ldu", "st", "mov"):
+    if row.effect == "call" or (not vectors and row.vector in ("", "any")):
         return True
     if not all(e is None or isinstance(e, (Register, Immediate)) for v in vectors for e in v.elements):
-        return opcode == "call"
-    if opcode in ("ld", "ldu", "st"):
-        count = next((_ELEMENTS[m] for m in modifiers if m in _ELEMENTS), 1)
-        return [len(v.elements) for v in vectors] == [count] * (count > 1) and _complete(instruction)
-    if opcode == "mov":
+        return False
+    if row.vector in ("v", "x"):
+        count = next((int(m[1:]) for m in modifiers if m[:1] == row.vector and m[1:].isdigit()), 1)
+        parts = [len(v.elements) for v in vectors]
+        return parts == [count] * (count > 1 or row.vector == "x") and _complete(instruction)
+    if row.vector == "cut":
         bits = 8 * DTYPES[modifiers[-1]]().itemsize if modifiers and modifiers[-1] in DTYPES else 0
         bits = 128 if modifiers == ("b128",) else bits
         return bits > 0 and len(vectors) < 2 and all(_cuts(bits, v) for v in vectors) and _complete(instruction)
-    return opcode in ("atom", "red", "call") or not vectors
+    return row.vector == "any" or not vectors
 
 
 def _cuts(bits: int, vector: Vector) -> bool:
@@ -88,6 +76,6 @@ def _cuts(bits: int, vector: Vector) -> bool:
 
 def _complete(instruction: Instruction) -> bool:
     """Whether what is read has no gaps: ``_`` may stand only in what is written."""
-    written: tuple[Operand, ...] = () if instruction.opcode == "st" else instruction.operands[:1]
+    written: tuple[Operand, ...] = instruction.operands[:1] if instruction.row.writes else ()
     read = [o for o in instruction.operands if not any(o is w for w in written)]
     return not any(e is None for o in read if isinstance(o, Vector) for e in o.elements)
