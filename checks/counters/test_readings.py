@@ -47,9 +47,11 @@ def test_wavefronts_of_patterns(probe: str) -> None:
     addresses = patterns.as_array(patterns.shared_patterns(probe)).astype(np.int64)
     active = addresses >= 0
     kind = KINDS[probe.partition("_")[0]]
-    width = 4 * int(probe.rpartition("_")[2].rstrip("t")) if kind == "matrix" else patterns.SHARED_PROBES[probe][0]
+    width = patterns.SHARED_PROBES[probe][0]
     measured = SHARED[probe]
     assert (np.array(measured["threads"]) == active.sum(axis=1)).all(), "the readings belong to other patterns"
+    if kind == "matrix":
+        active &= banks.rows_of_matrices(4 * int(probe.rpartition("_")[2].rstrip("t")), patterns.WARP)
     cost, ideal = banks.wavefronts(addresses, active, width, kind)
     assert (cost == np.array(measured["wavefronts"])).all()
     assert (ideal == np.array(measured["ideal"])).all()

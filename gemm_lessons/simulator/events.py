@@ -42,7 +42,7 @@ class Access:
     base: str = ""  # base register (or symbol) of the address as written, for width merging
     offset: int = 0  # immediate byte offset of the address as written
     is_async: bool = False  # the shared-memory side of cp.async: visible after its wait
-    is_matrix: bool = False  # ldmatrix, stmatrix: lanes give the addresses of rows of 16 bytes
+    is_matrix: bool = False  # ldmatrix, stmatrix: the active lanes are those that give the address of a row (16 bytes)
 
 
 class Touch:

@@ -56,7 +56,7 @@ def _facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
         warp_sync |= bool(row.warp)
         if row.effect in ("load", "store", "atomic"):
             space = next((m.partition("__")[0] for m in modifiers if m.partition("__")[0] in (*granules, "param")), "")
-            width = SIZES.get(modifiers[-1], 1)  # of one element: vectors are several granules
+            width = 16 if row.lanes else SIZES.get(modifiers[-1], 1)  # of one element: vectors are several granules
             for name in (space,) if space in granules else granules if not space else ():
                 granules[name] = min(granules[name], width)
             if space != "shared" and instruction.index in strong:

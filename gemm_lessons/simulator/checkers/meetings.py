@@ -38,8 +38,8 @@ def irregular(ledger: Ledger, names: Names, batch: Batch, record: Irregular) -> 
     elif record.kind == "warp":
         key = Key("divergent_warp", "warning", record.line, None, record.file, record.kind)
         text = (
-            f"the member mask names {names.thread(other)}, which does not take part with {here} in"
-            f" {line(record.line)}: all named threads of a warp must execute the same instruction together"
+            f"{names.thread(other)} does not take part with {here} in {line(record.line)}, though the member mask names"
+            " it or the whole warp must: all of them must execute the same instruction together"
         )
     else:
         ended = int(np.count_nonzero(record.others[names.same_block(other)]))

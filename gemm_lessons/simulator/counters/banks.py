@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 WARP = 32
 BANKS = 32
 WORD = 4  # bytes a bank delivers per clock
+MATRIX_ROWS, ROW_BYTES = 8, 16  # of ldmatrix
 SECTOR = 32  # bytes of global memory fetched together
 
 Array = NDArray[Any]
@@ -39,11 +40,12 @@ Access = Literal["load", "store", "atomic", "copy", "matrix"]
 def wavefronts(addresses: Array, active: Array | None, width: int, access: Access = "load") -> tuple[Array, Array]:
     """Wavefronts of a shared-memory access and the ideal number, both int64 (warps,).
 
-    ``width`` is bytes per lane; of ``matrix`` (ldmatrix, stmatrix) 4 times the number of matrices.
+    ``width`` is bytes per lane; of ``matrix`` (ldmatrix, stmatrix) those of a row, and the active lanes are those that
+    give the address of one (``rows_of_matrices``).
     """
     if access == "matrix":
-        cost = _matrix(addresses, width // WORD)
-        return cost, np.full(len(cost), width // WORD, np.int64)
+        each = _grouped(addresses, active, width)
+        return each.sum(axis=1), np.count_nonzero(each, axis=1)
     if access == "atomic":
         cost = _lanes_per_bank(addresses, active)
     elif access == "load" and width > WORD:
@@ -87,10 +89,11 @@ def _lanes_per_bank(addresses: Array, active: Array | None) -> Array:
     return fullest
 
 
-def _matrix(addresses: Array, matrices: int) -> Array:
-    """ldmatrix: lanes 8i to 8i + 7 give the rows of matrix i, 16 bytes each; further lanes do not matter."""
-    cost: Array = _grouped(addresses, None, 16)[:, :matrices].sum(axis=1)
-    return cost
+def rows_of_matrices(bytes_received: int, lanes: int) -> Array:
+    """ldmatrix: lanes 8i to 8i + 7 of a warp give the rows of matrix i; further lanes do not matter. bool (lanes,).
+    Of each matrix a lane receives one word."""
+    result: Array = np.arange(lanes) % WARP < MATRIX_ROWS * (bytes_received // WORD)
+    return result
 
 
 def _pairs(addresses: Array, active: Array | None) -> Array:

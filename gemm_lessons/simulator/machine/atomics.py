@@ -164,7 +164,7 @@ def bind_atomic(
     value: Callable[[Operand | None, str], Any],
 ) -> Callable[[], None]:
     """Bind ``atom`` or ``red``. Raises ``UnsupportedKernel`` for an operation or type that is not known."""
-    returns = instruction.opcode == "atom"
+    returns = instruction.row.writes
     kind = instruction.modifiers[-1]
     words = [m for m in instruction.modifiers[:-1] if m not in IGNORED_MODIFIERS]
     space = next((w.partition("__")[0] for w in words if w.partition("__")[0] in ("global", "shared")), "")

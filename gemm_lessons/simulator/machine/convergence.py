@@ -2,9 +2,10 @@
 
 ``__shfl_sync``, ``__ballot_sync``, ``__match_any_sync``, ``__reduce_add_sync``, ``__syncwarp`` and their kin begin a
 basic block (``cfg.py``). Lanes that come to one while others that they name are still elsewhere are held back until
-those arrive or end. Threads of a warp with different masks make separate groups, as cooperative groups' tiles do.
-Threads that name one another but can never meet (in the two branches of an ``if``, at a barrier) are undefined in CUDA;
-once nobody else can run they go on in pieces, and an ``Irregular`` is recorded.
+those arrive or end; an instruction of the whole warp (``ldmatrix``) names everybody. Threads of a warp with different
+masks make separate groups, as cooperative groups' tiles do. Threads that name one another but can never meet (in the
+two branches of an ``if``, at a barrier) are undefined in CUDA; once nobody else can run they go on in pieces, and an
+``Irregular`` is recorded.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ def groups(members: Array, active: Array) -> Array:
 
 
 def member_mask(instruction: Instruction) -> Operand | None:
-    """The operand that names the threads that take part, always the last one."""
+    """The operand that names the threads that take part, always the last one; or all, where the whole warp must."""
+    if instruction.row.warp == "all":
+        return Immediate(0xFFFFFFFF)
     return instruction.operands[-1] if instruction.operands else None
 
 

@@ -29,7 +29,7 @@ from gemm_lessons.simulator.machine.decode import Binder, Op, Run, both
 from gemm_lessons.simulator.machine.special import CLOCKS
 from gemm_lessons.simulator.machine.state import State
 from gemm_lessons.simulator.machine.undefined import Source, rule_of, some, spread, unsigned
-from gemm_lessons.simulator.program.cfg import Block, line_of, reads, writes
+from gemm_lessons.simulator.program.cfg import Block, lanes_with_address, line_of, reads, writes
 from gemm_lessons.simulator.program.ptx import (
     SIZES,
     Address,
@@ -419,11 +419,12 @@ class Unset:
                 if name not in addresses and widths[name] != "pred" and kind in SIZES and kind in DTYPES:
                     widths[name] = kind
         guard = instruction.guard.name if instruction.guard is not None else ""
+        asked = self._state.lane_index % WARP < lanes_with_address(instruction)
 
         def look() -> None:
             state = self._state
             active = state.alive if state.active is None else state.active
-            lanes = self._lanes(instruction)
+            lanes = self._lanes(instruction) & asked
             for name, code in widths.items():
                 if name in self._dirty:
                     self._look(instruction, name, (self._view(name, code) != 0) & (active if name == guard else lanes))

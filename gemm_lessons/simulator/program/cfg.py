@@ -13,7 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gemm_lessons.errors import UnsupportedKernel
-from gemm_lessons.simulator.program.ptx import Instruction, Kernel, Symbol
+from gemm_lessons.simulator.program.ptx import Instruction, Kernel, Symbol, Vector
+
+WARP = 32
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,12 @@ def is_barrier(instruction: Instruction) -> bool:
 def meets_in_warp(instruction: Instruction) -> bool:
     """Whether an instruction waits for other threads of its warp. It begins a basic block."""
     return bool(instruction.row.warp)
+
+
+def lanes_with_address(instruction: Instruction) -> int:
+    """How many lanes of a warp, from lane 0 on, hand over an address: all of them, or those that ``ldmatrix`` asks."""
+    first = instruction.operands[0] if instruction.operands else None
+    return instruction.row.lanes * (len(first.elements) if isinstance(first, Vector) else 1) or WARP
 
 
 def writes(instruction: Instruction) -> frozenset[str]:

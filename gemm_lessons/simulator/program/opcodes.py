@@ -67,9 +67,9 @@ class Opcode:
     p(redicate pair); None: the binding function, or the table of semantics, says what they are. ``writes``: the
     first one is the result. ``vector``: what modifier counts the elements of a vector (``v``: v2, ``x``: x4), or
     ``cut``: one register in pieces, ``any``: seen to elsewhere. ``warp``: the whole of it executes together
-    (``all``), or those lanes that the last operand names (``mask``). ``lanes``: of each register that it gives, how
-    many lanes of a warp hand over an address (0: each its own). ``moved``: operand positions of what it moves bit by
-    bit. ``ffma``: FFMA of machine code that ptxas may make of it, at most. ``forms``: what ``gemm-lessons opcodes``
+    (``all``), or those lanes that the last operand names (``mask``). ``lanes``: how many lanes of a warp hand over
+    an address for each register that it gives (0: all, each its own). ``moved``: operand positions of what it moves bit
+    by bit. ``ffma``: FFMA of machine code that ptxas may make of it, at most. ``forms``: what ``gemm-lessons opcodes``
     says."""
 
     name: str
@@ -130,6 +130,8 @@ _ROWS = (
     _silent("red", "atomic", "a[riv]{1,2}r?", "as atom", vector="any"),
     _silent("cp.async", "copy",
             forms="async.ca/cg.shared.global 4 8 16 bytes, with zero fill; commit_group, wait_group, wait_all"),
+    Opcode("ldmatrix", "load", "va", vector="x", warp="all", lanes=8,
+           forms="sync.aligned.m8n8.x1/x2/x4.shared.b16, .trans"),
     Opcode("tex", "image", forms="1d 2d 3d a1d a2d, level, grad; .v4; of objects with one level"),
     Opcode("suld", "image", forms="b.1d 2d 3d a1d a2d; .v2 .v4; trap clamp zero"),
     _silent("sust", "image", forms="as suld"),

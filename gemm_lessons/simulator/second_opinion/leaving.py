@@ -39,7 +39,7 @@ class _Bounds:
     def __call__(self, access: Access, addresses: Array, active: Array | None, first_lane: int) -> None:
         """See ``machinecode.machine.Watch``."""
         used = addresses if active is None else addresses[active]
-        if access.is_matrix or not used.size:
+        if not used.size:
             return
         if access.space == "global":
             wrong = ~self.memory.offsets(used, access.width)[1]

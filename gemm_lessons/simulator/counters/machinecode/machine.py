@@ -86,7 +86,8 @@ def plan(program: Listing) -> Plan:
         }
         if loaded <= spaces:
             return Plan(program, tuple(chosen), spaces)
-        if any(d.name in (*COPIES, "LDSM", "STSM") for d in program.code):
+        moved = any(d.name in (*COPIES, "STSM") for d in program.code) and "shared" in loaded
+        if moved or any(needed and d.name == "LDSM" for d, needed in zip(program.code, chosen, strict=True)):
             raise Uncountable("addresses depend on data that cp.async or ldmatrix moves")
         spaces |= loaded
 
@@ -278,6 +279,8 @@ class Walker:
         width = max(1, width_of(source.opcode))
         kind: Space = "shared" if space == "shared" else "global"
         matrix = d.name in ("LDSM", "STSM")
+        rows = banks.rows_of_matrices(width, self.geometry.lanes) if matrix else None
+        width = banks.ROW_BYTES if matrix else width
         access = Access(d.index, kind, effect, width, source.line, source.file, d.text, is_matrix=matrix)
         key = (d.index, space)
         tally = self.sums.tallies.setdefault(key, Tally(access))
@@ -294,6 +297,8 @@ class Walker:
                 mask = None if self.fronts.everyone_alive else self.fronts.alive
             elif not self.fronts.everyone_alive:
                 mask = mask & self.fronts.alive
+            if rows is not None:
+                mask = rows if mask is None else rows & mask
             where = np.broadcast_to(address(), (self.geometry.lanes,))
             if watch is not None:
                 watch(access, where, mask, self.geometry.first * self.geometry.padded)

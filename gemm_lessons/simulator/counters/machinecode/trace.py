@@ -180,7 +180,10 @@ class _Recorder(Walker):
 
     def _touch(self, d: Decoded, memory: Memory, space: str, effect: Effect) -> Step:
         width = max(1, width_of(d.source.opcode))
-        access: Access = "matrix" if d.name in ("LDSM", "STSM") else effect
+        matrix = d.name in ("LDSM", "STSM")
+        access: Access = "matrix" if matrix else effect
+        rows = banks.rows_of_matrices(width, self.geometry.lanes) if matrix else True
+        width = banks.ROW_BYTES if matrix else width
         address: Callable[[], NDArray[Any]] = self.lanes.address(memory, wide=space == "global")
         guard = self._guard(d)
         known: dict[bytes, list[Traffic | None]] = {}
@@ -190,7 +193,7 @@ class _Recorder(Walker):
             if not some:
                 return
             alive = self.fronts.alive
-            active = (alive if mask is None else mask & alive).reshape(-1, WARP)
+            active = ((alive if mask is None else mask & alive) & rows).reshape(-1, WARP)
             where = np.broadcast_to(address(), (self.geometry.lanes,)).reshape(-1, WARP)
             key = b"" if space == "global" else where.tobytes() + active.tobytes()
             found = known.get(key) if key else None

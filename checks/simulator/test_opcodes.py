@@ -1,0 +1,116 @@
+"""The table of opcodes: whole, asked by everybody, and a barrier where it knows nothing."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from gemm_lessons import simulator
+from gemm_lessons.errors import UnsupportedKernel
+from gemm_lessons.launch import Grid
+from gemm_lessons.simulator import Setting
+from gemm_lessons.simulator.machine import decode
+from gemm_lessons.simulator.machine.machine import Machine, prepare
+from gemm_lessons.simulator.program import cfg, opcodes, ptx, schedule
+from gemm_lessons.simulator.program.demand import always_needed
+from gemm_lessons.simulator.program.opcodes import TABLE, UNKNOWN
+from gemm_lessons.simulator.program.shape import check
+
+HEAD = ".version 8.0\n.target sm_90\n.entry k()\n{ .reg .pred %p<9>; .reg .b32 %r<40>; .reg .f32 %f<40>;\n"
+
+
+def kernel(body: str) -> ptx.Kernel:
+    return ptx.parse(f"{HEAD}{body} ret; }}").kernels["k"]
+
+
+def test_every_row_is_bound_and_everything_bound_has_a_row() -> None:
+    elsewhere = {
+        name
+        for name, row in TABLE.items()
+        if row.ends_block or row.effect in opcodes.NOTHING_TO_DO or name in opcodes.computed()
+    }
+    own = {"mov", "cvta"}  # of the table of semantics, but the machine does more
+    assert set(decode.BOUND) == set(TABLE) - (elsewhere - own)
+
+
+def test_a_row_says_what_fits_together() -> None:
+    for name, row in TABLE.items():
+        assert row.name == name
+        if row.operands is not None:
+            assert row.shape is not None
+        assert row.ends_block <= (not row.writes), name
+        assert bool(row.moved) == (row.undefined == "moved"), name
+        assert (row.undefined == "ignored") == (row.effect in opcodes.NOTHING_TO_DO), name
+        if row.undefined in ("spread", "moved", "upwards", "bitwise", "compared", "chosen", "copied"):
+            assert row.computes, name
+        assert row.ffma <= 0 or row.computes, name
+
+
+def test_rows_of_opcodes_that_only_compute_name_opcodes_of_the_semantics() -> None:
+    assert {name for name, row in TABLE.items() if row.computes} - opcodes.computed() == {"isspacep"}
+
+
+UNKNOWN_ONES = [
+    "frobnicate.sync %r3, [%r5];",
+    "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r5], {%r3};",
+    "barrier.cluster.arrive;",
+    "cp.reduce %r3, %r5;",
+]
+
+
+@pytest.mark.parametrize("unknown", UNKNOWN_ONES)
+def test_what_has_no_row_is_a_barrier_to_every_optimisation(unknown: str) -> None:
+    """Loads and multiply-adds before it stay before it, also where registers do not tell; its registers are read and
+    written; its results are needed; and no kernel with it runs."""
+    k = check(
+        kernel(f"ld.shared.f32 %f1, [%r1]; fma.rn.f32 %f4, %f5, %f6, %f7; {unknown} fma.rn.f32 %f8, %f5, %f6, %f7;")
+    )
+    odd = k.instructions[2]
+    assert odd.row is UNKNOWN
+    mentioned = {name for operand in odd.operands for name in ptx.registers_in(operand)}
+    assert cfg.reads(odd) == cfg.writes(odd) == mentioned
+    order = [i.index for s in schedule.schedule(cfg.build(k)[0]) for i in members(s)]
+    assert order == [0, 1, 2, 3]
+    assert odd.index in always_needed(cfg.build(k))
+    with pytest.raises(UnsupportedKernel, match=odd.opcode):
+        Machine(prepare(k, ()), Grid((1, 1, 1), (32, 1, 1)), [], [], {}, Setting())
+
+
+def members(step: schedule.Step) -> tuple[ptx.Instruction, ...]:
+    return (step.instruction,) if isinstance(step, schedule.Single) else step.instructions
+
+
+def test_a_row_is_looked_up_once_for_each_instruction() -> None:
+    instruction = kernel("add.s32 %r1, %r2, %r3;").instructions[0]
+    assert instruction.row is instruction.row is TABLE["add"]
+    assert "row" in vars(instruction)
+
+
+# Who names opcodes beside the table, and why: recognises the very instructions that it runs in groups; writes PTX
+# anew; runs the ends of basic blocks; tells the members of its own family apart.
+NAMED = {
+    "program/schedule.py": 3, "program/inline.py": 6, "program/wide.py": 2, "program/cfg.py": 1,
+    "program/meant_to_meet.py": 1, "machine/machine.py": 6, "machine/warps.py": 8, "machine/undefined.py": 4,
+    "counters/accounts.py": 1,
+}  # fmt: skip
+
+
+def test_nobody_else_names_opcodes() -> None:
+    """Comparisons of an instruction's opcode with names, by module."""
+    root = Path(simulator.__file__).parent
+    found: Counter[str] = Counter()
+    for path in root.rglob("*.py"):
+        if {"machinecode", "semantics"} & set(path.parts):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Compare):
+                sides = [node.left, *node.comparators]
+                named = [s for s in sides if "opcode" in (getattr(s, "attr", ""), getattr(s, "id", ""))]
+                if named and any(
+                    isinstance(c, ast.Constant) and isinstance(c.value, str) for s in sides for c in ast.walk(s)
+                ):
+                    found[path.relative_to(root).as_posix()] += 1
+    assert {name: count for name, count in found.items() if count > NAMED.get(name, 0)} == {}

@@ -1,0 +1,108 @@
+"""``ldmatrix``: a warp loads matrices of 8 x 8 elements of 16 bits from shared memory.
+
+Lanes 8i to 8i + 7 hand over the addresses of the rows of matrix i, 16 bytes each, and those are what is checked,
+counted and watched: the touch has the lanes that give an address and 16 bytes for each. Of every matrix lane t receives
+the elements 2 (t % 4) and 2 (t % 4) + 1 of row t / 4 in one register, of a transposed one those of column t / 4.
+Source: NVIDIA, "PTX ISA" 9.0, 9.7.14.5.15.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.errors import UnsupportedKernel
+from gemm_lessons.simulator.events import WARP
+from gemm_lessons.simulator.machine.access import access_of, remember
+from gemm_lessons.simulator.machine.state import Fault, State
+from gemm_lessons.simulator.machine.transfers import MemoryBinder, Value
+from gemm_lessons.simulator.program.cfg import lanes_with_address, line_of
+from gemm_lessons.simulator.program.ptx import Address, Instruction, Register, Vector
+
+Array = NDArray[Any]
+
+SIDE = 8  # rows and columns
+ROW = 16  # bytes
+
+
+def bind_matrix_load(
+    state: State, memory: MemoryBinder, instruction: Instruction, guard: Callable[[], Array | None] | None, value: Value
+) -> Callable[[], None]:
+    """Bind ``ldmatrix.sync.aligned.m8n8.{x1,x2,x4}{.trans}.shared{::cta}.b16``. Raises ``UnsupportedKernel``."""
+    target, address = instruction.operands
+    transposed = _transposed(instruction)
+    assert isinstance(address, Address)
+    assert isinstance(target, Vector)
+    rows = [_row(state, operand, instruction) for operand in target.elements]
+    count = len(rows)
+    access = dataclasses.replace(access_of(instruction, "shared", "load", ROW, address), is_matrix=True)
+    recall = remember(
+        state, address, memory.addresses(address, instruction), memory.space_access(instruction, access, ROW)
+    )
+    window = memory.memory_of("shared").view(np.uint16).reshape(-1, SIDE)
+    gives = state.lane_index % WARP < lanes_with_address(instruction)
+    everyone = None if gives.all() else np.flatnonzero(gives)
+
+    def run() -> None:
+        mask = state.active if guard is None else guard()
+        warps: Any = slice(None)
+        lanes = everyone
+        if mask is not None:
+            warps = mask.reshape(-1, WARP).any(axis=1)
+            if not warps.any():
+                return
+            asked = gives & np.repeat(warps, WARP)
+            if (asked & ~mask).any():
+                raise _missing(state, instruction, mask, int((asked & ~mask).argmax()))
+            lanes = np.flatnonzero(asked)
+        placement = recall(lanes)
+        matrices = window[placement.index].reshape(-1, count, SIDE, SIDE)
+        if transposed:
+            matrices = np.ascontiguousarray(matrices.swapaxes(2, 3))
+        fragments = matrices.view(np.uint32).reshape(-1, count, WARP)
+        for number, row in enumerate(rows):
+            if mask is None:
+                row[...] = fragments[:, number].reshape(-1)
+            else:
+                here = mask.reshape(-1, WARP)
+                row.reshape(-1, WARP)[here] = fragments[:, number][here[warps]]
+        state.trace.append(placement.touch)
+
+    return run
+
+
+def _transposed(instruction: Instruction) -> bool:
+    """Whether the matrices are; refuses what is not known."""
+    known = instruction.modifiers[:3] == ("sync", "aligned", "m8n8") and len(instruction.modifiers) in (6, 7)
+    shape, *how, space, kind = instruction.modifiers[3:] if known else ("", "", "")
+    if shape not in ("x1", "x2", "x4") or how not in ([], ["trans"]) or kind != "b16":
+        raise _unsupported(instruction)
+    if space not in ("shared", "shared__cta"):
+        raise _unsupported(instruction)
+    return bool(how)
+
+
+def _row(state: State, operand: Any, instruction: Instruction) -> Array:
+    """The register that receives a fragment."""
+    if not isinstance(operand, Register) or state.rows.get(operand.name, ("",))[0] != 32:
+        raise _unsupported(instruction)
+    return state.row(operand.name, "b32")
+
+
+def _unsupported(instruction: Instruction) -> UnsupportedKernel:
+    return UnsupportedKernel(f"unsupported PTX: {instruction.text}", line_of(instruction))
+
+
+def _missing(state: State, instruction: Instruction, mask: Array, lane: int) -> Fault:
+    """A warp executes it without a lane whose address it needs."""
+    first = lane // WARP * WARP
+    who = state.describe(first + int(mask[first : first + WARP].argmax()))
+    text = (
+        f"{who} executes {instruction.full_opcode}, but lane {lane % WARP} of its warp, which gives the address of a"
+        " row, does not: the whole warp must"
+    )
+    return Fault("warp_mask", text, instruction)
