@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from checks.simulator import matrix_cases, record_textures, texture_cases
 from gemm_lessons.compiler.compile import Compiled, compile_source
 from gemm_lessons.compiler.nvrtc import choose_major
 from gemm_lessons.course.folder import packaged_course
@@ -50,6 +51,25 @@ def launch(gpu: Gpu, source: str, size: int = 32, grid: Grid = LINE) -> tuple[An
 
 def line(body: str) -> str:
     return 'extern "C" __global__ void gemm(float *A) { int i = threadIdx.x; ' + body + " }"
+
+
+@pytest.mark.parametrize("form", matrix_cases.FORMS)
+def test_ldmatrix_gives_what_the_simulator_gives(real_gpu: Gpu, form: str) -> None:
+    words, rows, out = matrix_cases.given()
+    buffers = [Buffer("in", words), Buffer("rows", rows), Buffer("out", out, output=True)]
+    compiled = build(real_gpu, matrix_cases.kernel(form), "k")
+    real_gpu.launch(compiled, Grid((2, 1, 1), (matrix_cases.THREADS, 1, 1)), buffers)
+    assert np.array_equal(out, matrix_cases.answer(form))
+
+
+@pytest.mark.parametrize(("case", "asked"), texture_cases.QUERIES)
+@pytest.mark.usefixtures("real_gpu")
+def test_a_texture_is_as_large_as_the_simulator_says(case: texture_cases.Case, asked: tuple[str, ...]) -> None:
+    import cupy
+
+    out = cupy.zeros(len(asked), np.uint32)
+    cupy.RawKernel(texture_cases.query(asked), "k")((1,), (1,), (record_textures.texture(cupy, case), out))
+    assert out.get().tolist() == case.sizes()
 
 
 @pytest.mark.parametrize("name", COURSE.names)

@@ -39,18 +39,19 @@ def _array(cupy: Any, values: Any, dims: int, channels: int, layers: int, flags:
     return array
 
 
-def _texture(cupy: Any, case: cases.Case) -> Any:
-    texture, runtime = cupy.cuda.texture, cupy.cuda.runtime
+def texture(cupy: Any, case: cases.Case) -> Any:
+    """The texture object of a case."""
+    made, runtime = cupy.cuda.texture, cupy.cuda.runtime
     array = _array(cupy, case.values(), case.dims, case.channels, case.layers)
-    resource = texture.ResourceDescriptor(runtime.cudaResourceTypeArray, cuArr=array)
+    resource = made.ResourceDescriptor(runtime.cudaResourceTypeArray, cuArr=array)
     modes = ("wrap", "clamp", "mirror", "border")
-    described = texture.TextureDescriptor(
+    described = made.TextureDescriptor(
         (modes.index(case.address),) * case.dims,
         runtime.cudaFilterModeLinear if case.filter == "linear" else runtime.cudaFilterModePoint,
         runtime.cudaReadModeNormalizedFloat if case.read != "element" else runtime.cudaReadModeElementType,
         normalizedCoords=case.normalized,
     )
-    return texture.TextureObject(resource, described)
+    return made.TextureObject(resource, described)
 
 
 def record(path: str) -> None:
@@ -63,22 +64,22 @@ def record(path: str) -> None:
             kernel = cupy.RawKernel(case.kernel(), "k")
             out = cupy.asarray(case.out())
             rows = [cupy.asarray(row) for row in case.coordinates()]
-            kernel((1,), (cases.LANES,), (_texture(cupy, case), *rows, out))
+            kernel((1,), (cases.LANES,), (texture(cupy, case), *rows, out))
             found[case.name] = out.get()
         except (cupy.cuda.runtime.CUDARuntimeError, ValueError, RuntimeError) as problem:
             print(case.name, type(problem).__name__, problem)
-    texture, runtime = cupy.cuda.texture, cupy.cuda.runtime
+    made, runtime = cupy.cuda.texture, cupy.cuda.runtime
     line = cupy.asarray(cases.Case(1).values())
-    resource = texture.ResourceDescriptor(
+    resource = made.ResourceDescriptor(
         runtime.cudaResourceTypeLinear, arr=line, chDesc=_format(cupy, "float32", 1), sizeInBytes=line.nbytes
     )
     out = cupy.zeros(cases.LANES, np.float32)
-    fetch = texture.TextureObject(resource, texture.TextureDescriptor())
+    fetch = made.TextureObject(resource, made.TextureDescriptor())
     cupy.RawKernel(cases.FETCH, "k")((1,), (cases.LANES,), (fetch, cupy.asarray(cases.fetched()), out))
     found["fetch"] = out.get()
     values = np.arange(117, dtype=np.uint32).reshape(cases.SURFACE_SHAPE) * np.uint32(0x01030507)
     array = _array(cupy, values, 2, 1, 0, flags=2)
-    surface = texture.SurfaceObject(texture.ResourceDescriptor(runtime.cudaResourceTypeArray, cuArr=array))
+    surface = made.SurfaceObject(made.ResourceDescriptor(runtime.cudaResourceTypeArray, cuArr=array))
     answers = cupy.zeros(4 * cases.LANES, np.uint32)
     rows = [cupy.asarray(row) for row in cases.indices()]
     cupy.RawKernel(cases.SURFACE, "k")((1,), (cases.LANES,), (surface, *rows, answers))

@@ -67,6 +67,13 @@ def test_fetch_by_integer() -> None:
     assert np.array_equal(out, recorded("fetch", out))
 
 
+@pytest.mark.parametrize(("case", "asked"), cases.QUERIES)
+def test_a_texture_says_how_large_it_is(case: cases.Case, asked: tuple[str, ...]) -> None:
+    out = np.zeros(len(asked), np.uint32)
+    assert simulate(cases.query(asked), "k", 1, 1, [texture(case), out]).fault is None
+    assert out.tolist() == case.sizes()
+
+
 def test_surface_gives_what_hardware_gave() -> None:
     values = np.arange(117, dtype=np.uint32).reshape(cases.SURFACE_SHAPE) * np.uint32(0x01030507)
     answers = np.zeros(4 * cases.LANES, np.uint32)
@@ -137,6 +144,8 @@ def test_faults(body: str, kind: str | None) -> None:
         "out[0] = tex2D<int>(t, 0, 0)",
         "out[0] = tex2D<float4>(t, 0, 0).y",
         "out[0] = surf1Dread<float>(s, 0)",
+        'asm("txq.depth.b32 %0, [%1];" : "=r"(x) : "l"(t)); out[0] = x',
+        'asm("txq.num_samples.b32 %0, [%1];" : "=r"(x) : "l"(t)); out[0] = x',
     ],
 )
 def test_what_is_not_known_is_refused(body: str) -> None:

@@ -47,6 +47,10 @@ class Case:
             return ((words % np.uint64(4001)).astype(np.float64) / 16 - 100).astype(self.dtype).reshape(shape)
         return (words >> np.uint64(13)).astype(self.dtype).reshape(shape)
 
+    def sizes(self) -> list[int]:
+        """Texels along x, y, z, then layers: what ``query`` answers."""
+        return [*reversed(SHAPES[self.dims]), *[self.layers] * bool(self.layers)]
+
     def coordinates(self) -> list[Array]:
         """x, y, z as far as there are: edges of texels, just beside them, far outside, anywhere, not numbers."""
         found = []
@@ -130,6 +134,19 @@ extern "C" __global__ void k(cudaSurfaceObject_t s, const int *x, const int *y, 
         surf2Dwrite((unsigned char)0x5a, s, 5, 2, cudaBoundaryModeZero);
 }
 """
+QUERIES = (  # what is asked of which texture
+    (Case(2), ("width", "height")),
+    (Case(3), ("width", "height", "depth")),
+    (Case(2, "linear", "wrap", True, layers=3), ("width", "height", "array_size")),
+)
+
+
+def query(asked: tuple[str, ...]) -> str:
+    """CUDA C++: the sizes of a texture."""
+    lines = (f'asm("txq.{what}.b32 %0, [%1];" : "=r"(out[{i}]) : "l"(t));' for i, what in enumerate(asked))
+    return f'extern "C" __global__ void k(cudaTextureObject_t t, unsigned *out) {{ {" ".join(lines)} }}'
+
+
 SURFACE_SHAPE = (9, 13)
 
 

@@ -25,7 +25,7 @@ from gemm_lessons.simulator.machine.matrices import bind_matrix_load
 from gemm_lessons.simulator.machine.memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
 from gemm_lessons.simulator.machine.special import CLOCKS, GUESSED
 from gemm_lessons.simulator.machine.state import Fault, State
-from gemm_lessons.simulator.machine.textures import bind_surface, bind_texture
+from gemm_lessons.simulator.machine.textures import bind_query, bind_surface, bind_texture
 from gemm_lessons.simulator.machine.transfers import MemoryBinder, bind_load, bind_store
 from gemm_lessons.simulator.machine.warps import Groups, bind_warp
 from gemm_lessons.simulator.program.cfg import Block, line_of, writes
@@ -434,7 +434,7 @@ BOUND: Mapping[str, Callable[[Binder, Instruction], list[Op]]] = {
     "mov": Binder.move, "cvta": Binder.convert_address, "isspacep": Binder.is_space,
     "ldmatrix": _run(bind_matrix_load), "ld": Binder.load, "ldu": _run(bind_load), "st": _run(bind_store),
     "atom": _run(bind_atomic), "red": _run(bind_atomic), "cp.async": _run(bind_async_copy),
-    "tex": _run(bind_texture), "suld": _run(bind_surface), "sust": _run(bind_surface),
+    "tex": _run(bind_texture), "txq": _run(bind_query), "suld": _run(bind_surface), "sust": _run(bind_surface),
     **dict.fromkeys("shfl vote match redux elect activemask".split(), _run(bind_warp)),
     "bar.warp": Binder.warp_barrier, "call": Binder.call_runtime,
 }  # fmt: skip

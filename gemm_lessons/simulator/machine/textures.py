@@ -1,4 +1,4 @@
-"""PTX instructions on texture and surface objects: ``tex``, ``suld.b`` and ``sust.b``.
+"""PTX instructions on texture and surface objects: ``tex``, ``txq``, ``suld.b`` and ``sust.b``.
 
 Coordinates follow the object in one operand: ``[%rd1, {%f1, %f2}]``. Reads and writes of surfaces are done at once, in
 the order of the lanes; races between threads on a surface are not looked for.
@@ -21,7 +21,7 @@ from gemm_lessons.simulator.machine.images import Image
 from gemm_lessons.simulator.machine.state import Fault, State
 from gemm_lessons.simulator.machine.transfers import MemoryBinder
 from gemm_lessons.simulator.program.cfg import line_of
-from gemm_lessons.simulator.program.ptx import Instruction, Operand, Register, SourceLine, Vector
+from gemm_lessons.simulator.program.ptx import Address, Instruction, Operand, Register, SourceLine, Vector
 
 Array = NDArray[Any]
 Value = Callable[[Operand | None, str], Any]
@@ -31,6 +31,7 @@ Work = Callable[[Image, Array], None]
 
 # Geometry: how many coordinates, whether a layer stands before them, and how long the vector of them is.
 GEOMETRY = {"1d": (1, False, 1), "2d": (2, False, 2), "3d": (3, False, 4), "a1d": (1, True, 2), "a2d": (2, True, 4)}
+QUERIES = {"width": 0, "height": 1, "depth": 2, "array_size": -1}
 BUILT_IN = "__nv_nvrtc_builtin_header.h"
 
 
@@ -39,6 +40,11 @@ def bind_texture(
 ) -> Run:
     """Bind ``tex``. Raises ``UnsupportedKernel``."""
     return _Binding(state, instruction, value).texture(guard)
+
+
+def bind_query(state: State, memory: MemoryBinder, instruction: Instruction, guard: Guard | None, value: Value) -> Run:
+    """Bind ``txq``. Raises ``UnsupportedKernel``, also for a size that the texture does not have."""
+    return _Binding(state, instruction, value).query(guard)
 
 
 def bind_surface(
@@ -158,6 +164,24 @@ class _Binding:
                 self.state.row(name, "b32")[lanes] = wide
             elif name in self.state.used:
                 raise self.unsupported(f"the texture has {found.shape[1]} channels, more are read")
+
+    def query(self, guard: Callable[[], Array | None] | None) -> Run:
+        """``txq``: how large a texture is, in texels and layers."""
+        modifiers, (target, place) = self.instruction.modifiers, self.instruction.operands
+        known = isinstance(target, Register) and self.state.rows.get(target.name, ("",))[0] == 32
+        if len(modifiers) != 2 or modifiers[0] not in QUERIES or modifiers[1] != "b32" or not known:
+            raise self.unsupported()
+        if not isinstance(place, Address) or not isinstance(place.base, Register) or place.offset:
+            raise self.unsupported()
+        axis = QUERIES[modifiers[0]]
+
+        def work(image: Image, lanes: Array) -> None:
+            if axis >= image.dims or (axis < 0 and not image.given.layered):
+                raise self.unsupported(f"{image.given.name} has no {modifiers[0]}, which is asked")
+            size = len(image.texels) if axis < 0 else image.sizes[axis]
+            self.state.row(self.results()[0], "b32")[lanes] = size
+
+        return self.each(place.base, Texture, guard, work)
 
     # -- surfaces -----------------------------------------------------------------------------------------------------
 
