@@ -7,7 +7,12 @@ import pytest
 
 from checks.counters import compare, patterns, readings
 from checks.counters.manifest import KERNELS, Case, plan
-from gemm_lessons.simulator.counters import banks
+from gemm_lessons.launch import METRICS, buffers_of
+from gemm_lessons.simulator.counters import banks, machinecode
+from gemm_lessons.simulator.counters.counters import totals
+from gemm_lessons.simulator.events import LaunchInfo
+from gemm_lessons.simulator.machine.memory import GlobalMemory, parameter_block
+from gemm_lessons.simulator.program import ptx
 
 CASES = plan()
 KNOWN = readings.load()
@@ -28,6 +33,21 @@ def test_counters_equal_hardware(case: Case) -> None:
     explained = {counter for kernel, counter in compare.UNEQUAL if kernel == case.name}
     assert set(found.differences) == explained, found.differences
     assert bool(found.inexact) <= (case.name in {kernel for kernel, _ in compare.UNEQUAL}), found.inexact
+
+
+@pytest.mark.parametrize("name", ["mma", "mma_swizzled", "wmma"])
+def test_machine_code_alone_counts_what_is_not_interpreted_yet(name: str) -> None:
+    """Kernels with mma.sync: LDSM among them."""
+    case, reading = next(c for c in CASES if c.name == name), KNOWN.kernels[name]
+    compiled = compare.compile_case(case)
+    if reading.code != readings.code_of(compiled.cubin, compiled.entry):
+        pytest.skip("another compiler makes other machine code than was measured")
+    kernel, arguments = ptx.parse(compiled.ptx).kernels[compiled.entry], list(case.arguments())
+    memory = GlobalMemory(buffers_of(arguments), [])
+    launch = LaunchInfo(kernel, case.shape, shared_bytes=compiled.resources.shared_bytes)
+    parameters = parameter_block(kernel, arguments, memory)
+    found = totals(machinecode.count(machinecode.prepare(compiled), launch, parameters, lambda: memory))
+    assert {short: found[METRICS[short]] for short in readings.COMPARED} == reading.metrics
 
 
 def test_enough_is_measured() -> None:
