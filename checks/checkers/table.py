@@ -1,14 +1,14 @@
 """Prints the comparison with compute-sanitizer: ``python -m checks.checkers.table``.
 
-The simulator runs every kernel now; the sanitizer's verdicts are the stored readings (``renew.py`` makes new ones).
+The simulator runs every kernel now; the sanitizer's verdicts are the stored readings (``checks/readings``).
 """
 
 from __future__ import annotations
 
 from checks.checkers.launcher import findings, launch
 from checks.checkers.manifest import CASES, Case
-from checks.checkers.renew import TOOLS
 from checks.checkers.verdicts import hardware, readings, verdicts
+from checks.readings.checkers.renew import TOOLS
 
 
 def _ours(case: Case) -> str:

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from checks.checkers.manifest import Case, Severity
-from checks.checkers.renew import READINGS, TOOLS
+from checks.readings.checkers.renew import READINGS, TOOLS
 
 HUNG = "deadlock"
 

@@ -2,14 +2,14 @@
 
 import csv
 import dataclasses
-from pathlib import Path
 
 import pytest
 
+from checks.readings import FOLDER
 from gemm_lessons.compiler.compile import Resources, occupancy
 from gemm_lessons.hardware.sheets import GPUS, find_gpu
 
-TABLE = list(csv.DictReader((Path(__file__).parent / "occupancy.csv").read_text().splitlines()))
+TABLE = list(csv.DictReader((FOLDER / "compiler" / "occupancy.csv").read_text().splitlines()))
 
 
 @pytest.mark.parametrize("gpu", sorted({row["gpu"] for row in TABLE}))

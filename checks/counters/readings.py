@@ -1,7 +1,7 @@
 """The stored readings: what Nsight Compute counted on a GPU, for which machine code, with which tools.
 
 ``suite.json`` has one entry per kernel of the manifest, ``shared_probes.json`` and ``global_probes.json`` one number
-per pattern. ``renew.py`` writes them; tests and ``table.py`` read them, without a GPU.
+per pattern. ``checks/readings/counters/renew.py`` writes them; tests and ``table.py`` read them, without a GPU.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
+from checks import readings
 from gemm_lessons.launch import METRICS
 from gemm_lessons.simulator.counters.machinecode import cubin
 
-FOLDER = Path(__file__).parent / "readings"
+FOLDER = readings.FOLDER / "counters"
 
 # What is compared: short name -> metric of Nsight Compute.
 COMPARED: Mapping[str, str] = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
+from checks.readings import FOLDER
 from gemm_lessons.compiler.compile import Compiled, compile_source
 from gemm_lessons.compiler.sass import SassInstruction, width_of
 from gemm_lessons.estimate.latencies import PIPES
@@ -170,7 +170,7 @@ def test_what_ptxas_wrote_into_the_instructions() -> None:
 
 def test_latencies_are_those_read_on_hardware() -> None:
     """What pipes.py and gpus.py call [R] stands in the readings."""
-    readings = json.loads((Path(__file__).parent / "readings/h200.json").read_text())
+    readings = json.loads((FOLDER / "estimate/h200.json").read_text())
     clocks, rates = readings["clocks"], readings["gb_per_s"]
     assert clocks["latency_shared_32"] == pytest.approx(HOPPER.shared + 1, abs=0.5)
     assert clocks["latency_l1"] == pytest.approx(HOPPER.l1 + 1, abs=1)

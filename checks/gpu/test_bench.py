@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from checks.gpu.test_device import compiled
+from checks.readings import FOLDER
 from gemm_lessons.cli.gpu import parse_sizes
 from gemm_lessons.course.folder import CommandError, Course, WriteError, packaged_course
 from gemm_lessons.gpu import Gpu
@@ -22,7 +23,7 @@ from gemm_lessons.run.shadowed import ShadowedGpu
 from gemm_lessons.run.simulated import Simulated
 
 COURSE = packaged_course()
-DATA = Path(__file__).parent / "data"
+DATA = FOLDER / "gpu"
 H200 = find_gpu("h200")
 
 

@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from checks.readings import FOLDER
 from gemm_lessons.course.folder import CommandError, WriteError
 from gemm_lessons.errors import KitError
 from gemm_lessons.hardware.sheets import find_gpu
 from gemm_lessons.report import plot
 from gemm_lessons.run.bench import Point, read
 
-POINTS = read(Path(__file__).parent / "data" / "bench_h200.csv")
+POINTS = read(FOLDER / "gpu" / "bench_h200.csv")
 ESTIMATES = [
     replace(point, kind="estimated", gpu="H200", of_cublas=None) for point in POINTS if point.series != "cuBLAS"
 ]

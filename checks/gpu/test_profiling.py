@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from checks.readings import FOLDER
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.course.lesson import Shape
 from gemm_lessons.errors import KitError
@@ -17,7 +18,7 @@ from gemm_lessons.launch import METRICS
 from gemm_lessons.run import profiling
 
 COURSE = packaged_course()
-DATA = Path(__file__).parent / "data"
+DATA = FOLDER / "gpu"
 RAW = (DATA / "ncu_06_h200.csv").read_text()
 
 

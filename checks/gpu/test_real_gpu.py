@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from checks.simulator import matrix_cases, record_textures, texture_cases
+from checks.readings.simulator import record_textures
+from checks.simulator import matrix_cases, texture_cases
 from gemm_lessons.compiler.compile import Compiled, compile_source
 from gemm_lessons.compiler.nvrtc import choose_major
 from gemm_lessons.course.folder import packaged_course

@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from checks.readings import FOLDER
 from gemm_lessons.compiler.compile import Compiled, NotCompiled, compile_source
 from gemm_lessons.launch import Buffer, Grid, Launched
 from gemm_lessons.simulator import Setting, Simulator
@@ -49,7 +50,7 @@ OPEN = {
     569: "neg.f32 of a NaN: folded into an operand by ptxas it flips the sign; as an instruction it gives 0x7fffffff",
 }
 CRASHES = {947: "NVRTC 13.5 ends with a segmentation fault on this source"}
-STORED = Path(__file__).parent / "readings" / "fuzz.json"
+STORED = FOLDER / "simulator" / "fuzz.json"
 
 # {0} {1} {2}: operands of the kinds given
 UNARY = {

@@ -22,7 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from checks.simulator import record_semantics as recorder
+from checks.readings import FOLDER
+from checks.readings.simulator import record_semantics as recorder
 from checks.simulator import semantics_cases as cases
 from checks.simulator.whole_code import Case, Cubin, answer, modules
 from gemm_lessons.api import arguments
@@ -33,7 +34,7 @@ from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
 
 HERE = Path(__file__).parent
 KERNELS = HERE / "kernels" / "machine_forms.cu"
-KEPT = HERE / "readings" / "machine_forms.json"
+KEPT = FOLDER / "simulator" / "machine_forms.json"
 ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90")
 SCALARS = ((7, 3), (-5, 1000003), (0x7FFFFFFF, -1), (0, -(1 << 31)), (123456789, 31))
 ANSWERS = 64  # of one lane of one kernel, at most

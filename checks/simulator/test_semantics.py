@@ -10,15 +10,15 @@ import json
 import math
 from fractions import Fraction
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from checks.readings import FOLDER
+from checks.readings.simulator.record_semantics import fingerprint, is_approximate, key_of, recordable
 from checks.simulator import semantics_cases as cases
 from checks.simulator import semantics_reference as reference
-from checks.simulator.record_semantics import fingerprint, is_approximate, key_of, recordable
 from gemm_lessons.simulator.semantics import floats
 from gemm_lessons.simulator.semantics import table as semantics
 
@@ -43,7 +43,7 @@ HARDWARE_BOUND: dict[str, tuple[int, float]] = {
 @cache
 def hardware() -> dict[str, Any]:
     """Recorded by ``record_semantics.py``: fingerprints, and raw results (hex) of approximate instructions."""
-    data: dict[str, Any] = json.loads(Path(__file__).with_name("semantics_h200.json").read_text())
+    data: dict[str, Any] = json.loads((FOLDER / "simulator" / "semantics_h200.json").read_text())
     return data
 
 

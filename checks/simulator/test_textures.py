@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from checks.readings import FOLDER
 from checks.simulator import texture_cases as cases
 from gemm_lessons import simulate
 from gemm_lessons.errors import UnsupportedKernel
@@ -22,7 +22,7 @@ BLUR = 1 / 256
 @cache
 def hardware() -> dict[str, str]:
     """Raw answers of an H100 (record_textures.py), in hexadecimal."""
-    found: dict[str, str] = json.loads((Path(__file__).parent / "readings" / "textures.json").read_text())
+    found: dict[str, str] = json.loads((FOLDER / "simulator" / "textures.json").read_text())
     return found
 
 

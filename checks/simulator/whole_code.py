@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from checks.simulator import record_semantics as recorder
+from checks.readings.simulator import record_semantics as recorder
 from checks.simulator import semantics_cases as cases
 from gemm_lessons.compiler import sass
 from gemm_lessons.compiler.compile import Compiled, compile_source

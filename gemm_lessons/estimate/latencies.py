@@ -1,7 +1,7 @@
 """How long a multiprocessor takes for one instruction: latencies and rates, by compute capability, in clocks.
 
 Sources, by the letter used below:
-[R] read on an H200 with the micro-kernels of ``checks/estimate`` (readings/h200.json there).
+[R] read on an H200 with the micro-kernels of ``checks/readings/estimate`` (h200.json there).
 [L] Latency table of github.com/markdewing/AI_kernels (latency/README.md): L1 and L2 of V100, A100, RTX 4090, H100.
 [J] Jia et al., "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking" (2018): P100 and V100.
 [G] NVIDIA, "CUDA C++ Programming Guide", arithmetic throughput by compute capability.

@@ -8,7 +8,7 @@ Sources, by the letter used below:
 [M] measured, because NVIDIA publishes no L2 bandwidth in bytes per second: P100 and V100 by Jia et al.,
     "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", 2018; A100 and L40 (the RTX 4090's chip) by
     the ``gpu-l2-cache`` benchmark of github.com/te42kyfo/gpu-benches. H200: our own reading, by
-    ``checks/estimate/constants.py``; the H100 has the same chip and L2.
+    ``checks/readings/estimate/constants.py``; the H100 has the same chip and L2.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Addresses are bytes, int64 (warps, 32); ``active`` is bool (warps, 32), or None when every lane takes part.
 
-The rules were settled by readings of an H200 (``checks/counters/readings``), and a test counts every one again:
+The rules were settled by readings of an H200 (``checks/readings/counters``), and a test counts every one again:
 
 - Stores, and loads of up to 4 bytes: lanes are served in groups that together ask for at most 128 bytes: all 32 for up
   to 4 bytes, halves for 8, quarters for 16. A group costs as many wavefronts as the fullest bank has different words;

@@ -1,8 +1,8 @@
 """Run every instruction of the semantics table on the GPU of this machine and keep what it answered.
 
-    python -m checks.simulator.record_semantics out.npz             needs cupy and a GPU; a quarter of a minute
-    python -m checks.simulator.record_semantics --keep out.npz      writes semantics_h200.json beside this file
-    python -m checks.simulator.record_semantics --ptx FOLDER        the kernels only, to read or to assemble
+    python -m checks.readings.simulator.record_semantics out.npz             needs cupy and a GPU; a quarter of a minute
+    python -m checks.readings.simulator.record_semantics --keep out.npz      writes semantics_h200.json beside this file
+    python -m checks.readings.simulator.record_semantics --ptx FOLDER        the kernels only, to read or to assemble
 
 ``test_semantics.py`` compares the kept fingerprints with what the simulator computes, so that CI holds every
 instruction against hardware without having any.

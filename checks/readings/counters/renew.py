@@ -1,9 +1,9 @@
 """Renews the readings: compile here, measure on a machine with a GPU, store.
 
-    python -m checks.counters.renew                     everything, on one machine
-    python -m checks.counters.renew build DIR           compile the plan into DIR (needs no GPU)
-    python -m checks.counters.renew measure DIR OUT     profile DIR's cubins (needs a GPU, ncu and cupy, no compiler)
-    python -m checks.counters.renew store DIR OUT       write checks/counters/readings from OUT
+    python -m checks.readings.counters.renew                     everything, on one machine
+    python -m checks.readings.counters.renew build DIR           compile the plan into DIR (needs no GPU)
+    python -m checks.readings.counters.renew measure DIR OUT     profile DIR's cubins (GPU, ncu and cupy, no compiler)
+    python -m checks.readings.counters.renew store DIR OUT       write the readings beside this file from OUT
 
 ``--missing`` leaves out kernels whose machine code has a reading already. Shared and global memory probes settle the
 rules of simulator/banks.py; the suite is what the simulator is compared with.
@@ -118,7 +118,8 @@ def measure(folder: Path, out: Path, groups: list[str], seconds: dict[str, float
             report = Path(scratch) / "report.ncu-rep"
             command = [ncu, "--clock-control", "none", "--cache-control", "none", "-o", str(report.with_suffix(""))]
             command += ["--metrics", ",".join(METRICS[group])]
-            command += [sys.executable, "-m", "checks.counters.launcher", str(folder), group, str(seconds[group])]
+            launcher = "checks.readings.counters.launcher"
+            command += [sys.executable, "-m", launcher, str(folder), group, str(seconds[group])]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             told = [line for line in done.stdout.splitlines() if not line.startswith("==PROF== Profiling")]
             print(f"{group}: ncu ended with {done.returncode} after {time.monotonic() - start:.1f} s", flush=True)
@@ -195,7 +196,7 @@ def _store_global(session: Session, index: dict[str, list[str]], folder: Path, r
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m checks.counters.renew", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m checks.readings.counters.renew", description=__doc__)
     parser.add_argument("step", nargs="?", choices=("build", "measure", "store"))
     parser.add_argument("folders", nargs="*", type=Path)
     parser.add_argument("--missing", action="store_true", help="only kernels without a reading of this machine code")

@@ -1,7 +1,7 @@
 """Read textures and surfaces on the GPU of this machine and keep what it answered. Needs cupy.
 
-python -m checks.simulator.record_textures out.npz
-python -m checks.simulator.record_textures --keep out.npz      writes readings/textures.json
+python -m checks.readings.simulator.record_textures out.npz
+python -m checks.readings.simulator.record_textures --keep out.npz      writes textures.json beside this file
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from checks.simulator import texture_cases as cases
 
-KEPT = Path(__file__).parent / "readings" / "textures.json"
+KEPT = Path(__file__).with_name("textures.json")
 
 
 def _format(cupy: Any, dtype: str, channels: int) -> Any:
@@ -91,7 +91,7 @@ def record(path: str) -> None:
 
 
 def keep(path: str) -> None:
-    """Raw answers -> ``readings/textures.json``."""
+    """Raw answers -> ``textures.json``."""
     data = np.load(path)
     kept = {name.replace("|", "/"): np.ascontiguousarray(data[name]).tobytes().hex() for name in sorted(data.files)}
     KEPT.write_text(json.dumps(kept, indent=0) + "\n")

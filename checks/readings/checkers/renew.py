@@ -1,8 +1,8 @@
 """Renews the verdicts of compute-sanitizer on the suite.
 
-    python -m checks.checkers.renew measure OUT [KERNEL...]   on a machine with a GPU, nvcc and compute-sanitizer
-    python -m checks.checkers.renew store OUT                 write readings/sanitizer.json from what was kept in OUT
-    python -m checks.checkers.renew                           both, on one machine
+    python -m checks.readings.checkers.renew measure OUT [KERNEL...]  on a machine with a GPU, nvcc, compute-sanitizer
+    python -m checks.readings.checkers.renew store OUT                write sanitizer.json from what was kept in OUT
+    python -m checks.readings.checkers.renew                          both, on one machine
 
 With KERNEL names (``first_barrier``) only those and all clean kernels are run, and the other readings stay.
 
@@ -28,7 +28,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from checks.checkers.manifest import CASES, HERE, KERNELS
+from checks.checkers.manifest import CASES, KERNELS
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 OPTIONS = {
@@ -40,7 +40,8 @@ OPTIONS = {
 COMMON = ("--show-backtrace", "no", "--print-limit", "3000", "--print-level", "info")
 SECONDS = 10  # per process
 AT_ONCE = 12
-READINGS = HERE / "readings" / "sanitizer.json"
+HERE = Path(__file__).parent
+READINGS = HERE / "sanitizer.json"
 
 
 def _output(command: Sequence[str]) -> str:

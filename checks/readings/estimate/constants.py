@@ -1,4 +1,4 @@
-"""Measures the constants behind the estimate on a GPU: ``python -m checks.estimate.constants > readings/NAME.json``.
+"""Measures the constants behind the estimate on a GPU: ``python -m checks.readings.estimate.constants > NAME.json``.
 
 Needs CuPy and a GPU. Clocks per instruction come from ``clock64`` around a few thousand of them; bandwidths and the
 cost of a launch from CUDA events; the clock under load from ``nvidia-smi`` while the lessons' solutions run.
@@ -22,7 +22,7 @@ import numpy as np
 
 STEPS = 4096  # as in constants.cu
 HERE = Path(__file__).parent
-LESSONS = HERE.parents[1] / "lessons"
+LESSONS = HERE.parents[2] / "lessons"
 ONE_WARP = {"latency_ffma", "latency_integer", "latency_multiply", "latency_shared_32", "latency_shared_128"}
 SHARED = [
     "shared_32", "shared_32_uniform", "shared_32_two_ways", "shared_128", "shared_128_uniform", "shared_store_32",

@@ -1,6 +1,6 @@
 """The program that ncu profiles: loads the carried cubins with cupy and launches every case once, in a fixed order.
 
-``python -m checks.counters.launcher DIR suite|shared|global SECONDS``, where DIR was filled by ``renew build``. Runs on
+``python -m checks.readings.counters.launcher DIR suite|shared|global SECONDS``; ``renew build`` has filled DIR. Runs on
 a machine with a GPU and cupy; nothing else is launched, so the profiler's n-th kernel is the n-th of what is listed in
 DIR/GROUP.launched.json.
 """
