@@ -11,12 +11,13 @@ raises ``Uncountable``, and the counts on PTX are used instead, marked as inexac
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from gemm_lessons.errors import KitError
 from gemm_lessons.simulator.counters.machinecode import cubin
+from gemm_lessons.simulator.counters.machinecode.divisions import Undecided, shortened
 from gemm_lessons.simulator.counters.machinecode.flow import Listing
 from gemm_lessons.simulator.counters.machinecode.functions import division_seeds
 from gemm_lessons.simulator.counters.machinecode.lanes import Geometry, launch_constants
@@ -46,6 +47,13 @@ class Code:
     shared_origin: int = 0  # where a block's shared memory begins
     obstacle: str = ""
     variables: cubin.Variables = field(default_factory=cubin.Variables)
+    program: Listing | None = None  # as ptxas made it
+
+    @cached_property
+    def careful(self) -> Code:
+        """The same with every step of a division. Raises ``Uncountable``."""
+        assert self.program is not None
+        return replace(self, plan=plan(self.program))
 
     def constants_in(self, memory: GlobalMemory) -> dict[int, bytes]:
         """The constant banks with what lies in ``memory``: values that the host may have set, and addresses."""
@@ -72,7 +80,8 @@ def prepare(compiled: Compiled) -> Code:
         banks = cubin.constant_banks(parts, compiled.entry)
         local = compiled.resources.stack_bytes
         origin = RESERVED_SHARED if compiled.arch.startswith("sm_9") else 0
-        return Code(plan(program), offset, banks, local, origin, variables=cubin.variables(parts))
+        short = plan(shortened(program))
+        return Code(short, offset, banks, local, origin, variables=cubin.variables(parts), program=program)
     except Uncountable as obstacle:
         return Code(None, obstacle=str(obstacle))
     except (KitError, ValueError) as problem:
@@ -100,6 +109,23 @@ def count(
 ) -> Sums:
     """Count one launch, or some of its ``blocks``. ``memory`` gives global memory as it was before; ``watch`` is told
     of every access; ``budget`` bounds the basic blocks of a batch. Raises ``Uncountable``."""
+    if watch is not None:  # which must not be told twice
+        code = code.careful
+    try:
+        return _count_certain(code, launch, parameters, memory, blocks, watch, budget)
+    except Undecided:
+        return _count_certain(code.careful, launch, parameters, memory, blocks, watch, budget)
+
+
+def _count_certain(
+    code: Code,
+    launch: LaunchInfo,
+    parameters: bytes,
+    memory: Callable[[], GlobalMemory],
+    blocks: Sequence[range] | None,
+    watch: Watch | None,
+    budget: int,
+) -> Sums:
     assert code.plan is not None
     exempt = division_seeds(code.plan.program)
     approximation = Approximation(exempt=exempt)

@@ -92,6 +92,12 @@ class Lanes:
         self.constants = constants
         self.registers: dict[str, Array] = {}
         self.mask: Array | None = None
+        self.alive: Callable[[], Array] = geometry.alive  # which lanes have not ended
+
+    def present(self) -> Array:
+        """The lanes that take part now."""
+        alive = self.alive()
+        return alive if self.mask is None else alive & self.mask
 
     # -- reading ------------------------------------------------------------------------------------------------------
 

@@ -175,6 +175,7 @@ class Walker:
         if store is not None:
             store.begin(self.lanes)
         self.fronts = Fronts(geometry.alive())
+        self.lanes.alive = lambda: self.fronts.alive
         self.seen: list[tuple[Tally, _Seen]] = []
         self.blocks = self._blocks()
         self.number = {block.first: i for i, block in enumerate(self.blocks)}

@@ -57,6 +57,9 @@ class Reader(Protocol):
     def approximation(self) -> Approximation:
         """What is done to approximate values."""
 
+    def present(self) -> Array:
+        """The lanes that are there now: what the others hold means nothing."""
+
     def fetcher(self, operand: Operand) -> Fetch:
         """The operand as uint32 (bool for a predicate), its sign as an integer's."""
 

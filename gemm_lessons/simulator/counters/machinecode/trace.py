@@ -22,6 +22,7 @@ from gemm_lessons.launch import Argument, Grid, buffers_of
 from gemm_lessons.simulator.counters import banks
 from gemm_lessons.simulator.counters.banks import Access
 from gemm_lessons.simulator.counters.machinecode import Code, cubin, prepare
+from gemm_lessons.simulator.counters.machinecode.divisions import Undecided
 from gemm_lessons.simulator.counters.machinecode.lanes import Geometry, launch_constants
 from gemm_lessons.simulator.counters.machinecode.machine import Plan, Step, Walker
 from gemm_lessons.simulator.counters.machinecode.operands import Decoded, MachineRegister, Memory
@@ -142,6 +143,14 @@ class Traceable:
 
     def trace(self, grid: Grid, arguments: Sequence[Argument], blocks: int) -> Trace:
         """Follow the first ``blocks`` of a launch. Raises ``Uncountable``."""
+        try:
+            return self._trace(self.plan, grid, arguments, blocks)
+        except Undecided:
+            careful = self.code.careful.plan
+            assert careful is not None
+            return self._trace(careful, grid, arguments, blocks)
+
+    def _trace(self, plan: Plan, grid: Grid, arguments: Sequence[Argument], blocks: int) -> Trace:
         memory = GlobalMemory(buffers_of(arguments), [])
         parameters = parameter_block(self.kernel, arguments, memory)
         constants = {
@@ -149,8 +158,8 @@ class Traceable:
             **launch_constants(grid, self.code.parameter_offset, parameters, self.kernel.target),
         }
         shared = self.shared_bytes + grid.dynamic_shared
-        store = Store(memory, shared, self.code.local_bytes) if self.plan.spaces else None
-        recorder = _Recorder(self.plan, Geometry(grid, 0, min(blocks, grid.blocks)), constants, store)
+        store = Store(memory, shared, self.code.local_bytes) if plan.spaces else None
+        recorder = _Recorder(plan, Geometry(grid, 0, min(blocks, grid.blocks)), constants, store)
         recorder.run()
         return Trace(
             self.instructions, self.control, self.conflicts, recorder.warps(), -(-grid.threads // WARP)

@@ -1,0 +1,84 @@
+"""Divisions of float64 are followed without their quotients, and every instruction is still counted as if with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gemm_lessons import simulate
+from gemm_lessons.simulator.counters import counters, machinecode
+from gemm_lessons.simulator.counters.machinecode.divisions import DECIDED
+from gemm_lessons.simulator.counters.tally import Sums
+
+KERNEL = """
+extern "C" __global__ void k(const double *a, const double *b, double *out, int n)
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    double sum = a[i] / b[i];
+    if (i & 1) sum += (a[i] + 1) / sum;
+    out[i] = sum;
+}
+"""
+Counted = list[tuple[machinecode.Code, Sums, Sums]]
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
+    """Each launch: its code, and what was counted with and without the short way."""
+    seen: Counted = []
+    real = machinecode.count
+
+    def count(code: machinecode.Code, *rest: Any, **named: Any) -> Sums:
+        sums = real(code, *rest, **named)
+        seen.append((code, sums, real(code.careful, *rest, **named)))
+        return sums
+
+    monkeypatch.setattr(counters.machinecode, "count", count)
+    return seen
+
+
+def numbers(kind: str, size: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    rng = np.random.default_rng(7)
+    a, b = (np.ldexp(rng.choice([-1, 1], size) * (rng.random(size) + 1), rng.integers(-390, 390, size)) for _ in "ab")
+    if kind == "zero":
+        a[::3] = 0.0
+        a[1::9] = -0.0
+    strange = {"divisor": 0.0, "subnormal": 5e-324, "infinite": np.inf, "nan": np.nan, "tiny": 2.0**-1021}
+    if kind in strange:
+        b[5] = strange[kind]
+    if kind == "quotient":
+        a[7], b[7] = 2.0**-600, 2.0**421
+    return a, b
+
+
+@pytest.mark.parametrize("kind", ["ordinary", "zero", "divisor", "subnormal", "infinite", "nan", "tiny", "quotient"])
+def test_a_division_is_counted_as_if_its_quotient_were_computed(kind: str, counted: Counted) -> None:
+    size = 100  # of 128 threads: those that return hold nothing
+    a, b = numbers(kind, size)
+    with np.errstate(all="ignore"):
+        launched = simulate(KERNEL, "k", 2, 64, [a, b, np.zeros(size), size])
+    assert launched.fault is None
+    assert not launched.counters.inexact
+    ((code, short, careful),) = counted
+    assert code.plan is not None
+    assert code.careful.plan is not None
+    assert sum(d.modifiers == (DECIDED,) for d in code.plan.program.code) == 2
+    assert sum(code.plan.executed) < sum(code.careful.plan.executed) - 10
+    assert short.issued == careful.issued
+    assert short.figures() == careful.figures()
+
+
+def test_what_is_known_is_decided_and_what_is_not_is_not(
+    counted: Iterator[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The twin: without the careful way a strange divisor ends the count."""
+    monkeypatch.setattr(machinecode, "Undecided", ZeroDivisionError)  # which nobody raises
+    for kind, known in (("ordinary", True), ("zero", True), ("divisor", False), ("tiny", False)):
+        a, b = numbers(kind, 64)
+        with np.errstate(all="ignore"):
+            launched = simulate(KERNEL.replace("if (i & 1)", "if (i < 0)"), "k", 1, 64, [a, b, np.zeros(64), 64])
+        assert (not launched.counters.inexact) == known, kind
+        assert known or "division near the ends" in str(launched.counters.inexact)
