@@ -1,16 +1,24 @@
-"""Divisions of float64 are followed without their quotients, and every instruction is still counted as if with them."""
+"""Divisions and roots of float64 are followed without their results, and counted as if with them."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from gemm_lessons import simulate
-from gemm_lessons.simulator.counters import counters, machinecode
+from gemm_lessons.compiler.compile import Compiled, compile_source
+from gemm_lessons.launch import Buffer, Counters, Grid
+from gemm_lessons.simulator.counters import machinecode
+from gemm_lessons.simulator.counters.machinecode import flow, machine
 from gemm_lessons.simulator.counters.machinecode.divisions import DECIDED
 from gemm_lessons.simulator.counters.tally import Sums
+from gemm_lessons.simulator.events import LaunchInfo
+from gemm_lessons.simulator.machine.memory import GlobalMemory
+from gemm_lessons.simulator.program import ptx
 
 KERNEL = """
 extern "C" __global__ void k(const double *a, const double *b, double *out, int n)
@@ -36,7 +44,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
         seen.append((code, sums, real(code.careful, *rest, **named)))
         return sums
 
-    monkeypatch.setattr(counters.machinecode, "count", count)
+    monkeypatch.setattr(machinecode, "count", count)
     return seen
 
 
@@ -72,7 +80,7 @@ def test_a_division_is_counted_as_if_its_quotient_were_computed(kind: str, count
 
 
 def test_what_is_known_is_decided_and_what_is_not_is_not(
-    counted: Iterator[Any], monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The twin: without the careful way a strange divisor ends the count."""
     monkeypatch.setattr(machinecode, "Undecided", ZeroDivisionError)  # which nobody raises
@@ -82,3 +90,61 @@ def test_what_is_known_is_decided_and_what_is_not_is_not(
             launched = simulate(KERNEL.replace("if (i & 1)", "if (i < 0)"), "k", 1, 64, [a, b, np.zeros(64), 64])
         assert (not launched.counters.inexact) == known, kind
         assert known or "division near the ends" in str(launched.counters.inexact)
+
+
+ROOTS = """
+extern "C" __global__ void k(const double *a, double *out)
+{
+    double x = a[threadIdx.x], sum = 0;
+    for (int n = 0; n < 8; n++) { sum += __dsqrt_rd(x); sum += __dsqrt_rd(x + 1); x += 0.5; }
+    out[threadIdx.x] = sum;
+}
+"""
+
+
+def compiled() -> Compiled:
+    made = compile_source(ROOTS, path="k.cu", entry="k", arch="sm_90")
+    assert isinstance(made, Compiled)
+    return made
+
+
+def launched(given: np.ndarray[Any, Any]) -> Counters:
+    machinecode.prepare.cache_clear()
+    return simulate(ROOTS, "k", 1, 64, [given, np.zeros(64)]).counters
+
+
+def test_what_a_function_gives_is_needed_only_behind_the_calls_that_need_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = np.linspace(-1, 50, 64)
+    given[3] = 5e-324
+    code = machinecode.prepare(compiled())
+    assert code.plan is not None
+    assert code.plan.paired
+    assert not [
+        d for d, needed in zip(code.plan.program.code, code.plan.executed, strict=True) if needed and d.name == "MUFU"
+    ]
+    apart = launched(given)
+    monkeypatch.setattr(flow, "call_by_call", lambda program: None)
+    monkeypatch.setattr(machine, "call_by_call", lambda program: None)
+    together = launched(given)
+    machinecode.prepare.cache_clear()
+    assert not apart.inexact
+    assert apart == together
+
+
+def test_a_function_that_returns_elsewhere_is_not_followed() -> None:
+    made = compiled()
+    moves = [i for i in made.sass if re.match(r"MOV R\d+, 0x[0-9a-f]+$", i.text)]
+    addresses = {i.text.rpartition(" ")[2] for i in moves}
+    assert len(addresses) > 1
+    first, second = (i.text.rpartition(" ")[2] for i in moves[:2])
+    wrong = tuple(replace(i, text=i.text.replace(first, second)) if i is moves[0] else i for i in made.sass)
+    changed = replace(made, path="changed.cu")
+    vars(changed)["sass"] = wrong
+    code = machinecode.prepare(changed)
+    kernel = ptx.parse(made.ptx).kernels["k"]
+    memory = GlobalMemory([Buffer("a", np.ones(64)), Buffer("out", np.zeros(64))], [])
+    launch = LaunchInfo(kernel, Grid((1, 1, 1), (64, 1, 1)))
+    arguments = np.array([a.base for a in memory.allocations], np.uint64).tobytes()
+    with pytest.raises(machinecode.Uncountable, match="not behind the call"):
+        machinecode.count(code, launch, arguments, lambda: memory)
+    machinecode.count(machinecode.prepare(made), launch, arguments, lambda: memory)

@@ -64,6 +64,7 @@ ONE = frozenset(
 CONVERSIONS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "F2F": ((), ()), "F2I": (("S64", "U64"), ("F64",)), "I2F": (("F64",), ("S64", "U64")), "FRND": (("F64",), ("F64",)),
 }  # fmt: skip
+MOST_NODES = 20_000  # instructions, those of functions once for each call
 TEXTURES = frozenset("TEX TLD TLD4 TXD TXQ TMML SULD SUST SUATOM SURED SUQ".split())
 MATRIX = frozenset("HMMA IMMA DMMA BMMA QMMA".split())
 
@@ -221,8 +222,7 @@ class Listing:
         if d.name == "CALL":
             return [self.target(d), *(after if d.guard else [])]
         if d.name == "RET":
-            calls = [c.index + 1 for c in self.code if c.name == "CALL" and not calls_outside(c)]
-            return [*calls, *(after if d.guard else [])]
+            return [*(call.index + 1 for call in calls(self)), *(after if d.guard else [])]
         if d.name in ("EXIT", "KILL"):
             return after if d.guard else []
         if d.name in ("BRX", "JMP", "JMX", "BRXU", "BPT"):
@@ -230,10 +230,42 @@ class Listing:
         return after
 
 
+def calls(program: Listing) -> list[Decoded]:
+    """Calls of functions that are part of the kernel."""
+    return [d for d in program.code if d.name == "CALL" and not calls_outside(d)]
+
+
 def calls_outside(d: Decoded) -> bool:
     """Whether ``d`` calls code that is not the kernel's, through a register, as assert and printf do. Nothing is known
     of that code; but a call that nobody makes is no obstacle."""
     return d.name == "CALL" and d.has("ABS") and not any(isinstance(o, Target) for o in d.operands)
+
+
+def call_by_call(program: Listing) -> tuple[list[int], list[list[int]]] | None:
+    """The instructions that may be executed, those of functions once for each call, and for each the places of those
+    that may follow. None where functions call functions or are entered in another way: there all calls are one."""
+    if not calls(program):
+        return list(range(len(program.code))), [program.successors(d) for d in program.code]
+    following: dict[tuple[int, int], list[tuple[int, int]]] = {}  # (instruction, where its function returns to or -1)
+    work = [(0, -1)]
+    while work:
+        node = index, back = work.pop()
+        if node in following:
+            continue
+        d = program.code[index]
+        if d.name == "RET" or (d.name == "CALL" and not calls_outside(d)):
+            if (back >= 0) == (d.name == "CALL"):
+                return None
+            past = [(index + 1, back)] if d.guard is not None and index + 1 < len(program.code) else []
+            following[node] = [(back, -1) if d.name == "RET" else (program.target(d), index + 1), *past]
+        else:
+            following[node] = [(successor, back) for successor in program.successors(d)]
+        if len(following) > MOST_NODES or any(i >= len(program.code) for i, _ in following[node]):
+            return None
+        work.extend(following[node])
+    nodes = sorted(following)
+    place = {node: number for number, node in enumerate(nodes)}
+    return [index for index, _ in nodes], [[place[after] for after in following[node]] for node in nodes]
 
 
 def relevant(program: Listing, roots: Callable[[Decoded], Sequence[str]]) -> list[bool]:
@@ -264,16 +296,18 @@ def relevant(program: Listing, roots: Callable[[Decoded], Sequence[str]]) -> lis
     guard_bits = [mask([d.guard.shifted(0)]) if d.guard else 0 for d in code]
     writes = [0 if _never(d) else mask(results(d)[0]) for d in code]
     inputs = [mask(reads(d)) for d in code]
-    after = [program.successors(d) for d in code]
+    paths = call_by_call(program)
+    origin, after = paths or (list(range(len(code))), [program.successors(d) for d in code])
     nothing = (0,) * len(conditions)
-    live: list[tuple[int, ...]] = [nothing] * (len(code) + 1)  # before each instruction, by condition
+    live: list[tuple[int, ...]] = [nothing] * (len(origin) + 1)  # before each instruction, by condition
     chosen = [False] * len(code)
     changed = True
     while changed:
         changed = False
-        for index in range(len(code) - 1, -1, -1):
-            state = list(live[after[index][0]] if after[index] else nothing)
-            for successor in after[index][1:]:
+        for node in range(len(origin) - 1, -1, -1):
+            index = origin[node]
+            state = list(live[after[node][0]] if after[node] else nothing)
+            for successor in after[node][1:]:
                 state = [a | b for a, b in zip(state, live[successor], strict=True)]
             guard, written = guards[index], writes[index]
             reaching = 0
@@ -290,8 +324,8 @@ def relevant(program: Listing, roots: Callable[[Decoded], Sequence[str]]) -> lis
                 state[condition] = 0
             state[guard] |= wanted & ~guard_bits[index]
             state[0] |= wanted & guard_bits[index]
-            if tuple(state) != live[index]:
-                live[index] = tuple(state)
+            if tuple(state) != live[node]:
+                live[node] = tuple(state)
                 changed = True
     return chosen
 

@@ -27,6 +27,8 @@ from gemm_lessons.simulator.counters.machinecode.flow import (
     MEMORY,
     STORES,
     Listing,
+    call_by_call,
+    calls,
     calls_outside,
     reads,
     relevant,
@@ -72,6 +74,7 @@ class Plan:
     program: Listing
     executed: tuple[bool, ...]
     spaces: frozenset[str]  # memories whose contents addresses or branches depend on
+    paired: bool = False  # what is executed was found on the understanding that functions return behind their calls
 
 
 def plan(program: Listing) -> Plan:
@@ -85,7 +88,8 @@ def plan(program: Listing) -> Plan:
             if needed and (d.name in LOADS or d.name in ATOMICS)
         }
         if loaded <= spaces:
-            return Plan(program, tuple(chosen), spaces)
+            paired = bool(calls(program)) and call_by_call(program) is not None
+            return Plan(program, tuple(chosen), spaces, paired)
         moved = any(d.name in (*COPIES, "STSM") for d in program.code) and "shared" in loaded
         if moved or any(needed and d.name == "LDSM" for d, needed in zip(program.code, chosen, strict=True)):
             raise Uncountable("addresses depend on data that cp.async or ldmatrix moves")
@@ -177,6 +181,7 @@ class Walker:
         self.fronts = Fronts(geometry.alive())
         self.lanes.alive = lambda: self.fronts.alive
         self.seen: list[tuple[Tally, _Seen]] = []
+        self.returns = np.full(geometry.lanes, -1, np.int32)  # the block behind each lane's last call
         self.blocks = self._blocks()
         self.number = {block.first: i for i, block in enumerate(self.blocks)}
         self.moves = [self._move(i) for i in range(len(self.blocks))]
@@ -329,6 +334,13 @@ class Walker:
         self._check_control(d)
         if d.name in ("BRA", "CALL"):
             target = self.number[self.plan.program.target(d)]
+            if d.name == "CALL" and self.plan.paired:
+
+                def enter(front: Front) -> Front | None:
+                    self.returns[fronts.mask_of(front) & truth()] = after
+                    return fronts.split(front, truth(), target, after)
+
+                return enter
             if d.has("DIV", "CONV"):
                 return lambda front: fronts.split(front, self._diverged(front), target, after)
             extra = [self.lanes.fetcher(o) for o in d.operands if isinstance(o, MachineRegister)]
@@ -408,11 +420,13 @@ class Walker:
         return np.repeat(~whole, WARP)
 
     def _return(self, d: Decoded) -> Callable[[Front], Front | None]:
+        if d.guard is not None:
+            raise Uncountable(f"unknown form {d.text}")
         register = d.operands[0]
         back = self.lanes.fetcher(register)
         code = self.plan.program.code
-        calls = [c for c in code if c.name == "CALL" and not calls_outside(c)]
-        index = {code[c.index + 1].source.address: self.number[c.index + 1] for c in calls}
+        behind = [c.index + 1 for c in calls(self.plan.program)]
+        index = {code[i].source.address: self.number[i] for i in behind}
 
         def go_back(front: Front) -> Front | None:
             places = np.broadcast_to(back(), (self.geometry.lanes,))
@@ -420,7 +434,10 @@ class Walker:
             for place in np.unique(places[mask]):
                 if int(place) not in index:
                     raise Uncountable(f"return to {int(place):#x}")
-                self.fronts.add(self.fronts.front(index[int(place)], mask & (places == place)))
+                lanes = mask & (places == place)
+                if self.plan.paired and (self.returns[lanes] != index[int(place)]).any():
+                    raise Uncountable(f"return to {int(place):#x}, which is not behind the call")
+                self.fronts.add(self.fronts.front(index[int(place)], lanes))
             return None
 
         return go_back
