@@ -214,6 +214,14 @@ class Cells:
 
 def cells(touch: Touch, lanes: int, padded: int, stride: int, granule: int) -> Cells:
     """Where the first ``lanes`` lanes of a touch are. ``padded``: lanes that share a window of ``stride`` bytes."""
+    key = f"cells {lanes} {padded} {stride} {granule}"
+    known: Cells | None = touch.memo.get(key)
+    if known is None:
+        known = touch.memo[key] = _cells(touch, lanes, padded, stride, granule)
+    return known
+
+
+def _cells(touch: Touch, lanes: int, padded: int, stride: int, granule: int) -> Cells:
     addresses = touch.addresses[:lanes]
     if touch.active is None:
         lane = np.arange(lanes)

@@ -185,7 +185,7 @@ class Analysis:
             bad &= self._unordered(lane // WARP, writer % self.padded // WARP, self.writer_stamp[cell])
             if self.inside is not None:
                 bad &= ~self.inside.ordered(lane, writer, self.writer_count[cell])
-        if bad.any():
+        if np.count_nonzero(bad):
             self._report(self.writer_touch[cell[bad]], writer[bad], touch, lane[bad], cell[bad])
         if self.updater is not None and not (self._meets(access) or access.index in self.optimistic):
             self._check_updaters(self.updater, touch, where, bad)
@@ -242,7 +242,7 @@ class Analysis:
                 )
                 bad &= first | last
                 low, high = np.where(first, low, high), np.where(last, high, low)
-            if not bad.any():
+            if not np.count_nonzero(bad):
                 continue
             mine, low, high = lane[bad], low[bad], high[bad]
             # Which reader to name: one of another warp if there is one.
@@ -274,7 +274,7 @@ class Analysis:
         if not atomic:
             winner = self.writer[cell]
             lost = winner != lane
-            if lost.any():  # several lanes of this very instruction write the same bytes
+            if np.count_nonzero(lost):  # several lanes of this very instruction write the same bytes
                 self._report(self.writer_touch[cell[lost]], winner[lost], touch, lane[lost], cell[lost])
 
     def _read(self, number: int, where: Cells) -> None:

@@ -141,9 +141,9 @@ class SpaceAccess:
         shared = self.access.space == "shared"
         size = state.shared_bytes if shared else state.local_bytes
         bad = (addresses < 0) | (addresses > size - width)
-        if bad.any():
+        if np.count_nonzero(bad):
             raise self.misses.window(addresses, lanes, bad, size)
-        if width > 1 and (addresses & (width - 1)).any():
+        if width > 1 and np.count_nonzero(addresses & (width - 1)):
             raise self.misses.misaligned(addresses, lanes)
         if shared:
             slots = state.lane_block if lanes is None else state.lane_block[lanes]

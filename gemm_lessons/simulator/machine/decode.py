@@ -18,7 +18,7 @@ from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.simulator.events import WARP, Barrier
 from gemm_lessons.simulator.machine.access import Layout, form_of
 from gemm_lessons.simulator.machine.atomics import bind_atomic
-from gemm_lessons.simulator.machine.convergence import ballot, spread
+from gemm_lessons.simulator.machine.convergence import ballot
 from gemm_lessons.simulator.machine.copies import bind_async_copy
 from gemm_lessons.simulator.machine.groups import Workspace, bind_fma, bind_loads, bind_moves
 from gemm_lessons.simulator.machine.matrices import bind_matrix_load
@@ -182,7 +182,7 @@ class Binder:
             lanes = None if mask is None else mask.copy()
             active = known.everyone if lanes is None else lanes.reshape(-1, WARP)
             group = known.of(members, active)
-            partial = bool((active & (group != spread(ballot(state.alive)))).any())
+            partial = bool((active & (group != ballot(state.alive)[:, None])).any())
             groups = np.where(active, group, 0).reshape(-1) if partial else None
             state.trace.append(Barrier("warp", None, lanes, line, groups=groups))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.simulator.program.ptx import Instruction, Kernel, Symbol, Vector
@@ -30,7 +31,7 @@ class Block:
     fallthrough: int | None
     targets: tuple[int, ...]
 
-    @property
+    @cached_property
     def terminator(self) -> Instruction | None:
         """The last instruction if it decides where to go next, else None."""
         last = self.instructions[-1] if self.instructions else None

@@ -32,7 +32,7 @@ def _extreme(minimum: bool, code: str, nan: bool, xorsign: bool) -> Function:
             a, b = np.abs(a), np.abs(b)
         same = np.equal(a, b)
         # Equal numbers have equal bits, but for the two zeros: joining the bits picks the right one.
-        joined = join(np.asarray(a).view(raw), np.asarray(b).view(raw)) if same.any() else None
+        joined = join(np.asarray(a).view(raw), np.asarray(b).view(raw)) if np.count_nonzero(same) else None
         if code == "f64":
             r = np.array(np.broadcast_to(ufunc(a, b), out.shape))
             floats.inherit_nan(r, b, a)

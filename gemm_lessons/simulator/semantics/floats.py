@@ -193,7 +193,7 @@ def midpoints(s: Array, scratch: Array | None = None) -> bool:
     ``scratch``: int64, shape of ``s``; with it nothing is allocated. Two passes.
     """
     shifted = np.left_shift(s.view(np.int64), 35, out=scratch)
-    return bool(shifted.min() == LOWEST)
+    return bool(np.minimum.reduce(shifted, axis=None) == LOWEST)
 
 
 def settle(p: Array, c: Array, s: Array, tiny: bool, scratch: Array | None = None) -> bool:

@@ -138,7 +138,7 @@ class _Seen:
             same_lanes = mask is known_mask or (
                 mask is not None and known_mask is not None and (mask == known_mask).all()
             )
-            if same_lanes and np.array_equal(known, shape):
+            if same_lanes and (known == shape).all():
                 bases.append(first)
                 return one
         one = shot(self.access, where, mask)
@@ -247,6 +247,16 @@ class Walker:
                 raise Uncountable(f"addresses depend on {d.text}")
             return self.store.step(d, lanes, lambda: self.fronts.alive)
         compute = self._compute(d)
+        if guard is None and len(names) == 1:
+            (only,) = names
+
+            def execute_plainly() -> None:
+                values = compute()
+                if len(values) != 1:
+                    raise Uncountable(f"unknown form {d.text}")
+                lanes.write(only, values[0], lanes.mask)
+
+            return execute_plainly
 
         def execute() -> None:
             some, mask = lanes.active(guard)
@@ -293,7 +303,7 @@ class Walker:
         address = self.lanes.address(memory, wide=space == "global")
         guard = self._guard(d)
         period = banks.BANKS * banks.WORD if kind == "shared" else banks.SECTOR
-        seen, watch = _Seen(access, period), self.watch
+        seen, watch, lanes = _Seen(access, period), self.watch, self.geometry.lanes
 
         def touch() -> None:
             some, mask = self.lanes.active(guard)
@@ -305,7 +315,9 @@ class Walker:
                 mask = mask & self.fronts.alive
             if rows is not None:
                 mask = rows if mask is None else rows & mask
-            where = np.broadcast_to(address(), (self.geometry.lanes,))
+            where = address()
+            if where.size != lanes:  # else broadcasting costs as much as all the rest
+                where = np.broadcast_to(where, (lanes,))
             if watch is not None:
                 watch(access, where, mask, self.geometry.first * self.geometry.padded)
             tally.add(seen.look(where, mask, self.geometry), 1, where, mask)
