@@ -148,3 +148,13 @@ def test_a_function_that_returns_elsewhere_is_not_followed() -> None:
     with pytest.raises(machinecode.Uncountable, match="not behind the call"):
         machinecode.count(code, launch, arguments, lambda: memory)
     machinecode.count(machinecode.prepare(made), launch, arguments, lambda: memory)
+
+
+def test_threads_that_have_returned_do_not_decide_a_division() -> None:
+    """What they hold is nothing; before, it made every count of such a kernel inexact."""
+    single = KERNEL.replace("double", "float")
+    a, b = np.ones(100, np.float32), np.full(100, 3, np.float32)
+    assert not simulate(single, "k", 2, 64, [a, b, np.zeros(100, np.float32), 100]).counters.inexact
+    b[5] = 0
+    with np.errstate(all="ignore"):
+        assert simulate(single, "k", 2, 64, [a, b, np.zeros(100, np.float32), 100]).counters.inexact

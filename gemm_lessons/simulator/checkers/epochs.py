@@ -31,6 +31,7 @@ class Flag:
 Mark = Barrier | AsyncGroup | Flag
 
 HELD_BYTES = 128 << 20  # of addresses kept alive by remembered epochs; beyond, all are forgotten
+FEW = 256  # lanes of a batch whose NumPy calls cost more than what they do
 UNIFORM = "uniform"  # keys of Touch.memo
 CONTENT = "content"
 
@@ -214,6 +215,8 @@ class Cells:
 
 def cells(touch: Touch, lanes: int, padded: int, stride: int, granule: int) -> Cells:
     """Where the first ``lanes`` lanes of a touch are. ``padded``: lanes that share a window of ``stride`` bytes."""
+    if lanes > FEW:  # remembering would take more memory than it saves time
+        return _cells(touch, lanes, padded, stride, granule)
     key = f"cells {lanes} {padded} {stride} {granule}"
     known: Cells | None = touch.memo.get(key)
     if known is None:
