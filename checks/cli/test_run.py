@@ -9,7 +9,9 @@ import pty
 import re
 import struct
 import subprocess
+import sys
 import termios
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -132,12 +134,14 @@ def test_json_of_findings(run: Run, kernel: Path) -> None:
     assert (finding["severity"], finding["line"]) == ("error", 6)
 
 
-def on_terminal(course: Path, columns: int, *arguments: str, **env: str) -> tuple[int, str]:
+def on_terminal(
+    course: Path, columns: int, *arguments: str, program: Sequence[str] = BINARY, **env: str
+) -> tuple[int, str]:
     """Run on a pseudo-terminal of that many columns; its exit code and everything that it printed."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 200, columns, 0, 0))
     process = subprocess.Popen(
-        [*BINARY, *arguments], cwd=course, env=environment(**env), stdin=theirs, stdout=theirs, stderr=theirs
+        [*program, *arguments], cwd=course, env=environment(**env), stdin=theirs, stdout=theirs, stderr=theirs
     )
     os.close(theirs)
     output = b""
@@ -153,17 +157,37 @@ def on_terminal(course: Path, columns: int, *arguments: str, **env: str) -> tupl
     return process.wait(timeout=60), output.decode().replace("\r\n", "\n")
 
 
-@pytest.mark.parametrize("columns", [60, 80, 100, 120, 200])
+WIDTHS = (60, 80, 100, 120, 200)
+# One process and one terminal, made narrower and wider between the runs.
+AT_EVERY_WIDTH = """
+import fcntl, struct, sys, termios
+from gemm_lessons.__main__ import main
+for columns in WIDTHS:
+    fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 200, columns, 0, 0))
+    try:
+        main()
+    except SystemExit:
+        pass
+    print("END OF RUN", flush=True)
+"""
+
+
 @pytest.mark.parametrize("which", ["stub", "solution"])
-def test_nothing_overflows_the_terminal(course: Path, columns: int, which: str) -> None:
-    _, out = on_terminal(course, columns, "run", "02", f"--{which}", TERM="xterm-256color")
-    plain = CONTROL.sub("", out)
-    assert "\x1b" not in plain
-    assert "PASSED" in plain or "WRONG" in plain
-    # Paths and commands are meant to be copied, so they are never broken into lines.
-    wide = [line for line in plain.splitlines() if len(line.rstrip()) > columns and str(course) not in line]
-    assert not wide
-    assert "…" not in plain.split("Bank conflicts")[0], "cells must not be cut"
+def test_nothing_overflows_the_terminal(course: Path, which: str) -> None:
+    program = [sys.executable, "-c", AT_EVERY_WIDTH.replace("WIDTHS", str(WIDTHS))]
+    arguments = ("run", "02", f"--{which}")
+    _, out = on_terminal(course, 200, *arguments, program=program, TERM="xterm-256color")
+    *runs, rest = CONTROL.sub("", out).split("END OF RUN\n")
+    assert len(runs) == len(WIDTHS)
+    assert not rest
+    for columns, plain in zip(WIDTHS, runs, strict=True):
+        assert "\x1b" not in plain
+        assert "PASSED" in plain or "WRONG" in plain
+        # Paths and commands are meant to be copied, so they are never broken into lines.
+        wide = [line for line in plain.splitlines() if len(line.rstrip()) > columns and str(course) not in line]
+        assert not wide, columns
+        assert "…" not in plain.split("Bank conflicts")[0], f"{columns}: cells must not be cut"
+    assert len(set(runs)) == len(runs), "each width has a layout of its own"
 
 
 @pytest.mark.parametrize("columns", [80, 120])

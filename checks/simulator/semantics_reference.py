@@ -94,14 +94,14 @@ def encode(value: Fraction, code: str, mode: str = "rn", zero_negative: bool = F
     exponent_bits, fraction_bits = FORMATS[code]
     if value == 0:
         return zero(code, zero_negative)
-    negative, magnitude = value < 0, abs(value)
-    exponent = magnitude.numerator.bit_length() - magnitude.denominator.bit_length()
-    if Fraction(2) ** exponent > magnitude:
+    negative = value < 0
+    over, under = abs(value.numerator), value.denominator
+    exponent = over.bit_length() - under.bit_length()
+    if under << max(exponent, 0) > over << max(-exponent, 0):
         exponent -= 1
     bias = (1 << (exponent_bits - 1)) - 1
     unit = max(exponent, 1 - bias) - fraction_bits
-    scaled = magnitude / Fraction(2) ** unit
-    units = round_quotient(scaled.numerator, scaled.denominator, mode, negative)
+    units = round_quotient(over << max(-unit, 0), under << max(unit, 0), mode, negative)
     if units >> (fraction_bits + 1):
         units >>= 1
         unit += 1
