@@ -48,7 +48,7 @@ def simulate_lesson(number: str, size: int) -> dict[str, float]:
     a, b = (rng.random((size, size), np.float32) for _ in range(2))
     c = np.full((size, size), np.nan, np.float32)
     buffers = [Buffer("A", a), Buffer("B", b), Buffer("C", c, True)]
-    grid = lesson.grid(Shape(size, size, size))
+    grid = lesson.grids(Shape(size, size, size))[0]
     start = time.perf_counter()
     launched = Simulator().launch(compiled, grid, [*buffers, *(Scalar(n, np.int32(size)) for n in "MNK")])
     seconds = time.perf_counter() - start

@@ -10,13 +10,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from gemm_lessons.course.lesson import KernelSpec, Shape
-from gemm_lessons.launch import Argument, Grid, Launched
+from gemm_lessons.course.data import DataSpec
+from gemm_lessons.course.lesson import Shape
+from gemm_lessons.course.problem import Trial
+from gemm_lessons.launch import Argument, Grid, Launched, in_a_row
 
 if TYPE_CHECKING:
     from gemm_lessons.compiler.compile import Compiled
     from gemm_lessons.gpu import Gpu
     from gemm_lessons.hardware.sheets import GpuSpec
+
+
+Launcher = Callable[["Compiled", Grid, Sequence[Argument]], Launched]
 
 
 @dataclass(frozen=True)
@@ -29,20 +34,32 @@ class BuildTarget:
 
 @dataclass(frozen=True)
 class Binaries:
-    """One kernel, compiled for what counts it and for the GPU that its time is for: often the same thing."""
+    """The kernels of a lesson's launches, compiled for what counts them and for the GPU that times are for: often the
+    same thing."""
 
-    counted: Compiled
-    timed: Compiled | None  # None: it cannot be compiled for that GPU
+    counted: tuple[Compiled, ...]
+    timed: tuple[Compiled, ...] | None  # None: they cannot be compiled for that GPU
 
 
 @dataclass(frozen=True)
 class Task:
-    """One launch. ``arguments`` gives fresh ones, the same each time; ``work`` is its multiply-adds."""
+    """Launches that follow each other on the arrays of one trial, each with its grid and the names of its parameters.
+    ``fresh`` gives a new trial, the same each time; ``work`` is the multiply-adds of them all."""
 
     code: Binaries
-    grid: Grid
-    arguments: Callable[[], Sequence[Argument]]
+    grids: tuple[Grid, ...]
+    parameters: tuple[tuple[str, ...], ...]
+    fresh: Callable[[], Trial]
     work: int
+
+    def run(self, launch: Launcher, kernels: Sequence[Compiled], trial: Trial) -> Launched:
+        """Launch all ``kernels`` on ``trial``, until one faults."""
+        done: list[Launched] = []
+        for kernel, grid, parameters in zip(kernels, self.grids, self.parameters, strict=True):
+            done.append(launch(kernel, grid, trial.arguments(parameters)))
+            if done[-1].fault is not None:
+                break
+        return in_a_row(done)
 
 
 class Device(Protocol):
@@ -68,14 +85,14 @@ class Device(Protocol):
     def timer(self) -> Gpu | None:
         """What times kernels beside cuBLAS; None where nothing can be timed."""
 
-    def expecting(self, kernel: KernelSpec, shape: Shape, seed: int) -> Device:
+    def expecting(self, data: DataSpec, shape: Shape, seed: int) -> Device:
         """The same device, told what is to be timed in the end: it may prepare that while it waits."""
 
-    def refusal(self, code: Binaries, grid: Grid) -> str:
-        """Why no such launch is possible here; empty when it is."""
+    def refusal(self, code: Binaries, grids: Sequence[Grid]) -> str:
+        """Why one of these launches is not possible here; empty when all are."""
 
-    def launch(self, task: Task, arguments: Sequence[Argument], counting: bool) -> Launched:
-        """Run a task once on ``arguments``, whose outputs are written back. Counters only with ``counting``."""
+    def launch(self, task: Task, trial: Trial, counting: bool) -> Launched:
+        """Run a task once on ``trial``, whose arrays are written. Counters only with ``counting``."""
 
     def doubt(self, task: Task) -> None:
         """Before a kernel is blamed for what an uncounted launch showed: do the simulator's two engines see the same?

@@ -6,8 +6,9 @@ device ran.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -246,3 +247,38 @@ class Launched:
     findings: Sequence[Finding] = ()
     fault: Finding | None = None
     time_us: float | None = None  # measured on a GPU; always None on the simulator
+
+
+def in_a_row(launches: Sequence[Launched]) -> Launched:
+    """Launches that followed each other, as one: counts are added, the fault that ended them is that of the last."""
+    if len(launches) == 1:
+        return launches[0]
+    findings = [finding for launched in launches for finding in launched.findings]
+    return Launched(_added([launched.counters for launched in launches]), findings, launches[-1].fault)
+
+
+def _added(counters: Sequence[Counters]) -> Counters:
+    totals: dict[str, int] = {}
+    opcodes: Counter[str] = Counter()
+    lines: dict[tuple[str, int, str], LineCount] = {}
+    for one in counters:
+        for name, value in one.totals.items():
+            seen = totals.get(name, 0)
+            totals[name] = max(seen, value) if name.endswith(".max") else seen + value
+        opcodes.update(one.opcodes)
+        for line in one.lines:
+            key = (line.file, line.line, line.metric)
+            before = lines.get(key)
+            lines[key] = line if before is None else _sum_of(before, line)
+    return Counters(
+        totals,
+        tuple(lines.values()),
+        tuple(conflict for one in counters for conflict in one.conflicts),
+        dict(opcodes),
+        {name: why for one in counters for name, why in one.inexact.items()},
+    )
+
+
+def _sum_of(a: LineCount, b: LineCount) -> LineCount:
+    ideal = None if a.ideal is None or b.ideal is None else a.ideal + b.ideal
+    return replace(a, value=a.value + b.value, ideal=ideal)

@@ -68,6 +68,7 @@ class Case:
     dynamic_shared: int = 0
     defines: Mapping[str, str | int] = field(default_factory=dict)
     include_dirs: tuple[Path, ...] = ()
+    parameters: tuple[str, ...] = ()  # of a Problem's launch
 
     @property
     def shape(self) -> Grid:
@@ -77,7 +78,7 @@ class Case:
     def arguments(self) -> tuple[Argument, ...]:
         """Fresh arguments; every buffer may be written."""
         if isinstance(self.given, Problem):
-            return self.given.trial().arguments
+            return self.given.trial().arguments(self.parameters)
         return tuple(_argument(f"argument {number}", given) for number, given in enumerate(self.given))
 
     @property
@@ -445,19 +446,20 @@ def _lesson_cases() -> list[Case]:
     for lesson in map(course.lesson, course.names):
         if lesson.solution_path.exists():
             shape = lesson.shapes.count
-            grid = lesson.grid(shape)
+            (launch,), (grid,) = lesson.launches, lesson.grids(shape)
             found.append(
                 Case(
                     f"lesson_{lesson.name}",
                     lesson.solution_path,
-                    lesson.kernel.entry,
+                    launch.entry,
                     grid.grid,
                     grid.block,
-                    Problem(lesson.kernel, shape, seed=1),
+                    Problem(lesson.data, shape, seed=1),
                     "course solution",
                     grid.dynamic_shared,
                     lesson.tile.defines,
                     lesson.include_dirs,
+                    launch.parameters,
                 )
             )
     return found

@@ -33,7 +33,7 @@ class Kernel:
         compiled = compile_source(
             self.source,
             path=str(self.lesson.solution_path),
-            entry=self.lesson.kernel.entry,
+            entry=self.lesson.launches[0].entry,
             defines=self.lesson.tile.defines,
             include_dirs=self.lesson.include_dirs,
             arch=GPU_ARCH,

@@ -10,7 +10,6 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from io import StringIO
 from pathlib import Path
@@ -61,7 +60,7 @@ def pitfall(lesson: Lesson, name: str) -> Kernel:
 
 def retiled(lesson: Lesson, sizes: Mapping[str, int]) -> Lesson:
     assert sizes.keys() <= lesson.tile.defines.keys(), f"{lesson.name} has no tile sizes {sizes}"
-    return replace(lesson, tile=Tile(tuple({**lesson.tile.defines, **sizes}.items())))
+    return lesson.with_tile(Tile(tuple({**lesson.tile.defines, **sizes}.items())))
 
 
 def column(heading: str) -> Kernel:
@@ -79,8 +78,10 @@ def facts(heading: str, shape: Shape) -> Mapping[str, Number]:
     """Everything an expression may name, for one column at one shape."""
     kernel = column(heading)
     lesson, compiled = kernel.lesson, kernel.compiled()
-    grid = lesson.grid(shape)
-    launched = Simulator().launch(compiled, grid, Problem(lesson.kernel, shape, SEED).trial().arguments)
+    grid = lesson.grids(shape)[0]
+    launched = Simulator().launch(
+        compiled, grid, Problem(lesson.data, shape, SEED).trial().arguments(lesson.launches[0].parameters)
+    )
     assert launched.fault is None, f"{heading}: {launched.fault}"
     fit = occupancy(compiled.resources, grid.threads, grid.dynamic_shared, find_gpu(GPU))
     return {

@@ -19,7 +19,6 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -101,7 +100,7 @@ class Bench:
         for kernel in about["kernels"]:
             name = kernel["name"]
             self.resources[name] = kernel["resources"]
-            self.lessons[name] = replace(course.lesson(kernel["lesson"]), tile=Tile(tuple(kernel["tile"].items())))
+            self.lessons[name] = course.lesson(kernel["lesson"]).with_tile(Tile(tuple(kernel["tile"].items())))
             self.functions[name] = cupy.RawModule(path=str(folder / kernel["file"])).get_function(kernel["entry"])
         self.spin = cupy.RawModule(path=str(folder / "spin.cubin")).get_function("spin")
         self.scratch = cupy.empty(FLUSH_BYTES, cupy.uint8)
@@ -118,7 +117,7 @@ class Bench:
             left, right = (b.data.ptr, FLOAT32, n), (a.data.ptr, FLOAT32, k)
             product = (c.data.ptr, FLOAT32, n, COMPUTE_32F, -1)
             return partial(self.cublas.gemmEx, self.handle, 0, 0, n, m, k, one, *left, *right, zero, *product)
-        grid = self.lessons[name].grid(Shape(m, n, k))
+        grid = self.lessons[name].grids(Shape(m, n, k))[0]
         arguments = (a, b, c, *(self.np.int32(size) for size in (m, n, k)))
         return partial(self.functions[name], grid.grid, grid.block, arguments, shared_mem=grid.dynamic_shared)
 

@@ -50,11 +50,11 @@ def test_names_and_places(lesson: Lesson) -> None:
     assert (lesson.name, lesson.number) == ("07_some_name", 7)
     assert lesson.include_dirs[0] == lesson.directory.parent / "common"
     assert lesson.tile.defines == {"BM": 4, "BN": 8}
-    assert (lesson.kernel.a, lesson.kernel.b) == ("float16", "float32")
+    assert [lesson.data.by_name[name].element.name for name in "AB"] == ["float16", "float32"]
 
 
 def test_launch(lesson: Lesson) -> None:
-    grid = lesson.grid(Shape(9, 16, 5))
+    (grid,) = lesson.grids(Shape(9, 16, 5))
     assert (grid.grid, grid.block, grid.dynamic_shared) == ((2, 3, 1), (32, 1, 1), 16)
 
 

@@ -53,9 +53,9 @@ class Article:
     def shape(self, size: int) -> Shape:
         return Shape(size, size, self.k or size)
 
-    def blocks(self, size: int) -> tuple[int, int]:
-        """The grid (x, y)."""
-        return ceil(size / self.tile[1]), ceil(size / self.tile[0])
+    def blocks(self, size: int) -> tuple[int, int, int]:
+        """The grid."""
+        return ceil(size / self.tile[1]), ceil(size / self.tile[0]), 1
 
     @cached_property
     def profile(self) -> Profile:

@@ -86,15 +86,14 @@ def variants() -> Iterator[Compared]:
 def estimated(kernel: Kernel, rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Estimate]]:
     """The rows of this kernel, each with what the estimate says of its size."""
     lesson, compiled, gpu = kernel.lesson, kernel.compiled(), GPUS["h200"]
-    launch = lesson.grid(Shape(SIZES[-1], SIZES[-1], SIZES[-1]))
+    launch = lesson.grids(Shape(SIZES[-1], SIZES[-1], SIZES[-1]))[0]
     resident = occupancy(compiled.resources, launch.threads, launch.dynamic_shared, gpu).blocks_per_sm
     profile = profile_of(subject_of(lesson, compiled), resident)
     assert profile is not None, kernel.name
     for row in rows:
         if row["kernel"] == kernel.name:
             shape = Shape(row["size"], row["size"], row["size"])
-            x, y, _ = lesson.grid(shape).grid
-            yield row, estimate_at(profile, shape, (x, y), gpu)
+            yield row, estimate_at(profile, shape, lesson.grids(shape)[0].grid, gpu)
 
 
 def articles(rows: Sequence[Article] = ARTICLES) -> Iterator[Compared]:

@@ -29,7 +29,7 @@ def profile(loop: list[Line], warps: int = 8, blocks: int = 2) -> Profile:
 
 
 def estimate(of: Profile, blocks: int, k: int = 1000, gpu: GpuSpec = H200) -> Estimate:
-    return estimate_at(of, Shape(1, 1, k), (blocks, 1), gpu)
+    return estimate_at(of, Shape(1, 1, k), (blocks, 1, 1), gpu)
 
 
 def test_full_pipes_by_hand() -> None:
@@ -76,21 +76,21 @@ def test_each_unit_can_be_the_limiter(loop: list[Line], limiter: str) -> None:
 
 def test_memory_can_be_the_limiter() -> None:
     reads: list[Line] = [("LDG.E R8, [R2.64]", FREE, Traffic("global", True, 1, 1, (0, 1, 2, 3))), *ffma(1)]
-    square, grid = Shape(4096, 4096, 4096), (32, 32)
+    square, grid = Shape(4096, 4096, 4096), (32, 32, 1)
     of = profile(reads)
     assert estimate_at(of, square, grid, replace(H200, dram_bytes_per_s=1e9)).limiter == "dram"
     assert estimate_at(of, square, grid, replace(H200, l2_bytes_per_s=1e11)).limiter == "l2"
-    assert estimate_at(profile(ffma(1)), Shape(1, 1, 8), (1, 1), H200).limiter == "launch"
+    assert estimate_at(profile(ffma(1)), Shape(1, 1, 8), (1, 1, 1), H200).limiter == "launch"
 
 
 def test_dram_reads_once_what_fits_into_l2() -> None:
     of = profile(ffma(1))
     small, large = Shape(1024, 1024, 1024), Shape(16384, 16384, 16384)
-    fits = estimate_at(of, small, (8, 8), H200).parts["dram"]
+    fits = estimate_at(of, small, (8, 8, 1), H200).parts["dram"]
     assert fits == pytest.approx(3 * 4 * 1024**2 / H200.dram_bytes_per_s * 1e6)
-    spills = estimate_at(of, large, (128, 128), H200).parts["dram"]
+    spills = estimate_at(of, large, (128, 128, 1), H200).parts["dram"]
     assert spills > 3 * 4 * 16384**2 / H200.dram_bytes_per_s * 1e6
-    roomy = estimate_at(of, large, (128, 128), replace(H200, l2_bytes=1 << 40)).parts["dram"]
+    roomy = estimate_at(of, large, (128, 128, 1), replace(H200, l2_bytes=1 << 40)).parts["dram"]
     assert roomy == pytest.approx(3 * 4 * 16384**2 / H200.dram_bytes_per_s * 1e6)
 
 
@@ -124,8 +124,8 @@ def test_what_was_played_is_kept_and_read_back(tmp_path: object, monkeypatch: py
 )
 def test_what_is_traced(number: str, blocks: int, shape: tuple[int, int, int]) -> None:
     lesson = any_course().lesson(number)
-    subject = Subject(Mock(), Mock(), lesson.grid, Mock(), tile_sizes(lesson), lesson.shapes)
+    subject = Subject(Mock(), Mock(), lambda shape: lesson.grids(shape)[0], Mock(), tile_sizes(lesson), lesson.shapes)
     assert traced_shape(subject, blocks) == Shape(*shape)
     without = traced_shape(replace(subject, tile=TileSizes()), blocks)
-    assert lesson.grid(without).blocks >= blocks
+    assert lesson.grids(without)[0].blocks >= blocks
     assert lesson.shapes.refusal(without) is None

@@ -213,7 +213,7 @@ def test_a_kernel_that_fails_does_not_stop_the_others(fake_gpu: Gpu, monkeypatch
         series = real(request, lesson)  # type: ignore[arg-type]
         assert isinstance(series, bench._Series)
         kernel = {"01_naive": "fault 700", "02_coalesced": "lazy"}.get(series.name)
-        return replace(series, compiled=compiled(kernel)) if kernel else series
+        return replace(series, kernels=(compiled(kernel),)) if kernel else series
 
     monkeypatch.setattr(bench, "_compile", broken)
     result = bench.bench(measured(fake_gpu, None, "01", "02", "03", sizes=(64,)))

@@ -12,13 +12,15 @@ import numpy as np
 import pytest
 
 from gemm_lessons.compiler.compile import Compiled, Resources
-from gemm_lessons.course.lesson import KernelSpec, Shape
+from gemm_lessons.course.data import DataSpec
+from gemm_lessons.course.lesson import Shape
 from gemm_lessons.course.problem import Problem
 from gemm_lessons.errors import KitError
-from gemm_lessons.gpu import Entrant, Gpu, GpuUnavailable, Measurement, WrongGpuIndex
+from gemm_lessons.gpu import Entrant, Gpu, GpuUnavailable, Measurement, Step, WrongGpuIndex
 from gemm_lessons.launch import Buffer, Grid, Launched, Scalar, StructWithBuffers
 
-SPEC = KernelSpec("gemm", ("A", "B", "C", "M", "N", "K"))
+PARAMETERS = ("A", "B", "C", "M", "N", "K")
+DATA = DataSpec.plain(PARAMETERS)
 ONE = Grid((1, 1, 1), (32, 1, 1))
 SHAPE = Shape(48, 40, 32)
 
@@ -29,17 +31,20 @@ def compiled(kernel: str) -> Compiled:
 
 
 def launch(gpu: Gpu, kernel: str, grid: Grid = ONE) -> tuple[Launched, Any, Problem]:
-    problem = Problem(SPEC, SHAPE, seed=1)
+    problem = Problem(DATA, SHAPE, seed=1)
     trial = problem.trial()
-    return gpu.launch(compiled(kernel), grid, trial.arguments), trial, problem
+    return gpu.launch(compiled(kernel), grid, trial.arguments(PARAMETERS)), trial, problem
 
 
 def measure(gpu: Gpu, *kernels: str, **options: Any) -> Measurement:
-    return gpu.measure(SPEC, SHAPE, entrants(*kernels), seed=3, seconds=0.01, warm_up_s=0.0, **options)
+    return gpu.measure(DATA, SHAPE, entrants(*kernels), seed=3, seconds=0.01, warm_up_s=0.0, **options)
 
 
 def entrants(*kernels: str) -> list[Entrant]:
-    return [Entrant(f"{number} {name}", "kernel", compiled(name), ONE) for number, name in enumerate(kernels)]
+    return [
+        Entrant(f"{number} {name}", "kernel", (Step(compiled(name), ONE, PARAMETERS),))
+        for number, name in enumerate(kernels)
+    ]
 
 
 def test_it_says_what_it_is(fake_gpu: Gpu) -> None:
@@ -191,7 +196,7 @@ def test_too_little_memory_says_what_was_asked(fake_cupy: pytest.MonkeyPatch) ->
     fake_cupy.setenv("FAKE_GPU", f"memory={200 << 20}")
     with Gpu() as gpu:
         with pytest.raises(KitError, match=r"0\.\d+ GiB were asked for \(A, B and C of 4096x4096x64 .*0\.20 of 0\.20"):
-            gpu.measure(SPEC, Shape(4096, 4096, 64), entrants("gemm"), seed=1)
+            gpu.measure(DATA, Shape(4096, 4096, 64), entrants("gemm"), seed=1)
         with pytest.raises(KitError, match=r"0\.25 GiB were asked for \(the kernel's arguments\)"):
             gpu.launch(compiled("gemm"), ONE, [Buffer("A", np.zeros(1 << 28, np.uint8))])
         assert launch(gpu, "gemm")[0].fault is None
@@ -240,7 +245,7 @@ def test_without_cublas_launches_work_and_measuring_says_what_to_install(fake_cu
     with Gpu() as gpu:
         assert launch(gpu, "gemm")[0].fault is None
         with pytest.raises(KitError, match=r"cuBLAS is missing .*gemm-lessons\[cuda13\]"):
-            gpu.measure(SPEC, SHAPE, entrants("gemm"), seed=1)
+            gpu.measure(DATA, SHAPE, entrants("gemm"), seed=1)
 
 
 @pytest.mark.parametrize(
@@ -267,12 +272,12 @@ def test_a_disturbed_gpu_is_told(fake_cupy: pytest.MonkeyPatch, scene: str, said
 
 
 def test_a_prepared_measurement_is_the_same(fake_gpu: Gpu) -> None:
-    fake_gpu.prepare(SPEC, SHAPE, 3)
+    fake_gpu.prepare(DATA, SHAPE, 3)
     assert launch(fake_gpu, "gemm")[0].fault is None, "launches come in between"
     assert measure(fake_gpu, "gemm").kernels[0].wrong == 0
-    fake_gpu.prepare(SPEC, Shape(16, 16, 16), 3)
+    fake_gpu.prepare(DATA, Shape(16, 16, 16), 3)
     assert measure(fake_gpu, "gemm").shape == SHAPE, "another problem is made anew"
-    fake_gpu.prepare(SPEC, SHAPE, 3)
+    fake_gpu.prepare(DATA, SHAPE, 3)
     assert launch(fake_gpu, "fault 700")[0].fault is not None
     assert measure(fake_gpu, "gemm").kernels[0].wrong == 0, "what was prepared has gone with the process"
 
@@ -282,7 +287,7 @@ def test_preparing_too_much_is_told_when_it_is_measured(fake_cupy: pytest.Monkey
     large = Shape(4096, 4096, 64)
     with Gpu() as gpu:
         _ = gpu.facts
-        gpu.prepare(SPEC, large, 1)
+        gpu.prepare(DATA, large, 1)
         assert launch(gpu, "gemm")[0].fault is None
         with pytest.raises(KitError, match="GiB were asked for"):
-            gpu.measure(SPEC, large, entrants("gemm"), seed=1)
+            gpu.measure(DATA, large, entrants("gemm"), seed=1)

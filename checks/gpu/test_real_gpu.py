@@ -12,10 +12,11 @@ from checks.readings.simulator import record_textures
 from checks.simulator import matrix_cases, texture_cases
 from gemm_lessons.compiler.compile import Compiled, compile_source
 from gemm_lessons.compiler.nvrtc import choose_major
+from gemm_lessons.course.data import DataSpec
 from gemm_lessons.course.folder import packaged_course
-from gemm_lessons.course.lesson import KernelSpec, Shape
+from gemm_lessons.course.lesson import Shape
 from gemm_lessons.errors import KitError
-from gemm_lessons.gpu import Entrant, Gpu
+from gemm_lessons.gpu import Entrant, Gpu, Step
 from gemm_lessons.hardware.sheets import data_sheet, find_gpu
 from gemm_lessons.launch import Argument, Buffer, Grid, Scalar, StructWithBuffers
 from gemm_lessons.run.pipeline import RunRequest, run_lesson
@@ -23,7 +24,8 @@ from gemm_lessons.run.shadowed import ShadowedGpu
 
 pytestmark = pytest.mark.gpu
 COURSE = packaged_course()
-SPEC = KernelSpec("gemm", ("A", "B", "C", "M", "N", "K"))
+PARAMETERS = ("A", "B", "C", "M", "N", "K")
+DATA = DataSpec.plain(PARAMETERS)
 HEAD = 'extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K) {'
 NAIVE = (
     HEAD + "int row = blockIdx.y * 16 + threadIdx.y, col = blockIdx.x * 16 + threadIdx.x;"
@@ -172,8 +174,11 @@ def test_times_make_sense(real_gpu: Gpu) -> None:
     compiled = build(real_gpu, NAIVE)
     shape = Shape(1024, 1024, 1024)
     grid = Grid((64, 64, 1), (16, 16, 1))
-    entrants = [Entrant("one", "kernel", compiled, grid), Entrant("same", "reference", compiled, grid)]
-    result = real_gpu.measure(SPEC, shape, entrants, seed=5)
+    entrants = [
+        Entrant("one", "kernel", (Step(compiled, grid, PARAMETERS),)),
+        Entrant("same", "reference", (Step(compiled, grid, PARAMETERS),)),
+    ]
+    result = real_gpu.measure(DATA, shape, entrants, seed=5)
     assert result.fault is None
     assert result.cublas is not None
     one, same = result.kernels
@@ -185,10 +190,10 @@ def test_times_make_sense(real_gpu: Gpu) -> None:
 
 def test_a_kernel_that_remembers_is_caught(real_gpu: Gpu) -> None:
     entrants = [
-        Entrant("forgetful", "kernel", build(real_gpu, FORGETFUL), Grid((16, 16, 1), (16, 16, 1))),
-        Entrant("honest", "reference", build(real_gpu, NAIVE), Grid((16, 16, 1), (16, 16, 1))),
+        Entrant("forgetful", "kernel", (Step(build(real_gpu, FORGETFUL), Grid((16, 16, 1), (16, 16, 1)), PARAMETERS),)),
+        Entrant("honest", "reference", (Step(build(real_gpu, NAIVE), Grid((16, 16, 1), (16, 16, 1)), PARAMETERS),)),
     ]
-    cheat, honest = real_gpu.measure(SPEC, Shape(256, 256, 256), entrants, seed=6).kernels
+    cheat, honest = real_gpu.measure(DATA, Shape(256, 256, 256), entrants, seed=6).kernels
     assert cheat.wrong > 0
     assert honest.wrong == 0
 
@@ -196,7 +201,9 @@ def test_a_kernel_that_remembers_is_caught(real_gpu: Gpu) -> None:
 def test_too_little_memory(real_gpu: Gpu) -> None:
     compiled = build(real_gpu, NAIVE)
     with pytest.raises(KitError, match="GiB were asked for"):
-        real_gpu.measure(SPEC, Shape(1 << 20, 1 << 20, 8), [Entrant("x", "kernel", compiled, LINE)], seed=1)
+        real_gpu.measure(
+            DATA, Shape(1 << 20, 1 << 20, 8), [Entrant("x", "kernel", (Step(compiled, LINE, PARAMETERS),))], seed=1
+        )
 
 
 def test_the_data_sheet_of_this_gpu(real_gpu: Gpu) -> None:

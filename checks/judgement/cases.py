@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from gemm_lessons.course.lesson import KernelSpec, Shape, TileSizes
-from gemm_lessons.course.problem import Problem, encode
+from gemm_lessons.course.data import DataSpec
+from gemm_lessons.course.lesson import Shape, TileSizes
+from gemm_lessons.course.problem import Problem
 from gemm_lessons.judgement.verdict import Judgement, judge
 
 Array = np.ndarray[Any, Any]
@@ -16,13 +17,28 @@ FULL = ("A", "B", "C", "M", "N", "K", "lda", "ldb", "ldc", "alpha", "beta", "bia
 TILES = TileSizes(16, 16, 8)
 
 
-def problem(m: int = 48, n: int = 32, k: int = 24, parameters: tuple[str, ...] = PLAIN, **types: Any) -> Problem:
-    return Problem(KernelSpec("gemm", parameters, **types), Shape(m, n, k), seed=7)
+class Product(Problem):
+    """A problem of A, B and C, with names for what it holds."""
+
+    @property
+    def factors(self) -> tuple[Array, Array]:
+        return self.values["A"].value, self.values["B"].value
+
+    a = property(lambda self: self.arrays["A"])
+    b = property(lambda self: self.arrays["B"])
+    c = property(lambda self: self.arrays["C"])
+    bias = property(lambda self: self.arrays.get("bias"))
+    alpha = property(lambda self: self.scalars["alpha"])
+    beta = property(lambda self: self.scalars["beta"])
+
+
+def problem(m: int = 48, n: int = 32, k: int = 24, parameters: tuple[str, ...] = PLAIN, **types: Any) -> Product:
+    return Product(DataSpec.plain(parameters, **types), Shape(m, n, k), seed=7)
 
 
 def stored(it: Problem, values: Array) -> Array:
     """What a kernel that computes ``values`` leaves in C."""
-    return encode(values, it.kernel.c)
+    return it.answer.element.encode(values)
 
 
 def judged(it: Problem, values: Array, tiles: TileSizes = TILES) -> Judgement:

@@ -50,7 +50,8 @@ def changed(it: Evidence, **changes: Any) -> Evidence:
     if changes.keys() & {"resources", "occupancy"}:
         resources = changes.pop("resources", Resources(0, 0, 0, 0))
         code = Compiled("", "k.cu", "k", "sm_90", "", b"", resources, (), "")
-        built = Built(it.lesson, Binaries(code, code), changes.pop("occupancy", None))
+        fit = changes.pop("occupancy", None)
+        built = Built(it.lesson, Binaries((code,), (code,)), (fit,) if fit else ())
     return replace(it, checked=checked, speed=speed, built=built, **changes)
 
 
@@ -214,7 +215,7 @@ def test_a_guard_is_advised_only_where_one_can_be_missing() -> None:
 
 def test_where_row_and_column_changed_places_no_guard_is_advised() -> None:
     it = problem(32, 32, 32)
-    a, b = it.values
+    a, b = it.factors
     swapped = WrongAnswer(it.shape, judge(it, (a.T @ b.T).astype(np.float32), TILES))
     finding = Finding("out_of_bounds", "error", "A: byte 3828 of 3828, 4 bytes read by thread 31", line=1)
     assert "a guard would only hide it" in said(verdict=swapped, findings=[finding])

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from gemm_lessons.compiler.compile import Compiled
+from gemm_lessons.course.data import DataSpec
 from gemm_lessons.course.folder import any_course
-from gemm_lessons.course.lesson import KernelSpec, Shape
+from gemm_lessons.course.lesson import Shape
 from gemm_lessons.gpu import Entrant, Gpu, Measurement, Timed
 from gemm_lessons.gpu.records import GpuFacts
 from gemm_lessons.gpu.timing import Spread
@@ -48,10 +49,10 @@ class Silent(Gpu):
         launched = Simulator().launch(compiled, grid, arguments)
         return Launched(Counters(), fault=FAULT if launched.fault else None)
 
-    def prepare(self, kernel: KernelSpec, shape: Shape, seed: int) -> None:
+    def prepare(self, data: DataSpec, shape: Shape, seed: int) -> None:
         self.asked.append(f"prepare {shape}")
 
-    def measure(self, kernel: KernelSpec, shape: Shape, entrants: Sequence[Entrant], **_: Any) -> Measurement:
+    def measure(self, data: DataSpec, shape: Shape, entrants: Sequence[Entrant], **_: Any) -> Measurement:
         self.asked.append("measure")
         return Measurement(shape, self.name, tuple(timed(it.label, 8.0) for it in entrants), timed("cuBLAS", 2.0))
 

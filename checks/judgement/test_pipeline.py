@@ -219,8 +219,9 @@ def test_the_name_needs_no_extern_c(kernel) -> None:
 
 def test_blocks_that_fit_nowhere_cannot_be_launched() -> None:
     lesson = COURSE.lesson("01")
-    greedy = replace(lesson.launch, dynamic_shared=type(lesson.launch.dynamic_shared)("300000"))
-    verdict = run(replace(lesson, launch=greedy), lesson.solution_path).verdict
+    (launch,) = lesson.launches
+    greedy = replace(launch, dynamic_shared=type(launch.dynamic_shared)("300000"))
+    verdict = run(replace(lesson, launches=(greedy,)), lesson.solution_path).verdict
     assert isinstance(verdict, Faulted)
     assert verdict.finding.kind == "launch_failed"
     assert "300000 bytes of shared memory" in verdict.finding.message
@@ -246,7 +247,7 @@ def test_older_gpus_are_estimated_from_newer_code() -> None:
     lesson = COURSE.lesson("01")
     outcome = run(lesson, lesson.solution_path, gpu=GPUS["p100"])
     assert buildable(GPUS["p100"].arch) == "sm_80"
-    assert outcome.kernel.built.code.counted.arch == COURSE.architecture == "sm_90"
+    assert outcome.kernel.built.arch == COURSE.architecture == "sm_90"
     assert outcome.kernel.speed.estimate.gpu == "P100"
 
 
@@ -255,7 +256,7 @@ def test_a_course_names_its_architecture(tmp_path: Path) -> None:
     facts = tmp_path / "lessons" / "course.toml"
     facts.write_text('architecture = "sm_80"\n')
     course = Course(tmp_path)
-    assert run("02", course.lesson("02").solution_path, course).kernel.built.code.counted.arch == "sm_80"
+    assert run("02", course.lesson("02").solution_path, course).kernel.built.arch == "sm_80"
     for text, line, word in (
         ('architecture = "sm_60"', 1, "sm_75"), ("\narchitecture = 90", 2, "text"), ("archi = 1", 1, "architecture"),
     ):  # fmt: skip
@@ -270,8 +271,8 @@ def test_a_course_names_its_architecture(tmp_path: Path) -> None:
 def test_estimates_are_made_from_full_blocks(rows: int, cols: int, sectors: int) -> None:
     """Also where a block is larger than the counting shape, 128 x 128, or does not divide it."""
     lesson = COURSE.lesson("02")
-    lesson = replace(lesson, tile=Tile((("BM", rows), ("BN", cols))))
-    profile = run(lesson, lesson.solution_path).kernel.speed.profile
+    lesson = lesson.with_tile(Tile((("BM", rows), ("BN", cols))))
+    (profile,) = run(lesson, lesson.solution_path).kernel.speed.estimator.profiles
     warps = rows * cols / 32
     # Every warp and k: one sector of A and four of B, or where a warp is 8 rows of 4, eight and one.
     assert profile.work(4096).global_bytes - profile.work(4095).global_bytes == pytest.approx(warps * sectors * 32)

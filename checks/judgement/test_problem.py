@@ -9,34 +9,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checks.judgement.cases import FULL, PLAIN, Array, problem, stored
-from gemm_lessons.course.lesson import ElementType, KernelSpec, Shape
-from gemm_lessons.course.problem import (
-    GUARD_BYTES,
-    POISON,
-    STORAGE,
-    Guarded,
-    Problem,
-    bits,
-    decode,
-    encode,
-    fresh_seed,
-    poison,
-    prototype,
-    signature,
-)
+from checks.judgement.cases import FULL, PLAIN, Array, Product, problem, stored
+from gemm_lessons.course.data import DataSpec, prototype
+from gemm_lessons.course.lesson import Shape
+from gemm_lessons.course.problem import GUARD_BYTES, Guarded, Problem, fresh_seed
+from gemm_lessons.elements import ELEMENTS, bits
 from gemm_lessons.launch import Buffer, Scalar
 
-FLOATS: dict[ElementType, Any] = {"float64": np.float64, "float32": np.float32}
+FLOATS: dict[str, Any] = {"float64": np.float64, "float32": np.float32}
 
 
 def fits(it: Problem, values: Array) -> bool:
     return bool((np.abs(values.astype(np.float64) - it.reference) <= it.tolerance).all())
 
 
-def summed(it: Problem, order: Array, kind: type[np.floating]) -> Array:
+def summed(it: Product, order: Array, kind: type[np.floating]) -> Array:
     """One rounding for each product and each sum, products taken in ``order``."""
-    a, b = (values.astype(kind) for values in it.values)
+    a, b = (values.astype(kind) for values in it.factors)
     total = np.zeros((it.shape.m, it.shape.n), kind)
     for k in order:
         total = total + a[:, k, None] * b[None, k]
@@ -45,9 +34,9 @@ def summed(it: Problem, order: Array, kind: type[np.floating]) -> Array:
 
 @pytest.mark.parametrize("kind", FLOATS)
 @pytest.mark.parametrize("k", [1, 2, 7, 64, 257, 1024])
-def test_any_order_of_an_honest_sum_passes(k: int, kind: ElementType) -> None:
+def test_any_order_of_an_honest_sum_passes(k: int, kind: str) -> None:
     it = problem(24, 40, k, a=kind, b=kind, c=kind, accumulate=kind)
-    a, b = it.values
+    a, b = it.factors
     by_size = np.argsort(-np.abs(a).sum(0))
     for order in (np.arange(k), np.arange(k)[::-1], by_size, np.random.default_rng(1).permutation(k)):
         assert fits(it, summed(it, order, FLOATS[kind]))
@@ -57,7 +46,7 @@ def test_any_order_of_an_honest_sum_passes(k: int, kind: ElementType) -> None:
 def test_the_worst_order_for_rounding_passes() -> None:
     """All positive products first, then all negative ones: the partial sums grow as large as they can."""
     it = problem(1, 1, 1024)
-    a, b = it.values
+    a, b = it.factors
     order = np.argsort(-(a[0] * b[:, 0]))
     assert fits(it, summed(it, order, np.float32))
 
@@ -65,7 +54,7 @@ def test_the_worst_order_for_rounding_passes() -> None:
 @pytest.mark.parametrize("k", [1, 8, 64, 1024, 4096])
 def test_every_element_shows_one_lost_product(k: int) -> None:
     it = problem(24, 40, k)
-    a, b = it.values
+    a, b = it.factors
     lost = k // 2
     error = np.abs(a[:, lost, None] * b[None, lost])
     assert (error > it.tolerance).all()
@@ -76,7 +65,7 @@ def test_half_precision_sums_and_tf32_products_fail(k: int) -> None:
     it = problem(32, 32, k)
     assert fits(it, summed(it, np.arange(k), np.float32))
     assert not fits(it, summed(it, np.arange(k), np.float16))
-    a, b = ((values.astype(np.float32).view(np.uint32) & 0xFFFFE000).view(np.float32) for values in it.values)
+    a, b = ((values.astype(np.float32).view(np.uint32) & 0xFFFFE000).view(np.float32) for values in it.factors)
     assert not fits(it, a.astype(np.float64) @ b.astype(np.float64))
 
 
@@ -86,53 +75,54 @@ def test_float_sums_fail_where_double_is_asked() -> None:
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
-def test_half_inputs_summed_in_float_pass_and_in_half_fail(kind: ElementType) -> None:
+def test_half_inputs_summed_in_float_pass_and_in_half_fail(kind: str) -> None:
     it = problem(32, 32, 128, a=kind, b=kind)
     assert fits(it, summed(it, np.arange(128), np.float32))
     assert not fits(it, summed(it, np.arange(128), np.float16))
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
-def test_half_results_may_be_rounded_once(kind: ElementType) -> None:
+def test_half_results_may_be_rounded_once(kind: str) -> None:
     it = problem(32, 32, 64, a=kind, b=kind, c=kind)
-    assert fits(it, decode(stored(it, it.reference), kind))
-    assert not fits(it, decode(stored(it, it.reference * 1.02), kind))
+    assert fits(it, ELEMENTS[kind].decode(stored(it, it.reference)))
+    assert not fits(it, ELEMENTS[kind].decode(stored(it, it.reference * 1.02)))
 
 
 def test_integers_are_exact() -> None:
     it = problem(16, 16, 64, a="int8", b="int8", c="int32", accumulate="int32")
     assert not it.tolerance.any()
     assert (it.reference == it.a.astype(np.int64) @ it.b.astype(np.int64)).all()
-    assert (np.abs(it.values[0]) >= 1).all()
+    assert (np.abs(it.factors[0]) >= 1).all()
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_no_input_is_small(seed: int) -> None:
-    it = Problem(KernelSpec("gemm", PLAIN), Shape(9, 11, 13), seed)
-    for values in it.values:
+    it = Product(DataSpec.plain(PLAIN), Shape(9, 11, 13), seed)
+    for values in it.factors:
         assert (np.abs(values) >= 0.5).all()
         assert (np.abs(values) < 1).all()
 
 
 def test_seeds_decide_the_inputs() -> None:
-    spec, shape = KernelSpec("gemm", PLAIN), Shape(16, 16, 16)
-    one, same, other = (Problem(spec, shape, seed) for seed in (1, 1, 2))
+    data, shape = DataSpec.plain(PLAIN), Shape(16, 16, 16)
+    one, same, other = (Product(data, shape, seed) for seed in (1, 1, 2))
     assert (one.a == same.a).all()
     assert not (one.a == other.a).any()
-    assert not (one.a == Problem(spec, Shape(16, 16, 17), 1).a[:, :16]).any(), "every shape has inputs of its own"
+    assert not (one.a == Product(data, Shape(16, 16, 17), 1).a[:, :16]).any(), "every shape has inputs of its own"
     assert len({fresh_seed() for _ in range(8)}) > 1
 
 
-@pytest.mark.parametrize("kind", POISON)
-def test_poison_is_what_no_arithmetic_gives(kind: ElementType) -> None:
-    it = poison((3, 5), kind)
-    assert it.dtype == STORAGE[kind]
-    assert np.all(bits(it) == POISON[kind])
-    if not kind.startswith("int"):
-        assert np.isnan(decode(it, kind)).all()
-        computed = encode(np.array([np.nan]), kind)
-        assert bits(computed)[0] != POISON[kind]
+@pytest.mark.parametrize("kind", ELEMENTS)
+def test_poison_is_what_no_arithmetic_gives(kind: str) -> None:
+    element = ELEMENTS[kind]
+    it = element.poisoned((3, 5))
+    assert it.dtype == element.storage
+    assert np.all(bits(it) == element.poison)
+    if element.is_float:
+        assert np.isnan(element.decode(it)).all()
+        computed = element.encode(np.array([np.nan]))
+        assert bits(computed)[0] != element.poison
 
 
 def test_c_starts_poisoned_unless_it_is_read() -> None:
@@ -146,7 +136,7 @@ def test_c_starts_poisoned_unless_it_is_read() -> None:
 
 def test_epilogue_reference_and_tolerance() -> None:
     it = problem(parameters=FULL)
-    a, b = it.values
+    a, b = it.factors
     assert it.alpha not in (0, 1)
     assert it.beta not in (0, 1)
     assert it.bias is not None
@@ -161,7 +151,7 @@ def test_epilogue_reference_and_tolerance() -> None:
 def test_arguments_follow_the_lesson() -> None:
     it = problem(parameters=FULL)
     trial = it.trial()
-    arguments = trial.arguments
+    arguments = trial.arguments(FULL)
     assert [argument.name for argument in arguments] == list(FULL)
     values: dict[str, Any] = {argument.name: argument.value for argument in arguments if isinstance(argument, Scalar)}
     assert (values["M"], values["N"], values["K"]) == (48, 32, 24)
@@ -176,19 +166,18 @@ def test_arguments_follow_the_lesson() -> None:
 def test_damage_to_inputs_and_row_gaps_is_found() -> None:
     it = problem(parameters=FULL)
     trial = it.trial()
-    trial.c[:, :32] = 1.0
+    trial.arrays["C"][:, :32] = 1.0
     assert trial.damage() == ()
-    trial.a[3, 4] += 1
-    trial.c[5, 33] = 0
-    assert trial.bias is not None
-    trial.bias[31] = 0
+    trial.arrays["A"][3, 4] += 1
+    trial.arrays["C"][5, 33] = 0
+    trial.arrays["bias"][31] = 0
     assert [(finding.kind, finding.count) for finding in trial.damage()] == [
         ("input_overwritten", 1),
-        ("input_overwritten", 1),
         ("row_overrun", 1),
+        ("input_overwritten", 1),
     ]
     assert "A[3, 4]" in trial.damage()[0].message
-    assert "row 5, column 33" in trial.damage()[2].message
+    assert "row 5, column 33" in trial.damage()[1].message
     assert it.trial().damage() == (), "a trial works on copies"
 
 
@@ -206,9 +195,14 @@ def test_guard_zones(byte: int, text: str) -> None:
 
 
 def test_prototype() -> None:
-    assert prototype(KernelSpec("gemm", PLAIN)) == (
+    def shown(names: tuple[str, ...], **types: Any) -> tuple[str, list[int]]:
+        data = DataSpec.plain(names, **types)
+        parameters = [found for name in names if (found := data.parameter(name))]
+        return prototype("gemm", parameters), [parameter.size for parameter in parameters]
+
+    assert shown(PLAIN)[0] == (
         'extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)'
     )
-    half = KernelSpec("tile", ("A", "B", "C", "alpha", "bias"), a="float16", b="bfloat16", c="float64")
-    assert [parameter.size for parameter in signature(half)] == [8, 8, 8, 4, 8]
-    assert "const __half *A, const __nv_bfloat16 *B, double *C, float alpha, const double *bias" in prototype(half)
+    half, sizes = shown(("A", "B", "C", "alpha", "bias"), a="float16", b="bfloat16", c="float64")
+    assert sizes == [8, 8, 8, 4, 8]
+    assert "const __half *A, const __nv_bfloat16 *B, double *C, float alpha, const double *bias" in half

@@ -8,10 +8,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from checks.judgement.cases import FULL, TILES, Array, judged, problem, stored
+from checks.judgement.cases import FULL, TILES, Array, Product, judged, problem, stored
 from gemm_lessons.course.expression import Expression
 from gemm_lessons.course.lesson import Gate, TileSizes
-from gemm_lessons.course.problem import Problem
 from gemm_lessons.judgement.verdict import judge, judge_gates
 
 
@@ -70,18 +69,18 @@ def test_signalling_nan_does_not_pass() -> None:
     assert judge(it, answer, TILES).wrong == 1
 
 
-def partial(it: Problem, a: slice, b: slice | None = None) -> Array:
-    left, right = it.values
+def partial(it: Product, a: slice, b: slice | None = None) -> Array:
+    left, right = it.factors
     return left[:, a] @ right[b or a]
 
 
-def with_error(it: Problem, where: tuple[slice | Array, ...]) -> Array:
+def with_error(it: Product, where: tuple[slice | Array, ...]) -> Array:
     answer = it.reference.copy()
     answer[where] += 0.5
     return answer
 
 
-def noise(it: Problem) -> Array:
+def noise(it: Product) -> Array:
     return it.reference + np.random.default_rng(3).uniform(0.1, 1, it.reference.shape)
 
 
@@ -98,16 +97,16 @@ def shift(values: Array, by: int, axis: int) -> Array:
 
 EDGE = (np.add.outer(np.arange(40) >= 32, np.arange(37) >= 32)) > 0
 # name, shape, what the kernel computes
-MISTAKES: list[tuple[str, tuple[int, int, int], Callable[[Problem], Array]]] = [
+MISTAKES: list[tuple[str, tuple[int, int, int], Callable[[Product], Array]]] = [
     ("all_zero", (48, 32, 24), lambda it: np.zeros_like(it.reference)),
     ("transposed", (32, 32, 24), lambda it: it.reference.T),
     ("transposed", (48, 32, 24), lambda it: it.reference.T.reshape(48, 32)),
-    ("a_transposed", (48, 32, 24), lambda it: it.values[0].reshape(24, 48).T @ it.values[1]),
-    ("b_transposed", (48, 32, 24), lambda it: it.values[0] @ it.values[1].reshape(32, 24).T),
-    ("a_swapped", (48, 32, 24), lambda it: exchanged(it.values[0]) @ it.values[1]),
-    ("b_swapped", (48, 20, 32), lambda it: it.values[0] @ exchanged(it.values[1])),
-    ("ab_swapped", (48, 20, 24), lambda it: exchanged(it.values[0]) @ exchanged(it.values[1])),
-    ("ab_swapped", (32, 32, 32), lambda it: it.values[0].T @ it.values[1].T),
+    ("a_transposed", (48, 32, 24), lambda it: it.factors[0].reshape(24, 48).T @ it.factors[1]),
+    ("b_transposed", (48, 32, 24), lambda it: it.factors[0] @ it.factors[1].reshape(32, 24).T),
+    ("a_swapped", (48, 32, 24), lambda it: exchanged(it.factors[0]) @ it.factors[1]),
+    ("b_swapped", (48, 20, 32), lambda it: it.factors[0] @ exchanged(it.factors[1])),
+    ("ab_swapped", (48, 20, 24), lambda it: exchanged(it.factors[0]) @ exchanged(it.factors[1])),
+    ("ab_swapped", (32, 32, 32), lambda it: it.factors[0].T @ it.factors[1].T),
     ("first_k_tile", (48, 32, 24), lambda it: partial(it, slice(8))),
     ("first_k_tile", (48, 32, 21), lambda it: partial(it, slice(8))),
     ("last_k_tile", (48, 32, 21), lambda it: partial(it, slice(16, 21))),
@@ -115,7 +114,7 @@ MISTAKES: list[tuple[str, tuple[int, int, int], Callable[[Problem], Array]]] = [
     ("k_tile_missing", (48, 32, 32), lambda it: it.reference - partial(it, slice(8))),
     ("k_tile_twice", (48, 32, 24), lambda it: it.reference + partial(it, slice(8, 16))),
     ("same_k_tile", (48, 32, 24), lambda it: 3 * partial(it, slice(8))),
-    ("same_k_tile", (48, 32, 24), lambda it: np.tile(it.values[0][:, :8], 3) @ it.values[1]),
+    ("same_k_tile", (48, 32, 24), lambda it: np.tile(it.factors[0][:, :8], 3) @ it.factors[1]),
     ("rows_shifted", (48, 32, 24), lambda it: shift(it.reference, 1, 0)),
     ("rows_shifted", (48, 32, 24), lambda it: shift(it.reference, -16, 0)),
     ("cols_shifted", (48, 32, 24), lambda it: shift(it.reference, 3, 1)),
@@ -126,7 +125,7 @@ MISTAKES: list[tuple[str, tuple[int, int, int], Callable[[Problem], Array]]] = [
 
 
 @pytest.mark.parametrize(("name", "shape", "kernel"), MISTAKES)
-def test_pattern_and_its_twin(name: str, shape: tuple[int, int, int], kernel: Callable[[Problem], Array]) -> None:
+def test_pattern_and_its_twin(name: str, shape: tuple[int, int, int], kernel: Callable[[Product], Array]) -> None:
     it = problem(*shape)
     pattern = judged(it, kernel(it)).pattern
     assert pattern is not None
@@ -218,10 +217,11 @@ def test_nothing_wrong_is_not_nan() -> None:
 @pytest.mark.parametrize("left_out", ["alpha", "beta", "bias"])
 def test_epilogue_left_out(left_out: str) -> None:
     it = problem(parameters=FULL)
-    alpha, beta, _ = it.epilogue
+    alpha, beta = float(it.alpha), float(it.beta)
     assert it.bias is not None
     c = it.c[:, :32].astype(np.float64)
-    terms = {"alpha": (alpha - 1) * (it.values[0] @ it.values[1]), "beta": beta * c, "bias": np.tile(it.bias, (48, 1))}
+    a, b = it.factors
+    terms = {"alpha": (alpha - 1) * (a @ b), "beta": beta * c, "bias": np.tile(it.bias, (48, 1))}
     answer = it.reference - terms[left_out]
     pattern = judge(it, stored(it, answer), TILES).pattern
     assert pattern is not None

@@ -45,7 +45,7 @@ def compiled(entry: str) -> Compiled:
     if entry.isdigit():
         lesson = Course(ROOT).lesson(entry)
         result = compile_source(
-            lesson.solution_path.read_text(), path=str(lesson.solution_path), entry=lesson.kernel.entry,
+            lesson.solution_path.read_text(), path=str(lesson.solution_path), entry=lesson.launches[0].entry,
             defines=lesson.tile.defines, include_dirs=lesson.include_dirs,
         )  # fmt: skip
     else:
@@ -65,7 +65,9 @@ def _launch_of(entry: str) -> tuple[Grid, list[Argument]]:
     if entry.isdigit():
         lesson = Course(ROOT).lesson(entry)
         shape = Shape(128, 128, 32)
-        return lesson.grid(shape), list(Problem(lesson.kernel, shape, 1).trial().arguments)
+        return lesson.grids(shape)[0], list(
+            Problem(lesson.data, shape, 1).trial().arguments(lesson.launches[0].parameters)
+        )
     if entry == "walk":
         out = np.zeros(128, np.float32)
         return Grid((2, 1, 1), (64, 1, 1)), [Buffer("in", random.random(260, np.float32)), Buffer("out", out, True)]

@@ -12,8 +12,8 @@ The arguments follow the kernel's parameters, separated by commas:
     M=256  alpha=1.5      numbers, as wide as the parameter; sizes may use the numbers' names: A=f32[M*lda]
     M:=256                a name for sizes only, not passed to the kernel
 
-Types: f16 bf16 f32 f64 i8 u8 i16 u16 i32 u32 i64 u64. ``__constant__`` and ``__device__`` variables are written in the
-same way, by their names in the source (``ns::weights``):
+Types: f64 f32 tf32 f16 bf16 e4m3 e5m2 i8 u8 i16 u16 i32 u32 i64 u64. ``__constant__`` and ``__device__`` variables are
+written in the same way, by their names in the source (``ns::weights``):
 
     weights=ones f32[9]   what the host copies there before the launch
     total=inout i32[1]    also read back after it
@@ -33,14 +33,12 @@ from numpy.typing import NDArray
 
 from gemm_lessons.arguments.parameters import DeclaredType, check_array, scalar
 from gemm_lessons.course.expression import Expression, ExpressionError, Number
+from gemm_lessons.elements import ELEMENTS, Element
 from gemm_lessons.launch import Argument, Buffer, HostVariable, Pointer, Scalar, StructWithBuffers
 from gemm_lessons.simulator.machine.symbols import check
 from gemm_lessons.simulator.program.ptx import Kernel, KernelParameter, Variable
 
-TYPES: Mapping[str, Any] = {
-    "f16": np.float16, "bf16": np.uint16, "f32": np.float32, "f64": np.float64, "i8": np.int8, "u8": np.uint8,
-    "i16": np.int16, "u16": np.uint16, "i32": np.int32, "u32": np.uint32, "i64": np.int64, "u64": np.uint64,
-}  # fmt: skip
+TYPES: Mapping[str, Element] = {element.short: element for element in ELEMENTS.values()}
 FILLS = ("random", "zeros", "ones", "index")
 LARGEST = 1 << 30  # bytes of one array; beyond this a mistyped size is likelier than a wish
 
@@ -167,7 +165,7 @@ def array_spec(name: str, text: str, names: Mapping[str, Number]) -> ArraySpec:
     except ExpressionError as error:
         raise ArgumentError(f"argument {name}: {error}") from None
     spec = ArraySpec(name, match["type"], shape)
-    size = int(np.prod(shape, dtype=object)) * np.dtype(TYPES[spec.kind]).itemsize
+    size = int(np.prod(shape, dtype=object)) * TYPES[spec.kind].size
     if size > LARGEST:
         raise ArgumentError(f"argument {name} would take {size:,} bytes; at most {LARGEST:,}")
     fields: dict[str, Any] = {}
@@ -189,7 +187,8 @@ def array_spec(name: str, text: str, names: Mapping[str, Number]) -> ArraySpec:
 
 def contents(spec: ArraySpec, rng: np.random.Generator) -> NDArray[Any]:
     """A fresh array: what the kernel reads as asked for, what it only writes poisoned (NaN, or all bits set)."""
-    dtype = np.dtype(TYPES[spec.kind])
+    element = TYPES[spec.kind]
+    dtype = np.dtype(element.storage)
     if not spec.read:
         poison: NDArray[Any] = np.full((*spec.shape, dtype.itemsize), 0xFF, np.uint8).view(dtype)
         return poison.reshape(spec.shape)
@@ -197,13 +196,11 @@ def contents(spec: ArraySpec, rng: np.random.Generator) -> NDArray[Any]:
         values: NDArray[Any] = np.full(spec.shape, 1 if spec.fill == "ones" else 0, np.float64)
     elif spec.fill == "index":
         values = np.arange(int(np.prod(spec.shape)), dtype=np.float64).reshape(spec.shape)
-    elif dtype.kind == "f" or spec.kind == "bf16":
+    elif element.is_float:
         values = rng.uniform(-1, 1, spec.shape)
     else:
         values = rng.integers(0, 8, spec.shape).astype(np.float64)
-    if spec.kind == "bf16":
-        return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
-    return values.astype(dtype)
+    return element.encode(values)
 
 
 def _array_argument(

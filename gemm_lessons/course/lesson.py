@@ -7,24 +7,20 @@ the learner's own copy is ``kernel.cu``. Nothing about a lesson lives in Python:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from gemm_lessons.course.data import SIZES, DataSpec, Parameter
+from gemm_lessons.course.data import prototype as prototype_of
 from gemm_lessons.course.expression import Expression, ExpressionError, Number
 from gemm_lessons.errors import KitError
 
 if TYPE_CHECKING:
     from gemm_lessons.launch import Grid
 
-ELEMENT_TYPES = ("float64", "float32", "float16", "bfloat16", "int32", "int8")
-# The kernel parameters that the host knows how to fill: the matrices, the sizes, the leading dimensions, the epilogue.
-PARAMETERS = ("A", "B", "C", "M", "N", "K", "lda", "ldb", "ldc", "alpha", "beta", "bias")
-SIZES = ("M", "N", "K")
 # What a gate may name besides the counters, the sizes and the tile: facts about the compiled kernel.
 RESOURCES = ("registers", "spill_bytes", "stack_bytes", "shared_bytes", "ffma_behind_loads")
-
-ElementType = Literal["float64", "float32", "float16", "bfloat16", "int32", "int8"]
 
 
 class LessonError(KitError):
@@ -65,9 +61,12 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Launch:
-    """How to launch the kernel: up to three expressions each for grid and block, and dynamic shared memory in bytes."""
+class LaunchSpec:
+    """One launch: the kernel's name and its parameters in order, up to three expressions each for grid and block, and
+    dynamic shared memory in bytes."""
 
+    entry: str
+    parameters: tuple[str, ...]
     grid: tuple[Expression, ...]
     block: tuple[Expression, ...]
     dynamic_shared: Expression
@@ -82,18 +81,6 @@ class Launch:
             return x, y, z
 
         return Grid(three(self.grid), three(self.block), self.dynamic_shared.whole(names, at_least=0))
-
-
-@dataclass(frozen=True)
-class KernelSpec:
-    """The kernel's signature: its name, its parameters in order, and the element types of the matrices."""
-
-    entry: str
-    parameters: tuple[str, ...]
-    a: ElementType = "float32"
-    b: ElementType = "float32"
-    c: ElementType = "float32"
-    accumulate: ElementType = "float32"
 
 
 @dataclass(frozen=True)
@@ -126,7 +113,7 @@ def astuple(shape: Shape) -> tuple[int, int, int]:
 class Gate:
     """A limit on a counter: what tells this lesson's method from the last one's. Exactly one bound is set.
 
-    ``value`` may name the counters of ``device.METRICS``, ``RESOURCES``, ``M N K`` and the tile; a division by zero in
+    ``value`` may name the counters of ``launch.METRICS``, ``RESOURCES``, ``M N K`` and the tile; a division by zero in
     it gives infinity or NaN, and NaN meets no limit.
     """
 
@@ -164,8 +151,8 @@ class Lesson:
     title: str
     idea: str
     tile: Tile
-    launch: Launch
-    kernel: KernelSpec
+    data: DataSpec
+    launches: tuple[LaunchSpec, ...]
     shapes: Shapes
     gates: tuple[Gate, ...] = ()
     todos: tuple[Todo, ...] = ()
@@ -210,18 +197,31 @@ class Lesson:
         """Where ``#include`` looks first: ``lessons/common`` (``matrix.cuh``), then the lesson's own folder."""
         return (self.directory.parent / "common", self.directory)
 
+    def with_tile(self, tile: Tile) -> Lesson:
+        """The same lesson with other tile sizes."""
+        return replace(self, tile=tile, data=replace(self.data, sizes=tile.sizes))
+
     def names(self, shape: Shape) -> dict[str, Number]:
         """The names that launch expressions may use: ``M N K`` and the tile sizes."""
         return {**shape.names, **self.tile.defines}
 
-    def grid(self, shape: Shape) -> Grid:
-        """The launch for one shape. Raises ``LessonError`` when an expression of lesson.toml gives no valid launch."""
+    def grids(self, shape: Shape) -> tuple[Grid, ...]:
+        """The grid of every launch. Raises ``LessonError`` when an expression of lesson.toml gives no valid launch."""
         try:
-            return self.launch.at(self.names(shape))
+            return tuple(launch.at(self.names(shape)) for launch in self.launches)
         except ExpressionError as error:
             raise LessonError(
                 f"{self.toml_path}: [launch] at M, N, K = {shape.m}, {shape.n}, {shape.k}: {error}"
             ) from None
+
+    def parameters(self, launch: LaunchSpec) -> tuple[Parameter, ...]:
+        """The parameters of a launch's kernel, in order, as C declares them."""
+        found = tuple(self.data.parameter(name) for name in launch.parameters)
+        return tuple(parameter for parameter in found if parameter is not None)
+
+    def prototype(self, launch: LaunchSpec) -> str:
+        """The declaration of a launch's kernel, to show."""
+        return prototype_of(launch.entry, self.parameters(launch))
 
     def allow(self, shape: Shape) -> None:
         """Raises ``ShapeError`` when the contract of the lesson does not allow this shape."""

@@ -1,6 +1,10 @@
 """Reading ``lesson.toml``: every mistake in the file is named by file, line and key, with what to do about it.
 
-lesson.toml  --load_lesson-->  Lesson(tile, launch, kernel, shapes, gates, todos)
+lesson.toml  --load_lesson-->  Lesson(tile, data, launches, shapes, gates, todos)
+
+Most lessons launch one kernel on A, B and C: ``[launch]`` and ``[kernel]`` say it all. Others have ``[[launches]]``,
+one after the other, each with its entry, parameters, grid and block, and ``[buffers.NAME]`` for each array that is not
+plain A, B or C: type, shape, order, role, fill.
 """
 
 from __future__ import annotations
@@ -9,17 +13,14 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+from gemm_lessons.course.data import HELD, SCALARS, SIZES, BufferSpec, DataSpec, Fill, Order, Role
 from gemm_lessons.course.expression import Expression, ExpressionError, closest
 from gemm_lessons.course.lesson import (
-    ELEMENT_TYPES,
-    PARAMETERS,
     RESOURCES,
-    SIZES,
     Gate,
-    KernelSpec,
-    Launch,
+    LaunchSpec,
     Lesson,
     LessonError,
     Shape,
@@ -27,11 +28,13 @@ from gemm_lessons.course.lesson import (
     Tile,
     Todo,
 )
+from gemm_lessons.elements import ELEMENTS
 
 LESSON_NAME = re.compile(r"(\d{2})_([a-z0-9][a-z0-9_]*)")
 MAX_THREADS = 1024  # per block, every compute capability so far (CUDA programming guide, "Compute Capabilities")
 
 ARCHITECTURE = "sm_90"  # what a course counts on that does not say
+ACCUMULATORS = ("float64", "float32", "float16", "int32")
 Where = tuple[str | int, ...]  # a key's path in the file, such as ("gates", 0, "value")
 
 
@@ -86,20 +89,23 @@ class _Reader:
     def __init__(self, path: Path, text: str) -> None:
         self.path = path
         self.lines = text.splitlines()
+        self.several = False  # launches, in [[launches]]
 
     def lesson(self, directory: Path, raw: dict[str, Any]) -> Lesson:
         from gemm_lessons.launch import METRICS  # --help reads no lesson
 
-        self.known((), raw, ("title", "idea", "tile", "launch", "kernel", "shapes", "gates", "todo"))
+        tables = ("tile", "launch", "launches", "kernel", "buffers", "shapes", "gates", "todo")
+        self.known((), raw, ("title", "idea", *tables))
         tile = self.tile(self.table((), raw, "tile", required=False))
         names = (*SIZES, *tile.defines)
+        launches = self.launches(raw, names)
         lesson = Lesson(
             directory=directory,
             title=self.string((), raw, "title"),
             idea=self.string((), raw, "idea"),
             tile=tile,
-            launch=self.launch(self.table((), raw, "launch"), names),
-            kernel=self.kernel(self.table((), raw, "kernel")),
+            data=self.data(raw, launches, tile),
+            launches=launches,
             shapes=self.shapes(self.table((), raw, "shapes")),
             gates=tuple(
                 self.gate(("gates", i), table, (*names, *METRICS, *RESOURCES))
@@ -128,11 +134,14 @@ class _Reader:
 
     def try_launch(self, lesson: Lesson) -> None:
         for shape in (*lesson.shapes.check, lesson.shapes.count):
-            grid = lesson.grid(shape)
-            if grid.threads > MAX_THREADS:
-                raise self.wrong(
-                    ("launch", "block"), f"{grid.threads} threads per block; a block holds at most {MAX_THREADS}"
-                )
+            for number, grid in enumerate(lesson.grids(shape)):
+                if grid.threads > MAX_THREADS:
+                    where = ("launches", number, "block") if self.several else ("launch", "block")
+                    raise self.wrong(where, f"{grid.threads} threads per block; a block holds at most {MAX_THREADS}")
+            try:
+                lesson.data.lay_out(shape.names)
+            except ExpressionError as error:
+                raise LessonError(f"{self.path}: [buffers] at M, N, K = {shape}: {error}") from None
 
     # One method per table.
 
@@ -144,40 +153,121 @@ class _Reader:
             sizes.append((name, self.integer(("tile",), raw, name)))
         return Tile(tuple(sizes))
 
-    def launch(self, raw: dict[str, Any], names: Sequence[str]) -> Launch:
-        self.known(("launch",), raw, ("grid", "block", "dynamic_shared"))
-        dynamic = self.expression(("launch", "dynamic_shared"), raw.get("dynamic_shared", "0"), names)
-        return Launch(self.expressions(raw, "grid", names), self.expressions(raw, "block", names), dynamic)
+    def launches(self, raw: dict[str, Any], names: Sequence[str]) -> tuple[LaunchSpec, ...]:
+        keys = ("grid", "block", "dynamic_shared")
+        self.several = "launches" in raw
+        if not self.several:
+            launch, kernel = self.table((), raw, "launch"), self.table((), raw, "kernel")
+            self.known(("launch",), launch, keys)
+            return (self.one(("kernel",), kernel, ("launch",), launch, names),)
+        if "launch" in raw:
+            raise self.wrong(("launch",), "is for a lesson of one launch; here are [[launches]], too: keep one of them")
+        found = []
+        for number, launch in enumerate(self.tables(raw, "launches")):
+            where = ("launches", number)
+            self.known(where, launch, ("entry", "parameters", *keys))
+            found.append(self.one(where, launch, where, launch, names))
+        if not found:
+            raise self.wrong(("launches",), "is empty; a lesson has at least one launch")
+        return tuple(found)
 
-    def expressions(self, raw: dict[str, Any], key: str, names: Sequence[str]) -> tuple[Expression, ...]:
-        where = ("launch", key)
-        values = self.present(("launch",), raw, key)
+    def one(
+        self, kernel_at: Where, kernel: dict[str, Any], at: Where, launch: dict[str, Any], names: Sequence[str]
+    ) -> LaunchSpec:
+        return LaunchSpec(
+            self.string(kernel_at, kernel, "entry"),
+            self.parameters(kernel_at, kernel),
+            self.expressions(at, launch, "grid", names),
+            self.expressions(at, launch, "block", names),
+            self.expression((*at, "dynamic_shared"), launch.get("dynamic_shared", "0"), names),
+        )
+
+    def expressions(self, where: Where, raw: dict[str, Any], key: str, names: Sequence[str]) -> tuple[Expression, ...]:
+        values = self.present(where, raw, key)
         if not isinstance(values, list) or not 1 <= len(values) <= 3:
-            raise self.wrong(
-                where, 'must be a list of one to three expressions, like ["ceil_div(N, BN)", "ceil_div(M, BM)"]'
-            )
-        return tuple(self.expression(where, value, names) for value in values)
+            example = '["M", "N"]' if key == "shape" else '["ceil_div(N, BN)", "ceil_div(M, BM)"]'
+            raise self.wrong((*where, key), f"must be a list of one to three expressions, like {example}")
+        return tuple(self.expression((*where, key), value, names) for value in values)
 
-    def kernel(self, raw: dict[str, Any]) -> KernelSpec:
-        self.known(("kernel",), raw, ("entry", "parameters", "a", "b", "c", "accumulate"))
-        where = ("kernel", "parameters")
-        parameters = self.present(("kernel",), raw, "parameters")
+    def parameters(self, where: Where, raw: dict[str, Any]) -> tuple[str, ...]:
+        parameters = self.present(where, raw, "parameters")
         if not isinstance(parameters, list) or not all(isinstance(name, str) for name in parameters):
-            raise self.wrong(where, 'must be a list of names, like ["A", "B", "C", "M", "N", "K"]')
-        for name in parameters:
-            if name not in PARAMETERS:
-                raise self.wrong(where, f'"{name}" is none of {", ".join(PARAMETERS)}')
-        if missing := [name for name in "ABC" if name not in parameters]:
-            raise self.wrong(where, f"{', '.join(missing)} is missing; the host passes the matrices by these names")
+            raise self.wrong((*where, "parameters"), 'must be a list of names, like ["A", "B", "C", "M", "N", "K"]')
         if len(set(parameters)) < len(parameters):
-            raise self.wrong(where, "names a parameter twice")
-        types: dict[str, Any] = {}
-        for key in ("a", "b", "c", "accumulate"):
-            if key in raw:
-                types[key] = raw[key]
-                if raw[key] not in ELEMENT_TYPES:
-                    raise self.wrong(("kernel", key), f"{raw[key]!r} is none of {', '.join(ELEMENT_TYPES)}")
-        return KernelSpec(self.string(("kernel",), raw, "entry"), tuple(parameters), **types)
+            raise self.wrong((*where, "parameters"), "names a parameter twice")
+        return tuple(parameters)
+
+    def data(self, raw: dict[str, Any], launches: Sequence[LaunchSpec], tile: Tile) -> DataSpec:
+        """The buffers, their types and the formula; what launches pass must be among them, and nothing be left out."""
+        kernel = self.table((), raw, "kernel", required=not self.several)
+        types = ("a", "b", "c", "accumulate")
+        self.known(("kernel",), kernel, (*(() if self.several else ("entry", "parameters")), *types, "formula"))
+        chosen = {key: self.element(("kernel",), kernel, key) for key in types if key in kernel}
+        if "accumulate" in chosen and chosen["accumulate"] not in ACCUMULATORS:
+            raise self.wrong(("kernel", "accumulate"), f"{chosen['accumulate']!r} is none of {', '.join(ACCUMULATORS)}")
+        buffers = self.buffers(self.table((), raw, "buffers", required=False), (*SIZES, *tile.defines))
+        passed = [name for launch in launches for name in launch.parameters]
+        formula = self.string(("kernel",), kernel, "formula") if "formula" in kernel else ""
+        try:
+            data = DataSpec.plain(passed, **chosen, formula=formula, buffers=buffers, sizes=tile.sizes)
+        except ExpressionError as error:
+            raise self.wrong(("kernel", "formula"), str(error)) from None
+        self.fit(data)
+        known = dict.fromkeys([*data.by_name, *SIZES, "lda", "ldb", "ldc", *SCALARS, "bias"])
+        for number, launch in enumerate(launches):
+            where: Where = ("launches", number) if self.several else ("kernel",)
+            for name in launch.parameters:
+                if data.parameter(name) is None:
+                    raise self.wrong((*where, "parameters"), f'"{name}" is none of {", ".join(known)}')
+        sources = {found.source for name in passed if (found := data.parameter(name)) and found.kind in HELD}
+        if missing := [name for name in data.by_name if name not in sources]:
+            where = ("launches", 0) if self.several else ("kernel",)
+            names = ", ".join(missing)
+            raise self.wrong((*where, "parameters"), f"{names} is missing; the host passes the matrices by these names")
+        return data
+
+    def fit(self, data: DataSpec) -> None:
+        """Types, roles and shapes that belong together."""
+        if data.answer.role in ("in", "scratch"):
+            raise self.wrong(
+                (f"buffers.{data.answer.name}", "role"), f"{data.answer.name} holds the answer: make it out or inout"
+            )
+        for buffer in (*data.factors, data.answer):
+            if buffer.element.is_float != data.accumulate.is_float:
+                raise self.wrong(
+                    ("kernel", "accumulate"),
+                    f"{buffer.name} is {buffer.element}, but sums are made in {data.accumulate}: integers are summed "
+                    "in int32, the others in floating point",
+                )
+
+    def buffers(self, raw: dict[str, Any], names: Sequence[str]) -> list[BufferSpec]:
+        found = []
+        for name in raw:
+            where = (f"buffers.{name}",)
+            if not re.fullmatch(r"[A-Za-z]\w*", name) or name in (*names, *SCALARS):
+                raise self.wrong(where, "a buffer is named like a variable of C, and not like a size")
+            table = raw[name]
+            if not isinstance(table, dict):
+                raise self.wrong(where, f"must be a table: write [buffers.{name}] on a line of its own")
+            self.known(where, table, ("type", "shape", "order", "role", "fill"))
+            role = self.choice(where, table, "role", get_args(Role), "out" if name == "C" else "in")
+            fill = self.choice(where, table, "fill", get_args(Fill), "random" if role in ("in", "inout") else "poison")
+            order = self.choice(where, table, "order", get_args(Order), "row")
+            element = ELEMENTS[self.element(where, table, "type")]
+            found.append(BufferSpec(name, element, self.expressions(where, table, "shape", names), order, role, fill))
+        return found
+
+    def element(self, where: Where, raw: dict[str, Any], key: str) -> str:
+        name = self.present(where, raw, key)
+        if not isinstance(name, str) or name not in ELEMENTS:
+            raise self.wrong((*where, key), f"{name!r} is none of {', '.join(ELEMENTS)}")
+        return name
+
+    def choice(self, where: Where, raw: dict[str, Any], key: str, known: tuple[Any, ...], default: str) -> Any:
+        word = raw.get(key, default)
+        if word not in known:
+            raise self.wrong((*where, key), f"{word!r} is none of {', '.join(known)}")
+        return word
 
     def shapes(self, raw: dict[str, Any]) -> Shapes:
         self.known(("shapes",), raw, ("multiple_of", "check", "count"))

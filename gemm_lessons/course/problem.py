@@ -1,6 +1,6 @@
-"""What a kernel is asked to compute: fresh seeded A, B, C, the answer by NumPy, and how far off an answer may be.
+"""What a lesson's kernels are asked to compute: fresh seeded inputs, the answer by NumPy, and how far off one may be.
 
-    Problem(kernel, shape, seed)  --trial()-->  Trial: the device's own copies --launch--> answer, damage
+    Problem(data, shape, seed)  --trial()-->  Trial: the device's own copies --launches--> answer, damage
 
 Inputs are a random sign times a uniform number in [0.5, 1) (integers: any but 0). No product of two inputs is then
 smaller than 1/4 in magnitude, so that a kernel which loses a single product is caught at the very element where it
@@ -16,59 +16,24 @@ exactly; a GPU cannot, so ``Guarded`` lays guard zones around its copy that are 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from gemm_lessons.course.lesson import ElementType, KernelSpec, Shape
-from gemm_lessons.launch import Argument, Buffer, Finding, Scalar
+from gemm_lessons.course.data import SCALARS, BufferLayout, DataSpec
+from gemm_lessons.course.formula import Value
+from gemm_lessons.course.lesson import Shape
+from gemm_lessons.elements import bits
+from gemm_lessons.launch import Argument, Buffer, Finding, Scalar, Texture
 
 Array = np.ndarray[Any, Any]
 
-# How each element type is stored. NumPy has no bfloat16: raw bits in uint16.
-STORAGE: Mapping[ElementType, type[np.generic]] = {
-    "float64": np.float64,
-    "float32": np.float32,
-    "float16": np.float16,
-    "bfloat16": np.uint16,
-    "int32": np.int32,
-    "int8": np.int8,
-}
-C_NAMES: Mapping[ElementType, str] = {
-    "float64": "double",
-    "float32": "float",
-    "float16": "__half",
-    "bfloat16": "__nv_bfloat16",
-    "int32": "int",
-    "int8": "signed char",
-}
-# Unit roundoff: half the distance from 1 to the next number.
-ROUNDOFF: Mapping[ElementType, float] = {
-    "float64": 2.0**-53,
-    "float32": 2.0**-24,
-    "float16": 2.0**-11,
-    "bfloat16": 2.0**-8,
-    "int32": 0.0,
-    "int8": 0.0,
-}
-# Quiet NaNs (or, for integers, an unlikely number) with a payload: arithmetic yields only the canonical NaN.
-POISON: Mapping[ElementType, int] = {
-    "float64": 0x7FF8_DEAD_BEEF_DEAD,
-    "float32": 0x7FC0_DEAD,
-    "float16": 0x7EAD,
-    "bfloat16": 0x7FED,
-    "int32": 0x7EAD_BEEF,
-    "int8": 0x5A,
-}
 GUARD_BYTE = 0xA5
 GUARD_BYTES = 4096
-PROBABLE = 8.0  # standard deviations of accumulated rounding that no honest sum exceeds: 1 in 10**15, two-sided
-ROW_GAP = 4  # elements between rows where a lesson passes leading dimensions; keeps rows of 4 aligned for float4
-INT_SIZE = 4
-POINTER_SIZE = 8
+DEFAULTS = dict(zip(SCALARS, (1.0, 0.0), strict=True))  # what the formula's scalars are where it has none
+EPILOGUE = 4  # roundings beside those of the sums: second-order terms, scaling, adding
 
 
 def fresh_seed() -> int:
@@ -76,247 +41,199 @@ def fresh_seed() -> int:
     return secrets.randbits(32)
 
 
-def poison(shape: tuple[int, ...], kind: ElementType) -> Array:
-    """An array whose every element has the bits ``POISON[kind]``."""
-    storage = np.dtype(STORAGE[kind])
-    return np.full(shape, POISON[kind], np.dtype(f"u{storage.itemsize}")).view(storage)
-
-
-def encode(values: Array, kind: ElementType) -> Array:
-    """float64 values -> the storage of ``kind``, rounded to nearest even (bfloat16: raw bits in uint16)."""
-    if kind != "bfloat16":
-        return values.astype(STORAGE[kind])
-    bits = values.astype(np.float32).view(np.uint32)
-    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
-
-
-def decode(stored: Array, kind: ElementType) -> Array:
-    """The storage of ``kind`` -> float64 values, exactly."""
-    if kind == "bfloat16":
-        return (stored.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-    return stored.astype(np.float64)
-
-
-def bits(stored: Array) -> Array:
-    """The bit patterns of an array, as unsigned integers of the same size (NaNs compare by payload)."""
-    contiguous = np.ascontiguousarray(stored)
-    return contiguous.view(f"u{contiguous.dtype.itemsize}")
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """One parameter of the kernel as the host passes it: C type, name, bytes."""
-
-    type: str
-    name: str
-    size: int
-
-    def __str__(self) -> str:
-        return f"{self.type}{self.name}" if self.type.endswith("*") else f"{self.type} {self.name}"
-
-
-def signature(kernel: KernelSpec) -> tuple[Parameter, ...]:
-    """The kernel's parameters, in order, as ``lesson.toml`` names them."""
-    accumulate = C_NAMES[kernel.accumulate]
-    scalar_size = np.dtype(STORAGE[kernel.accumulate]).itemsize
-    parameters = {
-        "A": Parameter(f"const {C_NAMES[kernel.a]} *", "A", POINTER_SIZE),
-        "B": Parameter(f"const {C_NAMES[kernel.b]} *", "B", POINTER_SIZE),
-        "C": Parameter(f"{C_NAMES[kernel.c]} *", "C", POINTER_SIZE),
-        "bias": Parameter(f"const {C_NAMES[kernel.c]} *", "bias", POINTER_SIZE),
-        "alpha": Parameter(accumulate, "alpha", scalar_size),
-        "beta": Parameter(accumulate, "beta", scalar_size),
-    }
-    return tuple(parameters.get(name) or Parameter("int", name, INT_SIZE) for name in kernel.parameters)
-
-
-def prototype(kernel: KernelSpec) -> str:
-    """The kernel's declaration, to show: ``extern "C" __global__ void gemm(const float *A, ...)``."""
-    return f'extern "C" __global__ void {kernel.entry}({", ".join(map(str, signature(kernel)))})'
-
-
 class Problem:
-    """C = alpha A B + beta C + bias on seeded inputs; alpha 1, beta 0, bias 0 where the kernel takes none.
-
-    ``a`` (M, lda), ``b`` (K, ldb) and ``c`` (M, ldc) are as stored; ``bias`` has N elements. Never changed: a launch
-    gets the copies of a ``Trial``.
+    """A lesson's data at one shape: ``arrays`` by buffer, as stored; ``scalars`` by name. Never changed: a launch gets
+    the copies of a ``Trial``.
     """
 
-    def __init__(self, kernel: KernelSpec, shape: Shape, seed: int) -> None:
-        self.kernel = kernel
+    def __init__(self, data: DataSpec, shape: Shape, seed: int) -> None:
+        self.data = data
         self.shape = shape
         self.seed = seed
+        self.layouts = data.lay_out(shape.names)
         random = np.random.default_rng([seed, shape.m, shape.n, shape.k])
-        given = set(kernel.parameters)
-        self.a = self._matrix(random, shape.m, shape.k, kernel.a, "lda" in given)
-        self.b = self._matrix(random, shape.k, shape.n, kernel.b, "ldb" in given)
-        self.alpha = self._scalar(random, "alpha" in given, 1.0)
-        self.beta = self._scalar(random, "beta" in given, 0.0)
-        self.c = (
-            self._matrix(random, shape.m, shape.n, kernel.c, "ldc" in given)
-            if "beta" in given
-            else poison((shape.m, shape.n + ROW_GAP * ("ldc" in given)), kernel.c)
-        )
-        self.bias = draw(random, (shape.n,), kernel.c) if "bias" in given else None
-
-    def _matrix(self, random: np.random.Generator, rows: int, cols: int, kind: ElementType, gap: bool) -> Array:
-        stored = poison((rows, cols + ROW_GAP * gap), kind)
-        stored[:, :cols] = draw(random, (rows, cols), kind)
-        return stored
+        used = set(data.formula.names)
+        # The factors first, as ever: a seed means the same inputs as long as a lesson does not change.
+        product = data.formula.product
+        first = [product.left, product.right] if product else []
+        self.arrays: dict[str, Array] = {name: _filled(self.layouts[name], random) for name in first}
+        self.scalars = {name: self._scalar(random, name in used, default) for name, default in DEFAULTS.items()}
+        for name, layout in self.layouts.items():
+            if name not in self.arrays:
+                self.arrays[name] = _filled(layout, random)
 
     def _scalar(self, random: np.random.Generator, given: bool, default: float) -> np.generic:
         # Far from 0 and 1, so that leaving it out shows; exact in every type.
-        value = float(random.choice([-2.0, -1.5, 1.5, 2.0])) if given else default
-        if given and self.kernel.accumulate.startswith("int"):
-            value = float(random.choice([-3, -2, 2, 3]))
-        scalar = encode(np.array([value]), self.kernel.accumulate)[0]
+        kind = self.data.accumulate
+        value = float(random.choice([-2.0, -1.5, 1.5, 2.0] if kind.is_float else [-3, -2, 2, 3])) if given else default
+        scalar = kind.encode(np.array([value]))[0]
         assert isinstance(scalar, np.generic)
         return scalar
 
     @cached_property
-    def values(self) -> tuple[Array, Array]:
-        """A (M, K) and B (K, N) in float64, exactly as the kernel reads them."""
-        a = decode(self.a[:, : self.shape.k], self.kernel.a)
-        return a, decode(self.b[:, : self.shape.n], self.kernel.b)
+    def values(self) -> dict[str, Value]:
+        """Every buffer and scalar in float64, exactly as kernels read them: rows by columns."""
+        found = {
+            name: Value.exact(layout.element.decode(layout.matrix(self.arrays[name])))
+            for name, layout in self.layouts.items()
+        }
+        kind = self.data.accumulate
+        return found | {name: Value.exact(kind.decode(np.array([it]))[0]) for name, it in self.scalars.items()}
+
+    @property
+    def answer(self) -> BufferLayout:
+        """How the answer lies in memory."""
+        return self.layouts[self.data.formula.target]
 
     @cached_property
-    def epilogue(self) -> tuple[float, float, Array]:
-        """alpha, beta, and beta * C + bias, (M, N) in float64."""
-        kind = self.kernel.accumulate
-        alpha, beta = (float(decode(np.array([scalar]), kind)[0]) for scalar in (self.alpha, self.beta))
-        rest = np.zeros((self.shape.m, self.shape.n))
-        if beta:
-            rest = rest + beta * decode(self.c[:, : self.shape.n], self.kernel.c)
-        if self.bias is not None:
-            rest = rest + decode(self.bias, self.kernel.c)
-        return alpha, beta, rest
+    def _right(self) -> Value:
+        return self.data.formula.value(self.values)
 
     @cached_property
     def reference(self) -> Array:
-        """The right answer, (M, N), in float64 by NumPy from the inputs as stored."""
-        a, b = self.values
-        alpha, _, rest = self.epilogue
-        return np.asarray(alpha * (a @ b) + rest)
+        """The right answer, (M, N), in float64 by NumPy from the inputs as stored; a batch is stacked, (batch M, N).
+
+        An integer answer is exact: what does not fit into its type is stored as C converts it, modulo 2 ** bits.
+        """
+        return self._stored_exactly(_stacked(self._right.value))
+
+    def finished(self, product: Array) -> Array:
+        """The answer if the product of the formula were ``product``, (M, N)."""
+        return self._stored_exactly(_stacked(self.data.formula.value(self.values, Value.exact(product)).value))
+
+    def evaluated(self, values: Mapping[str, Value]) -> Array:
+        """The answer for other values of buffers and scalars, (M, N)."""
+        return self._stored_exactly(_stacked(self.data.formula.value(values).value))
+
+    def _stored_exactly(self, values: Array) -> Array:
+        kind = self.answer.element
+        return np.asarray(values if kind.is_float else kind.decode(kind.encode(values)))
 
     @cached_property
     def tolerance(self) -> Array:
         """The largest error that an honest kernel can have, element by element: (M, N) in float64.
 
-        A sum of K products in floating point, in any order, with or without fused multiply-add, obeys
-        ``|error| <= K u / (1 - K u) * sum |a_ik b_kj|`` (Higham, "Accuracy and Stability of Numerical Algorithms",
-        section 3.1), u being half the distance from 1 to the next number of the accumulator. That is the worst case,
-        all roundings conspiring; as independent roundings they stay within ``lambda sqrt(K) u * sum |a_ik b_kj|`` with
-        probability 1 - 2 exp(-lambda^2 / 2) (Higham and Mary, "A new approach to probabilistic rounding error
-        analysis", 2019). So, with |A||B| for the sum of magnitudes and lambda = 8:
-
-            tolerance = u * (min(K, 8 sqrt(K)) + 4) * (|alpha| |A||B| + |beta C| + |bias|)  +  rounding to C's type
-
-        The 4 covers second-order terms and the epilogue. Up to K = 64 it is the worst case and no order of summation
-        can exceed it; beyond, no honest order will. Since every product is at least 1/4 in magnitude, it stays below
-        one product (so a kernel that skips one is caught at that element) up to K = 6000 in fp32; summing in fp16 or
-        multiplying in TF32 exceeds it by an order of magnitude.
+        ``u * (roundings of the sums + 4) * magnitude + rounding to the answer's type``, with u half the distance from 1
+        to the next number of the accumulator, ``formula.roundings`` for each sum, and the formula over magnitudes, such
+        as ``|alpha| |A||B| + |beta C| + |bias|``. The 4 covers second-order terms and the epilogue. Since every product
+        is at least 1/4 in magnitude, it stays below one product (so a kernel that skips one is caught at that element)
+        up to K = 6000 in fp32; summing in fp16 or multiplying in TF32 exceeds it by an order of magnitude.
 
         - float64: NumPy's sum has the same error as the kernel's, so the tolerance is doubled.
-        - float16, bfloat16 into float32: tensor cores truncate instead of rounding to nearest, so u is doubled.
-        - rounding to C's type adds half a unit in the last place of the result, and its smallest number.
+        - narrower factors into float32: tensor cores truncate instead of rounding to nearest, so u is doubled.
+        - rounding to the answer's type adds half a unit in its last place, and half its smallest number.
         - integers are exact: 0.
         """
-        a, b = self.values
-        alpha, _, rest = self.epilogue
-        if self.kernel.c.startswith("int"):
-            return np.zeros_like(self.reference)
-        k = self.shape.k
-        u = ROUNDOFF[self.kernel.accumulate]
-        if self.kernel.accumulate == "float64" or ROUNDOFF[self.kernel.a] > u:
-            u *= 2
-        magnitude = abs(alpha) * (np.abs(a) @ np.abs(b)) + np.abs(rest)
-        bound = u * (min(k, PROBABLE * k**0.5) + 4) * magnitude
-        if ROUNDOFF[self.kernel.c] > ROUNDOFF[self.kernel.accumulate]:
-            smallest = 2.0**-25 if self.kernel.c == "float16" else 0.0  # half of fp16's smallest denormal
-            bound = bound + ROUNDOFF[self.kernel.c] * (np.abs(self.reference) + bound) + smallest
-        return np.asarray(bound)
+        answer, reference = self.answer.element, self.reference
+        if not answer.is_float:
+            return np.zeros_like(reference)
+        right = self._right
+        bound = unit(self.data) * (right.terms + EPILOGUE) * _stacked(right.magnitude)
+        if answer.roundoff > self.data.accumulate.roundoff:
+            bound = bound + answer.roundoff * (np.abs(reference) + bound) + answer.smallest / 2
+        return np.asarray(np.broadcast_to(bound, reference.shape))
 
     def trial(self) -> Trial:
-        """Copies for one launch."""
+        """Copies for one run of all launches."""
         return Trial(self)
 
 
-def draw(random: np.random.Generator, shape: tuple[int, ...], kind: ElementType) -> Array:
-    """Inputs as stored: a random sign times uniform [0.5, 1); integers -127 to 127 but for 0."""
-    if kind.startswith("int"):
-        return np.asarray(random.integers(1, 128, shape) * random.choice([-1, 1], shape), STORAGE[kind])
-    magnitude = random.uniform(0.5, 1.0, shape)
-    if kind in ("float16", "bfloat16"):  # on the type's own grid, so that rounding does not reach 1
-        steps = 2.0 ** (11 if kind == "float16" else 8)
-        magnitude = np.floor(magnitude * steps) / steps
-    return encode(magnitude * random.choice([-1.0, 1.0], shape), kind)
+def unit(data: DataSpec) -> float:
+    """The largest relative error of an operation: the accumulator's unit roundoff, or twice that where more is lost."""
+    u = data.accumulate.roundoff
+    narrow = any(factor.element.roundoff > u for factor in data.factors)
+    return 2 * u if narrow or data.accumulate.name == "float64" else u
+
+
+def _stacked(values: Array) -> Array:
+    """(batch, rows, columns) -> (batch rows, columns)."""
+    return values.reshape(-1, values.shape[-1])
+
+
+def _filled(layout: BufferLayout, random: np.random.Generator) -> Array:
+    """A fresh array as stored: gaps between lines are poisoned."""
+    element, inner = layout.element, (*layout.shape[:-1], layout.length)
+    stored = element.poisoned(layout.shape)
+    if layout.fill == "random":
+        layout.inside(stored)[...] = element.draw(random, inner)
+    elif layout.fill != "poison":
+        layout.inside(stored)[...] = element.encode(np.full(inner, float(layout.fill == "ones")))
+    return stored
 
 
 class Trial:
-    """The copies of a problem's arrays that one launch works on, and what it made of them."""
+    """The copies of a problem's arrays that its launches work on, one after the other, and what they made of them."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.a, self.b, self.c = problem.a.copy(), problem.b.copy(), problem.c.copy()
-        self.bias = None if problem.bias is None else problem.bias.copy()
+        self.arrays = {name: array.copy() for name, array in problem.arrays.items()}
+        self._written: set[str] = set()
 
-    @property
-    def arguments(self) -> tuple[Argument, ...]:
-        """The kernel's arguments in the lesson's order, for ``Device.launch``.
+    def arguments(self, parameters: Sequence[str]) -> tuple[Argument, ...]:
+        """The arguments of the next launch, for ``Device.launch``.
 
-        Every buffer is handed back by the device, the inputs too: ``damage`` compares them.
+        Every buffer is handed back by the device, the inputs too: ``damage`` compares them. What no launch has been
+        given yet, and the host did not fill, is as fresh from the allocator.
         """
+        arguments = tuple(self._argument(name) for name in parameters)
+        self._written |= {it.name for it in arguments if isinstance(it, Buffer) and it.output}
+        return arguments
+
+    def _argument(self, name: str) -> Argument:
         problem = self.problem
-        shape = problem.shape
-        sizes = {
-            "M": shape.m,
-            "N": shape.n,
-            "K": shape.k,
-            "lda": problem.a.shape[1],
-            "ldb": problem.b.shape[1],
-            "ldc": problem.c.shape[1],
-        }
-        arguments: dict[str, Argument] = {name: Scalar(name, np.int32(size)) for name, size in sizes.items()}
-        given = "beta" in problem.kernel.parameters  # only then may a kernel read C before it has written it
-        arguments |= {"A": Buffer("A", self.a), "B": Buffer("B", self.b), "C": Buffer("C", self.c, True, given)}
-        arguments |= {"alpha": Scalar("alpha", problem.alpha), "beta": Scalar("beta", problem.beta)}
-        if self.bias is not None:
-            arguments["bias"] = Buffer("bias", self.bias)
-        return tuple(arguments[name] for name in problem.kernel.parameters)
+        parameter = problem.data.parameter(name)
+        assert parameter is not None, f"lesson.toml was read, so {name} is known"
+        if parameter.kind == "pointer":
+            layout = problem.layouts[name]
+            known = layout.fill != "poison" or name in self._written
+            return Buffer(name, self.arrays[name], layout.role != "in", known)
+        if parameter.kind == "texture":
+            return Texture(self.arrays[parameter.source].reshape(-1), name=name)
+        if parameter.kind == "scalar":
+            return Scalar(name, problem.scalars[name])
+        return Scalar(name, np.int32(problem.data.number(parameter, problem.shape.names, problem.layouts)))
 
     @property
     def answer(self) -> Array:
-        """C as the kernel left it, (M, N), as stored."""
-        return self.c[:, : self.problem.shape.n]
+        """The answer as the kernels left it, (M, N), as stored; a batch is stacked."""
+        layout = self.problem.answer
+        return _stacked(layout.matrix(self.arrays[layout.name]))
 
     def damage(self) -> tuple[Finding, ...]:
-        """What the kernel overwrote and must not: the inputs, and the gap between the rows of C."""
-        shape = self.problem.shape
+        """What kernels overwrote and must not: the inputs, and the gaps between the lines of what they write."""
         findings = []
-        for name, before, after in (
-            ("A", self.problem.a, self.a),
-            ("B", self.problem.b, self.b),
-            ("bias", self.problem.bias, self.bias),
-        ):
-            if before is None or after is None:
-                continue
-            changed = np.argwhere(bits(before) != bits(after))
-            if len(changed):
-                at = ", ".join(map(str, changed[0]))
-                message = (
-                    f"the kernel changed its input {name}: {len(changed)} element{'s'[: len(changed) != 1]}, "
-                    f"first {name}[{at}]. Only C may be written."
-                )
-                findings.append(Finding("input_overwritten", "error", message, count=len(changed)))
-        gap = np.argwhere(bits(self.problem.c[:, shape.n :]) != bits(self.c[:, shape.n :]))
-        if len(gap):
-            row, col = gap[0]
-            message = (
-                f"the kernel wrote C beyond the end of a row: {len(gap)} elements, first row {row}, column "
-                f"{shape.n + col} of {shape.n}. Rows are ldc = {self.c.shape[1]} apart, only the first N belong to C."
-            )
-            findings.append(Finding("row_overrun", "error", message, count=len(gap)))
+        for layout in self.problem.layouts.values():
+            before, after = self.problem.arrays[layout.name], self.arrays[layout.name]
+            if layout.role == "in":
+                findings += self._overwritten(layout, np.argwhere(bits(before) != bits(after)))
+            else:
+                length = layout.length
+                gap = np.argwhere(bits(before[..., length:]) != bits(after[..., length:]))
+                findings += self._overrun(layout, gap)
         return tuple(findings)
+
+    def _overwritten(self, layout: BufferLayout, changed: Array) -> list[Finding]:
+        if not len(changed):
+            return []
+        name, at, writable = layout.name, ", ".join(map(str, changed[0])), self.problem.data.answer.name
+        message = (
+            f"the kernel changed its input {name}: {len(changed)} element{'s'[: len(changed) != 1]}, "
+            f"first {name}[{at}]. Only {writable} may be written."
+        )
+        return [Finding("input_overwritten", "error", message, count=len(changed))]
+
+    def _overrun(self, layout: BufferLayout, gap: Array) -> list[Finding]:
+        if not len(gap):
+            return []
+        line, place = gap[0][-2:]
+        across, along = ("row", "column") if layout.order == "row" else ("column", "row")
+        size = "N" if (across, layout.name) == ("row", "C") else str(layout.length)
+        message = (
+            f"the kernel wrote {layout.name} beyond the end of a {across}: {len(gap)} elements, first {across} {line}, "
+            f"{along} {layout.length + place} of {layout.length}. {across.capitalize()}s are "
+            f"ld{layout.name.lower()} = {layout.leading} apart, only the first {size} belong to {layout.name}."
+        )
+        return [Finding("row_overrun", "error", message, count=len(gap))]
 
 
 class Guarded:

@@ -7,6 +7,7 @@
 - L2 bytes: what a block reads and writes at least, its rows of A and columns of B, as the L1 cache or shared memory
   serves the rest; or its sectors, if those are fewer.
 - DRAM bytes: every matrix once if they fit into L2; else the rows and columns that each wave of blocks needs.
+- Blocks along z share the work along K between them. Launches that follow each other take the sum of their times.
 - The limiter is the unit that is busy most of the time; if none is for ``BUSY`` of it, the kernel waits: latency.
 
 ``lessons/common/ESTIMATE.md`` explains the model on a page and holds it against measurements.
@@ -15,14 +16,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gemm_lessons.course.lesson import Shape
-from gemm_lessons.estimate.profile import Profile, Subject, Work, profile_of
+from gemm_lessons.estimate.profile import Movement, Profile, Subject, Work, profile_of
 from gemm_lessons.hardware.sheets import GpuSpec
+from gemm_lessons.launch import Grid
 
-__all__ = ["Estimate", "Profile", "Subject", "Work", "estimate_at", "profile_of"]
+__all__ = ["Estimate", "Estimator", "Movement", "Profile", "Subject", "Work", "estimate_at", "profile_of"]
 
 L2_SHARE = 0.8  # of the L2 cache that the operands can count on
 LAUNCH_US = 6.5  # an empty kernel between two CUDA events on an idle H200: 5.9 and 7.0 in two runs of checks/estimate
@@ -43,9 +45,9 @@ class Estimate:
     parts: Mapping[str, float]
 
 
-def estimate_at(profile: Profile, shape: Shape, grid: tuple[int, int], gpu: GpuSpec) -> Estimate:
-    """The time of a launch of ``grid`` (x, y) blocks on ``gpu`` for ``shape``; see the module's text for the model."""
-    blocks = grid[0] * grid[1]
+def estimate_at(profile: Profile, shape: Shape, grid: tuple[int, int, int], gpu: GpuSpec) -> Estimate:
+    """The time of a launch of ``grid`` blocks on ``gpu`` for ``shape``; see the module's text for the model."""
+    blocks = grid[0] * grid[1] * grid[2]
     resident = profile.blocks_per_sm
     per_sm = math.ceil(blocks / gpu.sms)
     waves, rest = divmod(per_sm, resident)
@@ -60,30 +62,56 @@ def estimate_at(profile: Profile, shape: Shape, grid: tuple[int, int], gpu: GpuS
             parts[name] = parts.get(name, 0.0) + share * took
     work = profile.work(shape.k)
     busiest = max((name for name in parts if name != "latency"), key=lambda name: parts[name])
-    parts["l2"] = max(parts["l2"], blocks * _l2_bytes(profile, work, shape.k) / (gpu.l2_bytes_per_s / 1e6))
+    parts["l2"] = max(parts["l2"], blocks * _l2_bytes(profile, work, shape.k / grid[2]) / (gpu.l2_bytes_per_s / 1e6))
     parts["dram"] = _dram_bytes(profile, shape, grid, resident * gpu.sms, gpu.l2_bytes) / (gpu.dram_bytes_per_s / 1e6)
     parts["launch"] = LAUNCH_US
     slowest = max(("latency", "l2", "dram", "launch"), key=lambda name: parts[name])
     limiter = busiest if slowest == "latency" and parts[busiest] >= BUSY * parts["latency"] else slowest
     time_us = LAUNCH_US + max(parts["latency"], parts["l2"], parts["dram"])
-    flop = 2 * shape.m * shape.n * shape.k
-    return Estimate(gpu.name, shape, time_us, flop / time_us / 1e3, limiter, parts)
+    return Estimate(gpu.name, shape, time_us, profile.traffic.operations(shape) / time_us / 1e3, limiter, parts)
 
 
-def _l2_bytes(profile: Profile, work: Work, k: int) -> float:
-    rows, cols = profile.tile_rows, profile.tile_cols
-    return min(work.global_bytes, ((rows + cols) * k + rows * cols) * profile.word)
+@dataclass(frozen=True)
+class Estimator:
+    """Estimates for any shape: the profile of each launch, and their grids."""
+
+    profiles: tuple[Profile, ...]
+    grids_at: Callable[[Shape], Sequence[Grid]]
+
+    def at(self, shape: Shape, gpu: GpuSpec) -> Estimate:
+        """The time of all launches, one after the other."""
+        launches = zip(self.profiles, self.grids_at(shape), strict=True)
+        return _in_a_row([estimate_at(profile, shape, grid.grid, gpu) for profile, grid in launches])
 
 
-def _dram_bytes(profile: Profile, shape: Shape, grid: tuple[int, int], in_flight: int, l2_bytes: float) -> float:
-    """Bytes between L2 and DRAM. Blocks start in the order of x, then y; ``in_flight`` of them run together."""
-    word = profile.word
-    c = shape.m * shape.n * word
-    operands = (shape.m * shape.k + shape.k * shape.n) * word
-    if operands <= L2_SHARE * l2_bytes:
+def _in_a_row(estimates: Sequence[Estimate]) -> Estimate:
+    """Launches that follow each other, as one: the limiter is that of the longest."""
+    if len(estimates) == 1:
+        return estimates[0]
+    longest = max(estimates, key=lambda one: one.time_us)
+    time_us = sum(one.time_us for one in estimates)
+    work = sum(one.gflops * one.time_us for one in estimates)
+    names = dict.fromkeys(name for one in estimates for name in one.parts)
+    parts = {name: sum(one.parts.get(name, 0.0) for one in estimates) for name in names}
+    return Estimate(longest.gpu, longest.shape, time_us, work / time_us, longest.limiter, parts)
+
+
+def _l2_bytes(profile: Profile, work: Work, depth: float) -> float:
+    rows, cols, traffic = profile.tile_rows, profile.tile_cols, profile.traffic
+    if not traffic.tiled:
+        return work.global_bytes
+    return min(work.global_bytes, (rows * traffic.left + cols * traffic.right) * depth + rows * cols * traffic.target)
+
+
+def _dram_bytes(profile: Profile, shape: Shape, grid: tuple[int, int, int], in_flight: int, l2_bytes: float) -> float:
+    """Bytes between L2 and DRAM. Blocks start in the order of x, then y, then z; ``in_flight`` of them run together."""
+    traffic = profile.traffic
+    operands, c = traffic.read(shape), traffic.written(shape)
+    if not traffic.tiled or operands <= L2_SHARE * l2_bytes:
         return operands + c
     cols = min(grid[0], in_flight)
     rows = min(grid[1], math.ceil(in_flight / grid[0]))
-    waves = math.ceil(grid[0] * grid[1] / in_flight)
-    wave = (rows * profile.tile_rows + cols * profile.tile_cols) * shape.k * word
-    return max(operands, waves * wave) + c
+    slices = min(grid[2], math.ceil(in_flight / (grid[0] * grid[1])))
+    waves = math.ceil(grid[0] * grid[1] * grid[2] / in_flight)
+    lines = rows * profile.tile_rows * traffic.left + cols * profile.tile_cols * traffic.right
+    return max(operands, waves * slices * lines * shape.k / grid[2]) + c

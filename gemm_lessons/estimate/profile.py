@@ -32,8 +32,31 @@ Traces = tuple[tuple[int, "Trace"], tuple[int, "Trace"]]  # (K, trace), shorter 
 
 
 @dataclass(frozen=True)
+class Movement:
+    """What a launch has to move and to do on any shape. ``read`` and ``written``: bytes of its buffers, each once.
+
+    ``left``, ``right``, ``target``: bytes of an element of A, B and C, of a launch that multiplies tiles of A and B;
+    ``tiled`` False: of one that does not, like a reduction, and reads each of its bytes once.
+    """
+
+    read: Callable[[Shape], float]
+    written: Callable[[Shape], float]
+    operations: Callable[[Shape], int]
+    left: int = 4
+    right: int = 4
+    target: int = 4
+    tiled: bool = True
+
+
+# Of a product of matrices in fp32.
+PLAIN = Movement(
+    lambda it: 4.0 * (it.m * it.k + it.k * it.n), lambda it: 4.0 * it.m * it.n, lambda it: 2 * it.m * it.n * it.k
+)
+
+
+@dataclass(frozen=True)
 class Subject:
-    """What to trace: a kernel, and how it is launched on any shape.
+    """What to trace: a kernel, how it is launched on any shape, and what it has to move there.
 
     ``parsed`` gives its PTX, which is read only when there is no trace yet; ``arguments_at`` fresh arguments, whose
     values do not matter.
@@ -45,6 +68,7 @@ class Subject:
     arguments_at: Callable[[Shape], Sequence[Argument]]
     tile: TileSizes
     shapes: Shapes
+    traffic: Movement = PLAIN
 
 
 @dataclass(frozen=True)
@@ -89,8 +113,8 @@ class Span:
 class Profile:
     """How a kernel is launched, and its traces: made when they are first needed, and what follows from them kept.
 
-    ``blocks_per_sm``: resident, from the occupancy; ``tile_rows`` x ``tile_cols``: of C, per block; ``word``: bytes of
-    an element. ``key`` names the traces for the cache on disk; None keeps nothing there.
+    ``blocks_per_sm``: resident, from the occupancy; ``tile_rows`` x ``tile_cols``: of C, per block. ``key`` names the
+    traces for the cache on disk; None keeps nothing there.
     """
 
     def __init__(
@@ -100,11 +124,11 @@ class Profile:
         blocks_per_sm: int,
         tile_rows: int,
         tile_cols: int,
-        word: int = 4,
+        traffic: Movement = PLAIN,
         key: str | None = None,
     ) -> None:
         self.blocks_per_sm = max(blocks_per_sm, 1)
-        self.tile_rows, self.tile_cols, self.word = tile_rows, tile_cols, word
+        self.tile_rows, self.tile_cols, self.traffic = tile_rows, tile_cols, traffic
         self._tracer, self._key = tracer, key
         self._traces: Traces | None = None
         self._kept: dict[str, Any] = json.loads((key and compile_cache.get(key)) or b"{}")
@@ -170,6 +194,7 @@ def profile_of(subject: Subject, blocks_per_sm: int) -> Profile | None:
         blocks_per_sm=blocks_per_sm,
         tile_rows=subject.tile.rows,
         tile_cols=subject.tile.cols,
+        traffic=subject.traffic,
         key=compile_cache.key_of(f"gemm-lessons/traced/{MODEL} {__version__}", *parts),
     )
     try:

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from gemm_lessons import ranges
 from gemm_lessons.child import Child, ChildDied, ChildHung
-from gemm_lessons.course.lesson import KernelSpec, Shape
+from gemm_lessons.course.data import DataSpec
+from gemm_lessons.course.lesson import Shape
 from gemm_lessons.errors import KitError, UnsupportedKernel
 from gemm_lessons.gpu import trouble
-from gemm_lessons.gpu.records import Entrant, GpuFacts, Measurement, Timed
+from gemm_lessons.gpu.records import Entrant, GpuFacts, Measurement, Step, Timed
 from gemm_lessons.gpu.timing import Health, Spread, doubts
 from gemm_lessons.launch import (
     Argument,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from gemm_lessons.compiler.compile import Compiled
     from gemm_lessons.course.problem import Guarded
 
-__all__ = ["Entrant", "Gpu", "GpuUnavailable", "Measurement", "Timed", "WrongGpuIndex"]
+__all__ = ["Entrant", "Gpu", "GpuUnavailable", "Measurement", "Step", "Timed", "WrongGpuIndex"]
 
 START_LIMIT_S = 60.0  # for a driver that wakes up slowly
 PATIENCE_S = 2.0  # for the context to be torn down in order
@@ -164,20 +164,20 @@ class Gpu:
         damage = [finding for buffer in buffers if (finding := buffer.damage())]
         return Launched(Counters(), tuple(damage))
 
-    def prepare(self, kernel: KernelSpec, shape: Shape, seed: int) -> None:
+    def prepare(self, data: DataSpec, shape: Shape, seed: int) -> None:
         """Let the GPU's process make the inputs of a ``measure`` to come, while the caller does something else."""
         if self._child is not None and self._facts is not None:
             with contextlib.suppress(ChildDied):  # whoever asks for an answer will be told
-                self._child.send({"do": "prepare", "problem": self._problem(kernel, shape, seed)})
+                self._child.send({"do": "prepare", "problem": self._problem(data, shape, seed)})
 
-    def _problem(self, kernel: KernelSpec, shape: Shape, seed: int) -> dict[str, Any]:
-        flush = max(FLUSH * self.facts.l2, self.smallest_flush)
-        spec = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(kernel).items()}
-        return {"kernel": spec, "shape": [shape.m, shape.n, shape.k], "seed": seed, "flush": flush}
+    def _problem(self, data: DataSpec, shape: Shape, seed: int) -> dict[str, Any]:
+        from gemm_lessons.gpu.arena import described
+
+        return described(data, shape, seed, max(FLUSH * self.facts.l2, self.smallest_flush))
 
     def measure(
         self,
-        kernel: KernelSpec,
+        data: DataSpec,
         shape: Shape,
         entrants: Sequence[Entrant],
         *,
@@ -190,15 +190,16 @@ class Gpu:
 
         ``seconds`` is about the time that timed launches take in all (at least three of each), ``warm_up_s`` the
         longest to wait for a steady clock. Raises ``KitError`` when the GPU lacks memory or cuBLAS; a kernel's fault is
-        part of the result.
+        part of the result. Raises ``UnsupportedKernel`` for a formula without a single product, which cuBLAS lacks.
         """
+        _measurable(data, [name for it in entrants for step in it.steps for name in step.parameters])
         header = {
-            "do": "measure", "problem": self._problem(kernel, shape, seed), "seconds": seconds, "warm_up": warm_up_s,
+            "do": "measure", "problem": self._problem(data, shape, seed), "seconds": seconds, "warm_up": warm_up_s,
             "entrants": [
-                {"label": it.label, "role": it.role, "entry": it.compiled.entry, **_grid(it.grid)} for it in entrants
+                _entry(it, it.data or data, shape) for it in entrants
             ],
         }  # fmt: skip
-        flop = 2 * shape.m * shape.n * shape.k
+        flop = data.operations(shape.names)
         current = [""]
 
         def note(label: str) -> None:
@@ -206,9 +207,10 @@ class Gpu:
             progress(label)
 
         limit = self.limit_s + flop / SLOWEST_FLOPS
-        grids = {it.label: it.grid for it in entrants}
+        grids = {it.label: it.steps[0].grid for it in entrants}
+        cubins = [step.compiled.cubin for it in entrants for step in it.steps]
         try:
-            answer, _ = self._ask(header, [it.compiled.cubin for it in entrants], limit, note)
+            answer, _ = self._ask(header, cubins, limit, note)
         except ChildHung as hung:
             return Measurement(shape, self.name, fault=trouble.timeout(hung.seconds), culprit=current[0])
         except _Failed as failed:
@@ -308,6 +310,25 @@ class Gpu:
 
     def _extra(self) -> str:
         return f"'gemm-lessons[cuda{12 if self.driver_major < 13 else 13}]'"
+
+
+def _measurable(data: DataSpec, parameters: Sequence[str]) -> None:
+    if data.formula.product is None:
+        raise UnsupportedKernel(f"{data.formula.text}: only formulas with one product of two buffers are timed")
+    found = {name: data.parameter(name) for name in parameters}
+    for name, parameter in found.items():
+        if parameter is not None and parameter.kind == "texture":
+            raise UnsupportedKernel(f"{name}: textures are for the simulator alone")
+
+
+def _entry(entrant: Entrant, data: DataSpec, shape: Shape) -> dict[str, Any]:
+    from gemm_lessons.gpu.arena import passed, scratch_of
+
+    steps = [
+        {"entry": step.compiled.entry, "arguments": passed(data, shape, step.parameters), **_grid(step.grid)}
+        for step in entrant.steps
+    ]
+    return {"label": entrant.label, "role": entrant.role, "steps": steps, "scratch": scratch_of(data, shape)}
 
 
 def _grid(grid: Grid) -> dict[str, Any]:

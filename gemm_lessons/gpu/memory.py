@@ -78,6 +78,11 @@ class DeviceMemory:
         """Copy on the GPU, in stream order."""
         self._runtime.memcpyAsync(target, source, size, self._runtime.memcpyDeviceToDevice, 0)
 
+    def copy_lines(self, target: int, target_step: int, source: int, source_step: int, size: int, lines: int) -> None:
+        """Copy ``lines`` pieces of ``size`` bytes, ``*_step`` bytes apart, on the GPU, in stream order."""
+        kind = self._runtime.memcpyDeviceToDevice
+        self._runtime.memcpy2DAsync(target, target_step, source, source_step, size, lines, kind, 0)
+
     def fill(self, pointer: int, byte: int, size: int) -> None:
         """Fill with a byte, in stream order."""
         self._runtime.memsetAsync(pointer, byte, size, 0)

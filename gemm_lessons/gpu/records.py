@@ -11,16 +11,27 @@ from gemm_lessons.launch import Finding, Grid
 
 if TYPE_CHECKING:
     from gemm_lessons.compiler.compile import Compiled
+    from gemm_lessons.course.data import DataSpec
+
+
+@dataclass(frozen=True)
+class Step:
+    """One launch of a kernel: its code, its grid, and its parameters by name."""
+
+    compiled: Compiled
+    grid: Grid
+    parameters: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Entrant:
-    """A kernel that takes part in a measurement. ``role`` names its NVTX ranges and their colour."""
+    """What takes part in a measurement: launches that follow each other, and are timed together. ``role`` names its
+    NVTX ranges and their colour."""
 
     label: str
     role: Literal["kernel", "previous", "reference"]
-    compiled: Compiled
-    grid: Grid
+    steps: tuple[Step, ...]
+    data: DataSpec | None = None  # where it has scratch of its own; else the measurement's
 
 
 @dataclass(frozen=True)

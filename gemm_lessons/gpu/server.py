@@ -128,7 +128,7 @@ def _serve(server: _Server, errors: tuple[type[Exception], ...]) -> None:
 def _load_cublas(runtime: Any, index: int) -> None:
     """Load cuBLAS while kernels are checked; whoever needs it will be told if that fails."""
     with contextlib.suppress(ImportError, RuntimeError):
-        from gemm_lessons.gpu.measure import open_cublas
+        from gemm_lessons.gpu.baseline import open_cublas
 
         runtime.setDevice(index)  # each thread has its own current device, and begins with GPU 0
         open_cublas()

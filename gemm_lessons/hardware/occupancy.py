@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 from typing import Literal
 
 from gemm_lessons.hardware.sheets import GpuSpec
@@ -22,6 +23,11 @@ class Resources:
     shared_bytes: int
     spill_bytes: int
     stack_bytes: int
+
+
+def most(every: Sequence[Resources]) -> Resources:
+    """The most that one of several kernels takes of each."""
+    return Resources(*(max(column) for column in zip(*map(astuple, every), strict=True)))
 
 
 @dataclass(frozen=True)

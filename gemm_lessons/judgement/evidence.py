@@ -10,33 +10,45 @@ from typing import TYPE_CHECKING
 
 from gemm_lessons.course.lesson import Lesson, Shape
 from gemm_lessons.device import Binaries
+from gemm_lessons.hardware.occupancy import most
 from gemm_lessons.judgement.verdict import GateResult, Judgement, Kind, Passed, Verdict
 from gemm_lessons.launch import Counters, Finding
 
 if TYPE_CHECKING:
     from gemm_lessons.compiler.compile import Diagnostic, Occupancy, Resources
-    from gemm_lessons.estimate.model import Estimate, Profile
+    from gemm_lessons.estimate.model import Estimate, Estimator
     from gemm_lessons.gpu import Timed
 
 
 @dataclass(frozen=True)
 class Built:
-    """A kernel as the compiler made it. ``occupancy`` is that of the GPU that times are for; None: it is not compiled
-    for that one."""
+    """A kernel as the compiler made it. ``occupancies``, of its launches, are those of the GPU that times are for; none
+    where it is not compiled for that one."""
 
-    lesson: Lesson  # whose kernel it is: its launch, tile and parameters
+    lesson: Lesson  # whose kernel it is: its launches, tile and data
     code: Binaries
-    occupancy: Occupancy | None
+    occupancies: tuple[Occupancy, ...] = ()
+
+    @property
+    def arch(self) -> str:
+        """The architecture that counts."""
+        return self.code.counted[0].arch
+
+    @property
+    def occupancy(self) -> Occupancy | None:
+        """That of the first launch."""
+        return self.occupancies[0] if self.occupancies else None
 
     @property
     def resources(self) -> Resources:
-        """What the counted code takes."""
-        return self.code.counted.resources
+        """What the counted code takes; of several launches, the most that one of them takes."""
+        every = [compiled.resources for compiled in self.code.counted]
+        return every[0] if len(every) == 1 else most(every)
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """The compiler's warnings."""
-        return self.code.counted.diagnostics
+        return tuple(dict.fromkeys(it for compiled in self.code.counted for it in compiled.diagnostics))
 
 
 @dataclass(frozen=True)
@@ -70,7 +82,7 @@ class Speed:
     """How fast a right kernel is: by the estimate, or measured on a GPU. None of it where it has no time."""
 
     estimate: Estimate | None = None
-    profile: Profile | None = None  # for estimates at other shapes: ``estimate_at``
+    estimator: Estimator | None = None  # for other shapes
     measured: Timed | None = None
     fraction_of_cublas: float | None = None
 

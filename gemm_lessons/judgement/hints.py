@@ -189,7 +189,7 @@ def _no_guard(facts: Evidence, finding: Finding) -> str | None:
     pattern = facts.checked.verdict.judgement.pattern if isinstance(facts.checked.verdict, WrongAnswer) else None
     if pattern is not None and pattern.name.endswith("_swapped"):
         return "The exchanged row and column lead here: a guard would only hide it."
-    if (array := ARRAY.match(finding.message)) and array[1] not in facts.lesson.kernel.parameters:
+    if (array := ARRAY.match(finding.message)) and array[1] not in facts.lesson.data.by_name:
         return f"{array[1]} is the block's own: check each index against its dimensions, and in which order they stand."
     promised = facts.lesson.shapes.multiple_of
     for size, promise in zip(("BM", "BN", "BK"), (promised.m, promised.n, promised.k), strict=True):

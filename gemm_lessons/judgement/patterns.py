@@ -14,8 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from gemm_lessons.course.lesson import ElementType, TileSizes
-from gemm_lessons.course.problem import Problem, bits, decode
+from gemm_lessons.course.data import BufferLayout
+from gemm_lessons.course.formula import Product, Value
+from gemm_lessons.course.lesson import TileSizes
+from gemm_lessons.course.problem import Problem
+from gemm_lessons.elements import bits
 
 Array = np.ndarray[Any, Any]
 
@@ -50,16 +53,36 @@ class Wrong:
             return False
         return not bool((np.abs(self.problem.reference - other) <= tolerance).all())
 
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether the formula's product is that of one A and one B, as most lessons have them."""
+        layouts = self.problem.layouts
+        ours = Product("A", "B", left_transposed=False, right_transposed=False)
+        return self.problem.data.formula.product == ours and all(
+            layout.dimensions <= 2 and layout.order == "row" for layout in layouts.values()
+        )
+
+    @cached_property
+    def factors(self) -> tuple[Array, Array]:
+        """A (M, K) and B (K, N) in float64; of a plain product only."""
+        values = self.problem.values
+        return values["A"].value, values["B"].value
+
     def product(self, a: Array, b: Array) -> Array:
-        """alpha a b + beta C + bias for other inputs, (M, N)."""
-        alpha, _, rest = self.problem.epilogue
-        return np.asarray(alpha * (a @ b) + rest)
+        """The answer for other factors, (M, N): alpha a b + beta C + bias."""
+        return self.problem.finished(a @ b)
+
+    def without(self, name: str, neutral: float) -> Array:
+        """The answer if ``name`` were ``neutral`` in the formula."""
+        problem = self.problem
+        return problem.evaluated({**problem.values, name: Value.exact(np.array(neutral))})
 
     @cached_property
     def untouched(self) -> Array:
         """(M, N) bool: the elements that still have the bits they had before the launch."""
-        before = self.problem.c[:, : self.problem.shape.n]
-        return np.asarray(bits(self.stored) == bits(before))
+        layout = self.problem.answer
+        before = layout.matrix(self.problem.arrays[layout.name])
+        return np.asarray(bits(self.stored) == bits(before).reshape(self.stored.shape))
 
     @cached_property
     def k_tiles(self) -> Sequence[slice]:
@@ -113,9 +136,8 @@ def _all_zero(it: Wrong) -> Pattern | None:
 
 
 def _transposed(it: Wrong) -> Pattern | None:
-    shape = it.problem.shape
-    a, b = it.problem.values
-    if it.agrees(it.problem.reference.T.reshape(shape.m, shape.n)):
+    a, b = it.factors
+    if it.agrees(it.problem.reference.T.reshape(it.got.shape)):
         return Pattern(
             "transposed",
             "C is transposed. In row-major order element (row, col) of C is C[row * N + col]; rows go with y (M), "
@@ -132,9 +154,8 @@ def _transposed(it: Wrong) -> Pattern | None:
 
 def _swapped(it: Wrong) -> Pattern | None:
     """Row and column changed places in an index, the stride stayed: a(k, row) for a(row, k)."""
-    a, b = it.problem.values
-    a_swapped = _exchanged(it.problem.a, it.problem.kernel.a, a.shape)
-    b_swapped = _exchanged(it.problem.b, it.problem.kernel.b, b.shape)
+    a, b = it.factors
+    a_swapped, b_swapped = (_exchanged(it.problem.layouts[name], it.problem.arrays[name]) for name in "AB")
     for name, cause, left, right in (
         ("ab_swapped", "A was read at (k, row) and B at (col, k)", a_swapped, b_swapped),
         ("a_swapped", "A was read at (k, row)", a_swapped, b),
@@ -149,11 +170,11 @@ def _swapped(it: Wrong) -> Pattern | None:
     return None
 
 
-def _exchanged(stored: Array, kind: ElementType, shape: tuple[int, ...]) -> Array | None:
+def _exchanged(layout: BufferLayout, stored: Array) -> Array | None:
     """What (col, row) finds where (row, col) was meant; None where that lies outside the array."""
-    row, col = np.indices(shape)
-    place = col * stored.shape[1] + row
-    return None if place.max() >= stored.size else decode(stored, kind).ravel()[place]
+    row, col = np.indices((layout.rows, layout.cols))
+    place = col * layout.leading + row
+    return None if place.max() >= stored.size else layout.element.decode(stored).ravel()[place]
 
 
 def _across(matrix: Array) -> Array:
@@ -162,7 +183,7 @@ def _across(matrix: Array) -> Array:
 
 
 def _k_tiles(it: Wrong) -> Pattern | None:
-    a, b = it.problem.values
+    a, b = it.factors
     tiles = it.k_tiles
     if len(tiles) < 2:
         return None
@@ -186,7 +207,7 @@ def _k_tiles(it: Wrong) -> Pattern | None:
     ):
         for number in range(len(tiles)):
             tile = tiles[number]
-            if it.agrees(it.problem.reference + it.problem.epilogue[0] * sign * (a[:, tile] @ b[tile])):
+            if it.agrees(it.problem.finished(a @ b + sign * (a[:, tile] @ b[tile]))):
                 which = "first" if number == 0 else "last" if tile == last else _ordinal(number + 1)
                 advice = (
                     "Look at the condition that ends the loop over k0."
@@ -204,7 +225,7 @@ def _ordinal(number: int) -> str:
 
 def _same_k_tile(it: Wrong) -> Pattern | None:
     """Every pass of the loop used the first tile of A, of B, or of both."""
-    a, b = it.problem.values
+    a, b = it.factors
     k, depth = it.problem.shape.k, it.tiles.depth
     if len(it.k_tiles) < 2 or k % depth:
         return None
@@ -220,19 +241,10 @@ def _same_k_tile(it: Wrong) -> Pattern | None:
 
 
 def _epilogue(it: Wrong) -> Pattern | None:
-    alpha, _, rest = it.problem.epilogue
-    given = it.problem.kernel.parameters
-    a, b = it.problem.values
-    product = a @ b
-    bias = np.zeros_like(rest) if it.problem.bias is None else decode(it.problem.bias, it.problem.kernel.c)
-    for name, applies, other in (
-        ("alpha_ignored", "alpha" in given, product + rest),
-        ("beta_ignored", "beta" in given, alpha * product + bias),
-        ("bias_ignored", "bias" in given, alpha * product + rest - bias),
-    ):
-        if applies and it.agrees(other):
-            what = name.removesuffix("_ignored")
-            return Pattern(name, f"{what} was left out of C = alpha * (A B) + beta * C + bias.")
+    formula = it.problem.data.formula
+    for name, neutral in (("alpha", 1.0), ("beta", 0.0), ("bias", 0.0)):
+        if name in formula.names and it.agrees(it.without(name, neutral)):
+            return Pattern(f"{name}_ignored", f"{name} was left out of {formula.text}.")
     return None
 
 
@@ -262,10 +274,10 @@ def _shifts(size: int) -> Iterator[int]:
 
 
 def _edges(it: Wrong) -> Pattern | None:
-    shape, tiles = it.problem.shape, it.tiles
-    rows, cols = shape.m // tiles.rows * tiles.rows, shape.n // tiles.cols * tiles.cols
+    (m, n), tiles = it.got.shape, it.tiles
+    rows, cols = m // tiles.rows * tiles.rows, n // tiles.cols * tiles.cols
     inner = it.wrong[:rows, :cols]
-    if (rows == shape.m and cols == shape.n) or not inner.size or inner.any():
+    if (rows == m and cols == n) or not inner.size or inner.any():
         return None
     return Pattern(
         "edges",
@@ -317,8 +329,8 @@ def _part_of_tiles(it: Wrong) -> str | None:
 
 def _whole_tiles(it: Wrong) -> Array:
     """``wrong`` by block tile, without the ragged ones: (tile row, tile column, row, column)."""
-    shape, tiles = it.problem.shape, it.tiles
-    rows, cols = shape.m // tiles.rows, shape.n // tiles.cols
+    (m, n), tiles = it.got.shape, it.tiles
+    rows, cols = m // tiles.rows, n // tiles.cols
     whole = it.wrong[: rows * tiles.rows, : cols * tiles.cols]
     return whole.reshape(rows, tiles.rows, cols, tiles.cols).transpose(0, 2, 1, 3)
 
@@ -347,6 +359,7 @@ def _few(noun: str, numbers: Array) -> str:
     return f"{noun}s {', '.join(shown[:RUNS])}{', ...' if len(shown) > RUNS else ''}"
 
 
+PLAIN_ONLY = (_transposed, _k_tiles, _same_k_tile)  # they speak of A and B
 RULES: Sequence[Callable[[Wrong], Pattern | None]] = (
     _never_written,
     _nan,
@@ -365,6 +378,6 @@ RULES: Sequence[Callable[[Wrong], Pattern | None]] = (
 def recognise(it: Wrong) -> Pattern | None:
     """The first rule's verdict on a wrong answer, or None when no rule knows it."""
     for rule in RULES:
-        if pattern := rule(it):
+        if (it.is_plain or rule not in PLAIN_ONLY) and (pattern := rule(it)):
             return pattern
     return None

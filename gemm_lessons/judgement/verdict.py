@@ -16,7 +16,7 @@ import numpy as np
 
 from gemm_lessons.course.expression import Number
 from gemm_lessons.course.lesson import Gate, Shape, TileSizes
-from gemm_lessons.course.problem import Problem, decode
+from gemm_lessons.course.problem import Problem
 from gemm_lessons.judgement.patterns import Pattern, Wrong, recognise
 from gemm_lessons.launch import Finding
 
@@ -145,7 +145,7 @@ def judge(problem: Problem, answer: Array, tiles: TileSizes) -> Judgement:
     """
     expected, tolerance = problem.reference, problem.tolerance
     with np.errstate(invalid="ignore"):  # a signalling NaN is as good a wrong answer as any
-        got = decode(answer, problem.kernel.c)
+        got = problem.answer.element.decode(answer)
         error = np.abs(got - expected)
     wrong = ~(error <= tolerance)  # not "error > tolerance": NaN must count as wrong
     relative = np.where(np.isnan(error), np.inf, error / np.where(tolerance > 0, tolerance, 1))

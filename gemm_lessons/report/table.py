@@ -175,7 +175,7 @@ def show_footnotes(console: Console, outcome: RunOutcome) -> None:
         )
     notes += _timing(outcome)
     count, built = outcome.count_shape, outcome.kernel.built
-    arch, occupancy = (built.code.counted.arch, built.occupancy) if built else ("", None)
+    arch, occupancy = (built.arch, built.occupancy) if built else ("", None)
     by = f" Occupancy is limited by {occupancy.limiter}." if occupancy and occupancy.fraction < 1 else ""
     notes.append(f"Counters and gates: code for {arch}, one launch at M, N, K = {count.m}, {count.n}, {count.k}.{by}")
     notes += [f"{row.label} was not run: {row.unsupported}" for row in outcome.rows if row.unsupported]

@@ -19,10 +19,11 @@ from gemm_lessons.course.folder import CommandError, Course, ReadError, WriteErr
 from gemm_lessons.course.lesson import Lesson, Shape
 from gemm_lessons.device import Device
 from gemm_lessons.errors import KitError
-from gemm_lessons.estimate.model import Profile, Work, estimate_at
+from gemm_lessons.estimate.model import Estimator, Work
 from gemm_lessons.gpu import Entrant, Gpu, Measurement, Timed
 from gemm_lessons.hardware.sheets import GpuSpec
-from gemm_lessons.judgement.verdict import Passed
+from gemm_lessons.judgement.verdict import CompileFailed, Passed
+from gemm_lessons.run.measuring import steps_of
 
 if TYPE_CHECKING:
     from gemm_lessons.compiler.compile import Compiled
@@ -93,14 +94,14 @@ class Result:
 
 @dataclass
 class _Series:
-    """One kernel; its ``profile`` is taken when the first point is missing."""
+    """One kernel; its ``estimator`` is made when the first point is missing."""
 
     lesson: Lesson
     name: str
     path: Path
     fingerprint: str
-    compiled: Compiled
-    profile: Profile | None = None
+    kernels: tuple[Compiled, ...]
+    estimator: Estimator | None = None
 
 
 @dataclass
@@ -169,7 +170,6 @@ def _square(size: int) -> Shape:
 
 def _compile(request: BenchRequest, lesson: Lesson) -> _Series | str:
     """The lesson's kernel, compiled; or a note why it is left out."""
-    from gemm_lessons.compiler.compile import Compiled
     from gemm_lessons.run.builder import builder_for
 
     mine = request.mine and lesson.kernel_path.is_file()
@@ -179,7 +179,7 @@ def _compile(request: BenchRequest, lesson: Lesson) -> _Series | str:
     device, source = request.device, read_source(path)
     name = f"{lesson.name} (yours)" if mine else lesson.name
     compiled = builder_for(device, request.gpu).build(lesson, path, source)
-    if not isinstance(compiled, Compiled):
+    if isinstance(compiled, CompileFailed):
         return f"{name} is left out: it does not compile."
     return _Series(lesson, name, path, fingerprint(lesson, source), compiled)
 
@@ -192,33 +192,35 @@ def _count(request: BenchRequest, series: _Series) -> _Series | str:
     row = run_lesson(
         RunRequest(request.course, series.lesson, series.path, Simulated(), request.gpu, beside=False)
     ).kernel
-    if row.speed.profile is None:
+    if row.speed.estimator is None:
         if isinstance(row.verdict, Passed):
             return f"{series.name} is left out: the estimate does not know all of its machine instructions."
         return f"{series.name} is left out: its verdict is {row.verdict.kind.replace('_', ' ')}."
-    series.profile = row.speed.profile
+    series.estimator = row.speed.estimator
     return series
 
 
 def fingerprint(lesson: Lesson, source: str) -> str:
     """Twelve hex digits of everything that the compiler reads: the source, the tile sizes, the common headers."""
-    parts = [source, repr(sorted(lesson.tile.defines.items())), repr(lesson.launch)]
+    parts = [source, repr(sorted(lesson.tile.defines.items())), repr(lesson.launches), repr(lesson.data)]
     for folder in lesson.include_dirs:
         parts += [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.cuh"))]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
-def flop_per_byte(profile: Profile, shape: Shape, blocks: int) -> float | None:
-    """Operations per byte of the path to shared memory and L1 that the kernel's wavefronts take."""
-    work: Work = profile.work(shape.k)
-    moved = blocks * WAVEFRONT_BYTES * (work.shared_wavefronts + work.global_lines)
-    return 2 * shape.m * shape.n * shape.k / moved if moved else None
+def flop_per_byte(estimator: Estimator, shape: Shape) -> float | None:
+    """Operations per byte of the path to shared memory and L1 that the kernels' wavefronts take."""
+    moved, operations = 0.0, 0
+    for profile, grid in zip(estimator.profiles, estimator.grids_at(shape), strict=True):
+        work: Work = profile.work(shape.k)
+        moved += grid.blocks * WAVEFRONT_BYTES * (work.shared_wavefronts + work.global_lines)
+        operations += profile.traffic.operations(shape)
+    return operations / moved if moved else None
 
 
 def _point(request: BenchRequest, series: _Series, size: int) -> Point:
     """A point with all but its time."""
     shape, device = _square(size), request.device
-    grid = series.lesson.grid(shape)
     return Point(
         date=date.today().isoformat(),
         kind="measured" if device.kind == "gpu" else "estimated",
@@ -233,11 +235,11 @@ def _point(request: BenchRequest, series: _Series, size: int) -> Point:
         gflops=0.0,
         of_cublas=None,
         limiter="",
-        flop_per_byte=flop_per_byte(series.profile, shape, grid.blocks) if series.profile else None,
+        flop_per_byte=flop_per_byte(series.estimator, shape) if series.estimator else None,
         clock_mhz=None,
         driver="",
         cublas="",
-        compiler=series.compiled.compiler,
+        compiler=series.kernels[0].compiler,
     )
 
 
@@ -246,9 +248,8 @@ def _key(request: BenchRequest, series: _Series, size: int) -> tuple[str, ...]:
 
 
 def _estimated(request: BenchRequest, series: _Series, shape: Shape) -> Point:
-    x, y, _ = series.lesson.grid(shape).grid
-    assert series.profile is not None  # _count has been there
-    estimate = estimate_at(series.profile, shape, (x, y), request.gpu)
+    assert series.estimator is not None  # _count has been there
+    estimate = series.estimator.at(shape, request.gpu)
     point = _point(request, series, shape.m)
     return replace(point, time_us=estimate.time_us, gflops=estimate.gflops, limiter=estimate.limiter)
 
@@ -260,15 +261,22 @@ def _measure(
     import secrets
 
     points: list[Point] = []
-    by_signature: dict[object, list[_Series]] = {}
+    groups: list[list[_Series]] = []
     for it in missing:
-        by_signature.setdefault(it.lesson.kernel, []).append(it)
-    for group in by_signature.values():
+        alike = (group for group in groups if it.lesson.data.asks_the_same(group[0].lesson.data, shape.names))
+        found = next(alike, None)
+        if found is None:
+            groups.append([it])
+        else:
+            found.append(it)
+    for group in groups:
         while group:
-            entrants = [Entrant(it.name, "reference", it.compiled, it.lesson.grid(shape)) for it in group]
-            kernel = group[0].lesson.kernel
+            entrants = [
+                Entrant(it.name, "reference", steps_of(it.lesson, it.kernels, shape), it.lesson.data) for it in group
+            ]
+            data = group[0].lesson.data
             seed = secrets.randbits(32)
-            measured = gpu.measure(kernel, shape, entrants, seed=seed, seconds=request.seconds)
+            measured = gpu.measure(data, shape, entrants, seed=seed, seconds=request.seconds)
             if measured.fault is None:
                 points += _points(request, group, measured, notes)
                 break

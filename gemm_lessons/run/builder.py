@@ -1,4 +1,4 @@
-"""A lesson's kernel file -> ``Compiled``, if it is the kernel that the lesson launches; ahead of time where it pays.
+"""A lesson's kernel file -> ``Compiled`` for each launch, if it holds what the lesson launches; ahead where it pays.
 
 NVRTC and the disassembler leave Python alone while they work, so what the table compares with is compiled on the other
 core while the learner's kernel is being checked.
@@ -28,7 +28,7 @@ class Builder:
 
     def __init__(self, target: BuildTarget) -> None:
         self.target = target
-        self._under_way: dict[Path, Future[Compiled | compiler.NotCompiled]] = {}
+        self._under_way: dict[Path, Future[list[Compiled | compiler.NotCompiled]]] = {}
 
     def makes_the_same_as(self, other: Builder) -> bool:
         """Whether both compile any source to the same machine code."""
@@ -46,31 +46,38 @@ class Builder:
             self._under_way[path] = pool.submit(self._translate, lesson, path, read_source(path))
             pool.shutdown(wait=False)
 
-    def build(self, lesson: Lesson, path: Path, source: str) -> Compiled | CompileFailed:
-        """Compile a file, and see that it holds the kernel that the lesson launches. Raises ``KitError``."""
+    def build(self, lesson: Lesson, path: Path, source: str) -> tuple[Compiled, ...] | CompileFailed:
+        """Compile a file, and see that it holds the kernels that the lesson launches. Raises ``KitError``."""
         under_way = self._under_way.pop(path, None)
-        result = under_way.result() if under_way else self._translate(lesson, path, source)
-        if isinstance(result, Compiled):
-            wrong = mismatch(lesson.kernel, result)
-            return CompileFailed(wrong, result.diagnostics) if wrong else result
-        errors = sum(diagnostic.severity == "error" for diagnostic in result.diagnostics)
-        message = wrong_name(lesson.kernel, result.diagnostics)
-        message = message or f"the compiler found {errors or 'an'} error{'s'[: errors > 1]}"
-        return CompileFailed(message, result.diagnostics, result.log)
+        results = under_way.result() if under_way else self._translate(lesson, path, source)
+        kernels = []
+        for launch, result in zip(lesson.launches, results, strict=True):
+            if not isinstance(result, Compiled):
+                errors = sum(diagnostic.severity == "error" for diagnostic in result.diagnostics)
+                message = wrong_name(lesson, launch, result.diagnostics)
+                message = message or f"the compiler found {errors or 'an'} error{'s'[: errors > 1]}"
+                return CompileFailed(message, result.diagnostics, result.log)
+            if wrong := mismatch(lesson, launch, result):
+                return CompileFailed(wrong, result.diagnostics)
+            kernels.append(result)
+        return tuple(kernels)
 
-    def _translate(self, lesson: Lesson, path: Path, source: str) -> Compiled | compiler.NotCompiled:
-        result = compile_source(
-            source,
-            path=shown(path),
-            entry=lesson.kernel.entry,
-            defines=lesson.tile.defines,
-            include_dirs=lesson.include_dirs,
-            arch=self.target.arch,
-            cuda_major=self._major(),
-        )
-        if isinstance(result, Compiled):
-            result.start_sass()  # the counters will want it when the first shapes have been checked
-        return result
+    def _translate(self, lesson: Lesson, path: Path, source: str) -> list[Compiled | compiler.NotCompiled]:
+        """One result for each launch."""
+        made: dict[str, Compiled | compiler.NotCompiled] = {}
+        for entry in dict.fromkeys(launch.entry for launch in lesson.launches):
+            made[entry] = result = compile_source(
+                source,
+                path=shown(path),
+                entry=entry,
+                defines=lesson.tile.defines,
+                include_dirs=lesson.include_dirs,
+                arch=self.target.arch,
+                cuda_major=self._major(),
+            )
+            if isinstance(result, Compiled):
+                result.start_sass()  # the counters will want it when the first shapes have been checked
+        return [made[launch.entry] for launch in lesson.launches]
 
 
 class Workshop:
@@ -95,7 +102,7 @@ class Workshop:
         if self._timing is not self._counting:
             self._timing.ahead(lesson, path)
         counted = self._counting.build(lesson, path, source)
-        if not isinstance(counted, Compiled):
+        if isinstance(counted, CompileFailed):
             return counted
         if self._timing is self._counting:
             return Binaries(counted, counted)

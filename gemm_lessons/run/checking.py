@@ -57,7 +57,7 @@ def check(plan: RunPlan, built: Built, shapes: Sequence[Shape]) -> Checked:
     """Launch on every shape, on the counting shape last. The first shape that fails gives the verdict; a fault or an
     endless kernel ends the checks, since the next shape would most likely show the same, slowly."""
     lesson, counting = built.lesson, plan.counting_shape(built.lesson)
-    if refused := plan.device.refusal(built.code, lesson.grid(lesson.shapes.count)):
+    if refused := plan.device.refusal(built.code, lesson.grids(lesson.shapes.count)):
         finding = Finding("launch_failed", "error", refused)
         return Checked(Faulted(counting, finding), findings=(finding,))
     tried: list[_Tried] = []
@@ -70,12 +70,14 @@ def check(plan: RunPlan, built: Built, shapes: Sequence[Shape]) -> Checked:
 
 def _try(plan: RunPlan, built: Built, shape: Shape, name: Literal["check", "count"]) -> _Tried:
     plan.tell(f"{name} {shape}")
-    with stage(name, str(shape), payload=2 * shape.m * shape.n * shape.k):
-        problem = Problem(built.lesson.kernel, shape, plan.seed)
+    lesson = built.lesson
+    operations = lesson.data.operations(shape.names)
+    with stage(name, str(shape), payload=operations):
+        problem = Problem(lesson.data, shape, plan.seed)
         trial = problem.trial()
-        work = shape.m * shape.n * shape.k
-        task = Task(built.code, built.lesson.grid(shape), lambda: problem.trial().arguments, work)
-        launched = plan.device.launch(task, trial.arguments, counting=name == "count")
+        parameters = tuple(launch.parameters for launch in lesson.launches)
+        task = Task(built.code, lesson.grids(shape), parameters, problem.trial, operations // 2)
+        launched = plan.device.launch(task, trial, counting=name == "count")
     findings = (*launched.findings, *trial.damage())
     verdict, judgement = _judge(built, trial, launched, findings)
     if verdict.kind == "passed":  # a compiler may read ahead what nobody then uses
@@ -138,7 +140,7 @@ def judge_method(plan: RunPlan, built: Built, checked: Checked) -> Checked:
         "shared_bytes": resources.shared_bytes,
         "spill_bytes": resources.spill_bytes,
         "stack_bytes": resources.stack_bytes,
-        "ffma_behind_loads": ffma_behind_loads(built.code.counted.sass),
+        "ffma_behind_loads": ffma_behind_loads(built.code.counted[0].sass),
         **plan.lesson.names(plan.counting_shape(built.lesson)),
     }
     gates = judge_gates(plan.lesson.gates, names)

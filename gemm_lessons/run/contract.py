@@ -97,7 +97,7 @@ def _compile(row: Row) -> JSON:
     built = row.built
     resources, occupancy = (built.resources, built.occupancy) if built else (None, None)
     return {
-        "arch": built.code.counted.arch if built else "",
+        "arch": built.arch if built else "",
         "registers": resources.registers if resources else None,
         "shared_bytes": resources.shared_bytes if resources else None,
         "spill_bytes": resources.spill_bytes if resources else None,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gemm_lessons.course.data import HELD, DataSpec
 from gemm_lessons.course.lesson import Lesson, Shape, tile_sizes
 from gemm_lessons.course.problem import Problem
-from gemm_lessons.estimate.model import Subject, estimate_at, profile_of
+from gemm_lessons.estimate.model import Estimator, Movement, Subject, profile_of
 from gemm_lessons.judgement.evidence import UNTIMED, Built, Checked, Speed
 from gemm_lessons.launch import Argument
 from gemm_lessons.ranges import stage
@@ -26,22 +28,59 @@ def estimate(plan: RunPlan, built: Built, checked: Checked) -> Speed:
     shape, lesson, timed = plan.timed_shape, built.lesson, built.code.timed
     if not checked.right or checked.counters is None or lesson.shapes.refusal(shape):
         return UNTIMED
-    if timed is None or built.occupancy is None or not built.occupancy.blocks_per_sm:
+    if timed is None or not all(fit.blocks_per_sm for fit in built.occupancies):
         return UNTIMED
     plan.tell(f"estimate {shape}")
-    with stage("estimate", str(shape), payload=2 * shape.m * shape.n * shape.k):
-        profile = profile_of(subject_of(lesson, timed), built.occupancy.blocks_per_sm)
-        if profile is None:
-            return UNTIMED
-        x, y, _ = lesson.grid(shape).grid
-        return Speed(estimate_at(profile, shape, (x, y), plan.gpu), profile)
+    with stage("estimate", str(shape), payload=lesson.data.operations(shape.names)):
+        profiles = []
+        for number, (compiled, fit) in enumerate(zip(timed, built.occupancies, strict=True)):
+            profile = profile_of(subject_of(lesson, compiled, number), fit.blocks_per_sm)
+            if profile is None:
+                return UNTIMED
+            profiles.append(profile)
+        estimator = Estimator(tuple(profiles), lesson.grids)
+        return Speed(estimator.at(shape, plan.gpu), estimator)
 
 
-def subject_of(lesson: Lesson, compiled: Compiled) -> Subject:
-    """What to trace of a lesson's kernel."""
+def subject_of(lesson: Lesson, compiled: Compiled, number: int = 0) -> Subject:
+    """What to trace of a lesson's launch."""
+    launch = lesson.launches[number]
 
     def arguments(shape: Shape) -> tuple[Argument, ...]:
-        return Problem(lesson.kernel, shape, SEED).trial().arguments
+        return Problem(lesson.data, shape, SEED).trial().arguments(launch.parameters)
 
-    parsed = partial(Simulator().kernel, compiled)
-    return Subject(compiled, parsed, lesson.grid, arguments, tile_sizes(lesson), lesson.shapes)
+    return Subject(
+        compiled,
+        partial(Simulator().kernel, compiled),
+        lambda shape: lesson.grids(shape)[number],
+        arguments,
+        tile_sizes(lesson),
+        lesson.shapes,
+        movement_of(lesson.data, launch.parameters),
+    )
+
+
+def movement_of(data: DataSpec, parameters: Sequence[str]) -> Movement:
+    """What a launch with these parameters has to move: the buffers that it is given, each once."""
+    held = {found.source for name in parameters if (found := data.parameter(name)) and found.kind in HELD}
+    factors = {factor.name for factor in data.factors}
+    multiplies = data.formula.product is not None and factors <= held
+    # Of several launches, the scratch of the one that multiplies is written there and read by the next.
+    reads = {it.name for it in data.buffers if it.role in ("in", "inout") or (it.role == "scratch" and not multiplies)}
+    writes = {it.name for it in data.buffers if it.role in ("out", "inout") or (it.role == "scratch" and multiplies)}
+
+    def moved(names: set[str], shape: Shape) -> float:
+        layouts = data.lay_out(shape.names)
+        return float(sum(layouts[name].moved for name in names & held))
+
+    left, right = data.factors if multiplies else (data.answer, data.answer)
+    target = next((it for it in data.buffers if it.name in writes & held), data.answer)
+    return Movement(
+        lambda shape: moved(reads, shape),
+        lambda shape: moved(writes, shape),
+        lambda shape: data.operations(shape.names) if multiplies else 0,
+        left.element.size,
+        right.element.size,
+        target.element.size,
+        multiplies,
+    )

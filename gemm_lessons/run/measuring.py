@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gemm_lessons.gpu import Entrant, Measurement
+from gemm_lessons.compiler.compile import Compiled
+from gemm_lessons.course.lesson import Lesson, Shape
+from gemm_lessons.gpu import Entrant, Measurement, Step
 from gemm_lessons.judgement.verdict import Faulted, Judgement, Verdict, WrongAnswer
 from gemm_lessons.launch import Finding
 from gemm_lessons.ranges import stage
@@ -17,7 +19,7 @@ from gemm_lessons.run.plan import RunPlan
 def measure(plan: RunPlan, rows: Sequence[Row]) -> Measurement | None:
     """Time all right kernels that can take the shape in one run, so that the ratios hold; None where nothing can be
     timed, or where the kernel under test (the first row) is wrong."""
-    timer, shape, kernel = plan.device.timer, plan.timed_shape, plan.lesson.kernel
+    timer, shape, data = plan.device.timer, plan.timed_shape, plan.lesson.data
     if timer is None or not rows[0].checked.right:
         return None
     entrants = []
@@ -25,13 +27,20 @@ def measure(plan: RunPlan, rows: Sequence[Row]) -> Measurement | None:
         built = row.built
         if built is None or built.code.timed is None or not row.checked.right:
             continue
-        if built.lesson.kernel == kernel and not built.lesson.shapes.refusal(shape):
-            entrants.append(Entrant(row.label, row.role, built.code.timed, built.lesson.grid(shape)))
+        lesson = built.lesson
+        if lesson.data.asks_the_same(data, shape.names) and not lesson.shapes.refusal(shape):
+            entrants.append(Entrant(row.label, row.role, steps_of(lesson, built.code.timed, shape), lesson.data))
     plan.tell(f"time {shape}")
-    with stage("time", str(shape), payload=2 * shape.m * shape.n * shape.k):
+    with stage("time", str(shape), payload=data.operations(shape.names)):
         return timer.measure(
-            kernel, shape, entrants, seed=plan.seed, progress=lambda label: plan.tell(f"time {label}")
+            data, shape, entrants, seed=plan.seed, progress=lambda label: plan.tell(f"time {label}")
         )  # fmt: skip
+
+
+def steps_of(lesson: Lesson, kernels: Sequence[Compiled], shape: Shape) -> tuple[Step, ...]:
+    """The launches of a lesson, as they are timed."""
+    launches = zip(kernels, lesson.grids(shape), lesson.launches, strict=True)
+    return tuple(Step(compiled, grid, launch.parameters) for compiled, grid, launch in launches)
 
 
 def with_times(row: Row, measured: Measurement | None) -> Row:

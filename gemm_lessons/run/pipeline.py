@@ -136,9 +136,12 @@ def build(plan: RunPlan, entry: Entry, source: str) -> Built | CompileFailed:
         code = plan.workshop.build(entry.lesson, entry.path, source)
     if isinstance(code, CompileFailed):
         return code
-    grid = entry.lesson.grid(entry.lesson.shapes.count)
-    fit = occupancy(code.timed.resources, grid.threads, grid.dynamic_shared, plan.gpu) if code.timed else None
-    return Built(entry.lesson, code, fit)
+    grids = entry.lesson.grids(entry.lesson.shapes.count)
+    fits = (
+        occupancy(compiled.resources, grid.threads, grid.dynamic_shared, plan.gpu)
+        for compiled, grid in zip(code.timed or (), grids, strict=code.timed is not None)
+    )
+    return Built(entry.lesson, code, tuple(fits))
 
 
 def advised(plan: RunPlan, row: Row) -> Row:
@@ -154,7 +157,7 @@ def advised(plan: RunPlan, row: Row) -> Row:
         speed=row.speed,
         counted=plan.counting_shape(lesson),
         shape=shape,
-        blocks=lesson.grid(shape).blocks if allowed else 0,
+        blocks=lesson.grids(shape)[0].blocks if allowed else 0,
         sms=plan.gpu.sms,
         gpu=plan.gpu.name,
     )
@@ -164,4 +167,5 @@ def advised(plan: RunPlan, row: Row) -> Row:
 def _peak_gflops(device: Device, lesson: Lesson) -> float | None:
     """What the data sheet of this very GPU promises for fused multiply-adds in fp32."""
     sheet = device.sheet
-    return sheet.fp32_flops_per_s / 1e9 if sheet and lesson.kernel.a == lesson.kernel.accumulate == "float32" else None
+    single = [factor.element.name for factor in lesson.data.factors] == ["float32", "float32"]
+    return sheet.fp32_flops_per_s / 1e9 if sheet and single else None

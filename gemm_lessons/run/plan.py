@@ -1,4 +1,4 @@
-"""What to run: as it was asked for (``RunRequest``), and with everything decided (``RunPlan``) for the steps."""
+"""What to run: as it was asked for (``RunRequest``), and with everything decided (``RunPlan``)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class RunPlan:
         whole = Shape(*(-(-ESTIMATE_SIZE // size) * size for size in astuple(lesson.shapes.multiple_of)))
         seed = fresh_seed() if request.seed is None else request.seed
         timed = request.shape or whole
-        device = request.device.expecting(lesson.kernel, timed, seed)
+        device = request.device.expecting(lesson.data, timed, seed)
         workshop = Workshop(request.course.architecture, device, request.gpu)
         return cls(request.course, lesson, device, request.gpu, seed, timed, workshop, tell)
 

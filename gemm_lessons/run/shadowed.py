@@ -13,12 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from gemm_lessons.course.lesson import KernelSpec, Shape
+from gemm_lessons.course.data import DataSpec
+from gemm_lessons.course.lesson import Shape
+from gemm_lessons.course.problem import Trial
 from gemm_lessons.device import Binaries, BuildTarget, Task
 from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.gpu import Gpu
 from gemm_lessons.hardware.sheets import GpuSpec, data_sheet, sheet_of
-from gemm_lessons.launch import Argument, Finding, Grid, Launched
+from gemm_lessons.launch import Finding, Grid, Launched
 from gemm_lessons.run.simulated import Simulated, no_room
 
 SIMULATED = 512**3  # multiply-adds up to which a launch is repeated on the simulator: below a second
@@ -56,25 +58,25 @@ class ShadowedGpu:
         """The GPU itself."""
         return self._gpu
 
-    def expecting(self, kernel: KernelSpec, shape: Shape, seed: int) -> ShadowedGpu:
+    def expecting(self, data: DataSpec, shape: Shape, seed: int) -> ShadowedGpu:
         """The inputs of the measurement take the GPU's process about as long to make as the simulator counts."""
-        return ShadowedGpu(self._gpu, self._simulated, lambda: self._gpu.prepare(kernel, shape, seed))
+        return ShadowedGpu(self._gpu, self._simulated, lambda: self._gpu.prepare(data, shape, seed))
 
-    def refusal(self, code: Binaries, grid: Grid) -> str:
+    def refusal(self, code: Binaries, grids: Sequence[Grid]) -> str:
         """Why this GPU would not launch it. Without its own data sheet, its architecture's says so."""
         assert code.timed is not None
-        return no_room(code.timed, grid, self.sheet or sheet_of(code.timed.arch))
+        return no_room(code.timed, grids, self.sheet or sheet_of(code.timed[0].arch))
 
-    def launch(self, task: Task, arguments: Sequence[Argument], counting: bool) -> Launched:
+    def launch(self, task: Task, trial: Trial, counting: bool) -> Launched:
         """The GPU's answer, and the simulator's counters and findings; these come first, since they name a line."""
         assert task.code.timed is not None
-        ran = self._gpu.launch(task.code.timed, task.grid, arguments)
+        ran = task.run(self._gpu.launch, task.code.timed, trial)
         if task.work > SIMULATED:
             return ran
         if counting and ran.fault is None:
             self._prepare()
         try:
-            seen = self._simulated.launch(task, task.arguments(), counting)
+            seen = self._simulated.launch(task, task.fresh(), counting)
         except UnsupportedKernel as error:
             if not counting and ran.fault is None:
                 return ran  # the counted launch will say so

@@ -10,25 +10,25 @@ from collections.abc import Sequence
 
 from gemm_lessons.compiler.compile import Compiled
 from gemm_lessons.compiler.diagnostics import Diagnostic
-from gemm_lessons.course.lesson import KernelSpec
-from gemm_lessons.course.problem import POINTER_SIZE, prototype, signature
+from gemm_lessons.course.data import POINTER_SIZE
+from gemm_lessons.course.lesson import LaunchSpec, Lesson
 from gemm_lessons.simulator.program import ptx
 
 
-def wrong_name(kernel: KernelSpec, diagnostics: Sequence[Diagnostic]) -> str | None:
+def wrong_name(lesson: Lesson, launch: LaunchSpec, diagnostics: Sequence[Diagnostic]) -> str | None:
     """What to say when the compiler found no kernel of that name (its diagnostic lists those that it found)."""
-    if any(d.message.startswith(("no kernel is called", f"{kernel.entry} is not a kernel")) for d in diagnostics):
-        return f"there is no kernel named {kernel.entry}. The lesson launches {prototype(kernel)}"
+    if any(d.message.startswith(("no kernel is called", f"{launch.entry} is not a kernel")) for d in diagnostics):
+        return f"there is no kernel named {launch.entry}. The lesson launches {lesson.prototype(launch)}"
     return None
 
 
-def mismatch(kernel: KernelSpec, compiled: Compiled) -> str | None:
+def mismatch(lesson: Lesson, launch: LaunchSpec, compiled: Compiled) -> str | None:
     """What to say when the parameters of the compiled kernel are not those that the lesson passes, else None.
 
     Machine code keeps only their sizes, so an ``int *`` in the place of a ``float *`` is not seen.
     """
     found = ptx.parse(compiled.ptx).kernels[compiled.entry].parameters
-    expected = signature(kernel)
+    expected = lesson.parameters(launch)
     if [parameter.size for parameter in found] == [parameter.size for parameter in expected]:
         return None
     if len(found) != len(expected):
@@ -39,4 +39,4 @@ def mismatch(kernel: KernelSpec, compiled: Compiled) -> str | None:
         )
         kind = "a pointer" if want.size == POINTER_SIZE and want.type.endswith("*") else want.type
         what = f"has {is_} bytes as parameter {number + 1}, the lesson passes {want.name} there, {kind} of {want.size}"
-    return f"{kernel.entry} {what}. The lesson launches {prototype(kernel)}"
+    return f"{launch.entry} {what}. The lesson launches {lesson.prototype(launch)}"

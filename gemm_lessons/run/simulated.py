@@ -7,10 +7,12 @@ from dataclasses import replace
 from typing import Literal
 
 from gemm_lessons.compiler.compile import Compiled, occupancy
-from gemm_lessons.course.lesson import KernelSpec, Shape
+from gemm_lessons.course.data import DataSpec
+from gemm_lessons.course.lesson import Shape
+from gemm_lessons.course.problem import Trial
 from gemm_lessons.device import Binaries, Task
 from gemm_lessons.hardware.sheets import GpuSpec, sheet_of
-from gemm_lessons.launch import Argument, Grid, Launched
+from gemm_lessons.launch import Grid, Launched
 from gemm_lessons.simulator import Simulator
 
 
@@ -28,29 +30,34 @@ class Simulated:
         # Counting takes longer than running.
         self._uncounted = Simulator(replace(self.simulator.setting, counting=False))
 
-    def expecting(self, kernel: KernelSpec, shape: Shape, seed: int) -> Simulated:
+    def expecting(self, data: DataSpec, shape: Shape, seed: int) -> Simulated:
         """Nothing is timed here."""
         return self
 
-    def refusal(self, code: Binaries, grid: Grid) -> str:
+    def refusal(self, code: Binaries, grids: Sequence[Grid]) -> str:
         """Why no GPU of the counted code's architecture would launch it."""
-        return no_room(code.counted, grid, sheet_of(code.counted.arch))
+        return no_room(code.counted, grids, sheet_of(code.counted[0].arch))
 
-    def launch(self, task: Task, arguments: Sequence[Argument], counting: bool) -> Launched:
+    def launch(self, task: Task, trial: Trial, counting: bool) -> Launched:
         """Run, check and, if asked, count."""
         simulator = self.simulator if counting else self._uncounted
-        return simulator.launch(task.code.counted, task.grid, arguments)
+        return task.run(simulator.launch, task.code.counted, trial)
 
     def doubt(self, task: Task) -> None:
         """Counted, a launch is followed by both engines, which must agree."""
-        self.simulator.launch(task.code.counted, task.grid, task.arguments())
+        task.run(self.simulator.launch, task.code.counted, task.fresh())
 
 
-def no_room(compiled: Compiled, grid: Grid, sheet: GpuSpec | None) -> str:
+def no_room(kernels: Sequence[Compiled], grids: Sequence[Grid], sheet: GpuSpec | None) -> str:
     """Why not even one block fits on a multiprocessor; empty when one does, or when there is no data sheet."""
+    for compiled, grid in zip(kernels, grids, strict=True):
+        if sheet and not occupancy(compiled.resources, grid.threads, grid.dynamic_shared, sheet).blocks_per_sm:
+            return _too_large(compiled, grid, sheet)
+    return ""
+
+
+def _too_large(compiled: Compiled, grid: Grid, sheet: GpuSpec) -> str:
     resources = compiled.resources
-    if sheet is None or occupancy(resources, grid.threads, grid.dynamic_shared, sheet).blocks_per_sm:
-        return ""
     return (
         f"no block of this kernel fits on a multiprocessor of an {sheet.name}: {grid.threads} threads x "
         f"{resources.registers} registers (it has {sheet.registers_per_block}), "

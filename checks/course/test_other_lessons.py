@@ -1,0 +1,139 @@
+"""A lesson unlike the course's, without Python: halves, column-major B, scratch, an epilogue, two launches."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from gemm_lessons.course.folder import Course
+from gemm_lessons.course.lesson import LessonError, Shape
+from gemm_lessons.course.lesson_toml import load_lesson
+from gemm_lessons.estimate.model import estimate_at
+from gemm_lessons.hardware.sheets import GPUS
+from gemm_lessons.judgement.verdict import Faulted, WrongAnswer
+from gemm_lessons.run.outcome import RunOutcome
+from gemm_lessons.run.pipeline import RunRequest, run_lesson
+from gemm_lessons.run.simulated import Simulated
+
+FOLDER = Path(__file__).parent / "kernels" / "90_split_k"
+COURSE = Course(Path(__file__).resolve().parents[2])
+LESSON = load_lesson(FOLDER)
+
+
+def run(path: Path, **changes: object) -> RunOutcome:
+    request = RunRequest(COURSE, LESSON, path, Simulated(), GPUS["h200"], seed=5, beside=False)
+    return run_lesson(replace(request, **changes))  # type: ignore[arg-type]
+
+
+@cache
+def solved() -> RunOutcome:
+    return run(FOLDER / "solution.cu")
+
+
+def test_it_passes_and_is_counted_over_both_launches() -> None:
+    row = solved().kernel
+    assert row.checked.verdict.kind == "passed", row.checked
+    assert [result.shape for result in row.checked.shapes] == [*LESSON.shapes.check, LESSON.shapes.count]
+    counters, (m, n, k) = row.checked.counters, (64, 64, 128)
+    assert counters is not None
+    products, adding = m * n * k, m * n * (4 + 1)
+    assert counters.get("global_load_bytes") == products * 4 + adding * 4, (
+        "two halves a product; four slices and a bias"
+    )
+    assert counters.get("global_store_bytes") == m * n * 4 * (4 + 1), "four slices of P, and C"
+    assert counters.get("ffma") == products
+    assert counters.get("blocks") == 16 * 4 + 32
+    lines = {line.line for line in counters.lines if line.metric == "global_load_sectors" or "sector" in line.metric}
+    assert len(lines) >= 2, "lines of both kernels"
+
+
+def test_it_is_estimated_with_its_own_types_and_both_launches() -> None:
+    speed = solved().kernel.speed
+    assert speed.estimator is not None
+    assert speed.estimate is not None
+    first, second = speed.estimator.profiles
+    shape = Shape(4096, 4096, 4096)
+    square = 4096.0**2
+    assert (first.traffic.left, first.traffic.right, first.traffic.target) == (2, 2, 4)
+    assert (first.traffic.read(shape), first.traffic.written(shape)) == (2 * square * 2, 4 * square * 4)
+    assert (second.traffic.read(shape), second.traffic.written(shape)) == (4 * square * 4 + 4096 * 4, square * 4)
+    assert not second.traffic.tiled
+    first_grid, second_grid = LESSON.grids(shape)
+    times = [
+        estimate_at(first, shape, first_grid.grid, GPUS["h200"]).time_us,
+        estimate_at(second, shape, second_grid.grid, GPUS["h200"]).time_us,
+    ]
+    assert speed.estimate.time_us == pytest.approx(sum(times))
+    assert times[1] > 5 * square * 4 / 4.8e12 * 1e6, "the reduction cannot be faster than its memory"
+
+
+def test_the_stub_answers_wrongly_and_each_todo_counts(tmp_path: Path) -> None:
+    stub = (FOLDER / "stub.cu").read_text()
+    assert isinstance(run(FOLDER / "stub.cu").verdict, WrongAnswer)
+    first = stub.replace("int begin = 0;", "int begin = blockIdx.z * depth;")
+    second = stub.replace("// TODO(2): add", "for (int s = 0; s < SLICES; ++s) sum += P[s * M * N + i]; //")
+    for text in (first, second):
+        assert text != stub
+        path = tmp_path / "kernel.cu"
+        path.write_text(text)
+        assert isinstance(run(path).verdict, WrongAnswer), "half of it is not enough"
+
+
+def test_scratch_that_was_never_written_is_found(tmp_path: Path) -> None:
+    text = (FOLDER / "solution.cu").read_text()
+    path = tmp_path / "kernel.cu"
+    store = "P[(blockIdx.z * M + row) * N + col] = sum;"
+    assert store in text
+    path.write_text(text.replace(store, f"if (blockIdx.z < 3) {store}"))
+    assert isinstance(run(path).verdict, WrongAnswer), "the poison of scratch reaches the answer"
+
+
+def test_a_fault_in_the_second_launch_is_its_own(tmp_path: Path) -> None:
+    text = (FOLDER / "solution.cu").read_text()
+    path = tmp_path / "kernel.cu"
+    path.write_text(text.replace("for (int s = 0; s < SLICES; ++s)", "for (int s = 0; s <= SLICES; ++s)"))
+    verdict = run(path).verdict
+    assert isinstance(verdict, Faulted)
+    assert verdict.finding.kind == "out_of_bounds"
+    assert "P" in verdict.finding.message
+
+
+def test_a_kernel_that_is_missing_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.cu"
+    path.write_text((FOLDER / "solution.cu").read_text().replace("add_slices", "add_all"))
+    verdict = run(path).verdict
+    assert verdict.kind == "compile_failed"
+    assert "add_slices(float *P, const float *bias, float *C, int M, int N)" in verdict.message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('type = "float16"', 'type = "half"', r"lesson.toml:14: \[buffers.A\] type: 'half'"),
+        ('order = "column"', 'order = "columns"', r"lesson.toml:20: \[buffers.B\] order: 'columns' is none"),
+        ('role = "scratch"', 'role = "temp"', r"\[buffers.P\] role: 'temp' is none of in, out, inout, scratch"),
+        ('shape = ["N"]', 'shape = ["Q"]', r"\[buffers.bias\] shape: .*names Q"),
+        ('shape = ["N"]', "shape = []", r"\[buffers.bias\] shape: must be a list of one to three"),
+        ('formula = "C = relu(A @ B + bias)"', 'formula = "C = relu(A @ X)"', r"toml:11: .kernel. formula: .*names X"),
+        ('formula = "C = relu(A @ B + bias)"', 'formula = "P = A @ B"', r"\[buffers.P\] role: P holds the answer"),
+        ('accumulate = "float32"', 'accumulate = "int32"', "A is float16, but sums are made in int32"),
+        ('accumulate = "float32"', 'accumulate = "bfloat16"', "accumulate: 'bfloat16' is none of float64, float32"),
+        ('entry = "add_slices"', "", r"\[\[launches\]\] number 2: entry: is missing"),
+        ('"P", "bias", "C"', '"P", "bias"', "C is missing"),
+        ('"P", "bias", "C"', '"P", "bias", "D"', r'toml:39: \[\[launches\]\] number 2: parameters: "D" is none'),
+        ('block = ["128"]', 'block = ["1280"]', r"\[\[launches\]\] number 2: block: 1280 threads"),
+        ("[shapes]", '[launch]\ngrid = ["1"]\n[shapes]', "keep one of them"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_named(tmp_path: Path, old: str, new: str, message: str) -> None:
+    folder = tmp_path / "90_split_k"
+    shutil.copytree(FOLDER, folder)
+    text = (folder / "lesson.toml").read_text()
+    assert old in text
+    (folder / "lesson.toml").write_text(text.replace(old, new, 1))
+    with pytest.raises(LessonError, match=message):
+        load_lesson(folder)

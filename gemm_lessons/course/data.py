@@ -1,0 +1,275 @@
+"""What a lesson's kernels work on: buffers by name, numbers, and the formula of the answer. The one description of it.
+
+    DataSpec  --lay_out(shape)-->  BufferLayout by name: types and sizes, as they lie in memory
+              --parameter(name)--> Parameter: what the host passes under that name, and how C declares it
+
+The problem draws inputs from it, devices pass its arguments, the estimate takes its bytes and operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING, Any, Literal
+
+from gemm_lessons.course.expression import Expression, ExpressionError, Number
+from gemm_lessons.course.formula import Formula
+from gemm_lessons.elements import ELEMENTS, Element
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
+
+Order = Literal["row", "column"]
+Role = Literal["in", "out", "inout", "scratch"]
+Fill = Literal["random", "poison", "zeros", "ones"]
+
+SCALARS = ("alpha", "beta")
+SIZES = ("M", "N", "K")
+HELD = ("pointer", "texture")  # kinds of parameters that give a kernel a buffer
+GAP = 4  # elements between rows where a leading dimension is passed; keeps rows of 4 aligned for float4
+INT_SIZE = 4
+POINTER_SIZE = 8
+
+
+@dataclass(frozen=True)
+class BufferSpec:
+    """One array in global memory. ``shape``: (columns), (rows, columns) or (batch, rows, columns), over M N K and tile
+    names. ``order``: which elements lie side by side, those of a row or of a column. ``fill``: what it holds before."""
+
+    name: str
+    element: Element
+    shape: tuple[Expression, ...]
+    order: Order = "row"
+    role: Role = "in"
+    fill: Fill = "random"
+
+
+@dataclass(frozen=True)
+class BufferLayout:
+    """A buffer at given sizes: ``batch`` matrices of ``rows`` x ``cols``, ``leading`` elements from one line to the
+    next. ``dimensions`` of its shape as declared: 1, 2 or 3."""
+
+    name: str
+    element: Element
+    batch: int
+    rows: int
+    cols: int
+    leading: int
+    order: Order = "row"
+    role: Role = "in"
+    fill: Fill = "random"
+    dimensions: int = 2
+
+    @property
+    def lines(self) -> int:
+        """Rows of a row-major matrix, columns of a column-major one."""
+        return self.rows if self.order == "row" else self.cols
+
+    @property
+    def length(self) -> int:
+        """Elements in a line, without what lies between lines."""
+        return self.cols if self.order == "row" else self.rows
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """As stored: (batch, lines, leading), without the dimensions that were not declared."""
+        return (self.batch, self.lines, self.leading)[3 - self.dimensions :]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory, the gaps between lines too."""
+        return self.batch * self.lines * self.leading * self.element.size
+
+    @property
+    def moved(self) -> int:
+        """Bytes that a kernel moves that touches each element once."""
+        return self.batch * self.rows * self.cols * self.element.size
+
+    def inside(self, stored: Array) -> Array:
+        """Its lines without their gaps, as stored."""
+        return stored[..., : self.length]
+
+    def matrix(self, stored: Array) -> Array:
+        """Rows by columns as in the formula, whatever the order in memory; still as stored."""
+        lines = self.inside(stored)
+        return lines if self.order == "row" else lines.swapaxes(-1, -2)
+
+    def lay(self, matrix: Array, into: Array) -> None:
+        """Store rows by columns."""
+        self.matrix(into)[...] = matrix
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a kernel: what C calls its type, its name, bytes, and where its value comes from.
+
+    ``source``: the buffer of a pointer, or of the leading dimension, stride or texture; a size's or scalar's own name.
+    """
+
+    type: str
+    name: str
+    size: int
+    kind: Literal["pointer", "size", "scalar", "leading", "stride", "texture"]
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.type}{self.name}" if self.type.endswith("*") else f"{self.type} {self.name}"
+
+
+@dataclass(frozen=True)
+class DataSpec:
+    """Buffers, the type that sums are made in, the answer's formula, and the tile sizes that shapes may name."""
+
+    buffers: tuple[BufferSpec, ...]
+    accumulate: Element
+    formula: Formula
+    sizes: tuple[tuple[str, int], ...] = ()
+    padded: frozenset[str] = frozenset()  # buffers whose lines lie apart, since a launch is told how far
+
+    @classmethod
+    def plain(
+        cls,
+        parameters: Sequence[str],
+        *,
+        a: str = "float32",
+        b: str = "float32",
+        c: str = "float32",
+        accumulate: str = "float32",
+        formula: str = "",
+        buffers: Sequence[BufferSpec] = (),
+        sizes: tuple[tuple[str, int], ...] = (),
+    ) -> DataSpec:
+        """A, B, C row-major, and what else ``parameters`` name; ``buffers`` come on top of or in place of these."""
+        m, n, k = (Expression.parse(name, SIZES) for name in SIZES)
+        known = {
+            "A": BufferSpec("A", ELEMENTS[a], (m, k)),
+            "B": BufferSpec("B", ELEMENTS[b], (k, n)),
+            "C": BufferSpec("C", ELEMENTS[c], (m, n), role="out", fill="poison"),
+        }
+        if "bias" in parameters:
+            known["bias"] = BufferSpec("bias", ELEMENTS[c], (n,))
+        known |= {buffer.name: buffer for buffer in buffers}
+        if not formula:
+            terms = ["alpha * (A @ B)" if "alpha" in parameters else "A @ B"]
+            terms += [term for name, term in (("beta", "beta * C"), ("bias", "bias")) if name in parameters]
+            formula = f"C = {' + '.join(terms)}"
+        parsed = Formula.parse(formula, (*known, *SCALARS))
+        target = known[parsed.target]
+        if parsed.target in parsed.names and target.role == "out":
+            known[target.name] = replace(target, role="inout", fill="random")
+        padded = frozenset(name for name in known if leading_name(name) in parameters)
+        return cls(tuple(known.values()), ELEMENTS[accumulate], parsed, sizes, padded)
+
+    @cached_property
+    def by_name(self) -> Mapping[str, BufferSpec]:
+        """The buffers."""
+        return {buffer.name: buffer for buffer in self.buffers}
+
+    @property
+    def answer(self) -> BufferSpec:
+        """The buffer that holds the answer after the last launch."""
+        return self.by_name[self.formula.target]
+
+    @property
+    def factors(self) -> tuple[BufferSpec, ...]:
+        """The two factors of the formula's product; all inputs where it has none, or several."""
+        product = self.formula.product
+        return (self.by_name[product.left], self.by_name[product.right]) if product else self.inputs
+
+    @property
+    def inputs(self) -> tuple[BufferSpec, ...]:
+        """What no kernel may write."""
+        return tuple(buffer for buffer in self.buffers if buffer.role == "in")
+
+    @property
+    def element_names(self) -> tuple[str, ...]:
+        """The types of the factors, of the sum and of the answer, each once."""
+        every = (*(factor.element for factor in self.factors), self.accumulate, self.answer.element)
+        return tuple(dict.fromkeys(element.name for element in every))
+
+    def names(self, sizes: Mapping[str, Number]) -> dict[str, Number]:
+        """All names that expressions may use, at these sizes M, N, K."""
+        return {**sizes, **dict(self.sizes)}
+
+    def lay_out(self, sizes: Mapping[str, Number], gap: int = GAP) -> dict[str, BufferLayout]:
+        """Every buffer at these sizes M, N, K; ``gap`` elements between lines where a launch is told how far apart they
+        are. Raises ``ExpressionError`` when a size is no whole number >= 1."""
+        return {buffer.name: self._layout(buffer, sizes, gap) for buffer in self.buffers}
+
+    def _layout(self, buffer: BufferSpec, sizes: Mapping[str, Number], gap: int) -> BufferLayout:
+        names = self.names(sizes)
+        try:
+            extents = [extent.whole(names, at_least=1) for extent in buffer.shape]
+        except ExpressionError as error:
+            raise ExpressionError(f"the shape of {buffer.name}: {error}") from None
+        batch, rows, cols = [1] * (3 - len(extents)) + extents
+        length = cols if buffer.order == "row" else rows
+        leading = length + gap * (buffer.name in self.padded)
+        how = (buffer.order, buffer.role, buffer.fill)
+        return BufferLayout(buffer.name, buffer.element, batch, rows, cols, leading, *how, dimensions=len(extents))
+
+    def parameter(self, name: str) -> Parameter | None:
+        """What the host passes under this name; None when it knows none."""
+        if name in self.by_name:
+            buffer = self.by_name[name]
+            const = "const " * (buffer.role == "in")
+            return Parameter(f"{const}{buffer.element.c_name} *", name, POINTER_SIZE, "pointer", name)
+        if name in SCALARS:
+            return Parameter(self.accumulate.c_name, name, self.accumulate.size, "scalar", name)
+        if name in (*SIZES, *dict(self.sizes)):
+            return Parameter("int", name, INT_SIZE, "size", name)
+        for buffer in self.buffers:
+            if name == leading_name(buffer.name):
+                return Parameter("int", name, INT_SIZE, "leading", buffer.name)
+            if name == f"stride_{buffer.name}":
+                return Parameter("int", name, INT_SIZE, "stride", buffer.name)
+            if name == f"tex_{buffer.name}":
+                return Parameter("cudaTextureObject_t", name, POINTER_SIZE, "texture", buffer.name)
+        return None
+
+    def number(self, parameter: Parameter, sizes: Mapping[str, Number], layouts: Mapping[str, BufferLayout]) -> int:
+        """The value of a size, a leading dimension or a stride (elements from one matrix of a batch to the next)."""
+        if parameter.kind == "size":
+            return int(self.names(sizes)[parameter.source])
+        layout = layouts[parameter.source]
+        return layout.leading if parameter.kind == "leading" else layout.lines * layout.leading
+
+    def asks_the_same(self, other: DataSpec, sizes: Mapping[str, Number]) -> bool:
+        """Whether kernels for both work on the same inputs and owe the same answer; scratch is their own affair."""
+
+        def asked(data: DataSpec) -> tuple[Any, ...]:
+            layouts = data.lay_out(sizes, gap=0).values()
+            return data.formula, data.accumulate, [layout for layout in layouts if layout.role != "scratch"]
+
+        return asked(self) == asked(other)
+
+    def operations(self, sizes: Mapping[str, Number]) -> int:
+        """Multiplications and additions of the answer: two for each product of elements."""
+        product, laid = self.formula.product, self.lay_out(sizes)
+        if product is None:
+            return 2 * int(prod(sizes[name] for name in SIZES))
+        left, target = laid[product.left], laid[self.formula.target]
+        depth = left.rows if product.left_transposed else left.cols
+        return 2 * target.batch * target.rows * target.cols * depth
+
+    def bytes(self, sizes: Mapping[str, Number]) -> int:
+        """Bytes that have to cross the chip's border at least: what is given once, the answer once."""
+        return sum(
+            layout.moved * (2 if layout.role == "inout" else 1)
+            for layout in self.lay_out(sizes).values()
+            if layout.role != "scratch"
+        )
+
+
+def leading_name(buffer: str) -> str:
+    """The parameter that says how far apart the lines of a buffer are: ``lda`` for A."""
+    return f"ld{buffer.lower()}"
+
+
+def prototype(entry: str, parameters: Sequence[Parameter]) -> str:
+    """A kernel's declaration, to show: ``extern "C" __global__ void gemm(const float *A, ...)``."""
+    return f'extern "C" __global__ void {entry}({", ".join(map(str, parameters))})'

@@ -1,0 +1,202 @@
+"""A problem on the GPU, as large as one wants to time: its buffers between guard zones, and what turns make of them.
+
+Every timed launch finds one secret row of the left factor replaced by another (so no earlier answer is right), the
+answer poisoned, and L2 flushed by overwriting a buffer larger than it. Inside the process that owns the context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+
+from gemm_lessons.course.data import BufferLayout, DataSpec
+from gemm_lessons.course.formula import Formula, Product
+from gemm_lessons.course.lesson import Shape
+from gemm_lessons.course.problem import DEFAULTS, GUARD_BYTE, GUARD_BYTES
+from gemm_lessons.elements import ELEMENTS, Element
+from gemm_lessons.gpu.functions import address, by_value
+from gemm_lessons.gpu.memory import DeviceMemory
+
+Array = np.ndarray[Any, Any]
+
+BLOCK = 1_000_003  # random numbers drawn; larger matrices repeat them (a prime, so that no two rows are alike)
+MOST = 200  # launches of one kernel that are timed
+
+
+def described(data: DataSpec, shape: Shape, seed: int, flush: int) -> dict[str, Any]:
+    """A problem as a message to the process that owns the GPU. Lines follow each other without gaps. Scratch is no
+    part of it: every kernel has its own."""
+    return {
+        "layouts": [row for row in _rows(data, shape) if row["role"] != "scratch"],
+        "accumulate": data.accumulate.name,
+        "formula": data.formula.text,
+        "shape": [shape.m, shape.n, shape.k],
+        "seed": seed,
+        "flush": flush,
+        "operations": data.operations(shape.names),
+    }
+
+
+def scratch_of(data: DataSpec, shape: Shape) -> list[dict[str, Any]]:
+    """What a kernel needs beside the problem's buffers, as a message."""
+    return [row for row in _rows(data, shape) if row["role"] == "scratch"]
+
+
+def _rows(data: DataSpec, shape: Shape) -> list[dict[str, Any]]:
+    layouts = data.lay_out(shape.names, gap=0).values()
+    return [{**asdict(layout), "element": layout.element.name} for layout in layouts]
+
+
+def _layout(row: Mapping[str, Any]) -> BufferLayout:
+    return BufferLayout(**{**row, "element": ELEMENTS[row["element"]]})
+
+
+def passed(data: DataSpec, shape: Shape, parameters: Sequence[str]) -> list[dict[str, str]]:
+    """A launch's arguments as a message: a buffer by name, or bytes. Scalars are neutral: alpha 1, beta 0."""
+    layouts = data.lay_out(shape.names, gap=0)
+    found = []
+    for name in parameters:
+        parameter = data.parameter(name)
+        assert parameter is not None
+        assert parameter.kind != "texture", "refused before"
+        if parameter.kind == "pointer":
+            found.append({"buffer": parameter.source})
+        elif parameter.kind == "scalar":
+            found.append({"raw": data.accumulate.encode(np.array([DEFAULTS[name]])).tobytes().hex()})
+        else:
+            found.append({"raw": np.int32(data.number(parameter, shape.names, layouts)).tobytes().hex()})
+    return found
+
+
+class Arena:
+    """The buffers of one problem, a pristine copy of the left factor, and scratch for flush and audit."""
+
+    def __init__(self, memory: DeviceMemory, problem: Mapping[str, Any]) -> None:
+        self.memory, self.flush_bytes = memory, int(problem["flush"])
+        self.shape, self.operations = Shape(*problem["shape"]), int(problem["operations"])
+        self.accumulate: Element = ELEMENTS[problem["accumulate"]]
+        self.formula = Formula(problem["formula"])
+        self.layouts = {layout.name: layout for layout in map(_layout, problem["layouts"])}
+        assert self.formula.product is not None, "refused before"
+        self.product: Product = self.formula.product
+        self.left, self.right = self.layouts[self.product.left], self.layouts[self.product.right]
+        self.target = self.layouts[self.formula.target]
+        if self.target.role == "inout":  # beta is 0, but C must at least not be a NaN
+            self.target = replace(self.target, fill="zeros")
+        self.random = np.random.default_rng([problem["seed"], *problem["shape"]])
+        self.host = {layout.name: self._drawn(layout) for layout in self.layouts.values() if layout.role == "in"}
+        self.rows = self.target.batch * self.target.rows  # of the answer, a batch stacked
+        self.cols = self.target.cols
+        self.depth = self.left.rows if self.product.left_transposed else self.left.cols
+        sizes = [layout.nbytes for layout in self.layouts.values()]
+        audit = MOST * self.target.cols * self.target.element.size
+        memory.expect(
+            [*sizes, self.left.nbytes, self.flush_bytes, 4 * audit],
+            f"{_listed(self.layouts)} of {self.shape} with what timing needs beside them",
+        )
+        self.buffers = {name: self._guarded(layout.nbytes) for name, layout in self.layouts.items()}
+        for name, array in self.host.items():
+            memory.write(self.buffers[name], array)
+        self.pristine = memory.allocate(self.left.nbytes)
+        memory.copy(self.pristine, self.buffers[self.left.name], self.left.nbytes)
+        self._answer = np.empty(self.target.shape, self.target.element.storage)
+        self.flushed = memory.allocate(self.flush_bytes)
+        self._poisoned = [(self.buffers[self.target.name], self.target)]
+
+    def _drawn(self, layout: BufferLayout) -> Array:
+        count = int(np.prod(layout.shape))
+        if layout.fill != "random":
+            return layout.element.encode(np.full(layout.shape, float(layout.fill == "ones")))
+        return np.resize(layout.element.draw(self.random, (min(count, BLOCK),)), layout.shape)
+
+    def _guarded(self, size: int) -> int:
+        pointer = self.memory.allocate(size + 2 * GUARD_BYTES)
+        self.memory.fill(pointer, GUARD_BYTE, size + 2 * GUARD_BYTES)
+        return pointer + GUARD_BYTES
+
+    def overran(self) -> str:
+        """The name of a buffer whose guard zone was written, and repair the zone; or an empty string."""
+        for name, layout in self.layouts.items():
+            for zone in (self.buffers[name] - GUARD_BYTES, self.buffers[name] + layout.nbytes):
+                if np.any(self.memory.read(zone, np.empty(GUARD_BYTES, np.uint8)) != GUARD_BYTE):
+                    self.memory.fill(zone, GUARD_BYTE, GUARD_BYTES)
+                    return name
+        return ""
+
+    def scratch(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+        """Buffers of one kernel's own, poisoned before each of its turns."""
+        layouts = [_layout(row) for row in rows]
+        self.memory.expect([layout.nbytes for layout in layouts], "what a kernel needs beside its arguments")
+        own = {layout.name: self.memory.allocate(layout.nbytes) for layout in layouts}
+        self._poisoned += [(own[layout.name], layout) for layout in layouts]
+        return own
+
+    def arguments(self, passed: Sequence[Mapping[str, str]], own: Mapping[str, int]) -> list[Array]:
+        """A kernel's arguments in order, by value; ``own`` are the addresses of its scratch."""
+        at = {**self.buffers, **own}
+        raw = (
+            address(at[it["buffer"]]) if "buffer" in it else bytes.fromhex(it["raw"])
+            for it in passed
+        )  # fmt: skip
+        return [by_value(one) for one in raw]
+
+    def poison(self) -> None:
+        """Leave nothing in what kernels write that could be taken for an answer; zeros where they count on them."""
+        for pointer, layout in self._poisoned:
+            self.memory.fill(pointer, 0x00 if layout.fill == "zeros" else 0xFF, layout.nbytes)
+
+    def refresh(self) -> tuple[int, int]:
+        """Replace a secret row of the left factor, poison, flush L2: (the row, the row that its answer now equals)."""
+        first = int(self.random.integers(self.target.batch)) * self.target.rows
+        row, other = (first + int(number) for number in self.random.integers(self.target.rows, size=2))
+        self._copy_row(self.buffers[self.left.name], row, self.pristine, other)
+        self.poison()
+        self.memory.fill(self.flushed, 0, self.flush_bytes)
+        return row, other
+
+    def restore(self, row: int) -> None:
+        """Put the pristine row of the left factor back."""
+        self._copy_row(self.buffers[self.left.name], row, self.pristine, row)
+
+    def _copy_row(self, target: int, row: int, source: int, other: int) -> None:
+        across = (self.left.order == "column") != self.product.left_transposed
+        to, step = _row_of(self.left, row, self.target.rows, across)
+        since, _ = _row_of(self.left, other, self.target.rows, across)
+        size = self.left.element.size
+        if across:
+            self.memory.copy_lines(target + to, step, source + since, step, size, self.depth)
+        else:
+            self.memory.copy(target + to, source + since, self.depth * size)
+
+    def set_aside(self, row: int, target: int) -> None:
+        """Copy a row of the answer to an address, in stream order."""
+        layout, size = self.target, self.target.element.size
+        start, step = _row_of(layout, row, layout.rows, layout.order == "column")
+        source = self.buffers[layout.name] + start
+        if layout.order == "column":
+            self.memory.copy_lines(target, size, source, step, size, layout.cols)
+        else:
+            self.memory.copy(target, source, layout.cols * size)
+
+    def answer(self) -> Array:
+        """The answer, (rows, columns) as stored, a batch stacked; the same host memory each time."""
+        stored = self.memory.read(self.buffers[self.target.name], self._answer)
+        matrix = self.target.matrix(stored)
+        return matrix.reshape(-1, self.cols)
+
+
+def _listed(names: Iterable[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}"
+
+
+def _row_of(layout: BufferLayout, row: int, rows: int, across: bool) -> tuple[int, int]:
+    """Where row ``row`` of a stack of matrices with ``rows`` rows begins, and how far apart its elements are if it goes
+    ``across`` the lines, both in bytes."""
+    batch, line = divmod(row, rows)
+    size = layout.element.size
+    start = batch * layout.lines * layout.leading * size
+    return start + line * (size if across else layout.leading * size), layout.leading * size
