@@ -59,7 +59,7 @@ def simulate(
     ``grid`` and ``block`` are x or (x, y) or (x, y, z), in blocks and threads. ``args`` follow the kernel's
     parameters: C-contiguous NumPy arrays for pointers (written back after the launch unless they are read-only),
     numbers, which are converted to the parameter's type if they fit it without loss, ``bytes`` or
-    ``device.StructWithBuffers`` for structs, ``device.Texture`` and ``device.Surface`` for texture and surface objects.
+    ``launch.StructWithBuffers`` for structs, ``launch.Texture`` and ``launch.Surface`` for texture and surface objects.
     A view is a pointer into the array whose memory it shares: ``[x, x[16:]]`` are two pointers into one buffer, and all
     of ``x`` can be reached through ``x[16:]`` alone. ``dynamic_shared`` is in bytes.
 

@@ -1,4 +1,4 @@
-"""Counts what a launch did, in Nsight Compute's names: an observer that fills ``device.Counters``.
+"""Counts what a launch did, in Nsight Compute's names: an observer that fills ``launch.Counters``.
 
 The counts come from the kernel's machine code (``machinecode``), because that is what the profiler counts. Only when it
 cannot be followed are they taken from the PTX machine's events instead, and then every total is marked as inexact.

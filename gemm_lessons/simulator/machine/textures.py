@@ -115,7 +115,7 @@ class _Binding:
                 if image is None or not isinstance(image.given, kind):
                     name = "texture" if kind is Texture else "surface"
                     message = f"{state.describe(int(chosen[0]))} uses {int(one):#x}, which is no {name} object"
-                    raise Fault("illegal_access", f"{message}: arguments are device.Texture and device.Surface",
+                    raise Fault("illegal_access", f"{message}: arguments are launch.Texture and launch.Surface",
                                 self.instruction)  # fmt: skip
                 work(image, chosen)
 
