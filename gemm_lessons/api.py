@@ -67,7 +67,7 @@ def simulate(
     or ``bytes`` of the variable's size. Arrays of ``__device__`` variables are read back after the launch.
 
     Returns counters, lines and findings as on every run; what stops a kernel on hardware is ``fault``. Raises
-    ``CompileError``, ``device.UnsupportedKernel`` (an opcode the simulator does not know), ``ValueError`` (arguments),
+    ``CompileError``, ``errors.UnsupportedKernel`` (an opcode the simulator does not know), ``ValueError`` (arguments),
     ``simulator.Disagreement`` (PTX and machine code contradict each other: a fault of the kit, never of the kernel).
     """
     compiled = compile_source(
