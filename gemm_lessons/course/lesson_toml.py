@@ -34,6 +34,7 @@ LESSON_NAME = re.compile(r"(\d{2})_([a-z0-9][a-z0-9_]*)")
 MAX_THREADS = 1024  # per block, every compute capability so far (CUDA programming guide, "Compute Capabilities")
 
 ARCHITECTURE = "sm_90"  # what a course counts on that does not say
+TYPES = ("a", "b", "c", "accumulate")  # of [kernel]
 ACCUMULATORS = ("float64", "float32", "float16", "int32")
 Where = tuple[str | int, ...]  # a key's path in the file, such as ("gates", 0, "value")
 
@@ -159,6 +160,7 @@ class _Reader:
         if not self.several:
             launch, kernel = self.table((), raw, "launch"), self.table((), raw, "kernel")
             self.known(("launch",), launch, keys)
+            self.known(("kernel",), kernel, ("entry", "parameters", *TYPES, "formula"))
             return (self.one(("kernel",), kernel, ("launch",), launch, names),)
         if "launch" in raw:
             raise self.wrong(("launch",), "is for a lesson of one launch; here are [[launches]], too: keep one of them")
@@ -200,9 +202,9 @@ class _Reader:
     def data(self, raw: dict[str, Any], launches: Sequence[LaunchSpec], tile: Tile) -> DataSpec:
         """The buffers, their types and the formula; what launches pass must be among them, and nothing be left out."""
         kernel = self.table((), raw, "kernel", required=not self.several)
-        types = ("a", "b", "c", "accumulate")
-        self.known(("kernel",), kernel, (*(() if self.several else ("entry", "parameters")), *types, "formula"))
-        chosen = {key: self.element(("kernel",), kernel, key) for key in types if key in kernel}
+        if self.several:
+            self.known(("kernel",), kernel, (*TYPES, "formula"))
+        chosen = {key: self.element(("kernel",), kernel, key) for key in TYPES if key in kernel}
         if "accumulate" in chosen and chosen["accumulate"] not in ACCUMULATORS:
             raise self.wrong(("kernel", "accumulate"), f"{chosen['accumulate']!r} is none of {', '.join(ACCUMULATORS)}")
         buffers = self.buffers(self.table((), raw, "buffers", required=False), (*SIZES, *tile.defines))
