@@ -94,8 +94,8 @@ class Device(Protocol):
     def launch(self, task: Task, trial: Trial, counting: bool) -> Launched:
         """Run a task once on ``trial``, whose arrays are written. Counters only with ``counting``."""
 
-    def doubt(self, task: Task) -> None:
-        """Before a kernel is blamed for what an uncounted launch showed: do the simulator's two engines see the same?
+    def doubt(self, task: Task, launched: Launched) -> Launched:
+        """Before a kernel is blamed for what an uncounted launch showed: the same with all that the simulator sees.
 
-        Raises ``Disagreement`` when they do not.
+        Raises ``Disagreement`` when its two engines do not see the same.
         """

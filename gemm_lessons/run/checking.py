@@ -78,27 +78,26 @@ def _try(plan: RunPlan, built: Built, shape: Shape, name: Literal["check", "coun
         parameters = tuple(launch.parameters for launch in lesson.launches)
         task = Task(built.code, lesson.grids(shape), parameters, problem.trial, operations // 2)
         launched = plan.device.launch(task, trial, counting=name == "count")
-    findings = (*launched.findings, *trial.damage())
-    verdict, judgement = _judge(built, trial, launched, findings)
-    if verdict.kind == "passed":  # a compiler may read ahead what nobody then uses
-        findings = tuple(finding for finding in findings if finding.kind != "unset")
-    elif name == "check" and launched.fault is None:
-        plan.device.doubt(task)
+    verdict, judgement, findings = _judge(built, trial, launched)
+    if name == "check" and verdict.kind != "passed" and launched.fault is None:
+        launched = plan.device.doubt(task, launched)
+        verdict, judgement, findings = _judge(built, trial, launched)
     return _Tried(shape, verdict, judgement, findings, launched.fault, launched.counters)
 
 
-def _judge(
-    built: Built, trial: Trial, launched: Launched, findings: Sequence[Finding]
-) -> tuple[Verdict, Judgement | None]:
+def _judge(built: Built, trial: Trial, launched: Launched) -> tuple[Verdict, Judgement | None, tuple[Finding, ...]]:
     """The verdict on one launch. An error among the findings comes before a wrong answer: it is the cause."""
-    shape = trial.problem.shape
+    shape, findings = trial.problem.shape, (*launched.findings, *trial.damage())
     if launched.fault is not None:
-        return stopped(shape, launched.fault), None
+        return stopped(shape, launched.fault), None, findings
     judgement = judge(trial.problem, trial.answer, tile_sizes(built.lesson))
     for finding in findings:
         if finding.severity == "error":
-            return Faulted(shape, finding), judgement
-    return (Passed() if judgement.passed else WrongAnswer(shape, judgement)), judgement
+            return Faulted(shape, finding), judgement, findings
+    if not judgement.passed:
+        return WrongAnswer(shape, judgement), judgement, findings
+    # A compiler may read ahead what nobody then uses.
+    return Passed(), judgement, tuple(finding for finding in findings if finding.kind != "unset")
 
 
 def stopped(shape: Shape, fault: Finding) -> Faulted | TimedOut:

@@ -1,4 +1,4 @@
-"""A GPU as a device for lessons: the simulator repeats each launch and adds what no GPU tells.
+"""A GPU as a device for lessons: the simulator repeats launches and adds what no GPU tells.
 
     gpu.launch -> the answer, faults        simulator.launch -> counters, findings, the line and thread of a fault
 
@@ -8,7 +8,6 @@ all threads reach or a stack that is too small may leave it with the right answe
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -68,28 +67,34 @@ class ShadowedGpu:
         return no_room(code.timed, grids, self.sheet or sheet_of(code.timed[0].arch))
 
     def launch(self, task: Task, trial: Trial, counting: bool) -> Launched:
-        """The GPU's answer, and the simulator's counters and findings; these come first, since they name a line."""
+        """The GPU's answer. The simulator repeats what is counted and what stopped; right answers on all other shapes
+        would take it as long as a quarter of the whole run."""
         assert task.code.timed is not None
         ran = task.run(self._gpu.launch, task.code.timed, trial)
-        if task.work > SIMULATED:
-            return ran
-        if counting and ran.fault is None:
+        if counting and ran.fault is None and task.work <= SIMULATED:
             self._prepare()
+        if not counting and ran.fault is None:
+            return ran
         try:
-            seen = self._simulated.launch(task, task.fresh(), counting)
+            return self._shadowed(ran, task, counting)
         except UnsupportedKernel as error:
-            if not counting and ran.fault is None:
-                return ran  # the counted launch will say so
             note = Finding("not_simulated", "note", f"no counters: {error}", line=error.line)
             return replace(ran, findings=(*ran.findings, note))
+
+    def doubt(self, task: Task, launched: Launched) -> Launched:
+        """The launch is repeated on the simulator alone: a profiler finds one kernel in each range."""
+        try:
+            return self._shadowed(launched, task, counting=True)
+        except UnsupportedKernel:  # the counted launch will say so
+            return launched
+
+    def _shadowed(self, ran: Launched, task: Task, counting: bool) -> Launched:
+        """With what the simulator sees of the same launch. That comes first, since it names a line."""
+        if task.work > SIMULATED:
+            return ran
+        seen = self._simulated.launch(task, task.fresh(), counting)
         told = [it for it in (*seen.findings, seen.fault, *ran.findings, ran.fault) if it is not None]
         fault = seen.fault
         if fault is None and ran.fault is not None:  # why it stopped, if the simulator knows
             fault = next((it for it in seen.findings if it.severity == "error"), ran.fault)
         return Launched(seen.counters, told, fault, ran.time_us)
-
-    def doubt(self, task: Task) -> None:
-        """The launch is repeated on the simulator alone: a profiler finds one kernel in each range."""
-        if task.work <= SIMULATED:
-            with contextlib.suppress(UnsupportedKernel):
-                self._simulated.doubt(task)

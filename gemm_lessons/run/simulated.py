@@ -43,9 +43,10 @@ class Simulated:
         simulator = self.simulator if counting else self._uncounted
         return task.run(simulator.launch, task.code.counted, trial)
 
-    def doubt(self, task: Task) -> None:
-        """Counted, a launch is followed by both engines, which must agree."""
+    def doubt(self, task: Task, launched: Launched) -> Launched:
+        """Counted, a launch is followed by both engines, which must agree. It has been checked before."""
         task.run(self.simulator.launch, task.code.counted, task.fresh())
+        return launched
 
 
 def no_room(kernels: Sequence[Compiled], grids: Sequence[Grid], sheet: GpuSpec | None) -> str:
