@@ -84,7 +84,7 @@ class StructWithBuffers:
 
 @dataclass(frozen=True)
 class Texture:
-    """What a kernel reads through a ``cudaTextureObject_t``; on the simulator alone.
+    """What a kernel reads through a ``cudaTextureObject_t``; on a GPU only what ``tex1Dfetch`` reads (``is_linear``).
 
     ``array`` is (width,), (height, width) or (depth, height, width), behind an axis of layers when ``layered``, before
     one of 2 or 4 ``channels``. ``address`` is clamp, border, wrap or mirror, or one of them for each of x, y, z;
@@ -99,6 +99,12 @@ class Texture:
     read: str = "element"
     layered: bool = False
     name: str = ""
+
+    @property
+    def is_linear(self) -> bool:
+        """Plain memory, read element by element: one dimension, nothing filtered or converted."""
+        plain = self.filter == "point" and self.read == "element" and not (self.normalized or self.layered)
+        return plain and self.array.ndim == (1 if self.channels == 1 else 2)
 
     def addresses(self, dims: int) -> tuple[str, ...]:
         """The mode of each of ``dims`` coordinates."""

@@ -142,10 +142,15 @@ def test_scratch_is_fresh_for_the_first_launch_alone() -> None:
 
 
 def test_textures_over_a_buffer() -> None:
-    data = DataSpec.plain(("tex_A", "B", "C"))
-    (texture,) = Problem(data, Shape(4, 4, 4), 1).trial().arguments(("tex_A",))
-    assert isinstance(texture, Texture)
-    assert texture.array.shape == (16,)
+    data = DataSpec.plain(("tex_A", "tex4_B", "C"))
+    one, four = Problem(data, Shape(4, 4, 4), 1).trial().arguments(("tex_A", "tex4_B"))
+    assert isinstance(one, Texture)
+    assert isinstance(four, Texture)
+    assert (one.array.shape, one.channels) == ((16,), 1)
+    assert (four.array.shape, four.channels) == ((4, 4), 4)
+    assert one.is_linear
+    assert four.is_linear
+    assert not Texture(np.zeros((4, 4))).is_linear
 
 
 @pytest.mark.parametrize(

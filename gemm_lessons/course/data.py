@@ -30,6 +30,7 @@ Fill = Literal["random", "poison", "zeros", "ones"]
 SCALARS = ("alpha", "beta")
 SIZES = ("M", "N", "K")
 HELD = ("pointer", "texture")  # kinds of parameters that give a kernel a buffer
+TEXTURES = {1: "tex", 2: "tex2", 4: "tex4"}  # channels -> what stands before the buffer's name
 GAP = 4  # elements between rows where a leading dimension is passed; keeps rows of 4 aligned for float4
 INT_SIZE = 4
 POINTER_SIZE = 8
@@ -108,6 +109,7 @@ class Parameter:
     """One parameter of a kernel: what C calls its type, its name, bytes, and where its value comes from.
 
     ``source``: the buffer of a pointer, or of the leading dimension, stride or texture; a size's or scalar's own name.
+    ``channels``: numbers that a fetch from a texture gives.
     """
 
     type: str
@@ -115,6 +117,7 @@ class Parameter:
     size: int
     kind: Literal["pointer", "size", "scalar", "leading", "stride", "texture"]
     source: str
+    channels: int = 1
 
     def __str__(self) -> str:
         return f"{self.type}{self.name}" if self.type.endswith("*") else f"{self.type} {self.name}"
@@ -227,8 +230,9 @@ class DataSpec:
                 return Parameter("int", name, INT_SIZE, "leading", buffer.name)
             if name == f"stride_{buffer.name}":
                 return Parameter("int", name, INT_SIZE, "stride", buffer.name)
-            if name == f"tex_{buffer.name}":
-                return Parameter("cudaTextureObject_t", name, POINTER_SIZE, "texture", buffer.name)
+            for channels, prefix in TEXTURES.items():
+                if name == f"{prefix}_{buffer.name}":
+                    return Parameter("cudaTextureObject_t", name, POINTER_SIZE, "texture", buffer.name, channels)
         return None
 
     def number(self, parameter: Parameter, sizes: Mapping[str, Number], layouts: Mapping[str, BufferLayout]) -> int:

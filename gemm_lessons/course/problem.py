@@ -188,7 +188,9 @@ class Trial:
             known = layout.fill != "poison" or name in self._written
             return Buffer(name, self.arrays[name], layout.role != "in", known)
         if parameter.kind == "texture":
-            return Texture(self.arrays[parameter.source].reshape(-1), name=name)
+            channels = parameter.channels
+            shape = (-1,) if channels == 1 else (-1, channels)
+            return Texture(self.arrays[parameter.source].reshape(shape), channels, name=name)
         if parameter.kind == "scalar":
             return Scalar(name, problem.scalars[name])
         return Scalar(name, np.int32(problem.data.number(parameter, problem.shape.names, problem.layouts)))

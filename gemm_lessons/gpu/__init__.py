@@ -192,7 +192,7 @@ class Gpu:
         longest to wait for a steady clock. Raises ``KitError`` when the GPU lacks memory or cuBLAS; a kernel's fault is
         part of the result. Raises ``UnsupportedKernel`` for a formula without a single product, which cuBLAS lacks.
         """
-        _measurable(data, [name for it in entrants for step in it.steps for name in step.parameters])
+        _measurable(data)
         header = {
             "do": "measure", "problem": self._problem(data, shape, seed), "seconds": seconds, "warm_up": warm_up_s,
             "entrants": [
@@ -312,13 +312,12 @@ class Gpu:
         return f"'gemm-lessons[cuda{12 if self.driver_major < 13 else 13}]'"
 
 
-def _measurable(data: DataSpec, parameters: Sequence[str]) -> None:
+def _measurable(data: DataSpec) -> None:
     if data.formula.product is None:
         raise UnsupportedKernel(f"{data.formula.text}: only formulas with one product of two buffers are timed")
-    found = {name: data.parameter(name) for name in parameters}
-    for name, parameter in found.items():
-        if parameter is not None and parameter.kind == "texture":
-            raise UnsupportedKernel(f"{name}: textures are for the simulator alone")
+    for factor in data.factors:
+        if factor.element.cuda is None or factor.element.name.startswith("float8"):
+            raise UnsupportedKernel(f"{factor.name} is {factor.element}: cuBLAS's gemmEx, timed beside it, takes none")
 
 
 def _entry(entrant: Entrant, data: DataSpec, shape: Shape) -> dict[str, Any]:
@@ -351,8 +350,11 @@ def _encode(argument: Argument, buffers: list[Guarded], numbers: dict[int, int])
     if isinstance(argument, Scalar):
         raw = argument.value if isinstance(argument.value, bytes) else argument.value.tobytes()
         return {"raw": raw.hex()}
+    if isinstance(argument, Texture) and argument.is_linear:
+        array = argument.array
+        return {"texture": [*target(Buffer(argument.name, array)), array.nbytes, str(array.dtype), argument.channels]}
     if isinstance(argument, (Texture, Surface)):
-        raise UnsupportedKernel(f"{argument.name}: textures and surfaces are for the simulator alone")
+        raise UnsupportedKernel(f"{argument.name}: on a GPU only textures that tex1Dfetch reads, and no surfaces")
     if isinstance(argument, (Buffer, Pointer)):
         return {"raw": bytes(8).hex(), "pointers": [[0, *target(argument)]]}
     pointers = [[offset, *target(pointer)] for offset, pointer in argument.pointers.items()]

@@ -17,7 +17,7 @@ from gemm_lessons.course.formula import Formula, Product
 from gemm_lessons.course.lesson import Shape
 from gemm_lessons.course.problem import DEFAULTS, GUARD_BYTE, GUARD_BYTES
 from gemm_lessons.elements import ELEMENTS, Element
-from gemm_lessons.gpu.functions import address, by_value
+from gemm_lessons.gpu.functions import address, by_value, linear_texture
 from gemm_lessons.gpu.memory import DeviceMemory
 
 Array = np.ndarray[Any, Any]
@@ -61,8 +61,9 @@ def passed(data: DataSpec, shape: Shape, parameters: Sequence[str]) -> list[dict
     for name in parameters:
         parameter = data.parameter(name)
         assert parameter is not None
-        assert parameter.kind != "texture", "refused before"
-        if parameter.kind == "pointer":
+        if parameter.kind == "texture":
+            found.append({"texture": parameter.source, "channels": str(parameter.channels)})
+        elif parameter.kind == "pointer":
             found.append({"buffer": parameter.source})
         elif parameter.kind == "scalar":
             found.append({"raw": data.accumulate.encode(np.array([DEFAULTS[name]])).tobytes().hex()})
@@ -104,6 +105,7 @@ class Arena:
         memory.copy(self.pristine, self.buffers[self.left.name], self.left.nbytes)
         self._answer = np.empty(self.target.shape, self.target.element.storage)
         self.flushed = memory.allocate(self.flush_bytes)
+        self._textures: list[Any] = []  # as long as kernels read through them
         self._poisoned = [(self.buffers[self.target.name], self.target)]
 
     def _drawn(self, layout: BufferLayout) -> Array:
@@ -137,11 +139,16 @@ class Arena:
     def arguments(self, passed: Sequence[Mapping[str, str]], own: Mapping[str, int]) -> list[Array]:
         """A kernel's arguments in order, by value; ``own`` are the addresses of its scratch."""
         at = {**self.buffers, **own}
-        raw = (
-            address(at[it["buffer"]]) if "buffer" in it else bytes.fromhex(it["raw"])
-            for it in passed
-        )  # fmt: skip
-        return [by_value(one) for one in raw]
+        found = []
+        for it in passed:
+            if "texture" in it:
+                layout = self.layouts[it["texture"]]
+                about = (layout.nbytes, layout.element.storage, int(it["channels"]))
+                self._textures.append(linear_texture(at[layout.name], *about))
+                found.append(address(self._textures[-1].ptr))
+            else:
+                found.append(address(at[it["buffer"]]) if "buffer" in it else bytes.fromhex(it["raw"]))
+        return [by_value(raw) for raw in found]
 
     def poison(self) -> None:
         """Leave nothing in what kernels write that could be taken for an answer; zeros where they count on them."""

@@ -28,6 +28,25 @@ def by_value(raw: bytes) -> np.ndarray[Any, Any]:
     return np.frombuffer(raw, dtype=f"V{len(raw)}")
 
 
+def linear_texture(pointer: int, size: int, dtype: str, channels: int) -> Any:
+    """A texture object over ``size`` bytes of plain memory; it lives as long as somebody holds it."""
+    import cupy
+    from cupy.cuda import runtime, texture
+
+    kinds = {
+        "f": "cudaChannelFormatKindFloat",
+        "i": "cudaChannelFormatKindSigned",
+        "u": "cudaChannelFormatKindUnsigned",
+    }
+    element = np.dtype(dtype)
+    bits = [8 * element.itemsize * (channel < channels) for channel in range(4)]
+    form = texture.ChannelFormatDescriptor(*bits, getattr(runtime, f"cudaChannelFormatKind{kinds[element.kind]}"))
+    held = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(pointer, size, None), 0)
+    array = cupy.ndarray((size // element.itemsize,), element, memptr=held)
+    resource = texture.ResourceDescriptor(runtime.cudaResourceTypeLinear, arr=array, chDesc=form, sizeInBytes=size)
+    return texture.TextureObject(resource, texture.TextureDescriptor())
+
+
 def address(pointer: int) -> bytes:
     """An address as the kernel gets it."""
     return pointer.to_bytes(8, "little")

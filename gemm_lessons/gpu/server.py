@@ -19,7 +19,7 @@ import numpy as np
 
 from gemm_lessons import ranges
 from gemm_lessons.child import Parent
-from gemm_lessons.gpu.functions import address, by_value, load
+from gemm_lessons.gpu.functions import address, by_value, linear_texture, load
 from gemm_lessons.gpu.health import Monitor
 from gemm_lessons.gpu.memory import DeviceMemory, OutOfMemory
 
@@ -157,13 +157,19 @@ def describe(runtime: Any, index: int) -> dict[str, Any]:
 def launch(runtime: Any, header: dict[str, Any], blobs: Sequence[bytes]) -> list[np.ndarray[Any, Any]]:
     """Launch one cubin (the first blob) once; the other blobs are its buffers, handed back after the launch.
 
-    ``header["arguments"]``: ``{"raw": hex}``, with ``"pointers": [[offset in raw, blob, offset in the blob], ...]``.
+    ``header["arguments"]``: ``{"raw": hex}``, with ``"pointers": [[offset in raw, blob, offset in the blob], ...]``;
+    or ``{"texture": [blob, offset in the blob, bytes, type, channels]}``.
     """
     with DeviceMemory(runtime) as memory:
         memory.expect([len(blob) for blob in blobs[1:]], "the kernel's arguments")
         pointers = [memory.upload(blob) for blob in blobs[1:]]
-        arguments = []
+        arguments, held = [], []
         for argument in header["arguments"]:
+            if "texture" in argument:
+                number, offset, *about = argument["texture"]
+                held.append(linear_texture(pointers[number] + offset, *about))
+                arguments.append(by_value(address(held[-1].ptr)))
+                continue
             raw = bytearray.fromhex(argument["raw"])
             for at, number, offset in argument.get("pointers", ()):
                 raw[at : at + 8] = address(pointers[number] + offset)
