@@ -48,8 +48,8 @@ class Case:
         return (words >> np.uint64(13)).astype(self.dtype).reshape(shape)
 
     def sizes(self) -> list[int]:
-        """Texels along x, y, z, then layers: what ``query`` answers."""
-        return [*reversed(SHAPES[self.dims]), *[self.layers] * bool(self.layers)]
+        """Texels along x, y, z: what ``query`` answers."""
+        return [*reversed(SHAPES[self.dims])]
 
     def coordinates(self) -> list[Array]:
         """x, y, z as far as there are: edges of texels, just beside them, far outside, anywhere, not numbers."""
@@ -137,7 +137,7 @@ extern "C" __global__ void k(cudaSurfaceObject_t s, const int *x, const int *y, 
 QUERIES = (  # what is asked of which texture
     (Case(2), ("width", "height")),
     (Case(3), ("width", "height", "depth")),
-    (Case(2, "linear", "wrap", True, layers=3), ("width", "height", "array_size")),
+    (Case(2, "linear", "wrap", True, layers=3), ("width", "height")),
 )
 
 

@@ -31,7 +31,7 @@ Work = Callable[[Image, Array], None]
 
 # Geometry: how many coordinates, whether a layer stands before them, and how long the vector of them is.
 GEOMETRY = {"1d": (1, False, 1), "2d": (2, False, 2), "3d": (3, False, 4), "a1d": (1, True, 2), "a2d": (2, True, 4)}
-QUERIES = {"width": 0, "height": 1, "depth": 2, "array_size": -1}
+QUERIES = {"width": 0, "height": 1, "depth": 2}
 BUILT_IN = "__nv_nvrtc_builtin_header.h"
 
 
@@ -176,10 +176,9 @@ class _Binding:
         axis = QUERIES[modifiers[0]]
 
         def work(image: Image, lanes: Array) -> None:
-            if axis >= image.dims or (axis < 0 and not image.given.layered):
+            if axis >= image.dims:
                 raise self.unsupported(f"{image.given.name} has no {modifiers[0]}, which is asked")
-            size = len(image.texels) if axis < 0 else image.sizes[axis]
-            self.state.row(self.results()[0], "b32")[lanes] = size
+            self.state.row(self.results()[0], "b32")[lanes] = image.sizes[axis]
 
         return self.each(place.base, Texture, guard, work)
 

@@ -133,7 +133,7 @@ _ROWS = (
     Opcode("ldmatrix", "load", "va", vector="x", warp="all", lanes=8,
            forms="sync.aligned.m8n8.x1/x2/x4.shared.b16, .trans"),
     Opcode("tex", "image", forms="1d 2d 3d a1d a2d, level, grad; .v4; of objects with one level"),
-    Opcode("txq", "image", "ra", forms="width height depth array_size"),
+    Opcode("txq", "image", "ra", forms="width height depth"),
     Opcode("suld", "image", forms="b.1d 2d 3d a1d a2d; .v2 .v4; trap clamp zero"),
     _silent("sust", "image", forms="as suld"),
     # -- the lanes of a warp
