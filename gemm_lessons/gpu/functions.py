@@ -33,11 +33,7 @@ def linear_texture(pointer: int, size: int, dtype: str, channels: int) -> Any:
     import cupy
     from cupy.cuda import runtime, texture
 
-    kinds = {
-        "f": "cudaChannelFormatKindFloat",
-        "i": "cudaChannelFormatKindSigned",
-        "u": "cudaChannelFormatKindUnsigned",
-    }
+    kinds = {"f": "Float", "i": "Signed", "u": "Unsigned"}
     element = np.dtype(dtype)
     bits = [8 * element.itemsize * (channel < channels) for channel in range(4)]
     form = texture.ChannelFormatDescriptor(*bits, getattr(runtime, f"cudaChannelFormatKind{kinds[element.kind]}"))
