@@ -140,8 +140,8 @@ def test_ctrl_c_leaves_no_answer_behind(interruptible: None, fake_gpu: Gpu) -> N
     import threading
 
     launch(fake_gpu, "gemm")  # its server is up, however slow this machine
-    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
         launch(fake_gpu, "hang")
     launched, trial, _ = launch(fake_gpu, "gemm")
     assert launched.fault is None
