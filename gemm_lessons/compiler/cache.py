@@ -12,7 +12,7 @@ import os
 import tempfile
 from pathlib import Path
 
-ENTRIES = 200  # the oldest go first; one is about 100 KB
+ENTRIES = 1000  # the oldest go first; one is about 25 KB
 _DIGEST = 32  # bytes of sha256 in front of every entry
 
 
@@ -72,6 +72,8 @@ def put(key: str, data: bytes) -> None:
 
 
 def _trim(place: Path) -> None:
+    if len(os.listdir(place)) <= ENTRIES:
+        return
     aged: list[tuple[float, Path]] = []
     with os.scandir(place) as entries:
         for entry in entries:
