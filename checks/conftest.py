@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 
 import pytest
+
+# Each of the command lines that tests start would compile the whole package anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 STORED_WITH = "13.5"  # the nvidia-cuda-nvrtc that the extra [test] asks for
 
