@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 
 import pytest
@@ -24,11 +25,24 @@ def compiler() -> str:
 
 
 @pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Ctrl-C raises ``KeyboardInterrupt``, also where a background has it ignored."""
+def interrupted() -> Iterator[Callable[[float, Callable[[], object]], None]]:
+    """``interrupted(seconds, work)``: work, with Ctrl-C after that time, also where a background has it ignored. On a
+    busy machine it may come before the work has begun."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
+
+    def interrupted(seconds: float, work: Callable[[], object]) -> None:
+        with pytest.raises(KeyboardInterrupt):
+            _work(seconds, work)
+
+    yield interrupted
     signal.signal(signal.SIGINT, before)
+
+
+def _work(seconds: float, work: Callable[[], object]) -> None:
+    timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    work()
+    timer.join()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import threading
 import time
 
 import pytest
@@ -75,13 +74,9 @@ def test_a_compilation_that_does_not_end_is_given_up(monkeypatch):
     assert isinstance(build(PLAIN), Compiled)
 
 
-def test_ctrl_c_leaves_no_answer_for_the_next_question(interruptible):
+def test_ctrl_c_leaves_no_answer_for_the_next_question(interrupted):
     build(PLAIN)
-    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    with pytest.raises(KeyboardInterrupt):  # on a busy machine it may come before the compiler is asked
-        timer.start()
-        build(SLOW)
-    timer.join()
+    interrupted(0.3, lambda: build(SLOW))
     result = build(PLAIN.replace("gemm", "after"), "after")
     assert isinstance(result, Compiled)
     assert result.entry == "_Z5afterPf"
