@@ -365,6 +365,16 @@ def test_a_pipe_that_closes(run: Run) -> None:
     assert done.stderr == ""
 
 
+def test_a_run_that_nobody_reads_to_its_end_counts(course: Path, kernel: Path) -> None:
+    kernel.write_text(SOLUTION)
+    subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m gemm_lessons run 01 | true"],
+        cwd=course, capture_output=True, check=True, env=environment(), timeout=60,
+    )  # fmt: skip
+    state = json.loads((course / ".gemm-lessons" / "progress.json").read_text())
+    assert "passed" in json.dumps(state["lessons"]["01_first"])
+
+
 def test_a_bug_is_called_a_bug(run: Run, course: Path, tmp_path: Path) -> None:
     """What nobody foresaw: here, a package file that is broken."""
     broken = tmp_path / "broken"

@@ -88,6 +88,9 @@ def run(
         where = f"{shown(path)}:{error.line}" if error.line else shown(path)
         show_error(make_console(stderr=True), f"{where}: the simulator cannot run this kernel: {error}")
         return contract.EXIT_BROKEN  # nothing is known about the kernel, so it neither passed nor failed
+    # Before anything is printed: whoever reads it may have seen enough after four lines.
+    if path.resolve() == found.kernel_path.resolve() and wanted is None:
+        keep_progress(course, load_progress(course).after_run(found.name, outcome.verdict.kind))
     if as_json:
         import json
 
@@ -95,8 +98,6 @@ def run(
     else:
         option = " --stub" if stub else f" --file {shlex.quote(str(file))}" if file else ""
         _show(course, outcome, f"gemm-lessons run {found.number:02}{option}")
-    if path.resolve() == found.kernel_path.resolve() and wanted is None:
-        keep_progress(course, load_progress(course).after_run(found.name, outcome.verdict.kind))
     return contract.exit_code(outcome)
 
 
