@@ -44,7 +44,7 @@ TESTS: Mapping[str, Sequence[str]] = {
         "checks/counters", "checks/compiler", "checks/inspect", "checks/cli", "checks/nvtx",
     ),
 }  # fmt: skip
-RANDOM = ("-m", "checks.simulator.property", "--standard")  # on every row
+RANDOM = ("-m", "checks.simulator.property", "--programs", "1000", "--kernels", "12")  # on every row; .ci/run has all
 NEED_A_CHECKOUT = ("--ignore=checks/cli/test_package.py",)  # it builds a wheel itself
 
 

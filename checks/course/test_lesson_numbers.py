@@ -9,6 +9,8 @@ import pytest
 from checks.conftest import STORED_WITH, compiler
 from checks.course.lesson_numbers import TABLE, filled, missing_quotes, rewritten, texts
 
+pytestmark = pytest.mark.untraced
+
 
 @pytest.mark.stored
 @pytest.mark.parametrize("readme", texts(), ids=lambda path: path.parent.name)

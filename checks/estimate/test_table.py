@@ -10,6 +10,8 @@ import pytest
 from checks.estimate import table
 from checks.estimate.table import Compared
 
+pytestmark = pytest.mark.untraced
+
 # Nothing in the model tells why these two are slower than it says. The naive kernel loses more at 4096 than caches and
 # DRAM explain; the other is printed as 0.06 ms, and its neighbours of the same size are slower than estimated, too.
 BEYOND = {("naive 32x32", 4096), ("V1 16x16", 256)}

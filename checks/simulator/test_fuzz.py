@@ -6,6 +6,8 @@ import pytest
 
 from checks.simulator import fuzz
 
+pytestmark = pytest.mark.untraced
+
 SEEDS = sorted(fuzz.stored())
 FEW = [*SEEDS[:60], *(seed for seed in fuzz.REGRESSIONS if seed not in SEEDS[:60])]  # .ci/run has a step for all
 CHUNK = 20

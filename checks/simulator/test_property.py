@@ -27,26 +27,18 @@ from gemm_lessons.simulator.semantics import table as semantics
 CHUNK, CHUNKS = 50, 6
 KERNELS = 3
 COMMAND = "python -m checks.simulator.property"
-
-
-@pytest.fixture
-def untraced() -> Iterator[None]:
-    """Without coverage, which would take as long again to follow every line."""
-    tracer = sys.gettrace()
-    sys.settrace(None)
-    yield
-    sys.settrace(tracer)
+pytestmark = pytest.mark.untraced
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_random_programs_mean_the_same_however_they_are_run(untraced, chunk):
+def test_random_programs_mean_the_same_however_they_are_run(chunk):
     first = chunk * CHUNK
     for seed in range(first, first + CHUNK):
         problem = check(programs.generate(seed)).problem
         assert not problem, f"{COMMAND} --programs 1 --seed {seed}\n{problem}"
 
 
-def test_random_kernels_mean_the_same_however_they_are_run(untraced):
+def test_random_kernels_mean_the_same_however_they_are_run():
     for seed in range(KERNELS):
         problem = kernels.check(seed)
         assert not problem, f"{COMMAND} --programs 0 --kernels 1 --seed {seed}\n{problem}"
