@@ -99,10 +99,6 @@ class BufferLayout:
         lines = self.inside(stored)
         return lines if self.order == "row" else lines.swapaxes(-1, -2)
 
-    def lay(self, matrix: Array, into: Array) -> None:
-        """Store rows by columns."""
-        self.matrix(into)[...] = matrix
-
 
 @dataclass(frozen=True)
 class Parameter:
@@ -187,12 +183,6 @@ class DataSpec:
     def inputs(self) -> tuple[BufferSpec, ...]:
         """What no kernel may write."""
         return tuple(buffer for buffer in self.buffers if buffer.role == "in")
-
-    @property
-    def element_names(self) -> tuple[str, ...]:
-        """The types of the factors, of the sum and of the answer, each once."""
-        every = (*(factor.element for factor in self.factors), self.accumulate, self.answer.element)
-        return tuple(dict.fromkeys(element.name for element in every))
 
     def names(self, sizes: Mapping[str, Number]) -> dict[str, Number]:
         """All names that expressions may use, at these sizes M, N, K."""

@@ -99,11 +99,11 @@ class Problem:
 
     def finished(self, product: Array) -> Array:
         """The answer if the product of the formula were ``product``, (M, N)."""
-        return self._stored_exactly(_stacked(self.data.formula.value(self.values, Value.exact(product)).value))
+        return self.evaluated(self.values, Value.exact(product))
 
-    def evaluated(self, values: Mapping[str, Value]) -> Array:
+    def evaluated(self, values: Mapping[str, Value], product: Value | None = None) -> Array:
         """The answer for other values of buffers and scalars, (M, N)."""
-        return self._stored_exactly(_stacked(self.data.formula.value(values).value))
+        return self._stored_exactly(_stacked(self.data.formula.value(values, product).value))
 
     def _stored_exactly(self, values: Array) -> Array:
         kind = self.answer.element
