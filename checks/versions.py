@@ -175,6 +175,8 @@ def tested(row: Row, wheel: Path, place: Path, folder: Path, tests: Sequence[str
         "-p",
         "no:cacheprovider",
         f"--junitxml={report}",
+        "-m",
+        "",  # the slow ones, too
         *tests,
         *NEED_A_CHECKOUT,
     ]

@@ -9,9 +9,8 @@ import pytest
 from checks.conftest import STORED_WITH, compiler
 from checks.course.lesson_numbers import TABLE, filled, missing_quotes, rewritten, texts
 
-pytestmark = pytest.mark.untraced
 
-
+@pytest.mark.slow
 @pytest.mark.stored
 @pytest.mark.parametrize("readme", texts(), ids=lambda path: path.parent.name)
 def test_the_numbers_are_what_their_source_gives(readme: Path) -> None:
@@ -20,6 +19,7 @@ def test_the_numbers_are_what_their_source_gives(readme: Path) -> None:
     assert rewritten(text) == text, "run: python -m checks.course.lesson_numbers --write"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("readme", texts(), ids=lambda path: path.parent.name)
 def test_the_tool_prints_what_the_pitfalls_quote(readme: Path) -> None:
     """With another compiler than the one of the stored numbers the same sentences with other numbers."""

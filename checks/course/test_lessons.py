@@ -59,6 +59,7 @@ def test_the_solution_passes_every_shape_and_gate(name: str) -> None:
     assert not row.diagnostics, "a solution compiles without warnings"
 
 
+@pytest.mark.slow
 @each_lesson
 def test_another_gpu_changes_the_estimate_alone(name: str) -> None:
     here = solved(name).kernel

@@ -10,7 +10,7 @@ import pytest
 from checks.estimate import table
 from checks.estimate.table import Compared
 
-pytestmark = pytest.mark.untraced
+pytestmark = pytest.mark.slow
 
 # Nothing in the model tells why these two are slower than it says. The naive kernel loses more at 4096 than caches and
 # DRAM explain; the other is printed as 0.06 ms, and its neighbours of the same size are slower than estimated, too.
