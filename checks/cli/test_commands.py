@@ -17,7 +17,7 @@ def test_list_marks_passed_started_and_next(run: Run, course: Path, kernel: Path
     assert before.code == 0
     assert "0 of 2 passed" in before.out
     assert re.search(r"next +01_first", before.out)
-    assert before.out.rstrip().endswith("gemm-lessons read 01")
+    assert before.out.rstrip().endswith("gemm-lessons next")
     kernel.write_text(STUB)
     assert re.search(r"started +01_first", run("list").out)
     kernel.write_text(SOLUTION)
@@ -27,15 +27,8 @@ def test_list_marks_passed_started_and_next(run: Run, course: Path, kernel: Path
     assert re.search(r"passed +01_first", after.out)
     assert re.search(r"next +02_second", after.out)
     state = json.loads((course / ".gemm-lessons" / "progress.json").read_text())
-    assert state["lessons"]["01_first"] == {"passed": True, "runs": 1, "last": "passed", "hints": {}}
-
-
-def test_a_pass_stays_a_pass(run: Run, kernel: Path) -> None:
-    kernel.write_text(SOLUTION)
-    run("run", "1")
-    kernel.write_text(STUB)
-    assert run("run", "1").code == 1
-    assert re.search(r"passed +01_first", run("list").out)
+    stored = {"passed": True, "runs": 1, "last": "passed", "hints": {}, "broken_since": "", "revealed": False}
+    assert state == {"schema": "gemm-lessons/progress/1", "recent": "01_first", "lessons": {"01_first": stored}}
 
 
 def test_everything_passed(run: Run, course: Path) -> None:
@@ -170,18 +163,6 @@ def test_init_onto_a_file(run: Run, tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_hints_come_one_by_one(run: Run) -> None:
-    assert "0 of 3 hints seen" in run("hint", "01").out
-    assert "a nudge" in run("hint", "01", "--todo", "1").out
-    second = run("hint", "01", "--todo", "1").out
-    assert "more [than] a nudge" in second
-    assert "hint 2 of 3" in second
-    assert "nearly the code" in run("hint", "01", "--todo", "1").out
-    assert "nearly the code" in run("hint", "01", "--todo", "1").out
-    assert "a nudge" in run("hint", "01", "--todo", "1", "--level", "1").out
-    assert "3 of 3 hints seen" in run("hint", "01").out
-
-
 @pytest.mark.parametrize("arguments", [("--todo", "2"), ("--todo", "0"), ("--todo", "1", "--level", "4")])
 def test_hint_that_is_not_there(run: Run, arguments: tuple[str, ...]) -> None:
     result = run("hint", "01", *arguments)
@@ -249,18 +230,12 @@ def test_version(run: Run, arguments: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", "list read start reset init hint run inspect profile bench opcodes doctor version".split()
+    "command", "list read start next reset init hint diff run inspect profile bench opcodes doctor version".split()
 )
 def test_every_command_has_examples(run: Run, command: str) -> None:
     result = run(command, "--help")
     assert result.code == 0
     assert f"gemm-lessons {command}" in result.out.split("Examples:")[1]
-
-
-def test_no_arguments_show_the_help(run: Run) -> None:
-    result = run()
-    assert result.code == 0
-    assert "Commands" in result.out
 
 
 @pytest.mark.parametrize(("typed", "names"), [("0", ["01_first", "02_second"]), ("sec", ["second"]), ("x", [])])

@@ -1,0 +1,145 @@
+"""The way from lesson to lesson: ``gemm-lessons`` alone, ``next``, ``hint``, ``diff``, ``reset``. Registered by
+``app.py``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from gemm_lessons.cli.options import LessonArgument, NoColor, complete_lesson, keep_progress, kernel_path
+from gemm_lessons.course.folder import (
+    CommandError,
+    any_course,
+    own_course,
+    read_source,
+    reset_lesson,
+    shown,
+    start_lesson,
+)
+from gemm_lessons.course.original import restore_course, restore_lesson, restore_settings
+from gemm_lessons.course.progress import load_progress
+from gemm_lessons.course.standing import marks_left, next_rung, rung, standing
+from gemm_lessons.course.todos import todo_marks
+from gemm_lessons.run import contract
+
+
+def home() -> int:
+    """Where you are, the next step, three commands."""
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.home import show_home
+
+    show_home(make_console(), standing(any_course()))
+    return contract.EXIT_PASSED
+
+
+def next_(no_color: NoColor = False) -> int:
+    """Open the next lesson: its text, and kernel.cu made from the stub."""
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.course import show_started, show_text
+    from gemm_lessons.report.home import show_home
+
+    course = own_course()
+    progress = load_progress(course)
+    console = make_console()
+    name = progress.first_open(course.names)
+    if name is None:
+        show_home(console, standing(course))
+        return contract.EXIT_PASSED
+    lesson = course.lesson(name)
+    started = start_lesson(lesson)
+    keep_progress(course, progress.at(name))
+    if started.created and console.is_terminal:
+        show_text(console, lesson, read_source(lesson.text_path), course)
+    show_started(console, started)
+    return contract.EXIT_PASSED
+
+
+def hint(
+    lesson: LessonArgument,
+    todo: Annotated[int | None, typer.Option("--todo", help="The number in // TODO(number).")] = None,
+    level: Annotated[
+        int | None, typer.Option("--level", help="Which hint, from 1 (a nudge); default: the next one.")
+    ] = None,
+    all_: Annotated[bool, typer.Option("--list", help="The TODOs and how many hints of each were seen.")] = False,
+    no_color: NoColor = False,
+) -> int:
+    """The next hint for the first TODO that is still open, or for the one that you name."""
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.course import show_hint, show_todos
+
+    course = any_course()
+    found = course.lesson(lesson)
+    progress = load_progress(course)
+    so_far = progress.of(found.name)
+    asked = todo is not None or level is not None
+    wanted = rung(found, so_far, 1 if todo is None else todo, level) if asked else next_rung(course, found, so_far)
+    if all_ or wanted is None:
+        marks = todo_marks(read_source(found.stub_path))
+        show_todos(make_console(), found, marks, progress, [mark.number for mark in marks_left(course, found)])
+        return contract.EXIT_PASSED
+    keep_progress(course, progress.after_hint(found.name, wanted.todo, wanted.level))
+    show_hint(make_console(), found, wanted)
+    return contract.EXIT_PASSED
+
+
+def diff(
+    lesson: LessonArgument,
+    reveal: Annotated[
+        bool, typer.Option("--reveal", help="Show the reference before a pass; the course remembers that you did.")
+    ] = False,
+    no_color: NoColor = False,
+) -> int:
+    """Your kernel.cu against the reference, once it has passed."""
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.diff import show_diff
+
+    course = own_course()
+    found = course.lesson(lesson)
+    mine = kernel_path(course, found, solution=False, stub=False, file=None)
+    reference = kernel_path(course, found, solution=True, stub=False, file=None)
+    progress = load_progress(course)
+    if not (reveal or progress.of(found.name).may_see_reference):
+        raise CommandError(
+            f"lesson {found.name} is not passed yet, and the reference would spoil it; "
+            f"to see it all the same: gemm-lessons diff {found.number:02} --reveal"
+        )
+    before, after = read_source(mine), read_source(reference)
+    if not progress.of(found.name).may_see_reference:
+        keep_progress(course, progress.after_reveal(found.name))
+    show_diff(make_console(), (shown(mine), before), ("the reference", after))
+    return contract.EXIT_PASSED
+
+
+def reset(
+    lesson: Annotated[
+        str | None, typer.Argument(metavar="[LESSON]", help="Not needed with --all.", autocompletion=complete_lesson)
+    ] = None,
+    settings: Annotated[
+        bool, typer.Option("--settings", help="lesson.toml as it came with the course; kernel.cu stays.")
+    ] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All files of the lesson as they came; without a lesson, of the whole course.")
+    ] = False,
+    no_color: NoColor = False,
+) -> int:
+    """Back to the stub, or to what came with the course. The old files are kept as NAME.bak-1, -2, ..."""
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.course import show_reset, show_restored
+
+    course = own_course()
+    if lesson is None and not everything:
+        raise CommandError("name a lesson, like: gemm-lessons reset 03; the whole course: gemm-lessons reset --all")
+    if settings and everything:
+        raise CommandError("--all includes --settings; give one")
+    console = make_console()
+    if not settings and not everything and lesson is not None:
+        found = course.lesson(lesson)
+        show_reset(console, found, reset_lesson(found))
+        return contract.EXIT_PASSED
+    if lesson is None:
+        show_restored(console, restore_course(course))
+        return contract.EXIT_PASSED
+    name = course.resolve(lesson)  # its lesson.toml may be what is broken
+    show_restored(console, restore_settings(course, name) if settings else restore_lesson(course, name))
+    return contract.EXIT_PASSED

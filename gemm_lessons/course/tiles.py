@@ -1,0 +1,77 @@
+"""A lesson with other tile sizes, for one run: ``--tile BK=16``. The shape contract follows the tile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import lcm
+
+from gemm_lessons.course.expression import ExpressionError, closest
+from gemm_lessons.course.folder import CommandError
+from gemm_lessons.course.lesson import Lesson, LessonError, Shape, Shapes, Tile, astuple
+from gemm_lessons.course.lesson_toml import MAX_THREADS
+
+OF_SIZES = ("BM", "BN", "BK")  # the tile of M, of N, of K
+
+
+def parse_tile(texts: Sequence[str]) -> dict[str, int]:
+    """``["BK=16", "TM=4,TN=4"]`` as ``{"BK": 16, "TM": 4, "TN": 4}``. Raises ``CommandError``."""
+    sizes: dict[str, int] = {}
+    for text in ",".join(texts).split(","):
+        found = re.fullmatch(r"\s*([A-Z][A-Z0-9_]*)\s*=\s*([1-9]\d{0,5})\s*", text)
+        if not found:
+            raise CommandError(f'--tile "{text}" is no tile size; write it like --tile BK=16 or --tile BM=64,BN=64')
+        sizes[found[1]] = int(found[2])
+    return sizes
+
+
+def retiled(lesson: Lesson, sizes: Mapping[str, int]) -> Lesson:
+    """The lesson with these tile sizes. Where it promises whole tiles, shapes become whole tiles of the new sizes.
+
+    Raises ``CommandError`` when it has no such size, or when nothing can be launched with it.
+    """
+    had = lesson.tile.defines
+    for name in sizes:
+        if name not in had:
+            near = closest(name, list(had))
+            meant = f"did you mean {near}?" if near else f"it has {', '.join(had) or 'none'}"
+            raise CommandError(f"--tile: lesson {lesson.name} has no tile size {name}; {meant}")
+    tile = Tile(tuple({**had, **sizes}.items()))
+    promised = [
+        _promise(multiple, had.get(name, 1), tile.defines.get(name, 1))
+        for multiple, name in zip(astuple(lesson.shapes.multiple_of), OF_SIZES, strict=True)
+    ]
+
+    def whole(shape: Shape) -> Shape:
+        sizes = zip(astuple(shape), promised, strict=True)
+        return Shape(*(-(-size // multiple) * multiple for size, multiple in sizes))
+
+    check = tuple(dict.fromkeys(whole(shape) for shape in lesson.shapes.check))
+    made = replace(
+        lesson.with_tile(tile), shapes=Shapes(Shape(*promised), check=check, count=whole(lesson.shapes.count))
+    )
+    _try(made, ",".join(f"{name}={size}" for name, size in sizes.items()))
+    return made
+
+
+def _promise(multiple: int, before: int, now: int) -> int:
+    """What a size must be a multiple of with the new tile; a lesson that guards its edges promises nothing."""
+    if multiple == 1 or before == now:
+        return multiple
+    return now if multiple == before else lcm(multiple, now)
+
+
+def _try(lesson: Lesson, text: str) -> None:
+    for shape in (*lesson.shapes.check, lesson.shapes.count):
+        try:
+            grids = lesson.grids(shape)
+            lesson.data.lay_out(shape.names)
+        except (LessonError, ExpressionError) as error:
+            why = str(error).partition(": ")[2] if isinstance(error, LessonError) else str(error)
+            raise CommandError(f"--tile {text} cannot be launched: {why}") from None
+        for grid in grids:
+            if grid.threads > MAX_THREADS:
+                raise CommandError(
+                    f"--tile {text} makes {grid.threads} threads per block; a block holds at most {MAX_THREADS}"
+                )
