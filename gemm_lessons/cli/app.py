@@ -19,6 +19,7 @@ from gemm_lessons.cli.inspect import inspect, opcodes
 from gemm_lessons.cli.learn import diff, hint, home, next_, reset
 from gemm_lessons.cli.options import LessonArgument, NoColor, keep_progress
 from gemm_lessons.cli.run import run
+from gemm_lessons.cli.view import view
 from gemm_lessons.course.folder import (
     CommandError,
     any_course,
@@ -178,6 +179,11 @@ command(
     "gemm-lessons run 03 --gpu v100",
     "gemm-lessons run 03 --json | python -m json.tool",
 )(run)
+command(
+    "gemm-lessons view 03 --line 42",
+    "gemm-lessons view bank_conflicts --solution --line 59",
+    "gemm-lessons view 03 --trace trace.json",
+)(view)
 command(
     "gemm-lessons inspect gemm.cu --entry 'tile<64, 8>' --grid 4,4 --block 256 \\",
     "    --args 'A=f32[M,K],B=f32[K,N],C=out f32[M,N],M=256,N=256,K=256' --expect 'C = A @ B'",

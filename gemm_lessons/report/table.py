@@ -63,7 +63,7 @@ class Column:
 
 def table(console: Console, outcome: RunOutcome) -> Table:
     """The widest of three forms that fits: full headers, short headers, and turned by 90 degrees."""
-    columns = _columns(measured=outcome.device_kind == "gpu")
+    columns = columns_of(measured=outcome.device_kind == "gpu")
     for wide in (True, False):
         made = _one_row_each(outcome, columns, wide)
         if Measurement.get(console, console.options.update(max_width=UNBOUNDED), made).maximum <= console.width:
@@ -93,7 +93,7 @@ def _short_label(row: Row) -> str:
     return f"lesson {row.label[:2]}" if row.role == "previous" else row.label
 
 
-def _columns(measured: bool) -> list[Column]:
+def columns_of(measured: bool) -> list[Column]:
     """All but the kernel's name."""
     if measured:
         times = [
@@ -164,6 +164,14 @@ def _gates_cell(row: Row) -> str | Text:
 
 def show_footnotes(console: Console, outcome: RunOutcome) -> None:
     """What the numbers of the table are for, and where they come from."""
+    for note in footnotes(outcome):
+        console.print(Text(note, style="quiet"))
+    for doubt in outcome.measured.notes if outcome.measured else ():
+        console.print(Text(doubt, style="doubt"))
+
+
+def footnotes(outcome: RunOutcome) -> list[str]:
+    """The same as sentences, without what casts doubt on a measurement."""
     notes = []
     shape = outcome.estimate_shape
     if outcome.device_kind == "simulator":
@@ -179,10 +187,7 @@ def show_footnotes(console: Console, outcome: RunOutcome) -> None:
     by = f" Occupancy is limited by {occupancy.limiter}." if occupancy and occupancy.fraction < 1 else ""
     notes.append(f"Counters and gates: code for {arch}, one launch at M, N, K = {count.m}, {count.n}, {count.k}.{by}")
     notes += [f"{row.label} was not run: {row.unsupported}" for row in outcome.rows if row.unsupported]
-    for note in notes:
-        console.print(Text(note, style="quiet"))
-    for doubt in outcome.measured.notes if outcome.measured else ():
-        console.print(Text(doubt, style="doubt"))
+    return notes
 
 
 def _timing(outcome: RunOutcome) -> list[str]:

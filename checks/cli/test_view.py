@@ -1,0 +1,59 @@
+"""``gemm-lessons view``, as a process: what it writes, what it says, and that it does not break."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from checks.cli.tiny_course import SOLUTION, Run
+
+LOAD = next(number for number, line in enumerate(SOLUTION.splitlines(), 1) if "acc += A" in line)
+
+
+def test_a_line_and_a_trace(run: Run, course: Path) -> None:
+    done = run("view", "01", "--solution", "--line", str(LOAD), "--trace", "trace.json")
+    assert done.code == 0, done.err
+    assert "acc += A[row * K + k] * B[k * N + col];" in done.out
+    assert "load from A, 4 bytes a lane, warp 0" in done.out
+    assert "sector at A[0, 0]" in done.out
+    assert "\x1b" not in done.out
+    events = json.loads((course / "trace.json").read_text())["traceEvents"]
+    assert any(event["ph"] == "X" for event in events)
+
+
+def test_a_line_without_accesses_names_those_that_have_some(run: Run) -> None:
+    done = run("view", "01", "--solution", "--line", "1")
+    assert done.code == 2
+    assert str(LOAD) in done.err
+
+
+def test_a_wrong_kernel_has_no_timeline(run: Run, course: Path) -> None:
+    done = run("view", "01", "--stub", "--trace", "trace.json")
+    assert done.code == 2
+    assert "only a right kernel" in done.err
+    assert not (course / "trace.json").exists()
+
+
+def test_a_kernel_that_does_not_compile(run: Run, kernel: Path) -> None:
+    kernel.write_text("void gemm( {\n")
+    done = run("view", "01", "--line", "1")
+    assert done.code == 1
+    assert "COMPILE FAILED" in done.out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--solution", "--line", "99"), "has 13 lines"),
+        (("--solution", "--stub", "--line", "1"), "exclude each other"),
+        (("--line", "1"), "gemm-lessons start 01"),
+        (("--solution", "--line", "1", "--gpu", "x"), "--gpu"),
+        (("--solution",), "--line"),
+    ],
+)
+def test_wrong_commands(run: Run, options: tuple[str, ...], words: str) -> None:
+    done = run("view", "01", *options)
+    assert done.code == 2
+    assert words in done.err

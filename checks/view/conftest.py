@@ -1,0 +1,34 @@
+"""One run of a lesson, and its pictures, for all tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from gemm_lessons.course.folder import packaged_course
+from gemm_lessons.hardware.sheets import GPUS
+from gemm_lessons.run.pipeline import RunRequest, run_lesson
+from gemm_lessons.run.simulated import Simulated
+from gemm_lessons.view.record import Side, View, view_of
+
+
+@pytest.fixture(scope="session")
+def seen() -> View:
+    """The reference of bank_conflicts, beside the solution before it, which has conflicts."""
+    course = packaged_course()
+    lesson = course.lesson("bank_conflicts")
+    path = course.solution(lesson)
+    assert path is not None
+    gpu = GPUS["h200"]
+    return view_of(run_lesson(RunRequest(course, lesson, path, Simulated(), gpu, seed=1)), gpu)
+
+
+@pytest.fixture(scope="session")
+def clean(seen: View) -> Side:
+    """Without bank conflicts."""
+    return seen.sides[0]
+
+
+@pytest.fixture(scope="session")
+def conflicting(seen: View) -> Side:
+    """The lesson before."""
+    return seen.sides[1]

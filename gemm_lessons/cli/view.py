@@ -1,0 +1,103 @@
+"""``gemm-lessons view``: pictures of a run, as text, as a trace. Registered by ``app.py``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gemm_lessons.cli.options import LessonArgument, NoColor, kernel_path
+from gemm_lessons.cli.run import DEFAULT_GPU, sheet_for
+from gemm_lessons.course.folder import CommandError, any_course, own_course, read_source, shown
+from gemm_lessons.course.folder import write_atomically as write
+from gemm_lessons.run import contract
+
+if TYPE_CHECKING:
+    from gemm_lessons.run.outcome import RunOutcome
+    from gemm_lessons.view.record import Side
+
+
+def view(
+    lesson: LessonArgument,
+    solution: Annotated[bool, typer.Option("--solution", help="Show the reference.")] = False,
+    stub: Annotated[bool, typer.Option("--stub", help="Show the stub as it is.")] = False,
+    file: Annotated[Path | None, typer.Option("--file", help="Show this file as the lesson's kernel.")] = None,
+    line: Annotated[
+        int | None, typer.Option("--line", min=1, help="Draw what this line asks of memory, here in the terminal.")
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option("--trace", metavar="OUT", help="The timeline for ui.perfetto.dev or chrome://tracing."),
+    ] = None,
+    gpu: Annotated[str, typer.Option("--gpu", help="The GPU that the timeline is for.")] = DEFAULT_GPU,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Repeat the inputs of an earlier run.")] = None,
+    no_color: NoColor = False,
+) -> int:
+    """Look at a run: which lane hits which bank (--line), what every warp does when (--trace).
+
+    Everything comes from a run on the simulator; times are estimates.
+    """
+    from gemm_lessons.report.console import Working, make_console
+
+    if sum((solution, stub, file is not None)) > 1:
+        raise CommandError("--solution, --stub and --file exclude each other; give one")
+    course = own_course() if not (solution or stub or file) else any_course()
+    found = course.lesson(lesson)
+    path = kernel_path(course, found, solution, stub, file)
+    lines = len(read_source(path).splitlines())
+    if line is not None and line > lines:
+        raise CommandError(f"--line {line}: {shown(path)} has {lines} lines")
+    sheet = sheet_for(gpu)
+    if line is None and trace is None:
+        raise CommandError("say what to look at: --line N or --trace OUT")
+
+    from gemm_lessons.run.pipeline import RunRequest, run_lesson
+    from gemm_lessons.run.simulated import Simulated
+    from gemm_lessons.view.record import side_of
+
+    request = RunRequest(course, found, path, Simulated(), sheet, seed=seed, beside=False)
+    with Working(make_console(stderr=True), f"lesson {found.name}") as working:
+        outcome = run_lesson(request, working)
+        if outcome.kernel.built is None:
+            return _not_compiled(outcome)
+        working("draw")
+        side = side_of(outcome, outcome.kernel, sheet, timed=trace is not None)
+    if line is not None:
+        _show_line(side, line)
+    if trace is not None:
+        _write_trace(side, trace)
+    return contract.EXIT_PASSED
+
+
+def _not_compiled(outcome: RunOutcome) -> int:
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.run import show_outcome
+
+    show_outcome(make_console(), outcome, None, f"gemm-lessons view {outcome.lesson.number:02}")
+    return contract.EXIT_NOT_PASSED
+
+
+def _show_line(side: Side, line: int) -> None:
+    from gemm_lessons.report.accesses import show_line
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.course import show_note
+
+    if side.requests_of(line):
+        show_line(make_console(), side, line)
+        return
+    for note in side.notes:
+        show_note(make_console(stderr=True), note)
+    lines = ", ".join(str(number) for number in sorted({request.line for request in side.requests}))
+    raise CommandError(f"line {line} asks nothing of memory" + (f"; these lines do: {lines}" if lines else ""))
+
+
+def _write_trace(side: Side, path: Path) -> None:
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.view.perfetto import trace_file
+
+    if side.recording is None or side.timeline is None:
+        raise CommandError(f"--trace: {' '.join(side.notes)}")
+    text = trace_file(side.recording, side.timeline, side.row.path, side.row.source, side.row.label)
+    write(path, text.encode())
+    make_console().print(f"{shown(path)}: open it on ui.perfetto.dev", soft_wrap=True)

@@ -1,0 +1,176 @@
+"""Who touches what: the addresses that a warp's lanes ask for, instruction by instruction, in one block of a launch.
+
+They are those of the machine code, which is what the counters count: ``Simulator.follow`` walks through it once more
+and tells every access. Executions that look the same, moved by whole rows of banks, are one ``Request``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.launch import Argument, Grid
+from gemm_lessons.simulator import Simulator
+from gemm_lessons.simulator.counters import banks
+from gemm_lessons.simulator.counters.counters import plain_name
+from gemm_lessons.simulator.counters.tally import kind_of
+from gemm_lessons.simulator.events import WARP, Access, Effect, LaunchInfo
+from gemm_lessons.view.owners import Stores
+
+if TYPE_CHECKING:
+    from gemm_lessons.compiler.compile import Compiled
+
+Array = NDArray[Any]
+
+BLOCK = 0  # of the grid: the one that is looked at
+PERIOD = banks.BANKS * banks.WORD  # bytes after which banks and sectors repeat
+
+
+@dataclass(frozen=True)
+class Request:
+    """What one warp's lanes ask for at once.
+
+    ``lanes``: the byte of ``array`` at which each lane begins, None where it takes no part; ``start``: the byte of the
+    block's shared memory at which the array begins (0 of global memory). ``cost`` and ``ideal`` are wavefronts of
+    shared memory, sectors of global memory. ``times``: executions by the block's warps that look like this one, of
+    ``instructions`` machine instructions; ``text`` is the first of them.
+    """
+
+    file: str
+    line: int
+    space: Literal["shared", "global"]
+    effect: Effect
+    is_matrix: bool
+    width: int  # bytes a lane
+    text: str
+    array: str
+    start: int
+    warp: int
+    lanes: tuple[int | None, ...]
+    cost: int
+    ideal: int
+    times: int = 1
+    instructions: int = 1
+
+    @property
+    def is_load(self) -> bool:
+        """Whether data comes from this memory."""
+        return self.effect == "load" or (self.effect == "copy" and self.space == "global")
+
+
+@dataclass(frozen=True)
+class Touched:
+    """What the block's machine code touched. ``requests`` in the order of lines, in each the most wasteful first."""
+
+    requests: tuple[Request, ...]
+    stores: Stores  # to global memory
+    bases: Mapping[str, int]  # where buffers begin
+
+
+def follow(compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> Touched:
+    """Follow block 0. Raises ``Uncountable`` when the machine code cannot be followed, and ``UnsupportedKernel``."""
+    notes = _Notes()
+    launch, origin = Simulator().follow(compiled, grid, arguments, range(BLOCK, BLOCK + 1), notes.watch)
+    bases = {name: base for name, base, _ in launch.buffers}
+    return Touched(notes.requests(launch, origin), notes.stores, bases)
+
+
+@dataclass
+class _Seen:
+    """Executions of one instruction that look the same."""
+
+    access: Access
+    warp: int
+    lanes: tuple[int | None, ...]  # addresses as the machine code has them
+    cost: int
+    ideal: int
+    times: int = 0
+
+
+@dataclass
+class _Notes:
+    """Every access, as it comes."""
+
+    seen: dict[tuple[int, str, bytes], _Seen] = field(default_factory=dict)
+    stores: Stores = field(default_factory=Stores)
+
+    def watch(self, access: Access, addresses: Array, active: Array | None, first: int) -> None:
+        """See ``machinecode.Watch``."""
+        rows = addresses.reshape(-1, WARP)
+        taking_part = np.ones(rows.shape, np.bool_) if active is None else active.reshape(-1, WARP)
+        if access.space == "global" and access.effect == "store":
+            self.stores.add(rows, taking_part, access.width)
+        for warp, (row, mask) in enumerate(zip(rows, taking_part, strict=True)):
+            if not mask.any():
+                continue
+            begin = int(row[mask][0])
+            shape = np.where(mask, row - begin, -1 << 40)
+            key = (access.index, access.space, shape.tobytes() + bytes([begin % PERIOD]))
+            found = self.seen.get(key)
+            if found is None:
+                lanes = tuple(int(at) if takes else None for at, takes in zip(row, mask, strict=True))
+                found = self.seen[key] = _Seen(access, warp, lanes, *_price(access, row, mask))
+            found.times += 1
+
+    def requests(self, launch: LaunchInfo, origin: int) -> tuple[Request, ...]:
+        """What was seen, with the names of arrays; instructions of one line that look alike are one."""
+        merged: dict[tuple[object, ...], Request] = {}
+        for one in self.seen.values():
+            if one.access.line is None:
+                continue
+            request = _request(one, launch, origin)
+            first = next(at for at in request.lanes if at is not None)
+            shape = tuple(None if at is None else at - first for at in request.lanes)
+            key = (request.file, request.line, request.space, request.effect, request.width, request.array, shape)
+            before = merged.get((*key, request.cost))
+            if before is not None:
+                request = replace(
+                    before, times=before.times + request.times, instructions=before.instructions + request.instructions
+                )
+            merged[(*key, request.cost)] = request
+        return tuple(sorted(merged.values(), key=lambda it: (it.file, it.line, it.ideal - it.cost, -it.times)))
+
+
+def _price(access: Access, row: Array, mask: Array) -> tuple[int, int]:
+    """Wavefronts or sectors of one warp, and how many there must be."""
+    rows, active = row[None, :], None if mask.all() else mask[None, :]
+    if access.space == "shared":
+        cost, ideal = banks.wavefronts(rows, active, access.width, kind_of(access))
+    else:
+        cost = banks.sectors(rows, active, access.width)
+        ideal = banks.ideal_sectors(np.array([np.count_nonzero(mask)]), access.width)
+    return int(cost[0]), int(ideal[0])
+
+
+def _request(one: _Seen, launch: LaunchInfo, origin: int) -> Request:
+    access = one.access
+    first = next(at for at in one.lanes if at is not None)
+    if access.space == "shared":
+        inside = (it for it in launch.shared_arrays if it.offset <= first - origin < it.offset + it.size)
+        array = next(inside, None)
+        name, start, base = (plain_name(array.name), array.offset, origin + array.offset) if array else ("", 0, origin)
+    else:
+        nearest = min(launch.buffers, key=lambda it: max(it[1] - first, first - it[1] - it[2] + 1, 0), default=None)
+        name, base = (nearest[0], nearest[1]) if nearest else ("", 0)
+        start = 0
+    assert access.line is not None
+    return Request(
+        file=access.file,
+        line=access.line,
+        space="shared" if access.space == "shared" else "global",
+        effect=access.effect,
+        is_matrix=access.is_matrix,
+        width=access.width,
+        text=access.text,
+        array=name,
+        start=start,
+        warp=one.warp,
+        lanes=tuple(None if at is None else at - base for at in one.lanes),
+        cost=one.cost,
+        ideal=one.ideal,
+        times=one.times,
+    )

@@ -1,0 +1,82 @@
+"""Who owns what: the thread of block 0 that stores each element of the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.course.data import BufferLayout
+
+Array = NDArray[Any]
+NOBODY = -1
+
+
+@dataclass
+class Stores:
+    """Stores to global memory: bytes and the thread that wrote them, in the order in which they came."""
+
+    parts: list[tuple[Array, Array]] = field(default_factory=list)  # first bytes, one row for each lane; threads
+    widths: list[int] = field(default_factory=list)
+
+    def add(self, addresses: Array, active: Array, width: int) -> None:
+        """``addresses`` and ``active`` by warp and lane of the block."""
+        threads = np.arange(addresses.size).reshape(addresses.shape)
+        self.parts.append((addresses[active].copy(), threads[active]))
+        self.widths.append(width)
+
+
+@dataclass(frozen=True)
+class Owners:
+    """The part of the answer that block 0 stores: from element (row, col), so many rows and columns.
+
+    ``runs``: for each row, (how many elements, thread) from left to right; thread -1 is nobody. ``twice``: elements
+    that more than one thread stores.
+    """
+
+    buffer: str
+    row: int
+    col: int
+    cols: int
+    runs: tuple[tuple[tuple[int, int], ...], ...]
+    twice: int
+
+    def thread(self, row: int, col: int) -> int:
+        """Who stores element (row, col) of the answer."""
+        for length, thread in self.runs[row - self.row]:
+            if col - self.col < length:
+                return thread
+            col -= length
+        return NOBODY
+
+
+def owners(stores: Stores, layout: BufferLayout, base: int) -> Owners | None:
+    """Who stores the matrix that begins at ``base``; None when the block does not, or when it is no single matrix."""
+    size = layout.element.size
+    if layout.batch != 1 or layout.dimensions != 2 or size < 1:
+        return None
+    owner = np.full(layout.lines * layout.leading, NOBODY, np.int64)
+    twice = np.zeros(owner.shape, np.bool_)
+    for (addresses, threads), width in zip(stores.parts, stores.widths, strict=True):
+        for element in range(max(1, width // size)):
+            places = (addresses - base) // size + element
+            inside = (places >= 0) & (places < owner.size)
+            where, who = places[inside], threads[inside]
+            twice[where[(owner[where] != NOBODY) & (owner[where] != who)]] = True
+            owner[where] = who
+            twice[where[owner[where] != who]] = True  # of two lanes of one instruction, the last one stays
+    matrix = layout.matrix(owner.reshape(layout.lines, layout.leading))
+    rows, cols = np.flatnonzero((matrix != NOBODY).any(1)), np.flatnonzero((matrix != NOBODY).any(0))
+    if not rows.size:
+        return None
+    part = matrix[rows[0] : rows[-1] + 1, cols[0] : cols[-1] + 1]
+    runs = tuple(_runs(line) for line in part.tolist())
+    return Owners(layout.name, int(rows[0]), int(cols[0]), part.shape[1], runs, int(twice.sum()))
+
+
+def _runs(line: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    return tuple((len(list(same)), thread) for thread, same in groupby(line))

@@ -1,0 +1,107 @@
+"""The timeline as a file that Perfetto (ui.perfetto.dev) and chrome://tracing open: Chrome's Trace Event Format.
+
+One process for each block, one thread for each warp. A slice is a stretch of work at one source line, or a wait with
+its reason; loads on their way are slices of their own, beside. The format counts in microseconds and viewers show
+nanoseconds, so a clock of the multiprocessor is written as a nanosecond.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from gemm_lessons.estimate.recording import NOTHING, Recording, Spell
+from gemm_lessons.view.timeline import SHOWN_AS, WIDE, Shown, Timeline
+
+NANOSECOND = 1e-3  # in microseconds: one clock
+WAITS: Mapping[Shown, tuple[str, str]] = {  # what a slice is called, and its colour in viewers that know Chrome's names
+    "run": ("", "thread_state_running"),
+    "queue": ("load-store queue is full", "thread_state_runnable"),
+    "global": ("waits for global memory", "terrible"),
+    "shared": ("waits for shared memory", "bad"),
+    "result": ("waits for a slow instruction", "yellow"),
+    "barrier": ("waits at the barrier", "grey"),
+}
+Event = dict[str, Any]
+
+
+def trace_file(recording: Recording, timeline: Timeline, path: str, source: str, label: str) -> str:
+    """The file's text. ``path`` and ``source`` are the kernel's, ``label`` what it is called."""
+    lines = source.splitlines()
+
+    def text(place: int) -> str:
+        instruction = recording.code[place].source
+        if instruction.file != path or not instruction.line:
+            return instruction.text
+        return f"{instruction.line}: {lines[instruction.line - 1].strip()}"
+
+    events = [*_names(recording), *_slices(recording, text), *_flights(recording, text), *_curve(timeline)]
+    about = {
+        "kernel": f"{label}, {path}",
+        "gpu": timeline.gpu,
+        "what": f"{timeline.blocks} blocks on one multiprocessor at {timeline.shape}; an estimate, not measured",
+        "unit": "1 ns stands for one clock",
+    }
+    return json.dumps({"displayTimeUnit": "ns", "otherData": about, "traceEvents": events}, separators=(",", ":"))
+
+
+def _names(recording: Recording) -> Iterator[Event]:
+    for warp in range(recording.warps):
+        block, number = divmod(warp, recording.warps_per_block)
+        where = {"pid": block, "tid": number}
+        if number == 0:
+            yield {"ph": "M", "name": "process_name", **where, "args": {"name": f"block {block}"}}
+        yield {"ph": "M", "name": "thread_name", **where, "args": {"name": f"warp {number}"}}
+        yield {"ph": "M", "name": "thread_sort_index", **where, "args": {"sort_index": number}}
+
+
+def _slices(recording: Recording, text: Any) -> Iterator[Event]:
+    """Spells; work at one source line is one slice until the warp waits."""
+    by_warp: dict[int, list[Spell]] = {}
+    for spell in recording.spells:
+        by_warp.setdefault(spell.warp, []).append(spell)
+    for warp, spells in sorted(by_warp.items()):
+        block, number = divmod(warp, recording.warps_per_block)
+        for group in _grouped(spells, text):
+            first, last = group[0], group[-1]
+            shown = SHOWN_AS[first.state]
+            name, colour = WAITS[shown]
+            here = text(first.place)
+            arguments: Event = {"line" if shown == "run" else "before": here}
+            if first.cause != NOTHING:
+                arguments["waits for"] = text(first.cause)
+            yield {
+                "ph": "X", "name": name or here, "cat": shown, "cname": colour, "pid": block, "tid": number,
+                "ts": first.start * NANOSECOND, "dur": (last.end - first.start) * NANOSECOND, "args": arguments,
+            }  # fmt: skip
+
+
+def _grouped(spells: Sequence[Spell], text: Any) -> Iterator[list[Spell]]:
+    group: list[Spell] = []
+    for spell in spells:
+        same = group and SHOWN_AS[spell.state] == SHOWN_AS[group[-1].state] == "run"
+        if same and text(spell.place) == text(group[-1].place):
+            group.append(spell)
+            continue
+        if group:
+            yield group
+        group = [spell]
+    if group:
+        yield group
+
+
+def _flights(recording: Recording, text: Any) -> Iterator[Event]:
+    for number, flight in enumerate(recording.flights):
+        block, warp = divmod(flight.warp, recording.warps_per_block)
+        same: Event = {"name": f"load, warp {warp}", "cat": "load", "id": number, "pid": block, "tid": warp}
+        arguments = {"line": text(flight.place)}
+        yield {"ph": "b", **same, "ts": flight.start * NANOSECOND, "args": arguments}
+        yield {"ph": "e", **same, "ts": flight.end * NANOSECOND}
+
+
+def _curve(timeline: Timeline) -> Iterator[Event]:
+    for part, percent in enumerate(timeline.issued):
+        start = part * timeline.clocks / WIDE
+        name = "issue slots used, %"
+        yield {"ph": "C", "name": name, "pid": 0, "ts": start * NANOSECOND, "args": {"percent": percent}}

@@ -1,0 +1,170 @@
+"""All that a page shows of a run: the run's outcome, and for each kernel on it who touches, owns and does what.
+
+RunOutcome (counters by line, verdict, estimate) --view_of--> View: one Side for the kernel, one to compare it with
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gemm_lessons.course.lesson import Shape, tile_sizes
+from gemm_lessons.course.problem import Problem
+from gemm_lessons.estimate.recording import Recording
+from gemm_lessons.hardware.sheets import GpuSpec
+from gemm_lessons.launch import Buffer, LineCount
+from gemm_lessons.run.bench import WAVEFRONT_BYTES, flop_per_byte
+from gemm_lessons.run.outcome import Role, Row, RunOutcome
+from gemm_lessons.simulator.counters.machinecode import Uncountable
+from gemm_lessons.view.accesses import Request, Touched, follow
+from gemm_lessons.view.owners import Owners, owners
+from gemm_lessons.view.timeline import Timeline, play, timeline
+
+
+@dataclass(frozen=True)
+class Place:
+    """How a matrix lies in memory, to name its elements by their bytes."""
+
+    name: str
+    element_bytes: int
+    leading: int
+    order: str  # "row" or "column"
+
+
+@dataclass(frozen=True)
+class Side:
+    """One kernel. ``counts`` are its counters of the file's own lines, ``requests`` what warps of block 0 ask of memory
+    there; ``shape`` is what both belong to. What could not be had is None or empty, and ``notes`` says why."""
+
+    row: Row
+    shape: Shape
+    threads: int  # per block
+    counts: tuple[LineCount, ...]
+    requests: tuple[Request, ...] = ()
+    places: tuple[Place, ...] = ()
+    owners: Owners | None = None
+    recording: Recording | None = None
+    timeline: Timeline | None = None
+    notes: tuple[str, ...] = ()
+
+    def requests_of(self, line: int) -> tuple[Request, ...]:
+        """What one line asks for, the most wasteful first."""
+        return tuple(request for request in self.requests if request.line == line)
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A kernel in the roofline: operations for each byte of the path to shared memory and L1, and speed."""
+
+    label: str
+    flop_per_byte: float
+    gflops: float
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """At ``shape`` on ``gpu``; ``peak`` in GFLOPS, ``bandwidth`` of shared memory and L1 together in GB/s."""
+
+    gpu: str
+    shape: Shape
+    peak: float
+    bandwidth: float
+    dots: tuple[Dot, ...]
+
+
+@dataclass(frozen=True)
+class View:
+    """A run, and its pictures: ``sides[0]`` is the kernel that was asked for."""
+
+    outcome: RunOutcome
+    sides: tuple[Side, ...]
+    roofline: Roofline | None
+
+
+def view_of(outcome: RunOutcome, gpu: GpuSpec) -> View:
+    """The pictures of a run of ``run_lesson``. Raises ``UnsupportedKernel``."""
+    rows = [outcome.kernel, *compared(outcome)]
+    return View(outcome, tuple(side_of(outcome, row, gpu) for row in rows), _roofline(outcome, gpu))
+
+
+def compared(outcome: RunOutcome) -> Sequence[Row]:
+    """What a kernel is shown beside: the reference once it is right by the lesson's idea, before that the previous
+    lesson's solution, which gives nothing away."""
+    wanted: Role = "reference" if outcome.verdict.kind == "passed" else "previous"
+    built = {row.role: row for row in outcome.rows[1:] if row.built is not None}
+    found = built.get(wanted) or built.get("previous")
+    return [found] if found is not None else []
+
+
+def side_of(outcome: RunOutcome, row: Row, gpu: GpuSpec, timed: bool = True) -> Side:
+    """One kernel's pictures; ``timed`` False leaves out the timeline."""
+    assert row.built is not None
+    lesson = row.built.lesson
+    shape = outcome.count_shape if lesson.shapes.refusal(outcome.count_shape) is None else lesson.shapes.count
+    counters, notes = row.checked.counters, []
+    counts = tuple(count for count in counters.lines if count.file == row.path) if counters else ()
+    if counters is None:
+        notes.append("There are no counters: the kernel did not come to its end.")
+    notes += [f"{metric}: {why}" for metric, why in counters.inexact.items()][:1] if counters else []
+    requests: list[Request] = []
+    owned = None
+    problem = Problem(lesson.data, shape, outcome.seed)
+    if row.verdict.kind == "timed_out":
+        notes.append("Nothing is shown of what it touches: the kernel does not end.")
+    else:
+        for launch, compiled, grid in zip(lesson.launches, row.built.code.counted, lesson.grids(shape), strict=True):
+            arguments = problem.trial().arguments(launch.parameters)
+            try:
+                found = follow(compiled, grid, arguments)
+            except Uncountable as obstacle:
+                notes.append(f"What it touches cannot be shown: {obstacle}.")
+                continue
+            requests += [request for request in found.requests if request.file == row.path]
+            if any(isinstance(it, Buffer) and it.name == problem.answer.name for it in arguments):
+                owned = _owned(found, problem) or owned
+    recording = strips = None
+    if not timed:
+        pass
+    elif row.speed.estimator is None:
+        notes.append("There is no timeline: only a right kernel that the estimate's model knows has one.")
+    else:
+        recording, played = play(row.speed.estimator, shape, tile_sizes(lesson).depth, gpu)
+        strips = timeline(recording, played, gpu, row.path)
+    return Side(
+        row=row,
+        shape=shape,
+        threads=lesson.grids(shape)[0].threads,
+        counts=counts,
+        requests=tuple(requests),
+        places=tuple(
+            Place(name, layout.element.size, layout.leading, layout.order)
+            for name, layout in problem.layouts.items()
+            if layout.batch == 1 and layout.dimensions == 2
+        ),
+        owners=owned,
+        recording=recording,
+        timeline=strips,
+        notes=tuple(notes),
+    )
+
+
+def _owned(found: Touched, problem: Problem) -> Owners | None:
+    base = found.bases.get(problem.answer.name)
+    return None if base is None else owners(found.stores, problem.answer, base)
+
+
+def _roofline(outcome: RunOutcome, gpu: GpuSpec) -> Roofline | None:
+    """Every kernel of the table that has an estimate."""
+    shape = outcome.estimate_shape
+    if [factor.element.name for factor in outcome.lesson.data.factors] != ["float32", "float32"]:
+        return None  # the data sheet's peak is one of fp32
+    dots = []
+    for row in outcome.rows:
+        estimate, estimator = row.speed.estimate, row.speed.estimator
+        intensity = flop_per_byte(estimator, shape) if estimator else None
+        if estimate is not None and intensity:
+            dots.append(Dot(row.label, intensity, estimate.gflops))
+    if not dots:
+        return None
+    bandwidth = gpu.sms * WAVEFRONT_BYTES * gpu.clock_hz / 1e9
+    return Roofline(gpu.name, shape, gpu.fp32_flops_per_s / 1e9, bandwidth, tuple(dots))

@@ -1,0 +1,201 @@
+"""The clock-by-clock timeline that the estimate plays, made coarse enough to be drawn: one strip for each warp.
+
+Every figure here is a sum over the spells of a ``Recording``; only where a strip shows one state for several clocks is
+it the one that took most of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.course.lesson import Shape
+from gemm_lessons.estimate.model import Estimator
+from gemm_lessons.estimate.recording import Recording, Spell, State, record
+from gemm_lessons.hardware.sheets import GpuSpec
+
+Array = NDArray[Any]
+
+TICKS = 1500  # of a strip, at most
+MOST_STRETCHES = 9_000  # of all strips together: what keeps a page small
+WIDE = 200  # parts of the curves above the strips
+TILES = 6  # along K, that a timeline should show at least
+
+# What a strip shows: a warp runs while it issues, while the arithmetic before is under way, and while it takes turns
+# with others of its scheduler, for the scheduler itself or for a unit that computes.
+Shown = Literal["run", "queue", "global", "shared", "result", "barrier"]
+SHOWN: tuple[Shown, ...] = get_args(Shown)
+SHOWN_AS: Mapping[State, Shown] = {
+    "issue": "run",
+    "fixed": "run",
+    "turn": "run",
+    "math": "run",
+    "queue": "queue",
+    "global": "global",
+    "shared": "shared",
+    "result": "result",
+    "barrier": "barrier",
+}
+
+
+@dataclass(frozen=True)
+class Strip:
+    """``ticks`` of a warp's strip in one state, most of them for source line ``line`` (0: of no line)."""
+
+    ticks: int
+    state: Shown
+    line: int
+
+
+@dataclass(frozen=True)
+class Stalls:
+    """Clocks that all warps together spent at one source line, by what they did. ``source``: lines whose loads they
+    waited for, with the clocks."""
+
+    line: int
+    clocks: Mapping[State, float]
+    waited_for: Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """One multiprocessor of ``gpu`` with ``blocks`` resident blocks, from the launch to the last instruction.
+
+    ``strips``: by warp, block by block. ``flights``: by warp, clocks in which loads from global memory are on their
+    way. ``issued``: percent of the issue slots used, in ``WIDE`` equal parts of the time.
+    """
+
+    gpu: str
+    shape: Shape
+    blocks: int
+    warps_per_block: int
+    schedulers: int
+    clocks: float
+    loop: float  # clocks until the last barrier is behind: what comes after stores the answer
+    tick: int  # clocks
+    strips: tuple[tuple[Strip, ...], ...]
+    flights: tuple[tuple[tuple[int, int], ...], ...]
+    issued: tuple[int, ...]
+    shares: Mapping[State, float]  # of all warps' time
+    stalls: tuple[Stalls, ...]
+
+
+def play(estimator: Estimator, shape: Shape, depth: int, gpu: GpuSpec) -> tuple[Recording, Shape]:
+    """Play the first launch as the estimate does: the shorter of its two traces that has enough tiles along K.
+    ``depth``: K of a tile. ``shape`` gives M and N, to name it."""
+    profile = estimator.profiles[0]
+    k, trace = next((it for it in profile.traces if it[0] >= TILES * depth), profile.traces[-1])
+    return record(trace, profile.blocks_per_sm, gpu), Shape(shape.m, shape.n, k)
+
+
+def timeline(recording: Recording, shape: Shape, gpu: GpuSpec, path: str) -> Timeline:
+    """``path``: the file whose lines are meant; instructions of other files count as line 0."""
+    lines = [d.source.line or 0 if d.source.file == path else 0 for d in recording.code]
+    by_warp: list[list[Spell]] = [[] for _ in range(recording.warps)]
+    for spell in recording.spells:
+        by_warp[spell.warp].append(spell)
+    tick = max(1, math.ceil(_loop(recording) / TICKS))
+    while True:
+        strips = tuple(_strip(spells, lines, recording.clocks, tick) for spells in by_warp)
+        if sum(map(len, strips)) <= MOST_STRETCHES:
+            break
+        tick = math.ceil(tick * 1.3)
+    total = sum(spell.end - spell.start for spell in recording.spells)
+    shares = {state: _clocks(recording.spells, state) / total for state in get_args(State)}
+    return Timeline(
+        gpu=gpu.name,
+        shape=shape,
+        blocks=-(-recording.warps // recording.warps_per_block),
+        warps_per_block=recording.warps_per_block,
+        schedulers=recording.schedulers,
+        clocks=recording.clocks,
+        loop=_loop(recording),
+        tick=tick,
+        strips=strips,
+        flights=tuple(_flights(recording, warp, tick) for warp in range(recording.warps)),
+        issued=_issued(recording),
+        shares=shares,
+        stalls=_stalls(recording.spells, lines),
+    )
+
+
+def _loop(recording: Recording) -> float:
+    """The last clock at which a warp waits at a barrier: what comes after stores the answer, and is seldom of interest.
+    The end, where there are no barriers."""
+    return max((spell.end for spell in recording.spells if spell.state == "barrier"), default=recording.clocks)
+
+
+def _clocks(spells: Sequence[Spell], state: State) -> float:
+    return sum(spell.end - spell.start for spell in spells if spell.state == state)
+
+
+def _strip(spells: Sequence[Spell], lines: Sequence[int], clocks: float, tick: int) -> tuple[Strip, ...]:
+    """The state that takes most of each tick, and the line that has most of that; equal neighbours are one."""
+    ticks = math.ceil(clocks / tick)
+    there = sorted({lines[spell.place] for spell in spells})
+    column = {line: i for i, line in enumerate(there)}
+    starts = np.array([spell.start for spell in spells]) / tick
+    ends = np.array([spell.end for spell in spells]) / tick
+    kinds = np.array([SHOWN.index(SHOWN_AS[spell.state]) * len(there) + column[lines[spell.place]] for spell in spells])
+    spent = np.zeros((ticks, len(SHOWN) * len(there)))
+    first, last = starts.astype(np.int64), np.minimum(ends.astype(np.int64), ticks - 1)
+    within = first == last
+    np.add.at(spent, (first[within], kinds[within]), (ends - starts)[within])
+    for at in np.flatnonzero(~within).tolist():
+        spent[first[at], kinds[at]] += first[at] + 1 - starts[at]
+        spent[first[at] + 1 : last[at], kinds[at]] += 1
+        spent[last[at], kinds[at]] += ends[at] - last[at]
+    by_state = spent.reshape(ticks, len(SHOWN), len(there))
+    states = by_state.sum(2).argmax(1)
+    places = by_state[np.arange(ticks), states].argmax(1)
+    over = math.ceil(spells[-1].end / tick) if spells else 0  # the warp has ended
+    found: list[Strip] = []
+    for state, place in zip(states[:over].tolist(), places[:over].tolist(), strict=True):
+        shown, line = SHOWN[state], there[place]
+        if found and (found[-1].state, found[-1].line) == (shown, line):
+            found[-1] = Strip(found[-1].ticks + 1, shown, line)
+        else:
+            found.append(Strip(1, shown, line))
+    return tuple(found)
+
+
+def _flights(recording: Recording, warp: int, tick: int) -> tuple[tuple[int, int], ...]:
+    """When at least one load of the warp is on its way; gaps below a tick are closed."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted((flight.start, flight.end) for flight in recording.flights if flight.warp == warp):
+        begin, finish = int(start), math.ceil(end)
+        if merged and begin <= merged[-1][1] + tick:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], finish))
+        else:
+            merged.append((begin, finish))
+    return tuple(merged)
+
+
+def _issued(recording: Recording) -> tuple[int, ...]:
+    """Percent of all schedulers' issue slots that are used, in equal parts of the time."""
+    part = recording.clocks / WIDE
+    used = np.zeros(WIDE)
+    for spell in recording.spells:
+        if spell.state == "issue":
+            first, last = int(spell.start / part), min(int(spell.end / part), WIDE - 1)
+            for at in range(min(first, WIDE - 1), last + 1):
+                used[at] += max(0.0, min(spell.end, (at + 1) * part) - max(spell.start, at * part))
+    return tuple(np.minimum(100, np.rint(100 * used / (part * recording.schedulers))).astype(int).tolist())
+
+
+def _stalls(spells: Sequence[Spell], lines: Sequence[int]) -> tuple[Stalls, ...]:
+    clocks: dict[int, dict[State, float]] = {}
+    waited_for: dict[int, dict[int, float]] = {}
+    for spell in spells:
+        line, time = lines[spell.place], spell.end - spell.start
+        of_line = clocks.setdefault(line, {})
+        of_line[spell.state] = of_line.get(spell.state, 0.0) + time
+        if spell.cause >= 0:
+            loads = waited_for.setdefault(line, {})
+            loads[lines[spell.cause]] = loads.get(lines[spell.cause], 0.0) + time
+    return tuple(Stalls(line, clocks[line], waited_for.get(line, {})) for line in sorted(clocks))
