@@ -262,3 +262,18 @@ def test_the_folder_is_gone(run: Run, tmp_path: Path) -> None:
     result = run("list", cwd=tmp_path, prefix=prefix)
     assert result.code == 2
     assert "no longer exists" in result.err
+
+
+def test_export_writes_a_program(run: Run, course: Path) -> None:
+    assert run("export", "01").code == 2, "there is no kernel.cu yet"
+    run("start", "01")
+    done = run("export", "01", env={"COLUMNS": "80"})
+    assert done.code == 0, done.err
+    assert "export/01_first" in done.out
+    assert "make run" in done.out
+    assert (course / "export" / "01_first" / "main.cu").is_file()
+    assert run("export", "01", "elsewhere", "--file", "lessons/01_first/stub.cu").code == 0
+    assert (course / "elsewhere" / "Makefile").is_file()
+    (course / "taken").write_text("mine")
+    refused = run("export", "01", "taken")
+    assert (refused.code, (course / "taken").read_text()) == (2, "mine")

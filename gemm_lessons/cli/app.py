@@ -14,6 +14,7 @@ from typing import Annotated, ParamSpec
 import typer
 
 from gemm_lessons import __version__
+from gemm_lessons.cli.export import export
 from gemm_lessons.cli.gpu import bench, profile
 from gemm_lessons.cli.inspect import inspect, opcodes
 from gemm_lessons.cli.learn import diff, hint, home, next_, reset
@@ -200,6 +201,9 @@ command(
     "gemm-lessons bench 04 05 06 --sizes 512:4096 --csv bench.csv --plot bench.svg",
     "gemm-lessons bench --device sim --gpu v100",
 )(bench)
+command("gemm-lessons export 03", "gemm-lessons export 03 my_gemm --solution", "gemm-lessons export 03 --file try.cu")(
+    export
+)
 command("gemm-lessons opcodes", "gemm-lessons opcodes cvt")(opcodes)
 
 

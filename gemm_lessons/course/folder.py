@@ -256,6 +256,16 @@ def write_atomically(path: Path, data: bytes) -> None:
             temporary.unlink()
 
 
+def keep_and_write(path: Path, data: bytes) -> Path | None:
+    """Write a file; one that is there and differs is kept as ``.bak-N`` first. Returns where. Raises ``WriteError``."""
+    if path.is_dir():
+        raise CommandError(f"{shown(path)} is a folder; move it away first")
+    old = _read(path) if path.exists() else data
+    backup = _back_up(path, old) if old != data else None
+    write_atomically(path, data)
+    return backup
+
+
 def shown(path: Path) -> str:
     """A path as the user would type it: relative to where they stand when it lies below, else absolute."""
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from gemm_lessons.course.todos import TodoMark
 from gemm_lessons.report.console import page
 
 if TYPE_CHECKING:
+    from gemm_lessons.export.folder import Exported
     from gemm_lessons.run.doctor import Check
 
 STATE_STYLE = {
@@ -192,6 +194,20 @@ def show_hint(console: Console, lesson: Lesson, rung: Rung) -> None:
         step(console, "More", f"gemm-lessons hint {lesson.number:02} --todo {rung.todo}")
     else:
         step(console, "That was the last one. The reference", f"gemm-lessons diff {lesson.number:02} --reveal")
+
+
+def show_export(console: Console, exported: Exported) -> None:
+    """What was written, what was kept, and how to build it."""
+    lesson, folder = exported.lesson, shown(exported.folder)
+    console.print(Text.assemble((f"Lesson {lesson.number:02}  ", "lesson"), (lesson.title, "bold")))
+    names = ", ".join(str(file.relative_to(exported.folder)) for file in exported.files)
+    console.print(Text.assemble((folder, "command"), f"  {names}"), soft_wrap=True)
+    for backup in exported.backups:
+        console.print(Text.assemble("Your old file is kept as ", (shown(backup), "command")), soft_wrap=True)
+    console.print()
+    console.print("On a machine with an NVIDIA GPU and the CUDA toolkit:")
+    step(console, "Build and run", f"cd {shlex.quote(folder)} && make run")
+    step(console, "Without make", f"{exported.compile} && ./gemm")
 
 
 def show_doctor(console: Console, checks: Sequence[Check]) -> None:

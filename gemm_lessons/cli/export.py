@@ -1,0 +1,41 @@
+"""``gemm-lessons export``: a lesson as a program of its own. Registered by ``app.py``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gemm_lessons.cli.options import LessonArgument, NoColor, kernel_path
+from gemm_lessons.course.folder import CommandError, any_course, own_course
+from gemm_lessons.run import contract
+
+
+def export(
+    lesson: LessonArgument,
+    out: Annotated[
+        Path | None, typer.Argument(metavar="[OUT]", help="The folder to write. Default: export/NN_name, here.")
+    ] = None,
+    solution: Annotated[bool, typer.Option("--solution", help="Take the reference.")] = False,
+    file: Annotated[Path | None, typer.Option("--file", help="Take this file as the lesson's kernel.")] = None,
+    no_color: NoColor = False,
+) -> int:
+    """Write a program of its own to take to a GPU machine: your kernel, and the host code around it.
+
+    main.cu allocates, copies, launches, checks, and times it beside cuBLAS; a Makefile or the one nvcc line builds it.
+    Files that are there already are kept as NAME.bak-1, -2, ...
+    """
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.course import show_export
+
+    if solution and file is not None:
+        raise CommandError("--solution and --file exclude each other; give one")
+    course = any_course() if solution or file else own_course()
+    found = course.lesson(lesson)
+    path = kernel_path(course, found, solution, False, file)
+    from gemm_lessons.export.folder import export_lesson  # loads what renders templates
+
+    exported = export_lesson(found, path, out or Path("export") / found.name, course.architecture)
+    show_export(make_console(), exported)
+    return contract.EXIT_PASSED

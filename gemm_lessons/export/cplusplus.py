@@ -1,0 +1,120 @@
+"""The arithmetic and the formula of lesson.toml as C++: what host code computes of the same expressions.
+
+Python divides and rounds in another way than C++. What would come out differently is refused, never translated.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+
+from gemm_lessons.course.expression import Expression, Number
+from gemm_lessons.course.folder import CommandError
+from gemm_lessons.course.formula import Formula
+
+ATOM = 100  # binds tighter than any operator
+PRECEDENCE: Mapping[type[ast.operator], tuple[int, str]] = {
+    ast.Add: (1, "+"),
+    ast.Sub: (1, "-"),
+    ast.Mult: (2, "*"),
+    ast.Div: (2, "/"),
+    ast.FloorDiv: (2, "/"),
+    ast.Mod: (2, "%"),
+}
+Code = tuple[str, int]  # and how tightly it binds
+
+
+def arithmetic(expression: Expression, places: Sequence[Mapping[str, Number]]) -> str:
+    """Whole-number arithmetic over ``M N K`` and the tile, as C++. ``places``: the names' values at the shapes that the
+    lesson knows. Raises ``CommandError`` for what C++ would round otherwise there."""
+    return _Arithmetic(expression.text, places).code(_tree(expression.text))[0]
+
+
+def _tree(text: str) -> ast.expr:
+    return ast.parse(text.strip(), mode="eval").body
+
+
+class _Arithmetic:
+    def __init__(self, text: str, places: Sequence[Mapping[str, Number]]) -> None:
+        self.text, self.places = text, places
+
+    def refused(self, what: str) -> CommandError:
+        return CommandError(f'cannot be exported: "{self.text}" of lesson.toml {what}')
+
+    def code(self, node: ast.expr) -> Code:
+        match node:
+            case ast.Constant(value=int() as number):
+                return str(number), ATOM
+            case ast.Constant():
+                raise self.refused(f"holds {ast.unparse(node)}, which is no whole number")
+            case ast.Name(id=name):
+                return name, ATOM
+            case ast.UnaryOp(op=op, operand=operand):
+                sign = "-" if isinstance(op, ast.USub) else ""
+                return f"({sign}{self.code(operand)[0]})", ATOM
+            case ast.BinOp(left=left, op=op, right=right):
+                if isinstance(op, ast.Div | ast.FloorDiv | ast.Mod):
+                    self.check(left, right, exact=isinstance(op, ast.Div))
+                return infix(self.code(left), op, self.code(right))
+            case ast.Call(func=ast.Name(id="ceil_div"), args=[left, right]):
+                self.check(left, right, exact=False)
+                (above, _), below = self.code(left), self.code(right)
+                return infix((f"({above} + {_held(below, 1)} - 1)", ATOM), ast.Div(), below)
+            case ast.Call(func=ast.Name(id=name), args=[first, *others]):  # min, max of two or more
+                made = self.code(first)[0]
+                for other in others:
+                    made = f"std::{name}({made}, {self.code(other)[0]})"
+                return made, ATOM
+        raise self.refused(f"holds {ast.unparse(node)}")
+
+    def check(self, left: ast.expr, right: ast.expr, exact: bool) -> None:
+        """Whether C++ divides these as Python does, at every shape that the lesson knows."""
+        above, below = Expression(ast.unparse(left)), Expression(ast.unparse(right))
+        for names in self.places:
+            numbers = above.value(names), below.value(names)
+            if numbers[0] < 0 or numbers[1] < 1 or (exact and numbers[0] % numbers[1]):
+                raise self.refused(f"divides {numbers[0]} by {numbers[1]}, which C++ rounds in another way")
+
+
+def infix(left: Code, op: ast.operator, right: Code) -> Code:
+    """``left op right`` with the parentheses that it needs."""
+    rank, sign = PRECEDENCE[type(op)]
+    return f"{_held(left, rank)} {sign} {_held(right, rank + 1)}", rank
+
+
+def _held(code: Code, rank: int) -> str:
+    return code[0] if code[1] >= rank else f"({code[0]})"
+
+
+def element(formula: Formula, names: Mapping[str, str], product: str) -> str:
+    """One element of the answer, in double: ``names`` gives the code of every buffer's element and every scalar,
+    ``product`` that of the matrix product."""
+    return _formula(formula, lambda name: names[name], product, value=True)
+
+
+def magnitude(formula: Formula, bounds: Mapping[str, str], product: str) -> str:
+    """The formula over magnitudes, with nothing that cancels: what rounding errors are relative to."""
+    return _formula(formula, lambda name: bounds[name], product, value=False)
+
+
+def _formula(formula: Formula, named: Callable[[str], str], product: str, *, value: bool) -> str:
+    def code(node: ast.expr) -> Code:
+        match node:
+            case ast.Constant(value=int() | float() as number):
+                return str(float(number)), ATOM  # a minus before it is an operator
+            case ast.Name(id=name):
+                return named(name), ATOM
+            case ast.BinOp(op=ast.MatMult()):
+                return product, ATOM
+            case ast.UnaryOp(operand=operand):
+                return (f"(-{_held(code(operand), ATOM)})", ATOM) if value else code(operand)
+            case ast.BinOp(left=left, op=op, right=right):
+                return infix(code(left), op if value or isinstance(op, ast.Mult) else ast.Add(), code(right))
+            case ast.Call(func=ast.Name(id="relu"), args=[operand]):
+                return (f"std::max({code(operand)[0]}, 0.0)", ATOM) if value else code(operand)
+            case ast.Call(func=ast.Name(id=name), args=[left, right]):
+                chosen = name if value else "max"
+                return f"std::{chosen}({code(left)[0]}, {code(right)[0]})", ATOM
+        raise CommandError(f"cannot be exported: {ast.unparse(node)} in the formula {formula.text}")
+
+    return code(ast.parse(formula.text.partition("=")[2].strip(), mode="eval").body)[0]

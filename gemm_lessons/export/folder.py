@@ -1,0 +1,83 @@
+"""``gemm-lessons export``: the folder of a stand-alone program, rendered from the templates beside this module."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from gemm_lessons.compiler.source import without_comments
+from gemm_lessons.course.folder import CommandError, WriteError, keep_and_write, shown
+from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.export.kernel import KernelText, read_kernel
+from gemm_lessons.export.program import context
+
+TEMPLATES = Path(__file__).parent / "templates"
+HOST = "// Host: what the CPU runs"  # where the learner's part of main.cu ends
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What ``export`` wrote, and which older files it kept under another name."""
+
+    lesson: Lesson
+    folder: Path
+    files: tuple[Path, ...]
+    backups: tuple[Path, ...]
+    compile: str
+
+
+def export_lesson(lesson: Lesson, kernel: Path, folder: Path, architecture: str) -> Exported:
+    """Write a program of the lesson with this kernel into ``folder``; a file there that differs is kept first.
+
+    Raises ``CommandError`` when the lesson or the kernel cannot be exported: nothing is written then.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise CommandError(f"{shown(folder)} is a file; name a folder")
+    text = read_kernel(lesson, kernel)
+    names = context(lesson, text, shown(kernel), architecture)
+    contents = {
+        "main.cu": _rendered("main.cu", names),
+        **dict(text.headers),
+        "Makefile": _rendered("Makefile", names),
+        "README.md": _rendered("README.md", names),
+    }
+    _meet_no_macro(text, contents["main.cu"].partition(HOST)[2])
+    backups = []
+    for name, content in contents.items():
+        path = folder / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise WriteError(path.parent, error) from None
+        backup = keep_and_write(path, content.encode())
+        backups += [backup] if backup else []
+    return Exported(lesson, folder, tuple(folder / name for name in contents), tuple(backups), str(names["compile"]))
+
+
+def _rendered(name: str, names: dict[str, object]) -> str:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template(f"{name}.jinja").render(names)
+
+
+def _meet_no_macro(kernel: KernelText, host: str) -> None:
+    """The host code stands below the kernel's: macros and functions of the kernel's file reach it. Raises
+    ``CommandError`` when they have a name that it uses for something else."""
+    macros = set(re.findall(r"^\s*#\s*define\s+(\w+)", kernel.everything, re.M))
+    own = set(re.findall(r"^(?:static|struct|int)\b[^;{=]*?(\w+)(?:\(| \{)", host, re.M))
+    functions = {
+        name for name in own if re.search(rf"\b{name}\s*\([^;]*?\)\s*\{{|\bstruct\s+{name}\b", kernel.everything)
+    }
+    taken = sorted(macros & set(re.findall(r"\w+", without_comments(host))) | functions)
+    if "main" in taken:
+        raise CommandError(f"{shown(kernel.path)} has a main function: it is a program of its own already")
+    if taken:
+        raise CommandError(f"{shown(kernel.path)} gives the name {taken[0]} a meaning; main.cu needs it: rename yours")

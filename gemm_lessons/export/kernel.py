@@ -1,0 +1,45 @@
+"""A kernel file with all that travels with it: what it includes of the lesson's headers and of the learner's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from gemm_lessons.compiler.source import included_names, without_comments
+from gemm_lessons.course.folder import CommandError, read_source, shown
+from gemm_lessons.course.lesson import Lesson
+
+
+@dataclass(frozen=True)
+class KernelText:
+    """The learner's file, with the files that it includes: name beside main.cu -> content."""
+
+    path: Path
+    text: str
+    headers: tuple[tuple[str, str], ...]
+
+    @property
+    def everything(self) -> str:
+        """All of it, without comments."""
+        return without_comments("\n".join((self.text, *(content for _, content in self.headers))))
+
+
+def read_kernel(lesson: Lesson, path: Path) -> KernelText:
+    """Read a kernel file and what it includes of the lesson's. Raises ``CommandError``."""
+    text = read_source(path)
+    found: dict[str, str] = {}
+    waiting = [(text, path.parent, Path())]
+    while waiting:
+        source, folder, place = waiting.pop()
+        for name, _ in included_names(source) or ():
+            folders = (folder, *lesson.include_dirs)
+            header = next((place / name for place in folders if (place / name).is_file()), None)
+            if header is None:
+                continue  # of the CUDA toolkit or the C++ library
+            beside = (place / name if header.parent == (folder / name).parent else Path(name)).as_posix()
+            if beside.startswith(("/", "..")) or beside in ("main.cu", "Makefile", "README.md"):
+                raise CommandError(f"{shown(path)}: cannot be exported: #include of {name}, outside of its folder")
+            if beside not in found:
+                found[beside] = read_source(header)
+                waiting.append((found[beside], header.parent, Path(beside).parent))
+    return KernelText(path, text, tuple(sorted(found.items())))

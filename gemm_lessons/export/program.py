@@ -1,0 +1,371 @@
+"""What a stand-alone program holds, as the templates name it: a lesson's description and a kernel file put into C++.
+
+    lesson, kernel file  --context-->  names  --folder.export_lesson-->  main.cu, headers, Makefile, README.md
+
+A lesson that such a program cannot be made of is refused, with the reason.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from gemm_lessons.compiler.source import GlobalFunction, kernels
+from gemm_lessons.course.data import SCALARS, SIZES, BufferSpec, Parameter
+from gemm_lessons.course.expression import Expression
+from gemm_lessons.course.folder import CommandError, shown
+from gemm_lessons.course.formula import PROBABLE, Product
+from gemm_lessons.course.lesson import LaunchSpec, Lesson, Shape, astuple
+from gemm_lessons.elements import Element
+from gemm_lessons.export import cplusplus
+from gemm_lessons.export.kernel import KernelText
+
+LARGE, SMALL = Shape(4096, 4096, 4096), Shape(512, 256, 128)  # a program's own size, and another to show, if allowed
+TYPE_HEADERS = {"float16": "cuda_fp16.h", "bfloat16": "cuda_bf16.h"}
+NOT_YET = ("tf32", "float8_e4m3", "float8_e5m2")  # the host has no type that rounds to them
+FLOAT_SCALARS, INTEGER_SCALARS = ("1.5", "-0.5"), ("2", "-1")  # alpha and beta, where the formula has them
+# Pointers to these may stand in a kernel's parameters where the lesson has another type, such as float4 for float.
+VECTOR = re.compile(r"(?:u?(?:char|short|int|long|longlong)|float|double)[1-4]|half2|__half2|__nv_bfloat162|void")
+
+# cublasGemmEx: types of both factors, of the answer and of the sums -> compute type, C type of one and zero
+# (cuBLAS documentation, table of cublasGemmEx). float32 and float64 have calls of their own.
+MIXED = {
+    ("float16", "float16", "float16"): ("CUBLAS_COMPUTE_16F", "__half"),
+    ("float16", "float16", "float32"): ("CUBLAS_COMPUTE_32F", "float"),
+    ("float16", "float32", "float32"): ("CUBLAS_COMPUTE_32F", "float"),
+    ("bfloat16", "bfloat16", "float32"): ("CUBLAS_COMPUTE_32F", "float"),
+    ("bfloat16", "float32", "float32"): ("CUBLAS_COMPUTE_32F", "float"),
+    ("int8", "int32", "int32"): ("CUBLAS_COMPUTE_32I", "int"),
+}
+DATA_TYPES = {"float16": "CUDA_R_16F", "bfloat16": "CUDA_R_16BF", "float32": "CUDA_R_32F", "int8": "CUDA_R_8I",
+              "int32": "CUDA_R_32I"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ProgramBuffer:
+    """An array of the program: C++ type, elements (as C++), its shape in words, where its first contents come from."""
+
+    name: str
+    type: str
+    count: str
+    shape: str
+    role: str
+    fill: str
+
+    @property
+    def copied(self) -> bool:
+        """Whether the host's contents go to the device before the launch."""
+        return self.role in ("in", "inout")
+
+
+@dataclass(frozen=True)
+class ProgramLaunch:
+    """One launch, in C++."""
+
+    entry: str
+    grid: tuple[str, ...]
+    block: tuple[str, ...]
+    dynamic_shared: str  # empty: none
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ProductLoop:
+    """How the CPU computes the product: sizes, and the elements (i, k) and (k, j) as doubles."""
+
+    rows: str
+    cols: str
+    depth: str
+    left: str
+    right: str
+    row_by_row: bool  # the elements of row k of the right factor lie side by side
+
+
+@dataclass(frozen=True)
+class Library:
+    """The call of cuBLAS that computes the same product."""
+
+    function: str
+    shape: str  # how to read the factors, and the sizes
+    first: str
+    second: str
+    third: str
+    scalar: str
+    one: str
+    zero: str
+    why: str
+
+
+class _Description:
+    """A lesson's facts in C++, part by part. Raises ``CommandError`` for what a stand-alone program cannot show."""
+
+    def __init__(self, lesson: Lesson, kernel: KernelText) -> None:
+        self.lesson, self.data, self.kernel = lesson, lesson.data, kernel
+        rounded = [self.allowed(shape) for shape in (LARGE, SMALL, Shape(1, 1, 1))]
+        self.default, self.example, _ = rounded
+        self.places = [lesson.names(shape) for shape in (*rounded, *lesson.shapes.check, lesson.shapes.count)]
+        self.product = self._product()
+
+    def refused(self, why: str) -> CommandError:
+        return CommandError(f"lesson {self.lesson.name} cannot be exported: {why}")
+
+    def allowed(self, shape: Shape) -> Shape:
+        """The smallest shape from this one on that the lesson's contract allows."""
+        sizes = zip(astuple(shape), astuple(self.lesson.shapes.multiple_of), strict=True)
+        return Shape(*(-(-size // multiple) * multiple for size, multiple in sizes))
+
+    def _product(self) -> Product:
+        product = self.data.formula.product
+        if product is None:
+            raise self.refused(f"its formula {self.data.formula.text} is not of one product of two matrices")
+        for spec in (self.data.by_name[product.left], self.data.by_name[product.right], self.data.answer):
+            if len(spec.shape) != 2:
+                raise self.refused(f"{spec.name} is no single matrix")
+        for buffer in self.data.buffers:
+            if buffer.element.name in NOT_YET:
+                raise self.refused(f"{buffer.name} holds {buffer.element.name}, which host code cannot make")
+        drawn = [buffer for buffer in self.data.buffers if buffer.role != "scratch"]
+        if len({buffer.element.is_float for buffer in drawn}) > 1 or not self._exact():
+            raise self.refused("it mixes whole numbers with others, or answers in short ones")
+        return product
+
+    def _exact(self) -> bool:
+        answer = self.data.answer.element
+        return answer.is_float == self.data.accumulate.is_float and (answer.is_float or answer.size >= 4)
+
+    # Sizes.
+
+    def held(self, expression: Expression) -> str:
+        """A size as C++, in parentheses if it is more than a name."""
+        text = cplusplus.arithmetic(expression, self.places)
+        return text if re.fullmatch(r"\w+", text) else f"({text})"
+
+    def leading(self, spec: BufferSpec) -> str:
+        """Elements from one line to the next: lines follow each other without gaps."""
+        return self.held(spec.shape[-1 if spec.order == "row" or len(spec.shape) == 1 else -2])
+
+    def count(self, spec: BufferSpec) -> str:
+        return " * ".join(self.held(extent) for extent in spec.shape)
+
+    def at(self, spec: BufferSpec, row: str, col: str) -> str:
+        """The place of an element of a matrix in memory."""
+        if len(spec.shape) == 1:
+            return col
+        first, second = (row, col) if spec.order == "row" else (col, row)
+        return f"{first} * {self.leading(spec)} + {second}"
+
+    # The parts of a program.
+
+    def buffers(self) -> tuple[ProgramBuffer, ...]:
+        return tuple(
+            ProgramBuffer(
+                spec.name,
+                spec.element.c_name,
+                self.count(spec),
+                " x ".join(self.held(extent) for extent in spec.shape)
+                + (", column by column" if spec.order == "column" else ", row by row" if len(spec.shape) > 1 else ""),
+                spec.role,
+                spec.fill,
+            )
+            for spec in self.data.buffers
+        )
+
+    def launches(self) -> tuple[ProgramLaunch, ...]:
+        return tuple(self._launch(launch) for launch in self.lesson.launches)
+
+    def _launch(self, launch: LaunchSpec) -> ProgramLaunch:
+        function = self._function(launch)
+        arguments = []
+        for parameter, declared in zip(self.lesson.parameters(launch), function.parameters, strict=True):
+            arguments.append(self._argument(parameter, declared))
+        bytes_ = cplusplus.arithmetic(launch.dynamic_shared, self.places)
+        grid, block = ([cplusplus.arithmetic(e, self.places) for e in sizes] for sizes in (launch.grid, launch.block))
+        return ProgramLaunch(launch.entry, tuple(grid), tuple(block), "" if bytes_ == "0" else bytes_, tuple(arguments))
+
+    def _function(self, launch: LaunchSpec) -> GlobalFunction:
+        """The kernel in the learner's text."""
+        name, expected = launch.entry.partition("<")[0].strip(), self.lesson.prototype(launch)
+        found = [function for function in kernels(self.kernel.everything) if function.name == name]
+        where = shown(self.kernel.path)
+        if not found:
+            raise CommandError(f"{where}: there is no kernel named {name}. The lesson launches {expected}")
+        for function in found:
+            if len(function.parameters) == len(launch.parameters):
+                return function
+        count = len(found[0].parameters)
+        raise CommandError(f"{where}: {name} takes {count} parameters. The lesson launches {expected}")
+
+    def _argument(self, parameter: Parameter, declared: str) -> str:
+        spec = self.data.by_name.get(parameter.source)
+        match parameter.kind:
+            case "pointer":
+                wanted = re.sub(r"\b__restrict__\b|\b__restrict\b|\w+$", "", declared).strip()
+                pointer = f"device.{parameter.source}"
+                kind = re.sub(r"\bconst\b|[*\s]", "", wanted)
+                other = VECTOR.fullmatch(kind) and kind != parameter.type
+                return f"reinterpret_cast<{wanted}>({pointer})" if other else pointer
+            case "leading" if spec is not None:
+                return self.leading(spec)
+            case "stride" if spec is not None:
+                return " * ".join(self.held(extent) for extent in spec.shape[-2:])
+            case "size" | "scalar":
+                return parameter.name
+        raise self.refused(f"its kernels read {parameter.source} through a texture")
+
+    def loop(self) -> ProductLoop:
+        left, right = self.data.by_name[self.product.left], self.data.by_name[self.product.right]
+        crossed, turned = self.product.left_transposed, self.product.right_transposed
+        rows, cols = map(self.held, self.data.answer.shape)
+        return ProductLoop(
+            rows,
+            cols,
+            self.held(left.shape[0 if crossed else 1]),
+            self.number(left, *(("k", "i") if crossed else ("i", "k"))),
+            self.number(right, *(("j", "k") if turned else ("k", "j"))),
+            (right.order == "row") != turned,
+        )
+
+    def number(self, spec: BufferSpec, row: str, col: str) -> str:
+        """An element on the host, as a double."""
+        return as_double(spec.element, f"host.{spec.name}[{self.at(spec, row, col)}]")
+
+    def epilogue(self) -> str:
+        """An element of the answer, given that of the product; empty when it is just that."""
+        formula, answer = self.data.formula, self.data.answer
+        names: dict[str, str] = {name: f"(double){name}" for name in SCALARS}
+        for spec in self.data.buffers:
+            alike = [e.text for e in spec.shape] == [e.text for e in answer.shape[-len(spec.shape) :]]
+            if spec.name in formula.names and spec.name not in (self.product.left, self.product.right) and not alike:
+                raise self.refused(f"the formula {formula.text} spreads {spec.name} over {answer.name} in its own way")
+            if alike:
+                names[spec.name] = self.number(spec, "i", "j")
+        made = cplusplus.element(formula, names, "product")
+        return "" if made == "product" else made
+
+    def magnitude(self) -> str:
+        bounds = {name: f"{abs(float(value)):g}" for name, value in self.scalars().items()}
+        bounds |= {spec.name: "1" for spec in self.data.buffers}
+        made = cplusplus.magnitude(self.data.formula, bounds, self.loop().depth)
+        return made if re.fullmatch(r"\w+", made) else f"({made})"
+
+    def scalars(self) -> dict[str, str]:
+        """The values of alpha and beta: neutral ones where the formula has none."""
+        values = FLOAT_SCALARS if self.data.accumulate.is_float else INTEGER_SCALARS
+        used = self.data.formula.names
+        neutral = zip(SCALARS, values, ("1", "0"), strict=True)
+        return {name: value if name in used else default for name, value, default in neutral}
+
+    def library(self) -> Library | None:
+        """The call of cuBLAS; None when it does not have these types."""
+        left, right = self.data.by_name[self.product.left], self.data.by_name[self.product.right]
+        answer, sums = self.data.answer, self.data.accumulate.name
+        kinds = {left.element.name, right.element.name}
+        loop, by_rows = self.loop(), answer.order == "row"
+        factors = [(left, self.product.left_transposed), (right, self.product.right_transposed)]
+        sizes = [loop.rows, loop.cols]
+        if by_rows:
+            factors.reverse()
+            sizes.reverse()
+        turned = [(transposed != by_rows) != (spec.order == "row") for spec, transposed in factors]
+        ways = ["CUBLAS_OP_T" if turn else "CUBLAS_OP_N" for turn in turned]
+        why = "(A B)^T = B^T A^T, so the factors change places" if by_rows else "The answer lies that way, too"
+        why += "; OP_T: read it as its transpose." if any(turned) else "."
+        shape = ", ".join((*ways, *sizes, loop.depth))
+        pointers = [f"device.{spec.name}" for spec, _ in factors] + ["device.product"]
+        steps = [self.leading(spec) for spec, _ in factors] + [self.leading(answer)]
+        if kinds == {answer.element.name} == {sums} and sums in ("float32", "float64"):
+            name = "cublasSgemm" if sums == "float32" else "cublasDgemm"
+            a, b, c = (f"{pointer}, {step}" for pointer, step in zip(pointers, steps, strict=True))
+            scalar = self.data.accumulate.c_name
+        elif len(kinds) == 1 and (found := MIXED.get((left.element.name, answer.element.name, sums))):
+            compute, scalar = found
+            types = [DATA_TYPES[spec.element.name] for spec in (*(spec for spec, _ in factors), answer)]
+            a, b, c = (", ".join(each) for each in zip(pointers, types, steps, strict=True))
+            name, c = "cublasGemmEx", f"{c}, {compute}, CUBLAS_GEMM_DEFAULT"
+        else:
+            return None
+        one, zero = {"int": ("1", "0"), "__half": ("__half(1.0f)", "__half(0.0f)")}.get(scalar, ("1.0", "0.0"))
+        return Library(name, shape, a, b, c, scalar, one, zero, why)
+
+    def unit(self) -> int:
+        """The exponent of the largest relative error of one addition."""
+        from math import log2
+
+        from gemm_lessons.course.problem import unit
+
+        return round(log2(unit(self.data))) if self.data.accumulate.is_float else 0
+
+    def macros(self) -> bool:
+        """Whether the preprocessor asks for a tile size: then it must be a macro. Raises ``CommandError`` when the file
+        changes one."""
+        tile = "|".join(self.lesson.tile.defines)
+        if not tile:
+            return False
+        if changed := re.search(rf"^\s*#\s*(?:define|undef)\s+({tile})\b", self.kernel.everything, re.M):
+            raise CommandError(
+                f"{shown(self.kernel.path)}: defines {changed[1]}, which lesson.toml has; leave it to it"
+            )
+        return bool(re.search(rf"^\s*#\s*(?:if|ifdef|ifndef|elif)\b.*\b(?:{tile})\b", self.kernel.everything, re.M))
+
+
+def as_double(element: Element, code: str) -> str:
+    """A number in memory as a double."""
+    return f"(double)(float){code}" if element.name in TYPE_HEADERS else f"(double){code}"
+
+
+def context(lesson: Lesson, kernel: KernelText, origin: str, architecture: str) -> dict[str, object]:
+    """Everything that the templates name. Raises ``CommandError``."""
+    from gemm_lessons.course.problem import EPILOGUE
+
+    made = _Description(lesson, kernel)
+    data, loop, library, exponent = lesson.data, made.loop(), made.library(), made.unit()
+    answer, narrow = data.answer, data.answer.element.roundoff > data.accumulate.roundoff
+    place = made.at(answer, "i", "j")
+    multiples = [(name, size) for name, size in zip(SIZES, astuple(lesson.shapes.multiple_of), strict=True) if size > 1]
+    flags = "-O3 -std=c++17 -lineinfo"
+    arch = "native" if architecture[-1].isdigit() else architecture  # sm_90a: code for that very chip
+    libraries = "-lcublas " if library else ""
+    return {
+        "name": lesson.name,
+        "title": f"{lesson.number:02} {lesson.title}",
+        "label": f"lesson {lesson.number:02}",
+        "formula": data.formula.text,
+        "origin": origin,
+        "compile": f"nvcc {flags} -arch={arch} main.cu {libraries}-o gemm",
+        "flags": flags,
+        "arch": arch,
+        "libraries": libraries,
+        "default": astuple(made.default),
+        "example": astuple(made.example),
+        "multiples": multiples,
+        "usage": "".join(f"; {name}: a multiple of {size}" for name, size in multiples),
+        "type_headers": sorted({TYPE_HEADERS[b.element.name] for b in data.buffers if b.element.name in TYPE_HEADERS}),
+        "headers": [name for name, _ in kernel.headers],
+        "tile": lesson.tile.sizes,
+        "macros": made.macros(),
+        "kernel": kernel.text.strip("\n"),
+        "buffers": made.buffers(),
+        "launches": made.launches(),
+        "product": loop,
+        "cublas": library,
+        "epilogue": made.epilogue(),
+        "answer": {
+            "name": answer.name,
+            "type": answer.element.c_name,
+            "number": as_double(answer.element, f"answer[{place}]"),
+            "product": as_double(answer.element, f"product[{place}]"),
+        },
+        "floats": data.accumulate.is_float,
+        "signed": all(b.element.storage.startswith("int") for b in data.buffers),
+        "unit": f"2^{exponent}",
+        "exponent": exponent,
+        "magnitude": made.magnitude(),
+        "probable": f"{PROBABLE:g}",
+        "extra": EPILOGUE,
+        "final": f" + std::ldexp(std::abs(expected), {-answer.element.precision})" if narrow else "",
+        "scalars": [
+            (data.accumulate.c_name, name, value)
+            for name, value in made.scalars().items()
+            if name in data.formula.names or any(name in launch.parameters for launch in lesson.launches)
+        ],
+    }
