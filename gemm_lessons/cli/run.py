@@ -156,7 +156,7 @@ def sheet_for(name: str) -> GpuSpec:
 
 def device_for(choice: DeviceChoice, index: int) -> Device:
     """The device for ``--device`` and ``--gpu-index``. Raises ``CommandError`` and ``KitError``."""
-    from gemm_lessons.gpu import WrongGpuIndex
+    from gemm_lessons.errors import WrongGpuIndex
     from gemm_lessons.run.choose import open_device
 
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -12,9 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from gemm_lessons.estimate.model import Estimate
-from gemm_lessons.gpu import Timed
 from gemm_lessons.judgement.verdict import Kind
 from gemm_lessons.run.outcome import Row, RunOutcome
+
+if TYPE_CHECKING:
+    from gemm_lessons.gpu import Timed
 
 STYLE: dict[Kind, str] = {
     "passed": "good",
