@@ -9,14 +9,6 @@ class KitError(Exception):
     """The kit or its environment is broken (exit code 3). Learners' mistakes are values, never this."""
 
 
-class GpuUnavailable(KitError):
-    """There is no GPU to be used here; the message says why and what to do."""
-
-
-class WrongGpuIndex(GpuUnavailable):
-    """There are GPUs, but not the one that was asked for."""
-
-
 class UnsupportedKernel(Exception):
     """The device cannot run this kernel: names the opcode or feature and the source line.
 

@@ -17,7 +17,7 @@ def test_list_marks_passed_started_and_next(run: Run, course: Path, kernel: Path
     assert before.code == 0
     assert "0 of 2 passed" in before.out
     assert re.search(r"next +01_first", before.out)
-    assert before.out.rstrip().endswith("gemm-lessons next")
+    assert before.out.rstrip().endswith("gemm-lessons read 01")
     kernel.write_text(STUB)
     assert re.search(r"started +01_first", run("list").out)
     kernel.write_text(SOLUTION)
@@ -27,8 +27,15 @@ def test_list_marks_passed_started_and_next(run: Run, course: Path, kernel: Path
     assert re.search(r"passed +01_first", after.out)
     assert re.search(r"next +02_second", after.out)
     state = json.loads((course / ".gemm-lessons" / "progress.json").read_text())
-    stored = {"passed": True, "runs": 1, "last": "passed", "hints": {}, "broken_since": "", "revealed": False}
-    assert state == {"schema": "gemm-lessons/progress/1", "recent": "01_first", "lessons": {"01_first": stored}}
+    assert state["lessons"]["01_first"] == {"passed": True, "runs": 1, "last": "passed", "hints": {}}
+
+
+def test_a_pass_stays_a_pass(run: Run, kernel: Path) -> None:
+    kernel.write_text(SOLUTION)
+    run("run", "1")
+    kernel.write_text(STUB)
+    assert run("run", "1").code == 1
+    assert re.search(r"passed +01_first", run("list").out)
 
 
 def test_everything_passed(run: Run, course: Path) -> None:
@@ -163,6 +170,18 @@ def test_init_onto_a_file(run: Run, tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "mine"
 
 
+def test_hints_come_one_by_one(run: Run) -> None:
+    assert "0 of 3 hints seen" in run("hint", "01").out
+    assert "a nudge" in run("hint", "01", "--todo", "1").out
+    second = run("hint", "01", "--todo", "1").out
+    assert "more [than] a nudge" in second
+    assert "hint 2 of 3" in second
+    assert "nearly the code" in run("hint", "01", "--todo", "1").out
+    assert "nearly the code" in run("hint", "01", "--todo", "1").out
+    assert "a nudge" in run("hint", "01", "--todo", "1", "--level", "1").out
+    assert "3 of 3 hints seen" in run("hint", "01").out
+
+
 @pytest.mark.parametrize("arguments", [("--todo", "2"), ("--todo", "0"), ("--todo", "1", "--level", "4")])
 def test_hint_that_is_not_there(run: Run, arguments: tuple[str, ...]) -> None:
     result = run("hint", "01", *arguments)
@@ -230,12 +249,18 @@ def test_version(run: Run, arguments: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", "list read start next reset init hint diff run inspect profile bench opcodes doctor version".split()
+    "command", "list read start reset init hint run inspect profile bench opcodes doctor version".split()
 )
 def test_every_command_has_examples(run: Run, command: str) -> None:
     result = run(command, "--help")
     assert result.code == 0
     assert f"gemm-lessons {command}" in result.out.split("Examples:")[1]
+
+
+def test_no_arguments_show_the_help(run: Run) -> None:
+    result = run()
+    assert result.code == 0
+    assert "Commands" in result.out
 
 
 @pytest.mark.parametrize(("typed", "names"), [("0", ["01_first", "02_second"]), ("sec", ["second"]), ("x", [])])
@@ -262,18 +287,3 @@ def test_the_folder_is_gone(run: Run, tmp_path: Path) -> None:
     result = run("list", cwd=tmp_path, prefix=prefix)
     assert result.code == 2
     assert "no longer exists" in result.err
-
-
-def test_export_writes_a_program(run: Run, course: Path) -> None:
-    assert run("export", "01").code == 2, "there is no kernel.cu yet"
-    run("start", "01")
-    done = run("export", "01", env={"COLUMNS": "80"})
-    assert done.code == 0, done.err
-    assert "export/01_first" in done.out
-    assert "make run" in done.out
-    assert (course / "export" / "01_first" / "main.cu").is_file()
-    assert run("export", "01", "elsewhere", "--file", "lessons/01_first/stub.cu").code == 0
-    assert (course / "elsewhere" / "Makefile").is_file()
-    (course / "taken").write_text("mine")
-    refused = run("export", "01", "taken")
-    assert (refused.code, (course / "taken").read_text()) == (2, "mine")

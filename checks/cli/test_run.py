@@ -27,7 +27,7 @@ def test_a_solved_lesson_passes(run: Run, kernel: Path) -> None:
     assert result.code == 0
     assert result.err == ""
     assert "PASSED" in result.out
-    assert "Next, lesson 02: gemm-lessons next" in result.out
+    assert "gemm-lessons read 02" in result.out
     assert "\x1b" not in result.out
 
 

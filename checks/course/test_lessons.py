@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gemm_lessons.course.folder import Course, packaged_course
+from gemm_lessons.course.folder import Course, packaged_course, todo_marks
 from gemm_lessons.course.lesson import Lesson, Shape
 from gemm_lessons.course.lesson_toml import load_lesson
-from gemm_lessons.course.todos import todo_marks
 from gemm_lessons.hardware.sheets import GPUS, find_gpu
 from gemm_lessons.run.pipeline import RunOutcome, RunRequest, run_lesson
 from gemm_lessons.run.simulated import Simulated

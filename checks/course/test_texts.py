@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from checks.course.lesson_numbers import QUOTE, TABLE, texts
+from gemm_lessons.course.folder import todo_marks
 from gemm_lessons.course.lesson_toml import load_lesson
-from gemm_lessons.course.todos import todo_marks
 from gemm_lessons.judgement.hints import COALESCING, CONFLICTS
 
 each_text = pytest.mark.parametrize("readme", texts(), ids=lambda path: path.parent.name)

@@ -14,7 +14,6 @@ from gemm_lessons.compiler.compile import Compiled, Occupancy, Resources, compil
 from gemm_lessons.compiler.diagnostics import Diagnostic
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.lesson import Shape
-from gemm_lessons.course.todos import open_todos
 from gemm_lessons.device import Binaries
 from gemm_lessons.estimate.model import Estimate
 from gemm_lessons.judgement.evidence import Built, Checked, Evidence, ShapeResult
@@ -25,6 +24,7 @@ from gemm_lessons.judgement.hints import (
     REMEDIES,
     SHOWN,
     hints_for,
+    open_todos,
 )
 from gemm_lessons.judgement.verdict import CompileFailed, GateMissed, GateResult, Passed, WrongAnswer, judge
 from gemm_lessons.launch import Buffer, Counters, Finding, Grid, Severity

@@ -14,20 +14,19 @@ from typing import Annotated, ParamSpec
 import typer
 
 from gemm_lessons import __version__
-from gemm_lessons.cli.export import export
 from gemm_lessons.cli.gpu import bench, profile
 from gemm_lessons.cli.inspect import inspect, opcodes
-from gemm_lessons.cli.learn import diff, hint, home, next_, reset
 from gemm_lessons.cli.options import LessonArgument, NoColor, keep_progress
 from gemm_lessons.cli.run import run
-from gemm_lessons.cli.view import view
 from gemm_lessons.course.folder import (
     CommandError,
     any_course,
     init_course,
     own_course,
     read_source,
+    reset_lesson,
     start_lesson,
+    todo_marks,
 )
 from gemm_lessons.course.lesson import Lesson, LessonError, ShapeError
 from gemm_lessons.course.lesson_toml import load_lesson
@@ -98,7 +97,7 @@ def _root(
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
-        raise typer.Exit(_exit_code(home))
+        typer.echo(context.get_help())
 
 
 @command("gemm-lessons list")
@@ -147,10 +146,18 @@ def start(lesson: LessonArgument, no_color: NoColor = False) -> int:
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.course import show_started
 
-    course = own_course()
-    started = start_lesson(course.lesson(lesson))
-    keep_progress(course, load_progress(course).at(started.lesson.name))
-    show_started(make_console(), started)
+    show_started(make_console(), start_lesson(own_course().lesson(lesson)))
+    return contract.EXIT_PASSED
+
+
+@command("gemm-lessons reset 03")
+def reset(lesson: LessonArgument, no_color: NoColor = False) -> int:
+    """Back to the stub. The old kernel.cu is kept as kernel.cu.bak-1, -2, ..."""
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.course import show_reset
+
+    found = own_course().lesson(lesson)
+    show_reset(make_console(), found, reset_lesson(found))
     return contract.EXIT_PASSED
 
 
@@ -168,23 +175,51 @@ def init(
     return contract.EXIT_PASSED
 
 
-command("gemm-lessons next")(next_)
-command("gemm-lessons hint 03", "gemm-lessons hint 03 --todo 1", "gemm-lessons hint 03 --list")(hint)
-command("gemm-lessons diff 03", "gemm-lessons diff 03 --reveal")(diff)
-command("gemm-lessons reset 03", "gemm-lessons reset 03 --settings", "gemm-lessons reset --all")(reset)
+@command("gemm-lessons hint 03", "gemm-lessons hint 03 --todo 1", "gemm-lessons hint 03 --todo 1 --level 3")
+def hint(
+    lesson: LessonArgument,
+    todo: Annotated[int | None, typer.Option("--todo", help="The number in // TODO(number).")] = None,
+    level: Annotated[
+        int | None, typer.Option("--level", help="Which hint, from 1 (a nudge); default: the next one.")
+    ] = None,
+    no_color: NoColor = False,
+) -> int:
+    """A hint for one TODO of a lesson; each call shows the next one."""
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.course import show_hint, show_todos
+
+    course = any_course()
+    found = course.lesson(lesson)
+    progress = load_progress(course)
+    marks = todo_marks(read_source(found.stub_path))
+    if todo is None and level is None:
+        show_todos(make_console(), found, marks, progress)
+        return contract.EXIT_PASSED
+    todo = 1 if todo is None else todo
+    if not 1 <= todo <= len(found.todos):
+        raise CommandError(f"lesson {found.name} has {_numbered('TODO', len(found.todos))}, no TODO({todo})")
+    hints = found.todos[todo - 1].hints
+    if level is not None and not 1 <= level <= len(hints):
+        raise CommandError(f"TODO({todo}) of lesson {found.name} has {_numbered('hint', len(hints))}, no hint {level}")
+    if level is None:
+        level = min(progress.of(found.name).hints.get(todo, 0) + 1, len(hints))
+    mark = next((mark for mark in marks if mark.number == todo), None)
+    show_hint(make_console(), found, mark, todo, level)
+    keep_progress(course, progress.after_hint(found.name, todo, level))
+    return contract.EXIT_PASSED
+
+
+def _numbered(what: str, count: int) -> str:
+    return {0: f"no {what}s", 1: f"one {what}"}.get(count, f"{what}s 1 to {count}")
+
+
 command(
     "gemm-lessons run 03",
     "gemm-lessons run 03 --solution",
     "gemm-lessons run 03 --file try.cu --shape 256,128,64",
-    "gemm-lessons run 03 --tile BK=16",
     "gemm-lessons run 03 --gpu v100",
     "gemm-lessons run 03 --json | python -m json.tool",
 )(run)
-command(
-    "gemm-lessons view 03 --line 42",
-    "gemm-lessons view bank_conflicts --solution --line 59",
-    "gemm-lessons view 03 --trace trace.json",
-)(view)
 command(
     "gemm-lessons inspect gemm.cu --entry 'tile<64, 8>' --grid 4,4 --block 256 \\",
     "    --args 'A=f32[M,K],B=f32[K,N],C=out f32[M,N],M=256,N=256,K=256' --expect 'C = A @ B'",
@@ -201,9 +236,6 @@ command(
     "gemm-lessons bench 04 05 06 --sizes 512:4096 --csv bench.csv --plot bench.svg",
     "gemm-lessons bench --device sim --gpu v100",
 )(bench)
-command("gemm-lessons export 03", "gemm-lessons export 03 my_gemm --solution", "gemm-lessons export 03 --file try.cu")(
-    export
-)
 command("gemm-lessons opcodes", "gemm-lessons opcodes cvt")(opcodes)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,10 +11,8 @@ import typer
 
 from gemm_lessons.cli.options import LessonArgument, NoColor, keep_progress, kernel_path, parse_shape
 from gemm_lessons.course.folder import CommandError, Course, any_course, own_course, read_source, shown
-from gemm_lessons.course.lesson import Lesson, Shape
-from gemm_lessons.course.original import changed_settings
+from gemm_lessons.course.lesson import Shape
 from gemm_lessons.course.progress import load_progress
-from gemm_lessons.course.tiles import parse_tile, retiled
 from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.run import contract
 
@@ -55,10 +52,6 @@ def run(
         str | None,
         typer.Option("--gpu", help="The GPU that estimates and occupancy are for. Default: the one here, else H200."),
     ] = None,
-    tile: Annotated[
-        list[str] | None,
-        typer.Option("--tile", metavar="NAME=SIZE", help="Other tile sizes, for this run only: --tile BK=16."),
-    ] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Repeat the inputs of an earlier run.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for scripts.")] = False,
     no_color: NoColor = False,
@@ -78,11 +71,6 @@ def run(
     found = course.lesson(lesson)
     path = kernel_path(course, found, solution, stub, file)
     read_source(path)
-    remarks = remarks_on(found) if path == found.kernel_path else ()
-    if tile:
-        sizes, usual = parse_tile(tile), found
-        found = retiled(found, sizes)
-        remarks = (_of_the_tile(usual, found), *remarks)
     wanted = parse_shape(shape) if shape is not None else None
     if wanted is not None:
         found.allow(wanted)
@@ -101,7 +89,7 @@ def run(
         show_error(make_console(stderr=True), f"{where}: the simulator cannot run this kernel: {error}")
         return contract.EXIT_BROKEN  # nothing is known about the kernel, so it neither passed nor failed
     # Before anything is printed: whoever reads it may have seen enough after four lines.
-    if path.resolve() == found.kernel_path.resolve() and wanted is None and not tile:
+    if path.resolve() == found.kernel_path.resolve() and wanted is None:
         keep_progress(course, load_progress(course).after_run(found.name, outcome.verdict.kind))
     if as_json:
         import json
@@ -109,39 +97,15 @@ def run(
         typer.echo(json.dumps(contract.as_json(outcome), indent=2, allow_nan=False))
     else:
         option = " --stub" if stub else f" --file {shlex.quote(str(file))}" if file else ""
-        option += "".join(f" --tile {text}" for text in tile or ())
-        _show(course, outcome, f"gemm-lessons run {found.number:02}{option}", remarks)
+        _show(course, outcome, f"gemm-lessons run {found.number:02}{option}")
     return contract.exit_code(outcome)
 
 
-def _show(course: Course, outcome: RunOutcome, again: str, remarks: Sequence[str]) -> None:
-    from gemm_lessons.course.measured import load_measured
+def _show(course: Course, outcome: RunOutcome, again: str) -> None:
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.run import show_outcome
-    from gemm_lessons.run.bought import bought
 
-    mine = outcome.kernel.label == "your kernel" and outcome.lesson.name in course.names
-    gain = bought(outcome, course.names[0], load_measured()) if mine else None
-    show_outcome(make_console(), outcome, course.neighbour(outcome.lesson, +1), again, remarks, gain)
-
-
-def remarks_on(lesson: Lesson) -> tuple[str, ...]:
-    """What of the learner's settings is not as it came."""
-    changed = changed_settings(lesson)
-    if not changed:
-        return ()
-    back = f"gemm-lessons reset {lesson.number:02} --settings"
-    return (f"lesson.toml is not the course's: {', '.join(changed)}. As it came: {back}",)
-
-
-def _of_the_tile(usual: Lesson, now: Lesson) -> str:
-    had = usual.tile.defines
-    sizes = ", ".join(f"{name} = {size}" for name, size in now.tile.sizes if size != had[name]) or "as in lesson.toml"
-    promise = now.shapes.multiple_of
-    text = f"Tile: {sizes}, for this run only; it does not count as a pass."
-    if promise != usual.shapes.multiple_of:
-        text += f" Shapes are whole tiles: M, N, K multiples of {promise.m}, {promise.n}, {promise.k}."
-    return text
+    show_outcome(make_console(), outcome, course.neighbour(outcome.lesson, +1), again)
 
 
 def sheet_for(name: str) -> GpuSpec:
@@ -156,7 +120,7 @@ def sheet_for(name: str) -> GpuSpec:
 
 def device_for(choice: DeviceChoice, index: int) -> Device:
     """The device for ``--device`` and ``--gpu-index``. Raises ``CommandError`` and ``KitError``."""
-    from gemm_lessons.errors import WrongGpuIndex
+    from gemm_lessons.gpu import WrongGpuIndex
     from gemm_lessons.run.choose import open_device
 
     try:

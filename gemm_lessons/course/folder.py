@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +18,6 @@ from pathlib import Path
 from gemm_lessons.course.expression import closest
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.lesson_toml import LESSON_NAME, load_architecture, load_lesson
-from gemm_lessons.course.todos import TodoMark, todo_marks
 from gemm_lessons.errors import KitError
 
 MAX_SOURCE_BYTES = 1_000_000  # a kernel file above this is no kernel
@@ -48,6 +46,15 @@ class WriteError(KitError):
 def reason(error: OSError) -> str:
     """The operating system's words for an error, without its number."""
     return (error.strerror or str(error)).lower()
+
+
+@dataclass(frozen=True)
+class TodoMark:
+    """A ``// TODO(number): text`` in a source file; ``line`` counts from 1."""
+
+    number: int
+    line: int
+    text: str
 
 
 @dataclass(frozen=True)
@@ -168,7 +175,7 @@ def any_course() -> Course:
 def start_lesson(lesson: Lesson) -> Started:
     """Make ``kernel.cu`` from the stub; an existing one is kept as it is."""
     path = lesson.kernel_path
-    stub = read_bytes(lesson.stub_path)
+    stub = _read(lesson.stub_path)
     try:
         with path.open("xb") as file:
             file.write(stub)
@@ -183,18 +190,16 @@ def start_lesson(lesson: Lesson) -> Started:
 def reset_lesson(lesson: Lesson) -> Reset:
     """Put the stub back as ``kernel.cu``; the old file goes to the next free ``kernel.cu.bak-N``."""
     path = lesson.kernel_path
-    stub = read_bytes(lesson.stub_path)
-    if path.exists() and not path.is_dir() and read_bytes(path) == stub:
-        return Reset(path, None)
-    return replace_with_backup(path, stub)
-
-
-def replace_with_backup(path: Path, data: bytes) -> Reset:
-    """Put ``data`` into a file of the learner's; what was there goes to the next free ``NAME.bak-N``."""
+    stub = _read(lesson.stub_path)
+    backup = None
     if path.is_dir():
         raise CommandError(f"{shown(path)} is a folder; move it away, then reset again")
-    backup = _back_up(path, read_bytes(path)) if path.exists() else None
-    write_atomically(path, data)
+    if path.exists():
+        old = _read(path)
+        if old == stub:
+            return Reset(path, None)
+        backup = _back_up(path, old)
+    write_atomically(path, stub)
     return Reset(path, backup)
 
 
@@ -225,7 +230,7 @@ def init_course(directory: Path) -> Course:
 
 def read_source(path: Path) -> str:
     """A kernel file as text. Raises ``CommandError`` when it is missing, unreadable, empty, too large or no text."""
-    raw = read_bytes(path, MAX_SOURCE_BYTES + 1)
+    raw = _read(path, MAX_SOURCE_BYTES + 1)
     if len(raw) > MAX_SOURCE_BYTES:
         raise CommandError(f"{shown(path)} is larger than a megabyte; a kernel is a text file of a few kilobytes")
     if not raw.strip():
@@ -243,6 +248,24 @@ def read_source(path: Path) -> str:
     return text
 
 
+def todo_marks(source: str) -> tuple[TodoMark, ...]:
+    """The ``// TODO(n): ...`` comments of a file; a comment goes on over following lines that are comments only."""
+    marks = []
+    lines = source.splitlines()
+    for i, line in enumerate(lines):
+        found = re.search(r"//\s*TODO\((\d+)\):?\s*(.*)", line)
+        if not found:
+            continue
+        text = [found[2].strip()]
+        for following in lines[i + 1 :]:
+            more = re.fullmatch(r"\s*//\s*(?!TODO\()(.*)", following)
+            if not more:
+                break
+            text.append(more[1].strip())
+        marks.append(TodoMark(int(found[1]), i + 1, " ".join(text)))
+    return tuple(marks)
+
+
 def write_atomically(path: Path, data: bytes) -> None:
     """Replace a file in one step, so that a crash or Ctrl-C leaves the old or the new one. Raises ``WriteError``."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -254,16 +277,6 @@ def write_atomically(path: Path, data: bytes) -> None:
     finally:
         if temporary.exists():
             temporary.unlink()
-
-
-def keep_and_write(path: Path, data: bytes) -> Path | None:
-    """Write a file; one that is there and differs is kept as ``.bak-N`` first. Returns where. Raises ``WriteError``."""
-    if path.is_dir():
-        raise CommandError(f"{shown(path)} is a folder; move it away first")
-    old = _read(path) if path.exists() else data
-    backup = _back_up(path, old) if old != data else None
-    write_atomically(path, data)
-    return backup
 
 
 def shown(path: Path) -> str:
@@ -281,13 +294,8 @@ def _is_course(root: Path) -> bool:
         return False
 
 
-def for_learners(names: Sequence[str]) -> set[str]:
-    """Of the names in a lesson's folder, those that a learner's course has, too: no solutions, nobody's own work."""
-    return {name for name in names if not name.startswith(("solution", "pitfalls", "kernel.cu", ".", "__"))}
-
-
 def _not_for_learners(_folder: str, names: list[str]) -> set[str]:
-    return set(names) - for_learners(names)
+    return {name for name in names if name.startswith(("solution", "pitfalls", "kernel.cu", ".", "__"))}
 
 
 def _back_up(path: Path, data: bytes) -> Path:
@@ -305,8 +313,7 @@ def _back_up(path: Path, data: bytes) -> Path:
             return backup
 
 
-def read_bytes(path: Path, limit: int = -1) -> bytes:
-    """A file as it is, at most ``limit`` bytes of it. Raises ``CommandError`` when it is missing or unreadable."""
+def _read(path: Path, limit: int = -1) -> bytes:
     try:
         if path.exists() and not path.is_file() and not path.is_dir():  # reading a pipe or a device may never end
             raise CommandError(f"{shown(path)} is no regular file; save the kernel in a file first")

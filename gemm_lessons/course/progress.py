@@ -7,9 +7,8 @@ be written gives a note.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,82 +19,35 @@ SCHEMA = "gemm-lessons/progress/1"
 
 @dataclass(frozen=True)
 class LessonProgress:
-    """``passed``: the learner's kernel passed once; ``last``: the newest verdict; ``hints``: hints seen per TODO.
-
-    ``broken_since``: when it first did not pass any more, as an ISO date and time, empty while it does; ``revealed``:
-    the reference was shown before a pass.
-    """
+    """``passed``: the learner's kernel passed once; ``last``: the newest verdict; ``hints``: hints seen per TODO."""
 
     passed: bool = False
     runs: int = 0
     last: str = ""
     hints: Mapping[int, int] = field(default_factory=dict)
-    broken_since: str = ""
-    revealed: bool = False
-
-    @property
-    def hints_seen(self) -> int:
-        """Over all TODOs."""
-        return sum(self.hints.values())
-
-    @property
-    def may_see_reference(self) -> bool:
-        """Who has passed, or asked for it once, spoils nothing any more."""
-        return self.passed or self.revealed
 
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress in a course, by lesson name; ``recent`` is the lesson that was worked on last."""
+    """The progress in a course, by lesson name."""
 
     lessons: Mapping[str, LessonProgress] = field(default_factory=dict)
-    recent: str = ""
 
     def of(self, name: str) -> LessonProgress:
         """A lesson's progress; a lesson never touched has none of everything."""
         return self.lessons.get(name, LessonProgress())
 
-    def passed(self, names: Sequence[str]) -> int:
-        """How many of these lessons are passed."""
-        return sum(self.of(name).passed for name in names)
-
-    def first_open(self, names: Sequence[str]) -> str | None:
-        """The first of these lessons that is not passed."""
-        return next((name for name in names if not self.of(name).passed), None)
-
     def after_run(self, name: str, verdict: str) -> Progress:
         """The progress after a run of the learner's kernel."""
         old = self.of(name)
-        passed = verdict == "passed"
-        since = old.broken_since or datetime.now().astimezone().isoformat(timespec="minutes")
-        return self._with(
-            name,
-            replace(
-                old,
-                passed=old.passed or passed,
-                runs=old.runs + 1,
-                last=verdict,
-                broken_since=since if old.passed and not passed else "",
-            ),
-        )
+        new = replace(old, passed=old.passed or verdict == "passed", runs=old.runs + 1, last=verdict)
+        return Progress({**self.lessons, name: new})
 
     def after_hint(self, name: str, todo: int, level: int) -> Progress:
         """The progress after hint ``level`` of a TODO was shown."""
         old = self.of(name)
         seen = max(level, old.hints.get(todo, 0))
-        return self._with(name, replace(old, hints={**old.hints, todo: seen}))
-
-    def after_reveal(self, name: str) -> Progress:
-        """The progress after the reference was shown."""
-        old = self.of(name)
-        return self._with(name, replace(old, revealed=old.revealed or not old.passed))
-
-    def at(self, name: str) -> Progress:
-        """The progress after turning to a lesson."""
-        return replace(self, recent=name)
-
-    def _with(self, name: str, entry: LessonProgress) -> Progress:
-        return Progress({**self.lessons, name: entry}, recent=name)
+        return Progress({**self.lessons, name: replace(old, hints={**old.hints, todo: seen})})
 
 
 def progress_path(course: Course) -> Path:
@@ -112,11 +64,7 @@ def load_progress(course: Course) -> Progress:
     lessons = raw.get("lessons") if isinstance(raw, dict) and raw.get("schema") == SCHEMA else None
     if not isinstance(lessons, dict):
         return Progress()
-    recent = raw.get("recent")
-    return Progress(
-        {name: _lesson(entry) for name, entry in lessons.items() if isinstance(entry, dict)},
-        recent if isinstance(recent, str) else "",
-    )
+    return Progress({name: _lesson(entry) for name, entry in lessons.items() if isinstance(entry, dict)})
 
 
 def save_progress(course: Course, progress: Progress) -> str | None:
@@ -126,8 +74,15 @@ def save_progress(course: Course, progress: Progress) -> str | None:
     path = progress_path(course)
     stored = {
         "schema": SCHEMA,
-        "recent": progress.recent,
-        "lessons": {name: _stored(entry) for name, entry in sorted(progress.lessons.items())},
+        "lessons": {
+            name: {
+                "passed": entry.passed,
+                "runs": entry.runs,
+                "last": entry.last,
+                "hints": {str(todo): level for todo, level in entry.hints.items()},
+            }
+            for name, entry in sorted(progress.lessons.items())
+        },
     }
     try:
         path.parent.mkdir(exist_ok=True)
@@ -138,25 +93,12 @@ def save_progress(course: Course, progress: Progress) -> str | None:
     return None
 
 
-def _stored(entry: LessonProgress) -> dict[str, Any]:
-    return {
-        "passed": entry.passed,
-        "runs": entry.runs,
-        "last": entry.last,
-        "hints": {str(todo): level for todo, level in entry.hints.items()},
-        "broken_since": entry.broken_since,
-        "revealed": entry.revealed,
-    }
-
-
 def _lesson(raw: dict[str, Any]) -> LessonProgress:
-    runs, last, hints, since = (raw.get(key) for key in ("runs", "last", "hints", "broken_since"))
+    runs, last, hints = raw.get("runs"), raw.get("last"), raw.get("hints")
     seen = hints.items() if isinstance(hints, dict) else ()
     return LessonProgress(
         passed=raw.get("passed") is True,
         runs=runs if type(runs) is int and runs >= 0 else 0,
         last=last if isinstance(last, str) else "",
         hints={int(todo): level for todo, level in seen if todo.isascii() and todo.isdigit() and type(level) is int},
-        broken_since=since if isinstance(since, str) else "",
-        revealed=raw.get("revealed") is True,
     )

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 LONGEST_RUN = 16  # arithmetic instructions of one warp that are issued together, to save time
 NEVER = 1e18
-Step = tuple[int, Traffic | None]  # of a traced warp: the instruction's index, and its access if it made one
 FP32, MEMORY, INTEGER, SPECIAL, OTHER = range(5)
 UNITS: Mapping[str, int] = {
     **dict.fromkeys("FFMA FADD FMUL FFMA32I FMUL32I FADD32I IMAD HFMA2 HADD2 HMUL2 IDP".split(), FP32),
@@ -54,7 +53,7 @@ def unknown_units(code: Iterable[SassInstruction]) -> set[str]:
     return {name for name in names if UNKNOWN.fullmatch(name)}
 
 
-class Item(NamedTuple):
+class _Item(NamedTuple):
     """One instruction, or a run of arithmetic ones: what it waits for, what it takes, how long its warp pauses."""
 
     unit: int
@@ -81,27 +80,23 @@ class Played:
 
 def play(trace: Trace, blocks: int, gpu: GpuSpec) -> Played:
     """The first ``blocks`` of a trace, resident together, from the launch until the last result is on its way."""
-    streams = [stream.of(warp) for stream, warp in streams_of(trace, blocks, gpu)]
-    return Multiprocessor(streams, trace.warps_per_block, gpu).run()
-
-
-def streams_of(trace: Trace, blocks: int, gpu: GpuSpec) -> list[tuple[Stream, Sequence[Step]]]:
-    """Every warp of the first ``blocks`` with its instructions as items. Most warps take the same path."""
-    items = _items(trace, pipes_of(gpu), gpu)
-    joined: dict[tuple[int, ...], Stream] = {}
-    found: list[tuple[Stream, Sequence[Step]]] = []
-    for warp in trace.warps[: blocks * trace.warps_per_block]:
+    pipes = pipes_of(gpu)
+    items = _items(trace, pipes, gpu)
+    count = blocks * trace.warps_per_block
+    joined: dict[tuple[int, ...], _Stream] = {}
+    streams = []
+    for warp in trace.warps[:count]:
         path = tuple([index for index, _ in warp])
-        if path not in joined:
+        if path not in joined:  # most warps take the same
             joined[path] = _stream(path, items)
-        found.append((joined[path], warp))
-    return found
+        streams.append(joined[path].of(warp))
+    return _Multiprocessor(streams, trace.warps_per_block, pipes, gpu).run()
 
 
 # -- instructions into items -------------------------------------------------------------------------------------------
 
 
-def _items(trace: Trace, pipes: Pipes, gpu: GpuSpec) -> list[Item]:
+def _items(trace: Trace, pipes: Pipes, gpu: GpuSpec) -> list[_Item]:
     """Every instruction as an item of its own."""
     fp32 = WARP * gpu.schedulers / gpu.lanes_per_sm
     found = []
@@ -115,7 +110,7 @@ def _items(trace: Trace, pipes: Pipes, gpu: GpuSpec) -> list[Item]:
         if d.name == "DEPBAR" and (match := re.search(r"SB(\d), (0x[0-9a-f]+)", d.text)):
             at_most = int(match[1]), int(match[2], 16)
         found.append(
-            Item(
+            _Item(
                 unit, control.waits, slots,
                 max(fp32 + conflict, slots) if unit == FP32 else 0.0,
                 pipes.integer if unit == INTEGER else 0.0,
@@ -127,20 +122,20 @@ def _items(trace: Trace, pipes: Pipes, gpu: GpuSpec) -> list[Item]:
 
 
 @dataclass(frozen=True)
-class Stream:
+class _Stream:
     """The items of one path through the code, and where in it each begins."""
 
-    items: Sequence[Item]
+    items: Sequence[_Item]
     places: Sequence[int]
 
-    def of(self, warp: Sequence[Step]) -> list[tuple[Item, Traffic | None]]:
+    def of(self, warp: Sequence[tuple[int, Traffic | None]]) -> list[tuple[_Item, Traffic | None]]:
         """With the accesses of a warp that took this path."""
         return [(item, warp[place][1]) for item, place in zip(self.items, self.places, strict=True)]
 
 
-def _stream(path: Sequence[int], items: Sequence[Item]) -> Stream:
+def _stream(path: Sequence[int], items: Sequence[_Item]) -> _Stream:
     """The instructions of a path as items, with arithmetic that has nothing to wait for in between joined into runs."""
-    found: list[Item] = []
+    found: list[_Item] = []
     places: list[int] = []
     run: list[int] = []
 
@@ -163,10 +158,10 @@ def _stream(path: Sequence[int], items: Sequence[Item]) -> Stream:
         if item.stall > 2:
             close(place + 1)
     close(len(path))
-    return Stream(found, places)
+    return _Stream(found, places)
 
 
-def _joined(parts: Sequence[Item]) -> Item:
+def _joined(parts: Sequence[_Item]) -> _Item:
     first = parts[0]
     if len(parts) == 1:
         return first
@@ -182,18 +177,17 @@ def _joined(parts: Sequence[Item]) -> Item:
 # -- the multiprocessor ------------------------------------------------------------------------------------------------
 
 
-class Multiprocessor:
-    """Its schedulers and what they share. ``streams``: the items of each resident warp, in the order of blocks."""
-
+class _Multiprocessor:
     def __init__(
         self,
-        streams: Sequence[Sequence[tuple[Item, Traffic | None]]],
+        streams: Sequence[Sequence[tuple[_Item, Traffic | None]]],
         warps_per_block: int,
+        pipes: Pipes,
         gpu: GpuSpec,
     ) -> None:
         self.streams = streams
         self.warps_per_block = warps_per_block
-        self.pipes = pipes_of(gpu)
+        self.pipes = pipes
         self.per_sector = SECTOR / (gpu.l2_bytes_per_s / gpu.sms / gpu.clock_hz)
         count, schedulers = len(streams), gpu.schedulers
         self.members = [range(s, count, schedulers) for s in range(schedulers)]
@@ -217,7 +211,6 @@ class Multiprocessor:
         self.moved = {"shared": 0.0, "l1": 0.0, "l2": 0.0}
 
     def run(self) -> Played:
-        """Play all streams to their ends."""
         for warp, stream in enumerate(self.streams):
             self.ready[warp] = self._ready(warp, 0.0) if stream else NEVER
         schedulers = range(len(self.members))
@@ -322,7 +315,7 @@ class Multiprocessor:
             self.ready[other] = self._ready(other, max(release, earliest))
         return True
 
-    def _access(self, item: Item, touch: Traffic | None, time: float, scheduler: int, warp: int) -> None:
+    def _access(self, item: _Item, touch: Traffic | None, time: float, scheduler: int, warp: int) -> None:
         pipes, units = self.pipes, self.units[scheduler]
         start = max(self.load_store, time)
         if touch is not None and item.name not in PRIVATE:

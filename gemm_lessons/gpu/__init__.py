@@ -17,7 +17,7 @@ from gemm_lessons import ranges
 from gemm_lessons.child import Child, ChildDied, ChildHung
 from gemm_lessons.course.data import DataSpec
 from gemm_lessons.course.lesson import Shape
-from gemm_lessons.errors import GpuUnavailable, KitError, UnsupportedKernel, WrongGpuIndex
+from gemm_lessons.errors import KitError, UnsupportedKernel
 from gemm_lessons.gpu import trouble
 from gemm_lessons.gpu.records import Entrant, GpuFacts, Measurement, Step, Timed
 from gemm_lessons.gpu.timing import Health, Spread, doubts
@@ -53,6 +53,14 @@ SMALLEST_FLUSH = 128 << 20  # at least so many bytes: about 30 us, enough for th
 
 # Nobody's environment makes cuBLAS compute fp32 in another precision.
 ENVIRONMENT = {"NVIDIA_TF32_OVERRIDE": "0", "CUBLAS_EMULATE_SINGLE_PRECISION": "0"}
+
+
+class GpuUnavailable(KitError):
+    """There is no GPU to be used here; the message says why and what to do."""
+
+
+class WrongGpuIndex(GpuUnavailable):
+    """There are GPUs, but not the one that was asked for."""
 
 
 class _Failed(Exception):

@@ -9,14 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby, pairwise
 
 from gemm_lessons.course.lesson import Shape
-from gemm_lessons.course.todos import open_todos
 from gemm_lessons.judgement.evidence import Evidence
 from gemm_lessons.judgement.verdict import CompileFailed, GateMissed, Passed, WrongAnswer
 from gemm_lessons.launch import METRICS, Conflict, Finding
 
 SHOWN = 3
+TODO = re.compile(r"//\s*TODO\((\d+)\)")
 ARRAY = re.compile(r"(\w+): byte ")  # how an access out of bounds begins
 # Where the course treats a subject: lesson and section heading. A test finds each heading in its text.
 COALESCING = ("02", "What a warp asks for")
@@ -87,6 +88,60 @@ def hints_for(facts: Evidence) -> tuple[str, ...]:
     """The best ``SHOWN`` hints, most important first."""
     found = sorted((hint for rule in RULES for hint in rule(facts)), key=lambda hint: hint.rank)
     return tuple(hint.text for hint in found[:SHOWN])
+
+
+def open_todos(source: str, stub: str) -> dict[int, int]:
+    """The TODOs of the stub for which the learner has written nothing yet: number -> line in ``source``.
+
+    Solving a stub adds or changes a line above or below the TODO's comment, or deletes it. Comments with no code
+    between them in the stub are taken to be solved in their order: those behind the last new line are open. A line
+    between two of them belongs to the upper one, unless there is one above the first of them too.
+    """
+    code, marks = _marks(source)
+    found: dict[int, int] = {}
+    for group in _groups(stub):
+        left = {number: index for number, index in marks.items() if number in group.numbers}
+        if not left:
+            continue
+        at = list(left.values())
+        new = [_above(code, at[0]) != group.above, *(any(code[i + 1 : j + 1]) for i, j in pairwise(at))]
+        new.append(_below(code, at[-1]) != group.below)
+        on_top = new[0] and group.numbers[0] in left
+        done = max((place for place, is_new in enumerate(new) if is_new), default=0) + on_top
+        found |= {number: index + 1 for number, index in list(left.items())[done:]}
+    return found
+
+
+@dataclass(frozen=True)
+class _Group:
+    """TODO comments with no code between them, and the lines of code around them all."""
+
+    numbers: tuple[int, ...]
+    above: str
+    below: str
+
+
+def _groups(stub: str) -> Iterator[_Group]:
+    code, marks = _marks(stub)
+    around = {number: (_above(code, index), _below(code, index)) for number, index in marks.items()}
+    for (above, below), numbers in groupby(around, key=around.__getitem__):
+        yield _Group(tuple(numbers), above, below)
+
+
+def _marks(source: str) -> tuple[list[str], dict[int, int]]:
+    """The lines without comments, and the index of each TODO's line."""
+    lines = source.splitlines()
+    marks = {int(match[1]): index for index, line in enumerate(lines) if (match := TODO.search(line))}
+    return [line.partition("//")[0].strip() for line in lines], marks
+
+
+def _above(code: Sequence[str], index: int) -> str:
+    """The code in this line, else in the last one above that has some."""
+    return next(filter(None, reversed(code[: index + 1])), "")
+
+
+def _below(code: Sequence[str], index: int) -> str:
+    return next(filter(None, code[index + 1 :]), "")
 
 
 def _open_todo(facts: Evidence) -> Iterator[Hint]:

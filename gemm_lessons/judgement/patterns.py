@@ -1,5 +1,7 @@
 """Wrong answers that have a name: which mistake gives exactly this C?
 
+    sums.py: of the wrong products    places.py: right, but elsewhere    here: the rest, and the order of all
+
 Each rule looks at a wrong answer and says what it recognises, or None. Most rules compute what C would be after a
 certain mistake, and recognise the mistake only if every element agrees within tolerance; so a rule never guesses. The
 first rule that recognises something wins: the most telling come first.
@@ -8,87 +10,16 @@ first rule that recognises something wins: the most telling come first.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from gemm_lessons.course.data import BufferLayout
-from gemm_lessons.course.formula import Product, Value
-from gemm_lessons.course.lesson import TileSizes
-from gemm_lessons.course.problem import Problem
-from gemm_lessons.elements import bits
-
-Array = np.ndarray[Any, Any]
+from gemm_lessons.judgement import places, sums
+from gemm_lessons.judgement.wrong import Array, Pattern, Wrong, few
 
 FEW_POSITIONS = 0.25  # share of a tile's positions above which "the same few positions" is no explanation any more
 MOST_SHIFT = 32
 MOSTLY = 0.95  # share of a part's elements that must be wrong: few wrong sums are right by chance
-RUNS = 4  # rows or columns, or runs of them, that are listed
-
-
-@dataclass(frozen=True)
-class Pattern:
-    """A kind of wrong answer that was recognised. ``name`` is a stable identifier; ``explanation`` is shown."""
-
-    name: str
-    explanation: str
-
-
-class Wrong:
-    """A wrong answer with everything a rule may ask about it. ``got`` (M, N) float64; ``wrong`` (M, N) bool."""
-
-    def __init__(self, problem: Problem, stored: Array, got: Array, wrong: Array, tiles: TileSizes) -> None:
-        self.problem = problem
-        self.stored = stored
-        self.got = got
-        self.wrong = wrong
-        self.tiles = tiles
-
-    def agrees(self, other: Array) -> bool:
-        """Is the answer the same as ``other`` everywhere, and is ``other`` no right answer?"""
-        tolerance = self.problem.tolerance
-        if not bool((np.abs(self.got - other) <= tolerance).all()):
-            return False
-        return not bool((np.abs(self.problem.reference - other) <= tolerance).all())
-
-    @cached_property
-    def is_plain(self) -> bool:
-        """Whether the formula's product is that of one A and one B, as most lessons have them."""
-        layouts = self.problem.layouts
-        ours = Product("A", "B", left_transposed=False, right_transposed=False)
-        return self.problem.data.formula.product == ours and all(
-            layout.dimensions <= 2 and layout.order == "row" for layout in layouts.values()
-        )
-
-    @cached_property
-    def factors(self) -> tuple[Array, Array]:
-        """A (M, K) and B (K, N) in float64; of a plain product only."""
-        values = self.problem.values
-        return values["A"].value, values["B"].value
-
-    def product(self, a: Array, b: Array) -> Array:
-        """The answer for other factors, (M, N): alpha a b + beta C + bias."""
-        return self.problem.finished(a @ b)
-
-    def without(self, name: str, neutral: float) -> Array:
-        """The answer if ``name`` were ``neutral`` in the formula."""
-        problem = self.problem
-        return problem.evaluated({**problem.values, name: Value.exact(np.array(neutral))})
-
-    @cached_property
-    def untouched(self) -> Array:
-        """(M, N) bool: the elements that still have the bits they had before the launch."""
-        layout = self.problem.answer
-        before = layout.matrix(self.problem.arrays[layout.name])
-        return np.asarray(bits(self.stored) == bits(before).reshape(self.stored.shape))
-
-    @cached_property
-    def k_tiles(self) -> Sequence[slice]:
-        """The K tiles, the last one maybe shorter."""
-        depth, k = self.tiles.depth, self.problem.shape.k
-        return [slice(k0, min(k0 + depth, k)) for k0 in range(0, k, depth)]
 
 
 def _never_written(it: Wrong) -> Pattern | None:
@@ -132,6 +63,7 @@ def _all_zero(it: Wrong) -> Pattern | None:
     return Pattern(
         "all_zero",
         "every element is 0: C is written, but nothing was added to the accumulator. Is the sum along K filled in?",
+        vague=True,
     )
 
 
@@ -185,9 +117,9 @@ def _across(matrix: Array) -> Array:
 def _k_tiles(it: Wrong) -> Pattern | None:
     a, b = it.factors
     tiles = it.k_tiles
-    if len(tiles) < 2:
-        return None
     depth = it.tiles.depth
+    if len(tiles) < 2 or depth == 1:
+        return None
     first, last = tiles[0], tiles[-1]
     if it.agrees(it.product(a[:, first], b[first])):
         return Pattern(
@@ -283,6 +215,7 @@ def _edges(it: Wrong) -> Pattern | None:
         "edges",
         f"only the ragged edge is wrong (rows from {rows}, columns from {cols}): whole {tiles.rows} x {tiles.cols} "
         "tiles are right. Look at the guards: what does a thread load, and store, when its row or column is outside?",
+        vague=True,
     )
 
 
@@ -294,6 +227,7 @@ def _same_positions(it: Wrong) -> Pattern | None:
         "same_positions",
         f"the same few elements are wrong in every block tile ({where}): not the tile's place in C is wrong, but what "
         "one thread does inside it, or when: a missing __syncthreads() or a wrong thread index.",
+        vague=True,
     )
 
 
@@ -305,6 +239,7 @@ def _same_part(it: Wrong) -> Pattern | None:
         "same_part",
         f"the same part of every block tile is wrong ({where}), so blockIdx and k0 are not to blame. An index inside "
         "the tile is: in the copy, in what a thread reads of the tiles, or in the store.",
+        vague=True,
     )
 
 
@@ -349,14 +284,7 @@ def _where_in_tiles(it: Wrong) -> str | None:
 
 
 def _few(noun: str, numbers: Array) -> str:
-    if len(numbers) == 1:
-        return f"{noun} {numbers[0]}"
-    runs = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
-    if len(runs) == len(numbers):
-        shown = [str(number) for number in numbers]
-    else:
-        shown = [f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
-    return f"{noun}s {', '.join(shown[:RUNS])}{', ...' if len(shown) > RUNS else ''}"
+    return f"{noun} {numbers[0]}" if len(numbers) == 1 else f"{noun}s {few(numbers)}"
 
 
 PLAIN_ONLY = (_transposed, _k_tiles, _same_k_tile)  # they speak of A and B
@@ -368,7 +296,11 @@ RULES: Sequence[Callable[[Wrong], Pattern | None]] = (
     _k_tiles,
     _same_k_tile,
     _epilogue,
+    sums.weights,
+    sums.partners,
+    places.multiples,
     _shifted,
+    places.moved,
     _edges,
     _same_positions,
     _same_part,

@@ -17,7 +17,8 @@ import numpy as np
 from gemm_lessons.course.expression import Number
 from gemm_lessons.course.lesson import Gate, Shape, TileSizes
 from gemm_lessons.course.problem import Problem
-from gemm_lessons.judgement.patterns import Pattern, Wrong, recognise
+from gemm_lessons.judgement.patterns import recognise
+from gemm_lessons.judgement.wrong import Pattern, Wrong
 from gemm_lessons.launch import Finding
 
 if TYPE_CHECKING:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
@@ -15,52 +13,43 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from gemm_lessons.course.folder import Course, Reset, Started, shown
+from gemm_lessons.course.folder import Course, Reset, Started, TodoMark, shown
 from gemm_lessons.course.lesson import Lesson, LessonError
-from gemm_lessons.course.progress import LessonProgress, Progress
-from gemm_lessons.course.standing import Rung
-from gemm_lessons.course.todos import TodoMark
+from gemm_lessons.course.progress import Progress
 from gemm_lessons.report.console import page
 
 if TYPE_CHECKING:
-    from gemm_lessons.export.folder import Exported
     from gemm_lessons.run.doctor import Check
 
-STATE_STYLE = {
-    "passed": "good",
-    "broken": "bad",  # it passed once
-    "started": "doubt",
-    "next": "lesson",
-    "damaged": "bad",  # its lesson.toml
-    "": "quiet",
-}
+STATE_STYLE = {"passed": "good", "started": "doubt", "next": "lesson", "broken": "bad", "": "quiet"}
 
 
 def show_list(
     console: Console, course: Course, lessons: Sequence[tuple[str, Lesson | LessonError]], progress: Progress
 ) -> None:
-    """The lessons with their idea, which are passed, started and next, what was tried, and how to go on."""
+    """The lessons with their idea, which are passed, started and next, and the command to go on with."""
     where = "the installed package (read only)" if course.packaged else str(course.root)
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("", no_wrap=True, min_width=7)
     table.add_column("lesson", no_wrap=True)
     table.add_column("the one idea")
-    following = progress.first_open([name for name, _ in lessons])
+    following: str | None = None
     for name, lesson in lessons:
-        so_far = progress.of(name)
-        state = "next" if name == following else ""
+        state, idea = "", ""
         if isinstance(lesson, LessonError):
-            state, idea = "damaged", Text(f"see the message below: {name}/lesson.toml")
+            state, idea = "broken", f"see the message below: {name}/lesson.toml"
         else:
-            idea = Text(lesson.idea)
-            if so_far.passed:
-                state = "broken" if so_far.broken_since else "passed"
+            idea = lesson.idea
+            if progress.of(name).passed:
+                state = "passed"
             elif not course.packaged and lesson.kernel_path.exists():
                 state = "started"
-        if done := tried(so_far):
-            idea.append(f"\n{done}", style="quiet")
-        table.add_row(Text(state, style=STATE_STYLE[state]), Text(name, style="lesson"), idea)
-    passed = progress.passed([name for name, _ in lessons])
+            if following is None and state != "passed":
+                following = name
+                state = state or "next"
+        style = STATE_STYLE[state]
+        table.add_row(Text(state, style=style), Text(name, style="lesson"), Text(idea))
+    passed = sum(progress.of(name).passed for name, _ in lessons)
     console.print(Text.assemble(("gemm-lessons", "bold"), f"  {passed} of {len(lessons)} passed"))
     console.print(Text(where, style="quiet"), soft_wrap=True)
     console.print()
@@ -71,31 +60,9 @@ def show_list(
     elif following is None:
         console.print("Every lesson is passed. Well done.", style="good")
     else:
+        number = following[:2]
         started = (course.lessons_dir / following / "kernel.cu").exists()
-        step(console, "Next", f"gemm-lessons run {following[:2]}" if started else "gemm-lessons next")
-
-
-def tried(so_far: LessonProgress) -> str:
-    """What the learner did in a lesson, in a few words; empty for nothing."""
-    parts = []
-    if so_far.runs:
-        parts.append("tried once" if so_far.runs == 1 else f"tried {so_far.runs} times")
-    if so_far.runs and so_far.last != "passed":
-        parts.append(f"last: {so_far.last.replace('_', ' ')}")
-    if so_far.hints_seen:
-        parts.append("1 hint" if so_far.hints_seen == 1 else f"{so_far.hints_seen} hints")
-    if so_far.revealed:
-        parts.append("reference seen")
-    if so_far.broken_since:
-        parts.append(f"broken since {_when(so_far.broken_since)}")
-    return ", ".join(parts)
-
-
-def _when(stored: str) -> str:
-    try:
-        return datetime.fromisoformat(stored).strftime("%-d %b, %H:%M")
-    except ValueError:
-        return stored
+        step(console, "Next", f"gemm-lessons run {number}" if started else f"gemm-lessons read {number}")
 
 
 def show_text(console: Console, lesson: Lesson, text: str, course: Course) -> None:
@@ -121,7 +88,6 @@ def show_started(console: Console, started: Started) -> None:
     console.print()
     step(console, "The lesson's text", f"gemm-lessons read {number}")
     step(console, "When filled in", f"gemm-lessons run {number}")
-    step(console, "Or at each save", f"gemm-lessons watch {number}")
     step(console, "When stuck", f"gemm-lessons hint {number}")
     if not started.created:
         step(console, "To start over", f"gemm-lessons reset {number}")
@@ -137,17 +103,6 @@ def show_reset(console: Console, lesson: Lesson, reset: Reset) -> None:
     step(console, "Next", f"gemm-lessons run {lesson.number:02}")
 
 
-def show_restored(console: Console, files: Sequence[Reset]) -> None:
-    """Which files are as they came, and where the old ones went."""
-    for file in files:
-        line = Text.assemble((shown(file.path), "command"), "  is as it came")
-        if file.backup:
-            line.append(f"; yours is kept as {file.backup.name}", style="quiet")
-        console.print(line, soft_wrap=True)
-    if not files:
-        console.print("Everything was as it came; nothing was changed.", style="quiet")
-
-
 def show_init(console: Console, course: Course, here: bool) -> None:
     """What the new course folder holds and how to begin."""
     count = len(course.names)
@@ -158,10 +113,8 @@ def show_init(console: Console, course: Course, here: bool) -> None:
     step(console, "Next", "gemm-lessons list" if here else f"cd {folder} && gemm-lessons list")
 
 
-def show_todos(
-    console: Console, lesson: Lesson, marks: Sequence[TodoMark], progress: Progress, still_open: Sequence[int] = ()
-) -> None:
-    """The lesson's TODOs, which of them are open, and how many of their hints were seen."""
+def show_todos(console: Console, lesson: Lesson, marks: Sequence[TodoMark], progress: Progress) -> None:
+    """The lesson's TODOs and how many of their hints were seen."""
     number = f"{lesson.number:02}"
     if not lesson.todos:
         console.print(f"Lesson {number} has no hints; its text: gemm-lessons read {number}")
@@ -171,43 +124,23 @@ def show_todos(
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for todo in lesson.todos:
         count = f"{min(seen.get(todo.number, 0), len(todo.hints))} of {len(todo.hints)} hints seen"
-        state = Text("open", style="doubt") if todo.number in still_open else Text("filled in", style="quiet")
         table.add_row(
-            Text(f"TODO({todo.number})", style="lesson"), text.get(todo.number, ""), state, Text(count, style="quiet")
+            Text(f"TODO({todo.number})", style="lesson"), text.get(todo.number, ""), Text(count, style="quiet")
         )
     console.print(table)
     console.print()
-    if still_open:
-        step(console, f"A hint for TODO({still_open[0]})", f"gemm-lessons hint {number}")
-    else:
-        step(console, "A hint for one of them", f"gemm-lessons hint {number} --todo {lesson.todos[0].number}")
+    step(console, "A hint for the first", f"gemm-lessons hint {number} --todo 1")
 
 
-def show_hint(console: Console, lesson: Lesson, rung: Rung) -> None:
-    """One hint."""
-    hints = lesson.todos[rung.todo - 1].hints
-    title = f"TODO({rung.todo}), hint {rung.level} of {len(hints)}"
-    if rung.mark:
-        console.print(Text(rung.mark.text, style="quiet"))
-    console.print(Panel(Text(hints[rung.level - 1]), title=title, title_align="left", border_style="lesson"))
-    if rung.level < len(hints):
-        step(console, "More", f"gemm-lessons hint {lesson.number:02} --todo {rung.todo}")
-    else:
-        step(console, "That was the last one. The reference", f"gemm-lessons diff {lesson.number:02} --reveal")
-
-
-def show_export(console: Console, exported: Exported) -> None:
-    """What was written, what was kept, and how to build it."""
-    lesson, folder = exported.lesson, shown(exported.folder)
-    console.print(Text.assemble((f"Lesson {lesson.number:02}  ", "lesson"), (lesson.title, "bold")))
-    names = ", ".join(str(file.relative_to(exported.folder)) for file in exported.files)
-    console.print(Text.assemble((folder, "command"), f"  {names}"), soft_wrap=True)
-    for backup in exported.backups:
-        console.print(Text.assemble("Your old file is kept as ", (shown(backup), "command")), soft_wrap=True)
-    console.print()
-    console.print("On a machine with an NVIDIA GPU and the CUDA toolkit:")
-    step(console, "Build and run", f"cd {shlex.quote(folder)} && make run")
-    step(console, "Without make", f"{exported.compile} && ./gemm")
+def show_hint(console: Console, lesson: Lesson, mark: TodoMark | None, number: int, level: int) -> None:
+    """One hint: ``level`` counts from 1."""
+    todo = lesson.todos[number - 1]
+    title = f"TODO({number}), hint {level} of {len(todo.hints)}"
+    if mark:
+        console.print(Text(mark.text, style="quiet"))
+    console.print(Panel(Text(todo.hints[level - 1]), title=title, title_align="left", border_style="lesson"))
+    if level < len(todo.hints):
+        step(console, "More", f"gemm-lessons hint {lesson.number:02} --todo {number} --level {level + 1}")
 
 
 def show_doctor(console: Console, checks: Sequence[Check]) -> None:

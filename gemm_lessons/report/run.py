@@ -24,7 +24,6 @@ from gemm_lessons.judgement.verdict import (
 from gemm_lessons.launch import Conflict, Finding
 from gemm_lessons.report.course import step
 from gemm_lessons.report.table import SHORT, STYLE, show_footnotes, table
-from gemm_lessons.run.bought import Bought
 from gemm_lessons.run.outcome import Row, RunOutcome
 
 MAP_ROWS, MAP_COLS = 24, 32  # block tiles shown of a wrong answer
@@ -32,21 +31,12 @@ MAX_DIAGNOSTICS = 8
 MAX_WARNINGS = 3
 MAX_CONFLICTS = 6
 MAX_FINDINGS = 8
-VOWEL_SOUNDS = "AEFHILMNORSX"  # letters before which one says "an"
 
 
-def show_outcome(
-    console: Console,
-    outcome: RunOutcome,
-    following: str | None,
-    again: str,
-    remarks: Sequence[str] = (),
-    gain: Bought | None = None,
-) -> None:
-    """Everything about a run. ``following`` is the next lesson's name; ``again`` the command that repeats this run,
-    empty where nobody needs one; ``remarks`` what is unusual about it; ``gain`` what a pass bought."""
+def show_outcome(console: Console, outcome: RunOutcome, following: str | None, again: str) -> None:
+    """Everything about a run. ``following`` is the next lesson's name, ``again`` the command that repeats this run."""
     row = outcome.kernel
-    _headline(console, outcome, remarks)
+    _headline(console, outcome)
     if not isinstance(row.verdict, CompileFailed):
         console.print()
         console.print(table(console, outcome))
@@ -58,47 +48,20 @@ def show_outcome(
     if isinstance(row.verdict, Passed | GateMissed):  # to a wrong answer they are beside the point
         show_conflicts(console, row)
     _hints(console, row)
-    if gain is not None and isinstance(row.verdict, Passed):
-        console.print()
-        console.print(Text.assemble(("What it bought: ", "bold"), _gain(gain)))
     _next(console, outcome, following, again)
 
 
-def _headline(console: Console, outcome: RunOutcome, remarks: Sequence[str]) -> None:
+def _headline(console: Console, outcome: RunOutcome) -> None:
     lesson, row = outcome.lesson, outcome.kernel
     console.print(Text.assemble((f"Lesson {lesson.number:02}  ", "lesson"), (lesson.title, "bold")))
     console.print(Text(f"{row.path}  on: {outcome.device_name}", style="quiet"), soft_wrap=True)
-    for remark in remarks:
-        console.print(Text(remark, style="doubt"))
     console.print()
     kind = row.verdict.kind
     console.print(Text(f"{_title(kind)}: {_summary(row)}", style=STYLE[kind]))
     if row.checked.shapes:
-        console.print(Text(_extent(row), style="quiet"))
+        right = sum(result.kind == "passed" for result in row.checked.shapes)
+        console.print(Text(f"{right} of {len(row.checked.shapes)} shapes right (M x N x K)", style="quiet"))
         console.print(_indented(_shapes(row.checked.shapes)))
-
-
-def _extent(row: Row) -> str:
-    """How many shapes are right; of a kernel that was stopped, how far it came."""
-    shapes = row.checked.shapes
-    right = sum(result.kind == "passed" for result in shapes)
-    if row.checked.counters is not None or shapes[-1].kind == "passed":
-        return f"{right} of {len(shapes)} shapes right (M x N x K)"
-    before = f"{right} of {len(shapes) - 1} before it right" if len(shapes) > 1 else "the first shape"
-    return f"Stopped at {shapes[-1].shape} (M x N x K), {before}; the rest was not tried"
-
-
-def _gain(gain: Bought) -> str:
-    """``13 times lesson 01, 18% of cuBLAS on an H200 (estimated; ...)``."""
-    parts = [f"{gain.times:.3g} times lesson {gain.before[:2]}"] if gain.times is not None else []
-    if gain.of_cublas is not None:
-        parts.append(f"{100 * gain.of_cublas:.2g}% of cuBLAS")
-    how = "measured"
-    if not gain.measured:
-        others = f"lesson {gain.before[:2]} and cuBLAS were" if gain.before else "cuBLAS was"
-        how = f"yours is estimated, {others} measured" if gain.of_cublas is not None else "both estimated"
-    article = "an" if gain.gpu[:1] in VOWEL_SOUNDS else "a"
-    return f"{', '.join(parts)} on {article} {gain.gpu} ({how})"
 
 
 def _shapes(results: Sequence[ShapeResult]) -> Table:
@@ -322,22 +285,17 @@ def _hints(console: Console, row: Row) -> None:
 def _next(console: Console, outcome: RunOutcome, following: str | None, again: str) -> None:
     number = f"{outcome.lesson.number:02}"
     console.print()
-    if outcome.verdict.kind != "passed" and outcome.verdict.kind != "compile_failed":
-        console.print(Text(f"The same inputs again: --seed {outcome.seed}", style="quiet"))
-    if not again:
-        return
     if outcome.verdict.kind != "passed":
+        if outcome.verdict.kind != "compile_failed":
+            console.print(Text(f"The same inputs again: --seed {outcome.seed}", style="quiet"))
         step(console, "Change the file, then", again)
         step(console, "Stuck", f"gemm-lessons hint {number}")
     elif outcome.kernel.label != "your kernel":
         step(console, "Your turn", f"gemm-lessons start {number}")
+    elif following:
+        step(console, "Next", f"gemm-lessons read {following[:2]}")
     else:
-        step(console, "What comes out, and exercises", f"gemm-lessons read {number}")
-        step(console, "Yours and the reference", f"gemm-lessons diff {number}")
-        if following:
-            step(console, f"Next, lesson {following[:2]}", "gemm-lessons next")
-        else:
-            console.print("That was the last lesson. Well done.", style="good")
+        console.print("That was the last lesson. Well done.", style="good")
 
 
 def _indented(content: RenderableType) -> Padding:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -13,11 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from gemm_lessons.estimate.model import Estimate
+from gemm_lessons.gpu import Timed
 from gemm_lessons.judgement.verdict import Kind
 from gemm_lessons.run.outcome import Row, RunOutcome
-
-if TYPE_CHECKING:
-    from gemm_lessons.gpu import Timed
 
 STYLE: dict[Kind, str] = {
     "passed": "good",
@@ -66,7 +63,7 @@ class Column:
 
 def table(console: Console, outcome: RunOutcome) -> Table:
     """The widest of three forms that fits: full headers, short headers, and turned by 90 degrees."""
-    columns = columns_of(measured=outcome.device_kind == "gpu")
+    columns = _columns(measured=outcome.device_kind == "gpu")
     for wide in (True, False):
         made = _one_row_each(outcome, columns, wide)
         if Measurement.get(console, console.options.update(max_width=UNBOUNDED), made).maximum <= console.width:
@@ -96,7 +93,7 @@ def _short_label(row: Row) -> str:
     return f"lesson {row.label[:2]}" if row.role == "previous" else row.label
 
 
-def columns_of(measured: bool) -> list[Column]:
+def _columns(measured: bool) -> list[Column]:
     """All but the kernel's name."""
     if measured:
         times = [
@@ -167,14 +164,6 @@ def _gates_cell(row: Row) -> str | Text:
 
 def show_footnotes(console: Console, outcome: RunOutcome) -> None:
     """What the numbers of the table are for, and where they come from."""
-    for note in footnotes(outcome):
-        console.print(Text(note, style="quiet"))
-    for doubt in outcome.measured.notes if outcome.measured else ():
-        console.print(Text(doubt, style="doubt"))
-
-
-def footnotes(outcome: RunOutcome) -> list[str]:
-    """The same as sentences, without what casts doubt on a measurement."""
     notes = []
     shape = outcome.estimate_shape
     if outcome.device_kind == "simulator":
@@ -190,7 +179,10 @@ def footnotes(outcome: RunOutcome) -> list[str]:
     by = f" Occupancy is limited by {occupancy.limiter}." if occupancy and occupancy.fraction < 1 else ""
     notes.append(f"Counters and gates: code for {arch}, one launch at M, N, K = {count.m}, {count.n}, {count.k}.{by}")
     notes += [f"{row.label} was not run: {row.unsupported}" for row in outcome.rows if row.unsupported]
-    return notes
+    for note in notes:
+        console.print(Text(note, style="quiet"))
+    for doubt in outcome.measured.notes if outcome.measured else ():
+        console.print(Text(doubt, style="doubt"))
 
 
 def _timing(outcome: RunOutcome) -> list[str]:

@@ -106,12 +106,31 @@ def stopped(shape: Shape, fault: Finding) -> Faulted | TimedOut:
 
 
 def _summed(tried: Sequence[_Tried], counters: Counters | None) -> Checked:
-    verdict = next((it.verdict for it in tried if it.verdict.kind != "passed"), Passed())
+    verdict = _explained(tried)
     found = merged([finding for it in tried for finding in it.told])
     if isinstance(verdict, Faulted):  # with the counts of all launches, as it stands among the findings
         place = _place(verdict.finding)
         verdict = Faulted(verdict.shape, next(it for it in found if _place(it) == place))
     return Checked(verdict, tuple(it.result for it in tried), found, counters)
+
+
+def _explained(tried: Sequence[_Tried]) -> Verdict:
+    """The first verdict that is none of a right answer. Where that answer does not show what the mistake is, another
+    shape's may."""
+    wrong = [it.verdict for it in tried if it.verdict.kind != "passed"]
+    first = wrong[0] if wrong else Passed()
+    if not isinstance(first, WrongAnswer) or not _is_vague(first):
+        return first
+    telling = next((it for it in wrong if isinstance(it, WrongAnswer) and not _is_vague(it)), None)
+    if telling is None or telling.judgement.pattern is None:
+        return first
+    pattern = telling.judgement.pattern
+    pattern = replace(pattern, explanation=f"at {telling.shape}, {pattern.explanation}")
+    return replace(first, judgement=replace(first.judgement, pattern=pattern))
+
+
+def _is_vague(verdict: WrongAnswer) -> bool:
+    return verdict.judgement.pattern is None or verdict.judgement.pattern.vague
 
 
 def merged(findings: Sequence[Finding]) -> tuple[Finding, ...]:

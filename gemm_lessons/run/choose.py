@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING, Literal
 
-from gemm_lessons.errors import GpuUnavailable, WrongGpuIndex
-
 if TYPE_CHECKING:
     from gemm_lessons.device import Device
 
@@ -16,13 +14,13 @@ Choice = Literal["auto", "gpu", "sim"]
 def open_device(choice: Choice, index: int = 0) -> Device:
     """The device for ``--device`` and ``--gpu-index``; ``auto`` takes the GPU when CuPy is installed and finds it.
 
-    Raises ``GpuUnavailable`` when a GPU was asked for and cannot be had.
+    Raises ``gpu.GpuUnavailable`` when a GPU was asked for and cannot be had.
     """
     from gemm_lessons.run.simulated import Simulated
 
     if choice == "sim" or (choice == "auto" and importlib.util.find_spec("cupy") is None):
         return Simulated()
-    from gemm_lessons.gpu import Gpu
+    from gemm_lessons.gpu import Gpu, GpuUnavailable, WrongGpuIndex
     from gemm_lessons.run.shadowed import ShadowedGpu
 
     try:

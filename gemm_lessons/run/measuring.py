@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from gemm_lessons.compiler.compile import Compiled
 from gemm_lessons.course.lesson import Lesson, Shape
+from gemm_lessons.gpu import Entrant, Measurement, Step
 from gemm_lessons.judgement.verdict import Faulted, Judgement, Verdict, WrongAnswer
 from gemm_lessons.launch import Finding
 from gemm_lessons.ranges import stage
 from gemm_lessons.run.checking import stopped
 from gemm_lessons.run.outcome import Row
 from gemm_lessons.run.plan import RunPlan
-
-if TYPE_CHECKING:
-    from gemm_lessons.gpu import Measurement, Step
 
 
 def measure(plan: RunPlan, rows: Sequence[Row]) -> Measurement | None:
@@ -25,8 +22,6 @@ def measure(plan: RunPlan, rows: Sequence[Row]) -> Measurement | None:
     timer, shape, data = plan.device.timer, plan.timed_shape, plan.lesson.data
     if timer is None or not rows[0].checked.right:
         return None
-    from gemm_lessons.gpu import Entrant
-
     entrants = []
     for row in rows:
         built = row.built
@@ -44,8 +39,6 @@ def measure(plan: RunPlan, rows: Sequence[Row]) -> Measurement | None:
 
 def steps_of(lesson: Lesson, kernels: Sequence[Compiled], shape: Shape) -> tuple[Step, ...]:
     """The launches of a lesson, as they are timed."""
-    from gemm_lessons.gpu import Step
-
     launches = zip(kernels, lesson.grids(shape), lesson.launches, strict=True)
     return tuple(Step(compiled, grid, launch.parameters) for compiled, grid, launch in launches)
 

@@ -20,8 +20,7 @@ from gemm_lessons.simulator.checkers.same_value import SameValue
 from gemm_lessons.simulator.counters import machinecode
 from gemm_lessons.simulator.counters.accounts import Disagreement
 from gemm_lessons.simulator.counters.counters import CounterObserver
-from gemm_lessons.simulator.counters.machinecode.machine import Watch
-from gemm_lessons.simulator.events import LaunchInfo, Observer
+from gemm_lessons.simulator.events import Observer
 from gemm_lessons.simulator.limits import refusal
 from gemm_lessons.simulator.machine.machine import Machine, Program, Setting, finding_of, prepare
 from gemm_lessons.simulator.machine.spinning import MoreBlocks
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
     from gemm_lessons.compiler.compile import Compiled
 
 __all__ = ["Disagreement", "Setting", "Simulator"]
-
-FOLLOWED = 200_000  # basic blocks of machine code that a picture may take
 
 
 @lru_cache(maxsize=32)
@@ -99,24 +96,6 @@ class Simulator:
         except MoreBlocks as more:  # nothing is written back yet: start again
             setting = dataclasses.replace(self.setting, block_limit=more.blocks)
             return self._launch(setting, compiled, program, grid, arguments, symbols)
-
-    def follow(
-        self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], blocks: range, watch: Watch
-    ) -> tuple[LaunchInfo, int]:
-        """Tell ``watch`` of every access that the machine code of ``blocks`` makes; nothing is written.
-
-        Gives where arrays lie, and the address at which a block's shared memory begins. Raises ``Uncountable`` when the
-        machine code cannot be followed, and ``UnsupportedKernel``.
-        """
-        code = machinecode.prepare(compiled)
-        if code.plan is None:
-            raise machinecode.Uncountable(code.obstacle)
-        shared_layout = {name: offset for name, offset, _ in compiled.shared_layout}
-        with _seen_from(compiled.path):
-            program = _program(compiled.ptx, compiled.entry)
-            machine = Machine(program, grid, arguments, [], shared_layout, self.setting)
-        machinecode.count(code, machine.launch, machine.parameters, machine.initial_memory, [blocks], watch, FOLLOWED)
-        return machine.launch, code.shared_origin
 
     def _launch(
         self,

@@ -44,7 +44,7 @@ def shot(access: Access, addresses: Array, active: Array | None) -> Shot:
         where = None
     lanes = rows.size if mask is None else int(np.count_nonzero(mask))
     if access.space == "shared":
-        cost, ideal = banks.wavefronts(rows, mask, access.width, kind_of(access))
+        cost, ideal = banks.wavefronts(rows, mask, access.width, _kind(access))
         excess = cost - ideal
         warp = int(excess.argmax())
         worst = (warp if where is None else int(where[warp]), int(excess[warp]))
@@ -58,7 +58,7 @@ def shot(access: Access, addresses: Array, active: Array | None) -> Shot:
     )
 
 
-def kind_of(access: Access) -> banks.Access:
+def _kind(access: Access) -> banks.Access:
     """How the access is served. ATOMS.POPC.INC adds up lanes at the same word first, so they share it as in a store."""
     if access.is_matrix:
         return "matrix"

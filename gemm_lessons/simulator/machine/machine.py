@@ -188,17 +188,6 @@ class Machine:
         self.budget = 0  # instructions until ``spinning`` looks again
         self.running = 0  # block being executed, for the message of a timeout
 
-    @functools.cached_property
-    def launch(self) -> LaunchInfo:
-        """What is known before the first instruction."""
-        shared = [SharedArray(name, start, size) for name, (start, size) in self.layout.shared.items()]
-        buffers = [(a.name, a.base, a.size) for a in self.memory.allocations]
-        fresh = frozenset(a.name for a in self.memory.allocations if a.fresh)
-        lanes = self.state.lanes
-        return LaunchInfo(
-            self.program.kernel, self.grid, shared, self.shared_bytes, buffers, fresh, lanes, self.local_bytes
-        )
-
     def initial_memory(self) -> GlobalMemory:
         """Global memory as before the launch, also after it as long as outputs are not written back."""
         variables = [*self.program.variables, *self.program.kernel.variables]
@@ -252,8 +241,16 @@ class Machine:
 
     def run(self, chosen: Sequence[range] = ()) -> None:
         """Run the whole grid, or only the ``chosen`` blocks, batch by batch."""
+        kernel = self.program.kernel
+        shared = [SharedArray(name, start, size) for name, (start, size) in self.layout.shared.items()]
+        buffers = [(a.name, a.base, a.size) for a in self.memory.allocations]
+        fresh = frozenset(a.name for a in self.memory.allocations if a.fresh)
+        launch = LaunchInfo(
+            kernel, self.grid, shared, self.shared_bytes, buffers, fresh, self.state.lanes, self.local_bytes
+        )
+        self.launch = launch
         for observer in self.observers:
-            observer.begin(self.launch)
+            observer.begin(launch)
         generation = 0
         with float_state():
             for part in chosen or [range(self.grid.blocks)]:

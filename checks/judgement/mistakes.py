@@ -1,0 +1,114 @@
+"""Mistakes that learners make, each with the sentence that a run must say about it, and right kernels in other styles
+that must hear none of them.
+
+    python -m checks.judgement.mistakes         # the table: kernel, what is changed, what is said
+    python -m checks.judgement.mistakes NAME    # all that a run prints about those whose name begins so
+
+A mistake is an edit of a lesson's solution or stub: pairs of what to find, once, and what to write there instead.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+import tempfile
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from gemm_lessons.course.folder import any_course
+from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.hardware.sheets import GPUS
+from gemm_lessons.report.console import make_console
+from gemm_lessons.report.run import show_outcome
+from gemm_lessons.run.outcome import RunOutcome
+from gemm_lessons.run.pipeline import RunRequest, run_lesson
+from gemm_lessons.run.simulated import Simulated
+
+Edit = tuple[str, str]
+SEED = 5  # of the inputs: the same at every run
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """``edits`` of a lesson's ``solution.cu``, and what has to be among the words of the run."""
+
+    name: str
+    lesson: str
+    edits: tuple[Edit, ...]
+    says: str
+    stub: bool = False  # the edits are of stub.cu
+
+
+def _read() -> tuple[Mistake, ...]:
+    entries = tomllib.loads((Path(__file__).parent / "mistakes.toml").read_text())["mistake"]
+    return tuple(
+        Mistake(it["name"], it["lesson"], tuple((a, b) for a, b in it["edits"]), it["says"], it.get("stub", False))
+        for it in entries
+    )
+
+
+MISTAKES = _read()
+
+
+@cache
+def lesson_named(name: str) -> Lesson:
+    course = any_course()
+    return course.lesson(next(it for it in course.names if it.partition("_")[2] == name))
+
+
+def source_of(it: Mistake) -> str:
+    """The kernel with its mistake. Raises ``AssertionError`` where an edit does not match."""
+    lesson = lesson_named(it.lesson)
+    source = (lesson.stub_path if it.stub else lesson.solution_path).read_text()
+    for find, instead in it.edits:
+        assert source.count(find) == 1, f"{it.name} of {it.lesson}: {source.count(find)} places have {find!r}"
+        source = source.replace(find, instead)
+    return source
+
+
+def run(lesson: Lesson, source: str) -> RunOutcome:
+    """A run of a kernel on the simulator, without anything beside it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.cu"
+        path.write_text(source)
+        return run_lesson(RunRequest(any_course(), lesson, path, Simulated(), GPUS["h200"], seed=SEED, beside=False))
+
+
+def words_of(outcome: RunOutcome) -> str:
+    """What a run says, without line breaks and table."""
+    console = make_console()
+    console.width = 10_000
+    with console.capture() as said:
+        show_outcome(console, outcome, None, "")
+    return said.get()
+
+
+def told(it: Mistake) -> str:
+    """What a run says of a mistake."""
+    return words_of(run(lesson_named(it.lesson), source_of(it)))
+
+
+def change_of(it: Mistake) -> str:
+    """Its edits as a diff without context."""
+    lesson = lesson_named(it.lesson)
+    before = (lesson.stub_path if it.stub else lesson.solution_path).read_text().splitlines()
+    lines = difflib.unified_diff(before, source_of(it).splitlines(), n=0, lineterm="")
+    return "; ".join(f"{line[0]} {line[1:].strip()}" for line in lines if line[:2] not in ("--", "++", "@@"))
+
+
+def main(names: list[str]) -> None:
+    if names:
+        for it in MISTAKES:
+            if any(f"{it.lesson}/{it.name}".startswith(name) or it.name.startswith(name) for name in names):
+                print(f"##### {it.lesson}/{it.name}\n{told(it)}")
+        return
+    print("| lesson | mistake | what is changed | what the run says |\n|---|---|---|---|")
+    for it in MISTAKES:
+        line = next((line.strip() for line in told(it).splitlines() if it.says in line), "NOT SAID")
+        print(f"| {it.lesson} | {it.name} | `{change_of(it)}` | {line} |".replace("||", "\\|\\|"), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,137 @@
+"""Wrong answers that are fitted: wrong weights, partners, places. Each has a twin that is not recognised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from checks.judgement.cases import FULL, Array, Product, judged, problem, stored
+from gemm_lessons.course.lesson import TileSizes
+
+SHAPE = (48, 32, 24)  # in tiles of 16 x 16 x 8
+
+
+def weighted(*counts: float) -> Callable[[Product], Array]:
+    """Each k counted so often; the counts are repeated."""
+    return lambda it: (it.factors[0] * np.resize(counts, it.shape.k)) @ it.factors[1]
+
+
+def from_k(of_a: Callable[[Array], Any], of_b: Callable[[Array], Any]) -> Callable[[Product], Array]:
+    """A and B read at other k than was meant."""
+
+    def computed(it: Product) -> Array:
+        (a, b), k = it.factors, np.arange(it.shape.k)
+        return a[:, of_a(k)] @ b[of_b(k)]
+
+    return computed
+
+
+def from_places(row: Callable[[Array], Any], col: Callable[[Array], Any]) -> Callable[[Product], Array]:
+    """Rows and columns that hold the sums of others."""
+
+    def computed(it: Product) -> Array:
+        m, n = it.reference.shape
+        return it.reference[np.ix_(row(np.arange(m)), col(np.arange(n)))]
+
+    return computed
+
+
+def patches_transposed(it: Product) -> Array:
+    m, n = it.reference.shape
+    patches = it.reference.reshape(m // 4, 4, n // 4, 4)
+    return patches.transpose(0, 3, 2, 1).reshape(m, n)
+
+
+def same(line: Array) -> Array:
+    return line
+
+
+def zero_rows(it: Product) -> Array:
+    return it.reference * (np.arange(it.shape.m) % 4 < 3)[:, None]
+
+
+def doubled_columns(it: Product) -> Array:
+    return it.reference * (1 + (np.arange(it.shape.n) == 5))
+
+
+# name, what the kernel computes, what is said
+MISTAKES: list[tuple[str, Callable[[Product], Array], str]] = [
+    ("subtracted", weighted(-1), "C has the wrong sign"),
+    ("counted_again", weighted(3), "every product was counted 3 times"),
+    ("assigned", weighted(*[0] * 23, 1), "only the last product of every sum is left (k = 23)"),
+    ("late_start", weighted(0, *[1] * 23), "the first product of every sum is missing (k = 0)"),
+    ("late_start", weighted(0, *[1] * 7), "the first product of each K tile is missing (k of the tile = 0)"),
+    ("early_end", weighted(*[1] * 7, 0), "the last product of each K tile is missing (k of the tile = 7)"),
+    ("wrong_bound", weighted(*[1] * 5, *[0] * 3), "with k of the tile below 5 are there, of 8"),
+    ("wrong_bound", weighted(*[1] * 20, *[0] * 4), "with k below 20 are there, of 24: the loop over k ends at 20."),
+    ("skipping", weighted(1, 0, 0, 0), "of each K tile only one product in 4 is there (k of the tile = 0, 4)"),
+    ("missing", weighted(1, 1, 0, 1, 1, 1, 0, 1), "products of each K tile are missing (k of the tile = 2, 6)"),
+    ("weights", weighted(1, 1, 2, 1, 1, 0, 1, 1), "(k of the tile = 5: missing; k of the tile = 2: counted twice)"),
+    ("wrong_k_of_b", from_k(same, lambda k: k - k % 4), "took B from another k: where k = 1 was meant, it was read at"),
+    ("wrong_k_of_a", from_k(lambda k: k - k % 2, same), "Of every 2 k only the first is used: an index of A lacks"),
+    (
+        "wrong_k_of_b",
+        from_k(same, lambda k: k - k % 8),
+        "Only the first k of each K tile is used: an index of B lacks k",
+    ),
+    (
+        "wrong_k_of_a",
+        from_k(lambda k: k - k % 8 + k % 4, same),
+        "the first 4 k are used again and again: an index of A",
+    ),
+    ("wrong_k_of_b", from_k(same, lambda k: k ^ 1), "Follow k through the index of B"),
+    ("rows_zero", zero_rows, "rows 3, 7, 11, 15 of each block tile are 0"),
+    ("columns_again", doubled_columns, "columns 5 are 2 times the right sums"),
+    ("rows_repeated", from_places(lambda i: i - i % 4, same), "rows 1 to 3 repeat row 0, and so on in every 4 rows"),
+    ("rows_repeated", from_places(lambda i: i % 16, same), "The row index of A lacks blockIdx.y"),
+    (
+        "columns_repeated",
+        from_places(same, lambda j: j - j % 16 // 8 * 8),
+        "columns 8 to 15 of each block tile hold the",
+    ),
+    ("rows_repeated", from_places(lambda i: i ^ 1, same), "row 0 those of row 1"),
+    ("exchanged", patches_transposed, "C[0, 1] holds what belongs in C[1, 0]"),
+]
+
+
+@pytest.mark.parametrize(("name", "kernel", "says"), MISTAKES)
+def test_a_fit_and_its_twin(name: str, kernel: Callable[[Product], Array], says: str) -> None:
+    it = problem(*SHAPE)
+    pattern = judged(it, kernel(it)).pattern
+    assert pattern is not None
+    assert pattern.name == name
+    assert says in pattern.explanation
+    assert not pattern.vague
+    twin = kernel(it).copy()
+    twin[30, 11] += 0.25  # but for one element: no longer that mistake
+    other = judged(it, twin).pattern
+    assert other is None or other.name != name
+
+
+def test_a_bound_is_called_by_its_names() -> None:
+    it = problem(20, 32, 24)
+    pattern = judged(it, weighted(*[1] * 20, *[0] * 4)(it), TileSizes()).pattern
+    assert pattern is not None
+    assert "the loop over k ends at 20 (M)." in pattern.explanation
+
+
+def test_what_is_no_plain_product_is_not_fitted() -> None:
+    it = problem(parameters=FULL)
+    pattern = judged(it, np.negative(np.asarray(it.reference))).pattern
+    assert pattern is None or pattern.name != "subtracted"
+
+
+def test_more_unknowns_than_elements_are_no_fit() -> None:
+    it = problem(2, 3, 24)
+    rng = np.random.default_rng(1)
+    assert judged(it, np.asarray(rng.uniform(1, 2, (2, 3)))).pattern is None
+
+
+def test_infinity_is_not_fitted() -> None:
+    it = problem(*SHAPE)
+    answer = stored(it, it.reference)
+    answer[3, 3] = np.inf
+    assert judged(it, answer).pattern is None

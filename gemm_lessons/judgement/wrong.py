@@ -1,0 +1,108 @@
+"""A wrong answer, with everything that a rule of ``patterns.py`` may ask about it, and what a rule says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gemm_lessons.course.formula import Product, Value
+from gemm_lessons.course.lesson import TileSizes
+from gemm_lessons.course.problem import Problem
+from gemm_lessons.elements import bits
+
+Array = np.ndarray[Any, Any]
+
+RUNS = 4  # numbers, or runs of them, that are listed
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A kind of wrong answer that was recognised. ``name`` is a stable identifier; ``explanation`` is shown.
+
+    ``vague``: it says where C is wrong, and of the mistake little.
+    """
+
+    name: str
+    explanation: str
+    vague: bool = False
+
+
+class Wrong:
+    """A wrong answer with everything a rule may ask about it. ``got`` (M, N) float64; ``wrong`` (M, N) bool."""
+
+    def __init__(self, problem: Problem, stored: Array, got: Array, wrong: Array, tiles: TileSizes) -> None:
+        self.problem = problem
+        self.stored = stored
+        self.got = got
+        self.wrong = wrong
+        self.tiles = tiles
+
+    def agrees(self, other: Array) -> bool:
+        """Is the answer the same as ``other`` everywhere, and is ``other`` no right answer?"""
+        tolerance = self.problem.tolerance
+        if not bool((np.abs(self.got - other) <= tolerance).all()):
+            return False
+        return not bool((np.abs(self.problem.reference - other) <= tolerance).all())
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether the formula's product is that of one A and one B, as most lessons have them."""
+        layouts = self.problem.layouts
+        ours = Product("A", "B", left_transposed=False, right_transposed=False)
+        return self.problem.data.formula.product == ours and all(
+            layout.dimensions <= 2 and layout.order == "row" for layout in layouts.values()
+        )
+
+    @cached_property
+    def may_be_fitted(self) -> bool:
+        """Whether C is a plain product and nothing else, and every element is a number."""
+        return (
+            self.is_plain and set(self.problem.data.formula.names) == {"A", "B"} and bool(np.isfinite(self.got).all())
+        )
+
+    def called(self, size: int, also: str = "") -> str:
+        """The names of a size, such as ``BM, BN``: of the tile, and of M, N and K those that are in ``also``."""
+        sizes = {name: value for name, value in self.problem.shape.names.items() if name in also}
+        return ", ".join(name for name, value in {**sizes, **dict(self.problem.data.sizes)}.items() if value == size)
+
+    @cached_property
+    def factors(self) -> tuple[Array, Array]:
+        """A (M, K) and B (K, N) in float64; of a plain product only."""
+        values = self.problem.values
+        return values["A"].value, values["B"].value
+
+    def product(self, a: Array, b: Array) -> Array:
+        """The answer for other factors, (M, N): alpha a b + beta C + bias."""
+        return self.problem.finished(a @ b)
+
+    def without(self, name: str, neutral: float) -> Array:
+        """The answer if ``name`` were ``neutral`` in the formula."""
+        problem = self.problem
+        return problem.evaluated({**problem.values, name: Value.exact(np.array(neutral))})
+
+    @cached_property
+    def untouched(self) -> Array:
+        """(M, N) bool: the elements that still have the bits they had before the launch."""
+        layout = self.problem.answer
+        before = layout.matrix(self.problem.arrays[layout.name])
+        return np.asarray(bits(self.stored) == bits(before).reshape(self.stored.shape))
+
+    @cached_property
+    def k_tiles(self) -> Sequence[slice]:
+        """The K tiles, the last one maybe shorter."""
+        depth, k = self.tiles.depth, self.problem.shape.k
+        return [slice(k0, min(k0 + depth, k)) for k0 in range(0, k, depth)]
+
+
+def few(numbers: Array) -> str:
+    """``0 to 7, 16`` of ascending numbers; not all of them if they are many."""
+    runs = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
+    if len(runs) == len(numbers):
+        shown = [str(number) for number in numbers]
+    else:
+        shown = [f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
+    return f"{', '.join(shown[:RUNS])}{', ...' if len(shown) > RUNS else ''}"
