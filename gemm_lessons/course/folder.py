@@ -192,7 +192,7 @@ def reset_lesson(lesson: Lesson) -> Reset:
 def replace_with_backup(path: Path, data: bytes) -> Reset:
     """Put ``data`` into a file of the learner's; what was there goes to the next free ``NAME.bak-N``."""
     if path.is_dir():
-        raise CommandError(f"{shown(path)} is a folder; move it away, then reset again")
+        raise CommandError(f"{shown(path)} is a folder; move it away, then try again")
     backup = _back_up(path, read_bytes(path)) if path.exists() else None
     write_atomically(path, data)
     return Reset(path, backup)
@@ -254,16 +254,6 @@ def write_atomically(path: Path, data: bytes) -> None:
     finally:
         if temporary.exists():
             temporary.unlink()
-
-
-def keep_and_write(path: Path, data: bytes) -> Path | None:
-    """Write a file; one that is there and differs is kept as ``.bak-N`` first. Returns where. Raises ``WriteError``."""
-    if path.is_dir():
-        raise CommandError(f"{shown(path)} is a folder; move it away first")
-    old = _read(path) if path.exists() else data
-    backup = _back_up(path, old) if old != data else None
-    write_atomically(path, data)
-    return backup
 
 
 def shown(path: Path) -> str:

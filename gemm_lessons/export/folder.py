@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gemm_lessons.compiler.source import without_comments
-from gemm_lessons.course.folder import CommandError, WriteError, keep_and_write, shown
+from gemm_lessons.course.folder import CommandError, WriteError, read_bytes, replace_with_backup, shown
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.export.kernel import KernelText, read_kernel
 from gemm_lessons.export.program import context
@@ -50,7 +50,9 @@ def export_lesson(lesson: Lesson, kernel: Path, folder: Path, architecture: str)
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise WriteError(path.parent, error) from None
-        backup = keep_and_write(path, content.encode())
+        if path.is_file() and read_bytes(path) == content.encode():
+            continue
+        backup = replace_with_backup(path, content.encode()).backup
         backups += [backup] if backup else []
     return Exported(lesson, folder, tuple(folder / name for name in contents), tuple(backups), str(names["compile"]))
 
