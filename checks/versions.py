@@ -36,7 +36,7 @@ MINORS = ("13.1", "13.2", "13.3", "13.4")  # between the ends
 TOOLS = ("pytest", "pytest-xdist", "hypothesis", "hatchling")  # of the extra [test]; the others need a checkout
 
 # What the tests of a row are. "course" is what a learner sees; "all" adds what everybody else does.
-COURSE = ("checks/course/test_lessons.py", "checks/course/test_lesson_numbers.py", "checks/simulator/test_property.py")
+COURSE = ("checks/course/test_lessons.py", "checks/simulator/test_property.py")
 TESTS: Mapping[str, Sequence[str]] = {
     "course": COURSE,
     "all": (

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checks.course.kernel import Kernel
-from checks.course.measure import COLD, WARM, Bench, every_size, machine, main, write
+from checks.course.measure import COLD, ROOT, WARM, Bench, every_size, machine, main, write
+from gemm_lessons.course.folder import Course
+from gemm_lessons.course.pitfalls import load_pitfalls, resized
 
 ROUNDS = {1024: 20, 2048: 9, 4096: 7, 8192: 5}
 SLOW_ROUNDS = 2  # of lesson 01 from 4096 on
@@ -30,14 +32,14 @@ class Variant:
 
     def kernel(self) -> Kernel:
         """Raises ``AssertionError`` where an edit does not match the solution."""
-        from checks.course.lesson_numbers import lesson_of, pitfall, retiled
-
-        lesson = lesson_of(self.name[:2])
-        source = pitfall(lesson, self.pitfall).source if self.pitfall else lesson.solution_path.read_text()
+        lesson = Course(ROOT).lesson(self.name[:2])
+        source = lesson.solution_path.read_text()
+        if self.pitfall:
+            source = load_pitfalls(lesson.directory / "pitfalls.toml")[self.pitfall].source(source)
         for find, instead in self.edits:
             assert source.count(find) == 1, f"{self.name}: {source.count(find)} places have {find!r}"
             source = source.replace(find, instead)
-        return Kernel(self.name, retiled(lesson, self.tile), source)
+        return Kernel(self.name, resized(lesson, self.tile), source)
 
 
 def tiled(name: str, **sizes: int) -> Variant:

@@ -18,7 +18,6 @@ from typing import Any
 from unittest.mock import patch
 
 from checks.course.kernel import Kernel
-from checks.course.lesson_numbers import table_of
 from checks.course.measure import solutions
 from checks.course.variants import VARIANTS, kernels
 from checks.estimate.articles import ARTICLES, Article
@@ -27,6 +26,7 @@ from gemm_lessons.course.lesson import Shape
 from gemm_lessons.estimate.latencies import PIPES
 from gemm_lessons.estimate.model import LAUNCH_US, Estimate, estimate_at, profile_of
 from gemm_lessons.hardware.sheets import GPUS
+from gemm_lessons.proofs.numbers import table_of
 from gemm_lessons.run.estimating import subject_of
 
 ROOT = Path(__file__).parents[2]

@@ -14,6 +14,7 @@ from typing import Annotated, ParamSpec
 import typer
 
 from gemm_lessons import __version__
+from gemm_lessons.cli import dev
 from gemm_lessons.cli.export import export
 from gemm_lessons.cli.gpu import bench, profile
 from gemm_lessons.cli.inspect import inspect, opcodes
@@ -46,6 +47,9 @@ app = typer.Typer(
     epilog="\b\nFirst steps:\n  gemm-lessons list\n  gemm-lessons read 01\n  gemm-lessons start 01",
 )
 
+teachers = typer.Typer(name="dev", help="For teachers: add a lesson, and prove that it is one.", rich_markup_mode=None)
+app.add_typer(teachers)
+
 
 def _show_version(value: bool) -> bool:
     if value:
@@ -54,7 +58,7 @@ def _show_version(value: bool) -> bool:
     return value
 
 
-def command(*examples: str) -> Callable[[Callable[Parameters, int]], Callable[Parameters, None]]:
+def command(*examples: str, of: typer.Typer = app) -> Callable[[Callable[Parameters, int]], Callable[Parameters, None]]:
     """Register a function as a command. It returns its exit code; its failures become one message each."""
 
     def register(function: Callable[Parameters, int]) -> Callable[Parameters, None]:
@@ -64,7 +68,7 @@ def command(*examples: str) -> Callable[[Callable[Parameters, int]], Callable[Pa
 
         # \b: these lines are not to be joined.
         epilog = "\b\nExamples:\n" + "\n".join(f"  {example}" for example in examples)
-        app.command(name=function.__name__.rstrip("_"), epilog=epilog)(guarded)
+        of.command(name=function.__name__.rstrip("_"), epilog=epilog)(guarded)
         return guarded
 
     return register
@@ -205,6 +209,7 @@ command("gemm-lessons export 03", "gemm-lessons export 03 my_gemm --solution", "
     export
 )
 command("gemm-lessons opcodes", "gemm-lessons opcodes cvt")(opcodes)
+command("gemm-lessons dev check", "gemm-lessons dev check 22 --write", of=teachers)(dev.check)
 
 
 @command("gemm-lessons doctor")

@@ -125,11 +125,15 @@ class Course:
         return self.names[at] if 0 <= at < len(self.names) else None
 
     def solution(self, lesson: Lesson) -> Path | None:
-        """The reference for a lesson: its own, or the installed package's (a learner's folder holds no solutions)."""
-        for candidate in (lesson.solution_path, packaged_course().lessons_dir / lesson.name / "solution.cu"):
-            if candidate.is_file():
-                return candidate
-        return None
+        """The reference for a lesson, ``None`` where there is none."""
+        path = self.kept_back(lesson, "solution.cu")
+        return path if path.is_file() else None
+
+    def kept_back(self, lesson: Lesson, name: str) -> Path:
+        """A file that learners' folders do not hold: the lesson's own, else the installed package's; it may be missing
+        there too."""
+        own = lesson.directory / name
+        return own if own.is_file() else packaged_course().lessons_dir / lesson.name / name
 
 
 def packaged_course() -> Course:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import StringIO
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -22,6 +23,7 @@ from gemm_lessons.judgement.verdict import (
     WrongAnswer,
 )
 from gemm_lessons.launch import Conflict, Finding
+from gemm_lessons.report.console import THEME
 from gemm_lessons.report.course import step
 from gemm_lessons.report.table import SHORT, STYLE, show_footnotes, table
 from gemm_lessons.run.bought import Bought
@@ -62,6 +64,14 @@ def show_outcome(
         console.print()
         console.print(Text.assemble(("What it bought: ", "bold"), _gain(gain)))
     _next(console, outcome, following, again)
+
+
+def printed(outcome: RunOutcome, columns: int = 80) -> str:
+    """What ``show_outcome`` prints, without colour."""
+    console = Console(file=StringIO(), width=columns, theme=THEME, highlight=False, markup=False, emoji=False)
+    with console.capture() as capture:
+        show_outcome(console, outcome, None, "")
+    return capture.get()
 
 
 def _headline(console: Console, outcome: RunOutcome, remarks: Sequence[str]) -> None:

@@ -1,0 +1,78 @@
+"""``gemm-lessons dev``: for who writes lessons. Registered by ``app.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer.core import TyperGroup
+
+from gemm_lessons.cli.options import NoColor, complete_lesson
+from gemm_lessons.course.folder import CommandError, Course, any_course, own_course
+from gemm_lessons.course.lesson import LessonError
+from gemm_lessons.run import contract
+
+if TYPE_CHECKING:
+    from gemm_lessons.proofs.numbers import Numbers
+
+
+def check(
+    context: typer.Context,
+    lessons: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[LESSON]...", help="Lessons by number or name; default: all.", autocompletion=complete_lesson
+        ),
+    ] = None,
+    write: Annotated[bool, typer.Option("--write", help="Fill in the tables of numbers in the texts before.")] = False,
+    no_color: NoColor = False,
+) -> int:
+    """Prove that a lesson is one: its kernels, its text and its numbers.
+
+    Each flaw is one line: file, line, what is wrong, what to do. Exit code: 0 all proven, 1 flaws, 2 wrong command.
+    """
+    from gemm_lessons.report.console import Working, make_console
+    from gemm_lessons.report.proofs import show_checked, show_filled, show_proofs
+    from gemm_lessons.report.run import printed
+
+    course = own_course() if write else any_course()
+    names = [course.resolve(query) for query in lessons or ()]
+    skipped: list[str] = []
+    if not names:  # a course that init made holds copies without solutions: not what a teacher asks about
+        names = [name for name in course.names if (course.lessons_dir / name / "solution.cu").is_file()]
+        skipped = [name for name in course.names if name not in names]
+    if not names:
+        raise CommandError("no lesson here has a solution.cu of its own; name one to prove the packaged one's copy")
+    from gemm_lessons.proofs.candidate import Shared
+    from gemm_lessons.proofs.prove import prove
+
+    console = make_console()
+    shared = Shared.of(course, printed, _commands(context))
+    broken = []
+    for name in names:
+        with Working(make_console(stderr=True), f"lesson {name}"):
+            changed = write and _filled(course, name, shared.numbers)
+            proofs = prove(shared, name)
+        if changed:
+            show_filled(console, course.lessons_dir / name / "README.md")
+        show_proofs(console, name, proofs, every=len(names) == 1)
+        if not all(proof.holds for proof in proofs):
+            broken.append(name)
+    show_checked(console, len(names), broken, skipped)
+    return contract.EXIT_NOT_PASSED if broken else contract.EXIT_PASSED
+
+
+def _commands(context: typer.Context) -> Iterable[str]:
+    """The names of all commands."""
+    root = context.find_root().command
+    return root.list_commands(context) if isinstance(root, TyperGroup) else ()
+
+
+def _filled(course: Course, name: str, numbers: Numbers) -> bool:
+    from gemm_lessons.proofs.filling import fill_in
+
+    try:
+        return fill_in(course.lesson(name), numbers)
+    except (CommandError, LessonError):
+        return False  # the proofs will say what is wrong

@@ -1,0 +1,86 @@
+"""A lesson's pitfalls, from its ``pitfalls.toml``: edits of the solution that show a mistake, in the text or as a bug.
+
+    [no_second_barrier]
+    edits = [["        __syncthreads();\\n    }", "    }"]]  # find, replace; the first stands in solution.cu once
+    tile = { BK = 32 }                                      # tile sizes that replace lesson.toml's
+    bug = "The second barrier is missing."                  # may be handed out by ``gemm-lessons bug``
+
+No solutions, no pitfalls: a learner's course folder has neither, and gets both from the installed package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gemm_lessons.course.lesson import Lesson, LessonError, Tile
+from gemm_lessons.course.toml import TomlReader, read_toml
+
+
+@dataclass(frozen=True)
+class Pitfall:
+    """Edits of a solution, and tile sizes to replace. ``bug`` says what is wrong with it, to who has mended it; it is
+    empty where there is nothing to find."""
+
+    name: str
+    edits: tuple[tuple[str, str], ...] = ()
+    tile: tuple[tuple[str, int], ...] = ()
+    bug: str = ""
+    where: str = ""  # file and line
+
+    def source(self, solution: str) -> str:
+        """The solution with the edits. Raises ``LessonError`` when one does not fit."""
+        for find, instead in self.edits:
+            if (places := solution.count(find)) != 1:
+                raise LessonError(
+                    f"{self.where}: [{self.name}] edits: {find!r} stands {places} times in the solution, and must "
+                    "stand there once: write it as it is there, with more around it"
+                )
+            solution = solution.replace(find, instead)
+        return solution
+
+    def lesson(self, lesson: Lesson) -> Lesson:
+        """The lesson with the tile sizes of the pitfall."""
+        return resized(lesson, dict(self.tile))
+
+
+def resized(lesson: Lesson, sizes: Mapping[str, int]) -> Lesson:
+    """The lesson with some of its tile sizes replaced, and no shape. Raises ``LessonError`` for an unknown one."""
+    known = lesson.tile.defines
+    if unknown := [name for name in sizes if name not in known]:
+        raise LessonError(f"{lesson.toml_path}: has no tile size {unknown[0]}; it has {', '.join(known) or 'none'}")
+    return lesson.with_tile(Tile(tuple({**known, **sizes}.items())))
+
+
+def load_pitfalls(path: Path) -> Mapping[str, Pitfall]:
+    """All pitfalls of a ``pitfalls.toml`` by name; none when there is no such file. Raises ``LessonError``."""
+    if not path.exists():
+        return {}
+    text, raw = read_toml(path, "restore it")
+    reader = _Reader(path, text)
+    return {name: reader.pitfall(name, raw) for name in raw}
+
+
+class _Reader(TomlReader):
+    def pitfall(self, name: str, raw: dict[str, Any]) -> Pitfall:
+        table = self.table((), raw, name)
+        self.known((name,), table, ("edits", "tile", "bug"))
+        tile = table.get("tile", {})
+        if not isinstance(tile, dict):
+            raise self.wrong((name, "tile"), "must be a table, like { BK = 16 }")
+        sizes = tuple((size, self.integer((name, "tile"), tile, size)) for size in tile)
+        bug = self.string((name,), table, "bug") if "bug" in table else ""
+        where = f"{self.path}:{self.line((name,))}"
+        return Pitfall(name, self.edits(name, table.get("edits", [])), sizes, bug, where)
+
+    def edits(self, name: str, edits: object) -> tuple[tuple[str, str], ...]:
+        pairs: list[object] = edits if isinstance(edits, list) else [edits]
+        found = []
+        for pair in pairs:
+            if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(part, str) for part in pair)):
+                raise self.wrong((name, "edits"), 'must be a list of pairs, like [["find", "replace"]]')
+            find, instead = pair
+            found.append((find, instead))
+        return tuple(found)

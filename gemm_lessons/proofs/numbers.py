@@ -1,0 +1,201 @@
+"""Numbers in a lesson's text, tied to what produces them (``lessons/measured/README.md`` lists the sources).
+
+A table between ``<!-- numbers: SOURCE -->`` and ``<!-- /numbers -->`` is computed, never typed: from the simulator's
+counters of a column's kernel, or from the stored readings of a GPU.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from gemm_lessons.compiler.compile import Compiled, compile_source, occupancy
+from gemm_lessons.course.expression import Expression, ExpressionError, Number
+from gemm_lessons.course.folder import CommandError, Course
+from gemm_lessons.course.lesson import Lesson, LessonError, Shape
+from gemm_lessons.course.pitfalls import load_pitfalls, resized
+from gemm_lessons.course.problem import Problem
+from gemm_lessons.device import Binaries, Task
+from gemm_lessons.hardware.sheets import find_gpu
+from gemm_lessons.launch import METRICS
+from gemm_lessons.run.simulated import Simulated
+
+GPU = "h200"  # what occupancies in the texts are for
+SEED = 20261121
+TABLE = re.compile(r"<!-- numbers: (.*?) -->\n(.*?)<!-- /numbers -->", re.DOTALL)
+FIELDS = ("registers", "shared_bytes", "spill_bytes")  # of a variant
+WAYS = ("cold", "warm")  # of measuring; see lessons/measured/README.md
+UNITS = {
+    "tflops": ("tflops", 1.0, 1),
+    "percent": ("percent_of_cublas", 1.0, 1),
+    "ms": ("median_us", 1e-3, 3),
+    "us": ("median_us", 1.0, 1),
+}
+FILES = {"h200": "h200.json", "ncu": "h200_ncu.json", "variants": "h200_variants.json"}
+SOURCES = "simulator M,N,K, h200, ncu or variants: see lessons/measured/README.md"
+
+
+class Numbers:
+    """The sources of a course's numbers; what has been counted once is not counted again."""
+
+    def __init__(self, course: Course) -> None:
+        self.course = course
+        self._facts: dict[tuple[str, Shape], Mapping[str, Number]] = {}
+        self._stored: dict[str, Any] = {}
+
+    def rewritten(self, text: str) -> str:
+        """A text with all its tables filled in. Raises ``LessonError`` for one that cannot be."""
+        return TABLE.sub(lambda m: f"<!-- numbers: {m[1]} -->\n{self.filled(m[1], m[2])}<!-- /numbers -->", text)
+
+    def filled(self, source: str, table: str) -> str:
+        """The table with its cells computed. ``source`` is what the comment says: ``simulator 256,256,64``."""
+        kind, *words = source.split() or [""]
+        lines = table.strip().splitlines()
+        if len(lines) < 2 or any(len(cells(line)) != len(cells(lines[0])) for line in lines):
+            raise LessonError(f"numbers: {source}: no table with a head, a rule and as many cells in every row")
+        head, rows = cells(lines[0]), [cells(line) for line in lines[2:]]
+        try:
+            match kind:
+                case "simulator":
+                    done = self._simulated(words, head, rows)
+                case "h200" | "variants":
+                    done = self._measured(kind, words, head, rows)
+                case "ncu":
+                    done = self._profiled(words, head, rows)
+                case _:
+                    raise LessonError(f"numbers: {source}: {kind!r} is no source; write {SOURCES}")
+            return table_of(head, done)
+        except (CommandError, ExpressionError, LookupError, ValueError) as error:
+            what = f"{error} is not there" if isinstance(error, LookupError) else str(error)
+            raise LessonError(f"numbers: {source}: {what}; the source is {SOURCES}") from None
+
+    def _simulated(self, words: list[str], head: list[str], rows: list[list[str]]) -> Iterator[list[str]]:
+        m, n, k = (int(size) for size in words[0].split(","))
+        for row in rows:
+            expression = re.findall(r"`(.*?)`", row[0])[-1]
+            yield [row[0], *(_value(expression, self.facts(heading, Shape(m, n, k))) for heading in head[1:])]
+
+    def facts(self, heading: str, shape: Shape) -> Mapping[str, Number]:
+        """Everything that an expression may name, of a column's kernel at one shape: ``04``, ``04 BK=16`` or
+        ``03 missing_barrier``. Raises ``LessonError``."""
+        if (heading, shape) not in self._facts:
+            self._facts[heading, shape] = self._count(heading, shape)
+        return self._facts[heading, shape]
+
+    def _count(self, heading: str, shape: Shape) -> Mapping[str, Number]:
+        lesson, source = self._column(heading)
+        lesson.allow(shape)
+        path = str(lesson.solution_path)
+        compiled = [
+            compile_source(
+                source,
+                path=path,
+                entry=launch.entry,
+                defines=lesson.tile.defines,
+                include_dirs=lesson.include_dirs,
+                arch=self.course.architecture,
+            )
+            for launch in lesson.launches
+        ]
+        kernels = tuple(it for it in compiled if isinstance(it, Compiled))
+        if len(kernels) < len(compiled):
+            raise LessonError(
+                f"numbers: column {heading} does not compile; see it: gemm-lessons run {lesson.number:02}"
+            )
+        grids = lesson.grids(shape)
+        problem = Problem(lesson.data, shape, SEED)
+        parameters = tuple(launch.parameters for launch in lesson.launches)
+        task = Task(Binaries(kernels, None), grids, parameters, problem.trial, 0)
+        launched = Simulated().launch(task, problem.trial(), counting=True)
+        if launched.fault is not None:
+            raise LessonError(f"numbers: column {heading} faults at {shape}: {launched.fault.message}")
+        resources, grid = kernels[0].resources, grids[0]
+        fit = occupancy(resources, grid.threads, grid.dynamic_shared, find_gpu(GPU))
+        return {
+            **{short: launched.counters.get(short) for short in METRICS},
+            **{name: getattr(resources, name) for name in FIELDS},
+            **lesson.names(shape),
+            "threads": grid.threads,
+            "blocks_per_sm": fit.blocks_per_sm,
+            "warps_per_sm": fit.warps,
+            "occupancy": 100 * fit.fraction,
+        }
+
+    def _column(self, heading: str) -> tuple[Lesson, str]:
+        number, *rest = heading.split() or [""]
+        lesson = self.course.lesson(number)
+        path = self.course.solution(lesson)
+        if path is None:
+            raise LessonError(f"numbers: column {heading}: {lesson.name} has no solution.cu")
+        solution = path.read_text(encoding="utf-8")
+        if rest and "=" not in rest[0]:
+            pitfalls = load_pitfalls(self.course.kept_back(lesson, "pitfalls.toml"))
+            if rest[0] not in pitfalls:
+                raise LessonError(f"numbers: column {heading}: {lesson.name}/pitfalls.toml has no [{rest[0]}]")
+            pitfall = pitfalls[rest[0]]
+            return pitfall.lesson(lesson), pitfall.source(solution)
+        sizes = {name: int(size) for name, size in (word.split("=") for word in rest)}
+        return resized(lesson, sizes), solution
+
+    def _measured(self, kind: str, words: list[str], head: list[str], rows: list[list[str]]) -> Iterator[list[str]]:
+        """``words`` are a unit, with a way of measuring before it if all columns have the same; else each column's
+        heading starts with its size and has the way in it: ``1024 cold``."""
+        *way, unit = words
+        field, scale, digits = UNITS[unit]
+        by_place = {(entry["kernel"], entry["size"]): entry for entry in self._rows(kind)}
+        for row in rows:
+            values = []
+            for heading in head[1:]:
+                if heading in FIELDS:
+                    values.append(str(by_place[row[0], 4096][heading]))
+                else:
+                    size, *own = heading.split()
+                    [how] = way or own
+                    if how not in WAYS:
+                        raise ValueError(f"{how} is no way of measuring: {' or '.join(WAYS)}")
+                    values.append(f"{by_place[row[0], int(size)][how][field] * scale:.{digits}f}")
+            yield [row[0], *values]
+
+    def _profiled(self, words: list[str], head: list[str], rows: list[list[str]]) -> Iterator[list[str]]:
+        by_place = {(entry["kernel"][:2], entry["size"]): entry for entry in self._rows("ncu")}
+        for row in rows:
+            expression = re.findall(r"`(.*?)`", row[0])[-1]
+            yield [row[0], *(_value(expression, by_place[heading, int(words[0])]) for heading in head[1:])]
+
+    def _rows(self, kind: str) -> list[dict[str, Any]]:
+        path = self.course.lessons_dir / "measured" / FILES[kind]
+        if kind not in self._stored:
+            try:
+                self._stored[kind] = json.loads(path.read_text(encoding="utf-8"))["rows"]
+            except OSError:
+                raise LessonError(f"numbers: {kind}: {path} is not there") from None
+        rows: list[dict[str, Any]] = self._stored[kind]
+        return rows
+
+
+def _value(expression: str, names: Mapping[str, Number]) -> str:
+    return written(Expression.parse(expression, names).value(names))
+
+
+def written(value: Number) -> str:
+    """Whole numbers in full, others with one decimal from 10 on, else at most four: 1,081,344; 16.5; 0.0625."""
+    digits = 0 if value >= 1000 else 1 if value >= 10 else 4
+    text = f"{value:,.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def cells(line: str) -> list[str]:
+    """The cells of a table's row in Markdown."""
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def table_of(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown; all columns but the first are numbers."""
+    rule = "|" + "---|" + "---:|" * (len(head) - 1) + "\n"
+    return _row(head) + rule + "".join(_row(row) for row in rows)
+
+
+def _row(values: Iterable[str]) -> str:
+    return "| " + " | ".join(values) + " |\n"

@@ -1,0 +1,61 @@
+"""What ``gemm-lessons dev`` says: the files of a new lesson, and what was proven of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from gemm_lessons.course.folder import shown
+from gemm_lessons.proofs.prove import Proven
+from gemm_lessons.report.course import step
+
+
+def show_proofs(console: Console, name: str, proofs: Sequence[Proven], every: bool) -> None:
+    """One lesson's proofs: ``every`` one of them, or their number and those that found a flaw."""
+    held = sum(proof.holds for proof in proofs)
+    style = "good" if held == len(proofs) else "bad"
+    console.print(Text.assemble((name, "lesson"), "  ", (f"{held} of {len(proofs)} proven", style)))
+    rows = [proof for proof in proofs if every or proof.flaws]
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for proof in rows:
+        state, look = (
+            ("left out", "quiet") if proof.flaws is None else ("flaw", "bad") if proof.flaws else ("proven", "good")
+        )
+        table.add_row(Text(state, style=look), proof.what)
+    if rows:
+        console.print(Padding(table, (0, 0, 0, 2), expand=False))
+    for proof in proofs:
+        for flaw in proof.flaws or ():
+            console.print(Text(flaw), soft_wrap=True)  # whole, so that terminals and editors find file and line
+    if rows:
+        console.print()
+
+
+def show_checked(console: Console, lessons: int, broken: Sequence[str], skipped: Sequence[str]) -> None:
+    """The sum of a check."""
+    if skipped:
+        names = ", ".join(name[:2] for name in skipped)
+        console.print(Text(f"not looked at, since they are copies without a solution: {names}", style="quiet"))
+    if broken:
+        console.print(Text(f"{len(broken)} of {lessons} lessons have flaws: {', '.join(broken)}", style="bad"))
+    elif lessons > 1:
+        console.print(Text(f"all {lessons} lessons are proven", style="good"))
+
+
+def show_new_lesson(console: Console, directory: Path, files: Sequence[str]) -> None:
+    """What the new folder holds and what to do with it."""
+    console.print(Text.assemble((shown(directory), "command"), f"  {', '.join(files)}"), soft_wrap=True)
+    console.print("A small lesson that works. Write yours over it; what only you know is marked REPLACE.")
+    step(console, "What is left to do", f"gemm-lessons dev check {directory.name[:2]}")
+
+
+def show_filled(console: Console, path: Path) -> None:
+    """That numbers of a text were filled in."""
+    console.print(Text.assemble((shown(path), "command"), "  filled in"), soft_wrap=True)
