@@ -209,6 +209,7 @@ command("gemm-lessons export 03", "gemm-lessons export 03 my_gemm --solution", "
     export
 )
 command("gemm-lessons opcodes", "gemm-lessons opcodes cvt")(opcodes)
+command("gemm-lessons dev new 22_my_idea", of=teachers)(dev.new)
 command("gemm-lessons dev check", "gemm-lessons dev check 22 --write", of=teachers)(dev.check)
 
 

@@ -17,6 +17,19 @@ if TYPE_CHECKING:
     from gemm_lessons.proofs.numbers import Numbers
 
 
+def new(
+    name: Annotated[str, typer.Argument(metavar="NN_NAME", help="Two digits, _, a name in lower case.")],
+    no_color: NoColor = False,
+) -> int:
+    """Make a lesson in your course folder: small and working, to write yours over it."""
+    from gemm_lessons.proofs.skeleton import new_lesson
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.proofs import show_new_lesson
+
+    show_new_lesson(make_console(), new_lesson(own_course(), name))
+    return contract.EXIT_PASSED
+
+
 def check(
     context: typer.Context,
     lessons: Annotated[

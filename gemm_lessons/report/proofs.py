@@ -49,9 +49,10 @@ def show_checked(console: Console, lessons: int, broken: Sequence[str], skipped:
         console.print(Text(f"all {lessons} lessons are proven", style="good"))
 
 
-def show_new_lesson(console: Console, directory: Path, files: Sequence[str]) -> None:
+def show_new_lesson(console: Console, directory: Path) -> None:
     """What the new folder holds and what to do with it."""
-    console.print(Text.assemble((shown(directory), "command"), f"  {', '.join(files)}"), soft_wrap=True)
+    files = ", ".join(sorted(path.name for path in directory.iterdir()))
+    console.print(Text.assemble((shown(directory), "command"), f"  {files}"), soft_wrap=True)
     console.print("A small lesson that works. Write yours over it; what only you know is marked REPLACE.")
     step(console, "What is left to do", f"gemm-lessons dev check {directory.name[:2]}")
 
