@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from gemm_lessons.course.folder import packaged_course
+from gemm_lessons.course.text import BLOCK, numbered, section
 from gemm_lessons.judgement.hints import COALESCING, CONFLICTS
 from gemm_lessons.proofs.numbers import TABLE
 from gemm_lessons.proofs.pitfalls import QUOTE
-from gemm_lessons.proofs.texts import BLOCK, numbered, section
 
 TEXTS = sorted(packaged_course().lessons_dir.glob("*_*/README.md"))
 each_text = pytest.mark.parametrize("readme", TEXTS, ids=lambda path: path.parent.name)

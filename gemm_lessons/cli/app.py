@@ -20,6 +20,7 @@ from gemm_lessons.cli.gpu import bench, profile
 from gemm_lessons.cli.inspect import inspect, opcodes
 from gemm_lessons.cli.learn import diff, hint, home, next_, reset
 from gemm_lessons.cli.options import LessonArgument, NoColor, keep_progress
+from gemm_lessons.cli.practice import predict
 from gemm_lessons.cli.run import run
 from gemm_lessons.cli.view import view
 from gemm_lessons.course.folder import (
@@ -32,7 +33,7 @@ from gemm_lessons.course.folder import (
 )
 from gemm_lessons.course.lesson import Lesson, LessonError, ShapeError
 from gemm_lessons.course.lesson_toml import load_lesson
-from gemm_lessons.course.progress import load_progress
+from gemm_lessons.course.progress import load_progress, waits_for_predictions
 from gemm_lessons.errors import KitError, UnsupportedKernel
 from gemm_lessons.run import contract
 
@@ -129,6 +130,7 @@ def list_(no_color: NoColor = False) -> int:
 def read(
     lesson: LessonArgument,
     raw: Annotated[bool, typer.Option("--raw", help="The Markdown as it is.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="With what comes out, also before you have predicted.")] = False,
     no_color: NoColor = False,
 ) -> int:
     """The lesson's text, in a pager when it is long."""
@@ -141,7 +143,8 @@ def read(
     if raw:
         typer.echo(text, nl=not text.endswith("\n"))
     else:
-        show_text(make_console(), found, text, course)
+        waits = not all_ and not course.packaged and waits_for_predictions(found, load_progress(course))
+        show_text(make_console(), found, text, course, waits)
     return contract.EXIT_PASSED
 
 
@@ -208,6 +211,7 @@ command(
 command("gemm-lessons export 03", "gemm-lessons export 03 my_gemm --solution", "gemm-lessons export 03 --file try.cu")(
     export
 )
+command("gemm-lessons predict 03", "gemm-lessons predict 03 16384 '2 * K / BK' more")(predict)
 command("gemm-lessons opcodes", "gemm-lessons opcodes cvt")(opcodes)
 command("gemm-lessons dev new 22_my_idea", of=teachers)(dev.new)
 command("gemm-lessons dev check", "gemm-lessons dev check 22 --write", of=teachers)(dev.check)

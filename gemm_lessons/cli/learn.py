@@ -18,7 +18,7 @@ from gemm_lessons.course.folder import (
     start_lesson,
 )
 from gemm_lessons.course.original import restore_course, restore_lesson, restore_settings
-from gemm_lessons.course.progress import load_progress
+from gemm_lessons.course.progress import load_progress, waits_for_predictions
 from gemm_lessons.course.standing import marks_left, next_rung, rung, standing
 from gemm_lessons.course.todos import todo_marks
 from gemm_lessons.run import contract
@@ -50,7 +50,7 @@ def next_(no_color: NoColor = False) -> int:
     started = start_lesson(lesson)
     keep_progress(course, progress.at(name))
     if started.created and console.is_terminal:
-        show_text(console, lesson, read_source(lesson.text_path), course)
+        show_text(console, lesson, read_source(lesson.text_path), course, waits_for_predictions(lesson, progress))
     show_started(console, started)
     return contract.EXIT_PASSED
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gemm_lessons.cli.options import LessonArgument, NoColor, keep_progress, kernel_path, parse_shape
+from gemm_lessons.cli.practice import score_predictions, show_predictions
 from gemm_lessons.course.folder import CommandError, Course, any_course, own_course, read_source, shown
 from gemm_lessons.course.lesson import Lesson, Shape
 from gemm_lessons.course.original import changed_settings
@@ -100,9 +101,11 @@ def run(
         where = f"{shown(path)}:{error.line}" if error.line else shown(path)
         show_error(make_console(stderr=True), f"{where}: the simulator cannot run this kernel: {error}")
         return contract.EXIT_BROKEN  # nothing is known about the kernel, so it neither passed nor failed
+    scored = False
     # Before anything is printed: whoever reads it may have seen enough after four lines.
     if path.resolve() == found.kernel_path.resolve() and wanted is None and not tile:
         keep_progress(course, load_progress(course).after_run(found.name, outcome.verdict.kind))
+        scored = score_predictions(course, outcome)
     if as_json:
         import json
 
@@ -111,6 +114,8 @@ def run(
         option = " --stub" if stub else f" --file {shlex.quote(str(file))}" if file else ""
         option += "".join(f" --tile {text}" for text in tile or ())
         _show(course, outcome, f"gemm-lessons run {found.number:02}{option}", remarks)
+        if scored:
+            show_predictions(course, found)
     return contract.exit_code(outcome)
 
 

@@ -178,6 +178,11 @@ class Lesson:
         return self.directory / "README.md"
 
     @property
+    def questions_path(self) -> Path:
+        """What to predict; not every lesson asks."""
+        return self.directory / "predict.toml"
+
+    @property
     def stub_path(self) -> Path:
         """What the learner starts from."""
         return self.directory / "stub.cu"

@@ -11,9 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gemm_lessons.course.folder import Course, WriteError, reason, write_atomically
+from gemm_lessons.course.lesson import Lesson
+
+if TYPE_CHECKING:
+    from gemm_lessons.course.questions import Answer
 
 SCHEMA = "gemm-lessons/progress/1"
 
@@ -23,7 +27,8 @@ class LessonProgress:
     """``passed``: the learner's kernel passed once; ``last``: the newest verdict; ``hints``: hints seen per TODO.
 
     ``broken_since``: when it first did not pass any more, as an ISO date and time, empty while it does; ``revealed``:
-    the reference was shown before a pass.
+    the reference was shown before a pass. ``guesses``: predictions by the name of their question; ``counted``: what the
+    run that passed counted instead.
     """
 
     passed: bool = False
@@ -32,6 +37,8 @@ class LessonProgress:
     hints: Mapping[int, int] = field(default_factory=dict)
     broken_since: str = ""
     revealed: bool = False
+    guesses: Mapping[str, Answer] = field(default_factory=dict)
+    counted: Mapping[str, Answer] = field(default_factory=dict)
 
     @property
     def hints_seen(self) -> int:
@@ -90,12 +97,26 @@ class Progress:
         old = self.of(name)
         return self._with(name, replace(old, revealed=old.revealed or not old.passed))
 
+    def after_guesses(self, name: str, guesses: Mapping[str, Answer]) -> Progress:
+        """The progress with other predictions, of which none has been counted yet."""
+        return self._with(name, replace(self.of(name), guesses=dict(guesses), counted={}))
+
+    def after_count(self, name: str, counted: Mapping[str, Answer]) -> Progress:
+        """The progress after a run told what it counted."""
+        return self._with(name, replace(self.of(name), counted=dict(counted)))
+
     def at(self, name: str) -> Progress:
         """The progress after turning to a lesson."""
         return replace(self, recent=name)
 
     def _with(self, name: str, entry: LessonProgress) -> Progress:
         return Progress({**self.lessons, name: entry}, recent=name)
+
+
+def waits_for_predictions(lesson: Lesson, progress: Progress) -> bool:
+    """Whether the lesson asks what its text tells, and the learner has neither been scored nor passed without."""
+    so_far = progress.of(lesson.name)
+    return lesson.questions_path.exists() and not (so_far.counted or so_far.passed)
 
 
 def progress_path(course: Course) -> Path:
@@ -146,6 +167,8 @@ def _stored(entry: LessonProgress) -> dict[str, Any]:
         "hints": {str(todo): level for todo, level in entry.hints.items()},
         "broken_since": entry.broken_since,
         "revealed": entry.revealed,
+        **({"guesses": dict(entry.guesses)} if entry.guesses else {}),
+        **({"counted": dict(entry.counted)} if entry.counted else {}),
     }
 
 
@@ -159,4 +182,11 @@ def _lesson(raw: dict[str, Any]) -> LessonProgress:
         hints={int(todo): level for todo, level in seen if todo.isascii() and todo.isdigit() and type(level) is int},
         broken_since=since if isinstance(since, str) else "",
         revealed=raw.get("revealed") is True,
+        guesses=_answers(raw.get("guesses")),
+        counted=_answers(raw.get("counted")),
     )
+
+
+def _answers(raw: object) -> dict[str, Answer]:
+    found = raw.items() if isinstance(raw, dict) else ()
+    return {name: answer for name, answer in found if isinstance(answer, str) or type(answer) in (int, float)}

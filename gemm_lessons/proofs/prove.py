@@ -14,7 +14,7 @@ from gemm_lessons.course.folder import CommandError, Course
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.errors import UnsupportedKernel
-from gemm_lessons.proofs import kernels, pitfalls, texts
+from gemm_lessons.proofs import kernels, pitfalls, questions, texts
 from gemm_lessons.proofs.candidate import Candidate, Shared, flaw, scratch_folder
 
 FILES = {  # what each is for
@@ -66,6 +66,8 @@ PROOFS: tuple[Proof, ...] = (
     Proof("exercises", "exercises name tile sizes that are there", texts.exercises_name_tile_sizes, (TEXT,)),
     Proof("links", "links lead somewhere", texts.links_lead_somewhere),
     Proof("numbers", "numbers are what their source gives", texts.numbers_are_true, (SOLUTION,)),
+    Proof("asked", "the text asks what predict.toml asks", questions.the_text_asks_them, (TEXT,)),
+    Proof("answers", "a run answers each question", questions.a_run_answers_each, (SOLUTION,)),
     Proof("edits", "pitfalls are edits of the solution", pitfalls.edits_fit_the_solution, (SOLUTION,)),
     Proof("quotes", "the tool prints what pitfalls quote", pitfalls.the_tool_prints_what_is_quoted, ("edits",)),
 )

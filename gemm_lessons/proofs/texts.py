@@ -8,13 +8,13 @@ from itertools import pairwise
 
 from gemm_lessons.course.folder import CommandError
 from gemm_lessons.course.lesson import LessonError
+from gemm_lessons.course.text import BLOCK, numbered, section
 from gemm_lessons.course.todos import todo_marks
 from gemm_lessons.course.toml import TomlReader
 from gemm_lessons.proofs.candidate import Candidate, flaw, line_at
 from gemm_lessons.proofs.numbers import TABLE
 
 WIDEST = 78  # columns of code and drawings in a text: the terminal has 80, the renderer takes two
-BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 QUOTED_FILE = re.compile(r"<!-- from: (\S+) -->\s*```\w*\n(.*?)```", re.DOTALL)
 # In this order, with others between them. What is new in a lesson has headings of its own.
 SECTIONS = (
@@ -30,21 +30,6 @@ SECTIONS = (
     "Sources",
 )
 UNWRITTEN = "REPLACE"  # how the files of ``gemm-lessons dev new`` mark what only the author knows
-
-
-def section(text: str, heading: str) -> str:
-    """What stands below ``## heading``, to the next heading of that level. Empty without such a heading."""
-    match = re.search(rf"^## {re.escape(heading)}$\n(.*?)(?=^## |\Z)", BLOCK.sub(_without_headings, text), re.M | re.S)
-    return match[1] if match else ""
-
-
-def _without_headings(block: re.Match[str]) -> str:
-    return block[0].replace("\n#", "\n #")
-
-
-def numbered(text: str) -> list[int]:
-    """The numbers of a numbered list."""
-    return [int(number) for number in re.findall(r"^(\d+)\. ", text, re.M)]
 
 
 def nothing_is_left_to_write(it: Candidate) -> Iterator[str]:
@@ -67,7 +52,7 @@ def title_names_the_lesson(it: Candidate) -> Iterator[str]:
 
 def sections_are_there(it: Candidate) -> Iterator[str]:
     """Every section of ``SECTIONS``, none empty, in this order."""
-    text, path = BLOCK.sub(_without_headings, it.text), it.lesson.text_path
+    text, path = BLOCK.sub(_blank, it.text), it.lesson.text_path
     places = {heading: text.find(f"\n## {heading}\n") for heading in SECTIONS}
     missing = [heading for heading in SECTIONS if not section(it.text, heading).strip()]
     if missing:

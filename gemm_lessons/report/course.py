@@ -19,6 +19,7 @@ from gemm_lessons.course.folder import Course, Reset, Started, shown
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.progress import LessonProgress, Progress
 from gemm_lessons.course.standing import Rung
+from gemm_lessons.course.text import folded
 from gemm_lessons.course.todos import TodoMark
 from gemm_lessons.report.console import page
 
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from gemm_lessons.export.folder import Exported
     from gemm_lessons.run.doctor import Check
 
+PREDICT_FIRST = (
+    "*Predict first: `gemm-lessons predict {number}`. The run that passes scores you, and then this is shown. "
+    "(At once: `gemm-lessons read {number} --all`.)*"
+)
 STATE_STYLE = {
     "passed": "good",
     "broken": "bad",  # it passed once
@@ -98,10 +103,13 @@ def _when(stored: str) -> str:
         return stored
 
 
-def show_text(console: Console, lesson: Lesson, text: str, course: Course) -> None:
-    """A lesson's text, rendered; HTML comments are for the checks, not for the reader."""
+def show_text(console: Console, lesson: Lesson, text: str, course: Course, waits: bool = False) -> None:
+    """A lesson's text, rendered; HTML comments are for the checks, not for the reader. ``waits``: without its results,
+    which the learner has yet to predict."""
     from rich.markdown import Markdown  # slow to import, and only this needs it
 
+    if waits:
+        text = folded(text, PREDICT_FIRST.format(number=f"{lesson.number:02}"))
     body = re.sub(r"<!--.*?-->\n?", "", text, flags=re.DOTALL)
     page(console, Markdown(body, code_theme="ansi_dark" if not console.no_color else "bw", hyperlinks=False))
     if console.is_terminal and not course.packaged:

@@ -5,7 +5,7 @@ Built --check--> Checked (verdict, findings, counters) --judge_method--> Checked
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -151,16 +151,20 @@ def judge_method(plan: RunPlan, built: Built, checked: Checked) -> Checked:
     would accuse it twice."""
     if not isinstance(checked.verdict, Passed) or checked.counters is None:
         return checked
+    names = {**counted_names(built, checked.counters), **plan.lesson.names(plan.counting_shape(built.lesson))}
+    gates = judge_gates(plan.lesson.gates, names)
+    missed = tuple(gate for gate in gates if not gate.passed)
+    return replace(checked, gates=gates, verdict=GateMissed(missed) if missed else checked.verdict)
+
+
+def counted_names(built: Built, counters: Counters) -> dict[str, Number]:
+    """Counters and facts about the code, by the names of lesson.toml's expressions."""
     resources = built.resources
-    names: Mapping[str, Number] = {
-        **{short: checked.counters.get(short) for short in METRICS},
+    return {
+        **{short: counters.get(short) for short in METRICS},
         "registers": resources.registers,
         "shared_bytes": resources.shared_bytes,
         "spill_bytes": resources.spill_bytes,
         "stack_bytes": resources.stack_bytes,
         "ffma_behind_loads": ffma_behind_loads(built.code.counted[0].sass),
-        **plan.lesson.names(plan.counting_shape(built.lesson)),
     }
-    gates = judge_gates(plan.lesson.gates, names)
-    missed = tuple(gate for gate in gates if not gate.passed)
-    return replace(checked, gates=gates, verdict=GateMissed(missed) if missed else checked.verdict)

@@ -1,0 +1,109 @@
+"""Predict, then run, driven through the real binary."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from checks.cli.tiny_course import BINARY, SOLUTION, STUB, TEXT, Run, environment
+
+QUESTIONS = """\
+[products]
+ask = "How many multiply-adds?"
+answer = "ffma"
+why = "One for each element and k."
+
+[barriers]
+ask = "Barriers: less, the same or more?"
+answer = "barriers"
+than = "ffma"
+
+[loads]
+ask = "How many requests?"
+answer = "global_load_requests"
+"""
+
+
+@pytest.fixture
+def asking(course: Path) -> Path:
+    """Lesson 01, with questions and a text that answers them."""
+    folder = course / "lessons" / "01_first"
+    (folder / "predict.toml").write_text(QUESTIONS)
+    (folder / "README.md").write_text(TEXT.format(what="first") + "\n## What comes out\n\nIt is 512.\n\n## Pitfalls\n")
+    return folder
+
+
+def test_predict_then_run(run: Run, course: Path, asking: Path, kernel: Path) -> None:
+    before = run("read", "01").out
+    assert "512" not in before
+    assert "gemm-lessons predict 01" in before
+    assert "Pitfalls" in before
+    assert "It is 512" in run("read", "01", "--all").out
+    assert "It is 512" in run("read", "01", "--raw").out
+    predicted = run("predict", "01", "M * N * K", "fewer", "-")
+    assert predicted.code == 0
+    assert "2 of 3 predicted" in predicted.out
+    kernel.write_text(STUB)
+    assert "predictions" not in run("run", "01").out, "what a wrong kernel counts is no answer"
+    kernel.write_text(SOLUTION)
+    scored = run("run", "01").out
+    assert "Your predictions: 2 of 2 right" in scored
+    assert "One for each element and k." in scored
+    stored = json.loads((course / ".gemm-lessons" / "progress.json").read_text())["lessons"]["01_first"]
+    assert stored["guesses"] == {"products": 512, "barriers": "less"}
+    assert stored["counted"] == {"products": 512, "barriers": "less", "loads": 32}
+    assert "It is 512" in run("read", "01").out
+    assert "predictions" not in run("run", "01").out, "told once"
+    assert "2 of 2 right" in run("predict", "01").out
+    assert run("predict", "01", "1").code == 2
+    assert "1 of 3 predicted" in run("predict", "01", "100", "--again").out
+    again = run("run", "01").out
+    assert "0 of 1 right" in again
+    assert "off" in again
+
+
+def test_who_passes_without_predicting_reads_all(run: Run, asking: Path, kernel: Path) -> None:
+    kernel.write_text(SOLUTION)
+    assert "predictions" not in run("run", "01").out
+    assert "It is 512" in run("read", "01").out
+
+
+def test_answers_are_asked_for_and_kept_one_by_one(run: Run, course: Path, asking: Path) -> None:
+    def typed(text: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*BINARY, "predict", "01"], cwd=course, env=environment(), input=text, text=True, capture_output=True,
+            timeout=60, check=False,
+        )  # fmt: skip
+
+    wrong = typed("512\nmany\n")
+    assert wrong.returncode == 2
+    assert '"many" is none of less, the same, more' in wrong.stderr
+    more = typed("\nmore\n")
+    assert more.returncode == 0
+    assert "so far: 512; Enter keeps it" in more.stdout
+    assert "2 of 3 predicted" in more.stdout
+    assert "At M, N, K = 8, 16, 4" in more.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("01", "x"), "question 1 (How many multiply-adds?)"),
+        (("01", "1", "less", "3", "4"), "asks 3 questions, here are 4 answers"),
+        (("02",), "lesson 02_second asks nothing"),
+    ],
+)
+def test_wrong_answers_to_the_command(run: Run, asking: Path, arguments: tuple[str, ...], message: str) -> None:
+    result = run("predict", *arguments)
+    assert result.code == 2
+    assert message in result.err
+
+
+def test_broken_questions_are_named(run: Run, asking: Path) -> None:
+    (asking / "predict.toml").write_text("[a]\nask = 3\n")
+    result = run("predict", "01")
+    assert result.code == 3
+    assert "predict.toml:1: [a] answer: is missing" in result.err

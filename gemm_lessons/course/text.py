@@ -1,0 +1,37 @@
+"""A lesson's text in Markdown: its sections, and what of it waits until the learner has predicted."""
+
+from __future__ import annotations
+
+import re
+
+BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+RESULTS = "What comes out"  # the section that answers the questions
+
+
+def section(text: str, heading: str) -> str:
+    """What stands below ``## heading``, to the next heading of that level. Empty without such a heading."""
+    match = _section(heading).search(BLOCK.sub(_without_headings, text))
+    return match[1] if match else ""
+
+
+def folded(text: str, instead: str) -> str:
+    """The text with ``instead`` in the place of its results."""
+    inside = BLOCK.sub(_without_headings, text)
+    match = _section(RESULTS).search(inside)
+    if match is None:
+        return text
+    shown = inside[: match.start(1)] + f"\n{instead}\n\n" + inside[match.end(1) :]
+    return BLOCK.sub(lambda block: block[0].replace("\n #", "\n#"), shown)
+
+
+def numbered(text: str) -> list[int]:
+    """The numbers of a numbered list."""
+    return [int(number) for number in re.findall(r"^(\d+)\. ", text, re.MULTILINE)]
+
+
+def _section(heading: str) -> re.Pattern[str]:
+    return re.compile(rf"^## {re.escape(heading)}$\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+
+
+def _without_headings(block: re.Match[str]) -> str:
+    return block[0].replace("\n#", "\n #")
