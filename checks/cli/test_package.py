@@ -65,6 +65,7 @@ def test_the_wheel_holds_the_course_and_nobody_s_work(installed: Path) -> None:
         assert {path.name for path in (lessons / folder.name).iterdir()} == here
     assert not list(installed.rglob("kernel.cu*"))
     assert (installed / "gemm_lessons" / "compiler" / "headers").is_dir()
+    assert (installed / "gemm_lessons" / "report" / "assets" / "view.js").is_file()
     assert (installed / "gemm_lessons" / "py.typed").is_file(), "type checkers of those who import us look for it"
 
 

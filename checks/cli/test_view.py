@@ -23,6 +23,16 @@ def test_a_line_and_a_trace(run: Run, course: Path) -> None:
     assert any(event["ph"] == "X" for event in events)
 
 
+def test_a_page(run: Run, course: Path) -> None:
+    done = run("view", "01", "--solution")
+    assert done.code == 0, done.err
+    assert "01_first.html" in done.out
+    page = (course / "01_first.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert "The first lesson" in page
+    assert run("view", "01", "--solution", "--html", "no/such/folder.html").code == 3
+
+
 def test_a_line_without_accesses_names_those_that_have_some(run: Run) -> None:
     done = run("view", "01", "--solution", "--line", "1")
     assert done.code == 2
@@ -50,7 +60,6 @@ def test_a_kernel_that_does_not_compile(run: Run, kernel: Path) -> None:
         (("--solution", "--stub", "--line", "1"), "exclude each other"),
         (("--line", "1"), "gemm-lessons start 01"),
         (("--solution", "--line", "1", "--gpu", "x"), "--gpu"),
-        (("--solution",), "--line"),
     ],
 )
 def test_wrong_commands(run: Run, options: tuple[str, ...], words: str) -> None:

@@ -89,7 +89,7 @@ def test_strips_keep_the_time(clean: Side) -> None:
 def test_instructions_of_headers_have_no_line() -> None:
     code = [decode(0, replace(instruction(0, "FADD R3, R2, R2"), file="matrix.cuh", line=7))]
     recording = replace(record(traced(ffma(1)), 1, H200), code=tuple(code))
-    drawn = timeline(recording, None, H200, "kernel.cu")  # type: ignore[arg-type]
+    drawn = timeline(recording, None, H200, "kernel.cu", {})  # type: ignore[arg-type]
     assert [it.line for it in drawn.stalls] == [0]
 
 

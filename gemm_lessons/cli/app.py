@@ -188,8 +188,9 @@ command(
     "gemm-lessons run 03 --json | python -m json.tool",
 )(run)
 command(
+    "gemm-lessons view 03",
+    "gemm-lessons view bank_conflicts --solution --open",
     "gemm-lessons view 03 --line 42",
-    "gemm-lessons view bank_conflicts --solution --line 59",
     "gemm-lessons view 03 --trace trace.json",
 )(view)
 command(

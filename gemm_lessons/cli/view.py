@@ -1,4 +1,4 @@
-"""``gemm-lessons view``: pictures of a run, as text, as a trace. Registered by ``app.py``."""
+"""``gemm-lessons view``: pictures of a run, as a page, as text, as a trace. Registered by ``app.py``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from gemm_lessons.cli.options import LessonArgument, NoColor, kernel_path
 from gemm_lessons.cli.run import DEFAULT_GPU, sheet_for
 from gemm_lessons.course.folder import CommandError, any_course, own_course, read_source, shown
 from gemm_lessons.course.folder import write_atomically as write
+from gemm_lessons.course.lesson import tile_sizes
 from gemm_lessons.run import contract
 
 if TYPE_CHECKING:
@@ -23,6 +24,10 @@ def view(
     solution: Annotated[bool, typer.Option("--solution", help="Show the reference.")] = False,
     stub: Annotated[bool, typer.Option("--stub", help="Show the stub as it is.")] = False,
     file: Annotated[Path | None, typer.Option("--file", help="Show this file as the lesson's kernel.")] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="OUT", help="The page. Default: the lesson's name, here.")
+    ] = None,
+    open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     line: Annotated[
         int | None, typer.Option("--line", min=1, help="Draw what this line asks of memory, here in the terminal.")
     ] = None,
@@ -34,9 +39,11 @@ def view(
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Repeat the inputs of an earlier run.")] = None,
     no_color: NoColor = False,
 ) -> int:
-    """Look at a run: which lane hits which bank (--line), what every warp does when (--trace).
+    """Look at a run: which lane hits which bank, who owns what, what every warp does when.
 
-    Everything comes from a run on the simulator; times are estimates.
+    Writes one page that needs nothing else, with the kernel beside the reference (once it has passed) or the previous
+    lesson's solution; with --line or --trace only if --html or --open asks for one, too. Everything comes from a run on
+    the simulator; times are estimates.
     """
     from gemm_lessons.report.console import Working, make_console
 
@@ -49,24 +56,32 @@ def view(
     if line is not None and line > lines:
         raise CommandError(f"--line {line}: {shown(path)} has {lines} lines")
     sheet = sheet_for(gpu)
-    if line is None and trace is None:
-        raise CommandError("say what to look at: --line N or --trace OUT")
+    page = html or (Path(f"{found.name}.html") if open_ or (line is None and trace is None) else None)
 
     from gemm_lessons.run.pipeline import RunRequest, run_lesson
     from gemm_lessons.run.simulated import Simulated
-    from gemm_lessons.view.record import side_of
+    from gemm_lessons.view.record import side_of, view_of
 
-    request = RunRequest(course, found, path, Simulated(), sheet, seed=seed, beside=False)
+    request = RunRequest(course, found, path, Simulated(), sheet, seed=seed, beside=page is not None)
     with Working(make_console(stderr=True), f"lesson {found.name}") as working:
         outcome = run_lesson(request, working)
         if outcome.kernel.built is None:
             return _not_compiled(outcome)
         working("draw")
-        side = side_of(outcome, outcome.kernel, sheet, timed=trace is not None)
+        view = view_of(outcome, sheet) if page is not None else None
+        depth = tile_sizes(found).depth if trace is not None else 0
+        side = view.sides[0] if view is not None else side_of(outcome, outcome.kernel, sheet, depth)
     if line is not None:
         _show_line(side, line)
     if trace is not None:
         _write_trace(side, trace)
+    if view is not None and page is not None:
+        from gemm_lessons.report.page import page_of
+
+        write(page, page_of(view).encode())
+        make_console().print(f"{shown(page)}: open it in a browser", soft_wrap=True)
+        if open_:
+            typer.launch(page.resolve().as_uri())
     return contract.EXIT_PASSED
 
 

@@ -82,7 +82,7 @@ def _headline(console: Console, outcome: RunOutcome, remarks: Sequence[str]) -> 
         console.print(Text(remark, style="doubt"))
     console.print()
     kind = row.verdict.kind
-    console.print(Text(f"{_title(kind)}: {_summary(row)}", style=STYLE[kind]))
+    console.print(Text(f"{title_of(kind)}: {summary_of(row)}", style=STYLE[kind]))
     if row.checked.shapes:
         console.print(Text(_extent(row), style="quiet"))
         console.print(_indented(_shapes(row.checked.shapes)))
@@ -120,11 +120,13 @@ def _shapes(results: Sequence[ShapeResult]) -> Table:
     return table
 
 
-def _title(kind: Kind) -> str:
+def title_of(kind: Kind) -> str:
+    """A verdict as a headline."""
     return kind.replace("_", " ").upper()
 
 
-def _summary(row: Row) -> str:
+def summary_of(row: Row) -> str:
+    """What came of a kernel, in one sentence."""
     match row.verdict:
         case Passed():
             count = len(row.checked.gates)

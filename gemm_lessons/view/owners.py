@@ -45,6 +45,11 @@ class Owners:
     runs: tuple[tuple[tuple[int, int], ...], ...]
     twice: int
 
+    @property
+    def count(self) -> int:
+        """How many elements the block stores."""
+        return sum(length for line in self.runs for length, thread in line if thread != NOBODY)
+
     def thread(self, row: int, col: int) -> int:
         """Who stores element (row, col) of the answer."""
         for length, thread in self.runs[row - self.row]:

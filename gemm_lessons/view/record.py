@@ -84,7 +84,8 @@ class View:
 def view_of(outcome: RunOutcome, gpu: GpuSpec) -> View:
     """The pictures of a run of ``run_lesson``. Raises ``UnsupportedKernel``."""
     rows = [outcome.kernel, *compared(outcome)]
-    return View(outcome, tuple(side_of(outcome, row, gpu) for row in rows), _roofline(outcome, gpu))
+    depth = max(tile_sizes(row.built.lesson).depth for row in rows if row.built)  # as deep for both: to compare them
+    return View(outcome, tuple(side_of(outcome, row, gpu, depth) for row in rows), _roofline(outcome, gpu))
 
 
 def compared(outcome: RunOutcome) -> Sequence[Row]:
@@ -96,8 +97,8 @@ def compared(outcome: RunOutcome) -> Sequence[Row]:
     return [found] if found is not None else []
 
 
-def side_of(outcome: RunOutcome, row: Row, gpu: GpuSpec, timed: bool = True) -> Side:
-    """One kernel's pictures; ``timed`` False leaves out the timeline."""
+def side_of(outcome: RunOutcome, row: Row, gpu: GpuSpec, depth: int = 1) -> Side:
+    """One kernel's pictures. ``depth``: K of a tile, of which a timeline shows several; 0 leaves the timeline out."""
     assert row.built is not None
     lesson = row.built.lesson
     shape = outcome.count_shape if lesson.shapes.refusal(outcome.count_shape) is None else lesson.shapes.count
@@ -123,13 +124,14 @@ def side_of(outcome: RunOutcome, row: Row, gpu: GpuSpec, timed: bool = True) -> 
             if any(isinstance(it, Buffer) and it.name == problem.answer.name for it in arguments):
                 owned = _owned(found, problem) or owned
     recording = strips = None
-    if not timed:
+    if not depth:
         pass
     elif row.speed.estimator is None:
         notes.append("There is no timeline: only a right kernel that the estimate's model knows has one.")
     else:
-        recording, played = play(row.speed.estimator, shape, tile_sizes(lesson).depth, gpu)
-        strips = timeline(recording, played, gpu, row.path)
+        recording, played = play(row.speed.estimator, shape, depth, gpu)
+        profile = row.speed.estimator.profiles[0]
+        strips = timeline(recording, played, gpu, row.path, profile.span(profile.blocks_per_sm, gpu).busy)
     return Side(
         row=row,
         shape=shape,

@@ -23,7 +23,7 @@ Array = NDArray[Any]
 
 TICKS = 1500  # of a strip, at most
 MOST_STRETCHES = 9_000  # of all strips together: what keeps a page small
-WIDE = 200  # parts of the curves above the strips
+WIDE = 400  # parts of the curves above the strips
 TILES = 6  # along K, that a timeline should show at least
 
 # What a strip shows: a warp runs while it issues, while the arithmetic before is under way, and while it takes turns
@@ -82,6 +82,7 @@ class Timeline:
     flights: tuple[tuple[tuple[int, int], ...], ...]
     issued: tuple[int, ...]
     shares: Mapping[State, float]  # of all warps' time
+    busy: Mapping[str, float]  # share of the time in which a unit works, once the loop is under way: the estimate's own
     stalls: tuple[Stalls, ...]
 
 
@@ -93,7 +94,7 @@ def play(estimator: Estimator, shape: Shape, depth: int, gpu: GpuSpec) -> tuple[
     return record(trace, profile.blocks_per_sm, gpu), Shape(shape.m, shape.n, k)
 
 
-def timeline(recording: Recording, shape: Shape, gpu: GpuSpec, path: str) -> Timeline:
+def timeline(recording: Recording, shape: Shape, gpu: GpuSpec, path: str, busy: Mapping[str, float]) -> Timeline:
     """``path``: the file whose lines are meant; instructions of other files count as line 0."""
     lines = [d.source.line or 0 if d.source.file == path else 0 for d in recording.code]
     by_warp: list[list[Spell]] = [[] for _ in range(recording.warps)]
@@ -120,6 +121,7 @@ def timeline(recording: Recording, shape: Shape, gpu: GpuSpec, path: str) -> Tim
         flights=tuple(_flights(recording, warp, tick) for warp in range(recording.warps)),
         issued=_issued(recording),
         shares=shares,
+        busy=busy,
         stalls=_stalls(recording.spells, lines),
     )
 

@@ -1,0 +1,253 @@
+"""A page of pictures: one HTML file that needs nothing else. ``assets/view.*`` draw what ``record`` holds.
+
+    View --record--> JSON in the page --view.js--> the DOM
+
+The record decides everything that is shown: numbers, names, colours' meanings. The script only lays it out.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gemm_lessons import __version__
+from gemm_lessons.judgement.verdict import WrongAnswer
+from gemm_lessons.launch import METRICS
+from gemm_lessons.report.accesses import heading
+from gemm_lessons.report.run import summary_of, title_of
+from gemm_lessons.report.table import columns_of, footnotes
+from gemm_lessons.view.accesses import Request
+from gemm_lessons.view.banks import bank_map
+from gemm_lessons.view.record import Side, View
+from gemm_lessons.view.timeline import SHOWN, Timeline
+
+ASSETS = Path(__file__).parent / "assets"
+PICTURES = 4  # of one line, in each memory
+# The counters whose heat can be chosen, in this order, by their short names.
+HEAT = (
+    "shared_wavefronts",
+    "global_load_sectors",
+    "global_store_sectors",
+    "shared_load_instructions",
+    "shared_store_instructions",
+    "global_load_requests",
+    "global_store_requests",
+)
+LETTERS = "rqgsxb"  # of SHOWN, in a strip
+STATES = {
+    "run": "runs: issues, or takes turns with others",
+    "queue": "load-store queue is full",
+    "global": "waits for global memory",
+    "shared": "waits for shared memory",
+    "result": "waits for a slow instruction",
+    "barrier": "waits at the barrier",
+}
+SPENT = {  # the columns of the table of stalls
+    "issue": "issues",
+    "fixed": "arithmetic before",
+    "turn": "others' turn",
+    "math": "arithmetic unit busy",
+    "queue": "load-store queue",
+    "global": "global memory",
+    "shared": "shared memory",
+    "result": "slow instruction",
+    "barrier": "barrier",
+}
+BUSY = {
+    "issue": "issue slots",
+    "fp32": "fp32 units",
+    "shared": "shared memory",
+    "l1": "requests to global memory",
+    "l2": "the way to L2",
+}
+JSON = Mapping[str, Any]
+
+
+def page_of(view: View) -> str:
+    """The whole page as text."""
+    lesson = view.outcome.lesson
+    parts = {
+        "TITLE": html.escape(f"{lesson.number:02} {lesson.title}"),
+        "STYLE": _asset("view.css"),
+        "RECORD": embedded(record(view)),
+        "SCRIPT": _asset("view.js"),
+    }
+    page = _asset("view.html")
+    for name, text in parts.items():
+        page = page.replace(f"@{name}@", text)
+    return page
+
+
+def embedded(data: JSON) -> str:
+    """JSON that may stand inside a script element: no text in it can end the element."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _asset(name: str) -> str:
+    return (ASSETS / name).read_text(encoding="utf-8")
+
+
+def record(view: View) -> JSON:
+    """Everything that the page shows."""
+    outcome, row = view.outcome, view.outcome.kernel
+    columns = columns_of(measured=False)
+    lesson, verdict = outcome.lesson, row.verdict
+    return {
+        "version": __version__,
+        "lesson": {"number": lesson.number, "name": lesson.name, "title": lesson.title, "idea": lesson.idea},
+        "verdict": {"kind": verdict.kind, "title": title_of(verdict.kind), "summary": summary_of(row)},
+        "path": row.path,
+        "seed": outcome.seed,
+        "table": {
+            "columns": ["kernel", *(column.wide for column in columns)],
+            "rows": [[it.label, *(str(column.cell(it)) for column in columns)] for it in outcome.rows],
+        },
+        "notes": footnotes(outcome),
+        "gates": [
+            {"name": gate.name, "value": gate.value, "limit": gate.limit, "most": gate.at_most, "passed": gate.passed}
+            for gate in row.checked.gates
+        ],
+        "findings": [
+            {"kind": it.kind.replace("_", " "), "severity": it.severity, "message": it.message, "line": it.line}
+            for it in row.checked.findings
+        ],
+        "hints": list(row.hints),
+        "wrong": _wrong(verdict) if isinstance(verdict, WrongAnswer) else None,
+        "roofline": None
+        if view.roofline is None
+        else {
+            "gpu": view.roofline.gpu,
+            "shape": str(view.roofline.shape),
+            "peak": view.roofline.peak,
+            "bandwidth": view.roofline.bandwidth,
+            "dots": [{"label": it.label, "x": it.flop_per_byte, "y": it.gflops} for it in view.roofline.dots],
+        },
+        "states": [{"name": name, "letter": letter, "text": STATES[name]} for name, letter in _letters()],
+        "spent": SPENT,
+        "sides": [_side(side) for side in view.sides],
+    }
+
+
+def _letters() -> Sequence[tuple[str, str]]:
+    return list(zip(SHOWN, LETTERS, strict=True))
+
+
+def _wrong(verdict: WrongAnswer) -> JSON:
+    judged, shape = verdict.judgement, verdict.shape
+    return {
+        "shape": [shape.m, shape.n, shape.k],
+        "wrong": judged.wrong,
+        "total": judged.total,
+        "tile": [judged.tiles.tile_rows, judged.tiles.tile_cols] if judged.tiles else None,
+        "map": judged.tiles.wrong if judged.tiles else None,
+        "pattern": judged.pattern.explanation if judged.pattern else "",
+        "first": [[it.row, it.col, f"{it.got:.6g}", f"{it.expected:.6g}"] for it in judged.first],
+    }
+
+
+def _side(side: Side) -> JSON:
+    row, short = side.row, {metric: name for name, metric in METRICS.items()}
+    counts: dict[int, dict[str, list[int | None]]] = {}
+    for count in side.counts:
+        counts.setdefault(count.line, {})[short[count.metric]] = [count.value, count.ideal]
+    counted = {name for of_line in counts.values() for name in of_line}
+    return {
+        "label": row.label,
+        "path": row.path,
+        "source": row.source.splitlines(),
+        "shape": str(side.shape),
+        "threads": side.threads,
+        "counts": counts,
+        "heat": [name for name in HEAT if name in counted],
+        "requests": {line: _requests(side.requests_of(line)) for line in sorted({it.line for it in side.requests})},
+        "places": {it.name: [it.element_bytes, it.leading, it.order] for it in side.places},
+        "owners": None
+        if side.owners is None
+        else {
+            "buffer": side.owners.buffer,
+            "row": side.owners.row,
+            "col": side.owners.col,
+            "cols": side.owners.cols,
+            "rows": len(side.owners.runs),
+            "twice": side.owners.twice,
+            **_runs(side.owners.runs),
+        },
+        "timeline": None if side.timeline is None else _timeline(side, side.timeline),
+        "notes": side.notes,
+    }
+
+
+def _requests(requests: Sequence[Request]) -> JSON:
+    """The first few of each memory; ``more`` others look different still."""
+    shown = [it for space in ("shared", "global") for it in [r for r in requests if r.space == space][:PICTURES]]
+    return {"more": len(requests) - len(shown), "shown": [_request(it) for it in shown]}
+
+
+def _request(it: Request) -> JSON:
+    made: dict[str, Any] = {
+        "heading": heading(it),
+        "space": it.space,
+        "array": it.array,
+        "width": it.width,
+        "warp": it.warp,
+        "text": it.text,
+        "cost": it.cost,
+        "ideal": it.ideal,
+        "times": it.times,
+        "instructions": it.instructions,
+        "lanes": it.lanes,
+    }
+    if it.space == "shared":
+        drawn = bank_map(it)
+        made |= {
+            "group": drawn.group,
+            "turns": drawn.turns,
+            # bank of the first word, and for each word its turn; negative: a lane before asked for the same word.
+            "cells": [
+                [cells[0].bank, *(-cell.turn if cell.again else cell.turn for cell in cells)] if cells else []
+                for cells in drawn.lanes
+            ],
+        }
+    return made
+
+
+def _runs(runs: Sequence[Sequence[tuple[int, int]]]) -> JSON:
+    """Rows as numbers of different rows: most have the same owners as a neighbour."""
+    different = list(dict.fromkeys(tuple(line) for line in runs))
+    number = {line: i for i, line in enumerate(different)}
+    return {
+        "runs": [[part for run in line for part in run] for line in different],
+        "which": [number[tuple(line)] for line in runs],
+    }
+
+
+def _timeline(side: Side, it: Timeline) -> JSON:
+    letters = dict(_letters())
+    return {
+        "gpu": it.gpu,
+        "shape": str(it.shape),
+        "blocks": it.blocks,
+        "elements": it.blocks * side.owners.count if side.owners else 0,  # of the answer
+        "warps": it.warps_per_block,
+        "schedulers": it.schedulers,
+        "clocks": round(it.clocks),
+        "loop": round(it.loop),
+        "tick": it.tick,
+        "strips": [" ".join(f"{part.ticks}{letters[part.state]}{part.line}" for part in strip) for strip in it.strips],
+        "flights": [[clock for flight in warp for clock in flight] for warp in it.flights],
+        "issued": it.issued,
+        "busy": {BUSY[unit]: min(100, round(100 * share)) for unit, share in it.busy.items()},
+        "shares": {state: round(100 * share, 2) for state, share in it.shares.items()},
+        "stalls": [
+            {
+                "line": of_line.line,
+                "clocks": {state: round(clocks) for state, clocks in of_line.clocks.items()},
+                "for": {line: round(clocks) for line, clocks in of_line.waited_for.items()},
+            }
+            for of_line in it.stalls
+        ],
+    }
