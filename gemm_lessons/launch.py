@@ -29,6 +29,7 @@ METRICS: Mapping[str, str] = {
     "global_store_requests": "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
     "global_load_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
     "global_store_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
+    "warp_instructions": "smsp__inst_executed.sum",  # of the machine code, all kinds
     "ffma": "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum",
     # Counters that Nsight Compute has no single deterministic metric for; the prefix says who counted.
     "shared_load_bytes": "simulator__shared_load_bytes.sum",

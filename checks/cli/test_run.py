@@ -197,7 +197,7 @@ def test_the_table_has_one_row_for_each_kernel(course: Path, columns: int) -> No
         r"^(stub|lesson 01|01 first|reference)\s+(wrong|gate missed|passed) ", CONTROL.sub("", out), re.MULTILINE
     )
     assert [verdict for _, verdict in rows] == ["wrong", "gate missed", "passed"]
-    for header in ("verdict", "est.", "GFLOPS", "gates"):
+    for header in ("verdict", "est.", "TFLOP", "/FMA", "gates"):
         assert header in out
 
 

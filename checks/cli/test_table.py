@@ -16,7 +16,7 @@ from gemm_lessons.gpu import Timed
 from gemm_lessons.gpu.timing import Spread
 from gemm_lessons.hardware.sheets import find_gpu
 from gemm_lessons.judgement.evidence import Speed
-from gemm_lessons.judgement.hints import NEXT_STEPS
+from gemm_lessons.judgement.hints import LIMITS
 from gemm_lessons.report.console import THEME
 from gemm_lessons.report.run import show_outcome
 from gemm_lessons.report.table import LIMITERS, duration, show_footnotes, table
@@ -48,7 +48,7 @@ def test_measured_runs_have_one_row_for_each_kernel(measured: RunOutcome, column
     assert "est." not in out.getvalue()
     assert "…" not in out.getvalue()
     assert [line.split()[0] for line in lines[-3:]] == ["your", "lesson" if columns < 120 else "01", "reference"]
-    assert all("1.23 ms" in line and "57,123" in line and "102%" in line for line in lines[-3:])
+    assert all("1.23 ms" in line and "57.1" in line and "102%" in line for line in lines[-3:])
 
 
 def test_the_footnotes_say_what_limits_and_what_an_own_shape_does_not_change(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_conflicts_are_shown_of_right_answers_only(tmp_path: Path) -> None:
 
 
 def test_every_limiter_has_words() -> None:
-    assert LIMITERS.keys() == {*NEXT_STEPS, "launch"}
+    assert LIMITERS.keys() == {*LIMITS, "launch"}
     assert "L1" in LIMITERS["l1"]
 
 

@@ -40,7 +40,7 @@ def test_measurements_name_gpu_library_and_every_kernel() -> None:
     for name in ("01 naive", "08 double buffer", "cuBLAS"):
         assert found.count(name) == 2, "once in each of the two panels over sizes"
     assert {"01", "08"} <= set(found), "points of the roofline"
-    assert any(text.startswith("fp32 peak 66.9 TFLOPS") for text in found)
+    assert any(text.startswith("fp32 peak 66.9 TFLOP/s") for text in found)
     assert any(text.startswith("shared memory and L1: 33.5 TB/s") for text in found)
 
 

@@ -21,13 +21,13 @@ from gemm_lessons.judgement.evidence import Built, Checked, Evidence, ShapeResul
 from gemm_lessons.judgement.hints import (
     COALESCING,
     CONFLICTS,
-    NEXT_STEPS,
+    LIMITS,
     REMEDIES,
     SHOWN,
     hints_for,
 )
 from gemm_lessons.judgement.verdict import CompileFailed, GateMissed, GateResult, Passed, WrongAnswer, judge
-from gemm_lessons.launch import Buffer, Counters, Finding, Grid, Severity
+from gemm_lessons.launch import METRICS, Buffer, Counters, Finding, Grid, Severity
 from gemm_lessons.simulator import Simulator
 
 from .cases import TILES, problem
@@ -275,11 +275,30 @@ def estimate(limiter: str) -> Estimate:
     return Estimate("H200", SIZE, 1.0, 1.0, limiter, {})
 
 
-@pytest.mark.parametrize("limiter", NEXT_STEPS)
-def test_the_limiter_suggests_the_next_step(limiter: str) -> None:
-    assert NEXT_STEPS[limiter] in said(estimate=estimate(limiter))
+@pytest.mark.parametrize("limiter", LIMITS)
+def test_the_limiter_points_to_the_next_lesson_or_says_what_to_try(limiter: str) -> None:
+    what, advice = LIMITS[limiter]
+    assert f"is {what}. Next: {advice}." in said(estimate=estimate(limiter))
+    text = said(estimate=estimate(limiter), following="04 (Thread columns)")
+    assert f"is {what}. Lesson 04 (Thread columns) goes on from here." in text
+    assert advice not in text, "that may be what a later lesson is about"
     assert said(estimate=estimate("something else")) == ""
     assert said(estimate=estimate(limiter), verdict=wrong_answer()) == "", "a wrong kernel need not be fast"
+
+
+def executing(instructions: int) -> Counters:
+    """100 multiply-adds of a warp, among so many instructions."""
+    return Counters({METRICS["warp_instructions"]: instructions, METRICS["ffma"]: 3200})
+
+
+def test_more_instructions_than_the_reference() -> None:
+    best = Checked(Passed(), counters=executing(130))
+    text = said(counters=executing(169), reference=best)
+    assert "executes 1.69 instructions for each multiply-add, the reference's 1.30" in text
+    assert said(counters=executing(140), reference=best) == ""
+    assert said(counters=executing(169)) == "", "nothing to compare with"
+    assert "instructions for each" not in said(counters=executing(169), reference=best, verdict=wrong_answer())
+    assert said(counters=executing(169), reference=Checked(Passed(), counters=Counters({}))) == ""
 
 
 def test_low_occupancy() -> None:

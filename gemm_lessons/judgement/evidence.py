@@ -76,6 +76,14 @@ class Checked:
         """The answer is right, by whatever method: only then does it matter how fast it was computed."""
         return self.verdict.kind in ("passed", "gate_missed")
 
+    @property
+    def instructions_per_fma(self) -> float | None:
+        """Machine instructions for each multiply-add in fp32, both in warps; None where nothing or none was counted."""
+        fused = self.counters.get("ffma") if self.counters is not None else 0
+        if self.counters is None or not fused:
+            return None
+        return 32 * self.counters.get("warp_instructions") / fused
+
 
 @dataclass(frozen=True)
 class Speed:
@@ -106,6 +114,8 @@ class Evidence:
     blocks: int = 0
     sms: int = 0
     gpu: str = ""
+    reference: Checked | None = None  # what came of the lesson's own solution, where it was run beside the kernel
+    following: str = ""  # the lesson that comes next, as a learner names it
 
     def quote(self, line: int) -> str:
         """A source line without its indent."""

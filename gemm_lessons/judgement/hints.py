@@ -61,17 +61,19 @@ SPECIAL_REMEDIES: Mapping[tuple[str, str], str] = {
 CAUSES = frozenset({"exited_before_barrier", "out_of_array", "unset"})  # warnings from which others follow
 # What follows from a cause and needs no advice of its own.
 FOLLOWS: Mapping[str, frozenset[str]] = {"uninitialised": frozenset({"exited_before_barrier", "out_of_array"})}
-# What the estimate's limiter suggests to try next.
-NEXT_STEPS: Mapping[str, str] = {
-    "issue": "instructions: do more multiply-adds for each load and each index computed, by larger thread tiles or "
-    "wider loads",
-    "fp32": "multiply-adds: that is the best kind of limit; what remains is overlap and launch overhead",
-    "shared": "shared-memory wavefronts: reuse numbers in registers, use wider loads, and remove bank conflicts",
-    "l1": "global memory requests: coalesce them, or read each number once into shared memory",
-    "l2": "traffic to the L2 cache: larger block tiles read every number less often",
-    "dram": "DRAM traffic: larger block tiles, or blocks that run together sharing rows and columns",
-    "latency": "waiting: loads and barriers that nothing overlaps. More warps, more independent work per thread, or "
-    "fetching the next tile early",
+MORE_INSTRUCTIONS = 1.1  # than the reference, for the same multiply-adds
+# The estimate's limiter, and what to try where no lesson follows that does.
+LIMITS: Mapping[str, tuple[str, str]] = {
+    "issue": ("instructions", "do more multiply-adds for each load and each index computed"),
+    "fp32": ("multiply-adds", "that is the best kind of limit; what remains is overlap and launch overhead"),
+    "shared": ("shared-memory wavefronts", "reuse numbers in registers, use wider loads, remove bank conflicts"),
+    "l1": ("global memory requests", "coalesce them, or read each number once into shared memory"),
+    "l2": ("traffic to the L2 cache", "larger block tiles read every number less often"),
+    "dram": ("DRAM traffic", "larger block tiles, or blocks that run together sharing rows and columns"),
+    "latency": (
+        "waiting for loads and barriers that nothing overlaps",
+        "more warps, more independent work per thread, or fetching the next tile early",
+    ),
 }
 
 
@@ -251,6 +253,18 @@ def _uncoalesced(facts: Evidence) -> Iterator[Hint]:
             )
 
 
+def _instructions(facts: Evidence) -> Iterator[Hint]:
+    mine = facts.checked.instructions_per_fma
+    best = facts.reference.instructions_per_fma if facts.reference is not None else None
+    if facts.checked.right and mine is not None and best is not None and mine > MORE_INSTRUCTIONS * best:
+        yield Hint(
+            8.5,
+            f"its machine code executes {mine:.2f} instructions for each multiply-add, the reference's {best:.2f}. "
+            "Loads and stores aside, that is index arithmetic and loops: work out what does not change before the loop "
+            "over k0, and give every loop a constant number of rounds, so that the compiler can unroll it.",
+        )
+
+
 def _small_grid(facts: Evidence) -> Iterator[Hint]:
     if facts.checked.right and 0 < facts.blocks < facts.sms:
         count = f"{facts.blocks} block{'s' * (facts.blocks > 1)}"
@@ -264,9 +278,10 @@ def _small_grid(facts: Evidence) -> Iterator[Hint]:
 def _limiter(facts: Evidence) -> Iterator[Hint]:
     if not isinstance(facts.checked.verdict, Passed) or facts.speed.estimate is None:
         return
-    step = NEXT_STEPS.get(facts.speed.estimate.limiter)
-    if step:
-        yield Hint(10, f"by the estimate for {facts.gpu}, what limits this kernel at {facts.shape} is {step}.")
+    if facts.speed.estimate.limiter in LIMITS:
+        what, advice = LIMITS[facts.speed.estimate.limiter]
+        more = f"Lesson {facts.following} goes on from here" if facts.following else f"Next: {advice}"
+        yield Hint(10, f"by the estimate for {facts.gpu}, what limits this kernel at {facts.shape} is {what}. {more}.")
 
 
 def _occupancy(facts: Evidence) -> Iterator[Hint]:
@@ -289,6 +304,7 @@ RULES: Sequence[Callable[[Evidence], Iterator[Hint]]] = (
     _spills,
     _conflicts,
     _uncoalesced,
+    _instructions,
     _small_grid,
     _limiter,
     _occupancy,

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gemm_lessons.course.folder import shown
+from gemm_lessons.report.table import tera
 from gemm_lessons.run.bench import CUBLAS, BenchRequest, Point, Result
 
 
@@ -48,8 +49,8 @@ def show_bench(console: Console, request: BenchRequest, result: Result) -> None:
         lessons = sorted({point.series for point in points} - {CUBLAS})
         console.print(Text(", ".join(name.replace("_", " ") for name in lessons), style="quiet"))
         console.print()
-        console.print(Text(f"TFLOPS (10^12 per second) on {points[0].gpu}, M = N = K; {what}", style="bold"))
-        console.print(_table(points, lambda point: _tflops(point.gflops)))
+        console.print(Text(f"TFLOP/s (10^12 per second) on {points[0].gpu}, M = N = K; {what}", style="bold"))
+        console.print(_table(points, lambda point: tera(point.gflops)))
         if measured:
             console.print()
             console.print(Text("Share of cuBLAS, same precision, same run", style="bold"))
@@ -72,7 +73,3 @@ def _table(points: Sequence[Point], cell: Callable[[Point], str]) -> Table:
         cells = {point.series: cell(point) for point in points if point.size == size}
         table.add_row(f"{size}", *(cells.get(name, "-") for name in series))
     return table
-
-
-def _tflops(gflops: float) -> str:
-    return f"{gflops / 1e3:.2f}" if gflops < 9_995 else f"{gflops / 1e3:.1f}"

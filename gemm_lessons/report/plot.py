@@ -164,16 +164,16 @@ def _speed(axes: Any, points: Sequence[Point], colours: Mapping[str, Any], gpu: 
     speeds = [point.gflops for point in points] + ([gpu.fp32_flops_per_s / 1e9] if gpu else [])
     axes.set_ylim(min(speeds) / 1.6, max(speeds) * 1.6)
     axes.set_title("Speed")
-    axes.set_ylabel("GFLOPS, log scale")
+    axes.set_ylabel("TFLOP/s, log scale")
     if gpu is not None:
         peak = gpu.fp32_flops_per_s / 1e9
         axes.axhline(peak, color=FAINT, linewidth=1, linestyle=":")
         axes.annotate(
-            f"fp32 peak of the data sheet, {peak:,.0f}", (0, peak), xycoords=("axes fraction", "data"), xytext=(6, -4),
-            textcoords="offset points", color=FAINT, fontsize=8, va="top",
+            f"fp32 peak of the data sheet, {peak / 1e3:.1f}", (0, peak), xycoords=("axes fraction", "data"),
+            xytext=(6, -4), textcoords="offset points", color=FAINT, fontsize=8, va="top",
         )  # fmt: skip
     _lines(axes, points, colours, lambda point: point.gflops)
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value / 1e3:g}")
 
 
 def _share(axes: Any, points: Sequence[Point], colours: Mapping[str, Any], gpu: GpuSpec | None) -> None:
@@ -203,7 +203,7 @@ def _roofline(axes: Any, points: Sequence[Point], colours: Mapping[str, Any], gp
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xlabel("operations per byte that wavefronts move between SM and shared memory or L1")
-    axes.set_ylabel("GFLOPS")
+    axes.set_ylabel("TFLOP/s")
     axes.grid(True)
     if not shown:
         axes.text(0.5, 0.5, "no counters at this size", transform=axes.transAxes, ha="center", color=FAINT)
@@ -218,7 +218,7 @@ def _roofline(axes: Any, points: Sequence[Point], colours: Mapping[str, Any], gp
         right = max(right, knee * 6)
         axes.plot([left, knee, right], [left * slope, peak, peak], color=INK, linewidth=1.8, zorder=2)
         axes.fill_between([left, knee, right], [left * slope, peak, peak], 1, color="#f6f7f9", zorder=0)
-        axes.text(right / 1.05, peak * 1.06, f"fp32 peak {peak / 1e3:.1f} TFLOPS", ha="right", color=INK, fontsize=9)
+        axes.text(right / 1.05, peak * 1.06, f"fp32 peak {peak / 1e3:.1f} TFLOP/s", ha="right", color=INK, fontsize=9)
         ys = [*ys, peak]
         axes.set_ylim(min(ys) / 2.5, peak * 1.8)
         axes.set_xlim(left, right)
@@ -232,7 +232,7 @@ def _roofline(axes: Any, points: Sequence[Point], colours: Mapping[str, Any], gp
     if cublas is not None:
         axes.axhline(cublas.gflops, color=GREEN, linestyle="--", linewidth=1.4)
         axes.text(
-            left * 1.08, cublas.gflops * 1.05, f"cuBLAS {cublas.gflops / 1e3:.1f} TFLOPS", color=GREEN, fontsize=9
+            left * 1.08, cublas.gflops * 1.05, f"cuBLAS {cublas.gflops / 1e3:.1f} TFLOP/s", color=GREEN, fontsize=9
         )
     axes.plot(
         [point.flop_per_byte for point in shown],
@@ -247,12 +247,12 @@ def _roofline(axes: Any, points: Sequence[Point], colours: Mapping[str, Any], gp
             point.flop_per_byte, point.gflops, point.series[:2], color="white", ha="center", va="center", fontsize=8.5,
             fontweight="bold", zorder=4.5 + above,
         )  # fmt: skip
-    names = [f"{_label(point.series)}   {point.gflops / 1e3:.2f} TFLOPS" for point in shown]
+    names = [f"{_label(point.series)}   {point.gflops / 1e3:.2f} TFLOP/s" for point in shown]
     axes.text(
         0.985, 0.03, "\n".join(names), transform=axes.transAxes, ha="right", va="bottom", fontsize=8.5, linespacing=1.5,
         bbox={"facecolor": "white", "edgecolor": GRID, "boxstyle": "round,pad=0.6"},
     )  # fmt: skip
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value / 1e3:g}")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}" if value >= 1 else f"1/{1 / value:g}")
 
 

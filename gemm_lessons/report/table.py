@@ -101,23 +101,24 @@ def columns_of(measured: bool) -> list[Column]:
     if measured:
         times = [
             Column("time", "time", lambda row: _time(row.speed.measured)),
-            Column("GFLOPS", "GFLOPS", lambda row: _gflops(row.speed.measured)),
+            Column("TFLOP/s", "TFLOP\n/s", lambda row: _speed(row.speed.measured)),
             Column("of cuBLAS", "of\ncuBLAS", lambda row: _percent(row.speed.fraction_of_cublas)),
         ]
     else:
         times = [
             Column("est. time", "est.\ntime", lambda row: _time(row.speed.estimate)),
-            Column("est. GFLOPS", "est.\nGFLOPS", lambda row: _gflops(row.speed.estimate)),
+            Column("est. TFLOP/s", "est.\nTFLOP\n/s", lambda row: _speed(row.speed.estimate)),
         ]
     return [
         # Measured times have a column more, so that at 80 columns the longest verdict has to give.
         Column("verdict", "verdict", _verdict_cell, (lambda row: _verdict_cell(row, "gate")) if measured else None),
         *times,
-        Column("registers", "regs", lambda row: str(row.built.resources.registers) if row.built else "-"),
-        Column("shared", "shared\nbytes", lambda row: f"{row.built.resources.shared_bytes:,}" if row.built else "-"),
-        Column("occupancy", "occu-\npancy", _occupancy_cell),
+        Column("regs", "regs", lambda row: str(row.built.resources.registers) if row.built else "-"),
+        Column("shared", "smem\nKiB", _shared_cell, _kib_cell),
+        Column("occupancy", "occ.", _occupancy_cell),
+        Column("instr/FMA", "ins.\n/FMA", _instructions_cell),
         Column("sectors/req", "sect.\n/req", _sectors_cell),
-        Column("bank conflicts", "bank\nconfl.", _conflict_cell),
+        Column("conflicts", "bank\nconf.", _conflict_cell),
         Column("gates", "gates", _gates_cell),
     ]
 
@@ -126,8 +127,8 @@ def _time(of: Timed | Estimate | None) -> str:
     return duration(of.time_us if of else None)
 
 
-def _gflops(of: Timed | Estimate | None) -> str:
-    return _thousands(of.gflops if of else None)
+def _speed(of: Timed | Estimate | None) -> str:
+    return tera(of.gflops if of else None)
 
 
 def _verdict_cell(row: Row, gate_missed: str = "gate missed") -> Text:
@@ -139,6 +140,20 @@ def _verdict_cell(row: Row, gate_missed: str = "gate missed") -> Text:
 
 def _occupancy_cell(row: Row) -> str:
     return _percent(row.built.occupancy.fraction if row.built and row.built.occupancy else None)
+
+
+def _shared_cell(row: Row) -> str:
+    return f"{row.built.resources.shared_bytes:,}" if row.built else "-"
+
+
+def _kib_cell(row: Row) -> str:
+    return f"{row.built.resources.shared_bytes / 1024:.3g}" if row.built else "-"
+
+
+def _instructions_cell(row: Row) -> str:
+    """Instructions of warps over multiply-adds of warps."""
+    value = row.checked.instructions_per_fma
+    return "-" if value is None else f"{value:.2f}" if value < 99.5 else f"{value:.0f}"
 
 
 def _sectors_cell(row: Row) -> str:
@@ -204,11 +219,11 @@ def _timing(outcome: RunOutcome) -> list[str]:
     notes = [
         f"Times: medians at M, N, K = {shape.m}, {shape.n}, {shape.k} of interleaved launches ({launches}), L2 flushed "
         f"before each; the middle half of any scatters by {scatter:.1%} at most. cuBLAS in the same precision, no "
-        f"TF32: {duration(measured.cublas.time_us)}, {measured.cublas.gflops:,.0f} GFLOPS."
+        f"TF32: {duration(measured.cublas.time_us)}, {tera(measured.cublas.gflops)} TFLOP/s."
     ]
     if outcome.peak_gflops:
         shares = ", ".join(f"{it.label} {it.gflops / outcome.peak_gflops:.0%}" for it in kernels)
-        notes.append(f"Of the data sheet's {outcome.peak_gflops:,.0f} GFLOPS: {shares}.")
+        notes.append(f"Of the data sheet's {tera(outcome.peak_gflops)} TFLOP/s: {shares}.")
     return notes
 
 
@@ -225,8 +240,12 @@ def duration(microseconds: float | None) -> str:
     return f"{value:.{digits}f} {unit}"
 
 
-def _thousands(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+def tera(gflops: float | None) -> str:
+    """10^9 operations per second in TFLOP/s, the one unit of every table and text: ``53.9``, ``8.12``, ``0.504``."""
+    if gflops is None:
+        return "-"
+    value = gflops / 1e3
+    return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}" if value >= 0.995 else f"{value:.3g}"
 
 
 def _percent(fraction: float | None) -> str:

@@ -54,9 +54,10 @@ def run_lesson(request: RunRequest, progress: Tell = lambda what: None) -> RunOu
     plan = RunPlan.of(request, progress)
     with stage("lesson", plan.lesson.name, payload=plan.lesson.number):
         kernel, *others = line_up(request)
-        rows = [advised(plan, row_of(plan, kernel, ahead=others))]
+        rows = [row_of(plan, kernel, ahead=others)]
         if rows[0].built is not None:  # it compiled: there is something to compare
             rows += [row_beside(plan, other) for other in others]
+        rows[0] = advised(plan, rows)
         measured = measure(plan, rows)
         rows = [with_times(row, measured) for row in rows]
     return RunOutcome(
@@ -144,9 +145,9 @@ def build(plan: RunPlan, entry: Entry, source: str) -> Built | CompileFailed:
     return Built(entry.lesson, code, tuple(fits))
 
 
-def advised(plan: RunPlan, row: Row) -> Row:
-    """The row with its hints."""
-    lesson, shape = plan.lesson, plan.timed_shape
+def advised(plan: RunPlan, rows: Sequence[Row]) -> Row:
+    """The kernel's row, the first, with its hints."""
+    lesson, shape, row = plan.lesson, plan.timed_shape, rows[0]
     allowed = lesson.shapes.refusal(shape) is None
     evidence = Evidence(
         lesson=lesson,
@@ -160,6 +161,8 @@ def advised(plan: RunPlan, row: Row) -> Row:
         blocks=lesson.grids(shape)[0].blocks if allowed else 0,
         sms=plan.gpu.sms,
         gpu=plan.gpu.name,
+        reference=next((other.checked for other in rows if other.role == "reference"), None),
+        following=plan.following,
     )
     return replace(row, hints=hints_for(evidence))
 

@@ -62,6 +62,12 @@ class RunPlan:
         workshop = Workshop(request.course.architecture, device, request.gpu)
         return cls(request.course, lesson, device, request.gpu, seed, timed, workshop, tell)
 
+    @property
+    def following(self) -> str:
+        """The lesson that comes after this one, with its title; empty after the last, and where there is no course."""
+        name = self.course.neighbour(self.lesson, +1) if self.lesson.name in self.course.names else None
+        return "" if name is None else f"{name[:2]} ({self.course.lesson(name).title})"
+
     def counting_shape(self, lesson: Lesson) -> Shape:
         """The lesson's under test, so that all rows count the same work; a lesson that cannot take it uses its own."""
         shape = self.lesson.shapes.count

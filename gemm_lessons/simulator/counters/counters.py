@@ -122,6 +122,8 @@ class CounterObserver:
             except machinecode.Uncountable as obstacle:
                 self._count()
                 inexact = str(obstacle)
+        if sums is self._sums:  # machine code cannot be followed, or not to the end
+            sums.issued = self.opcodes
         marks = dict.fromkeys(NSIGHT, f"counted on PTX: {inexact}") if inexact else {}
         if any(one.access.effect == "copy" and one.access.width == VECTOR for one in sums.tallies.values()):
             marks.setdefault(METRICS["shared_wavefronts"], BYPASS)
@@ -160,6 +162,7 @@ def totals(sums: Sums) -> dict[str, int]:
             if short == "shared_wavefronts":
                 result[METRICS["shared_wavefronts_ideal"]] += ideal
     result[METRICS["ffma"]] += sums.ffma
+    result[METRICS["warp_instructions"]] += sums.issued.total()
     return result
 
 
