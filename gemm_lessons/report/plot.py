@@ -10,6 +10,7 @@ import importlib.util
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from gemm_lessons.course.folder import CommandError, WriteError
@@ -98,6 +99,13 @@ def _title(points: Sequence[Point]) -> str:
     return f"Measured on {first.gpu}: medians, M = N = K. {versions}, {max(point.date for point in points)}"
 
 
+def _around(crowd: Sequence[float], gap: float) -> list[float]:
+    """One name where it would be; several ``gap`` apart around their middle."""
+    if len(crowd) == 1:
+        return list(crowd)
+    return [fmean(crowd) + (i - (len(crowd) - 1) / 2) * gap for i in range(len(crowd))]
+
+
 def _colours(points: Sequence[Point]) -> dict[str, Any]:
     names = sorted({point.series for point in points if point.series != CUBLAS})
     from matplotlib.colors import LinearSegmentedColormap
@@ -137,17 +145,20 @@ def _name_ends(axes: Any, ends: Sequence[tuple[float, float, str, Any]]) -> None
     heights = spread_out(at, (high - low) / 17, high)
     for (y, x, text, colour), here, there in zip(ordered, at, heights, strict=True):
         axes.annotate(
-            text, (x, y), xytext=(8, (there - here) * 72 / axes.figure.dpi), textcoords="offset points",
+            text, (x, y), xytext=(14, (there - here) * 72 / axes.figure.dpi), textcoords="offset points",
             color=colour, fontsize=8.5, va="center", fontweight="bold",
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 2},
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 2, "relpos": (0, 0.5)},
         )  # fmt: skip
 
 
 def spread_out(heights: Sequence[float], gap: float, top: float) -> list[float]:
-    """Ascending heights, moved as little as needed to be ``gap`` apart and at most ``top``."""
-    placed: list[float] = []
+    """Ascending heights, moved as little as needed, up or down, to be ``gap`` apart and at most ``top``."""
+    crowds: list[list[float]] = []  # neighbours that move together, around the middle of where they would be
     for height in heights:
-        placed.append(max(height, placed[-1] + gap) if placed else height)
+        crowds.append([height])
+        while len(crowds) > 1 and _around(crowds[-2], gap)[-1] + gap > _around(crowds[-1], gap)[0]:
+            crowds[-2:] = [crowds[-2] + crowds[-1]]
+    placed = [height for crowd in crowds for height in _around(crowd, gap)]
     limit = top
     for i in reversed(range(len(placed))):
         placed[i] = min(placed[i], limit)
@@ -167,7 +178,8 @@ def _speed(axes: Any, points: Sequence[Point], colours: Mapping[str, Any], gpu: 
     axes.set_ylabel("TFLOP/s, log scale")
     if gpu is not None:
         peak = gpu.fp32_flops_per_s / 1e9
-        axes.axhline(peak, color=FAINT, linewidth=1, linestyle=":")
+        sizes = [point.size for point in points]  # the line ends where the names of the others begin
+        axes.plot([min(sizes) / 1.15, max(sizes)], [peak, peak], color=FAINT, linewidth=1, linestyle=":")
         axes.annotate(
             f"fp32 peak of the data sheet, {peak / 1e3:.1f}", (0, peak), xycoords=("axes fraction", "data"),
             xytext=(6, -4), textcoords="offset points", color=FAINT, fontsize=8, va="top",
