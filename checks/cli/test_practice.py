@@ -1,4 +1,4 @@
-"""Predict, then run, driven through the real binary."""
+"""Predict, then run; find the bug: driven through the real binary."""
 
 from __future__ import annotations
 
@@ -107,3 +107,75 @@ def test_broken_questions_are_named(run: Run, asking: Path) -> None:
     result = run("predict", "01")
     assert result.code == 3
     assert "predict.toml:1: [a] answer: is missing" in result.err
+
+
+PITFALLS = """\
+[not_added]
+bug = "acc was set, not added to."
+edits = [["acc += A", "acc = A"]]
+
+[past_the_end]
+bug = "the guard let too many rows in."
+edits = [["    if (row < M && col < N)\\n        for", "    if (row <= M && col < N)\\n        for"]]
+
+[shown_only]
+edits = [["float acc = 0.0f;", "float acc = 1.0f;"]]
+"""
+
+
+@pytest.fixture
+def bugs(course: Path) -> Path:
+    folder = course / "lessons" / "01_first"
+    (folder / "pitfalls.toml").write_text(PITFALLS)
+    (folder / "solution.cu").write_text(SOLUTION.replace("// TODO(1):", "// (1)"))
+    return folder / "bug.cu"
+
+
+def test_find_the_bugs(run: Run, course: Path, bugs: Path) -> None:
+    assert run("run", "01", "--bug").code == 2
+    first = run("bug", "01")
+    assert first.code == 0
+    assert "gemm-lessons run 01 --bug" in first.out
+    handed = bugs.read_text()
+    assert "(1)" not in handed
+    assert "for threads inside" not in handed, "what a step does would give it away"
+    assert ("acc = A" in handed) != ("row <= M" in handed), "one thing is wrong, and it is a bug"
+    said = run("run", "01", "--bug")
+    assert said.code == 1
+    assert "gemm-lessons run 01 --bug" in said.out
+    assert "Mended" not in said.out
+    bugs.write_text(handed + "// mine\n")
+    second = run("bug", "01", "--seed", "1")
+    assert "kept as lessons/01_first/bug.cu.bak-1" in second.out
+    assert bugs.with_name("bug.cu.bak-1").read_text() == handed + "// mine\n"
+    same = bugs.read_text()
+    assert "kept as" not in run("bug", "01", "--seed", "1").out
+    assert bugs.read_text() == same, "a seed is a bug"
+    bugs.write_text((bugs.parent / "solution.cu").read_text())
+    mended = run("run", "01", "--bug")
+    assert mended.code == 0
+    what = "acc was set, not added to." if "acc = A" in same else "the guard let too many rows in."
+    assert f"Mended: {what}" in mended.out
+    assert "1 of 2 bugs" in mended.out
+    assert "Mended" not in run("run", "01", "--bug").out, "told once"
+    assert "1 of 2 bugs of this lesson mended" in run("bug", "01").out
+    other = bugs.read_text()
+    assert other != same, "one that was mended does not come again while there are others"
+    stored = json.loads((course / ".gemm-lessons" / "progress.json").read_text())["lessons"]["01_first"]
+    assert len(stored["mended"]) == 1
+    assert stored["bug"] not in stored["mended"]
+    assert not stored["passed"], "a bug that is mended is no lesson passed"
+
+
+def test_a_lesson_without_bugs_says_so(run: Run, course: Path) -> None:
+    result = run("bug", "02")
+    assert result.code == 2
+    assert "lesson 02_second has no bugs to find" in result.err
+
+
+def test_a_course_of_ones_own_gets_bugs_from_the_package(run: Run, tmp_path: Path) -> None:
+    assert run("init", "mine", cwd=tmp_path).code == 0
+    mine = tmp_path / "mine"
+    assert not list(mine.rglob("pitfalls*"))
+    assert run("bug", "01", "--seed", "3", cwd=mine).code == 0
+    assert "One thing in this kernel is wrong" in (mine / "lessons" / "01_naive" / "bug.cu").read_text()

@@ -26,7 +26,7 @@ from gemm_lessons.run.simulated import Simulated
 COURSE = Course(packaged_course().root)
 SHARED = Shared.of(COURSE, printed, get_group(app).commands)
 SEED = 20261121
-LONG = ("numbers", "quotes")  # proofs that many runs go into
+LONG = ("numbers", "quotes", "bugs")  # proofs that many runs go into
 each_lesson = pytest.mark.parametrize("name", COURSE.names)
 
 
@@ -57,7 +57,7 @@ def test_its_kernels_and_its_text_are_proven(name: str) -> None:
 
 @pytest.mark.slow
 @each_lesson
-def test_its_numbers_and_quotes_are_proven(name: str) -> None:
+def test_its_numbers_quotes_and_bugs_are_proven(name: str) -> None:
     """Numbers belong to one compiler; with another the tool prints the same sentences with other numbers."""
     long = [proof for proof in PROOFS if proof.name in LONG]
     if compiler() != STORED_WITH:

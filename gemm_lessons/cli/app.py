@@ -20,7 +20,7 @@ from gemm_lessons.cli.gpu import bench, profile
 from gemm_lessons.cli.inspect import inspect, opcodes
 from gemm_lessons.cli.learn import diff, hint, home, next_, reset
 from gemm_lessons.cli.options import LessonArgument, NoColor, keep_progress
-from gemm_lessons.cli.practice import predict
+from gemm_lessons.cli.practice import bug, predict
 from gemm_lessons.cli.run import run
 from gemm_lessons.cli.view import view
 from gemm_lessons.course.folder import (
@@ -212,6 +212,7 @@ command(
 command("gemm-lessons export 03", "gemm-lessons export 03 my_gemm --solution", "gemm-lessons export 03 --file try.cu")(
     export
 )
+command("gemm-lessons bug 03", "gemm-lessons bug 03 --seed 7")(bug)
 command("gemm-lessons predict 03", "gemm-lessons predict 03 16384 '2 * K / BK' more")(predict)
 command("gemm-lessons opcodes", "gemm-lessons opcodes cvt")(opcodes)
 command("gemm-lessons dev new 22_my_idea", of=teachers)(dev.new)

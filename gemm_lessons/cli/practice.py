@@ -1,8 +1,12 @@
-"""``gemm-lessons predict``: answer a lesson's questions before the run that counts. Registered by ``app.py``."""
+"""``gemm-lessons predict``, a lesson's questions before the run, and ``bug``, a mistake to find. Registered by
+``app.py``."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -32,7 +36,7 @@ def predict(
     """Answer the lesson's questions; the run that passes scores them."""
     from gemm_lessons.course.questions import load_questions, scores
     from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.predictions import show_predicted, show_questions, show_scores
+    from gemm_lessons.report.practice import show_predicted, show_questions, show_scores
 
     course, console = own_course(), make_console()
     found = course.lesson(lesson)
@@ -78,7 +82,7 @@ def _asked(
     """Ask one after the other, on a terminal or from a pipe; each answer is kept as soon as it is given."""
     from gemm_lessons.course.expression import ExpressionError
     from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.predictions import show_question
+    from gemm_lessons.report.practice import show_question
 
     console = make_console()
     names = lesson.names(lesson.shapes.count)
@@ -104,25 +108,67 @@ def _asked(
     return guesses
 
 
-def score_predictions(course: Course, outcome: RunOutcome) -> bool:
-    """Keep what a passing run counted beside the learner's predictions; whether there is something new to show."""
-    lesson, progress = outcome.lesson, load_progress(course)
-    so_far = progress.of(lesson.name)
-    if not so_far.guesses or so_far.counted or outcome.verdict.kind != "passed":
-        return False
-    from gemm_lessons.course.questions import load_questions
-    from gemm_lessons.run.predictions import counted_answers
+def bug(
+    lesson: LessonArgument,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="The same bug for everybody who gives this number.")
+    ] = None,
+    no_color: NoColor = False,
+) -> int:
+    """Write a kernel with a bug beside yours: find it with what a run says, and mend it until it passes."""
+    from gemm_lessons.course.bugs import a_bug, bugs_of, write_bug
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.practice import show_bug
 
-    counted = counted_answers(outcome, load_questions(lesson))
-    keep_progress(course, progress.after_count(lesson.name, counted))
-    return bool(counted)
+    course = own_course()
+    found = course.lesson(lesson)
+    bugs = bugs_of(course, found)
+    if not bugs:
+        raise CommandError(f"lesson {found.name} has no bugs to find")
+    progress = load_progress(course)
+    mended = [name for name in progress.of(found.name).mended if name in bugs]
+    chosen = a_bug(bugs, mended, seed)
+    written = write_bug(course, found, chosen)
+    keep_progress(course, progress.after_bug(found.name, chosen.name))
+    show_bug(make_console(), found, written, len(mended), len(bugs))
+    return contract.EXIT_PASSED
 
 
-def show_predictions(course: Course, lesson: Lesson) -> None:
-    """The scores of a lesson."""
+def practised(course: Course, lesson: Lesson, path: Path, outcome: RunOutcome) -> Callable[[], None] | None:
+    """Keep what a passing run means for predictions, or for the bug that was mended; what shows it, if there is
+    something to show."""
+    if outcome.verdict.kind != "passed":
+        return None
+    so_far = load_progress(course).of(lesson.name)
+    if path.resolve() == lesson.kernel_path.resolve() and so_far.guesses and not so_far.counted:
+        return _score(course, lesson, outcome)
+    if path.resolve() == lesson.bug_path.resolve() and so_far.bug:
+        return _mend(course, lesson)
+    return None
+
+
+def _score(course: Course, lesson: Lesson, outcome: RunOutcome) -> Callable[[], None]:
     from gemm_lessons.course.questions import load_questions, scores
     from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.predictions import show_scores
+    from gemm_lessons.report.practice import show_scores
+    from gemm_lessons.run.predictions import counted_answers
 
-    so_far = load_progress(course).of(lesson.name)
-    show_scores(make_console(), scores(load_questions(lesson), so_far.guesses, so_far.counted))
+    questions = load_questions(lesson)
+    counted = counted_answers(outcome, questions)
+    progress = load_progress(course).after_count(lesson.name, counted)
+    keep_progress(course, progress)
+    return partial(show_scores, make_console(), scores(questions, progress.of(lesson.name).guesses, counted))
+
+
+def _mend(course: Course, lesson: Lesson) -> Callable[[], None]:
+    from gemm_lessons.course.bugs import bugs_of
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.practice import show_mended
+
+    progress = load_progress(course)
+    bugs, name = bugs_of(course, lesson), progress.of(lesson.name).bug
+    progress = progress.after_mending(lesson.name)
+    keep_progress(course, progress)
+    mended = [it for it in progress.of(lesson.name).mended if it in bugs]
+    what = bugs[name].bug if name in bugs else ""
+    return partial(show_mended, make_console(), lesson, what, len(mended), len(bugs))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gemm_lessons.cli.options import LessonArgument, NoColor, keep_progress, kernel_path, parse_shape
-from gemm_lessons.cli.practice import score_predictions, show_predictions
+from gemm_lessons.cli.practice import practised
 from gemm_lessons.course.folder import CommandError, Course, any_course, own_course, read_source, shown
 from gemm_lessons.course.lesson import Lesson, Shape
 from gemm_lessons.course.original import changed_settings
@@ -43,6 +43,7 @@ def run(
     solution: Annotated[bool, typer.Option("--solution", help="Run the reference.")] = False,
     stub: Annotated[bool, typer.Option("--stub", help="Run the stub as it is.")] = False,
     file: Annotated[Path | None, typer.Option("--file", help="Run this file as the lesson's kernel.")] = None,
+    bug: Annotated[bool, typer.Option("--bug", help="Run bug.cu, which gemm-lessons bug wrote.")] = False,
     shape: Annotated[
         str | None, typer.Option("--shape", metavar="M,N,K", help="Check this shape instead of the lesson's.")
     ] = None,
@@ -72,12 +73,14 @@ def run(
     from gemm_lessons.report.console import Working, make_console
     from gemm_lessons.report.course import show_error
 
-    if sum((solution, stub, file is not None)) > 1:
-        raise CommandError("--solution, --stub and --file exclude each other; give one")
+    if sum((solution, stub, bug, file is not None)) > 1:
+        raise CommandError("--solution, --stub, --bug and --file exclude each other; give one")
     # What the command got wrong is said before NumPy and the compiler are loaded.
     course = own_course() if not (solution or stub or file) else any_course()
     found = course.lesson(lesson)
-    path = kernel_path(course, found, solution, stub, file)
+    path = kernel_path(course, found, solution, stub, found.bug_path if bug else file)
+    if bug and not path.exists():
+        raise CommandError(f"{shown(path)} is not there yet: gemm-lessons bug {found.number:02}")
     read_source(path)
     remarks = remarks_on(found) if path == found.kernel_path else ()
     if tile:
@@ -101,21 +104,22 @@ def run(
         where = f"{shown(path)}:{error.line}" if error.line else shown(path)
         show_error(make_console(stderr=True), f"{where}: the simulator cannot run this kernel: {error}")
         return contract.EXIT_BROKEN  # nothing is known about the kernel, so it neither passed nor failed
-    scored = False
+    practice: Callable[[], None] | None = None
     # Before anything is printed: whoever reads it may have seen enough after four lines.
     if path.resolve() == found.kernel_path.resolve() and wanted is None and not tile:
         keep_progress(course, load_progress(course).after_run(found.name, outcome.verdict.kind))
-        scored = score_predictions(course, outcome)
+    if wanted is None and not tile:
+        practice = practised(course, found, path, outcome)
     if as_json:
         import json
 
         typer.echo(json.dumps(contract.as_json(outcome), indent=2, allow_nan=False))
     else:
-        option = " --stub" if stub else f" --file {shlex.quote(str(file))}" if file else ""
+        option = " --stub" if stub else " --bug" if bug else f" --file {shlex.quote(str(file))}" if file else ""
         option += "".join(f" --tile {text}" for text in tile or ())
         _show(course, outcome, f"gemm-lessons run {found.number:02}{option}", remarks)
-        if scored:
-            show_predictions(course, found)
+        if practice is not None:
+            practice()
     return contract.exit_code(outcome)
 
 

@@ -221,7 +221,7 @@ def init_course(directory: Path) -> Course:
             copy.rename(directory / "lessons")
         ignore = directory / ".gitignore"
         if not ignore.exists():
-            ignore.write_text(".gemm-lessons/\nkernel.cu.bak-*\n", encoding="utf-8")
+            ignore.write_text(".gemm-lessons/\n*.bak-*\n", encoding="utf-8")
     except OSError as error:
         raise WriteError(Path(error.filename or directory), error) from None
     return Course(directory)
@@ -277,7 +277,7 @@ def _is_course(root: Path) -> bool:
 
 def for_learners(names: Sequence[str]) -> set[str]:
     """Of the names in a lesson's folder, those that a learner's course has, too: no solutions, nobody's own work."""
-    return {name for name in names if not name.startswith(("solution", "pitfalls", "kernel.cu", ".", "__"))}
+    return {name for name in names if not name.startswith(("solution", "pitfalls", "kernel.cu", "bug.cu", ".", "__"))}
 
 
 def _not_for_learners(_folder: str, names: list[str]) -> set[str]:

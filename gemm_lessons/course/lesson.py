@@ -198,6 +198,11 @@ class Lesson:
         return self.directory / "kernel.cu"
 
     @property
+    def bug_path(self) -> Path:
+        """A kernel with a bug to find."""
+        return self.directory / "bug.cu"
+
+    @property
     def include_dirs(self) -> tuple[Path, ...]:
         """Where ``#include`` looks first: ``lessons/common`` (``matrix.cuh``), then the lesson's own folder."""
         return (self.directory.parent / "common", self.directory)

@@ -72,6 +72,8 @@ class _Reader(TomlReader):
             raise self.wrong((name, "tile"), "must be a table, like { BK = 16 }")
         sizes = tuple((size, self.integer((name, "tile"), tile, size)) for size in tile)
         bug = self.string((name,), table, "bug") if "bug" in table else ""
+        if bug and tile:
+            raise self.wrong((name, "bug"), "is found in a kernel, and tile changes none: take one of the two out")
         where = f"{self.path}:{self.line((name,))}"
         return Pitfall(name, self.edits(name, table.get("edits", [])), sizes, bug, where)
 

@@ -28,7 +28,7 @@ class LessonProgress:
 
     ``broken_since``: when it first did not pass any more, as an ISO date and time, empty while it does; ``revealed``:
     the reference was shown before a pass. ``guesses``: predictions by the name of their question; ``counted``: what the
-    run that passed counted instead.
+    run that passed counted instead. ``bug``: the pitfall in bug.cu; ``mended``: those that were found.
     """
 
     passed: bool = False
@@ -39,6 +39,8 @@ class LessonProgress:
     revealed: bool = False
     guesses: Mapping[str, Answer] = field(default_factory=dict)
     counted: Mapping[str, Answer] = field(default_factory=dict)
+    bug: str = ""
+    mended: tuple[str, ...] = ()
 
     @property
     def hints_seen(self) -> int:
@@ -105,6 +107,15 @@ class Progress:
         """The progress after a run told what it counted."""
         return self._with(name, replace(self.of(name), counted=dict(counted)))
 
+    def after_bug(self, name: str, bug: str) -> Progress:
+        """The progress after a bug was handed out."""
+        return self._with(name, replace(self.of(name), bug=bug))
+
+    def after_mending(self, name: str) -> Progress:
+        """The progress after bug.cu passed."""
+        old = self.of(name)
+        return self._with(name, replace(old, bug="", mended=tuple(dict.fromkeys((*old.mended, old.bug)))))
+
     def at(self, name: str) -> Progress:
         """The progress after turning to a lesson."""
         return replace(self, recent=name)
@@ -169,11 +180,14 @@ def _stored(entry: LessonProgress) -> dict[str, Any]:
         "revealed": entry.revealed,
         **({"guesses": dict(entry.guesses)} if entry.guesses else {}),
         **({"counted": dict(entry.counted)} if entry.counted else {}),
+        **({"bug": entry.bug} if entry.bug else {}),
+        **({"mended": list(entry.mended)} if entry.mended else {}),
     }
 
 
 def _lesson(raw: dict[str, Any]) -> LessonProgress:
     runs, last, hints, since = (raw.get(key) for key in ("runs", "last", "hints", "broken_since"))
+    bug, mended = raw.get("bug"), raw.get("mended")
     seen = hints.items() if isinstance(hints, dict) else ()
     return LessonProgress(
         passed=raw.get("passed") is True,
@@ -184,6 +198,8 @@ def _lesson(raw: dict[str, Any]) -> LessonProgress:
         revealed=raw.get("revealed") is True,
         guesses=_answers(raw.get("guesses")),
         counted=_answers(raw.get("counted")),
+        bug=bug if isinstance(bug, str) else "",
+        mended=tuple(it for it in mended if isinstance(it, str)) if isinstance(mended, list) else (),
     )
 
 

@@ -1,11 +1,13 @@
-"""Proofs of a lesson's pitfalls: the tool prints what the text quotes."""
+"""Proofs of a lesson's pitfalls: the tool prints what the text quotes, and bugs can be found."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
+from gemm_lessons.course.bugs import without_steps
 from gemm_lessons.course.lesson import LessonError
+from gemm_lessons.judgement.verdict import CompileFailed, Passed, WrongAnswer
 from gemm_lessons.proofs.candidate import Candidate, flaw, line_at
 
 QUOTE = re.compile(r"<!-- pitfall: (\w+) -->\s*```\w*\n(.*?)```", re.DOTALL)
@@ -44,3 +46,22 @@ def squeezed(text: str) -> str:
 def without_numbers(text: str) -> str:
     """With # for every number."""
     return re.sub(r"\d[\d,.]*", "#", text)
+
+
+def bugs_can_be_found(it: Candidate) -> Iterator[str]:
+    """What ``gemm-lessons bug`` hands out compiles, does not pass, and a run says something about it."""
+    for name, pitfall in it.pitfalls.items():
+        if not pitfall.bug:
+            continue
+        at = f"{pitfall.where}: [{name}] bug:"
+        if without_steps(pitfall.source(it.solution).splitlines()) == without_steps(it.solution.splitlines()):
+            yield f"{at} its edits change comments that are not handed out, and nothing else; edit the code"
+            continue
+        row = it.pitfall_run(name).kernel
+        match row.verdict:
+            case Passed():
+                yield f"{at} a run of it passes, so nobody finds it; edit more, or take bug out"
+            case CompileFailed(message=message):
+                yield f"{at} does not compile, so the compiler finds it: {message}"
+            case WrongAnswer(judgement=judged) if not (judged.pattern or row.hints or row.checked.findings):
+                yield f"{at} a run of it says only that the answer is wrong; choose one that can be found"

@@ -70,6 +70,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof("answers", "a run answers each question", questions.a_run_answers_each, (SOLUTION,)),
     Proof("edits", "pitfalls are edits of the solution", pitfalls.edits_fit_the_solution, (SOLUTION,)),
     Proof("quotes", "the tool prints what pitfalls quote", pitfalls.the_tool_prints_what_is_quoted, ("edits",)),
+    Proof("bugs", "each bug compiles, does not pass, and a run tells why", pitfalls.bugs_can_be_found, ("edits",)),
 )
 
 

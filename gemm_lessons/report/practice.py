@@ -1,4 +1,4 @@
-"""Predict, then run: the questions, and how near the answers were."""
+"""Predict, then run: the questions, and how near the answers were. Find the bug: where it is, and what it was."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from gemm_lessons.course.folder import Reset, shown
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.questions import Answer, Question, Score
 from gemm_lessons.report.course import step
@@ -70,3 +71,23 @@ def in_words(answer: Answer) -> str:
     if isinstance(answer, str):
         return answer
     return f"{answer:,.0f}" if answer == round(answer) else f"{answer:,.4g}"
+
+
+def show_bug(console: Console, lesson: Lesson, written: Reset, mended: int, bugs: int) -> None:
+    """Where the bug is, and what to do about it."""
+    console.print(Text.assemble((shown(written.path), "command"), "  one thing in it is wrong"), soft_wrap=True)
+    if written.backup:
+        console.print(Text.assemble("The old one is kept as ", (shown(written.backup), "command")), soft_wrap=True)
+    if mended:
+        console.print(Text(f"{mended} of {bugs} bugs of this lesson mended", style="quiet"))
+    step(console, "Find it", f"gemm-lessons run {lesson.number:02} --bug")
+    console.print(Text("It is mended when that passes, which also says what it was.", style="quiet"))
+
+
+def show_mended(console: Console, lesson: Lesson, what: str, mended: int, bugs: int) -> None:
+    """What the bug was, and how many are left."""
+    console.print()
+    console.print(Text.assemble(("Mended: ", "good"), what))
+    console.print(Text(f"{mended} of {bugs} bugs of this lesson", style="quiet"))
+    if mended < bugs:
+        step(console, "Another", f"gemm-lessons bug {lesson.number:02}")
