@@ -147,7 +147,8 @@ def _name_ends(axes: Any, ends: Sequence[tuple[float, float, str, Any]]) -> None
         axes.annotate(
             text, (x, y), xytext=(14, (there - here) * 72 / axes.figure.dpi), textcoords="offset points",
             color=colour, fontsize=8.5, va="center", fontweight="bold",
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 2, "relpos": (0, 0.5)},
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 2,
+                        "relpos": (0, 0.5)},
         )  # fmt: skip
 
 
