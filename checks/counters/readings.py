@@ -57,6 +57,11 @@ class Reading:
     metrics: Mapping[str, int]  # by short name
     executed: Sequence[tuple[int, int]] = ()
 
+    @property
+    def instructions(self) -> int:
+        """All instructions of all warps: ``smsp__inst_executed.sum``."""
+        return sum(count * warps for count, warps in self.executed)
+
 
 @dataclass(frozen=True)
 class Readings:
