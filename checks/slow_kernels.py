@@ -1,5 +1,6 @@
 """Kernels of kinds that a vectorised simulator finds hard, and what a lane's instruction costs in each of them beside
-lesson 04's: ``python -m checks.slow_kernels``. Twenty times as much is the limit that the project sets itself.
+the lesson thread_tile's: ``python -m checks.slow_kernels``. Twenty times as much is the limit that the project sets
+itself.
 
 One warp alone cannot keep it where it touches memory. Twenty times a lesson's instruction is 1.5 us of processor time
 for the 32 lanes of a warp, about three calls of NumPy on 32 numbers each. The PTX interpreter alone, with nobody
@@ -147,10 +148,10 @@ def lane_instructions_per_second(source: str, grid: int, block: int) -> float:
 
 
 def lesson_speed() -> float:
-    """The same of lesson 04 at 512^3, as ``checks.benchmark`` runs it."""
-    simulate_lesson("04", 512)
+    """The same of the lesson thread_tile at 512^3, as ``checks.benchmark`` runs it."""
+    simulate_lesson("thread_tile", 512)
     start = time.process_time()
-    result = simulate_lesson("04", 512)
+    result = simulate_lesson("thread_tile", 512)
     seconds = time.process_time() - start
     return result["lane_instructions_per_second"] * result["seconds"] / seconds
 
@@ -158,7 +159,7 @@ def lesson_speed() -> float:
 def main(names: list[str]) -> None:
     """Print the cost of each kernel beside the lesson's."""
     lesson = lesson_speed()
-    print(f"lesson 04 at 512^3: {lesson:.2e} lane instructions per second of processor time")
+    print(f"thread_tile at 512^3: {lesson:.2e} lane instructions per second of processor time")
     for name, kernel in KERNELS.items():
         if not names or any(wanted in name for wanted in names):
             speed = lane_instructions_per_second(*kernel)

@@ -82,7 +82,7 @@ def shown(tmp_path: Path, number: str, old: str, new: str, shape: Shape) -> str:
 def test_threads_that_returned_are_one_finding_and_one_hint(tmp_path: Path) -> None:
     start = "    // Walk along K, one tile at a time.\n"
     early = f"    if (row >= M || col >= N)\n        return;\n{start}"
-    text = shown(tmp_path, "03", start, early, shape=Shape(33, 31, 29))
+    text = shown(tmp_path, "block_tile", start, early, shape=Shape(33, 31, 29))
     assert text.count("exited before barrier: ") == 1, "not one for each barrier"
     hints = text.split("Hints")[1]
     assert hints.count("\n  - ") == 1
@@ -91,8 +91,8 @@ def test_threads_that_returned_are_one_finding_and_one_hint(tmp_path: Path) -> N
 
 def test_conflicts_are_shown_of_right_answers_only(tmp_path: Path) -> None:
     line = "acc[i][j] += a_frag[i][step] * b_frag[j];"
-    assert "Bank conflicts by line" in shown(tmp_path, "05", line, line, shape=Shape(128, 128, 8))
-    wrong = shown(tmp_path, "05", line, line.replace("+=", "-="), shape=Shape(128, 128, 8))
+    assert "Bank conflicts by line" in shown(tmp_path, "vector_loads", line, line, shape=Shape(128, 128, 8))
+    wrong = shown(tmp_path, "vector_loads", line, line.replace("+=", "-="), shape=Shape(128, 128, 8))
     assert "WRONG ANSWER" in wrong
     assert "onflict" not in wrong.split("gates")[1]
 

@@ -11,8 +11,8 @@ from gemm_lessons.compiler.sass import SassInstruction
 from gemm_lessons.course.folder import Course
 
 
-def behind(number: str, *edits: tuple[str, str]) -> int:
-    lesson = Course(ROOT).lesson(number)
+def behind(name: str, *edits: tuple[str, str]) -> int:
+    lesson = Course(ROOT).lesson(name)
     source = lesson.solution_path.read_text()
     for old, new in edits:
         assert old in source
@@ -24,12 +24,12 @@ def behind(number: str, *edits: tuple[str, str]) -> int:
 
 
 def test_fetching_before_the_arithmetic_puts_it_behind_the_loads():
-    assert behind("08") >= 128
+    assert behind("double_buffer") >= 128
 
 
-@pytest.mark.parametrize("number", ["01", "03", "05", "07"])
-def test_loads_that_are_used_at_once_have_nothing_behind_them(number):
-    assert behind(number) == 0
+@pytest.mark.parametrize("name", ["naive", "block_tile", "vector_loads", "warp_tile"])
+def test_loads_that_are_used_at_once_have_nothing_behind_them(name):
+    assert behind(name) == 0
 
 
 def test_storing_right_after_fetching_gives_the_overlap_away():
@@ -37,7 +37,7 @@ def test_storing_right_after_fetching_gives_the_overlap_away():
         "        fetch(k0);\n        multiply(now);\n        store(1 - now);",
         "        fetch(k0);\n        store(1 - now);\n        __syncthreads();\n        multiply(now);",
     )
-    assert behind("08", late) == 0
+    assert behind("double_buffer", late) == 0
 
 
 def code(*texts: str) -> list[SassInstruction]:

@@ -449,7 +449,7 @@ def _lesson_cases() -> list[Case]:
             (launch,), (grid,) = lesson.launches, lesson.grids(shape)
             found.append(
                 Case(
-                    f"lesson_{lesson.name}",
+                    f"lesson_{lesson.name[3:]}",
                     lesson.solution_path,
                     launch.entry,
                     grid.grid,

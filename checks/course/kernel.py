@@ -23,8 +23,8 @@ class Kernel:
 
     @classmethod
     def solution(cls, lesson: Lesson) -> Kernel:
-        """The lesson's reference, as it is."""
-        return cls(lesson.name, lesson, lesson.solution_path.read_text())
+        """The lesson's reference, as it is; its name is the lesson's without the number, which may move."""
+        return cls(lesson.name[3:], lesson, lesson.solution_path.read_text())
 
     def compiled(self) -> Compiled:
         """Raises ``AssertionError`` with the compiler's log."""

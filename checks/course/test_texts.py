@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gemm_lessons.course.folder import packaged_course
+from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.course.text import BLOCK, numbered, section
 from gemm_lessons.judgement.hints import COALESCING, CONFLICTS
 from gemm_lessons.proofs.numbers import TABLE
@@ -34,6 +35,19 @@ def test_it_starts_from_a_counter_and_ends_with_one(readme: Path) -> None:
 
 
 @each_text
+def test_counters_are_of_the_shape_that_the_lesson_counts_on(readme: Path) -> None:
+    """A text that leaves the shape of the lessons before says so where it begins, with both."""
+    text, shape = readme.read_text(), load_lesson(readme.parent).shapes.count
+    counted = re.findall(r"numbers: simulator (\S+)", section(text, "Where we stand") + section(text, "What comes out"))
+    assert set(counted) == {f"{shape.m},{shape.n},{shape.k}"}
+    at = TEXTS.index(readme)
+    before = load_lesson(TEXTS[at - 1].parent).shapes.count if at else shape
+    if before != shape:
+        told = section(text, "Where we stand")
+        assert all(f"{it.m}, {it.n}, {it.k}" in told for it in (before, shape)), "say which shape counts from here on"
+
+
+@each_text
 def test_pitfalls_show_what_the_tool_prints(readme: Path) -> None:
     assert len(QUOTE.findall(section(readme.read_text(), "Pitfalls"))) >= 2
 
@@ -44,7 +58,7 @@ def test_it_draws(readme: Path) -> None:
     assert drawings
 
 
-@pytest.mark.parametrize(("number", "heading"), [COALESCING, CONFLICTS])
-def test_the_section_that_a_hint_names_is_there(number: str, heading: str) -> None:
-    readme = next(path for path in TEXTS if path.parent.name.startswith(number))
+@pytest.mark.parametrize(("name", "heading"), [COALESCING, CONFLICTS])
+def test_the_section_that_a_hint_names_is_there(name: str, heading: str) -> None:
+    readme = next(path for path in TEXTS if path.parent.name[3:] == name)
     assert section(readme.read_text(), heading).strip()

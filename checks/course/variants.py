@@ -17,8 +17,8 @@ from gemm_lessons.course.folder import Course
 from gemm_lessons.course.pitfalls import load_pitfalls, resized
 
 ROUNDS = {1024: 20, 2048: 9, 4096: 7, 8192: 5}
-SLOW_ROUNDS = 2  # of lesson 01 from 4096 on
-LARGEST_SLOW = 4096  # lessons 01 and 02 are not timed above
+SLOW_ROUNDS = 2  # of the first lesson from 4096 on
+LARGEST_SLOW = 4096  # the first two lessons are not timed above
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,14 @@ class Variant:
     edits: tuple[tuple[str, str], ...] = ()
     pitfall: str = ""
 
+    @property
+    def lesson(self) -> str:
+        """The first word of the name."""
+        return self.name.split()[0]
+
     def kernel(self) -> Kernel:
         """Raises ``AssertionError`` where an edit does not match the solution."""
-        lesson = Course(ROOT).lesson(self.name[:2])
+        lesson = Course(ROOT).lesson(self.lesson)
         source = lesson.solution_path.read_text()
         if self.pitfall:
             source = load_pitfalls(lesson.directory / "pitfalls.toml")[self.pitfall].source(source)
@@ -82,45 +87,51 @@ AHEAD = "        if (k0 % AHEAD == 0 && "
 UNROLL = "#pragma unroll 2\n"
 
 VARIANTS = (
-    tiled("01 8x128", BM=8, BN=128),
-    tiled("01 16x64", BM=16, BN=64),
-    tiled("02 16x16", BM=16, BN=16),
-    tiled("02 8x32", BM=8, BN=32),
-    tiled("02 4x256", BM=4, BN=256),
-    tiled("03 BK32", BK=32),
-    tiled("03 BK128", BK=128),
-    tiled("03 16x16x16", BM=16, BN=16, BK=16),
-    tiled("04"),
-    edited("04 unroll 1", UNROLL, "#pragma unroll 1\n"),
-    edited("04 unroll 4", UNROLL, "#pragma unroll 4\n"),
-    edited("04 unroll all", UNROLL, "#pragma unroll\n"),
-    tiled("04 4x4 64x64x16", BM=64, BN=64, BK=16, TM=4, TN=4),
-    tiled("04 BK16", BK=16),
-    tiled("05"),
-    tiled("05 BK16", BK=16),
-    tiled("06"),
-    tiled("06 BK16", BK=16),
-    tiled("06 64x128", BM=64),
-    Variant("06 no padding", {}, pitfall="no_padding"),
-    edited("06 pad8", "As[BK][BM + 4];", "As[BK][BM + 8];"),
-    tiled("07"),
-    tiled("07 128x128", BM=128),
-    tiled("07 w64x32", WM=64, WN=32),
-    tiled("07 16x8 thread w64x64", BM=128, WM=64, WN=64, TM=16),
-    Variant("07 rows of lanes", {}, pitfall="rows_of_lanes"),
-    Variant("07 rows of lanes 128x128", {"BM": 128}, pitfall="rows_of_lanes"),
-    tiled("08"),
-    edited("08 no prefetch", AHEAD, "        if (false && "),
-    edited("08 prefetch each turn", AHEAD, EACH_TURN),
-    tiled("08 AHEAD64", AHEAD=64),
-    tiled("08 AHEAD128", AHEAD=128),
-    Variant("08 fetch after multiply", {}, pitfall="fetch_after_multiply"),
-    edited("08 one turn per loop", TWO_TURNS, ONE_TURN),
-    tiled("08 3 blocks", BLOCKS_PER_SM=3),
-    tiled("08 5 blocks", BLOCKS_PER_SM=5),
-    tiled("08 16x8 thread w64x64", BM=128, WM=64, WN=64, TM=16, BLOCKS_PER_SM=2),
-    tiled("08 BK16", BK=16),
-    tiled("08 128x128", BM=128, BLOCKS_PER_SM=2),
+    tiled("naive 8x128", BM=8, BN=128),
+    tiled("naive 16x64", BM=16, BN=64),
+    tiled("coalesced 16x16", BM=16, BN=16),
+    tiled("coalesced 8x32", BM=8, BN=32),
+    tiled("coalesced 4x256", BM=4, BN=256),
+    tiled("block_tile BK32", BK=32),
+    tiled("block_tile BK128", BK=128),
+    tiled("block_tile 16x16x16", BM=16, BN=16, BK=16),
+    tiled("thread_column"),
+    tiled("thread_column TM8", TM=8),
+    tiled("thread_column TM16", TM=16),
+    tiled("thread_column 32x32x32", BM=32, BN=32, BK=32),
+    Variant("thread_column unroll 1", {}, pitfall="unroll_1"),
+    tiled("thread_tile"),
+    edited("thread_tile unroll 1", UNROLL, "#pragma unroll 1\n"),
+    edited("thread_tile unroll 4", UNROLL, "#pragma unroll 4\n"),
+    edited("thread_tile unroll all", UNROLL, "#pragma unroll\n"),
+    tiled("thread_tile 4x4 64x64x16", BM=64, BN=64, BK=16, TM=4, TN=4),
+    tiled("thread_tile BK16", BK=16),
+    Variant("thread_tile own step", {}, pitfall="own_step"),
+    tiled("vector_loads"),
+    tiled("vector_loads BK16", BK=16),
+    tiled("bank_conflicts"),
+    tiled("bank_conflicts BK16", BK=16),
+    tiled("bank_conflicts 64x128", BM=64),
+    Variant("bank_conflicts no padding", {}, pitfall="no_padding"),
+    edited("bank_conflicts pad8", "As[BK][BM + 4];", "As[BK][BM + 8];"),
+    tiled("warp_tile"),
+    tiled("warp_tile 128x128", BM=128),
+    tiled("warp_tile w64x32", WM=64, WN=32),
+    tiled("warp_tile 16x8 thread w64x64", BM=128, WM=64, WN=64, TM=16),
+    Variant("warp_tile rows of lanes", {}, pitfall="rows_of_lanes"),
+    Variant("warp_tile rows of lanes 128x128", {"BM": 128}, pitfall="rows_of_lanes"),
+    tiled("double_buffer"),
+    edited("double_buffer no prefetch", AHEAD, "        if (false && "),
+    edited("double_buffer prefetch each turn", AHEAD, EACH_TURN),
+    tiled("double_buffer AHEAD64", AHEAD=64),
+    tiled("double_buffer AHEAD128", AHEAD=128),
+    Variant("double_buffer fetch after multiply", {}, pitfall="fetch_after_multiply"),
+    edited("double_buffer one turn per loop", TWO_TURNS, ONE_TURN),
+    tiled("double_buffer 3 blocks", BLOCKS_PER_SM=3),
+    tiled("double_buffer 5 blocks", BLOCKS_PER_SM=5),
+    tiled("double_buffer 16x8 thread w64x64", BM=128, WM=64, WN=64, TM=16, BLOCKS_PER_SM=2),
+    tiled("double_buffer BK16", BK=16),
+    tiled("double_buffer 128x128", BM=128, BLOCKS_PER_SM=2),
 )
 
 
@@ -130,9 +141,10 @@ def kernels() -> list[Kernel]:
 
 def rounds(name: str, n: int) -> int:
     """Launches of a variant at n^3."""
-    if n > LARGEST_SLOW and name < "03":
+    lesson = name.split()[0]
+    if n > LARGEST_SLOW and lesson in ("naive", "coalesced"):
         return 0
-    return min(ROUNDS[n], SLOW_ROUNDS) if n >= 4096 and name < "02" else ROUNDS[n]
+    return min(ROUNDS[n], SLOW_ROUNDS) if n >= 4096 and lesson == "naive" else ROUNDS[n]
 
 
 def run(folder: Path, target: Path) -> None:

@@ -120,10 +120,11 @@ def test_what_was_played_is_kept_and_read_back(tmp_path: object, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("number", "blocks", "shape"), [("01", 2, (32, 64, 64)), ("03", 2, (32, 64, 64)), ("08", 4, (64, 512, 64))]
+    ("name", "blocks", "shape"),
+    [("naive", 2, (32, 64, 64)), ("block_tile", 2, (32, 64, 64)), ("double_buffer", 4, (64, 512, 64))],
 )
-def test_what_is_traced(number: str, blocks: int, shape: tuple[int, int, int]) -> None:
-    lesson = any_course().lesson(number)
+def test_what_is_traced(name: str, blocks: int, shape: tuple[int, int, int]) -> None:
+    lesson = any_course().lesson(name)
     subject = Subject(Mock(), Mock(), lambda shape: lesson.grids(shape)[0], Mock(), tile_sizes(lesson), lesson.shapes)
     assert traced_shape(subject, blocks) == Shape(*shape)
     without = traced_shape(replace(subject, tile=TileSizes()), blocks)

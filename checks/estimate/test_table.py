@@ -80,7 +80,9 @@ def test_variants_of_the_lessons(varied: list[Compared]) -> None:
     assert len(varied) > 100
     assert median(varied) <= 0.10
     far = {(one.kernel, one.size) for one in varied if abs(one.error) > table.FAR}
-    assert far <= {("08 BK16", 1024)}, "one block alone, and a loop of 36 KB: its instructions are fetched late"
+    assert far <= {("double_buffer BK16", 1024)}, (
+        "one block alone, and a loop of 36 KB: its instructions are fetched late"
+    )
 
 
 def test_the_page_shows_what_is_computed(

@@ -175,10 +175,10 @@ def test_what_is_left_out_is_said(copied: Course) -> None:
         "01_naive is left out: it does not compile.",
         "02_coalesced is left out: its verdict is wrong answer.",
     )
-    thread_tile = COURSE.lesson("04")
+    thread_tile = COURSE.lesson("thread_tile")
     result = bench.bench(BenchRequest(COURSE, [thread_tile], (100, 128), Simulated(), H200))
     assert [point.size for point in result.points] == [128]
-    assert result.notes == ("04_thread_tile cannot take 100.",)
+    assert result.notes == (f"{thread_tile.name} cannot take 100.",)
 
 
 def measured(gpu: Gpu, csv: Path | None, *names: str, sizes: tuple[int, ...] = (64, 96)) -> BenchRequest:

@@ -18,8 +18,9 @@ from gemm_lessons.launch import METRICS
 from gemm_lessons.run import profiling
 
 COURSE = packaged_course()
+CONFLICTS = COURSE.lesson("bank_conflicts")
 DATA = FOLDER / "gpu"
-RAW = (DATA / "ncu_06_h200.csv").read_text()
+RAW = (DATA / "ncu_h200.csv").read_text()
 
 
 @pytest.fixture(autouse=True)
@@ -35,15 +36,14 @@ def option(command: tuple[str, ...], name: str) -> str:
 
 
 def test_ncu_selects_one_kernel_of_the_run() -> None:
-    lesson = COURSE.lesson("06")
-    plan = profiling.plan("ncu", lesson, "reference", ["--solution"], None, None)
+    plan = profiling.plan("ncu", CONFLICTS, "reference", ["--solution"], None, None)
     # On an H200 this filter took 1 kernel of a run where "gemm-lessons@count .../" took 3.
-    assert option(plan.command, "--nvtx-include") == f"gemm-lessons@reference/count {lesson.shapes.count}/"
+    assert option(plan.command, "--nvtx-include") == f"gemm-lessons@reference/count {CONFLICTS.shapes.count}/"
     assert option(plan.command, "--target-processes") == "all"
     assert option(plan.command, "--metrics").split(",") == list(plan.metrics)
-    assert option(plan.command, "--export") == "06_bank_conflicts.ncu-rep"
+    assert option(plan.command, "--export") == f"{CONFLICTS.name}.ncu-rep"
     run = plan.command[plan.command.index(sys.executable) :]
-    assert run[1:] == ("-m", "gemm_lessons", "run", "06", "--device", "gpu", "--solution", "--json")
+    assert run[1:] == ("-m", "gemm_lessons", "run", CONFLICTS.name[:2], "--device", "gpu", "--solution", "--json")
     assert (plan.program, plan.command[0], plan.counting) == (None, "ncu", True)
 
 
@@ -56,16 +56,16 @@ def test_another_shape_is_a_check_of_the_run() -> None:
 
 
 def test_nsys_captures_the_lessons_range() -> None:
-    plan = profiling.plan("nsys", COURSE.lesson("06"), "your kernel", [], None, None)
+    plan = profiling.plan("nsys", CONFLICTS, "your kernel", [], None, None)
     assert plan.command[:2] == ("nsys", "profile")
-    assert option(plan.command, "--nvtx-capture") == "lesson 06_bank_conflicts@gemm-lessons"
+    assert option(plan.command, "--nvtx-capture") == f"lesson {CONFLICTS.name}@gemm-lessons"
     assert option(plan.command, "--capture-range-end") == "none", "the GPU's process opens and closes that range often"
-    assert option(plan.command, "--output") == "06_bank_conflicts.nsys-rep"
+    assert option(plan.command, "--output") == f"{CONFLICTS.name}.nsys-rep"
     assert "--json" not in plan.command
 
 
 def test_the_command_survives_a_shell(tmp_path: Path) -> None:
-    plan = profiling.plan("ncu", COURSE.lesson("06"), "your kernel", ["--file", "it's.cu"], None, None)
+    plan = profiling.plan("ncu", CONFLICTS, "your kernel", ["--file", "it's.cu"], None, None)
     script = f"ncu() {{ printf '%s\\n' ncu \"$@\"; }}; {plan.text}"
     done = subprocess.run(["/bin/bash", "-c", script], capture_output=True, text=True, check=True)
     assert tuple(done.stdout.splitlines()) == plan.command
@@ -127,7 +127,7 @@ OUTCOME = json.dumps({"verdict": "passed", "counters": {"memory_l1_wavefronts_sh
 def fake_ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     program = tmp_path / "bin" / "ncu"
     program.parent.mkdir()
-    program.write_text(FAKE_NCU.format(python=sys.executable, raw=str(DATA / "ncu_06_h200.csv")))
+    program.write_text(FAKE_NCU.format(python=sys.executable, raw=str(DATA / "ncu_h200.csv")))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent))
     monkeypatch.setenv("PRINTS", "==WARNING== noise\n" + OUTCOME + "\n")
@@ -137,13 +137,13 @@ def fake_ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPa
 
 
 def profile() -> profiling.Profiled:
-    return profiling.profile(profiling.plan("ncu", COURSE.lesson("06"), "reference", ["--solution"], None, None))
+    return profiling.profile(profiling.plan("ncu", CONFLICTS, "reference", ["--solution"], None, None))
 
 
 def test_profiling_puts_hardware_beside_the_simulator(fake_ncu: pytest.MonkeyPatch) -> None:
     profiled = profile()
     assert profiled.hardware["memory_l1_wavefronts_shared"] == 26_624
-    assert set(profiled.hardware) <= set(profiling.metrics_of(COURSE.lesson("06")))  # of 300 columns
+    assert set(profiled.hardware) <= set(profiling.metrics_of(CONFLICTS))  # of 300 columns
     assert profiled.simulated == {"memory_l1_wavefronts_shared": 26_624}
     assert profiled.verdict == "passed"
 
@@ -169,7 +169,7 @@ def test_what_can_go_wrong_has_words(fake_ncu: pytest.MonkeyPatch, environment: 
 
 def test_the_command_line_shows_both(fake_ncu: pytest.MonkeyPatch) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "gemm_lessons", "profile", "06", "--solution"],
+        [sys.executable, "-m", "gemm_lessons", "profile", "bank_conflicts", "--solution"],
         capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "100"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -181,7 +181,7 @@ def test_the_command_line_shows_both(fake_ncu: pytest.MonkeyPatch) -> None:
 def test_without_the_tool_the_command_is_printed() -> None:
     for extra in ([], ["--print"]):
         done = subprocess.run(
-            [sys.executable, "-m", "gemm_lessons", "profile", "06", "--solution", *extra],
+            [sys.executable, "-m", "gemm_lessons", "profile", "bank_conflicts", "--solution", *extra],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0

@@ -31,28 +31,28 @@ DEFECTS = {
 UNGUARDED = ("row < M && k0 + k + thread_col < K ? a(row, k0 + k + thread_col) : 0.0f", "a(row, k0 + k + thread_col)")
 
 
-def run(number: str, path: Path, device: Device, shape: Shape | None = None) -> Row:
+def run(lesson: str, path: Path, device: Device, shape: Shape | None = None) -> Row:
     course = any_course()
-    request = RunRequest(course, course.lesson(number), path, device, find_gpu("h200"), shape, seed=3, beside=False)
+    request = RunRequest(course, course.lesson(lesson), path, device, find_gpu("h200"), shape, seed=3, beside=False)
     return run_lesson(request).kernel
 
 
-@pytest.mark.parametrize("number", ["03", "04"])
+@pytest.mark.parametrize("lesson", ["block_tile", "thread_tile"])
 @pytest.mark.parametrize("name", DEFECTS)
-def test_the_simulator_decides(fake_cupy: pytest.MonkeyPatch, tmp_path: Path, number: str, name: str) -> None:
-    source = any_course().lesson(number).solution_path.read_text()
+def test_the_simulator_decides(fake_cupy: pytest.MonkeyPatch, tmp_path: Path, lesson: str, name: str) -> None:
+    source = any_course().lesson(lesson).solution_path.read_text()
     assert source.count(HERE) == 1
     path = tmp_path / "kernel.cu"
     path.write_text(source.replace(HERE, f"    {DEFECTS[name]}\n{HERE}"))
-    shape = any_course().lesson(number).shapes.check[-1]
-    simulated = run(number, path, Simulated(), shape)
+    shape = any_course().lesson(lesson).shapes.check[-1]
+    simulated = run(lesson, path, Simulated(), shape)
     assert isinstance(simulated.verdict, Faulted)
     found = simulated.verdict.finding
     assert found.kind == ("out_of_bounds" if name == "stack" else name)
     for machine in ("gemm", "stub", "fault-700"):
         fake_cupy.setenv("FAKE_GPU", f"machine={machine}")
         with Gpu() as gpu:
-            row = run(number, path, ShadowedGpu(gpu), shape)
+            row = run(lesson, path, ShadowedGpu(gpu), shape)
         assert isinstance(row.verdict, Faulted), machine
         assert (row.verdict.finding.kind, row.verdict.finding.line) == (found.kind, found.line)
         assert row.hints[0] == simulated.hints[0], machine
@@ -64,13 +64,13 @@ def test_the_simulator_decides(fake_cupy: pytest.MonkeyPatch, tmp_path: Path, nu
 def test_what_only_a_ragged_shape_shows_is_found_where_the_answer_is_wrong(
     fake_cupy: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    source = any_course().lesson("03").solution_path.read_text()
+    source = any_course().lesson("block_tile").solution_path.read_text()
     assert source.count(UNGUARDED[0]) == 1
     path = tmp_path / "kernel.cu"
     path.write_text(source.replace(*UNGUARDED))
     fake_cupy.setenv("FAKE_GPU", "machine=stub")
     with Gpu() as gpu:
-        simulated, row = run("03", path, Simulated()), run("03", path, ShadowedGpu(gpu))
+        simulated, row = run("block_tile", path, Simulated()), run("block_tile", path, ShadowedGpu(gpu))
     assert isinstance(simulated.verdict, Faulted)
     assert simulated.verdict.finding.kind == "out_of_bounds"
     assert row.verdict == simulated.verdict
@@ -80,6 +80,6 @@ def test_a_wrong_answer_of_the_gpu_is_one_though_the_simulator_sees_none(fake_cu
     """The twin: hardware is the truth about answers."""
     fake_cupy.setenv("FAKE_GPU", "machine=stub")
     with Gpu() as gpu:
-        row = run("03", any_course().lesson("03").solution_path, ShadowedGpu(gpu), Shape(32, 32, 64))
+        row = run("block_tile", any_course().lesson("block_tile").solution_path, ShadowedGpu(gpu), Shape(32, 32, 64))
     assert isinstance(row.verdict, WrongAnswer)
     assert not row.checked.findings

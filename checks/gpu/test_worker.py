@@ -76,7 +76,9 @@ def test_what_is_not_the_submissions_fault_is_raised(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="no lesson"):
         submit(tmp_path / "kernel.cu", "x", lesson="99")
     with pytest.raises(CommandError, match="cannot take"):
-        judge_submission(Submission(COURSE.root, "04", COURSE.lesson("04").solution_path, shape=(1, 1, 1)))
+        judge_submission(
+            Submission(COURSE.root, "thread_tile", COURSE.lesson("thread_tile").solution_path, shape=(1, 1, 1))
+        )
 
 
 def test_an_unsupported_kernel_says_so(tmp_path: Path) -> None:

@@ -46,9 +46,9 @@ def kernel(tmp_path: Path):
     return write
 
 
-@pytest.mark.parametrize("number", ["01", "02", "03", "04"])
-def test_references_pass_and_stubs_answer_wrongly(number: str) -> None:
-    lesson = COURSE.lesson(number)
+@pytest.mark.parametrize("name", ["naive", "coalesced", "block_tile", "thread_tile"])
+def test_references_pass_and_stubs_answer_wrongly(name: str) -> None:
+    lesson = COURSE.lesson(name)
     good = run(lesson, lesson.solution_path)
     assert good.verdict == Passed()
     row = good.kernel
@@ -71,9 +71,9 @@ def test_references_pass_and_stubs_answer_wrongly(number: str) -> None:
     assert "TODO(1)" in stub.kernel.hints[0]
 
 
-@pytest.mark.parametrize("number", ["02", "03", "04"])
-def test_the_previous_solution_misses_a_gate(number: str) -> None:
-    lesson = COURSE.lesson(number)
+@pytest.mark.parametrize("name", ["coalesced", "block_tile", "thread_tile"])
+def test_the_previous_solution_misses_a_gate(name: str) -> None:
+    lesson = COURSE.lesson(name)
     outcome = run(lesson, lesson.solution_path, beside=True)
     reference, previous = outcome.rows
     assert (reference.role, reference.label) == ("kernel", "reference")
@@ -120,7 +120,7 @@ def test_an_own_shape_replaces_the_checks_and_is_estimated() -> None:
 
 
 def test_shapes_outside_the_contract_are_refused_before_anything_runs() -> None:
-    lesson = COURSE.lesson("04")
+    lesson = COURSE.lesson("thread_tile")
     with pytest.raises(ShapeError, match="M = 100 is not a multiple of 128"):
         run(lesson, lesson.solution_path, shape=Shape(100, 128, 8))
 

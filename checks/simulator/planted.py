@@ -35,6 +35,7 @@ from gemm_lessons.simulator.program.ptx import Kernel
 from gemm_lessons.simulator.semantics import table as semantics
 
 ROOT = Path(__file__).parents[2]
+LESSONS = ("naive", "block_tile", "bank_conflicts")  # planted in their solutions
 SOURCE = Path(__file__).parent / "kernels" / "second_opinion.cu"
 Patches = Iterator[Any]  # context managers
 
@@ -42,7 +43,7 @@ Patches = Iterator[Any]  # context managers
 @cache
 def compiled(entry: str) -> Compiled:
     """A kernel of ``SOURCE``, or the solution of a lesson."""
-    if entry.isdigit():
+    if entry in LESSONS:
         lesson = Course(ROOT).lesson(entry)
         result = compile_source(
             lesson.solution_path.read_text(), path=str(lesson.solution_path), entry=lesson.launches[0].entry,
@@ -62,7 +63,7 @@ def launch(entry: str) -> Launched:
 
 def _launch_of(entry: str) -> tuple[Grid, list[Argument]]:
     random = np.random.default_rng(1)
-    if entry.isdigit():
+    if entry in LESSONS:
         lesson = Course(ROOT).lesson(entry)
         shape = Shape(128, 128, 32)
         return lesson.grids(shape)[0], list(
@@ -225,34 +226,35 @@ ALL = (
     Planted("patterns keyed by a 32-bit row, the base is 64-bit (the bug of old)", "PTX", "walk", lambda: iter([
         mock.patch.object(decode, "bind_loads",
                           _rewritten(groups, "bind_loads", "row = state.lanes_of(base)", STALE))])),
-    Planted("mad.lo adds and multiplies the wrong operands", "PTX", "03",
+    Planted("mad.lo adds and multiplies the wrong operands", "PTX", "block_tile",
             lambda: iter([_operation("mad.lo.s32", _mad_swapped)])),
     Planted("mul.wide.s32 forgets the sign", "PTX", "mixed",
             lambda: iter([_operation("mul.wide.s32", _unsigned_product)])),
-    Planted("shl shifts one bit too far", "PTX", "06", lambda: iter([_operation("shl.b32", _shift_too_far)])),
+    Planted("shl shifts one bit too far", "PTX", "bank_conflicts",
+            lambda: iter([_operation("shl.b32", _shift_too_far)])),
     Planted("and computes or", "PTX", "mixed", lambda: iter([_operation("and.b32", _and_as_or)])),
     Planted("guards of stores and loads are lost", "PTX", "mixed",
             lambda: iter([mock.patch.object(decode.Binder, "guard", return_value=None)])),
-    Planted("%tid.x and %tid.y are swapped", "PTX", "01",
+    Planted("%tid.x and %tid.y are swapped", "PTX", "naive",
             lambda: iter([mock.patch.object(special, "of_threads", _special_swapped)])),
     Planted("vector loads come in the wrong order", "PTX", "mixed",
             lambda: iter([mock.patch.object(transfers.Data, "load", _last_first)])),
     Planted("atomics happen twice", "PTX", "mixed", lambda: iter([_bound("atom", _twice), _bound("red", _twice)])),
-    Planted("a barrier is lost", "PTX", "03", lambda: _kernel(_replaced("bar", "membar"))),
-    Planted("every eighth multiply-add is lost", "PTX", "03",
+    Planted("a barrier is lost", "PTX", "block_tile", lambda: _kernel(_replaced("bar", "membar"))),
+    Planted("every eighth multiply-add is lost", "PTX", "block_tile",
             lambda: _kernel(_replaced("fma", "max", "f32", every=8))),
-    Planted("IMAD multiplies and adds the wrong operands", "machine code", "03",
+    Planted("IMAD multiplies and adds the wrong operands", "machine code", "block_tile",
             lambda: iter([_swapped("IMAD", 1, 2)])),
-    Planted("LEA adds what it should shift", "machine code", "06", lambda: iter([_swapped("LEA", 0, 1)])),
+    Planted("LEA adds what it should shift", "machine code", "bank_conflicts", lambda: iter([_swapped("LEA", 0, 1)])),
     Planted("LOP3 takes its operands in the wrong order", "machine code", "mixed",
             lambda: iter([_swapped("LOP3", 0, 1)])),
     Planted("guards of memory instructions are lost", "machine code", "mixed",
             lambda: iter([mock.patch.object(followed.Walker, "_touch", _unguarded)])),
     Planted("SR_CTAID.X and SR_CTAID.Y are swapped", "machine code", "mixed",
             lambda: iter([mock.patch.object(lanes.Geometry, "special", _other_block)])),
-    Planted("parameters are read 4 bytes off", "machine code", "03",
+    Planted("parameters are read 4 bytes off", "machine code", "block_tile",
             lambda: iter([mock.patch.object(machinecode, "launch_constants", _parameters_shifted)])),
-    Planted("the offset of an address is forgotten", "machine code", "03",
+    Planted("the offset of an address is forgotten", "machine code", "block_tile",
             lambda: iter([mock.patch.object(lanes.Lanes, "address", _without_offset)])),
 )  # fmt: skip
 

@@ -200,13 +200,13 @@ command(
     "    --args 'x=f32[1026],y=out f32[1024],middle=x+1' --symbol 'weights=f32[3], total=out i32[1]'",
 )(inspect)
 command(
-    "gemm-lessons profile 06",
-    "gemm-lessons profile 06 --solution --tool nsys",
-    "gemm-lessons profile 06 --print",
+    "gemm-lessons profile bank_conflicts",
+    "gemm-lessons profile bank_conflicts --solution --tool nsys",
+    "gemm-lessons profile bank_conflicts --print",
 )(profile)
 command(
     "gemm-lessons bench",
-    "gemm-lessons bench 04 05 06 --sizes 512:4096 --csv bench.csv --plot bench.svg",
+    "gemm-lessons bench thread_tile vector_loads --sizes 512:4096 --csv bench.csv --plot bench.svg",
     "gemm-lessons bench --device sim --gpu v100",
 )(bench)
 command("gemm-lessons export 03", "gemm-lessons export 03 my_gemm --solution", "gemm-lessons export 03 --file try.cu")(

@@ -19,8 +19,8 @@ from gemm_lessons.launch import METRICS, Conflict, Finding
 SHOWN = 3
 ARRAY = re.compile(r"(\w+): byte ")  # how an access out of bounds begins
 # Where the course treats a subject: lesson and section heading. A test finds each heading in its text.
-COALESCING = ("02", "What a warp asks for")
-CONFLICTS = ("06", "Banks")
+COALESCING = ("coalesced", "What a warp asks for")
+CONFLICTS = ("bank_conflicts", "Banks")
 # Below these a hint would be noise, not help.
 CONFLICT_SHARE = 0.05  # of all shared-memory wavefronts
 SECTOR_EXCESS = 2.0  # sectors over the fewest possible for the bytes asked for

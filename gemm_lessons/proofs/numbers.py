@@ -147,22 +147,30 @@ class Numbers:
         by_place = {(entry["kernel"], entry["size"]): entry for entry in self._rows(kind)}
         for row in rows:
             values = []
+            kernel = self._stored_name(row[0])
             for heading in head[1:]:
                 if heading in FIELDS:
-                    values.append(str(by_place[row[0], 4096][heading]))
+                    values.append(str(by_place[kernel, 4096][heading]))
                 else:
                     size, *own = heading.split()
                     [how] = way or own
                     if how not in WAYS:
                         raise ValueError(f"{how} is no way of measuring: {' or '.join(WAYS)}")
-                    values.append(f"{by_place[row[0], int(size)][how][field] * scale:.{digits}f}")
+                    values.append(f"{by_place[kernel, int(size)][how][field] * scale:.{digits}f}")
             yield [row[0], *values]
 
     def _profiled(self, words: list[str], head: list[str], rows: list[list[str]]) -> Iterator[list[str]]:
-        by_place = {(entry["kernel"][:2], entry["size"]): entry for entry in self._rows("ncu")}
+        by_place = {(entry["kernel"], entry["size"]): entry for entry in self._rows("ncu")}
         for row in rows:
             expression = re.findall(r"`(.*?)`", row[0])[-1]
-            yield [row[0], *(_value(expression, by_place[heading, int(words[0])]) for heading in head[1:])]
+            kernels = map(self._stored_name, head[1:])
+            yield [row[0], *(_value(expression, by_place[kernel, int(words[0])]) for kernel in kernels)]
+
+    def _stored_name(self, label: str) -> str:
+        """What a text calls a kernel, as the stored readings name it: ``05_thread_tile`` or ``05 BK16`` without the
+        number, which may move. Raises ``CommandError`` for a lesson that the course does not have."""
+        lesson, *change = label.split()
+        return label if lesson == "cublas" else " ".join([self.course.resolve(lesson)[3:], *change])
 
     def _rows(self, kind: str) -> list[dict[str, Any]]:
         path = self.course.lessons_dir / "measured" / FILES[kind]

@@ -4,7 +4,7 @@
 //
 //   float4_at(As[row][col]) = float4_at(a_tile(row, col));     one 128-bit load, one 128-bit store
 //
-// Lesson 05 explains when this is allowed and what it saves.
+// Lesson 06 explains when this is allowed and what it saves.
 #pragma once
 
 __device__ inline float4 &float4_at(float &first)

@@ -2,7 +2,7 @@
 //
 //   prefetch<THREADS>(tile)     the threads 0 to THREADS - 1 of the block together ask for the tile, a line each
 //
-// A line is 128 bytes. One request brings all of it, so a row of the tile must be whole lines. Lesson 08 explains what
+// A line is 128 bytes. One request brings all of it, so a row of the tile must be whole lines. Lesson 09 explains what
 // this is good for.
 #pragma once
 #include "matrix.cuh"

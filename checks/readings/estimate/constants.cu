@@ -264,7 +264,7 @@ MIX(mix_ldg_128, if (i % 2 == 0) { LDG_128 })
 MIX(mix_logic_four, if (i % 2 == 0) { LOGIC })
 MIX(mix_logic_sixteen, LOGIC LOGIC)
 
-// stores of a warp: side by side; 8 floats apart in two rows (as lesson 04 does); 128 bits side by side
+// stores of a warp: side by side; 8 floats apart in two rows (as the lesson thread_tile does); 128 bits side by side
 #define STORES(name, address, instruction) \
     extern "C" __global__ void name(ARGUMENTS) \
     { \

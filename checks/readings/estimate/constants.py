@@ -23,6 +23,10 @@ import numpy as np
 STEPS = 4096  # as in constants.cu
 HERE = Path(__file__).parent
 LESSONS = HERE.parents[2] / "lessons"
+LOADED = (  # lessons, under load
+    "coalesced", "block_tile", "thread_column", "thread_tile", "vector_loads", "bank_conflicts", "warp_tile",
+    "double_buffer",
+)  # fmt: skip
 ONE_WARP = {"latency_ffma", "latency_integer", "latency_multiply", "latency_shared_32", "latency_shared_128"}
 SHARED = [
     "shared_32", "shared_32_uniform", "shared_32_two_ways", "shared_128", "shared_128_uniform", "shared_store_32",
@@ -141,14 +145,14 @@ def under_load(start: Callable[[], None], seconds: float) -> dict[str, Any]:
     }
 
 
-def solution(number: str, size: int) -> Callable[[], None]:
+def solution(name: str, size: int) -> Callable[[], None]:
     """A lesson's solution at M = N = K = ``size``, ready to launch."""
     import tomllib
 
-    folder = next(LESSONS.glob(f"{number}_*"))
+    folder = next(LESSONS.glob(f"??_{name}"))
     settings = tomllib.loads((folder / "lesson.toml").read_text())
     tile = settings.get("tile", {})
-    options = ["-std=c++17", f"-I{LESSONS / 'common'}", *(f"-D{name}={value}" for name, value in tile.items())]
+    options = ["-std=c++17", f"-I{LESSONS / 'common'}", *(f"-D{key}={value}" for key, value in tile.items())]
     kernel = cupy.RawModule(code=(folder / "solution.cu").read_text(), options=tuple(options)).get_function("gemm")
     names = {**tile, "M": size, "N": size, "K": size, "ceil_div": lambda a, b: -(-a // b)}
     grid, block = ([int(eval(text, {}, names)) for text in settings["launch"][key]] for key in ("grid", "block"))
@@ -207,14 +211,14 @@ def main() -> None:
         rates[f"{megabytes} MiB"] = round(megabytes * 2**20 * rounds / us / 1e3)
     found["gb_per_s"] = rates
     found["load"] = {"ffma": under_load(lambda: bench.launch("ffma", sms * 64, 1024), 1.5)}
-    for number in ("02", "03", "04", "05", "06", "07", "08"):
-        found["load"][number] = under_load(solution(number, 8192), 1.5)
+    for name in LOADED:
+        found["load"][name] = under_load(solution(name, 8192), 1.5)
     a, b = (cupy.random.standard_normal((8192, 8192), dtype=cupy.float32) for _ in range(2))
     c = cupy.zeros((8192, 8192), cupy.float32)
     found["load"]["cublas"] = under_load(lambda: cupy.matmul(a, b, out=c), 1.5)
-    quiet = solution("08", 4096)
+    quiet = solution("double_buffer", 4096)
     time.sleep(3)
-    found["08_after_a_pause_us"] = [round(event_us(quiet), 1) for _ in range(30)]
+    found["double_buffer_after_a_pause_us"] = [round(event_us(quiet), 1) for _ in range(30)]
     json.dump(found, sys.stdout, indent=1)
 
 

@@ -1,17 +1,18 @@
-// Lesson 06: bank conflicts
-// New idea: lay out shared memory so that no two lanes ask one bank for different words.
-// Before:   lesson 05, the lanes read every second float4. Now: As is transposed, patches are cut in fours.
-// Launch:   grid (N/BN, M/BM), block (BM/TM)*(BN/TN) threads; BM = BN = 128, BK = TM = TN = 8 from lesson.toml.
+// Lesson 08: warp tiles
+// New idea: block -> warp -> thread. Each warp owns a tile of its own, its lanes stand in 4 rows of 8, in pairs.
+// Before:   lesson 07, a warp is 2 rows of 16 lanes: 12 shared wavefronts per k. Now: 8, and blocks of any shape.
+// Launch:   grid (N/BN, M/BM), block (BM/WM)*(BN/WN) warps; BM = 64, BN = 128, BK = 8, WM = 32, WN = 64, TM = TN = 8.
 #include "float4.cuh"
 #include "matrix.cuh"
 
-extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN))
+extern "C" __global__ void __launch_bounds__((BM / WM) * (BN / WN) * 32)
 gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
-    constexpr int THREADS = (BM / TM) * (BN / TN);
+    constexpr int THREADS = (BM / WM) * (BN / WN) * 32;
     constexpr int A_ROWS = THREADS / (BK / 4); // rows of a_tile that the block copies in one round
     constexpr int B_ROWS = THREADS / (BN / 4); // rows of b_tile
     static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "the tiles must be whole rounds of copying");
+    static_assert((WM / TM) * (WN / TN) == 32, "a warp tile is 32 thread tiles");
     __shared__ __align__(16) float As[BK][BM + 4]; // transposed, every row 4 floats longer than it needs to be
     __shared__ __align__(16) float Bs[BK][BN];
 
@@ -19,13 +20,22 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
     const Matrix<const float> b{B, K, N, N, 1};
     const Matrix<float> c{C, M, N, N, 1};
 
-    // Which elements of C are mine? TM x TN in pieces of 4 x 4, ROW_STEP rows and COL_STEP columns apart.
-    constexpr int ROW_STEP = BM / (TM / 4);
-    constexpr int COL_STEP = BN / (TN / 4);
+    // Which elements of C are mine? My warp's tile, and in it TM x TN in pieces of 4 x 4.
+    constexpr int LANE_COLS = WN / TN;
+    constexpr int ROW_STEP = WM / (TM / 4);
+    constexpr int COL_STEP = WN / (TN / 4);
     const int block_row = blockIdx.y * BM;
     const int block_col = blockIdx.x * BN;
-    const int thread_row = threadIdx.x / (BN / TN) * 4;
-    const int thread_col = threadIdx.x % (BN / TN) * 4;
+    const int warp = threadIdx.x / 32;
+    const int lane = threadIdx.x % 32;
+    int warp_row = 0;
+    int warp_col = 0;
+    // TODO(1): where in the block tile does my warp's tile start? There are BN / WN warp tiles side by side.
+    int lane_row = 0;
+    int lane_col = 0;
+    // TODO(2): where in the warp do I stand? Lane 1 below lane 0, lanes 2 and 3 right of them, LANE_COLS such pairs.
+    const int thread_row = warp_row + lane_row * 4;
+    const int thread_col = warp_col + lane_col * 4;
 
     // Which float4 of the tiles do I copy? A row of a_tile has BK / 4 of them, a row of b_tile BN / 4.
     const int load_row_a = threadIdx.x / (BK / 4);
@@ -40,7 +50,10 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
         const Matrix<const float> b_tile = b.tile(k0, block_col, BK, BN);
         for (int r = 0; r < BM; r += A_ROWS) {
             const float4 four = float4_at(a_tile(load_row_a + r, load_col_a));
-            // TODO(1): store the four floats in As: they are four k of one row, so they go below each other.
+            As[load_col_a + 0][load_row_a + r] = four.x;
+            As[load_col_a + 1][load_row_a + r] = four.y;
+            As[load_col_a + 2][load_row_a + r] = four.z;
+            As[load_col_a + 3][load_row_a + r] = four.w;
         }
         for (int r = 0; r < BK; r += B_ROWS)
             float4_at(Bs[load_row_b + r][load_col_b]) = float4_at(b_tile(load_row_b + r, load_col_b));
@@ -50,9 +63,7 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
         for (int k = 0; k < BK; k++) {
             float a_frag[TM];
             float b_frag[TN];
-            // TODO(2): read b_frag from row k of Bs: piece j / 4 starts at thread_col + j / 4 * COL_STEP.
-
-            // TODO(3): read a_frag from row k of As: piece i / 4 starts at thread_row + i / 4 * ROW_STEP.
+            // TODO(3): read b_frag from row k of Bs and a_frag from row k of As, in pieces of 4 that are a step apart.
 
             for (int i = 0; i < TM; i++)
                 for (int j = 0; j < TN; j++)
@@ -62,5 +73,5 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
     }
 
     // Write my elements back.
-    // TODO(4): store acc: row i lies in piece i / 4 at i % 4, columns j to j + 3 are piece j / 4.
+    // TODO(4): store acc, four columns at a time: row i lies in piece i / 4 at i % 4, columns j to j + 3 are piece j / 4.
 }

@@ -1,6 +1,6 @@
-// Lesson 05: vector loads
-// New idea: every access to global and shared memory moves four floats (128 bits).
-// Before:   lesson 04, one instruction for each float. Now: one for four; the loading threads are re-mapped to match.
+// Lesson 07: bank conflicts
+// New idea: lay out shared memory so that no two lanes ask one bank for different words.
+// Before:   lesson 06, the lanes read every second float4. Now: As is transposed, patches are cut in fours.
 // Launch:   grid (N/BN, M/BM), block (BM/TM)*(BN/TN) threads; BM = BN = 128, BK = TM = TN = 8 from lesson.toml.
 #include "float4.cuh"
 #include "matrix.cuh"
@@ -12,18 +12,20 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
     constexpr int A_ROWS = THREADS / (BK / 4); // rows of a_tile that the block copies in one round
     constexpr int B_ROWS = THREADS / (BN / 4); // rows of b_tile
     static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "the tiles must be whole rounds of copying");
-    __shared__ __align__(16) float As[BM][BK];
+    __shared__ __align__(16) float As[BK][BM + 4]; // transposed, every row 4 floats longer than it needs to be
     __shared__ __align__(16) float Bs[BK][BN];
 
     const Matrix<const float> a{A, M, K, K, 1};
     const Matrix<const float> b{B, K, N, N, 1};
     const Matrix<float> c{C, M, N, N, 1};
 
-    // Which elements of C are mine? A patch of TM x TN that starts at (thread_row, thread_col) of the block tile.
+    // Which elements of C are mine? TM x TN in pieces of 4 x 4, ROW_STEP rows and COL_STEP columns apart.
+    constexpr int ROW_STEP = BM / (TM / 4);
+    constexpr int COL_STEP = BN / (TN / 4);
     const int block_row = blockIdx.y * BM;
     const int block_col = blockIdx.x * BN;
-    const int thread_row = threadIdx.x / (BN / TN) * TM;
-    const int thread_col = threadIdx.x % (BN / TN) * TN;
+    const int thread_row = threadIdx.x / (BN / TN) * 4;
+    const int thread_col = threadIdx.x % (BN / TN) * 4;
 
     // Which float4 of the tiles do I copy? A row of a_tile has BK / 4 of them, a row of b_tile BN / 4.
     const int load_row_a = threadIdx.x / (BK / 4);
@@ -36,26 +38,29 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
     for (int k0 = 0; k0 < K; k0 += BK) {
         const Matrix<const float> a_tile = a.tile(block_row, k0, BM, BK);
         const Matrix<const float> b_tile = b.tile(k0, block_col, BK, BN);
-        // TODO(1): copy the tiles: my float4 of a_tile into As and of b_tile into Bs, once per round of rows.
+        for (int r = 0; r < BM; r += A_ROWS) {
+            const float4 four = float4_at(a_tile(load_row_a + r, load_col_a));
+            // TODO(1): store the four floats in As: they are four k of one row, so they go below each other.
+        }
+        for (int r = 0; r < BK; r += B_ROWS)
+            float4_at(Bs[load_row_b + r][load_col_b]) = float4_at(b_tile(load_row_b + r, load_col_b));
         __syncthreads();
 
 #pragma unroll
-        for (int k = 0; k < BK; k += 4) {
-            float a_frag[TM][4];
+        for (int k = 0; k < BK; k++) {
+            float a_frag[TM];
             float b_frag[TN];
-            // TODO(2): read four k at once, k to k + 3, of each of my TM rows of As into a_frag[i].
+            // TODO(2): read b_frag from row k of Bs: piece j / 4 starts at thread_col + j / 4 * COL_STEP.
 
-            for (int step = 0; step < 4; step++) {
-                // TODO(3): read my TN elements of row k + step of Bs into b_frag, four at a time.
+            // TODO(3): read a_frag from row k of As: piece i / 4 starts at thread_row + i / 4 * ROW_STEP.
 
-                for (int i = 0; i < TM; i++)
-                    for (int j = 0; j < TN; j++)
-                        acc[i][j] += a_frag[i][step] * b_frag[j];
-            }
+            for (int i = 0; i < TM; i++)
+                for (int j = 0; j < TN; j++)
+                    acc[i][j] += a_frag[i] * b_frag[j];
         }
         __syncthreads();
     }
 
     // Write my elements back.
-    // TODO(4): store acc in C, four columns at a time.
+    // TODO(4): store acc: row i lies in piece i / 4 at i % 4, columns j to j + 3 are piece j / 4.
 }

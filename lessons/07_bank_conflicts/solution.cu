@@ -1,18 +1,17 @@
-// Lesson 07: warp tiles
-// New idea: block -> warp -> thread. Each warp owns a tile of its own, its lanes stand in 4 rows of 8, in pairs.
-// Before:   lesson 06, a warp is 2 rows of 16 lanes: 12 shared wavefronts per k. Now: 8, and blocks of any shape.
-// Launch:   grid (N/BN, M/BM), block (BM/WM)*(BN/WN) warps; BM = 64, BN = 128, BK = 8, WM = 32, WN = 64, TM = TN = 8.
+// Lesson 07: bank conflicts
+// New idea: lay out shared memory so that no two lanes ask one bank for different words.
+// Before:   lesson 06, the lanes read every second float4. Now: As is transposed, patches are cut in fours.
+// Launch:   grid (N/BN, M/BM), block (BM/TM)*(BN/TN) threads; BM = BN = 128, BK = TM = TN = 8 from lesson.toml.
 #include "float4.cuh"
 #include "matrix.cuh"
 
-extern "C" __global__ void __launch_bounds__((BM / WM) * (BN / WN) * 32)
+extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN))
 gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
-    constexpr int THREADS = (BM / WM) * (BN / WN) * 32;
+    constexpr int THREADS = (BM / TM) * (BN / TN);
     constexpr int A_ROWS = THREADS / (BK / 4); // rows of a_tile that the block copies in one round
     constexpr int B_ROWS = THREADS / (BN / 4); // rows of b_tile
     static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "the tiles must be whole rounds of copying");
-    static_assert((WM / TM) * (WN / TN) == 32, "a warp tile is 32 thread tiles");
     __shared__ __align__(16) float As[BK][BM + 4]; // transposed, every row 4 floats longer than it needs to be
     __shared__ __align__(16) float Bs[BK][BN];
 
@@ -20,22 +19,13 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
     const Matrix<const float> b{B, K, N, N, 1};
     const Matrix<float> c{C, M, N, N, 1};
 
-    // Which elements of C are mine? My warp's tile, and in it TM x TN in pieces of 4 x 4.
-    constexpr int LANE_COLS = WN / TN;
-    constexpr int ROW_STEP = WM / (TM / 4);
-    constexpr int COL_STEP = WN / (TN / 4);
+    // Which elements of C are mine? TM x TN in pieces of 4 x 4, ROW_STEP rows and COL_STEP columns apart.
+    constexpr int ROW_STEP = BM / (TM / 4);
+    constexpr int COL_STEP = BN / (TN / 4);
     const int block_row = blockIdx.y * BM;
     const int block_col = blockIdx.x * BN;
-    const int warp = threadIdx.x / 32;
-    const int lane = threadIdx.x % 32;
-    int warp_row = 0;
-    int warp_col = 0;
-    // TODO(1): where in the block tile does my warp's tile start? There are BN / WN warp tiles side by side.
-    int lane_row = 0;
-    int lane_col = 0;
-    // TODO(2): where in the warp do I stand? Lane 1 below lane 0, lanes 2 and 3 right of them, LANE_COLS such pairs.
-    const int thread_row = warp_row + lane_row * 4;
-    const int thread_col = warp_col + lane_col * 4;
+    const int thread_row = threadIdx.x / (BN / TN) * 4;
+    const int thread_col = threadIdx.x % (BN / TN) * 4;
 
     // Which float4 of the tiles do I copy? A row of a_tile has BK / 4 of them, a row of b_tile BN / 4.
     const int load_row_a = threadIdx.x / (BK / 4);
@@ -50,6 +40,7 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
         const Matrix<const float> b_tile = b.tile(k0, block_col, BK, BN);
         for (int r = 0; r < BM; r += A_ROWS) {
             const float4 four = float4_at(a_tile(load_row_a + r, load_col_a));
+            // (1) The four floats are four k of one row: in As they stand below each other.
             As[load_col_a + 0][load_row_a + r] = four.x;
             As[load_col_a + 1][load_row_a + r] = four.y;
             As[load_col_a + 2][load_row_a + r] = four.z;
@@ -63,8 +54,11 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
         for (int k = 0; k < BK; k++) {
             float a_frag[TM];
             float b_frag[TN];
+            // (2) Read the TN / 4 pieces of my columns.
             for (int j = 0; j < TN; j += 4)
                 float4_at(b_frag[j]) = float4_at(Bs[k][thread_col + j / 4 * COL_STEP]);
+
+            // (3) Read the TM / 4 pieces of my rows.
             for (int i = 0; i < TM; i += 4)
                 float4_at(a_frag[i]) = float4_at(As[k][thread_row + i / 4 * ROW_STEP]);
 
@@ -76,6 +70,7 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
     }
 
     // Write my elements back.
+    // (4) Store the pieces.
     for (int i = 0; i < TM; i++)
         for (int j = 0; j < TN; j += 4) {
             const int row = block_row + thread_row + i / 4 * ROW_STEP + i % 4;

@@ -1,6 +1,6 @@
-// Lesson 05: vector loads
+// Lesson 06: vector loads
 // New idea: every access to global and shared memory moves four floats (128 bits).
-// Before:   lesson 04, one instruction for each float. Now: one for four; the loading threads are re-mapped to match.
+// Before:   lesson 05, one instruction for each float. Now: one for four; the loading threads are re-mapped to match.
 // Launch:   grid (N/BN, M/BM), block (BM/TM)*(BN/TN) threads; BM = BN = 128, BK = TM = TN = 8 from lesson.toml.
 #include "float4.cuh"
 #include "matrix.cuh"

@@ -1,6 +1,6 @@
-// Lesson 08: double buffering
+// Lesson 09: double buffering
 // New idea: fetch the next tile while computing this one; two buffers, so that one barrier per tile is enough.
-// Before:   lesson 07, fetch, wait, compute, wait. Now: the fetch is under way while the block computes.
+// Before:   lesson 08, fetch, wait, compute, wait. Now: the fetch is under way while the block computes.
 // Launch:   grid (N/BN, M/BM), block (BM/WM)*(BN/WN) warps; BM = 64, BN = 128, BK = 8, WM = 32, WN = 64, TM = TN = 8.
 #include "float4.cuh"
 #include "matrix.cuh"
@@ -43,7 +43,7 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
     const int load_row_b = threadIdx.x / (BN / 4);
     const int load_col_b = threadIdx.x % (BN / 4) * 4;
 
-    // Walk along K, one tile at a time. The body of lesson 07's loop, in three pieces:
+    // Walk along K, one tile at a time. The body of lesson 08's loop, in three pieces:
     float acc[TM][TN] = {};
     float4 a_next[BM / A_ROWS];
     float4 b_next[BK / B_ROWS];
@@ -52,10 +52,12 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
 
     // global memory -> registers: starts the loads; nobody waits until a_next and b_next are used
     const auto fetch = [&](int k0) {
+        // (1) One float4 of each round into a register of its own. Nothing here uses them, so nothing waits.
         for (int r = 0; r < BM; r += A_ROWS)
             a_next[r / A_ROWS] = float4_at(a_mine(r, k0));
         for (int r = 0; r < BK; r += B_ROWS)
             b_next[r / B_ROWS] = float4_at(b_mine(k0 + r, 0));
+
         // Every AHEAD of K: bring the next AHEAD as far as the L2 cache.
         if (k0 % AHEAD == 0 && k0 + 2 * AHEAD <= K) {
             prefetch<THREADS>(a.tile(block_row, k0 + AHEAD, BM, AHEAD));
@@ -65,6 +67,7 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
 
     // registers -> shared memory
     const auto store = [&](int buffer) {
+        // (2) Here they are used. A goes below each other, as in lesson 08.
         for (int r = 0; r < BM; r += A_ROWS) {
             As[buffer][load_col_a + 0][load_row_a + r] = a_next[r / A_ROWS].x;
             As[buffer][load_col_a + 1][load_row_a + r] = a_next[r / A_ROWS].y;
@@ -94,12 +97,30 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
 
     // One turn: the tile in buffer `now` is multiplied while the tile at k0 arrives and goes to the other buffer.
     const auto turn = [&](int now, int k0) {
-        // TODO(1): fetch the tile at k0, multiply buffer `now`, store what arrived in buffer 1 - now, wait once.
+        // (3) Nobody reads buffer 1 - now in this turn, so it can be filled without a barrier before.
+        fetch(k0);
+        multiply(now);
+        store(1 - now);
+        __syncthreads();
     };
 
-    // TODO(2): bring the first tile into buffer 0, for everybody to see.
+    // (4) The first tile has nothing to hide behind.
+    fetch(0);
+    store(0);
+    __syncthreads();
 
-    // TODO(3): take turns for the tiles at BK, 2*BK, ... in buffers 0, 1, 0, 1, ...; then multiply the last tile.
+    // (5) Two turns at a time, so that the numbers of the buffers are constants.
+    int k0 = BK;
+    for (; k0 + BK < K; k0 += 2 * BK) {
+        turn(0, k0);
+        turn(1, k0 + BK);
+    }
+    if (k0 < K) {
+        turn(0, k0);
+        multiply(1);
+    } else {
+        multiply(0);
+    }
 
     // Write my elements back.
     for (int i = 0; i < TM; i++)

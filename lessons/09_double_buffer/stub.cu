@@ -1,6 +1,6 @@
-// Lesson 08: double buffering
+// Lesson 09: double buffering
 // New idea: fetch the next tile while computing this one; two buffers, so that one barrier per tile is enough.
-// Before:   lesson 07, fetch, wait, compute, wait. Now: the fetch is under way while the block computes.
+// Before:   lesson 08, fetch, wait, compute, wait. Now: the fetch is under way while the block computes.
 // Launch:   grid (N/BN, M/BM), block (BM/WM)*(BN/WN) warps; BM = 64, BN = 128, BK = 8, WM = 32, WN = 64, TM = TN = 8.
 #include "float4.cuh"
 #include "matrix.cuh"
@@ -43,7 +43,7 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
     const int load_row_b = threadIdx.x / (BN / 4);
     const int load_col_b = threadIdx.x % (BN / 4) * 4;
 
-    // Walk along K, one tile at a time. The body of lesson 07's loop, in three pieces:
+    // Walk along K, one tile at a time. The body of lesson 08's loop, in three pieces:
     float acc[TM][TN] = {};
     float4 a_next[BM / A_ROWS];
     float4 b_next[BK / B_ROWS];
@@ -52,10 +52,8 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
 
     // global memory -> registers: starts the loads; nobody waits until a_next and b_next are used
     const auto fetch = [&](int k0) {
-        for (int r = 0; r < BM; r += A_ROWS)
-            a_next[r / A_ROWS] = float4_at(a_mine(r, k0));
-        for (int r = 0; r < BK; r += B_ROWS)
-            b_next[r / B_ROWS] = float4_at(b_mine(k0 + r, 0));
+        // TODO(1): load my float4 of every round at k0: a_mine(r, k0) into a_next, b_mine(k0 + r, 0) into b_next.
+
         // Every AHEAD of K: bring the next AHEAD as far as the L2 cache.
         if (k0 % AHEAD == 0 && k0 + 2 * AHEAD <= K) {
             prefetch<THREADS>(a.tile(block_row, k0 + AHEAD, BM, AHEAD));
@@ -65,14 +63,7 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
 
     // registers -> shared memory
     const auto store = [&](int buffer) {
-        for (int r = 0; r < BM; r += A_ROWS) {
-            As[buffer][load_col_a + 0][load_row_a + r] = a_next[r / A_ROWS].x;
-            As[buffer][load_col_a + 1][load_row_a + r] = a_next[r / A_ROWS].y;
-            As[buffer][load_col_a + 2][load_row_a + r] = a_next[r / A_ROWS].z;
-            As[buffer][load_col_a + 3][load_row_a + r] = a_next[r / A_ROWS].w;
-        }
-        for (int r = 0; r < BK; r += B_ROWS)
-            float4_at(Bs[buffer][load_row_b + r][load_col_b]) = b_next[r / B_ROWS];
+        // TODO(2): store a_next in As[buffer], four k below each other, and b_next in Bs[buffer], as lesson 08 did.
     };
 
     // shared memory -> products
@@ -94,30 +85,12 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
 
     // One turn: the tile in buffer `now` is multiplied while the tile at k0 arrives and goes to the other buffer.
     const auto turn = [&](int now, int k0) {
-        // (1) Nobody reads buffer 1 - now in this turn, so it can be filled without a barrier before.
-        fetch(k0);
-        multiply(now);
-        store(1 - now);
-        __syncthreads();
+        // TODO(3): fetch the tile at k0, multiply buffer `now`, store what arrived in buffer 1 - now, wait once.
     };
 
-    // (2) The first tile has nothing to hide behind.
-    fetch(0);
-    store(0);
-    __syncthreads();
+    // TODO(4): bring the first tile into buffer 0, for everybody to see.
 
-    // (3) Two turns at a time, so that the numbers of the buffers are constants.
-    int k0 = BK;
-    for (; k0 + BK < K; k0 += 2 * BK) {
-        turn(0, k0);
-        turn(1, k0 + BK);
-    }
-    if (k0 < K) {
-        turn(0, k0);
-        multiply(1);
-    } else {
-        multiply(0);
-    }
+    // TODO(5): take turns for the tiles at BK, 2*BK, ... in buffers 0, 1, 0, 1, ...; then multiply the last tile.
 
     // Write my elements back.
     for (int i = 0; i < TM; i++)

@@ -1,6 +1,7 @@
-// Lesson 04: thread tiles
+// Lesson 05: thread tiles
 // New idea: one thread computes TM x TN elements, an outer product in registers for every k.
-// Before:   lesson 03, two shared floats for one multiply-add. Now: TM + TN for TM * TN.
+// Before:   lesson 04, TM + 1 shared floats for TM multiply-adds. Now: TM + TN for TM * TN.
+// Shapes:   whole tiles only, so no guards: M, N, K are multiples of BM, BN, BK. Lesson 10 brings the guards back.
 // Launch:   grid (N/BN, M/BM), block (BM/TM)*(BN/TN) threads; BM = BN = 128, BK = TM = TN = 8 from lesson.toml.
 #include "matrix.cuh"
 
@@ -27,20 +28,38 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
     for (int k0 = 0; k0 < K; k0 += BK) {
         const Matrix<const float> a_tile = a.tile(block_row, k0, BM, BK);
         const Matrix<const float> b_tile = b.tile(k0, block_col, BK, BN);
-        // TODO(1): copy the tiles: a_tile into As, b_tile into Bs, every thread its share of each.
+        // (1) Copy the tiles: there are more elements than threads, so each thread takes every THREADS-th one.
+        for (int first = 0; first < BM * BK; first += THREADS) {
+            const int i = first + threadIdx.x;
+            As[i / BK][i % BK] = a_tile(i);
+        }
+        for (int first = 0; first < BK * BN; first += THREADS) {
+            const int i = first + threadIdx.x;
+            Bs[i / BN][i % BN] = b_tile(i);
+        }
         __syncthreads();
 
 #pragma unroll 2
         for (int k = 0; k < BK; k++) {
             float a_frag[TM];
             float b_frag[TN];
-            // TODO(2): read my TM elements of column k of As into a_frag and my TN elements of row k of Bs into b_frag.
+            // (2) Read my TM elements of column k of As and my TN elements of row k of Bs, once each.
+            for (int i = 0; i < TM; i++)
+                a_frag[i] = As[thread_row + i][k];
+            for (int j = 0; j < TN; j++)
+                b_frag[j] = Bs[k][thread_col + j];
 
-            // TODO(3): add the product of every a_frag[i] with every b_frag[j] to acc[i][j].
+            // (3) Every element of a_frag meets every element of b_frag.
+            for (int i = 0; i < TM; i++)
+                for (int j = 0; j < TN; j++)
+                    acc[i][j] += a_frag[i] * b_frag[j];
         }
         __syncthreads();
     }
 
     // Write my elements back.
-    // TODO(4): store acc in C; its first element is C[block_row + thread_row, block_col + thread_col].
+    // (4) Store the patch.
+    for (int i = 0; i < TM; i++)
+        for (int j = 0; j < TN; j++)
+            c(block_row + thread_row + i, block_col + thread_col + j) = acc[i][j];
 }
