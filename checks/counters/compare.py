@@ -56,7 +56,7 @@ class Comparison:
         """Counter -> (hardware, simulator) where they differ."""
         if self.reading is None or self.missing:
             return {}
-        measured = {**self.reading.metrics, "warp_instructions": self.reading.instructions}
+        measured = self.reading.numbers
         return {n: (measured[n], self.simulated[n]) for n in NUMBERS if measured[n] != self.simulated[n]}
 
 

@@ -58,9 +58,9 @@ class Reading:
     executed: Sequence[tuple[int, int]] = ()
 
     @property
-    def instructions(self) -> int:
-        """All instructions of all warps: ``smsp__inst_executed.sum``."""
-        return sum(count * warps for count, warps in self.executed)
+    def numbers(self) -> Mapping[str, int]:
+        """``metrics``, and all instructions of all warps: ``smsp__inst_executed.sum``."""
+        return {**self.metrics, "warp_instructions": sum(count * warps for count, warps in self.executed)}
 
 
 @dataclass(frozen=True)

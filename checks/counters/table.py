@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 
 from checks.counters import compare, readings
+from checks.counters.compare import NUMBERS
 from checks.counters.manifest import plan
-from checks.counters.readings import COMPARED
 
 HEADS = {
     "shared_wavefronts": "wavefronts",
@@ -23,6 +23,7 @@ HEADS = {
     "global_load_sectors": "ld sect",
     "global_store_sectors": "st sect",
     "ffma": "ffma",
+    "warp_instructions": "executed",
 }
 
 
@@ -34,7 +35,7 @@ def main() -> None:
     for number, session in enumerate(known.sessions):
         tools = f"driver {session.driver}, {session.profiler}, {session.compiler}"
         print(f"readings {number}: {session.gpu}, {tools}, {session.date}")
-    print(f"{'kernel':32}" + "".join(f"{HEADS[name]:>11}" for name in COMPARED))
+    print(f"{'kernel':32}" + "".join(f"{HEADS[name]:>11}" for name in NUMBERS))
     equal = unequal = missing = 0
     for case in plan():
         if given.kernels and not any(case.name.startswith(name) for name in given.kernels):
@@ -47,15 +48,15 @@ def main() -> None:
         different = one.differences
         equal, unequal = equal + (not different), unequal + bool(different)
         mark = "*" if different else "="
-        print(f"{mark} {case.name:30}" + "".join(f"{one.reading.metrics[name]:>11}" for name in COMPARED))
+        print(f"{mark} {case.name:30}" + "".join(f"{one.reading.numbers[name]:>11}" for name in NUMBERS))
         if different:
-            cells = "".join(f"{different[name][1] if name in different else '':>11}" for name in COMPARED)
+            cells = "".join(f"{different[name][1] if name in different else '':>11}" for name in NUMBERS)
             print(f"    {'simulator':28}{cells}")
             for name in different:
                 print(f"    {HEADS[name]}: {compare.UNEQUAL.get((case.name, name), 'NOT EXPLAINED')}")
         if one.inexact:
             print(f"    {one.inexact}")
-    print(f"{equal} kernels equal in all {len(COMPARED)} counters, {unequal} not, {missing} without a comparison")
+    print(f"{equal} kernels equal in all {len(NUMBERS)} counters, {unequal} not, {missing} without a comparison")
 
 
 if __name__ == "__main__":
