@@ -18,7 +18,7 @@ PACKAGE = Path(gemm_lessons.__file__).parent
 # not for its types. The rooms of the simulator have an order of their own.
 ORDER = (
     "errors encodings elements ranges launch child hardware course compiler simulator arguments api gpu device "
-    "estimate judgement run view proofs grading export report cli __main__"
+    "estimate judgement run view proofs grading export report cli notebook __main__"
 ).split()
 SIMULATOR = "semantics program events machine checkers counters second_opinion limits".split()
 OWNERS = {
@@ -29,6 +29,7 @@ OWNERS = {
     "nvtx": ("ranges",),
     "matplotlib": ("report",),
     "jinja2": ("export",),
+    "IPython": ("notebook",),
 }
 
 

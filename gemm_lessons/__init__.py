@@ -1,8 +1,9 @@
 """gemm-lessons: learn to make a CUDA matrix multiplication fast, with or without a GPU.
 
-    from gemm_lessons import simulate
+    from gemm_lessons import simulate      any CUDA kernel, from Python
+    %load_ext gemm_lessons                 the lessons in a notebook
 
-``simulate`` is imported on first use, so that the command line starts fast.
+Both are imported on first use, so that the command line starts fast.
 """
 
 from __future__ import annotations
@@ -22,3 +23,10 @@ def __getattr__(name: str) -> Any:
 
         return simulate
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """What ``%load_ext gemm_lessons`` calls."""
+    from gemm_lessons.notebook import load
+
+    load(shell)

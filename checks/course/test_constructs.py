@@ -19,9 +19,9 @@ NAMES = packaged_course().names
 TABLE = re.compile(r"^\| in the code \| what it means \|\n\|[-|]+\n((?:\|.*\n)+)", re.M)
 # Keywords of C++ that C does not have, or has with another meaning ("C++17", tables of keywords).
 CPLUSPLUS = """
-    alignas alignof asm auto bool catch class constexpr const_cast decltype delete dynamic_cast explicit export false friend
-    mutable namespace new noexcept nullptr operator private protected public reinterpret_cast static_assert static_cast
-    template this throw true try typename using virtual wchar_t
+    alignas alignof asm auto bool catch class constexpr const_cast decltype delete dynamic_cast explicit export false
+    friend mutable namespace new noexcept nullptr operator private protected public reinterpret_cast static_assert
+    static_cast template this throw true try typename using virtual wchar_t
 """.split()
 # Built-in names and types of CUDA C++ that begin like others.
 CUDA = r"\b(?:threadIdx|blockIdx|blockDim|gridDim|warpSize|cuda\w+|dim3|(?:char|short|int|float|double|half)[1-4])\b"

@@ -90,7 +90,7 @@ def run(
     wanted = parse_shape(shape) if shape is not None else None
     if wanted is not None:
         found.allow(wanted)
-        _afford(wanted)
+        afford(wanted)
 
     sheet = sheet_for(gpu) if gpu is not None else None
     on = device_for(device, gpu_index)
@@ -174,7 +174,8 @@ def device_for(choice: DeviceChoice, index: int) -> Device:
         raise CommandError(f"--gpu-index: {error}") from None
 
 
-def _afford(shape: Shape) -> None:
+def afford(shape: Shape) -> None:
+    """Raises ``CommandError`` for a shape that would take more memory than anybody means to give."""
     bytes_ = BYTES_PER_ELEMENT * (shape.m * shape.k + shape.k * shape.n + shape.m * shape.n)
     if bytes_ > MAX_BYTES:
         raise CommandError(

@@ -68,7 +68,10 @@ def show_outcome(
 
 def printed(outcome: RunOutcome, columns: int = 80) -> str:
     """What ``show_outcome`` prints, without colour."""
-    console = Console(file=StringIO(), width=columns, theme=THEME, highlight=False, markup=False, emoji=False)
+    console = Console(
+        file=StringIO(), width=columns, theme=THEME, highlight=False, markup=False, emoji=False, color_system=None,
+        force_jupyter=False,
+    )  # fmt: skip
     with console.capture() as capture:
         show_outcome(console, outcome, None, "")
     return capture.get()

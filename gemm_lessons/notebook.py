@@ -1,0 +1,173 @@
+"""Lessons in Jupyter and Colab: ``%load_ext gemm_lessons``, then ``%lesson 03`` to read, ``%%lesson 03`` to run a cell.
+
+A cell is run as ``gemm-lessons run`` runs a file, with the same verdict; what is shown is the same report, as HTML.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from IPython.core.error import UsageError
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
+from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+from IPython.display import HTML, Markdown, display
+
+from gemm_lessons.cli.options import parse_shape
+from gemm_lessons.cli.run import DEFAULT_GPU, DeviceChoice, afford, device_for, sheet_for
+from gemm_lessons.course.folder import CommandError, any_course, read_source, shown
+from gemm_lessons.course.lesson import ShapeError
+from gemm_lessons.course.progress import LessonProgress, load_progress, save_progress
+from gemm_lessons.course.standing import rung
+from gemm_lessons.course.tiles import parse_tile, retiled
+from gemm_lessons.course.todos import open_todos
+from gemm_lessons.errors import KitError, UnsupportedKernel
+from gemm_lessons.report.course import show_hint
+from gemm_lessons.report.html import HtmlConsole
+from gemm_lessons.report.run import printed, show_outcome
+from gemm_lessons.run import contract
+from gemm_lessons.run.outcome import RunOutcome
+from gemm_lessons.run.pipeline import RunRequest, run_lesson
+
+
+@dataclass(frozen=True)
+class LessonRun:
+    """What came of a cell: the last thing that ``%%lesson`` gives, so ``_`` holds it in the next cell."""
+
+    outcome: RunOutcome
+    shown: str = field(repr=False)  # as HTML
+
+    @property
+    def verdict(self) -> str:
+        """``passed``, ``wrong_answer``, ...: as ``gemm-lessons run --json`` has it."""
+        return self.outcome.verdict.kind
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The object of ``gemm-lessons run --json``."""
+        return dict(contract.as_json(self.outcome))
+
+    def __repr__(self) -> str:
+        return printed(self.outcome)
+
+    def _repr_html_(self) -> str:
+        return self.shown
+
+
+class _Quietly:
+    """A learner's mistake, or the kit's trouble, is one message, never a traceback."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        match error:
+            case CommandError() | ShapeError():
+                raise UsageError(str(error)) from None
+            case UnsupportedKernel():
+                where = f" in line {error.line}" if error.line else ""
+                print(f"error: the simulator cannot run this kernel{where}: {error}", file=sys.stderr)
+                return True
+            case KitError():
+                print(f"error: {error}", file=sys.stderr)
+                return True
+        return False
+
+
+@magics_class
+class LessonMagics(Magics):
+    """``%lesson``, ``%%lesson`` and ``%hint``."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        super().__init__(shell)
+        self._folder = tempfile.TemporaryDirectory(prefix="gemm-lessons-")
+        self._cells: dict[str, str] = {}  # lesson -> what was run last
+        self._hints: dict[str, dict[int, int]] = {}  # lesson -> hints seen here
+
+    @line_cell_magic
+    @magic_arguments()
+    @argument("lesson", help="03, 3, block_tile or 03_block_tile")
+    @argument("--shape", help="M,N,K: check this shape instead of the lesson's")
+    @argument("--tile", action="append", help="BK=16: another tile size, for this run")
+    @argument("--device", choices=[it.value for it in DeviceChoice], default="auto", help="where to run")
+    @argument("--gpu", help="the GPU that estimates are for")
+    @argument("--seed", type=int, help="repeat the inputs of an earlier run")
+    def lesson(self, line: str, cell: str | None = None) -> LessonRun | None:
+        """%lesson 03 shows the text and makes a cell of the stub; %%lesson 03 runs the cell as the lesson's kernel."""
+        asked = parse_argstring(self.lesson, line)
+        with _Quietly():
+            if cell is not None:
+                return self._run(asked, f"// %%lesson {line}\n{cell}")
+            self._read(asked.lesson)
+        return None
+
+    @line_magic
+    @magic_arguments()
+    @argument("lesson", help="03, 3, block_tile or 03_block_tile")
+    @argument("todo", nargs="?", type=int, help="the number in // TODO(number); default: the first open one")
+    def hint(self, line: str) -> None:
+        """%hint 03: the next hint for the first TODO that is open in the cell that was run last."""
+        asked = parse_argstring(self.hint, line)
+        with _Quietly():
+            found = any_course().lesson(asked.lesson)
+            stub = read_source(found.stub_path)
+            left = open_todos(self._cells.get(found.name, stub), stub)
+            seen = self._hints.setdefault(found.name, {})
+            chosen = rung(found, LessonProgress(hints=seen), asked.todo or min(left, default=1))
+            seen[chosen.todo] = chosen.level
+            console = HtmlConsole()
+            show_hint(console, found, chosen)
+            display(HTML(_for_cells(console.html)))
+
+    def _read(self, name: str) -> None:
+        found = any_course().lesson(name)
+        text = re.sub(r"<!--.*?-->\n?", "", read_source(found.text_path), flags=re.DOTALL)
+        display(Markdown(text))
+        before = self._cells.get(found.name, "").partition("\n")[2]
+        assert self.shell is not None
+        self.shell.set_next_input(f"%%lesson {found.number:02}\n{before or read_source(found.stub_path)}")
+
+    def _run(self, asked: Any, source: str) -> LessonRun:
+        course = any_course()
+        found = course.lesson(asked.lesson)
+        self._cells[found.name] = source
+        path = Path(self._folder.name) / f"{found.name}.cu"
+        path.write_text(source, encoding="utf-8")
+        read_source(path)
+        lesson = retiled(found, parse_tile(asked.tile)) if asked.tile else found
+        shape = parse_shape(asked.shape) if asked.shape else None
+        if shape is not None:
+            lesson.allow(shape)
+            afford(shape)
+        sheet = sheet_for(asked.gpu) if asked.gpu else None
+        on = device_for(DeviceChoice(asked.device), 0)
+        gpu = sheet or on.sheet or sheet_for(DEFAULT_GPU)
+        outcome = run_lesson(RunRequest(course, lesson, path, on, gpu, shape, asked.seed))
+        if shape is None and not asked.tile:
+            save_progress(course, load_progress(course).after_run(found.name, outcome.verdict.kind))
+        console = HtmlConsole()
+        following = course.neighbour(found, +1)
+        show_outcome(console, outcome, following, "run the cell again")
+        html = console.html.replace(shown(path), f"cell of lesson {found.number:02}")
+        return LessonRun(outcome, _for_cells(html, following))
+
+
+def _for_cells(html: str, following: str | None = None) -> str:
+    """Commands as a notebook has them."""
+    html = re.sub(r"<div[^>]*>(?:(?!<div).)*gemm-lessons diff (?:(?!<div).)*</div>\n", "", html)  # of kernel.cu
+    html = html.replace("gemm-lessons next", f"%lesson {(following or '')[:2]}").replace("Change the file", "Change it")
+    html = re.sub(r"gemm-lessons (?:read|start) (\d\d)", r"%lesson \1", html)
+    return re.sub(r"gemm-lessons hint (\d\d)(?: --todo (\d+))?", lambda m: f"%hint {m[1]} {m[2] or ''}".rstrip(), html)
+
+
+def load(shell: InteractiveShell) -> None:
+    """Register the magics."""
+    shell.register_magics(LessonMagics)
