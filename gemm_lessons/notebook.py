@@ -20,15 +20,16 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 from IPython.display import HTML, Markdown, display
 
 from gemm_lessons.cli.options import parse_shape
-from gemm_lessons.cli.run import DEFAULT_GPU, DeviceChoice, afford, device_for, sheet_for
+from gemm_lessons.cli.practice import score_predictions
+from gemm_lessons.cli.run import DEFAULT_GPU, DeviceChoice, afford, device_for, gain_of, sheet_for
 from gemm_lessons.course.folder import CommandError, any_course, read_source, shown
 from gemm_lessons.course.lesson import ShapeError
-from gemm_lessons.course.progress import LessonProgress, load_progress, save_progress
+from gemm_lessons.course.progress import LessonProgress, load_progress, save_progress, waits_for_predictions
 from gemm_lessons.course.standing import rung
 from gemm_lessons.course.tiles import parse_tile, retiled
 from gemm_lessons.course.todos import open_todos
 from gemm_lessons.errors import KitError, UnsupportedKernel
-from gemm_lessons.report.course import show_hint
+from gemm_lessons.report.course import body_of, show_hint
 from gemm_lessons.report.html import HtmlConsole
 from gemm_lessons.report.run import printed, show_outcome
 from gemm_lessons.run import contract
@@ -128,9 +129,10 @@ class LessonMagics(Magics):
             display(HTML(_for_cells(console.html)))
 
     def _read(self, name: str) -> None:
-        found = any_course().lesson(name)
-        text = re.sub(r"<!--.*?-->\n?", "", read_source(found.text_path), flags=re.DOTALL)
-        display(Markdown(text))
+        course = any_course()
+        found = course.lesson(name)
+        waits = not course.packaged and waits_for_predictions(found, load_progress(course))
+        display(Markdown(body_of(found, read_source(found.text_path), waits)))
         before = self._cells.get(found.name, "").partition("\n")[2]
         assert self.shell is not None
         self.shell.set_next_input(f"%%lesson {found.number:02}\n{before or read_source(found.stub_path)}")
@@ -153,9 +155,10 @@ class LessonMagics(Magics):
         outcome = run_lesson(RunRequest(course, lesson, path, on, gpu, shape, asked.seed))
         if shape is None and not asked.tile:
             save_progress(course, load_progress(course).after_run(found.name, outcome.verdict.kind))
+            score_predictions(course, outcome)
         console = HtmlConsole()
         following = course.neighbour(found, +1)
-        show_outcome(console, outcome, following, "run the cell again")
+        show_outcome(console, outcome, following, "run the cell again", gain=gain_of(course, outcome))
         html = console.html.replace(shown(path), f"cell of lesson {found.number:02}")
         return LessonRun(outcome, _for_cells(html, following))
 

@@ -110,7 +110,7 @@ def test_a_cell_gets_the_verdict_of_the_command(
         line = source.splitlines().index("    flot acc = 0.0f;") + 1
         assert f"cell of lesson 01:{line}:5" in page, "lines are those of the cell"
     else:
-        assert {"kernel", "verdict", "registers", "your kernel", "reference"} <= set(cells)
+        assert {"kernel", "verdict", "occupancy", "your kernel", "reference"} <= set(cells)
 
 
 def test_commands_are_those_of_a_notebook(said: dict[str, list[Any]]) -> None:

@@ -23,6 +23,7 @@ from gemm_lessons.run import contract
 if TYPE_CHECKING:
     from gemm_lessons.device import Device
     from gemm_lessons.hardware.sheets import GpuSpec
+    from gemm_lessons.run.bought import Bought
     from gemm_lessons.run.outcome import RunOutcome
 
 DEFAULT_GPU = "h200"  # what the lessons' tables are for
@@ -124,14 +125,20 @@ def run(
 
 
 def _show(course: Course, outcome: RunOutcome, again: str, remarks: Sequence[str]) -> None:
-    from gemm_lessons.course.measured import load_measured
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.run import show_outcome
+
+    following = course.neighbour(outcome.lesson, +1)
+    show_outcome(make_console(), outcome, following, again, remarks, gain_of(course, outcome))
+
+
+def gain_of(course: Course, outcome: RunOutcome) -> Bought | None:
+    """What the learner's kernel bought; None when it is not theirs, or no lesson of the course's."""
+    from gemm_lessons.course.measured import load_measured
     from gemm_lessons.run.bought import bought
 
     mine = outcome.kernel.label == "your kernel" and outcome.lesson.name in course.names
-    gain = bought(outcome, course.names[0], load_measured()) if mine else None
-    show_outcome(make_console(), outcome, course.neighbour(outcome.lesson, +1), again, remarks, gain)
+    return bought(outcome, course.names[0], load_measured()) if mine else None
 
 
 def remarks_on(lesson: Lesson) -> tuple[str, ...]:

@@ -108,13 +108,18 @@ def show_text(console: Console, lesson: Lesson, text: str, course: Course, waits
     which the learner has yet to predict."""
     from rich.markdown import Markdown  # slow to import, and only this needs it
 
-    if waits:
-        text = folded(text, PREDICT_FIRST.format(number=f"{lesson.number:02}"))
-    body = re.sub(r"<!--.*?-->\n?", "", text, flags=re.DOTALL)
+    body = body_of(lesson, text, waits)
     page(console, Markdown(body, code_theme="ansi_dark" if not console.no_color else "bw", hyperlinks=False))
     if console.is_terminal and not course.packaged:
         verb = "run" if lesson.kernel_path.exists() else "start"
         step(console, "Next", f"gemm-lessons {verb} {lesson.number:02}")
+
+
+def body_of(lesson: Lesson, text: str, waits: bool) -> str:
+    """A lesson's text as a reader gets it; ``waits``: without its results."""
+    if waits:
+        text = folded(text, PREDICT_FIRST.format(number=f"{lesson.number:02}"))
+    return re.sub(r"<!--.*?-->\n?", "", text, flags=re.DOTALL)
 
 
 def show_started(console: Console, started: Started) -> None:
