@@ -8,7 +8,8 @@
 enum { N = 1000 };
 float host_x[N], host_y[N], host_sum[N];
 
-extern "C" __global__ void add(const float *x, const float *y, float *sum, int n)
+extern "C" __global__ void
+add(const float *x, const float *y, float *sum, int n)
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n)
