@@ -33,7 +33,8 @@ int main()
 
     add<<<4, 256>>>(x, y, sum, N); // 4 blocks of 256 threads
 
-    cudaMemcpy(host_sum, sum, bytes, cudaMemcpyDeviceToHost); // waits for the kernel
+    // This copy waits for the kernel.
+    cudaMemcpy(host_sum, sum, bytes, cudaMemcpyDeviceToHost);
     cudaFree(x);
     cudaFree(y);
     cudaFree(sum);
