@@ -20,7 +20,7 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 from IPython.display import HTML, Markdown, display
 
 from gemm_lessons.cli.options import parse_shape
-from gemm_lessons.cli.practice import score_predictions
+from  import score_predictions
 from gemm_lessons.cli.run import DEFAULT_GPU, DeviceChoice, afford, device_for, gain_of, sheet_for
 from gemm_lessons.course.folder import CommandError, any_course, read_source, shown
 from gemm_lessons.course.lesson import ShapeError
