@@ -20,7 +20,7 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 from IPython.display import HTML, Markdown, display
 
 from gemm_lessons.cli.options import parse_shape
-from  import score_predictions
+from gemm_lessons.cli.practice import practised
 from gemm_lessons.cli.run import DEFAULT_GPU, DeviceChoice, afford, device_for, gain_of, sheet_for
 from gemm_lessons.course.folder import CommandError, any_course, read_source, shown
 from gemm_lessons.course.lesson import ShapeError
@@ -155,7 +155,8 @@ class LessonMagics(Magics):
         outcome = run_lesson(RunRequest(course, lesson, path, on, gpu, shape, asked.seed))
         if shape is None and not asked.tile:
             save_progress(course, load_progress(course).after_run(found.name, outcome.verdict.kind))
-            score_predictions(course, outcome)
+            if scores := practised(course, found, found.kernel_path, outcome):
+                scores()
         console = HtmlConsole()
         following = course.neighbour(found, +1)
         show_outcome(console, outcome, following, "run the cell again", gain=gain_of(course, outcome))
