@@ -28,8 +28,10 @@ OWNERS = {
     "cuda": ("compiler",),
     "nvtx": ("ranges",),
     "matplotlib": ("report",),
-    "jinja2": ("export",),
     "IPython": ("notebook",),
+    "jinja2": ("export", "report"),
+    "markdown_it": ("report",),
+    "pygments": ("report",),
 }
 
 

@@ -66,3 +66,11 @@ def test_wrong_commands(run: Run, options: tuple[str, ...], words: str) -> None:
     done = run("view", "01", *options)
     assert done.code == 2
     assert words in done.err
+
+
+def test_the_site_of_a_course(run: Run, course: Path) -> None:
+    done = run("site", "web")
+    assert done.code == 0, done.err
+    assert "3 pages" in done.out
+    assert "The first lesson" in (course / "web" / "01_first.html").read_text()
+    assert run("site", "lessons").code == 2

@@ -22,6 +22,7 @@ from gemm_lessons.cli.learn import diff, hint, home, next_, reset
 from gemm_lessons.cli.options import LessonArgument, NoColor, keep_progress
 from gemm_lessons.cli.practice import bug, predict
 from gemm_lessons.cli.run import run
+from gemm_lessons.cli.site import site
 from gemm_lessons.cli.view import view
 from gemm_lessons.course.folder import (
     CommandError,
@@ -187,6 +188,7 @@ command(
     "gemm-lessons run 03 --gpu v100",
     "gemm-lessons run 03 --json | python -m json.tool",
 )(run)
+command("gemm-lessons site OUT")(site)
 command(
     "gemm-lessons view 03",
     "gemm-lessons view bank_conflicts --solution --open",

@@ -1,0 +1,25 @@
+"""``gemm-lessons site``: the course as web pages. Registered by ``app.py``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gemm_lessons.cli.options import NoColor
+from gemm_lessons.course.folder import any_course, shown
+from gemm_lessons.run import contract
+
+
+def site(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="A new folder, or one that this command made.")],
+    no_color: NoColor = False,
+) -> int:
+    """The course as web pages: every lesson's text, drawings, charts of what was measured. Links are checked."""
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.site import write_site
+
+    pages = write_site(any_course(), out)
+    make_console().print(f"{len(pages)} pages: open {shown(out / 'index.html')} in a browser", soft_wrap=True)
+    return contract.EXIT_PASSED
