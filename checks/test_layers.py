@@ -18,7 +18,7 @@ PACKAGE = Path(gemm_lessons.__file__).parent
 # not for its types. The rooms of the simulator have an order of their own.
 ORDER = (
     "errors encodings elements ranges launch child hardware course compiler simulator arguments api gpu device "
-    "estimate judgement run view proofs grading export report cli notebook __main__"
+    "estimate judgement run view proofs grading export report watch cli notebook __main__"
 ).split()
 SIMULATOR = "semantics program events machine checkers counters second_opinion limits".split()
 OWNERS = {
@@ -32,6 +32,7 @@ OWNERS = {
     "jinja2": ("export", "report"),
     "markdown_it": ("report",),
     "pygments": ("report",),
+    "watchfiles": ("watch",),
 }
 
 

@@ -24,6 +24,7 @@ from gemm_lessons.cli.practice import bug, predict
 from gemm_lessons.cli.run import run
 from gemm_lessons.cli.site import site
 from gemm_lessons.cli.view import view
+from gemm_lessons.cli.watch import watch
 from gemm_lessons.course.folder import (
     CommandError,
     any_course,
@@ -177,6 +178,7 @@ def init(
 
 
 command("gemm-lessons next")(next_)
+command("gemm-lessons watch", "gemm-lessons watch 03")(watch)
 command("gemm-lessons hint 03", "gemm-lessons hint 03 --todo 1", "gemm-lessons hint 03 --list")(hint)
 command("gemm-lessons diff 03", "gemm-lessons diff 03 --reveal")(diff)
 command("gemm-lessons reset 03", "gemm-lessons reset 03 --settings", "gemm-lessons reset --all")(reset)

@@ -141,23 +141,20 @@ def practised(course: Course, lesson: Lesson, path: Path, outcome: RunOutcome) -
         return None
     so_far = load_progress(course).of(lesson.name)
     if path.resolve() == lesson.kernel_path.resolve() and so_far.guesses and not so_far.counted:
-        return _score(course, lesson, outcome)
+        return _score(course, outcome)
     if path.resolve() == lesson.bug_path.resolve() and so_far.bug:
         return _mend(course, lesson)
     return None
 
 
-def _score(course: Course, lesson: Lesson, outcome: RunOutcome) -> Callable[[], None]:
-    from gemm_lessons.course.questions import load_questions, scores
+def _score(course: Course, outcome: RunOutcome) -> Callable[[], None]:
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.practice import show_scores
-    from gemm_lessons.run.predictions import counted_answers
+    from gemm_lessons.run.predictions import scored
 
-    questions = load_questions(lesson)
-    counted = counted_answers(outcome, questions)
-    progress = load_progress(course).after_count(lesson.name, counted)
+    progress, scores = scored(load_progress(course), outcome)
     keep_progress(course, progress)
-    return partial(show_scores, make_console(), scores(questions, progress.of(lesson.name).guesses, counted))
+    return partial(show_scores, make_console(), scores)
 
 
 def _mend(course: Course, lesson: Lesson) -> Callable[[], None]:

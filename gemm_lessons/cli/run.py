@@ -14,7 +14,7 @@ from gemm_lessons.cli.options import LessonArgument, NoColor, keep_progress, ker
 from gemm_lessons.cli.practice import practised
 from gemm_lessons.course.folder import CommandError, Course, any_course, own_course, read_source, shown
 from gemm_lessons.course.lesson import Lesson, Shape
-from gemm_lessons.course.original import changed_settings
+from gemm_lessons.course.original import remarks_on
 from gemm_lessons.course.progress import load_progress
 from gemm_lessons.course.tiles import parse_tile, retiled
 from gemm_lessons.errors import UnsupportedKernel
@@ -23,7 +23,6 @@ from gemm_lessons.run import contract
 if TYPE_CHECKING:
     from gemm_lessons.device import Device
     from gemm_lessons.hardware.sheets import GpuSpec
-    from gemm_lessons.run.bought import Bought
     from gemm_lessons.run.outcome import RunOutcome
 
 DEFAULT_GPU = "h200"  # what the lessons' tables are for
@@ -127,27 +126,10 @@ def run(
 def _show(course: Course, outcome: RunOutcome, again: str, remarks: Sequence[str]) -> None:
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.run import show_outcome
+    from gemm_lessons.run.bought import gain_of
 
     following = course.neighbour(outcome.lesson, +1)
     show_outcome(make_console(), outcome, following, again, remarks, gain_of(course, outcome))
-
-
-def gain_of(course: Course, outcome: RunOutcome) -> Bought | None:
-    """What the learner's kernel bought; None when it is not theirs, or no lesson of the course's."""
-    from gemm_lessons.course.measured import load_measured
-    from gemm_lessons.run.bought import bought
-
-    mine = outcome.kernel.label == "your kernel" and outcome.lesson.name in course.names
-    return bought(outcome, course.names[0], load_measured()) if mine else None
-
-
-def remarks_on(lesson: Lesson) -> tuple[str, ...]:
-    """What of the learner's settings is not as it came."""
-    changed = changed_settings(lesson)
-    if not changed:
-        return ()
-    back = f"gemm-lessons reset {lesson.number:02} --settings"
-    return (f"lesson.toml is not the course's: {', '.join(changed)}. As it came: {back}",)
 
 
 def _of_the_tile(usual: Lesson, now: Lesson) -> str:

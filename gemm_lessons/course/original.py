@@ -50,6 +50,15 @@ def changed_settings(lesson: Lesson) -> tuple[str, ...]:
     return (*found, *(table for table, differs in tables.items() if differs))
 
 
+def remarks_on(lesson: Lesson) -> tuple[str, ...]:
+    """What to say of a run whose settings are not as they came."""
+    changed = changed_settings(lesson)
+    if not changed:
+        return ()
+    back = f"gemm-lessons reset {lesson.number:02} --settings"
+    return (f"lesson.toml is not the course's: {', '.join(changed)}. As it came: {back}",)
+
+
 def restore_settings(course: Course, name: str) -> list[Reset]:
     """Put back a lesson's lesson.toml. Raises ``CommandError`` and ``WriteError``, like all three."""
     return _restore(course, [Path(name) / SETTINGS])

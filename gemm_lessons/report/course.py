@@ -122,8 +122,8 @@ def body_of(lesson: Lesson, text: str, waits: bool) -> str:
     return re.sub(r"<!--.*?-->\n?", "", text, flags=re.DOTALL)
 
 
-def show_started(console: Console, started: Started) -> None:
-    """Where the learner's file is and what to fill in."""
+def show_started(console: Console, started: Started, steps: bool = True) -> None:
+    """Where the learner's file is and what to fill in; ``steps``: and how to go on."""
     lesson, number = started.lesson, f"{started.lesson.number:02}"
     console.print(Text.assemble((f"Lesson {number}  ", "lesson"), (lesson.title, "bold")))
     made = "made from the stub" if started.created else "is already there, kept as it is"
@@ -132,6 +132,8 @@ def show_started(console: Console, started: Started) -> None:
         console.print("\nFill in:")
         console.print(Padding(todo_table(started.todos), (0, 0, 0, 2), expand=False))
     console.print()
+    if not steps:
+        return
     step(console, "The lesson's text", f"gemm-lessons read {number}")
     step(console, "When filled in", f"gemm-lessons run {number}")
     step(console, "Or at each save", f"gemm-lessons watch {number}")
@@ -196,13 +198,15 @@ def show_todos(
         step(console, "A hint for one of them", f"gemm-lessons hint {number} --todo {lesson.todos[0].number}")
 
 
-def show_hint(console: Console, lesson: Lesson, rung: Rung) -> None:
-    """One hint."""
+def show_hint(console: Console, lesson: Lesson, rung: Rung, steps: bool = True) -> None:
+    """One hint; ``steps``: and how to go on."""
     hints = lesson.todos[rung.todo - 1].hints
     title = f"TODO({rung.todo}), hint {rung.level} of {len(hints)}"
     if rung.mark:
         console.print(Text(rung.mark.text, style="quiet"))
     console.print(Panel(Text(hints[rung.level - 1]), title=title, title_align="left", border_style="lesson"))
+    if not steps:
+        return
     if rung.level < len(hints):
         step(console, "More", f"gemm-lessons hint {lesson.number:02} --todo {rung.todo}")
     else:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gemm_lessons.course.folder import Course
 from gemm_lessons.course.lesson import astuple
-from gemm_lessons.course.measured import GPU, Measured
+from gemm_lessons.course.measured import GPU, Measured, load_measured
 from gemm_lessons.run.outcome import RunOutcome
 
 
@@ -19,6 +20,12 @@ class Bought:
     before: str = ""
     times: float | None = None
     of_cublas: float | None = None
+
+
+def gain_of(course: Course, outcome: RunOutcome) -> Bought | None:
+    """Of the learner's own kernel of a lesson of the course."""
+    mine = outcome.kernel.label == "your kernel" and outcome.lesson.name in course.names
+    return bought(outcome, course.names[0], load_measured()) if mine and outcome.verdict.kind == "passed" else None
 
 
 def bought(outcome: RunOutcome, first: str, data: Measured) -> Bought | None:

@@ -91,6 +91,11 @@ class Workshop:
         if self._timing.makes_the_same_as(self._counting):
             self._timing = self._counting
 
+    @property
+    def targets(self) -> tuple[BuildTarget, BuildTarget]:
+        """What it compiles for, to count and to time."""
+        return self._counting.target, self._timing.target
+
     def ahead(self, lesson: Lesson, path: Path | None) -> None:
         """Begin to compile what ``build`` will be asked for later."""
         self._counting.ahead(lesson, path)

@@ -24,6 +24,7 @@ from gemm_lessons.judgement.verdict import CompileFailed
 from gemm_lessons.ranges import stage, turn
 from gemm_lessons.run.checking import check, judge_method
 from gemm_lessons.run.estimating import estimate
+from gemm_lessons.run.kept_rows import sources
 from gemm_lessons.run.measuring import measure, with_times
 from gemm_lessons.run.outcome import Role, Row, RunOutcome
 from gemm_lessons.run.plan import RunPlan, RunRequest, Tell
@@ -54,7 +55,7 @@ def run_lesson(request: RunRequest, progress: Tell = lambda what: None) -> RunOu
     plan = RunPlan.of(request, progress)
     with stage("lesson", plan.lesson.name, payload=plan.lesson.number):
         kernel, *others = line_up(request)
-        rows = [row_of(plan, kernel, ahead=others)]
+        rows = [row_of(plan, kernel, ahead=[it for it in others if not _known(plan, it)])]
         if rows[0].built is not None:  # it compiled: there is something to compare
             rows += [row_beside(plan, other) for other in others]
         rows[0] = advised(plan, rows)
@@ -118,7 +119,22 @@ def row_of(plan: RunPlan, entry: Entry, ahead: Sequence[Entry] = ()) -> Row:
 
 
 def row_beside(plan: RunPlan, entry: Entry) -> Row:
-    """A row to compare with. That it cannot be had is no failure of the kernel under test."""
+    """A row to compare with, from an earlier run if there was one."""
+    return plan.kept.row(entry.role, _facts(plan, entry), lambda: _row_beside(plan, entry))
+
+
+def _known(plan: RunPlan, entry: Entry) -> bool:
+    return plan.kept.knows(entry.role, _facts(plan, entry))
+
+
+def _facts(plan: RunPlan, entry: Entry) -> object:
+    """All that a row beside the kernel depends on, except for the inputs, which decide nothing about a solution."""
+    files = sources(entry.lesson, entry.path) if entry.path is not None else None
+    return files and (entry, files, plan.lesson, plan.gpu, plan.timed_shape, plan.device.name, plan.workshop.targets)
+
+
+def _row_beside(plan: RunPlan, entry: Entry) -> Row:
+    """That it cannot be had is no failure of the kernel under test."""
     why = f"{entry.lesson.name} has no solution here"
     if entry.path is not None:
         try:

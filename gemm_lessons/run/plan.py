@@ -12,6 +12,7 @@ from gemm_lessons.course.problem import fresh_seed
 from gemm_lessons.device import Device
 from gemm_lessons.hardware.sheets import GpuSpec
 from gemm_lessons.run.builder import Workshop
+from gemm_lessons.run.kept_rows import KeptRows
 
 ESTIMATE_SIZE = 4096  # M = N = K of the estimate in the table: so large that no launch overhead or tail shows
 
@@ -23,7 +24,8 @@ class RunRequest:
     """What to run, on what.
 
     ``shape`` replaces the lesson's check shapes and is what the estimate is for; ``seed`` repeats an earlier run;
-    ``beside`` adds the previous lesson's solution and the reference to the table.
+    ``beside`` adds the previous lesson's solution and the reference to the table; ``kept`` has their rows
+    from earlier runs of this process.
     """
 
     course: Course
@@ -34,6 +36,7 @@ class RunRequest:
     shape: Shape | None = None
     seed: int | None = None
     beside: bool = True
+    kept: KeptRows | None = None
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class RunPlan:
     timed_shape: Shape
     workshop: Workshop
     tell: Tell
+    kept: KeptRows
 
     @classmethod
     def of(cls, request: RunRequest, tell: Tell) -> RunPlan:
@@ -60,7 +64,8 @@ class RunPlan:
         timed = request.shape or whole
         device = request.device.expecting(lesson.data, timed, seed)
         workshop = Workshop(request.course.architecture, device, request.gpu)
-        return cls(request.course, lesson, device, request.gpu, seed, timed, workshop, tell)
+        kept = request.kept or KeptRows()
+        return cls(request.course, lesson, device, request.gpu, seed, timed, workshop, tell, kept)
 
     @property
     def following(self) -> str:

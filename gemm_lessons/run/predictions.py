@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from gemm_lessons.course.expression import Number
-from gemm_lessons.course.questions import BEFORE, FACTS, Answer, Question
+from gemm_lessons.course.progress import Progress
+from gemm_lessons.course.questions import BEFORE, FACTS, Answer, Question, Score, load_questions, scores
 from gemm_lessons.judgement.verdict import Passed
 from gemm_lessons.run.checking import counted_names
 from gemm_lessons.run.outcome import Row, RunOutcome
@@ -45,3 +46,14 @@ def _facts(row: Row) -> Mapping[str, Number]:
         "blocks_per_sm": fit.blocks_per_sm if fit else math.nan,
         "occupancy": 100 * fit.fraction if fit else math.nan,
     }
+
+
+def scored(progress: Progress, outcome: RunOutcome) -> tuple[Progress, tuple[Score, ...]]:
+    """The progress with what a passing run counted beside the learner's predictions, and the scores that are new."""
+    lesson = outcome.lesson
+    so_far = progress.of(lesson.name)
+    if not so_far.guesses or so_far.counted or outcome.verdict.kind != "passed":
+        return progress, ()
+    questions = load_questions(lesson)
+    counted = counted_answers(outcome, questions)
+    return progress.after_count(lesson.name, counted), scores(questions, so_far.guesses, counted)

@@ -1,0 +1,66 @@
+"""``gemm-lessons watch``: from arguments to a session. Registered by ``app.py``."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gemm_lessons.cli.options import NoColor, complete_lesson
+from gemm_lessons.cli.run import DEFAULT_GPU, DeviceChoice, device_for, sheet_for
+from gemm_lessons.cli.view import view
+from gemm_lessons.course.folder import WriteError, own_course
+from gemm_lessons.course.standing import standing
+from gemm_lessons.run import contract
+
+if TYPE_CHECKING:
+    from gemm_lessons.course.folder import Course
+    from gemm_lessons.course.lesson import Lesson
+
+
+def watch(
+    lesson: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[LESSON]",
+            help="A lesson: 03, 3, block_tile; default: the one that you are at.",
+            autocompletion=complete_lesson,
+        ),
+    ] = None,
+    device: Annotated[
+        DeviceChoice, typer.Option("--device", help="auto takes a GPU when there is one.")
+    ] = DeviceChoice.auto,
+    gpu_index: Annotated[
+        int, typer.Option("--gpu-index", min=0, help="Which GPU, of those that CUDA_VISIBLE_DEVICES leaves.")
+    ] = 0,
+    gpu: Annotated[str | None, typer.Option("--gpu", help="The GPU that estimates are for, as in run.")] = None,
+    polling: Annotated[
+        bool, typer.Option("--polling", help="Look at the files again and again, where no events come.")
+    ] = False,
+    no_color: NoColor = False,
+) -> int:
+    """Run the lesson's kernel each time you save it. Single keys give hints, the next lesson, and more."""
+    course = own_course()
+    found = course.lesson(lesson) if lesson is not None else standing(course).lesson or course.lesson(course.names[-1])
+    sheet = sheet_for(gpu) if gpu is not None else None
+    on = device_for(device, gpu_index)
+    from gemm_lessons.watch.session import Session
+
+    pictures = partial(_show_pictures, course)
+    Session(course, (on, sheet or on.sheet or sheet_for(DEFAULT_GPU)), pictures, polling).run(found)
+    return contract.EXIT_PASSED
+
+
+def _show_pictures(course: Course, lesson: Lesson) -> None:
+    """The page of a run, kept beside the progress; in a browser where there is a desktop."""
+    from gemm_lessons.course.progress import progress_path
+
+    folder = progress_path(course).parent
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise WriteError(folder, error) from None
+    desktop = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
+    view(str(lesson.directory), html=folder / f"{lesson.name}.html", open_=desktop)

@@ -1,0 +1,1 @@
+"""``gemm-lessons watch``: runs a kernel each time it is saved, and obeys single keys."""

@@ -1,0 +1,99 @@
+"""Changes of files, as something to wait for: by the system's events (watchfiles), or by looking again and again.
+
+Events of a file system that another machine writes to do not come. Who notices that calls ``poll``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import watchfiles
+
+SETTLED_MS = 20  # nothing more for so long: the editor has finished
+AT_MOST_MS = 200
+POLLS_MS = 300
+WAIT_MS = 5000  # then it waits again
+
+
+class Changes:
+    """``file`` can be read once something in one of the folders has changed; ``taken`` empties it.
+
+    A context manager."""
+
+    def __init__(self, polling: bool = False) -> None:
+        self.polling = polling or _must_poll()
+        self.file, self._told = os.pipe()
+        os.set_blocking(self.file, False)
+        os.set_blocking(self._told, False)
+        self._folders: Sequence[Path] = ()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def of(self, folders: Sequence[Path]) -> None:
+        """Tell of these folders from now on, and of no others. A folder that is not there tells nothing."""
+        self._end()
+        self._folders = [folder for folder in folders if folder.is_dir()]
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, args=(self._stop,), daemon=True)
+        self._thread.start()
+
+    def poll(self) -> None:
+        """No longer wait for events: look."""
+        self.polling = True
+        self.of(self._folders)
+
+    def taken(self) -> None:
+        """Forget what has changed so far."""
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self.file, 4096):
+                pass
+
+    def __enter__(self) -> Changes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+        os.close(self.file)
+        os.close(self._told)
+
+    def _watch(self, stop: threading.Event) -> None:
+        with contextlib.suppress(OSError, RuntimeError):  # what watchfiles raises where there are no (more) events
+            self._tell(stop)
+            return
+        self.polling = True
+        with contextlib.suppress(OSError, RuntimeError):  # the folder is gone: who looks at the clock finds out
+            self._tell(stop)
+
+    def _tell(self, stop: threading.Event) -> None:
+        for _ in watchfiles.watch(
+            *self._folders,
+            watch_filter=None,
+            debounce=AT_MOST_MS,
+            step=SETTLED_MS,
+            stop_event=stop,
+            rust_timeout=WAIT_MS,
+            force_polling=self.polling,
+            poll_delay_ms=POLLS_MS,
+            recursive=False,
+            raise_interrupt=False,
+        ):
+            if not stop.is_set():
+                with contextlib.suppress(BlockingIOError):  # full: it is known that something has changed
+                    os.write(self._told, b"!")
+
+    def _end(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+
+def _must_poll() -> bool:
+    """The environment asks for it, as watchfiles has it; or events would have to cross from Windows into its Linux."""
+    asked = os.environ.get("WATCHFILES_FORCE_POLLING", "").lower()
+    return asked not in ("", "false", "disable", "disabled") or "microsoft" in platform.uname().release.lower()

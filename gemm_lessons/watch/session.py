@@ -1,0 +1,267 @@
+"""One session of ``gemm-lessons watch``: waits for a save or a key, runs the kernel, shows what came of it.
+
+Nothing is lost when it ends at any moment: a run counts before it is shown.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from gemm_lessons.course.folder import CommandError, Course, read_source, shown, start_lesson
+from gemm_lessons.course.lesson import Lesson, LessonError
+from gemm_lessons.course.lesson_toml import load_lesson
+from gemm_lessons.course.original import remarks_on
+from gemm_lessons.course.progress import Progress, load_progress, save_progress
+from gemm_lessons.course.standing import next_rung
+from gemm_lessons.device import Device
+from gemm_lessons.errors import KitError, UnsupportedKernel
+from gemm_lessons.hardware.sheets import GpuSpec
+from gemm_lessons.judgement.verdict import Kind
+from gemm_lessons.report.console import Working, make_console
+from gemm_lessons.report.course import show_error, show_hint, show_list, show_note, show_started
+from gemm_lessons.report.diff import show_diff
+from gemm_lessons.report.practice import show_scores
+from gemm_lessons.report.run import show_outcome
+from gemm_lessons.report.watch import Part, Screen, Status, show_notice, show_status
+from gemm_lessons.run.bought import gain_of
+from gemm_lessons.run.kept_rows import KeptRows
+from gemm_lessons.run.pipeline import RunRequest, run_lesson
+from gemm_lessons.run.predictions import scored
+from gemm_lessons.watch.changes import Changes
+from gemm_lessons.watch.terminal import END_OF_INPUT, Terminal
+
+LOOK = 1.0  # seconds after which the files are looked at, whatever the events say
+HEADERS = (".cuh", ".h", ".hpp", ".inl")
+LONGEST_WAIT = 60.0  # seconds between a save and its verdict; more, and the clocks of two machines differ
+
+Stamp = tuple[tuple[Path, bytes], ...]
+
+
+class Session:
+    """Watches the learner's kernel of one lesson at a time. ``where``: what runs it, and the GPU that estimates are
+    for; ``view`` shows a lesson's pictures, if the kit can."""
+
+    def __init__(
+        self, course: Course, where: tuple[Device, GpuSpec], view: Callable[[Lesson], None] | None, polling: bool
+    ) -> None:
+        self._course, self._where, self._view = course, where, view
+        self._screen, self._kept = Screen(), KeptRows()
+        self._terminal, self._changes = Terminal(), Changes(polling)
+        self._lesson: Lesson
+        self._report: tuple[Part, ...] = ()  # what the last run showed
+        self._verdict: Kind | None = None
+        self._after = ""
+        self._ran: Stamp = ()  # what the last run was of
+        self._missed = False  # files have changed and no event has come
+        self._warming: threading.Thread | None = None
+
+    def run(self, lesson: Lesson) -> None:
+        """Until q, Ctrl-C or the end of the terminal."""
+        with self._terminal, self._changes:
+            self._turn_to(lesson)
+            while True:
+                heard = self._terminal.wait(self._changes.file, LOOK)
+                if heard.redraw:
+                    self._screen.again()
+                if heard.key in ("q", END_OF_INPUT):
+                    return
+                if heard.key in self._keys():
+                    self._keys()[heard.key][1]()
+                self._look(told=heard.other)
+
+    # What changed
+
+    def _look(self, told: bool) -> None:
+        """Run if there is something new. Where no event told of it, wait no longer for events."""
+        self._changes.taken()
+        if self._stamp() == self._ran:
+            self._missed = False
+        elif told or self._changes.polling or self._missed:
+            if not told and not self._changes.polling:
+                self._changes.poll()
+            self._missed = False
+            self._run(saved=True)
+        else:
+            self._missed = True  # the event may be on its way: look once more
+
+    def _stamp(self) -> Stamp:
+        """The files that a run of the learner's depends on, with their contents."""
+        folders = {self._lesson.directory, *self._lesson.include_dirs}
+        headers = (path for folder in folders if folder.is_dir() for path in folder.iterdir() if path.suffix in HEADERS)
+        files = [self._lesson.kernel_path, self._lesson.toml_path, *sorted(headers)]
+        return tuple((path, path.read_bytes()) for path in files if path.is_file())
+
+    # What is shown
+
+    def _turn_to(self, lesson: Lesson) -> None:
+        """Another lesson: its kernel is made from the stub if there is none, and run if something is written in it."""
+        self._lesson, self._verdict, self._after, self._report = lesson, None, "", ()
+        started = start_lesson(lesson)
+        self._keep(self._progress().at(lesson.name))
+        self._changes.of(list({lesson.directory, *lesson.include_dirs}))
+        if read_source(lesson.stub_path) == read_source(lesson.kernel_path):
+            self._ran = self._stamp()
+            self._report = (lambda console: show_started(console, started, steps=False),)
+            self._show()
+            self._warm_up(lesson)
+        else:
+            self._run()
+
+    def _warm_up(self, lesson: Lesson) -> None:
+        """While the learner thinks: what the first run would compile, load and compare with. It counts as none."""
+        if self._where[0].timer is None:
+            request = RunRequest(self._course, lesson, lesson.stub_path, *self._where, kept=self._kept)
+            self._warming = threading.Thread(target=_try, args=(request,), daemon=True)
+            self._warming.start()
+
+    def _run(self, saved: bool = False) -> None:
+        """Run the kernel and show what comes of it, or why that cannot be. What was typed meanwhile is dropped."""
+        self._ran = self._stamp()
+        self._verdict, self._after = None, "not run"
+        if self._warming is not None:
+            self._warming.join()
+            self._warming = None
+        try:
+            self._lesson = lesson = load_lesson(self._lesson.directory)
+            if not lesson.kernel_path.exists():
+                raise CommandError(f"{shown(lesson.kernel_path)} is gone; save it again, or: {_reset(lesson)}")
+            request = RunRequest(self._course, lesson, lesson.kernel_path, *self._where, kept=self._kept)
+            with Working(make_console(stderr=True), f"lesson {lesson.name}") as working:
+                outcome = run_lesson(request, working)
+        except UnsupportedKernel as error:
+            where = ":".join(str(part) for part in (shown(self._lesson.kernel_path), error.line) if part)
+            self._fail(f"{where}: the simulator cannot run this kernel: {error}")
+        except (CommandError, KitError) as error:
+            self._fail(str(error))
+        else:
+            self._verdict = outcome.verdict.kind
+            progress, scores = scored(self._progress().after_run(lesson.name, self._verdict), outcome)
+            note = save_progress(self._course, progress)
+            self._after = _took(lesson, outcome.seconds, saved)
+            remarks, gain = remarks_on(lesson), gain_of(self._course, outcome)
+            following = self._course.neighbour(lesson, +1)
+            self._report = (lambda console: show_outcome(console, outcome, following, "", remarks, gain),)
+            if scores:
+                self._report = (*self._report, lambda console: show_scores(console, scores))
+            if note:
+                self._report = (*self._report, lambda console: show_note(console, note))
+            self._show_run()
+
+    def _fail(self, message: str) -> None:
+        self._report = (lambda console: show_error(console, message),)
+        self._show_run()
+
+    def _show_run(self) -> None:
+        self._terminal.drop_input()  # before the result can be seen: keys that answer it come later
+        self._show()
+
+    def _show(self, *more: Part) -> None:
+        """What the last run showed, and ``more`` below."""
+        self._screen.show(*self._report, *more, self._status())
+
+    def _status(self) -> Part:
+        has_keys, polling = self._terminal.has_keys, self._changes.polling
+        keys = [(key, does) for key, (does, _) in self._keys().items()]
+        shown_keys = (*keys, ("q", "quit")) if has_keys else ()
+        status = Status(self._lesson, self._verdict, self._after, polling, shown_keys)
+        return lambda console: show_status(console, status)
+
+    # Keys
+
+    def _keys(self) -> dict[str, tuple[str, Callable[[], None]]]:
+        """What each key does now: in words, and in deed."""
+        so_far = self._progress().of(self._lesson.name)
+        solved = self._course.solution(self._lesson) is not None
+        return {
+            **({"n": ("next lesson", self._next)} if so_far.passed else {}),
+            **({"h": ("hint", self._hint)} if self._lesson.todos else {}),
+            "r": ("run", self._run),
+            **({"d": ("diff", self._diff)} if so_far.may_see_reference and solved else {}),
+            **({"v": ("view", self._look_at)} if self._view else {}),
+            "l": ("list", self._list),
+        }
+
+    def _next(self) -> None:
+        name = self._course.neighbour(self._lesson, +1)
+        if name is None:
+            self._show(lambda console: show_notice(console, "That was the last lesson."))
+            return
+        try:
+            self._turn_to(self._course.lesson(name))
+        except (CommandError, KitError) as error:
+            self._fail(str(error))
+
+    def _hint(self) -> None:
+        progress = self._progress()
+        rung = next_rung(self._course, self._lesson, progress.of(self._lesson.name))
+        if rung is None:
+            each = (
+                f"Every TODO has its code. Hints for one of them: gemm-lessons hint {self._lesson.number:02} --todo 1"
+            )
+            self._show(lambda console: show_notice(console, each))
+            return
+        lesson = self._lesson
+        self._keep(progress.after_hint(lesson.name, rung.todo, rung.level))
+        self._show(lambda console: show_hint(console, lesson, rung, steps=False))
+
+    def _diff(self) -> None:
+        reference = self._course.solution(self._lesson)
+        assert reference is not None
+        try:
+            sides = (shown(self._lesson.kernel_path), read_source(self._lesson.kernel_path))
+            other = ("the reference", read_source(reference))
+        except CommandError as error:
+            self._fail(str(error))
+            return
+        with self._terminal.lent():
+            self._screen.once(lambda console: show_diff(console, sides, other))
+        self._screen.below(self._status())
+
+    def _look_at(self) -> None:
+        assert self._view is not None
+        try:
+            with self._terminal.lent():
+                self._view(self._lesson)
+        except UnsupportedKernel as error:
+            self._fail(f"the simulator cannot run this kernel: {error}")
+        except (CommandError, KitError) as error:
+            self._fail(str(error))
+        else:
+            self._screen.below(self._status())
+
+    def _list(self) -> None:
+        lessons: list[tuple[str, Lesson | LessonError]] = []
+        for name in self._course.names:
+            try:
+                lessons.append((name, self._course.lesson(name)))
+            except LessonError as error:
+                lessons.append((name, error))
+        progress = self._progress()
+        self._screen.show(lambda console: show_list(console, self._course, lessons, progress), self._status())
+
+    # Progress
+
+    def _progress(self) -> Progress:
+        return load_progress(self._course)
+
+    def _keep(self, progress: Progress) -> None:
+        save_progress(self._course, progress)
+
+
+def _try(request: RunRequest) -> None:
+    with contextlib.suppress(CommandError, KitError, UnsupportedKernel):  # the run that counts will say so
+        run_lesson(request)
+
+
+def _reset(lesson: Lesson) -> str:
+    return f"gemm-lessons reset {lesson.number:02}"
+
+
+def _took(lesson: Lesson, seconds: float, saved: bool) -> str:
+    """How long the learner has waited: since the save, where the clocks agree on when that was."""
+    since = time.time() - lesson.kernel_path.stat().st_mtime
+    return f"{since:.2f} s after the save" if saved and 0 <= since < LONGEST_WAIT else f"in {seconds:.2f} s"
