@@ -20,7 +20,7 @@ ORDER = (
     "errors encodings elements ranges launch child hardware course compiler simulator arguments api gpu device "
     "estimate judgement run view proofs grading export report watch cli notebook __main__"
 ).split()
-SIMULATOR = "semantics program events machine checkers counters second_opinion limits".split()
+SIMULATOR = "semantics program events machine checkers counters second_opinion limits remains".split()
 OWNERS = {
     "rich": ("report",),
     "typer": ("cli",),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from gemm_lessons.course.lesson import Lesson, Shape
 from gemm_lessons.device import Binaries
 from gemm_lessons.hardware.occupancy import most
+from gemm_lessons.judgement.stage import Unfinished
 from gemm_lessons.judgement.verdict import GateResult, Judgement, Kind, Passed, Verdict
 from gemm_lessons.launch import Counters, Finding
 
@@ -70,6 +71,8 @@ class Checked:
     findings: tuple[Finding, ...] = ()  # of all shapes, merged
     counters: Counters | None = None  # of the counting shape; lines and conflicts are in here
     gates: tuple[GateResult, ...] = ()  # judged for right answers only
+    unfinished: Unfinished | None = None  # TODOs are open, and the answer is not right
+    contents: tuple[str, ...] = ()  # what memory holds after one K tile, of an answer that nothing else explains
 
     @property
     def right(self) -> bool:

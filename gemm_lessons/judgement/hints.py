@@ -156,7 +156,13 @@ def _wrong_tile(facts: Evidence) -> Iterator[Hint]:
     verdict, tile = facts.checked.verdict, facts.lesson.tile.defines
     found = any(finding.severity != "note" for finding in facts.checked.findings)
     suspects = found or open_todos(facts.source, facts.stub)
-    if not isinstance(verdict, WrongAnswer) or verdict.judgement.pattern or suspects:
+    if not isinstance(verdict, WrongAnswer) or not verdict.is_vague or facts.checked.unfinished:
+        return
+    if facts.checked.contents:
+        told = " ".join(facts.checked.contents)
+        yield Hint(4.5, f"after one block and one K tile, in memory: {told} Is that what should be there?")
+        return
+    if verdict.judgement.pattern or suspects:
         return
     whole = Shape(tile.get("BM", 0), tile.get("BN", 0), tile.get("BK", 0))
     right = {result.shape: result.kind == "passed" for result in facts.checked.shapes}

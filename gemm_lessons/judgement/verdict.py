@@ -123,6 +123,11 @@ class WrongAnswer:
     shape: Shape
     judgement: Judgement
 
+    @property
+    def is_vague(self) -> bool:
+        """Whether it shows at best where C is wrong, and not why."""
+        return self.judgement.pattern is None or self.judgement.pattern.vague
+
 
 @dataclass(frozen=True)
 class GateMissed:

@@ -99,7 +99,7 @@ def record(view: View) -> JSON:
     return {
         "version": __version__,
         "lesson": {"number": lesson.number, "name": lesson.name, "title": lesson.title, "idea": lesson.idea},
-        "verdict": {"kind": verdict.kind, "title": title_of(verdict.kind), "summary": summary_of(row)},
+        "verdict": {"kind": verdict.kind, "title": title_of(row), "summary": summary_of(row)},
         "path": row.path,
         "seed": outcome.seed,
         "table": {

@@ -16,7 +16,6 @@ from gemm_lessons.judgement.verdict import (
     CompileFailed,
     Faulted,
     GateMissed,
-    Kind,
     Passed,
     TileMap,
     TimedOut,
@@ -34,6 +33,7 @@ MAX_DIAGNOSTICS = 8
 MAX_WARNINGS = 3
 MAX_CONFLICTS = 6
 MAX_FINDINGS = 8
+NOT_YET = ("never_written", "nan", "misplaced")  # what a wrong answer looks like that nobody has finished
 VOWEL_SOUNDS = "AEFHILMNORSX"  # letters before which one says "an"
 
 
@@ -85,7 +85,9 @@ def _headline(console: Console, outcome: RunOutcome, remarks: Sequence[str]) -> 
         console.print(Text(remark, style="doubt"))
     console.print()
     kind = row.verdict.kind
-    console.print(Text(f"{title_of(kind)}: {summary_of(row)}", style=STYLE[kind]))
+    console.print(Text(f"{title_of(row)}: {summary_of(row)}", style=STYLE[kind]))
+    for sentence in row.checked.contents if row.checked.unfinished else ():
+        console.print(_indented(Text(sentence)))
     if row.checked.shapes:
         console.print(Text(_extent(row), style="quiet"))
         console.print(_indented(_shapes(row.checked.shapes)))
@@ -123,13 +125,21 @@ def _shapes(results: Sequence[ShapeResult]) -> Table:
     return table
 
 
-def title_of(kind: Kind) -> str:
+def title_of(row: Row) -> str:
     """A verdict as a headline."""
-    return kind.replace("_", " ").upper()
+    return "NOT FINISHED" if row.checked.unfinished else row.verdict.kind.replace("_", " ").upper()
 
 
 def summary_of(row: Row) -> str:
     """What came of a kernel, in one sentence."""
+    far = row.checked.unfinished
+    if far is None:
+        return _came_to(row)
+    written = f"{far.done} of {far.todos} TODO{'s'[: far.todos != 1]} written"
+    return written if isinstance(row.verdict, WrongAnswer) else f"{written}; {_came_to(row)}"
+
+
+def _came_to(row: Row) -> str:
     match row.verdict:
         case Passed():
             count = len(row.checked.gates)
@@ -156,6 +166,10 @@ def _problem(console: Console, row: Row) -> None:
         case Faulted(finding=finding) | TimedOut(finding=finding):
             _heading(console, "What went wrong")
             _finding(console, row, finding)
+        case WrongAnswer(judgement=judged) if row.checked.unfinished:
+            if judged.pattern and not judged.pattern.vague and judged.pattern.name not in NOT_YET:
+                console.print()
+                console.print(Text.assemble(("Looks like: ", "bold"), judged.pattern.explanation))
         case WrongAnswer(judgement=judged):
             _heading(console, "Wrong elements" + (f", the first {len(judged.first)}" if judged.wrong > 5 else ""))
             wrong = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))

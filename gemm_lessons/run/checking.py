@@ -119,18 +119,14 @@ def _explained(tried: Sequence[_Tried]) -> Verdict:
     shape's may."""
     wrong = [it.verdict for it in tried if it.verdict.kind != "passed"]
     first = wrong[0] if wrong else Passed()
-    if not isinstance(first, WrongAnswer) or not _is_vague(first):
+    if not isinstance(first, WrongAnswer) or not first.is_vague:
         return first
-    telling = next((it for it in wrong if isinstance(it, WrongAnswer) and not _is_vague(it)), None)
+    telling = next((it for it in wrong if isinstance(it, WrongAnswer) and not it.is_vague), None)
     if telling is None or telling.judgement.pattern is None:
         return first
     pattern = telling.judgement.pattern
     pattern = replace(pattern, explanation=f"at {telling.shape}, {pattern.explanation}")
     return replace(first, judgement=replace(first.judgement, pattern=pattern))
-
-
-def _is_vague(verdict: WrongAnswer) -> bool:
-    return verdict.judgement.pattern is None or verdict.judgement.pattern.vague
 
 
 def merged(findings: Sequence[Finding]) -> tuple[Finding, ...]:

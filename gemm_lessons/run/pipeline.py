@@ -1,6 +1,6 @@
 """run_lesson(): the whole flow, top to bottom, in steps that each take records and return one.
 
-    file --build--> Built --check, judge_method--> Checked --estimate, measure--> Speed      all in a Row, with hints
+    file --build--> Built --check, judge_method, second_look--> Checked --estimate, measure--> Speed    in a Row, hints
 
 Counters, findings and gates are those of code compiled for the course's own architecture. Times, estimates and
 occupancy are those of code compiled for the GPU that they are for. Where both are the same, it is compiled once.
@@ -28,6 +28,7 @@ from gemm_lessons.run.kept_rows import sources
 from gemm_lessons.run.measuring import measure, with_times
 from gemm_lessons.run.outcome import Role, Row, RunOutcome
 from gemm_lessons.run.plan import RunPlan, RunRequest, Tell
+from gemm_lessons.run.second_look import second_look
 from gemm_lessons.simulator import Disagreement
 
 __all__ = ["Row", "RunOutcome", "RunRequest", "ShapeResult", "Tell", "run_lesson"]
@@ -112,6 +113,8 @@ def row_of(plan: RunPlan, entry: Entry, ahead: Sequence[Entry] = ()) -> Row:
         for other in ahead:
             plan.workshop.ahead(other.lesson, other.path)
         checked = judge_method(plan, built, check(plan, built, entry.shapes))
+        if entry.role == "kernel":
+            checked = second_look(plan, built, source, checked)
         # What stands beside a measured kernel is measured, and needs no estimate.
         measured = entry.role != "kernel" and plan.device.timer is not None
         speed = UNTIMED if measured else estimate(plan, built, checked)

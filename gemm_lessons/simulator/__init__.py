@@ -33,6 +33,7 @@ from gemm_lessons.simulator.program.inline import inline_calls
 from gemm_lessons.simulator.program.shape import check
 from gemm_lessons.simulator.program.variables import usable
 from gemm_lessons.simulator.program.wide import split_wide
+from gemm_lessons.simulator.remains import Loads, Remains, collect
 from gemm_lessons.simulator.second_opinion import agreement
 
 if TYPE_CHECKING:
@@ -117,6 +118,23 @@ class Simulator:
             machine = Machine(program, grid, arguments, [], shared_layout, self.setting)
         machinecode.count(code, machine.launch, machine.parameters, machine.initial_memory, [blocks], watch, FOLLOWED)
         return machine.launch, code.shared_origin
+
+    def remains(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> Remains:
+        """Run a kernel's only block, check it, and give what is in its memory at the end. Raises
+        ``UnsupportedKernel``."""
+        checks, loads = Checks(), Loads(compiled.path)
+        layout = {name: offset for name, offset, _ in compiled.shared_layout}
+        with _seen_from(compiled.path):
+            program = _program(compiled.ptx, compiled.entry)
+            setting = dataclasses.replace(self.setting, counting=False)
+            machine = Machine(program, grid, arguments, [checks, loads], layout, setting)
+        fault = None
+        try:
+            machine.run()
+        except Fault as problem:
+            fault = finding_of(problem)
+        machine.memory.write_back()
+        return collect(machine, checks.result(), fault, frozenset(loads.lines))
 
     def _launch(
         self,

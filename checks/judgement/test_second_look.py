@@ -1,0 +1,130 @@
+"""The second look: how far an unfinished kernel has come, and indices past a thread's own arrays."""
+
+from __future__ import annotations
+
+import difflib
+
+import numpy as np
+import pytest
+
+from checks.judgement.mistakes import MISTAKES, lesson_named, run, told, words_of
+from gemm_lessons.compiler.debug_names import local_names
+from gemm_lessons.course.folder import any_course
+from gemm_lessons.course.lesson import Shape
+from gemm_lessons.course.problem import Problem
+from gemm_lessons.course.todos import todo_marks
+from gemm_lessons.judgement.stage import contents
+from gemm_lessons.judgement.verdict import Faulted
+from gemm_lessons.simulator.remains import UNWRITTEN, Remains
+
+
+def written(lesson: str, todos: int) -> str:
+    """The stub of a lesson with the first TODOs solved as in the reference."""
+    found = lesson_named(lesson)
+    stub, solution = (path.read_text().splitlines() for path in (found.stub_path, found.solution_path))
+    lines, solved = [], 0
+    for tag, i1, i2, j1, j2 in difflib.SequenceMatcher(a=stub, b=solution, autojunk=False).get_opcodes():
+        solved += tag != "equal"
+        lines += solution[j1:j2] if tag != "equal" and solved <= todos else stub[i1:i2]
+    return "\n".join(lines) + "\n"
+
+
+def said_after(lesson: str, todos: int) -> str:
+    return words_of(run(lesson_named(lesson), written(lesson, todos)))
+
+
+def test_after_the_first_todo_the_tile_is_there() -> None:
+    said = said_after("block_tile", 1)
+    assert "NOT FINISHED: 1 of 5 TODOs written" in said
+    assert "As holds the tile of A, row by row." in said
+    assert "dead code" in said
+    assert "WRONG ANSWER" not in said
+    assert "Wrong elements" not in said
+
+
+def test_a_local_array_is_watched_although_the_answer_is_right() -> None:
+    (it,) = (it for it in MISTAKES if (it.name, it.lesson) == ("past_b_frag", "vector_loads"))
+    lesson = lesson_named(it.lesson)
+    source = lesson.solution_path.read_text().replace(*it.edits[0])
+    outcome = run(lesson, source)
+    assert isinstance(outcome.verdict, Faulted)
+    finding = outcome.verdict.finding
+    assert finding.kind == "out_of_array"
+    assert finding.message.startswith("b_frag: byte 32 of 32, written by thread 0")
+    assert all(shape.kind == "passed" for shape in outcome.kernel.checked.shapes)
+
+
+@pytest.mark.slow  # a run for each TODO of the course
+@pytest.mark.parametrize("name", [name.partition("_")[2] for name in any_course().names])
+def test_every_todo_is_counted_and_moves_something(name: str) -> None:
+    count = len(todo_marks(lesson_named(name).stub_path.read_text()))
+    before = ""
+    for todos in range(count):
+        said = said_after(name, todos)
+        assert f"NOT FINISHED: {todos} of {count} TODO" in said
+        assert said != before
+        before = said
+    assert "PASSED" in said_after(name, count)
+
+
+class Memory:
+    """One block of 64 threads and one K tile, with what is in its memory."""
+
+    def __init__(self) -> None:
+        self.problem = Problem(lesson_named("block_tile").data, Shape(8, 8, 4), seed=3)
+        self.trial = self.problem.trial()
+        self.a, self.b = (self.problem.arrays[name].view(np.uint32) for name in "AB")
+
+    def said(self, shared: dict[str, np.ndarray] | None = None, own: np.ndarray | None = None, **names: int) -> str:
+        arrays = {} if own is None else {"depot": np.ascontiguousarray(own).view(np.uint32)}
+        remains = Remains((), None, shared or {}, arrays, [], frozenset())
+        known = {("own", "depot", offset): name for name, offset in names.items()}
+        return " ".join(contents(self.problem, self.trial, remains, known))
+
+
+def test_shared_arrays() -> None:
+    it = Memory()
+    assert "As holds the tile of A, row by row." in it.said({"As": it.a.ravel()})
+    padded = np.pad(it.a.T, ((0, 0), (0, 4)), constant_values=UNWRITTEN)
+    assert "As holds the tile of A, column by column (transposed)." in it.said({"As": padded.ravel()})
+    second = np.concatenate([np.full(32, UNWRITTEN, np.uint32), it.b.ravel()])
+    assert "Bs holds the tile of B, row by row." in it.said({"Bs": second})
+    assert "As holds the tile of B" in it.said({"As": it.b.ravel()})
+    assert "in an order of its own" in it.said({"As": np.random.default_rng(1).permutation(it.a.ravel())})
+    part = it.a.copy()
+    part[2:, 1] = UNWRITTEN
+    assert "As holds 26 of the 32 numbers of A's tile; A[2, 1] is missing." in it.said({"As": part.ravel()})
+    assert "Nothing is in As yet." in it.said({"As": np.full(32, UNWRITTEN, np.uint32)})
+    assert "of neither A nor B" in it.said({"As": np.arange(32, dtype=np.uint32)})
+    assert "Nothing is stored in C yet." in it.said()
+    it.trial.arrays["C"][...] = 1
+    assert it.said() == ""
+
+
+def test_arrays_of_a_thread() -> None:
+    it = Memory()
+    threads = np.arange(64)
+    rows = it.a[threads // 8]
+    assert "a_frag holds numbers of A." in it.said(own=rows, a_frag=0)
+    assert "a_frag holds one number of A again and again." in it.said(own=rows[:, [1, 1, 1]], a_frag=0)
+    part = rows.copy()
+    part[:, 3] = UNWRITTEN
+    assert "a_frag is filled in part: 3 of 4, with numbers of A." in it.said(own=part, a_frag=0)
+    assert "frag" not in it.said(own=rows ^ 1, a_frag=0)
+    sums = it.problem.reference.astype(np.float32).reshape(64, 1)
+    both = np.concatenate([rows.view(np.float32), sums], axis=1)
+    assert it.said(own=both, a_frag=0, acc=16).startswith("acc holds the right sums.")
+    shared = np.repeat(sums[::32], 32, axis=0)
+    assert "of 2 of the 64 elements: each warp has its own, and all lanes" in it.said(own=shared, acc=0)
+    assert "several threads compute the same ones" in it.said(own=np.roll(shared, 1), acc=0)
+    assert "acc" not in it.said(own=sums + 1, acc=0)
+
+
+def test_names_come_from_the_debug_information() -> None:
+    text = ".b8 11\n.b8 3\n.b64 __local_depot0\n.b8 35\n.b8 248,2\n.b8 97,95,102,114,97,103\n.b8 0\n"
+    assert local_names(text) == {("__local_depot0", 376): "a_frag"}
+
+
+def test_the_contents_explain_what_the_answer_does_not() -> None:
+    (it,) = (it for it in MISTAKES if it.name == "copies_exchanged")
+    assert "As holds the tile of B" in told(it)

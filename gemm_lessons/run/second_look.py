@@ -1,0 +1,127 @@
+"""A step of a run: a second look at a kernel, compiled as it is written, on one block and one K tile.
+
+    Built, Checked --second_look--> Checked with findings about a thread's own arrays, and how far an unfinished one is
+
+The compiler keeps a thread's arrays in registers and leaves out what does not reach C. Without its optimisations both
+can be seen: an index past the end of an array, and what a first TODO has put where. A right kernel whose indices are
+known to stay inside is not looked at again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gemm_lessons.compiler.compile import Compiled, compile_source
+from gemm_lessons.compiler.debug_names import local_names
+from gemm_lessons.compiler.diagnostics import plain_name
+from gemm_lessons.compiler.local_bounds import may_run_past
+from gemm_lessons.course.folder import read_source
+from gemm_lessons.course.lesson import Lesson, Shape
+from gemm_lessons.course.problem import Problem
+from gemm_lessons.course.todos import open_todos, todo_marks
+from gemm_lessons.errors import UnsupportedKernel
+from gemm_lessons.judgement.evidence import Built, Checked
+from gemm_lessons.judgement.stage import Unfinished, can_tell, contents
+from gemm_lessons.judgement.verdict import Faulted, TimedOut, WrongAnswer
+from gemm_lessons.launch import METRICS, Finding
+from gemm_lessons.run.plan import RunPlan
+from gemm_lessons.simulator import Simulator
+from gemm_lessons.simulator.remains import Remains
+
+AS_WRITTEN = ("-G",)  # no optimisation, and the names of variables
+Names = dict[tuple[str, str, int], str]
+
+
+def second_look(plan: RunPlan, built: Built, source: str, checked: Checked) -> Checked:
+    """What the compiler had optimised away, and how far the kernel is."""
+    lesson = built.lesson
+    stub = read_source(lesson.stub_path) if lesson.stub_path.is_file() else ""
+    todos = {} if _mostly_right(checked) else open_todos(source, stub)
+    unsure = may_run_past(source, lesson.tile.defines)
+    puzzling = isinstance(checked.verdict, WrongAnswer) and checked.verdict.is_vague
+    if len(lesson.launches) > 1 or isinstance(checked.verdict, TimedOut) or not (todos or unsure or puzzling):
+        return checked
+    shape = one_tile(lesson)
+    plan.tell(f"look again {shape}")
+    compiled = compile_source(
+        source,
+        path=built.code.counted[0].path,
+        entry=lesson.launches[0].entry,
+        defines=lesson.tile.defines,
+        include_dirs=lesson.include_dirs,
+        arch=built.arch,
+        options=AS_WRITTEN,
+    )
+    count = len(todo_marks(stub))
+    if todos:
+        checked = replace(checked, unfinished=Unfinished(count - len(todos), count))
+    if not isinstance(compiled, Compiled):
+        return checked
+    problem = Problem(lesson.data, shape, plan.seed)
+    trial = problem.trial()
+    try:
+        remains = Simulator().remains(compiled, lesson.grids(shape)[0], trial.arguments(lesson.launches[0].parameters))
+    except UnsupportedKernel:  # it counts nothing and judges nothing: the run has done that without it
+        return checked
+    names = _names(compiled, remains)
+    if (todos or puzzling) and can_tell(problem):
+        told = (*contents(problem, trial, remains, names), *_left_out(remains, checked))
+        checked = replace(checked, contents=told)
+    return _with_findings(checked, _past_the_end(remains, names), shape)
+
+
+def _mostly_right(checked: Checked) -> bool:
+    """Whether somebody has written all of it: in a place, maybe, where no TODO stood."""
+    verdict = checked.verdict
+    return checked.right or (isinstance(verdict, WrongAnswer) and 2 * verdict.judgement.wrong < verdict.judgement.total)
+
+
+def one_tile(lesson: Lesson) -> Shape:
+    """The shape of one block and one K tile, if the lesson takes it; else the smallest that it checks."""
+    tile = lesson.tile.defines
+    whole = Shape(*(tile.get(name, 1) for name in ("BM", "BN", "BK")))
+    whole = replace(whole, k=max(whole.k, lesson.shapes.multiple_of.k, 8))
+    if lesson.shapes.refusal(whole) is None and lesson.grids(whole)[0].blocks == 1:
+        return whole
+    return min(lesson.shapes.check, key=lambda shape: shape.m * shape.n * shape.k)
+
+
+def _names(compiled: Compiled, remains: Remains) -> Names:
+    shared = {("shared", variable, 0): plain_name(variable) for variable in remains.shared}
+    return shared | {("own", variable, offset): name for (variable, offset), name in local_names(compiled.ptx).items()}
+
+
+def _past_the_end(remains: Remains, names: Names) -> list[Finding]:
+    """Indices past the end of a thread's own array, by its name: where it is optimised, nothing of them is left."""
+    found = []
+    for finding in remains.findings:
+        variable, _, offset = finding.detail.partition("+")
+        if finding.kind == "out_of_array" and offset.isdigit():
+            name = names.get(("own", variable, int(offset)), "a thread's own array")
+            message = finding.message.replace("a thread's own array", name, 1)
+            found.append(replace(finding, severity="error", message=message, detail="own"))
+    return found
+
+
+def _with_findings(checked: Checked, found: list[Finding], shape: Shape) -> Checked:
+    if not found:
+        return checked
+    known = [it for it in checked.findings if (it.kind, it.line) != ("out_of_array", found[0].line)]
+    verdict = checked.verdict
+    if not isinstance(verdict, Faulted) or verdict.finding.kind == "race":
+        verdict = Faulted(shape, found[0])
+    return replace(checked, verdict=verdict, findings=(*found, *known))
+
+
+def _left_out(remains: Remains, checked: Checked) -> list[str]:
+    """Why a counter is 0: the loads of these lines are executed as written, but not in the code that is counted."""
+    if checked.counters is None:
+        return []
+    requests = METRICS["global_load_requests"]
+    counted = {it.line for it in checked.counters.lines if it.metric == requests and it.value}
+    missing = sorted(remains.loads - counted)
+    if not missing:
+        return []
+    lines = f"line{'s'[: len(missing) > 1]} {', '.join(map(str, missing))}"
+    why = "what is loaded there does not reach C yet, so the compiler leaves it out (dead code)"
+    return [f"The counters have no loads of {lines}: {why}."]
