@@ -1,0 +1,111 @@
+"""What a reader who knows C has not met is explained in the text of the lesson whose code has it first, or before.
+
+It is explained where a table ``| in the code | what it means |`` shows it in its first column.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from gemm_lessons.api import simulate
+from gemm_lessons.compiler.source import included_names, without_comments
+from gemm_lessons.course.folder import packaged_course
+
+LESSONS = packaged_course().lessons_dir
+NAMES = packaged_course().names
+TABLE = re.compile(r"^\| in the code \| what it means \|\n\|[-|]+\n((?:\|.*\n)+)", re.M)
+# Keywords of C++ that C does not have, or has with another meaning ("C++17", tables of keywords).
+CPLUSPLUS = """
+    alignas alignof asm auto bool catch class constexpr const_cast decltype delete dynamic_cast explicit export false
+    friend mutable namespace new noexcept nullptr operator private protected public reinterpret_cast static_assert
+    static_cast template this throw true try typename using virtual wchar_t
+""".split()
+# Built-in names and types of CUDA C++ that begin like others.
+CUDA = r"\b(?:threadIdx|blockIdx|blockDim|gridDim|warpSize|cuda\w+|dim3|(?:char|short|int|float|double|half)[1-4])\b"
+FORMS = {  # what has no name of its own -> how the table shows it
+    r'extern\s+"C"': 'extern "C"',
+    r"#\s*pragma\s+unroll": "#pragma unroll",
+    r"#\s*pragma\s+once": "#pragma once",
+    r"\w\s+&(?=\w)(?<!return &)": "&",
+    r"\[&\]": "[&]",
+    r">\s+\w+\{": "{",
+    r"=\s*\{\}": "= {}",
+    r"<<<": "<<<",
+}
+COMMON_IN_C = {"bool", "true", "false", "nullptr"}
+
+
+def constructs(code: str) -> set[str]:
+    """What stands in the code that C does not have, as a table shows it."""
+    text = without_comments(code)
+    words = set(re.findall(r"\b[a-z]\w*\b", text)) & set(CPLUSPLUS) - COMMON_IN_C
+    words |= set(re.findall(r"\b__[a-z]\w+", text)) | set(re.findall(CUDA, text))
+    return words | {shown for form, shown in FORMS.items() if re.search(form, text)}
+
+
+def explained(text: str) -> list[str]:
+    """What the tables of a text show in their first columns."""
+    rows = "".join(TABLE.findall(text)).splitlines()
+    return [span for row in rows for span in re.findall(r"`([^`]+)`", row.split(" | ")[0])]
+
+
+def code_of(lesson: Path) -> str:
+    """The lesson's stub and solution, and the headers that they include."""
+    found = [(lesson / name).read_text() for name in ("stub.cu", "solution.cu")]
+    seen: set[str] = set()
+    for text in found:  # grows as headers are met
+        for name, _ in included_names(text) or ():
+            header = LESSONS / "common" / name
+            if name not in seen and header.is_file():
+                seen.add(name)
+                found.append(header.read_text())
+    return "\n".join(found)
+
+
+def missing(codes: list[str], texts: list[str]) -> dict[int, set[str]]:
+    """Lesson (from 0) -> what its code has and neither its text nor an earlier one explains."""
+    known: list[str] = []
+    found = {}
+    for number, (code, text) in enumerate(zip(codes, texts, strict=True)):
+        known += explained(text)
+        new = {it for it in constructs(code) if not any(it in span for span in known)}
+        if new:
+            found[number] = new
+    return found
+
+
+def test_every_construct_is_explained_before_it_is_used() -> None:
+    texts = [(LESSONS / name / "README.md").read_text() for name in NAMES]
+    assert not missing([code_of(LESSONS / name) for name in NAMES], texts)
+
+
+def test_nothing_is_explained_twice() -> None:
+    spans = [span for name in NAMES for span in explained((LESSONS / name / "README.md").read_text())]
+    assert len(set(spans)) == len(spans), sorted(span for span in spans if spans.count(span) > 1)
+
+
+def test_this_test_sees_constructs() -> None:
+    code = """
+        extern "C" __global__ void k(const float &x) { // template in a comment
+            constexpr int n = 4; float4 v; float acc[2] = {}; Matrix<float> m{p}; auto f = [&] { return &x; };
+        #pragma unroll
+            f<<<1, 2>>>(threadIdx.x); }
+    """
+    assert constructs(code) == {
+        *('extern "C"', "__global__", "&", "constexpr", "float4", "= {}", "{", "auto", "[&]"),
+        *("#pragma unroll", "<<<", "threadIdx"),
+    }
+    text = "| in the code | what it means |\n|---|---|\n| `__global__` `float4 v` | a kernel, `auto` |\n"
+    assert explained(text) == ["__global__", "float4 v"]
+    assert missing(["int x;", "float4 v; auto y;"], [text, ""]) == {1: {"auto"}}
+
+
+def test_the_program_of_the_first_page_adds() -> None:
+    x, y = np.arange(1000, dtype=np.float32), np.full(1000, 2, np.float32)
+    total = np.zeros(1000, np.float32)
+    launched = simulate((LESSONS / "common" / "first.cu").read_text(), "add", 4, 256, [x, y, total, 1000])
+    assert np.array_equal(total, x + y)
+    assert not launched.findings
