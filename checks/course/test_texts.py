@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from gemm_lessons.course.bugs import bugs_of
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.course.lesson_toml import load_lesson
+from gemm_lessons.course.questions import load_questions
 from gemm_lessons.course.text import BLOCK, numbered, section
 from gemm_lessons.judgement.hints import COALESCING, CONFLICTS
 from gemm_lessons.proofs.numbers import TABLE
@@ -50,6 +52,14 @@ def test_counters_are_of_the_shape_that_the_lesson_counts_on(readme: Path) -> No
 @each_text
 def test_pitfalls_show_what_the_tool_prints(readme: Path) -> None:
     assert len(QUOTE.findall(section(readme.read_text(), "Pitfalls"))) >= 2
+
+
+@each_text
+def test_it_asks_before_the_run_and_has_bugs_to_find(readme: Path) -> None:
+    """That each can be answered, and that each can be found, is proven by ``dev check``."""
+    lesson = load_lesson(readme.parent)
+    assert len(load_questions(lesson)) >= 3
+    assert len(bugs_of(packaged_course(), lesson)) >= 4
 
 
 @each_text
