@@ -29,10 +29,10 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
     // Walk along K, one tile at a time.
     float acc[TM] = {};
     for (int k0 = 0; k0 < K; k0 += BK) {
-        // TODO(1): copy my share of A into As: rows thread_row, thread_row + ROWS, ... below BM of column thread_col;
+        // TODO(1): copy A[block_row + r, k0 + thread_col] into As, r = thread_row, thread_row + ROWS, ... below BM;
         // 0 outside the matrix.
 
-        // TODO(2): copy my share of B into Bs: rows thread_row, thread_row + ROWS, ... below BK of column thread_col;
+        // TODO(2): copy B[k0 + r, col] into Bs, r = thread_row, thread_row + ROWS, ... below BK;
         // 0 outside the matrix.
         __syncthreads();
 
