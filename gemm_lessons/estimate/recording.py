@@ -132,9 +132,12 @@ class _Recorder(Multiprocessor):
         if warp not in self._acting:
             return
         place, item, touch = self._acting[warp]
-        for number, (board, makers) in enumerate(zip(self.boards[warp], self._makers[warp], strict=True)):
-            state: State = "queue" if number == item.reads and number != item.sets else _state_of(item, touch)
-            makers += [(place, state)] * (len(board) - len(makers))
+        for number in {item.sets, item.reads, 0} - {None}:
+            assert number is not None
+            board, makers = self.boards[warp][number], self._makers[warp][number]
+            if len(board) > len(makers):
+                state: State = "queue" if number == item.reads and number != item.sets else _state_of(item, touch)
+                makers += [(place, state)] * (len(board) - len(makers))
 
     def _awaited(self, warp: int) -> tuple[State, int]:
         """What the warp's next item waits for longest."""

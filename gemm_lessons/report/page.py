@@ -124,7 +124,7 @@ def record(view: View) -> JSON:
             "shape": str(view.roofline.shape),
             "peak": view.roofline.peak,
             "bandwidth": view.roofline.bandwidth,
-            "dots": [{"label": it.label, "x": it.flop_per_byte, "y": it.gflops} for it in view.roofline.dots],
+            "dots": [{"label": it.label, "x": it.flop_per_byte, "y": it.tflops} for it in view.roofline.dots],
         },
         "states": [{"name": name, "letter": letter, "text": STATES[name]} for name, letter in _letters()],
         "spent": SPENT,

@@ -54,16 +54,16 @@ class Side:
 
 @dataclass(frozen=True)
 class Dot:
-    """A kernel in the roofline: operations for each byte of the path to shared memory and L1, and speed."""
+    """A kernel in the roofline: operations for each byte of the path to shared memory and L1, and TFLOP/s."""
 
     label: str
     flop_per_byte: float
-    gflops: float
+    tflops: float
 
 
 @dataclass(frozen=True)
 class Roofline:
-    """At ``shape`` on ``gpu``; ``peak`` in GFLOPS, ``bandwidth`` of shared memory and L1 together in GB/s."""
+    """At ``shape`` on ``gpu``; ``peak`` in TFLOP/s, ``bandwidth`` of shared memory and L1 together in TB/s."""
 
     gpu: str
     shape: Shape
@@ -165,8 +165,8 @@ def _roofline(outcome: RunOutcome, gpu: GpuSpec) -> Roofline | None:
         estimate, estimator = row.speed.estimate, row.speed.estimator
         intensity = flop_per_byte(estimator, shape) if estimator else None
         if estimate is not None and intensity:
-            dots.append(Dot(row.label, intensity, estimate.gflops))
+            dots.append(Dot(row.label, intensity, estimate.gflops / 1e3))
     if not dots:
         return None
-    bandwidth = gpu.sms * WAVEFRONT_BYTES * gpu.clock_hz / 1e9
-    return Roofline(gpu.name, shape, gpu.fp32_flops_per_s / 1e9, bandwidth, tuple(dots))
+    bandwidth = gpu.sms * WAVEFRONT_BYTES * gpu.clock_hz / 1e12
+    return Roofline(gpu.name, shape, gpu.fp32_flops_per_s / 1e12, bandwidth, tuple(dots))

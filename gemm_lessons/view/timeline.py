@@ -97,15 +97,14 @@ def play(estimator: Estimator, shape: Shape, depth: int, gpu: GpuSpec) -> tuple[
 def timeline(recording: Recording, shape: Shape, gpu: GpuSpec, path: str, busy: Mapping[str, float]) -> Timeline:
     """``path``: the file whose lines are meant; instructions of other files count as line 0."""
     lines = [d.source.line or 0 if d.source.file == path else 0 for d in recording.code]
-    by_warp: list[list[Spell]] = [[] for _ in range(recording.warps)]
-    for spell in recording.spells:
-        by_warp[spell.warp].append(spell)
+    warps = _by_warp(recording, lines)
     tick = max(1, math.ceil(_loop(recording) / TICKS))
     while True:
-        strips = tuple(_strip(spells, lines, recording.clocks, tick) for spells in by_warp)
-        if sum(map(len, strips)) <= MOST_STRETCHES:
+        strips = tuple(_strip(warp, recording.clocks, tick) for warp in warps)
+        stretches = sum(map(len, strips))
+        if stretches <= MOST_STRETCHES:
             break
-        tick = math.ceil(tick * 1.3)
+        tick = math.ceil(tick * max(1.2, stretches / MOST_STRETCHES))
     total = sum(spell.end - spell.start for spell in recording.spells)
     shares = {state: _clocks(recording.spells, state) / total for state in get_args(State)}
     return Timeline(
@@ -136,29 +135,53 @@ def _clocks(spells: Sequence[Spell], state: State) -> float:
     return sum(spell.end - spell.start for spell in spells if spell.state == state)
 
 
-def _strip(spells: Sequence[Spell], lines: Sequence[int], clocks: float, tick: int) -> tuple[Strip, ...]:
+@dataclass(frozen=True)
+class _Warp:
+    """The spells of one warp as arrays. ``kinds``: state and line as one number, by ``lines`` that occur."""
+
+    starts: Array
+    ends: Array
+    kinds: Array
+    lines: tuple[int, ...]
+
+
+def _by_warp(recording: Recording, lines: Sequence[int]) -> list[_Warp]:
+    spells: list[list[Spell]] = [[] for _ in range(recording.warps)]
+    for spell in recording.spells:
+        spells[spell.warp].append(spell)
+    shown = {state: SHOWN.index(as_) for state, as_ in SHOWN_AS.items()}
+    found = []
+    for mine in spells:
+        there = sorted({lines[spell.place] for spell in mine})
+        column = {line: i for i, line in enumerate(there)}
+        kinds = [shown[spell.state] * len(there) + column[lines[spell.place]] for spell in mine]
+        starts, ends = (np.array([getattr(spell, name) for spell in mine]) for name in ("start", "end"))
+        found.append(_Warp(starts, ends, np.array(kinds, np.int64), tuple(there)))
+    return found
+
+
+def _strip(warp: _Warp, clocks: float, tick: int) -> tuple[Strip, ...]:
     """The state that takes most of each tick, and the line that has most of that; equal neighbours are one."""
+    if not warp.starts.size:
+        return ()
     ticks = math.ceil(clocks / tick)
-    there = sorted({lines[spell.place] for spell in spells})
-    column = {line: i for i, line in enumerate(there)}
-    starts = np.array([spell.start for spell in spells]) / tick
-    ends = np.array([spell.end for spell in spells]) / tick
-    kinds = np.array([SHOWN.index(SHOWN_AS[spell.state]) * len(there) + column[lines[spell.place]] for spell in spells])
-    spent = np.zeros((ticks, len(SHOWN) * len(there)))
+    spent = np.zeros((ticks, len(SHOWN) * len(warp.lines)))
+    starts, ends = warp.starts / tick, warp.ends / tick
     first, last = starts.astype(np.int64), np.minimum(ends.astype(np.int64), ticks - 1)
     within = first == last
-    np.add.at(spent, (first[within], kinds[within]), (ends - starts)[within])
+    np.add.at(spent, (first[within], warp.kinds[within]), (ends - starts)[within])
     for at in np.flatnonzero(~within).tolist():
-        spent[first[at], kinds[at]] += first[at] + 1 - starts[at]
-        spent[first[at] + 1 : last[at], kinds[at]] += 1
-        spent[last[at], kinds[at]] += ends[at] - last[at]
-    by_state = spent.reshape(ticks, len(SHOWN), len(there))
+        kind = warp.kinds[at]
+        spent[first[at], kind] += first[at] + 1 - starts[at]
+        spent[first[at] + 1 : last[at], kind] += 1
+        spent[last[at], kind] += ends[at] - last[at]
+    by_state = spent.reshape(ticks, len(SHOWN), len(warp.lines))
     states = by_state.sum(2).argmax(1)
     places = by_state[np.arange(ticks), states].argmax(1)
-    over = math.ceil(spells[-1].end / tick) if spells else 0  # the warp has ended
+    over = math.ceil(ends[-1])  # the warp has ended
     found: list[Strip] = []
     for state, place in zip(states[:over].tolist(), places[:over].tolist(), strict=True):
-        shown, line = SHOWN[state], there[place]
+        shown, line = SHOWN[state], warp.lines[place]
         if found and (found[-1].state, found[-1].line) == (shown, line):
             found[-1] = Strip(found[-1].ticks + 1, shown, line)
         else:

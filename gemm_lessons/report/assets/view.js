@@ -4,6 +4,7 @@
 const DATA = JSON.parse(document.getElementById("record").textContent);
 const NUMBER = new Intl.NumberFormat("en");
 const say = (value) => NUMBER.format(Math.round(value));
+const digits = (value) => (value < 9.995 ? value.toPrecision(3) : value.toFixed(1));
 const NAMES = {
   shared_wavefronts: "shared wavefronts", global_load_sectors: "sectors loaded", global_store_sectors: "sectors stored",
   shared_load_instructions: "shared loads", shared_store_instructions: "shared stores",
@@ -609,30 +610,32 @@ function roofline() {
   const xs = [...it.dots.map((dot) => dot.x), knee], ys = [...it.dots.map((dot) => dot.y), it.peak];
   const x0 = Math.log(Math.min(...xs) / 2), x1 = Math.log(Math.max(...xs) * 4), y0 = Math.log(Math.min(...ys) / 3), y1 = Math.log(it.peak * 1.6);
   const x = (value) => left + ((Math.log(value) - x0) / (x1 - x0)) * (wide - left - 10), y = (value) => high - bottom - ((Math.log(value) - y0) / (y1 - y0)) * (high - bottom - 26);
-  const svg = make("svg", { viewBox: `0 0 ${wide} ${high}`, role: "img", "aria-label": `Roofline: ${it.dots.map((dot) => `${dot.label} ${say(dot.y)} GFLOPS`).join(", ")}; peak ${say(it.peak)}` });
+  const svg = make("svg", { viewBox: `0 0 ${wide} ${high}`, role: "img", "aria-label": `Roofline: ${it.dots.map((dot) => `${dot.label} ${digits(dot.y)} TFLOP/s`).join(", ")}; peak ${digits(it.peak)}` });
   for (let power = -8; power < 12; power++) {
     if (2 ** power < Math.exp(x0) || 2 ** power > Math.exp(x1)) continue;
     svg.append(make("line", { x1: x(2 ** power), x2: x(2 ** power), y1: 26, y2: high - bottom, style: "stroke: var(--line)" }),
       make("text", { x: x(2 ** power), y: high - bottom + 16, "text-anchor": "middle" }, power < 0 ? `1/${2 ** -power}` : String(2 ** power)));
   }
-  for (let power = 0; power < 7; power++) {
-    if (10 ** power < Math.exp(y0) || 10 ** power > Math.exp(y1)) continue;
-    svg.append(make("line", { x1: left, x2: wide - 10, y1: y(10 ** power), y2: y(10 ** power), style: "stroke: var(--line)" }),
-      make("text", { x: left - 6, y: y(10 ** power) + 4, "text-anchor": "end" }, say(10 ** power)));
+  for (const value of [-3, -2, -1, 0, 1, 2, 3].flatMap((power) => [1, 2, 5].map((n) => Number(`${n}e${power}`)))) {
+    if (value < Math.exp(y0) || value > Math.exp(y1)) continue;
+    svg.append(make("line", { x1: left, x2: wide - 10, y1: y(value), y2: y(value), style: "stroke: var(--line)" }),
+      make("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, String(value)));
   }
   const start = Math.max(Math.exp(x0), Math.exp(y0) / it.bandwidth);
   svg.append(make("path", { d: `M${x(start)} ${y(start * it.bandwidth)}L${x(knee)} ${y(it.peak)}L${wide - 10} ${y(it.peak)}`, style: "fill: none; stroke: var(--ink); stroke-width: 1.8" }),
-    make("text", { x: wide - 12, y: y(it.peak) - 6, "text-anchor": "end", style: "fill: var(--ink)" }, `fp32 peak, ${say(it.peak)}`),
+    make("text", { x: wide - 12, y: y(it.peak) - 6, "text-anchor": "end", style: "fill: var(--ink)" }, `fp32 peak, ${digits(it.peak)}`),
     make("text", { x: left + (wide - left) / 2, y: high - 8, "text-anchor": "middle" }, "operations per byte between a multiprocessor and shared memory or L1"),
-    make("text", { x: 14, y: 12, style: "fill: var(--soft)" }, "GFLOPS"));
+    make("text", { x: 14, y: 12, style: "fill: var(--soft)" }, "TFLOP/s"));
+  // Names beside their dots: the fastest above, the slowest below, so that neighbours do not cover each other.
+  const order = [...it.dots].sort((one, other) => other.y - one.y);
   it.dots.forEach((dot, i) => {
-    const above = y(dot.y) - 10, end = x(dot.x) > wide * 0.7;
+    const rank = order.indexOf(dot), shift = rank === 0 ? -12 : rank === order.length - 1 ? 22 : 4;
     svg.append(make("circle", { cx: x(dot.x), cy: y(dot.y), r: 6, style: `fill: var(--${i ? "again" : "accent"}); stroke: var(--ink)` }),
-      make("text", { x: x(dot.x) + (end ? -11 : 11), y: i % 2 ? y(dot.y) + 16 : above + 14, "text-anchor": end ? "end" : "start", style: "fill: var(--ink)" }, dot.label));
+      make("text", { x: x(dot.x) + (shift === 4 ? 11 : 0), y: y(dot.y) + shift, "text-anchor": shift === 4 ? "start" : "middle", style: "fill: var(--ink)" }, dot.label));
   });
   node.append(make("figure", {}, make("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Roofline" }, svg)),
-    table(["kernel", "operations per byte", "estimated GFLOPS", "of the roof above it"], it.dots.map((dot) => [
-      dot.label, dot.x.toPrecision(3), say(dot.y), `${((100 * dot.y) / Math.min(it.peak, dot.x * it.bandwidth)).toFixed(0)}%`])));
+    table(["kernel", "operations per byte", "estimated TFLOP/s", "of the roof above it"], it.dots.map((dot) => [
+      dot.label, dot.x.toPrecision(3), digits(dot.y), `${((100 * dot.y) / Math.min(it.peak, dot.x * it.bandwidth)).toFixed(0)}%`])));
 }
 
 head();
