@@ -14,7 +14,7 @@ import pytest
 from gemm_lessons.compiler.compile import Compiled, compile_source
 from gemm_lessons.course.data import DataSpec
 from gemm_lessons.course.expression import Expression
-from gemm_lessons.course.folder import CommandError, packaged_course
+from gemm_lessons.course.folder import CommandError, packaged_course, shown
 from gemm_lessons.course.formula import Formula
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.lesson_toml import load_lesson
@@ -95,7 +95,7 @@ def test_the_device_runs_the_lesson_s_kernel(programs: dict[str, Path], path: Pa
         there = compile_source(main.read_text(), path=str(main), entry=entry)
         here = compile_source(
             lesson.solution_path.read_text(),
-            path=str(lesson.solution_path),
+            path=shown(lesson.solution_path),  # as a run names it: it may have been compiled already
             entry=entry,
             defines=lesson.tile.defines,
             include_dirs=lesson.include_dirs,
