@@ -191,7 +191,7 @@ def test_a_change_that_no_event_told_of_is_found(course: Path, monkeypatch: pyte
     monkeypatch.setattr(Session, "_run", lambda session, saved=False: runs.append(session._changes.polling))
     found = Course(course)
     with Changes() as changes:
-        session = Session(found, (Simulated(), find_gpu("h200")), None, False)
+        session = Session(found, (Simulated(), find_gpu("h200")))
         session._changes = changes
         session._turn_to(found.lesson("01"))
         session._look(told=False)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from pathlib import Path
 from typing import Annotated, ParamSpec
 
 import typer
@@ -17,6 +16,7 @@ from gemm_lessons import __version__
 from gemm_lessons.cli import dev
 from gemm_lessons.cli.export import export
 from gemm_lessons.cli.gpu import bench, profile
+from gemm_lessons.cli.init import init
 from gemm_lessons.cli.inspect import inspect, opcodes
 from gemm_lessons.cli.learn import diff, hint, home, next_, reset
 from gemm_lessons.cli.options import LessonArgument, NoColor, keep_progress
@@ -28,7 +28,6 @@ from gemm_lessons.cli.watch import watch
 from gemm_lessons.course.folder import (
     CommandError,
     any_course,
-    init_course,
     own_course,
     read_source,
     start_lesson,
@@ -163,20 +162,7 @@ def start(lesson: LessonArgument, no_color: NoColor = False) -> int:
     return contract.EXIT_PASSED
 
 
-@command("gemm-lessons init my-course", "gemm-lessons init .")
-def init(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The new course folder; it may exist.")],
-    no_color: NoColor = False,
-) -> int:
-    """Make a course folder to work and commit in. It holds texts, stubs and settings, but no solutions."""
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.course import show_init
-
-    course = init_course(directory)
-    show_init(make_console(), course, here=course.root.resolve() == Path.cwd())
-    return contract.EXIT_PASSED
-
-
+command("gemm-lessons init my-course", "gemm-lessons init .", "gemm-lessons init . --editor")(init)
 command("gemm-lessons next")(next_)
 command("gemm-lessons watch", "gemm-lessons watch 03")(watch)
 command("gemm-lessons hint 03", "gemm-lessons hint 03 --todo 1", "gemm-lessons hint 03 --list")(hint)

@@ -38,6 +38,9 @@ LessonArgument = Annotated[
         metavar="LESSON", help="A lesson: 03, 3, block_tile or 03_block_tile.", autocompletion=complete_lesson
     ),
 ]
+Problems = Annotated[
+    bool, typer.Option("--problems", help="Also each problem as FILE:LINE:COLUMN: SEVERITY: MESSAGE, for editors.")
+]
 NoColor = Annotated[
     bool, typer.Option("--no-color", help="Plain text, as NO_COLOR=1 gives.", callback=_plain, is_eager=True)
 ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gemm_lessons.cli.options import LessonArgument, NoColor, keep_progress, kernel_path, parse_shape
+from gemm_lessons.cli.options import LessonArgument, NoColor, Problems, keep_progress, kernel_path, parse_shape
 from gemm_lessons.cli.practice import practised
 from gemm_lessons.course.folder import CommandError, Course, any_course, own_course, read_source, shown
 from gemm_lessons.course.lesson import Lesson, Shape
@@ -62,6 +62,7 @@ def run(
         typer.Option("--tile", metavar="NAME=SIZE", help="Other tile sizes, for this run only: --tile BK=16."),
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Repeat the inputs of an earlier run.")] = None,
+    problems: Problems = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for scripts.")] = False,
     no_color: NoColor = False,
 ) -> int:
@@ -118,6 +119,10 @@ def run(
         option = " --stub" if stub else " --bug" if bug else f" --file {shlex.quote(str(file))}" if file else ""
         option += "".join(f" --tile {text}" for text in tile or ())
         _show(course, outcome, f"gemm-lessons run {found.number:02}{option}", remarks)
+        if problems:
+            from gemm_lessons.report.problems import show_problems
+
+            show_problems(make_console(), outcome.kernel)
         if practice is not None:
             practice()
     return contract.exit_code(outcome)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gemm_lessons.cli.options import NoColor, complete_lesson
+from gemm_lessons.cli.options import NoColor, Problems, complete_lesson
 from gemm_lessons.cli.run import DEFAULT_GPU, DeviceChoice, device_for, sheet_for
 from gemm_lessons.cli.view import view
 from gemm_lessons.course.folder import WriteError, own_course
@@ -39,6 +39,7 @@ def watch(
     polling: Annotated[
         bool, typer.Option("--polling", help="Look at the files again and again, where no events come.")
     ] = False,
+    problems: Problems = False,
     no_color: NoColor = False,
 ) -> int:
     """Run the lesson's kernel each time you save it. Single keys give hints, the next lesson, and more."""
@@ -49,7 +50,8 @@ def watch(
     from gemm_lessons.watch.session import Session
 
     pictures = partial(_show_pictures, course)
-    Session(course, (on, sheet or on.sheet or sheet_for(DEFAULT_GPU)), pictures, polling).run(found)
+    where = on, sheet or on.sheet or sheet_for(DEFAULT_GPU)
+    Session(course, where, pictures, polling, problems).run(found)
     return contract.EXIT_PASSED
 
 

@@ -22,6 +22,14 @@ from gemm_lessons.course.lesson_toml import LESSON_NAME, load_architecture, load
 from gemm_lessons.course.todos import TodoMark, todo_marks
 from gemm_lessons.errors import KitError
 
+IGNORED = """\
+# what the kit keeps, and files that it has replaced
+.gemm-lessons/
+*.bak-*
+# for clangd; names folders of one machine: gemm-lessons init . --editor
+compile_commands.json
+.cache/
+"""
 MAX_SOURCE_BYTES = 1_000_000  # a kernel file above this is no kernel
 NO_COURSE = "there is no course folder here or above; make one: gemm-lessons init my-course && cd my-course"
 
@@ -221,7 +229,7 @@ def init_course(directory: Path) -> Course:
             copy.rename(directory / "lessons")
         ignore = directory / ".gitignore"
         if not ignore.exists():
-            ignore.write_text(".gemm-lessons/\n*.bak-*\n", encoding="utf-8")
+            ignore.write_text(IGNORED, encoding="utf-8")
     except OSError as error:
         raise WriteError(Path(error.filename or directory), error) from None
     return Course(directory)

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
@@ -22,6 +23,7 @@ from gemm_lessons.course.standing import Rung
 from gemm_lessons.course.text import folded
 from gemm_lessons.course.todos import TodoMark
 from gemm_lessons.report.console import page
+from gemm_lessons.report.links import link
 
 if TYPE_CHECKING:
     from gemm_lessons.export.folder import Exported
@@ -127,7 +129,9 @@ def show_started(console: Console, started: Started, steps: bool = True) -> None
     lesson, number = started.lesson, f"{started.lesson.number:02}"
     console.print(Text.assemble((f"Lesson {number}  ", "lesson"), (lesson.title, "bold")))
     made = "made from the stub" if started.created else "is already there, kept as it is"
-    console.print(Text.assemble((shown(started.path), "command"), f"  {made}"), soft_wrap=True)
+    path = Text(shown(started.path), style="command")
+    path.stylize(link(console, str(started.path), started.todos[0].line if started.todos else None))
+    console.print(Text.assemble(path, f"  {made}"), soft_wrap=True)
     if started.todos:
         console.print("\nFill in:")
         console.print(Padding(todo_table(started.todos), (0, 0, 0, 2), expand=False))
@@ -163,14 +167,24 @@ def show_restored(console: Console, files: Sequence[Reset]) -> None:
         console.print("Everything was as it came; nothing was changed.", style="quiet")
 
 
-def show_init(console: Console, course: Course, here: bool) -> None:
-    """What the new course folder holds and how to begin."""
+def show_init(console: Console, course: Course, here: bool, repository: str) -> None:
+    """What the new course folder holds and how to begin. ``repository``: what came of making it one, if asked for."""
     count = len(course.names)
     folder = shown(course.root)
     console.print(
         Text.assemble(f"{count} lessons in ", (folder, "command"), ", yours to change and commit"), soft_wrap=True
     )
-    step(console, "Next", "gemm-lessons list" if here else f"cd {folder} && gemm-lessons list")
+    said = {"made": "a git repository, its first commit is the course as it came", "inside another": "", "": ""}
+    if note := said.get(repository, f"no git repository: {repository}"):
+        console.print(Text(note, style="quiet"))
+    console.print(Text("clangd and VS Code understand its .cu files without a CUDA toolkit", style="quiet"))
+    step(console, "Next", "gemm-lessons" if here else f"cd {folder} && gemm-lessons")
+
+
+def show_editor_files(console: Console, files: Sequence[Path]) -> None:
+    """Which files for editors are new."""
+    for path in files:
+        console.print(Text.assemble((shown(path), "command"), "  written"), soft_wrap=True)
 
 
 def show_todos(

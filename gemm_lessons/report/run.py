@@ -24,6 +24,7 @@ from gemm_lessons.judgement.verdict import (
 from gemm_lessons.launch import Conflict, Finding
 from gemm_lessons.report.console import THEME
 from gemm_lessons.report.course import step
+from gemm_lessons.report.links import link
 from gemm_lessons.report.table import SHORT, STYLE, show_footnotes, table
 from gemm_lessons.run.bought import Bought
 from gemm_lessons.run.outcome import Row, RunOutcome
@@ -80,7 +81,8 @@ def printed(outcome: RunOutcome, columns: int = 80) -> str:
 def _headline(console: Console, outcome: RunOutcome, remarks: Sequence[str]) -> None:
     lesson, row = outcome.lesson, outcome.kernel
     console.print(Text.assemble((f"Lesson {lesson.number:02}  ", "lesson"), (lesson.title, "bold")))
-    console.print(Text(f"{row.path}  on: {outcome.device_name}", style="quiet"), soft_wrap=True)
+    where = Text.assemble((row.path, link(console, row.path)), f"  on: {outcome.device_name}", style="quiet")
+    console.print(where, soft_wrap=True)
     for remark in remarks:
         console.print(Text(remark, style="doubt"))
     console.print()
@@ -231,7 +233,9 @@ def show_diagnostics(console: Console, row: Row, found: Sequence[Diagnostic]) ->
         at = ":".join(str(part) for part in (diagnostic.file, line, column) if part)
         style = "bad" if diagnostic.severity == "error" else "doubt"
         said = (f"{diagnostic.severity}: ", style)
-        console.print(Text.assemble((at, "bold"), ": ", said, diagnostic.message), soft_wrap=True)
+        place = Text(at, style="bold")
+        place.stylize(link(console, diagnostic.file, line, column))
+        console.print(Text.assemble(place, ": ", said, diagnostic.message), soft_wrap=True)
         if diagnostic.file == row.path:
             _quote(console, row, line, column)
     if len(found) > MAX_DIAGNOSTICS:
@@ -246,7 +250,9 @@ def _quote(console: Console, row: Row, line: int | None, column: int | None = No
     body = text.strip()
     gutter = f"  {line:>4} | "
     quoted = Table.grid()
-    quoted.add_row(Text(gutter, style="quiet"), Text(body))
+    number = Text(gutter, style="quiet")
+    number.stylize(link(console, row.path, line, column), 2, len(gutter) - 3)
+    quoted.add_row(number, Text(body))
     console.print(quoted)
     if column is not None and body and len(gutter + body) <= console.width:  # no caret below a wrapped line
         offset = max(0, column - 1 - (len(text) - len(text.lstrip())))

@@ -25,6 +25,7 @@ from gemm_lessons.report.console import Working, make_console
 from gemm_lessons.report.course import show_error, show_hint, show_list, show_note, show_started
 from gemm_lessons.report.diff import show_diff
 from gemm_lessons.report.practice import show_scores
+from gemm_lessons.report.problems import show_problems
 from gemm_lessons.report.run import show_outcome
 from gemm_lessons.report.watch import Part, Screen, Status, show_notice, show_status
 from gemm_lessons.run.bought import gain_of
@@ -43,12 +44,17 @@ Stamp = tuple[tuple[Path, bytes], ...]
 
 class Session:
     """Watches the learner's kernel of one lesson at a time. ``where``: what runs it, and the GPU that estimates are
-    for; ``view`` shows a lesson's pictures, if the kit can."""
+    for; ``view`` shows a lesson's pictures, if the kit can; ``problems`` are told in a compiler's form, too."""
 
     def __init__(
-        self, course: Course, where: tuple[Device, GpuSpec], view: Callable[[Lesson], None] | None, polling: bool
+        self,
+        course: Course,
+        where: tuple[Device, GpuSpec],
+        view: Callable[[Lesson], None] | None = None,
+        polling: bool = False,
+        problems: bool = False,
     ) -> None:
-        self._course, self._where, self._view = course, where, view
+        self._course, self._where, self._view, self._problems = course, where, view, problems
         self._screen, self._kept = Screen(), KeptRows()
         self._terminal, self._changes = Terminal(), Changes(polling)
         self._lesson: Lesson
@@ -145,6 +151,8 @@ class Session:
             remarks, gain = remarks_on(lesson), gain_of(self._course, outcome)
             following = self._course.neighbour(lesson, +1)
             self._report = (lambda console: show_outcome(console, outcome, following, "", remarks, gain),)
+            if self._problems:
+                self._report = (*self._report, lambda console: show_problems(console, outcome.kernel))
             if scores:
                 self._report = (*self._report, lambda console: show_scores(console, scores))
             if note:

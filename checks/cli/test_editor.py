@@ -1,0 +1,135 @@
+"""What ``init`` makes for editors and git, and what an editor reads of a run: problems by line, links."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from checks.cli.test_run import on_terminal
+from checks.cli.tiny_course import KERNEL, Run
+from gemm_lessons.course.folder import any_course
+from gemm_lessons.editor import clangd
+from gemm_lessons.editor.vscode import BACKGROUND, PROBLEM
+from gemm_lessons.report.links import has_links, url
+
+
+def git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Of somebody whose git knows no user."""
+    return {"HOME": str(tmp_path_factory.mktemp("home")), "XDG_CONFIG_HOME": "/nonexistent"}
+
+
+def test_init_makes_a_repository_that_editors_understand(run: Run, tmp_path: Path, home: dict[str, str]) -> None:
+    made = run("init", "mine", cwd=tmp_path, env=home)
+    assert made.code == 0, made.err
+    assert "a git repository" in made.out
+    course = tmp_path / "mine"
+    assert git(course, "status", "--porcelain") == ""
+    assert git(course, "log", "--format=%s") == "The course as it came\n"
+    kept = git(course, "ls-files").split()
+    assert {".gitignore", ".vscode/tasks.json", "lessons/01_naive/stub.cu"} <= set(kept)
+    assert "compile_commands.json" not in kept, "it names folders of this machine"
+
+    commands = json.loads((course / "compile_commands.json").read_text())
+    of_a_kernel = next(it for it in commands if it["directory"].endswith("03_block_tile") and it["file"] == "kernel.cu")
+    tile = any_course().lesson("block_tile").tile.defines
+    assert {f"-D{name}={size}" for name, size in tile.items()} <= set(of_a_kernel["arguments"])
+    assert f"-I{course / 'lessons' / 'common'}" in of_a_kernel["arguments"]
+
+    tasks = json.loads((course / ".vscode" / "tasks.json").read_text())["tasks"]
+    for task in tasks:
+        assert run(*task["args"][:1], "--help").code == 0
+        assert set(task["options"]) == {"cwd", "env"}
+
+    settings = course / ".vscode" / "settings.json"
+    settings.write_text("{}")
+    (course / "compile_commands.json").unlink()
+    assert run("init", ".", "--editor", cwd=course).code == 0
+    assert settings.read_text() == "{}", "somebody's own"
+    assert json.loads((course / "compile_commands.json").read_text()) == commands
+    nested = run("init", "inner", cwd=course, env=home)
+    assert nested.code == 0
+    assert not (course / "inner" / ".git").exists()
+
+
+def test_init_without_git_is_no_failure(run: Run, tmp_path: Path) -> None:
+    said = run("init", "one", cwd=tmp_path, env={"PATH": str(tmp_path)})
+    assert said.code == 0
+    assert "no git repository: git is not installed" in said.out
+    assert run("init", "two", "--no-git", cwd=tmp_path).code == 0
+    assert not (tmp_path / "two" / ".git").exists()
+    assert run("init", "three", "--editor", cwd=tmp_path).code == 2
+
+
+CLANGD = os.environ.get("CLANGD") or shutil.which("clangd")
+
+
+@pytest.mark.skipif(not CLANGD, reason="no clangd here")
+@pytest.mark.parametrize("own", [False, True])
+def test_clangd_understands_every_lesson(tmp_path: Path, own: bool) -> None:
+    """With NVIDIA's headers, and with no header at all but ours."""
+    course = any_course()
+    lessons = [course.lesson(name) for name in course.names]
+    headers = None if own else clangd.cuda_headers()
+    (tmp_path / "compile_commands.json").write_text(clangd.commands(lessons, course.architecture, headers))
+    for lesson in lessons:
+        done = subprocess.run(
+            [str(CLANGD), f"--check={lesson.solution_path}", f"--compile-commands-dir={tmp_path}"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert "All checks completed, 0 errors" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("body", "severity", "line", "words"),
+    [
+        ("    acc = A[M * K + 100];", "error", 6, "out of bounds"),
+        ("    acc = oops;", "error", 6, '"oops" is undefined'),
+        ("    acc = 1;", "error", 1, "144 of 144 elements of C are wrong"),
+    ],
+)
+def test_problems_in_an_editor_s_form(run: Run, kernel: Path, body: str, severity: str, line: int, words: str) -> None:
+    kernel.write_text(KERNEL.replace("BODY", body))
+    shown = run("run", "01", "--problems").out
+    found = [match.groups() for match in map(re.compile(str(PROBLEM["regexp"])).match, shown.splitlines()) if match]
+    at = ("lessons/01_first/kernel.cu", str(line))
+    assert [it for it in found if it[:2] == at and it[3] == severity and words in it[4]]
+    assert re.match(str(BACKGROUND["beginsPattern"]), shown)
+
+
+def test_links_where_the_terminal_follows_them(course: Path, kernel: Path) -> None:
+    kernel.write_text(KERNEL.replace("BODY", "    acc = A[M * K + 100];"))
+    _, plain = on_terminal(course, 100, "run", "01")
+    assert "\x1b]8;" not in plain
+    _, linked = on_terminal(course, 100, "run", "01", TERM_PROGRAM="vscode")
+    assert f"vscode://file{kernel.resolve()}:6" in linked
+    assert f"vscode://file{kernel.resolve()}\x1b" in linked
+
+
+def test_which_terminals_follow_links() -> None:
+    for environment in (
+        {"TERM_PROGRAM": "WezTerm"},
+        {"VTE_VERSION": "6003"},
+        {"TERM": "foot"},
+        {"KITTY_WINDOW_ID": "1"},
+    ):
+        assert has_links(environment)
+        assert not has_links({**environment, "FORCE_HYPERLINK": "0"})
+        assert not has_links({**environment, "CI": "true"})
+    for environment in ({}, {"TERM": "xterm-256color"}, {"VTE_VERSION": "4600"}, {"TERM": "linux"}):
+        assert not has_links(environment)
+        assert has_links({**environment, "FORCE_HYPERLINK": "1"})
+    assert url("/a b.cu", 7, None, {"TERM": "xterm-kitty"}).endswith("/a%20b.cu#7")
+    assert url("/a.cu", 7, None, {"TERM": "foot"}).endswith("/a.cu")
+    assert url("/a.cu", 7, 3, {"TERM_PROGRAM": "vscode"}) == "vscode://file/a.cu:7:3"

@@ -1,0 +1,1 @@
+"""What ``init`` puts beside the lessons: editors then understand a ``.cu`` without a CUDA toolkit, and git keeps it."""

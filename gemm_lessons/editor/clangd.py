@@ -1,0 +1,50 @@
+"""How clangd is to read each lesson's kernel: ``compile_commands.json``, with the lesson's tile sizes.
+
+clang knows CUDA C++ by itself, but wants NVIDIA's headers, which came as wheels, and the C++ library's, which come with
+a compiler for the host. Where those are missing it gets ``cuda_names.h`` instead: all that the lessons use, declared.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from gemm_lessons.compiler import nvrtc
+from gemm_lessons.course.lesson import Lesson
+
+NAMES = Path(__file__).parent / "cuda_names.h"
+CUDA = 13
+CXX_HEADERS = (Path("/usr/include/c++"), Path("/usr/local/include/c++"))  # of libstdc++, of libc++
+SOURCES = ("kernel.cu", "stub.cu", "solution.cu", "bug.cu")
+HOW = ("clang++", "-xcuda", "-std=c++17", "--cuda-device-only", "-nocudalib", "-Wno-unknown-cuda-version")
+
+
+def commands(lessons: Sequence[Lesson], architecture: str, headers: Path | None) -> str:
+    """The text of ``compile_commands.json``. ``headers``: the CUDA folder whose ``include`` is to be read, if any."""
+    own = ["-nocudainc", "-nostdlibinc", "-include", str(NAMES)]
+    cuda = own if headers is None else [f"--cuda-path={headers}"]
+    entries = [
+        {
+            "directory": str(lesson.directory.resolve()),
+            "file": name,
+            "arguments": [
+                *HOW,
+                f"--cuda-gpu-arch={architecture}",
+                *cuda,
+                *(f"-D{size}={value}" for size, value in lesson.tile.defines.items()),
+                *(f"-I{folder.resolve()}" for folder in lesson.include_dirs),
+                name,
+            ],
+        }
+        for lesson in lessons
+        for name in SOURCES
+    ]
+    return json.dumps(entries, indent=1) + "\n"
+
+
+def cuda_headers() -> Path | None:
+    """The CUDA folder to read headers from; None where clang could not read them for want of the C++ library's."""
+    if not any(folder.is_dir() for folder in CXX_HEADERS):
+        return None
+    return next((folder.parent for folder in nvrtc.include_folders(CUDA) if folder.name == "include"), None)

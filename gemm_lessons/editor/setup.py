@@ -1,0 +1,75 @@
+"""Puts the files for editors into a course folder, and makes it a git repository."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from gemm_lessons.course.folder import Course, WriteError, write_atomically
+from gemm_lessons.course.lesson import Lesson, LessonError
+from gemm_lessons.course.lesson_toml import load_lesson
+from gemm_lessons.editor import clangd, vscode
+
+COMMANDS = "compile_commands.json"
+GIT_SECONDS = 20
+NOBODY = ("-c", "user.name=gemm-lessons", "-c", "user.email=gemm-lessons@localhost")  # where git knows no user
+PLAIN = ("-c", "commit.gpgsign=false", "-c", f"core.hooksPath={os.devnull}")
+OURS = ("lessons", ".gitignore", ".vscode")
+ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")  # set where a hook of another repository runs
+FIRST_COMMIT = "The course as it came"
+
+
+def write_editor_files(course: Course) -> list[Path]:
+    """Write what clangd and VS Code need. What somebody has written for VS Code stays; the commands for clangd name
+    folders of this machine, and are made anew. Returns what is new. Raises ``WriteError``."""
+    lessons: list[Lesson] = []
+    for name in course.names:
+        try:
+            lessons.append(load_lesson(course.lessons_dir / name))
+        except LessonError:  # whoever runs it is told
+            continue
+    text = clangd.commands(lessons, course.architecture, clangd.cuda_headers())
+    wanted = {course.root / COMMANDS: text}
+    for name, content in vscode.files(str(Path(sys.executable).parent)).items():
+        path = course.root / ".vscode" / name
+        if not path.exists():
+            wanted[path] = content
+    for path, content in wanted.items():
+        try:
+            path.parent.mkdir(exist_ok=True)
+        except OSError as error:
+            raise WriteError(path.parent, error) from None
+        write_atomically(path, content.encode())
+    return list(wanted)
+
+
+def make_repository(folder: Path) -> str:
+    """Make a folder a git repository whose first commit is the course. Inside of another one it is left alone.
+
+    Returns what came of it: ``made``, ``inside another``, or why there is none. That is never a reason to fail.
+    """
+    if shutil.which("git") is None:
+        return "git is not installed"
+    try:
+        if _git(folder, "rev-parse", "--is-inside-work-tree").returncode == 0:
+            return "inside another"
+        ours = [name for name in OURS if (folder / name).exists()]
+        known = _git(folder, "config", "user.email").stdout.strip()
+        commit = (*PLAIN, *(() if known else NOBODY), "commit", "-q", "-m", FIRST_COMMIT)
+        for arguments in (("init", "-q"), ("add", "--", *ours), commit):
+            done = _git(folder, *arguments)
+            if done.returncode != 0:
+                return (done.stderr.strip().splitlines() or [f"git {arguments[0]} failed"])[0]
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"git: {error}"
+    return "made"
+
+
+def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["git", "-C", str(folder), *arguments], env={k: v for k, v in os.environ.items() if k not in ELSEWHERE},
+        capture_output=True, text=True, timeout=GIT_SECONDS, check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip

@@ -1,0 +1,65 @@
+"""VS Code's folder: which extension reads CUDA C++, tasks that run a lesson, and how to read what they print."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+# What --problems prints: FILE:LINE:COLUMN: SEVERITY: MESSAGE
+PROBLEM = {
+    "regexp": r"^(.+\.cuh?):(\d+):(\d+): (error|warning|info): (.*)$",
+    "file": 1,
+    "line": 2,
+    "column": 3,
+    "severity": 4,
+    "message": 5,
+}
+MATCHER = {
+    "owner": "gemm-lessons",
+    "source": "gemm-lessons",
+    "fileLocation": ["autoDetect", "${workspaceFolder}"],
+    "pattern": PROBLEM,
+}
+# Where watch begins to show a run, and where it has shown it.
+BACKGROUND = {
+    "activeOnStart": True,
+    "beginsPattern": r"^(Lesson \d\d|error:)",
+    "endsPattern": r"(Waiting for a save of|looking twice a second at) ",
+}
+SETTINGS = {
+    "files.associations": {"*.cu": "cuda-cpp", "*.cuh": "cuda-cpp"},
+    "C_Cpp.intelliSenseEngine": "disabled",  # clangd reads compile_commands.json, with the tile sizes
+}
+EXTENSIONS = {"recommendations": ["llvm-vs-code-extensions.vscode-clangd"]}
+
+
+def files(programs: str) -> dict[str, str]:
+    """Name in ``.vscode`` -> text. ``programs`` is the folder that holds the command ``gemm-lessons``."""
+    return {name: json.dumps(content, indent=2) + "\n" for name, content in _contents(programs).items()}
+
+
+def _contents(programs: str) -> dict[str, Any]:
+    here = {"cwd": "${workspaceFolder}", "env": {"PATH": f"{programs}:${{env:PATH}}"}}
+
+    def task(label: str, *arguments: str, **more: Any) -> dict[str, Any]:
+        command = {"type": "process", "command": "gemm-lessons", "args": list(arguments), "options": here}
+        return {"label": f"gemm-lessons: {label}", **command, "problemMatcher": [], **more}
+
+    tasks = [
+        task(
+            "run this lesson", "run", "${fileDirname}", "--problems",
+            problemMatcher=MATCHER, group={"kind": "build", "isDefault": True},
+        ),
+        task(
+            "watch this lesson", "watch", "${fileDirname}", "--problems",
+            problemMatcher={**MATCHER, "background": BACKGROUND}, isBackground=True,
+            presentation={"panel": "dedicated", "reveal": "always", "focus": True},
+        ),
+        task("hint", "hint", "${fileDirname}"),
+        task("where am I"),
+    ]  # fmt: skip
+    return {
+        "settings.json": SETTINGS,
+        "extensions.json": EXTENSIONS,
+        "tasks.json": {"version": "2.0.0", "tasks": tasks},
+    }

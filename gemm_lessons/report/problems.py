@@ -1,0 +1,50 @@
+"""Problems as compilers print them, one line each: ``FILE:LINE:COLUMN: SEVERITY: MESSAGE``, for editors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.text import Text
+
+from gemm_lessons.judgement.verdict import CompileFailed, Faulted, GateMissed, Passed, TimedOut, WrongAnswer
+from gemm_lessons.run.outcome import Row
+
+SEVERITY = {"error": "error", "warning": "warning", "note": "info", "remark": "info"}
+
+
+def show_problems(console: Console, row: Row) -> None:
+    """Every problem of a kernel, where there are some."""
+    lines = list(dict.fromkeys(problem_lines(row)))
+    if lines:
+        console.print()
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
+
+
+def problem_lines(row: Row) -> Iterator[str]:
+    """The compiler's, the findings, and the verdict where no line is to blame."""
+    for found in row.diagnostics:
+        yield _line(found.file, found.line, found.column, found.severity, found.message)
+    findings = list(row.checked.findings)
+    if isinstance(row.verdict, Faulted | TimedOut) and row.verdict.finding not in findings:
+        findings.append(row.verdict.finding)
+    for finding in findings:
+        message = f"{finding.kind.replace('_', ' ')}: {finding.message}"
+        yield _line(finding.file or row.path, finding.line, None, finding.severity, message)
+    match row.verdict:
+        case WrongAnswer(shape=shape, judgement=judged):
+            looks = f"; looks like: {judged.pattern.explanation}" if judged.pattern else ""
+            wrong = f"{judged.wrong:,} of {judged.total:,} elements of C are wrong at {shape}{looks}"
+            yield _line(row.path, 1, None, "error", wrong)
+        case GateMissed(missed=missed):
+            for gate in missed:
+                yield _line(row.path, 1, None, "warning", f"gate missed: {gate.name}: {gate.why}")
+        case CompileFailed(message=message) if not row.diagnostics:
+            yield _line(row.path, 1, None, "error", message)
+        case Passed() | Faulted() | TimedOut() | CompileFailed():
+            pass
+
+
+def _line(file: str, line: int | None, column: int | None, severity: str, message: str) -> str:
+    return f"{file}:{line or 1}:{column or 1}: {SEVERITY.get(severity, 'error')}: {' '.join(message.split())}"
