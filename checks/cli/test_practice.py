@@ -144,6 +144,7 @@ def test_find_the_bugs(run: Run, course: Path, bugs: Path) -> None:
     assert said.code == 1
     assert "gemm-lessons run 01 --bug" in said.out
     assert "Mended" not in said.out
+    assert "gemm-lessons hint" not in said.out, "hints are about TODOs"
     bugs.write_text(handed + "// mine\n")
     second = run("bug", "01", "--seed", "1")
     assert "kept as lessons/01_first/bug.cu.bak-1" in second.out
@@ -157,6 +158,7 @@ def test_find_the_bugs(run: Run, course: Path, bugs: Path) -> None:
     what = "acc was set, not added to." if "acc = A" in same else "the guard let too many rows in."
     assert f"Mended: {what}" in mended.out
     assert "1 of 2 bugs" in mended.out
+    assert "gemm-lessons next" not in mended.out, "a bug that is mended is no lesson passed"
     assert "Mended" not in run("run", "01", "--bug").out, "told once"
     assert "1 of 2 bugs of this lesson mended" in run("bug", "01").out
     other = bugs.read_text()
@@ -164,7 +166,7 @@ def test_find_the_bugs(run: Run, course: Path, bugs: Path) -> None:
     stored = json.loads((course / ".gemm-lessons" / "progress.json").read_text())["lessons"]["01_first"]
     assert len(stored["mended"]) == 1
     assert stored["bug"] not in stored["mended"]
-    assert not stored["passed"], "a bug that is mended is no lesson passed"
+    assert not stored["passed"]
 
 
 def test_a_lesson_without_bugs_says_so(run: Run, course: Path) -> None:

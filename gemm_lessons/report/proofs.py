@@ -43,7 +43,7 @@ def show_checked(console: Console, lessons: int, broken: Sequence[str], skipped:
     if skipped:
         names = ", ".join(name[:2] for name in skipped)
         console.print(Text(f"not looked at, since they are copies without a solution: {names}", style="quiet"))
-    if broken:
+    if broken and lessons > 1:
         console.print(Text(f"{len(broken)} of {lessons} lessons have flaws: {', '.join(broken)}", style="bad"))
     elif lessons > 1:
         console.print(Text(f"all {lessons} lessons are proven", style="good"))
@@ -52,7 +52,8 @@ def show_checked(console: Console, lessons: int, broken: Sequence[str], skipped:
 def show_new_lesson(console: Console, directory: Path) -> None:
     """What the new folder holds and what to do with it."""
     files = ", ".join(sorted(path.name for path in directory.iterdir()))
-    console.print(Text.assemble((shown(directory), "command"), f"  {files}"), soft_wrap=True)
+    console.print(Text(shown(directory), style="command"), soft_wrap=True)
+    console.print(Text(f"  {files}", style="quiet"))
     console.print("A small lesson that works. Write yours over it; what only you know is marked REPLACE.")
     step(console, "What is left to do", f"gemm-lessons dev check {directory.name[:2]}")
 

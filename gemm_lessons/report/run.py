@@ -363,7 +363,10 @@ def _next(console: Console, outcome: RunOutcome, following: str | None, again: s
         return
     if outcome.verdict.kind != "passed":
         step(console, "Change the file, then", again)
-        step(console, "Stuck", f"gemm-lessons hint {number}")
+        if outcome.kernel.label != "bug":  # hints are about TODOs
+            step(console, "Stuck", f"gemm-lessons hint {number}")
+    elif outcome.kernel.label == "bug":
+        pass  # what it was is said next
     elif outcome.kernel.label != "your kernel":
         step(console, "Your turn", f"gemm-lessons start {number}")
     else:

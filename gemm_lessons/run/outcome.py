@@ -25,7 +25,7 @@ class Row:
     """
 
     role: Role
-    label: str  # "your kernel", "stub", "01 naive", "reference"
+    label: str  # "your kernel", "stub", "bug", "01 naive", "reference"
     path: str
     source: str
     checked: Checked

@@ -95,11 +95,12 @@ def line_up(request: RunRequest) -> Iterator[Entry]:
 
 
 def label_for(course: Course, lesson: Lesson, path: Path) -> str:
-    """What a kernel file is called in the table and in the ranges: ``reference``, ``stub`` or ``your kernel``."""
+    """A kernel file's name in the table and in the ranges: ``reference``, ``stub``, ``bug`` or ``your kernel``."""
     solution = course.solution(lesson)
     if solution is not None and solution.resolve() == path.resolve():
         return "reference"
-    return "stub" if lesson.stub_path.resolve() == path.resolve() else "your kernel"
+    others = {lesson.stub_path.resolve(): "stub", lesson.bug_path.resolve(): "bug"}
+    return others.get(path.resolve(), "your kernel")
 
 
 def row_of(plan: RunPlan, entry: Entry, ahead: Sequence[Entry] = ()) -> Row:
