@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from checks.export.kinds import KINDS, lesson_of
 from gemm_lessons.compiler.compile import Compiled, compile_source
 from gemm_lessons.course.data import DataSpec
 from gemm_lessons.course.expression import Expression
@@ -183,6 +184,15 @@ def test_halves_columns_scratch_and_an_epilogue(programs: dict[str, Path]) -> No
     done = run_program(program, 33, 17, 70)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert "right: all rows compared with cuBLAS's" in done.stdout
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cublas_is_asked_for_the_same(tmp_path: Path, kind: str) -> None:
+    """These calls were right on a GPU: ``python -m checks.export``."""
+    text = (exported(lesson_of(kind, tmp_path), tmp_path / "program").folder / "main.cu").read_text()
+    call = KINDS[kind].call
+    assert re.sub(r"\s+", " ", call) in re.sub(r"\s+", " ", text)
+    assert bool(call) == ("#include <cublas_v2.h>" in text)
 
 
 def test_a_makefile_and_a_text_for_those_who_have_none_of_this(programs: dict[str, Path]) -> None:
