@@ -30,7 +30,6 @@ def test_a_page(run: Run, course: Path) -> None:
     page = (course / "01_first.html").read_text()
     assert page.startswith("<!doctype html>")
     assert "The first lesson" in page
-    assert run("view", "01", "--solution", "--html", "no/such/folder.html").code == 3
 
 
 def test_a_line_without_accesses_names_those_that_have_some(run: Run) -> None:
@@ -60,6 +59,7 @@ def test_a_kernel_that_does_not_compile(run: Run, kernel: Path) -> None:
         (("--solution", "--stub", "--line", "1"), "exclude each other"),
         (("--line", "1"), "gemm-lessons start 01"),
         (("--solution", "--line", "1", "--gpu", "x"), "--gpu"),
+        (("--solution", "--html", "no/such/page.html"), "there is no folder no/such"),
     ],
 )
 def test_wrong_commands(run: Run, options: tuple[str, ...], words: str) -> None:

@@ -146,6 +146,8 @@ def test_by_keyboard(opened: Seen) -> None:
     browser.press("ArrowDown")
     assert browser.run("document.querySelector('.detail h3').textContent") == f"Line {lines[1]}"
     assert browser.run("document.activeElement.textContent") == lines[1]
+    told = "; ".join(it["heading"] for it in side["requests"][int(lines[1])]["shown"])
+    assert browser.run("document.querySelector('[role=status]').textContent") == f"Line {lines[1]}: {told}"
     browser.run("document.getElementById('thread-0').value = 17")
     browser.run("document.getElementById('thread-0').dispatchEvent(new Event('input'))")
     said = browser.run("document.querySelector('output[for=thread-0]').textContent")

@@ -55,6 +55,9 @@ def view(
     lines = len(read_source(path).splitlines())
     if line is not None and line > lines:
         raise CommandError(f"--line {line}: {shown(path)} has {lines} lines")
+    for option, out in (("--html", html), ("--trace", trace)):
+        if out is not None and not out.resolve().parent.is_dir():
+            raise CommandError(f"{option} {out}: there is no folder {shown(out.resolve().parent)}")
     sheet = sheet_for(gpu)
     page = html or (Path(f"{found.name}.html") if open_ or (line is None and trace is None) else None)
 

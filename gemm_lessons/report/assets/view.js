@@ -187,7 +187,8 @@ function tabs(node, id, content) {
 }
 
 function code_of(side) {
-  const detail = make("div", { class: "detail", "aria-live": "polite" });
+  const detail = make("div", { class: "detail", role: "group", "aria-label": "What the chosen line asks of memory" });
+  const told = make("p", { class: "hidden", role: "status" }); // what a screen reader says when another line is chosen
   const kinds = heats(side);
   const rows = side.source.map((text, i) => {
     const line = i + 1, asks = side.requests[line] !== undefined;
@@ -230,6 +231,7 @@ function code_of(side) {
       if (button) button.setAttribute("aria-pressed", i + 1 === line);
     });
     detail.replaceChildren(...detail_of(side, line));
+    told.textContent = `Line ${line}: ${side.requests[line].shown.map((request) => request.heading).join("; ")}`;
   }
   heat(0);
     const asked = Object.keys(side.requests).map(Number);
@@ -243,7 +245,7 @@ function code_of(side) {
     make("table", { class: "code" }, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "line"), title, make("th", { scope: "col" }, side.path))), body));
   const notes = side.notes.map((note) => make("p", { class: "doubt" }, note));
   const chooser = kinds.length ? make("div", { class: "bar" }, make("label", {}, "Heat: ", pick), make("span", { class: "soft" }, `counted at M, N, K = ${side.shape}`)) : null;
-  return make("div", {}, ...notes, ...(chooser ? [chooser] : []), make("div", { class: "split" }, pane, detail));
+  return make("div", {}, ...notes, ...(chooser ? [chooser] : []), make("div", { class: "split" }, pane, detail), told);
 }
 
 function detail_of(side, line) {
@@ -568,6 +570,7 @@ function strips_of(side, index, view, longest) {
     const step = Math.max(it.tick, 8 / per_clock()), moves = { ArrowLeft: [0, -step], ArrowRight: [0, step], ArrowUp: [-1, 0], ArrowDown: [1, 0], Home: [0, -Infinity], End: [0, Infinity] };
     if (!moves[event.key]) return;
     event.preventDefault();
+    if (!cursor.shown) cursor.clock = Math.min(it.clocks, scroller.scrollLeft / per_clock());
     const [warps, clocks] = moves[event.key];
     Object.assign(cursor, {
       warp: Math.min(count - 1, Math.max(0, cursor.warp + warps)), clock: Math.min(it.clocks, Math.max(0, cursor.clock + clocks)), shown: true,
