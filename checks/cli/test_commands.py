@@ -231,7 +231,7 @@ def test_version(run: Run, arguments: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    "list read start next watch reset init hint diff run inspect profile bench opcodes doctor version".split(),
+    "list read start next watch reset init hint diff compare run inspect profile bench opcodes doctor version".split(),
 )
 def test_every_command_has_examples(run: Run, command: str) -> None:
     result = run(command, "--help")

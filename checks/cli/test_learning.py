@@ -105,6 +105,25 @@ def test_the_reference_is_shown_after_a_pass_or_when_asked_for(run: Run, course:
     assert not load_progress(Course(course)).of("01_first").revealed
 
 
+def test_two_lessons_side_by_side(run: Run, course: Path, kernel: Path) -> None:
+    spoiled = run("compare", "1", "2")
+    assert spoiled.code == 0
+    assert re.search(r"01 reference +02 reference", spoiled.out)
+    assert re.search(r"answer +right +right", spoiled.out)
+    assert re.search(r"what the gates look at\s+barriers +0 +1 *\n", spoiled.out)
+    assert re.search(r"global load sectors +\d+ +\d+ *\n", spoiled.out)
+    assert "__syncthreads" not in spoiled.out
+    assert "--reveal" in spoiled.err
+    kernel.write_text(SOLUTION.replace("acc +=", "acc -="))
+    shown = run("compare", "first", "second", "--reveal")
+    assert "- 01 yours: lessons/01_first/kernel.cu\n+ 02 reference: lessons/02_second/solution.cu" in shown.out
+    assert "-            acc -= A[row * K + k] * B[k * N + col];" in shown.out
+    assert re.search(r"answer +wrong +right", shown.out)
+    assert load_progress(Course(course)).of("02_second").revealed
+    assert not load_progress(Course(course)).of("01_first").revealed
+    assert run("compare", "1", "01").code == 2
+
+
 def test_settings_that_are_not_the_course_s(run: Run, tmp_path: Path) -> None:
     """In a folder made by ``init``: a run says so, and there is a way back."""
     assert run("init", "mine", cwd=tmp_path).code == 0

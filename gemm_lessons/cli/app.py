@@ -14,6 +14,7 @@ import typer
 
 from gemm_lessons import __version__
 from gemm_lessons.cli import dev
+from gemm_lessons.cli.compare import compare
 from gemm_lessons.cli.export import export
 from gemm_lessons.cli.gpu import bench, profile
 from gemm_lessons.cli.init import init
@@ -167,6 +168,7 @@ command("gemm-lessons next")(next_)
 command("gemm-lessons watch", "gemm-lessons watch 03")(watch)
 command("gemm-lessons hint 03", "gemm-lessons hint 03 --todo 1", "gemm-lessons hint 03 --list")(hint)
 command("gemm-lessons diff 03", "gemm-lessons diff 03 --reveal")(diff)
+command("gemm-lessons compare 06 07", "gemm-lessons compare block_tile thread_tile --solution")(compare)
 command("gemm-lessons reset 03", "gemm-lessons reset 03 --settings", "gemm-lessons reset --all")(reset)
 command(
     "gemm-lessons run 03",

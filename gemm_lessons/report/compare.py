@@ -1,0 +1,100 @@
+"""Two kernels side by side: where their source differs, then what each counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from gemm_lessons.report.console import page
+from gemm_lessons.report.diff import diff_lines
+from gemm_lessons.report.table import SHORT, STYLE, duration, tera
+from gemm_lessons.run.comparing import Comparison, Pair
+from gemm_lessons.run.outcome import Row
+
+
+def show_comparison(console: Console, compared: Comparison, sources: bool) -> None:
+    """The counters last, where one looks first. ``sources``: the learner may see both files."""
+    left, right = compared.rows
+    parts: list[RenderableType] = []
+    if sources:
+        parts += diff_lines((f"{left.label}: {left.path}", left.source), (f"{right.label}: {right.path}", right.source))
+        parts.append(Text(""))
+    parts += [_table(compared), Text(""), Text(_note(compared), style="quiet")]
+    if console.is_terminal:
+        page(console, Group(*parts))
+        return
+    for part in parts:
+        console.print(part, soft_wrap=isinstance(part, Text))
+
+
+def _table(compared: Comparison) -> Table:
+    left, right = compared.rows
+    made = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
+    made.add_column("")
+    for row in (left, right):
+        made.add_column(row.label, justify="right", no_wrap=True)
+    made.add_column("", justify="right", no_wrap=True)
+    made.add_row("answer", _answer(left), _answer(right), "")
+    times = [row.speed.estimate for row in compared.rows]
+    made.add_row(f"est. time, {compared.gpu}", *(duration(it.time_us if it else None) for it in times), "")
+    speeds = [it.gflops if it else None for it in times]
+    made.add_row("est. TFLOP/s", *map(tera, speeds), _ratio(*speeds))
+    for name, values in _resources(compared.rows):
+        made.add_row(name, *(_number(value) for value in values), _ratio(*values))
+    _section(made, "what the gates look at", compared.ideas)
+    _section(made, "counters", compared.counters)
+    return made
+
+
+def _section(table: Table, title: str, pairs: Sequence[Pair]) -> None:
+    if pairs:
+        table.add_row("")
+        table.add_row(Text(title, style="bold"))
+    for pair in pairs:
+        name = pair.name.replace("_", " ")
+        table.add_row(
+            Padding(name, (0, 0, 0, 2)), _number(pair.left), _number(pair.right), _ratio(pair.left, pair.right)
+        )
+
+
+def _resources(rows: Sequence[Row]) -> list[tuple[str, list[float | None]]]:
+    built = [row.built for row in rows]
+    return [
+        ("registers", [it.resources.registers if it else None for it in built]),
+        ("shared bytes", [it.resources.shared_bytes if it else None for it in built]),
+        ("occupancy, %", [100 * it.occupancy.fraction if it and it.occupancy else None for it in built]),
+    ]
+
+
+def _answer(row: Row) -> Text:
+    right = row.checked.right
+    return Text("right" if right else SHORT[row.verdict.kind], style="good" if right else STYLE[row.verdict.kind])
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value == round(value) else f"{value:,.4g}"
+
+
+def _ratio(left: float | None, right: float | None) -> str:
+    """The right one over the left one: ``x0.25``; empty where they are the same."""
+    ratio = f"{right / left:.3g}" if left and right is not None else "1"
+    return "" if ratio == "1" else f"x{ratio}"
+
+
+def _note(compared: Comparison) -> str:
+    one, other = compared.shapes
+    at = f"M, N, K = {other.m}, {other.n}, {other.k}"
+    if one != other:
+        at = f"M, N, K = {one.m}, {one.n}, {one.k} and {other.m}, {other.n}, {other.k}: they cannot take the same"
+    size = compared.timed
+    return (
+        f"One launch at {at}, counted on the simulator; x is the right one over the left one. "
+        f"est. = an estimate at {size.m}, {size.n}, {size.k}; nothing was timed."
+    )
