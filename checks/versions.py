@@ -41,7 +41,7 @@ TESTS: Mapping[str, Sequence[str]] = {
     "course": COURSE,
     "all": (
         *COURSE, "checks/course/test_lesson_records.py", "checks/judgement", "checks/checkers", "checks/simulator",
-        "checks/counters", "checks/compiler", "checks/inspect", "checks/cli", "checks/nvtx",
+        "checks/counters", "checks/compiler", "checks/inspect", "checks/cli", "checks/nvtx", "checks/view/test_site.py",
     ),
 }  # fmt: skip
 RANDOM = ("-m", "checks.simulator.property", "--programs", "1000", "--kernels", "12")  # on every row; .ci/run has all
