@@ -90,7 +90,7 @@ def test_bank_conflicts_name_line_lanes_bank_share_and_section() -> None:
     assert re.search(r"line 7 reads( s)? with a 32-way bank conflict", text)
     assert "[x[t] = s[31 - t][0];]" in text
     assert "48% of the shared-memory wavefronts" in text  # 31 of 64 each
-    assert f"'{CONFLICTS[1]}' in lesson {CONFLICTS[0]}" in hints[0]
+    assert f"'{CONFLICTS[1]}': gemm-lessons read {CONFLICTS[0]}" in hints[0]
 
 
 def test_padding_silences_the_conflict_hint() -> None:
@@ -101,7 +101,7 @@ def test_uncoalesced_loads_and_stores() -> None:
     text = "\n".join(hints_for(counted("    x[t] = x[32 * t];")))
     assert "line 4 reads 32 sectors per request where 4 would do" in text
     assert "[x[t] = x[32 * t];]" in text
-    assert f"'{COALESCING[1]}' in lesson {COALESCING[0]}" in text
+    assert f"'{COALESCING[1]}': gemm-lessons read {COALESCING[0]}" in text
     assert "writes 32 sectors per request" in "\n".join(hints_for(counted("    x[32 * t] = x[t];")))
     assert hints_for(counted("    x[t] = x[t + 32];")) == ()
 

@@ -224,7 +224,7 @@ def _conflict_text(facts: Evidence, conflict: Conflict, share: float) -> str:
     return (
         f"line {conflict.line} {verb}{array} with {article} {conflict.ways}-way bank conflict: lanes {lanes} want "
         f"different words of bank {conflict.bank} (bytes {offsets}, ...). It costs {share:.0%} of the shared-memory "
-        f"wavefronts. [{facts.quote(conflict.line)}] See '{section}' in lesson {lesson}."
+        f"wavefronts. [{facts.quote(conflict.line)}] See '{section}': gemm-lessons read {lesson}."
     )
 
 
@@ -249,7 +249,7 @@ def _uncoalesced(facts: Evidence) -> Iterator[Hint]:
             asked, fewest = count.value / per_line[count.line], count.ideal / per_line[count.line]
             # A gate that was missed has said what it wants and where to read on: this says where it went wrong.
             gate = next((gate for gate in missed if f"global_{kind}_sectors" in gate.expression), None)
-            instead, more = f"where {fewest:.3g} would do", f" See '{section}' in lesson {lesson}."
+            instead, more = f"where {fewest:.3g} would do", f" See '{section}': gemm-lessons read {lesson}."
             if gate is not None:
                 instead, more = f"({gate.name}: at most {gate.limit:g})", ""
             yield Hint(
