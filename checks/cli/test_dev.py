@@ -20,16 +20,15 @@ def test_a_lesson_needs_no_python(run: Run, tmp_path: Path) -> None:
     folder = mine / "lessons" / "42_my_idea"
     assert (folder / "README.md").read_text().startswith("# 42 My idea\n")
     assert "$" not in "".join(path.read_text() for path in folder.iterdir())
-    checked = run("dev", "check", cwd=mine)
+    text = folder / "README.md"
+    text.write_text(text.read_text().replace("20,480", "1"))
+    checked = run("dev", "check", "--write", cwd=mine)
     assert checked.code == 1
+    assert "lessons/42_my_idea/README.md  filled in" in checked.out
+    assert text.read_text().count("20,480") == 2
     assert re.search(r"^lessons/42_my_idea/lesson.toml:2: says REPLACE", checked.out, re.MULTILINE)
     assert checked.out.count("says REPLACE") == 5, "one line for each file"
     assert "not looked at" in checked.out
-    text = folder / "README.md"
-    text.write_text(text.read_text().replace("20,480", "1"))
-    filled = run("dev", "check", "42", "--write", cwd=mine)
-    assert "lessons/42_my_idea/README.md  filled in" in filled.out
-    assert text.read_text().count("20,480") == 2
     assert run("list", cwd=mine).code == 0
 
 

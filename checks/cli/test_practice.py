@@ -43,6 +43,7 @@ def test_predict_then_run(run: Run, course: Path, asking: Path, kernel: Path) ->
     assert "Pitfalls" in before
     assert "It is 512" in run("read", "01", "--all").out
     assert "It is 512" in run("read", "01", "--raw").out
+    assert "gemm-lessons predict 01" in run("start", "01").out
     predicted = run("predict", "01", "M * N * K", "fewer", "-")
     assert predicted.code == 0
     assert "2 of 3 predicted" in predicted.out

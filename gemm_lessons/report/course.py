@@ -139,6 +139,8 @@ def show_started(console: Console, started: Started, steps: bool = True) -> None
     if not steps:
         return
     step(console, "The lesson's text", f"gemm-lessons read {number}")
+    if started.created and lesson.questions_path.exists():
+        step(console, "Before you run it", f"gemm-lessons predict {number}")
     step(console, "When filled in", f"gemm-lessons run {number}")
     step(console, "Or at each save", f"gemm-lessons watch {number}")
     step(console, "When stuck", f"gemm-lessons hint {number}")
