@@ -372,6 +372,7 @@ def _next(console: Console, outcome: RunOutcome, following: str | None, again: s
     else:
         step(console, "What comes out, and exercises", f"gemm-lessons read {number}")
         step(console, "Yours and the reference", f"gemm-lessons diff {number}")
+        step(console, "As a program of its own, for a GPU machine", f"gemm-lessons export {number}")
         if following:
             step(console, f"Next, lesson {following[:2]}", "gemm-lessons next")
         else:
