@@ -167,7 +167,8 @@ class LessonMagics(Magics):
 
 def _for_cells(html: str, following: str | None = None) -> str:
     """Commands as a notebook has them."""
-    html = re.sub(r"<div[^>]*>(?:(?!<div).)*gemm-lessons (?:diff|export) (?:(?!<div).)*</div>\n", "", html)  # of kernel.cu
+    of_a_file = r"<div[^>]*>(?:(?!<div).)*gemm-lessons (?:diff|export) (?:(?!<div).)*</div>\n"
+    html = re.sub(of_a_file, "", html)
     html = html.replace("gemm-lessons next", f"%lesson {(following or '')[:2]}").replace("Change the file", "Change it")
     html = re.sub(r"gemm-lessons (?:read|start) (\d\d)", r"%lesson \1", html)
     return re.sub(r"gemm-lessons hint (\d\d)(?: --todo (\d+))?", lambda m: f"%hint {m[1]} {m[2] or ''}".rstrip(), html)

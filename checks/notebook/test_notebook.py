@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from checks.cli.tiny_course import SOLUTION, STUB, write_course
+from checks.cli.tiny_course import SOLUTION, write_course
 from gemm_lessons.course.folder import Course, packaged_course
 from gemm_lessons.course.progress import load_progress
 from gemm_lessons.hardware.sheets import GPUS
@@ -25,7 +25,7 @@ START = Path(__file__).resolve().parents[2] / "notebooks" / "start.ipynb"
 SEED = 7
 CELLS = {
     "passed": SOLUTION,
-    "wrong_answer": STUB,
+    "wrong_answer": SOLUTION.replace("acc +=", "acc -="),
     "faulted": SOLUTION.replace("if (row < M && col < N)", "if (row < M + 1)"),
     "compile_failed": SOLUTION.replace("float acc", "flot acc"),
 }
