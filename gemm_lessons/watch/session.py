@@ -37,6 +37,7 @@ from gemm_lessons.watch.terminal import END_OF_INPUT, Terminal
 
 LOOK = 1.0  # seconds after which the files are looked at, whatever the events say
 HEADERS = (".cuh", ".h", ".hpp", ".inl")
+FAILURES = (CommandError, KitError, UnsupportedKernel)  # what is told, and does not end the session
 LONGEST_WAIT = 60.0  # seconds between a save and its verdict; more, and the clocks of two machines differ
 
 Stamp = tuple[tuple[Path, bytes], ...]
@@ -75,8 +76,8 @@ class Session:
                     self._screen.again()
                 if heard.key in ("q", END_OF_INPUT):
                     return
-                if heard.key in self._keys():
-                    self._keys()[heard.key][1]()
+                if heard.key:
+                    self._press(heard.key)
                 self._look(told=heard.other)
 
     # What changed
@@ -97,9 +98,9 @@ class Session:
     def _stamp(self) -> Stamp:
         """The files that a run of the learner's depends on, with their contents."""
         folders = {self._lesson.directory, *self._lesson.include_dirs}
-        headers = (path for folder in folders if folder.is_dir() for path in folder.iterdir() if path.suffix in HEADERS)
+        headers = {path for folder in folders for suffix in HEADERS for path in folder.glob(f"*{suffix}")}
         files = [self._lesson.kernel_path, self._lesson.toml_path, *sorted(headers)]
-        return tuple((path, path.read_bytes()) for path in files if path.is_file())
+        return tuple((path, content) for path in files if (content := _content(path)) is not None)
 
     # What is shown
 
@@ -126,11 +127,11 @@ class Session:
 
     def _run(self, saved: bool = False) -> None:
         """Run the kernel and show what comes of it, or why that cannot be. What was typed meanwhile is dropped."""
-        self._ran = self._stamp()
         self._verdict, self._after = None, "not run"
         if self._warming is not None:
             self._warming.join()
             self._warming = None
+        self._ran = self._stamp()
         try:
             self._lesson = lesson = load_lesson(self._lesson.directory)
             if not lesson.kernel_path.exists():
@@ -138,11 +139,8 @@ class Session:
             request = RunRequest(self._course, lesson, lesson.kernel_path, *self._where, kept=self._kept)
             with Working(make_console(stderr=True), f"lesson {lesson.name}") as working:
                 outcome = run_lesson(request, working)
-        except UnsupportedKernel as error:
-            where = ":".join(str(part) for part in (shown(self._lesson.kernel_path), error.line) if part)
-            self._fail(f"{where}: the simulator cannot run this kernel: {error}")
-        except (CommandError, KitError) as error:
-            self._fail(str(error))
+        except FAILURES as error:
+            self._fail(error)
         else:
             self._verdict = outcome.verdict.kind
             progress, scores = scored(self._progress().after_run(lesson.name, self._verdict), outcome)
@@ -159,7 +157,11 @@ class Session:
                 self._report = (*self._report, lambda console: show_note(console, note))
             self._show_run()
 
-    def _fail(self, message: str) -> None:
+    def _fail(self, error: Exception) -> None:
+        message = str(error)
+        if isinstance(error, UnsupportedKernel):
+            where = ":".join(str(part) for part in (shown(self._lesson.kernel_path), error.line) if part)
+            message = f"{where}: the simulator cannot run this kernel: {error}"
         self._report = (lambda console: show_error(console, message),)
         self._show_run()
 
@@ -180,6 +182,15 @@ class Session:
 
     # Keys
 
+    def _press(self, key: str) -> None:
+        """Do what a key does now, if anything; what hinders it is told."""
+        keys = self._keys()
+        if key in keys:
+            try:
+                keys[key][1]()
+            except FAILURES as error:
+                self._fail(error)
+
     def _keys(self) -> dict[str, tuple[str, Callable[[], None]]]:
         """What each key does now: in words, and in deed."""
         so_far = self._progress().of(self._lesson.name)
@@ -198,10 +209,7 @@ class Session:
         if name is None:
             self._show(lambda console: show_notice(console, "That was the last lesson."))
             return
-        try:
-            self._turn_to(self._course.lesson(name))
-        except (CommandError, KitError) as error:
-            self._fail(str(error))
+        self._turn_to(self._course.lesson(name))
 
     def _hint(self) -> None:
         progress = self._progress()
@@ -219,27 +227,17 @@ class Session:
     def _diff(self) -> None:
         reference = self._course.solution(self._lesson)
         assert reference is not None
-        try:
-            sides = (shown(self._lesson.kernel_path), read_source(self._lesson.kernel_path))
-            other = ("the reference", read_source(reference))
-        except CommandError as error:
-            self._fail(str(error))
-            return
+        sides = (shown(self._lesson.kernel_path), read_source(self._lesson.kernel_path))
+        other = ("the reference", read_source(reference))
         with self._terminal.lent():
             self._screen.once(lambda console: show_diff(console, sides, other))
         self._screen.below(self._status())
 
     def _look_at(self) -> None:
         assert self._view is not None
-        try:
-            with self._terminal.lent():
-                self._view(self._lesson)
-        except UnsupportedKernel as error:
-            self._fail(f"the simulator cannot run this kernel: {error}")
-        except (CommandError, KitError) as error:
-            self._fail(str(error))
-        else:
-            self._screen.below(self._status())
+        with self._terminal.lent():
+            self._view(self._lesson)
+        self._screen.below(self._status())
 
     def _list(self) -> None:
         lessons: list[tuple[str, Lesson | LessonError]] = []
@@ -261,7 +259,7 @@ class Session:
 
 
 def _try(request: RunRequest) -> None:
-    with contextlib.suppress(CommandError, KitError, UnsupportedKernel):  # the run that counts will say so
+    with contextlib.suppress(*FAILURES, OSError, MemoryError):  # the run that counts will say so
         run_lesson(request)
 
 
@@ -271,5 +269,14 @@ def _reset(lesson: Lesson) -> str:
 
 def _took(lesson: Lesson, seconds: float, saved: bool) -> str:
     """How long the learner has waited: since the save, where the clocks agree on when that was."""
-    since = time.time() - lesson.kernel_path.stat().st_mtime
+    since = -1.0
+    with contextlib.suppress(OSError):  # it may be gone by now
+        since = time.time() - lesson.kernel_path.stat().st_mtime
     return f"{since:.2f} s after the save" if saved and 0 <= since < LONGEST_WAIT else f"in {seconds:.2f} s"
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes() if path.is_file() else None
+    except OSError:  # who runs it is told
+        return None
