@@ -39,6 +39,7 @@ class Binaries:
 
     counted: tuple[Compiled, ...]
     timed: tuple[Compiled, ...] | None  # None: they cannot be compiled for that GPU
+    spoken: tuple[Compiled, ...] = ()  # with their printf, which the others then lack
 
 
 @dataclass(frozen=True)

@@ -247,6 +247,15 @@ class Counters:
 
 
 @dataclass(frozen=True)
+class Printed:
+    """What a kernel printed, by block and thread: the text of the first ``shown`` of ``calls`` calls of ``printf``."""
+
+    text: str
+    shown: int
+    calls: int
+
+
+@dataclass(frozen=True)
 class Launched:
     """The outcome of one launch. ``fault`` ended it early; ``findings`` did not."""
 
@@ -254,6 +263,7 @@ class Launched:
     findings: Sequence[Finding] = ()
     fault: Finding | None = None
     time_us: float | None = None  # measured on a GPU; always None on the simulator
+    printed: Printed | None = None  # on the simulator alone
 
 
 def in_a_row(launches: Sequence[Launched]) -> Launched:
@@ -261,7 +271,10 @@ def in_a_row(launches: Sequence[Launched]) -> Launched:
     if len(launches) == 1:
         return launches[0]
     findings = [finding for launched in launches for finding in launched.findings]
-    return Launched(_added([launched.counters for launched in launches]), findings, launches[-1].fault)
+    told = [launched.printed for launched in launches if launched.printed is not None]
+    printed = Printed("".join(it.text for it in told), sum(it.shown for it in told), sum(it.calls for it in told))
+    counters = _added([launched.counters for launched in launches])
+    return Launched(counters, findings, launches[-1].fault, printed=printed if told else None)
 
 
 def _added(counters: Sequence[Counters]) -> Counters:

@@ -32,7 +32,8 @@ SEED = 5  # of the inputs: the same at every run
 
 @dataclass(frozen=True)
 class Mistake:
-    """``edits`` of a lesson's ``solution.cu``, and what has to be among the words of the run."""
+    """``edits`` of a lesson's ``solution.cu``, and what has to be among the words of the run; of a right kernel in
+    another style nothing."""
 
     name: str
     lesson: str
@@ -41,15 +42,18 @@ class Mistake:
     stub: bool = False  # the edits are of stub.cu
 
 
-def _read() -> tuple[Mistake, ...]:
-    entries = tomllib.loads((Path(__file__).parent / "mistakes.toml").read_text())["mistake"]
+def _read(kind: str) -> tuple[Mistake, ...]:
+    entries = tomllib.loads((Path(__file__).parent / "mistakes.toml").read_text())[kind]
     return tuple(
-        Mistake(it["name"], it["lesson"], tuple((a, b) for a, b in it["edits"]), it["says"], it.get("stub", False))
+        Mistake(
+            it["name"], it["lesson"], tuple((a, b) for a, b in it["edits"]), it.get("says", ""), it.get("stub", False)
+        )
         for it in entries
     )
 
 
-MISTAKES = _read()
+MISTAKES = _read("mistake")
+STYLES = _read("style")
 
 
 @cache
@@ -82,7 +86,7 @@ def words_of(outcome: RunOutcome) -> str:
     console.width = 10_000
     with console.capture() as said:
         show_outcome(console, outcome, None, "")
-    return said.get()
+    return "\n".join(line.rstrip() for line in said.get().splitlines())
 
 
 def told(it: Mistake) -> str:

@@ -22,10 +22,10 @@ from gemm_lessons.judgement.hints import (
     COALESCING,
     CONFLICTS,
     LIMITS,
-    REMEDIES,
     SHOWN,
     hints_for,
 )
+from gemm_lessons.judgement.remedies import REMEDIES
 from gemm_lessons.judgement.verdict import CompileFailed, GateMissed, GateResult, Passed, WrongAnswer, judge
 from gemm_lessons.launch import METRICS, Buffer, Counters, Finding, Grid, Severity
 from gemm_lessons.simulator import Simulator

@@ -2,17 +2,46 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
-from checks.judgement.mistakes import MISTAKES, Mistake, source_of, told
+from checks.judgement.mistakes import MISTAKES, STYLES, Mistake, lesson_named, run, source_of, told, words_of
+from gemm_lessons.judgement.remedies import REMEDIES
+from gemm_lessons.judgement.verdict import Passed
 
 
 def test_every_edit_matches_its_lesson() -> None:
-    for it in MISTAKES:
+    for it in (*MISTAKES, *STYLES):
         assert source_of(it)
 
 
-@pytest.mark.slow  # a run each; test_fits.py has the same mistakes in NumPy
+def test_there_are_enough_of_them() -> None:
+    assert len(MISTAKES) >= 40
+    assert all(it.says for it in MISTAKES)
+    assert len({(it.lesson, it.name) for it in (*MISTAKES, *STYLES)}) == len(MISTAKES) + len(STYLES)
+    lessons = Counter(it.name for it in MISTAKES)
+    twice = {name for name, count in lessons.items() if count > 1}
+    assert {"assigned", "subtracted", "from_1", "one_too_many", "exchanged", "stored_transposed", "added_to_c"} <= twice
+    assert {"lane_is_thread", "past_b_frag", "no_thread_row", "one_element_a", "tile_too_many"} <= twice
+
+
+@pytest.mark.slow  # a run each; test_fits.py and test_remedies.py have the same mistakes without a kernel
 @pytest.mark.parametrize("it", MISTAKES, ids=lambda it: f"{it.lesson}-{it.name}")
 def test_a_mistake_is_named(it: Mistake) -> None:
-    assert it.says in told(it)
+    said = told(it)
+    assert it.says in said
+    hints = said.partition("\nHints\n")[2]
+    remedies = [text for text in REMEDIES.values() if text in hints]
+    assert len(remedies) <= 1, "one remedy for one cause"
+    assert not (remedies and "Looks like" in said), "one remedy for one cause"
+
+
+@pytest.mark.slow  # a run each
+@pytest.mark.parametrize("it", STYLES, ids=lambda it: f"{it.lesson}-{it.name}")
+def test_a_right_kernel_in_another_style_hears_none_of_it(it: Mistake) -> None:
+    outcome = run(lesson_named(it.lesson), source_of(it))
+    said = words_of(outcome)
+    assert outcome.verdict == Passed(), said
+    assert not outcome.kernel.checked.findings
+    assert not [other for other in MISTAKES if other.says in said]

@@ -54,6 +54,22 @@ def test_a_local_array_is_watched_although_the_answer_is_right() -> None:
     assert all(shape.kind == "passed" for shape in outcome.kernel.checked.shapes)
 
 
+def test_what_prints_is_counted_and_estimated_as_if_it_did_not() -> None:
+    lesson = lesson_named("coalesced")
+    source = lesson.solution_path.read_text()
+    before = "    // Write my element back."
+    check = 'assert(acc < 1e6f);\n    if (threadIdx.x == 33) printf("%d, %d: %g\\n", row, col, acc);\n'
+    silent, speaks = (run(lesson, text).kernel for text in (source, source.replace(before, f"    {check}{before}")))
+    assert speaks.checked.printed is not None
+    assert speaks.checked.printed.text.startswith("1, 1: ")
+    assert speaks.checked.printed.calls == 6  # blocks at 96x64x80
+    assert speaks.speed.estimate is not None
+    assert speaks.checked.counters is not None
+    assert silent.checked.counters is not None
+    loads = "global_load_sectors"
+    assert speaks.checked.counters.get(loads) == silent.checked.counters.get(loads)
+
+
 @pytest.mark.slow  # a run for each TODO of the course
 @pytest.mark.parametrize("name", [name.partition("_")[2] for name in any_course().names])
 def test_every_todo_is_counted_and_moves_something(name: str) -> None:

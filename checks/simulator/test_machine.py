@@ -390,14 +390,6 @@ def test_recursion_is_refused_with_its_name(run):
         run(source, 1, 1, [np.array([5], np.int32)])
 
 
-def test_printf_is_noted_and_left_out(run):
-    source = 'extern "C" __global__ void k(int *o) { o[threadIdx.x] = 3;\n printf("%d\\n", o[threadIdx.x]); }'
-    out = np.zeros(32, np.int32)
-    launched = run(source, 1, 32, [out])
-    assert [(f.kind, f.severity, f.line) for f in launched.findings] == [("printf", "note", 2)]
-    assert (out == 3).all()
-
-
 def test_a_failed_assert_stops_the_kernel_and_shows_its_text(run):
     source = 'extern "C" __global__ void k(int *o) {\n assert(threadIdx.x < 20);\n o[threadIdx.x] = 3; }'
     launched = run(source, 1, 32, [np.zeros(32, np.int32)], fault="trap")

@@ -13,7 +13,7 @@ from gemm_lessons.device import Binaries
 from gemm_lessons.hardware.occupancy import most
 from gemm_lessons.judgement.stage import Unfinished
 from gemm_lessons.judgement.verdict import GateResult, Judgement, Kind, Passed, Verdict
-from gemm_lessons.launch import Counters, Finding
+from gemm_lessons.launch import Counters, Finding, Printed
 
 if TYPE_CHECKING:
     from gemm_lessons.compiler.compile import Diagnostic, Occupancy, Resources
@@ -72,6 +72,8 @@ class Checked:
     counters: Counters | None = None  # of the counting shape; lines and conflicts are in here
     gates: tuple[GateResult, ...] = ()  # judged for right answers only
     unfinished: Unfinished | None = None  # TODOs are open, and the answer is not right
+    printed: Printed | None = None  # at the shape ``printed_at``
+    printed_at: Shape | None = None
     contents: tuple[str, ...] = ()  # what memory holds after one K tile, of an answer that nothing else explains
 
     @property

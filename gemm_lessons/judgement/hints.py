@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from gemm_lessons.course.lesson import Shape
 from gemm_lessons.course.todos import open_todos
 from gemm_lessons.judgement.evidence import Evidence
+from gemm_lessons.judgement.remedies import has_buffers, remedies
 from gemm_lessons.judgement.verdict import CompileFailed, GateMissed, Passed, WrongAnswer
-from gemm_lessons.launch import METRICS, Conflict, Finding
+from gemm_lessons.launch import METRICS, Conflict
 
 SHOWN = 3
-ARRAY = re.compile(r"(\w+): byte ")  # how an access out of bounds begins
 # Where the course treats a subject: lesson and section heading. A test finds each heading in its text.
 COALESCING = ("coalesced", "What a warp asks for")
 CONFLICTS = ("bank_conflicts", "Banks")
@@ -27,40 +27,6 @@ SECTOR_EXCESS = 2.0  # sectors over the fewest possible for the bytes asked for
 SECTOR_SHARE = 0.2  # of all global sectors, those in excess
 LOW_OCCUPANCY = 0.25
 
-# What to do about a finding, by its kind; the finding itself says what happened and where.
-REMEDIES: Mapping[str, str] = {
-    "out_of_bounds": "Guard the access: a thread whose row, column or k lies outside the matrix must not touch it.",
-    "misaligned": "A float2 must start at a multiple of 8 bytes, a float4 at a multiple of 16: check the index, and "
-    "the line that computes it.",
-    "race": "A __syncthreads() is missing between the write and the other thread's access.",
-    "uninitialised": "Nobody had written what is read here. Does the copy fill every element of the array (all rounds; "
-    "all four floats of a float4)? Is there a __syncthreads() between copy and read?",
-    "unset": "Give the variable a value where it is declared, such as float acc = 0.0f.",
-    "divergent_barrier": "Every thread of the block must reach the same __syncthreads(): move it out of the if.",
-    "block_order": "Blocks run in any order and at the same time: what one writes, another may read in a later launch.",
-    "async_in_flight": "cp.async: wait for the group (cp.async.wait_group), then __syncthreads(), then read.",
-    "out_of_array": "An index runs past the end of its shared array, into the next one: check the loop's bound.",
-    "exited_before_barrier": "Threads that have returned copy nothing for the others and do not wait: no return "
-    "before a __syncthreads(); guard the loads and stores instead.",
-    "shuffle_source": "Let every thread that another one reads from execute the shuffle too, and name it in the mask.",
-    "divergent_warp": "The mask of a warp instruction must name exactly the threads that execute it together.",
-    "barrier_count": "A named barrier needs one thread count, a multiple of 32, for all threads that meet there.",
-    "deadlock": "Some threads wait at a barrier that others never reach: no return and no if around __syncthreads().",
-    "timeout": "Which loop never ends? Look at how its counter changes and at its condition.",
-    "launch_failed": "Threads, blocks and dynamic shared memory are the lesson's: make the kernel fit them, by fewer "
-    "registers, smaller shared arrays, or a __launch_bounds__ that allows its threads.",
-    "input_overwritten": "Declare A and B as const float *: then the compiler finds the store.",
-}
-# Of some findings the detail decides.
-SPECIAL_REMEDIES: Mapping[tuple[str, str], str] = {
-    ("race", "global store store"): "Two threads write the same element of C. Every element needs one owner: check row "
-    "and col, in which order they stand, the block's part of them, and the guard of the store.",
-    ("race", "shared store store"): "Two threads write the same element of a shared array: give each its own, or put a "
-    "__syncthreads() between the two writes.",
-}
-CAUSES = frozenset({"exited_before_barrier", "out_of_array", "unset"})  # warnings from which others follow
-# What follows from a cause and needs no advice of its own.
-FOLLOWS: Mapping[str, frozenset[str]] = {"uninitialised": frozenset({"exited_before_barrier", "out_of_array"})}
 MORE_INSTRUCTIONS = 1.1  # than the reference, for the same multiply-adds
 # The estimate's limiter, and what to try where no lesson follows that does.
 LIMITS: Mapping[str, tuple[str, str]] = {
@@ -115,40 +81,24 @@ def _undefined_tile(facts: Evidence) -> Iterator[Hint]:
 
 
 def _fault(facts: Evidence) -> Iterator[Hint]:
-    said = set()  # one remedy for each kind, at the first place it was found
-    causes = {finding.kind for finding in facts.checked.findings if finding.kind in CAUSES}
-    for finding in facts.checked.findings:
-        follows = finding.severity == "warning" and not causes.isdisjoint(FOLLOWS.get(finding.kind, ()))
-        if finding.kind in REMEDIES and finding.severity != "note" and finding.kind not in said and not follows:
-            said.add(finding.kind)
-            where = f"line {finding.line}: " if finding.line else ""
-            quote = f" [{facts.quote(finding.line)}]" if finding.line and facts.quote(finding.line) else ""
-            remedy = SPECIAL_REMEDIES.get((finding.kind, finding.detail)) or _no_guard(facts, finding)
-            remedy = remedy or REMEDIES[finding.kind]
-            rank = 2 if finding.severity == "error" else 4 if finding.kind in CAUSES else 5
-            yield Hint(rank, f"{where}{finding.kind.replace('_', ' ')}.{quote} {remedy}")
+    for rank, text in remedies(facts):
+        yield Hint(rank, text)
 
 
-def _no_guard(facts: Evidence, finding: Finding) -> str | None:
-    """What to do about an access out of bounds that no guard would cure."""
-    if finding.kind != "out_of_bounds":
-        return None
-    pattern = facts.checked.verdict.judgement.pattern if isinstance(facts.checked.verdict, WrongAnswer) else None
-    if pattern is not None and pattern.name.endswith("_swapped"):
-        return "The exchanged row and column lead here: a guard would only hide it."
-    if (array := ARRAY.match(finding.message)) and array[1] not in facts.lesson.data.by_name:
-        return f"{array[1]} is the block's own: check each index against its dimensions, and in which order they stand."
-    promised = facts.lesson.shapes.multiple_of
-    for size, promise in zip(("BM", "BN", "BK"), (promised.m, promised.n, promised.k), strict=True):
-        tile = facts.lesson.tile.defines.get(size, 1)
-        if promise > 1 and promise % tile:
-            return (
-                f"Tiles of {size} = {tile} do not fit a promise of {size[1]} = {promise} (multiple_of in lesson.toml): "
-                "the last one sticks out. Change the two together."
-            )
-    if min(promised.m, promised.n, promised.k) > 1:
-        return "Every tile is whole in this lesson, so no guard is missing: the index itself is too large."
-    return None
+def _same_tile(facts: Evidence) -> Iterator[Hint]:
+    """The same K tile again and again."""
+    verdict = facts.checked.verdict
+    pattern = verdict.judgement.pattern if isinstance(verdict, WrongAnswer) else None
+    if pattern is None or pattern.name != "same_k_tile":
+        return
+    if has_buffers(facts):
+        yield Hint(
+            4.5,
+            "the kernel has two buffers: is the one that is multiplied the one that was filled last? They change over "
+            "with every tile, also for the last one.",
+        )
+    else:
+        yield Hint(4.5, "k0 is missing from the index of the load that fills the tile.")
 
 
 def _wrong_tile(facts: Evidence) -> Iterator[Hint]:
@@ -305,6 +255,7 @@ RULES: Sequence[Callable[[Evidence], Iterator[Hint]]] = (
     _open_todo,
     _undefined_tile,
     _fault,
+    _same_tile,
     _wrong_tile,
     _gates,
     _spills,

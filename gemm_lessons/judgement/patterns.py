@@ -166,8 +166,7 @@ def _same_k_tile(it: Wrong) -> Pattern | None:
         if it.agrees(it.product(left, right)):
             return Pattern(
                 "same_k_tile",
-                f"every pass of the loop over k0 used the first tile of {name}: k0 is missing from the index of its "
-                "load.",
+                f"every pass of the loop over k0 used the first tile of {name}.",
             )
     return None
 

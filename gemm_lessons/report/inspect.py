@@ -11,7 +11,7 @@ from rich.text import Text
 from gemm_lessons.judgement.evidence import Checked
 from gemm_lessons.judgement.verdict import Passed
 from gemm_lessons.launch import METRICS
-from gemm_lessons.report.run import show_conflicts, show_diagnostics, show_findings
+from gemm_lessons.report.run import show_conflicts, show_diagnostics, show_findings, show_printed
 from gemm_lessons.run.inspection import SHOWN, Inspection, values_of
 from gemm_lessons.run.outcome import Row
 
@@ -48,6 +48,9 @@ def show_inspection(console: Console, result: Inspection) -> None:
         )
     )
     show_findings(console, row)
+    if launched.printed is not None:
+        console.print(Text("\nPrinted by the kernel", style="bold"))
+        show_printed(console, launched.printed)
     console.print()
     console.print(_counters(result))
     show_conflicts(console, row)

@@ -21,7 +21,8 @@ from gemm_lessons.judgement.verdict import (
     TimedOut,
     WrongAnswer,
 )
-from gemm_lessons.launch import Conflict, Finding
+from gemm_lessons.judgement.wrong import Pattern
+from gemm_lessons.launch import Conflict, Finding, Printed
 from gemm_lessons.report.console import THEME
 from gemm_lessons.report.course import step
 from gemm_lessons.report.links import link
@@ -54,6 +55,11 @@ def show_outcome(
         console.print()
         console.print(table(console, outcome))
         show_footnotes(console, outcome)
+    if row.checked.printed is not None:
+        _heading(console, f"Printed by the kernel at {row.checked.printed_at}")
+        show_printed(console, row.checked.printed)
+        if not isinstance(row.verdict, CompileFailed):
+            console.print(Text("  Counters, estimates and times are those of the kernel without its printf.", "quiet"))
     _problem(console, row)
     _warnings(console, row)
     show_findings(console, row)
@@ -93,6 +99,15 @@ def _headline(console: Console, outcome: RunOutcome, remarks: Sequence[str]) -> 
     if row.checked.shapes:
         console.print(Text(_extent(row), style="quiet"))
         console.print(_indented(_shapes(row.checked.shapes)))
+
+
+def show_printed(console: Console, printed: Printed) -> None:
+    """What a kernel printed, and how much of it that is."""
+    for line in printed.text.splitlines():
+        console.print(_indented(Text("".join(c if c.isprintable() or c == "\t" else "?" for c in line))))
+    if printed.shown < printed.calls:
+        cut = f"The first {printed.shown} of {printed.calls:,} calls of printf, by block and thread."
+        console.print(Text(f"  {cut} Ask for fewer: if (blockIdx.x == 0 && threadIdx.x == 0)", style="quiet"))
 
 
 def _extent(row: Row) -> str:
@@ -186,11 +201,17 @@ def _problem(console: Console, row: Row) -> None:
             )
             if judged.tiles:
                 _map(console, judged.tiles, row)
-            if judged.pattern:
+            if judged.pattern and not _found_better(row, judged.pattern):
                 console.print()
                 console.print(Text.assemble(("Looks like: ", "bold"), judged.pattern.explanation))
         case Passed() | GateMissed():
             pass
+
+
+def _found_better(row: Row, pattern: Pattern) -> bool:
+    """Whether a finding names what a NaN only points at: memory that was not set."""
+    kinds = {finding.kind for finding in row.checked.findings if finding.severity != "note"}
+    return pattern.name == "nan" and not kinds.isdisjoint(("uninitialised", "unset"))
 
 
 def _map(console: Console, tiles: TileMap, row: Row) -> None:

@@ -6,12 +6,15 @@ core while the learner's kernel is being checked.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gemm_lessons.compiler import compile as compiler
 from gemm_lessons.compiler.compile import Compiled, compile_source
 from gemm_lessons.compiler.nvrtc import choose_major
+from gemm_lessons.compiler.quiet import OPTIONS, without_printf
 from gemm_lessons.course.folder import read_source, shown
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.device import Binaries, BuildTarget, Device
@@ -46,10 +49,12 @@ class Builder:
             self._under_way[path] = pool.submit(self._translate, lesson, path, read_source(path))
             pool.shutdown(wait=False)
 
-    def build(self, lesson: Lesson, path: Path, source: str) -> tuple[Compiled, ...] | CompileFailed:
+    def build(
+        self, lesson: Lesson, path: Path, source: str, options: Sequence[str] = ()
+    ) -> tuple[Compiled, ...] | CompileFailed:
         """Compile a file, and see that it holds the kernels that the lesson launches. Raises ``KitError``."""
         under_way = self._under_way.pop(path, None)
-        results = under_way.result() if under_way else self._translate(lesson, path, source)
+        results = under_way.result() if under_way else self._translate(lesson, path, source, options)
         kernels = []
         for launch, result in zip(lesson.launches, results, strict=True):
             if not isinstance(result, Compiled):
@@ -62,7 +67,9 @@ class Builder:
             kernels.append(result)
         return tuple(kernels)
 
-    def _translate(self, lesson: Lesson, path: Path, source: str) -> list[Compiled | compiler.NotCompiled]:
+    def _translate(
+        self, lesson: Lesson, path: Path, source: str, options: Sequence[str] = ()
+    ) -> list[Compiled | compiler.NotCompiled]:
         """One result for each launch."""
         made: dict[str, Compiled | compiler.NotCompiled] = {}
         for entry in dict.fromkeys(launch.entry for launch in lesson.launches):
@@ -74,6 +81,7 @@ class Builder:
                 include_dirs=lesson.include_dirs,
                 arch=self.target.arch,
                 cuda_major=self._major(),
+                options=options,
             )
             if isinstance(result, Compiled):
                 result.start_sass()  # the counters will want it when the first shapes have been checked
@@ -103,15 +111,28 @@ class Workshop:
             self._timing.ahead(lesson, path)
 
     def build(self, lesson: Lesson, path: Path, source: str) -> Binaries | CompileFailed:
-        """Compile a file. What does not compile for the device that is to run it does not compile."""
-        if self._timing is not self._counting:
+        """Compile a file, a second time without what it prints. What does not compile for the device that is to run it
+        does not compile."""
+        quiet = without_printf(source)
+        if quiet == source:
+            return self._build(lesson, path, source)
+        spoken = self._counting.build(lesson, path, source)
+        if isinstance(spoken, CompileFailed):
+            return spoken
+        silent = self._build(lesson, path, quiet, OPTIONS)
+        if isinstance(silent, CompileFailed):  # it uses printf for more than its text
+            silent = self._build(lesson, path, source)
+        return silent if isinstance(silent, CompileFailed) else replace(silent, spoken=spoken)
+
+    def _build(self, lesson: Lesson, path: Path, source: str, options: Sequence[str] = ()) -> Binaries | CompileFailed:
+        if self._timing is not self._counting and not options:
             self._timing.ahead(lesson, path)
-        counted = self._counting.build(lesson, path, source)
+        counted = self._counting.build(lesson, path, source, options)
         if isinstance(counted, CompileFailed):
             return counted
         if self._timing is self._counting:
             return Binaries(counted, counted)
-        timed = self._timing.build(lesson, path, source)
+        timed = self._timing.build(lesson, path, source, options)
         if isinstance(timed, CompileFailed):
             return timed if self._must_run else Binaries(counted, None)
         return Binaries(counted, timed)

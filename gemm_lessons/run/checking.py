@@ -107,10 +107,11 @@ def stopped(shape: Shape, fault: Finding) -> Faulted | TimedOut:
 
 def _summed(tried: Sequence[_Tried], counters: Counters | None) -> Checked:
     verdict = _explained(tried)
-    found = merged([finding for it in tried for finding in it.told])
+    found = of_one_barrier(merged([finding for it in tried for finding in it.told]))
     if isinstance(verdict, Faulted):  # with the counts of all launches, as it stands among the findings
         place = _place(verdict.finding)
-        verdict = Faulted(verdict.shape, next(it for it in found if _place(it) == place))
+        alike = [it for it in found if it.kind == verdict.finding.kind and it.severity == "error"]
+        verdict = Faulted(verdict.shape, next((it for it in found if _place(it) == place), alike[0]))
     return Checked(verdict, tuple(it.result for it in tried), found, counters)
 
 
@@ -136,6 +137,50 @@ def merged(findings: Sequence[Finding]) -> tuple[Finding, ...]:
         seen = by_place.get(_place(finding))
         by_place[_place(finding)] = replace(seen, count=seen.count + finding.count) if seen else finding
     return tuple(by_place.values())
+
+
+def of_one_barrier(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Races that one barrier would end, as one finding: of all that is written (read) first, every line stands before
+    every line of what is read (written) next, or behind each in the round before."""
+    groups: list[list[Finding]] = []
+    for finding in findings:
+        fitting = (group for group in groups if _one_barrier([*group, finding]))
+        if (group := next(fitting, None)) is not None:
+            group.append(finding)
+        else:
+            groups.append([finding])
+    for group in groups:  # what is written before a barrier and read behind it, and in the next round the other way
+        back = next((it for it in groups if it and it is not group and _pairs(it) == _pairs(group, turned=True)), [])
+        if group and group[0].detail.startswith("shared") and group[0].kind == "race":
+            group += back
+            back.clear()
+    return tuple(_together(group) for group in groups if group)
+
+
+def _pairs(group: Sequence[Finding], turned: bool = False) -> set[tuple[object, ...]]:
+    """Both lines of each finding of a group, with what tells kinds of race apart."""
+    if turned:
+        return {(it.kind, it.severity, it.file, it.other_line, it.line) for it in group}
+    return {(it.kind, it.severity, it.file, it.line, it.other_line) for it in group}
+
+
+def _one_barrier(group: Sequence[Finding]) -> bool:
+    kinds = {(it.kind, it.severity, it.detail, it.file) for it in group}
+    first, then = [it.line for it in group if it.line], [it.other_line for it in group if it.other_line]
+    if len(kinds) > 1 or len(first) + len(then) < 2 * len(group):
+        return False
+    detail = group[0].detail
+    return (detail == "shared store load" and max(first) < min(then)) or (
+        detail == "shared load store" and min(first) > max(then)
+    )
+
+
+def _together(group: Sequence[Finding]) -> Finding:
+    if len(group) == 1:
+        return group[0]
+    pairs = ", ".join(f"{it.line} and {it.other_line}" for it in group[1:])
+    message = f"{group[0].message}. The same barrier is missing between lines {pairs}"
+    return replace(group[0], message=message, count=sum(it.count for it in group))
 
 
 def _place(finding: Finding) -> tuple[object, ...]:

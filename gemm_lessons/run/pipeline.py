@@ -28,6 +28,7 @@ from gemm_lessons.run.kept_rows import sources
 from gemm_lessons.run.measuring import measure, with_times
 from gemm_lessons.run.outcome import Role, Row, RunOutcome
 from gemm_lessons.run.plan import RunPlan, RunRequest, Tell
+from gemm_lessons.run.printing import print_out
 from gemm_lessons.run.second_look import second_look
 from gemm_lessons.simulator import Disagreement
 
@@ -115,7 +116,7 @@ def row_of(plan: RunPlan, entry: Entry, ahead: Sequence[Entry] = ()) -> Row:
             plan.workshop.ahead(other.lesson, other.path)
         checked = judge_method(plan, built, check(plan, built, entry.shapes))
         if entry.role == "kernel":
-            checked = second_look(plan, built, source, checked)
+            checked = print_out(plan, built, second_look(plan, built, source, checked))
         # What stands beside a measured kernel is measured, and needs no estimate.
         measured = entry.role != "kernel" and plan.device.timer is not None
         speed = UNTIMED if measured else estimate(plan, built, checked)

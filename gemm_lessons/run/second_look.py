@@ -9,6 +9,7 @@ known to stay inside is not looked at again.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from gemm_lessons.compiler.compile import Compiled, compile_source
@@ -29,6 +30,8 @@ from gemm_lessons.simulator import Simulator
 from gemm_lessons.simulator.remains import Remains
 
 AS_WRITTEN = ("-G",)  # no optimisation, and the names of variables
+UNNAMED = "a thread's own array"
+OUTSIDE = re.compile(r"a thread's own arrays: byte (-?\d+) of (\d+)")
 Names = dict[tuple[str, str, int], str]
 
 
@@ -94,11 +97,19 @@ def _names(compiled: Compiled, remains: Remains) -> Names:
 def _past_the_end(remains: Remains, names: Names) -> list[Finding]:
     """Indices past the end of a thread's own array, by its name: where it is optimised, nothing of them is left."""
     found = []
+    outside = OUTSIDE.match(remains.fault.message) if remains.fault is not None else None
+    if remains.fault is not None and outside is not None:  # past the last of them
+        byte, size = int(outside[1]), int(outside[2])
+        starts = {offset: name for (space, _, offset), name in names.items() if space == "own" and offset < byte}
+        start = max(starts, default=0)
+        head = f"{starts.get(start, UNNAMED)}: byte {byte - start} of {size - start}"
+        message = head + remains.fault.message[outside.end() :]
+        found.append(replace(remains.fault, kind="out_of_array", message=message, detail="own"))
     for finding in remains.findings:
         variable, _, offset = finding.detail.partition("+")
         if finding.kind == "out_of_array" and offset.isdigit():
-            name = names.get(("own", variable, int(offset)), "a thread's own array")
-            message = finding.message.replace("a thread's own array", name, 1)
+            name = names.get(("own", variable, int(offset)), UNNAMED)
+            message = finding.message.replace(UNNAMED, name, 1)
             found.append(replace(finding, severity="error", message=message, detail="own"))
     return found
 

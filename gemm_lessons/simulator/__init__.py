@@ -172,7 +172,7 @@ class Simulator:
         machine.memory.write_back()
         machine.state.images.write_back()
         read_back(program.variables, symbols, machine.memory)
-        return Launched(counted, found, None if fault is None else finding_of(fault))
+        return Launched(counted, found, None if fault is None else finding_of(fault), printed=machine.printer.result())
 
     def _shuffled(self, setting: Setting, first: Machine, layout: dict[str, int]) -> list[Finding]:
         """Shuffles read lanes that did not take part: run once more, to see whether what they gave mattered."""

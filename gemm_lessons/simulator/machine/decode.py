@@ -189,13 +189,19 @@ class Binder:
         return [both(run)]
 
     def call_runtime(self, instruction: Instruction) -> list[Op]:
-        """``printf`` prints nothing here, which is noted; a failed ``assert`` ends the kernel."""
+        """``printf`` is kept for the end; a failed ``assert`` ends the kernel."""
         state, memory = self.state, self.layout.memory
         target = instruction.operands[0]
         if not isinstance(target, Symbol) or target.name not in RUNTIME:
             raise unsupported(instruction, "call")
         if target.name == "vprintf":
-            return [both(functools.partial(_notice, state, instruction))]
+            formats, arguments = (self.value(operand, "s64") for operand in instruction.operands[1:3])
+            guard = self.guard(instruction)
+
+            def say() -> None:
+                state.say(formats, arguments, state.active if guard is None else guard())
+
+            return [both(say)]
         message = self.value(instruction.operands[1], "s64")
 
         def fail() -> None:
@@ -459,10 +465,6 @@ def _copy(out: Array, source: Any) -> None:
 
 def _shifted(out: Array, value: Any, shift: np.int64) -> None:
     np.copyto(out, value + shift)
-
-
-def _notice(state: State, instruction: Instruction) -> None:
-    state.notices.setdefault("printf", instruction)
 
 
 def _bump(versions: dict[str, int], name: str) -> None:

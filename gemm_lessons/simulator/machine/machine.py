@@ -25,6 +25,7 @@ from gemm_lessons.simulator.machine.convergence import Convergence
 from gemm_lessons.simulator.machine.decode import Binder, Op, Run, address_registers, both
 from gemm_lessons.simulator.machine.images import Images
 from gemm_lessons.simulator.machine.memory import ALIGNMENT, PARAMETERS, GlobalMemory, layout, parameter_block
+from gemm_lessons.simulator.machine.printing import Printer
 from gemm_lessons.simulator.machine.state import Fault, State
 from gemm_lessons.simulator.machine.unset import Unset, suspects
 from gemm_lessons.simulator.program import cfg
@@ -161,6 +162,8 @@ class Machine:
         self.state.images = Images(arguments)
         self.state.leaving = np.array([_only_ends(block, program.blocks) for block in program.blocks])
         binder = Binder(self.state, self.layout, kernel.parameters, self.parameters, address_registers(program.blocks))
+        self.printer = Printer(self.state, self.memory)
+        self.state.say = self.printer.call
         self.state.counting, self.state.placed = setting.counting, setting.placed
         self.barriers = Barriers(self.state, kernel)
         self.convergence = Convergence(self.state, program.blocks, binder.value)
@@ -264,7 +267,6 @@ class Machine:
     def notices(self) -> list[Finding]:
         """What the simulator left out of this run."""
         text = {
-            "printf": "printf prints nothing on the simulator",
             "clock": "the simulator has no clock: what the kernel reads counts instructions, so times mean nothing",
             "guessed": "which multiprocessor or warp slot a thread gets, and how many there are, is the GPU's choice:"
             " the simulator answers as an H200 could, and what depends on it is one of many results",
@@ -292,6 +294,7 @@ class Machine:
             self._loop()
         finally:
             self._hand_over("end")
+            self.printer.end_batch()
             self._count_instructions()
             for observer in self.observers:
                 observer.end_batch(state.batch, self.warps_executed, self.lanes_executed)

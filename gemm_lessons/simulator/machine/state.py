@@ -70,6 +70,7 @@ class State:
             **special.of_threads(thread, grid),
             **special.of_blocks(self.lane_block, grid),
         }
+        self.say: Callable[[Any, Any, Array | None], None] = lambda formats, arguments, active: None  # printf
         self.ticks: Callable[[], int] = lambda: 0  # the clock: instructions executed so far in the batch
         self.first_block = 0
         self.carry = np.zeros(self.lanes, np.bool_)  # the condition code register of add.cc and its kin

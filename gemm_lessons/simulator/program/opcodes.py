@@ -153,7 +153,7 @@ _ROWS = (
     _silent("exit", "end", ""),
     _silent("trap", "stop", ""),
     _silent("brkpt", "stop", ""),
-    _silent("call", "call", ".+", "device functions (inlined), vprintf (noted), __assertfail", vector="any",
+    _silent("call", "call", ".+", "device functions (inlined), vprintf, __assertfail", vector="any",
             undefined="apart"),
     *(_silent(name, "fence", forms=_NO_EFFECT, undefined="ignored") for name in ("membar", "fence")),
     _silent("nanosleep", "pause", forms=_NO_EFFECT, undefined="ignored"),

@@ -1,0 +1,125 @@
+"""Which remedy a finding gets, and which findings are one: what else is known decides."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from checks.judgement.mistakes import lesson_named
+from checks.judgement.test_hints import changed
+from gemm_lessons.compiler.compile import Resources
+from gemm_lessons.course.lesson import Shape
+from gemm_lessons.judgement.evidence import Evidence, ShapeResult
+from gemm_lessons.judgement.remedies import REMEDIES, remedies
+from gemm_lessons.judgement.verdict import Faulted
+from gemm_lessons.launch import METRICS, Counters, Finding
+from gemm_lessons.run.checking import of_one_barrier
+
+WHOLE, RAGGED = Shape(96, 64, 80), Shape(33, 31, 29)
+
+
+def said(lesson: str, *findings: Finding, **changes: Any) -> list[str]:
+    error = next((it for it in findings if it.severity == "error"), None)
+    changes.setdefault("verdict", Faulted(changes.pop("at", WHOLE), error or Finding("race", "error", "")))
+    facts = changed(Evidence(lesson_named(lesson), source=changes.pop("source", "")), findings=findings, **changes)
+    return [text for _, text in remedies(facts)]
+
+
+def race(line: int, other: int, detail: str = "shared store store", **more: Any) -> Finding:
+    message = f"As, byte 0 of 8192: written by thread 9 in line {line} and written by thread 0 in line {other}"
+    return replace(Finding("race", "error", message, line, other, detail=detail), **more)
+
+
+UNINITIALISED = Finding("uninitialised", "warning", "As, byte 256 of 8192: read by thread 32", line=9)
+
+
+def test_a_race_within_one_line_is_no_missing_barrier() -> None:
+    (text,) = said("block_tile", race(5, 5), UNINITIALISED)
+    assert "Several threads, such as 0 and 9, store to the same element of As in line 5" in text
+    assert "No barrier cures that" in text
+    assert "put a __syncthreads()" in "".join(said("block_tile", race(5, 6)))
+    note = race(5, 5, severity="note")
+    (text,) = said("block_tile", note, UNINITIALISED)
+    assert text.startswith("line 9: uninitialised. Several threads")
+
+
+def test_c_is_not_to_be_added_to() -> None:
+    read = Finding("uninitialised", "error", "C, byte 0 of 24576: read by thread 0 in line 9", line=9)
+    (text,) = said("block_tile", read)
+    assert "do not add to what is there (+=)" in text
+    assert "copy" not in text
+    assert "syncthreads" not in text
+
+
+def test_zeros_are_missing_where_only_ragged_shapes_are_wrong() -> None:
+    tile, wrong = Shape(32, 32, 64), ShapeResult(RAGGED, "wrong_answer", None, (UNINITIALISED,))
+    right = ShapeResult(tile, "passed")
+    (text,) = said("block_tile", UNINITIALISED, shapes=(right, wrong))
+    assert "Store 0 outside the matrix" in text
+    for shapes in ((wrong,), (ShapeResult(tile, "wrong_answer"), wrong), (ShapeResult(RAGGED, "passed"), wrong)):
+        (text,) = said("block_tile", UNINITIALISED, shapes=shapes)
+        assert REMEDIES["uninitialised"] in text
+
+
+def test_a_barrier_for_every_tile_means_the_wrong_buffer() -> None:
+    two = Resources(64, 2 * (64 + 128) * 8 * 4, 0, 0)
+    clash = race(5, 9, "shared store load")
+
+    def told(barriers: int, **more: Any) -> str:
+        counters = Counters({METRICS["barriers"]: barriers})
+        values = {"counters": counters, "resources": two, "counted": Shape(256, 256, 64), **more}
+        return "\n".join(said("double_buffer", clash, UNINITIALISED, **values))
+
+    assert "the buffer is the wrong one" in told(8)
+    assert "uninitialised" not in told(8)
+    assert "is missing between the write" in told(1)
+    assert "is missing between the write" in told(8, resources=replace(two, shared_bytes=two.shared_bytes // 2))
+
+
+def test_past_k_the_loop_is_to_blame_and_no_guard() -> None:
+    beyond = Finding("out_of_bounds", "error", "B: byte 20480 of 20480, 4 bytes read by thread 0", line=3)
+    assert "the loop over k first (k < K)" in "".join(said("naive", beyond))
+    assert "Guard the access" in "".join(said("naive", beyond, at=RAGGED))
+    assert "Guard the access" in "".join(said("block_tile", beyond)), "K = 80 is no whole number of tiles"
+    assert "the loop over k0 first (k0 < K)" in "".join(said("thread_tile", beyond, at=Shape(128, 128, 8)))
+    shared = Finding("out_of_bounds", "error", "Bs: byte 8192 of 8192, 4 bytes read by thread 0", line=3)
+    source = "__shared__ float As[BM][BK];\n__shared__ float Bs[BK][BN];"
+    assert "Bs[BK][BN] is the block's own" in "".join(said("block_tile", shared, source=source))
+
+
+def test_a_lane_is_no_thread() -> None:
+    outside = Finding("out_of_bounds", "error", "C: byte 8 of 8, 16 bytes written by thread 64", line=9)
+    wrong = "const int lane = threadIdx.x;"
+    (text,) = said("warp_tile", UNINITIALISED, outside, race(5, 6), source=wrong, at=Shape(64, 128, 8))
+    assert text.startswith("line 9: out of bounds.")
+    assert "threadIdx.x % 32" in text
+    right = said("warp_tile", outside, source=wrong.replace(";", " % 32;"), at=Shape(64, 128, 8))
+    assert "lane" not in "".join(right)
+
+
+def test_what_a_local_array_does_in_a_line_is_said_once() -> None:
+    past = Finding("out_of_array", "error", "acc: byte 256 of 256, read by thread 0", line=5, detail="own")
+    (text,) = said("thread_tile", past, race(5, 5, "global store store"))
+    assert "A thread's own array is too short" in text
+    assert len(said("thread_tile", past, race(6, 6, "global store store"))) == 2
+
+
+def test_races_of_one_barrier_are_one_finding() -> None:
+    first = [race(44, 62, "shared store load"), race(45, 62, "shared store load"), race(50, 58, "shared store load")]
+    (one,) = of_one_barrier(first)
+    assert one.message.endswith("The same barrier is missing between lines 45 and 62, 50 and 58")
+    assert (one.line, one.other_line, one.count) == (44, 62, 3)
+    back = [race(62, 44, "shared load store"), race(58, 50, "shared load store")]
+    assert len(of_one_barrier(back)) == 1
+    assert len(of_one_barrier([*first, *back])) == 2, "one barrier is missing before, another behind the loop's body"
+    assert len(of_one_barrier([*first[::2], *back])) == 1, "in the next round the same lines the other way round"
+
+
+def test_other_findings_stay_apart() -> None:
+    pairs = [race(5, 9, "shared store load"), race(10, 12, "shared store load")]
+    assert len(of_one_barrier(pairs)) == 2, "a barrier between 5 and 9 does not stand between 10 and 12"
+    alike = [race(5, 5), race(6, 6)]
+    assert of_one_barrier(alike) == tuple(alike)
+    different = [race(5, 9, "shared store load"), race(6, 9, "global store load")]
+    assert len(of_one_barrier(different)) == 2
+    assert of_one_barrier([UNINITIALISED, UNINITIALISED]) == (UNINITIALISED, UNINITIALISED)
