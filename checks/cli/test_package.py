@@ -28,6 +28,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(ROOT / name, checkout)
     (checkout / "lessons" / "01_naive" / "kernel.cu").write_text("// the learner's")
     (checkout / "lessons" / "01_naive" / "kernel.cu.bak-1").write_text("// the learner's")
+    (checkout / "lessons" / "01_naive" / "bug.cu").write_text("// the learner's")
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
         cwd=checkout,
@@ -63,7 +64,8 @@ def test_the_wheel_holds_the_course_and_nobody_s_work(installed: Path) -> None:
     for folder in (path for path in (ROOT / "lessons").iterdir() if path.is_dir()):
         here = {path.name for path in folder.iterdir() if not path.name.startswith("kernel.cu")}
         assert {path.name for path in (lessons / folder.name).iterdir()} == here
-    assert not list(installed.rglob("kernel.cu*"))
+    assert not [*installed.rglob("kernel.cu*"), *installed.rglob("bug.cu*")]
+    assert (installed / "gemm_lessons" / "proofs" / "skeleton" / "lesson.toml").is_file()
     assert (installed / "gemm_lessons" / "compiler" / "headers").is_dir()
     assert (installed / "gemm_lessons" / "report" / "assets" / "view.js").is_file()
     assert (installed / "gemm_lessons" / "py.typed").is_file(), "type checkers of those who import us look for it"

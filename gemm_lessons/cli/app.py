@@ -50,7 +50,12 @@ app = typer.Typer(
     epilog="\b\nFirst steps:\n  gemm-lessons list\n  gemm-lessons read 01\n  gemm-lessons start 01",
 )
 
-teachers = typer.Typer(name="dev", help="For teachers: add a lesson, and prove that it is one.", rich_markup_mode=None)
+teachers = typer.Typer(
+    name="dev",
+    help="For teachers: add a lesson, and prove that it is one.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
 app.add_typer(teachers)
 
 

@@ -38,7 +38,9 @@ def check(
             metavar="[LESSON]...", help="Lessons by number or name; default: all.", autocompletion=complete_lesson
         ),
     ] = None,
-    write: Annotated[bool, typer.Option("--write", help="Fill in the tables of numbers in the texts before.")] = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="First fill in the numbers and questions of the texts.")
+    ] = False,
     no_color: NoColor = False,
 ) -> int:
     """Prove that a lesson is one: its kernels, its text and its numbers.
