@@ -13,6 +13,7 @@ from typer.main import get_group
 
 from gemm_lessons.cli.app import app
 from gemm_lessons.course.folder import CommandError, Course, packaged_course
+from gemm_lessons.course.lesson import LessonError
 from gemm_lessons.proofs.candidate import Shared
 from gemm_lessons.proofs.filling import fill_in
 from gemm_lessons.proofs.prove import PROOFS, prove
@@ -125,3 +126,47 @@ def test_names_that_are_none(shared: Shared, name: str, says: str) -> None:
     with pytest.raises(CommandError, match=says):
         new_lesson(shared.course, name)
     assert len(list(shared.course.lessons_dir.iterdir())) == 3
+
+
+@pytest.mark.parametrize(
+    ("source", "head", "row", "says"),
+    [
+        ("simulator 64,64", "22", "`ffma`", "simulator wants a shape, like simulator 128,128,64"),
+        ("simulator 64,64,32", "22", "ffma", 'the row "ffma" ends with no `expression`'),
+        ("simulator 64,64,32", "22", "`fma`", "did you mean ffma"),
+        ("simulator 64,64,32", "99", "`ffma`", 'there is no lesson "99"'),
+        ("simulator 64,64,32", "22 BK=16", "`ffma`", "has no tile size BK; it has BM, BN"),
+        ("simulator 64,64,32", "22 BM=x", "`ffma`", "write tile sizes like 22 BK=16"),
+        ("simulator 64,64,32", "22 slow", "`ffma`", r"22_after/pitfalls.toml has no \[slow\]"),
+        ("simulator 64,64,0", "22", "`ffma`", "K = 0 is below 1"),
+        ("h200 cold", "512", "22_after", "cold is no unit: tflops, percent, ms, us"),
+        ("h200 tflops", "512", "22_after", "h200.json is not there"),
+        ("ncu 4096", "22", "`sm_cycles`", "h200_ncu.json is not there"),
+        ("", "22", "`ffma`", "'' is no source; write simulator M,N,K"),
+    ],
+)
+def test_tables_that_cannot_be_filled(shared: Shared, source: str, head: str, row: str, says: str) -> None:
+    with pytest.raises(LessonError, match=says):
+        shared.numbers.filled(source, f"| x | {head} |\n|---|---:|\n| {row} | |\n")
+
+
+@pytest.mark.parametrize(
+    ("file", "data", "says"),
+    [
+        ("README.md", b" \n", "README.md: is empty; write the text"),
+        ("stub.cu", b"caf\xe9", r"stub.cu:1: not UTF-8 text"),
+        ("solution.cu", None, "solution.cu: is not there; write the stub with its TODOs filled in"),
+        ("predict.toml", b"\xe9", r"predict.toml: not UTF-8 text"),
+        ("pitfalls.toml", b"[", r"pitfalls.toml:1: not valid TOML"),
+    ],
+)
+def test_files_that_cannot_be_read(shared: Shared, file: str, data: bytes | None, says: str) -> None:
+    path = shared.course.lessons_dir / "22_after" / file
+    good = path.read_bytes()
+    path.unlink() if data is None else path.write_bytes(data)
+    try:
+        made = prove(Shared.of(shared.course, printed, shared.commands), "22_after")
+    finally:
+        path.write_bytes(good)
+    [flaw] = [flaw for proof in made for flaw in proof.flaws or ()]
+    assert re.search(says, flaw), flaw

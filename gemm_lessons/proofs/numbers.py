@@ -72,10 +72,13 @@ class Numbers:
             raise LessonError(f"numbers: {source}: {what}; the source is {SOURCES}") from None
 
     def _simulated(self, words: list[str], head: list[str], rows: list[list[str]]) -> Iterator[list[str]]:
-        m, n, k = (int(size) for size in words[0].split(","))
+        sizes = re.fullmatch(r"(\d+),(\d+),(\d+)", " ".join(words))
+        if sizes is None:
+            raise ValueError("simulator wants a shape, like simulator 128,128,64")
+        shape = Shape(*(int(size) for size in sizes.groups()))
         for row in rows:
-            expression = re.findall(r"`(.*?)`", row[0])[-1]
-            yield [row[0], *(_value(expression, self.facts(heading, Shape(m, n, k))) for heading in head[1:])]
+            expression = _expression(row)
+            yield [row[0], *(_value(expression, self.facts(heading, shape)) for heading in head[1:])]
 
     def facts(self, heading: str, shape: Shape) -> Mapping[str, Number]:
         """Everything that an expression may name, of a column's kernel at one shape: ``04``, ``04 BK=16`` or
@@ -136,13 +139,17 @@ class Numbers:
                 raise LessonError(f"numbers: column {heading}: {lesson.name}/pitfalls.toml has no [{rest[0]}]")
             pitfall = pitfalls[rest[0]]
             return pitfall.lesson(lesson), pitfall.source(solution)
-        sizes = {name: int(size) for name, size in (word.split("=") for word in rest)}
-        return resized(lesson, sizes), solution
+        sizes = [re.fullmatch(r"(\w+)=(\d+)", word) for word in rest]
+        if not all(sizes):
+            raise ValueError(f"column {heading}: write tile sizes like {number} BK=16")
+        return resized(lesson, {size[1]: int(size[2]) for size in sizes if size}), solution
 
     def _measured(self, kind: str, words: list[str], head: list[str], rows: list[list[str]]) -> Iterator[list[str]]:
         """``words`` are a unit, with a way of measuring before it if all columns have the same; else each column's
         heading starts with its size and has the way in it: ``1024 cold``."""
-        *way, unit = words
+        *way, unit = words or [""]
+        if unit not in UNITS:
+            raise ValueError(f"{unit or 'nothing'} is no unit: {', '.join(UNITS)}")
         field, scale, digits = UNITS[unit]
         by_place = {(entry["kernel"], entry["size"]): entry for entry in self._rows(kind)}
         for row in rows:
@@ -153,16 +160,16 @@ class Numbers:
                     values.append(str(by_place[kernel, 4096][heading]))
                 else:
                     size, *own = heading.split()
-                    [how] = way or own
+                    how = " ".join(way or own)
                     if how not in WAYS:
-                        raise ValueError(f"{how} is no way of measuring: {' or '.join(WAYS)}")
+                        raise ValueError(f"{how or 'nothing'} is no way of measuring: {' or '.join(WAYS)}")
                     values.append(f"{by_place[kernel, int(size)][how][field] * scale:.{digits}f}")
             yield [row[0], *values]
 
     def _profiled(self, words: list[str], head: list[str], rows: list[list[str]]) -> Iterator[list[str]]:
         by_place = {(entry["kernel"], entry["size"]): entry for entry in self._rows("ncu")}
         for row in rows:
-            expression = re.findall(r"`(.*?)`", row[0])[-1]
+            expression = _expression(row)
             kernels = map(self._stored_name, head[1:])
             yield [row[0], *(_value(expression, by_place[kernel, int(words[0])]) for kernel in kernels)]
 
@@ -181,6 +188,13 @@ class Numbers:
                 raise LessonError(f"numbers: {kind}: {path} is not there") from None
         rows: list[dict[str, Any]] = self._stored[kind]
         return rows
+
+
+def _expression(row: Sequence[str]) -> str:
+    found = re.findall(r"`(.*?)`", row[0])
+    if not found:
+        raise ValueError(f'the row "{row[0]}" ends with no `expression`')
+    return str(found[-1])
 
 
 def _value(expression: str, names: Mapping[str, Number]) -> str:

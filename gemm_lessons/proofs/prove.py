@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from gemm_lessons.course.folder import CommandError, Course
+from gemm_lessons.course.folder import CommandError, Course, read_source
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.errors import UnsupportedKernel
@@ -65,10 +65,10 @@ PROOFS: tuple[Proof, ...] = (
     Proof("commands", "commands in the text exist", texts.commands_exist),
     Proof("exercises", "exercises name tile sizes that are there", texts.exercises_name_tile_sizes, (TEXT,)),
     Proof("links", "links lead somewhere", texts.links_lead_somewhere),
-    Proof("numbers", "numbers are what their source gives", texts.numbers_are_true, (SOLUTION,)),
-    Proof("asked", "the text asks what predict.toml asks", questions.the_text_asks_them, (TEXT,)),
-    Proof("answers", "a run answers each question", questions.a_run_answers_each, (SOLUTION,)),
     Proof("edits", "pitfalls are edits of the solution", pitfalls.edits_fit_the_solution, (SOLUTION,)),
+    Proof("numbers", "numbers are what their source gives", texts.numbers_are_true, (SOLUTION, "edits")),
+    Proof("asked", "the text asks what predict.toml asks", questions.the_text_asks_them, (TEXT,)),
+    Proof("answers", "a run answers each question", questions.a_run_answers_each, (SOLUTION, "asked")),
     Proof("quotes", "the tool prints what pitfalls quote", pitfalls.the_tool_prints_what_is_quoted, ("edits",)),
     Proof("bugs", "each bug compiles, does not pass, and a run tells why", pitfalls.bugs_can_be_found, ("edits",)),
 )
@@ -90,12 +90,21 @@ def _readable(course: Course, directory: Path) -> tuple[Lesson | None, tuple[str
         lesson = load_lesson(directory)
     except LessonError as error:
         return None, (str(error),)
-    missing = (
-        flaw(directory / name, None, f"is not there; write {what}")
-        for name, what in FILES.items()
-        if not course.kept_back(lesson, name).is_file()
-    )
-    return lesson, tuple(missing)
+    return lesson, tuple(_unreadable(course, lesson))
+
+
+def _unreadable(course: Course, lesson: Lesson) -> Iterator[str]:
+    for name, what in FILES.items():
+        path = course.kept_back(lesson, name)
+        if not path.is_file():
+            yield flaw(lesson.directory / name, None, f"is not there; write {what}")
+        elif not path.read_bytes().strip():
+            yield flaw(path, None, f"is empty; write {what}")
+        else:
+            try:
+                read_source(path)
+            except CommandError as error:
+                yield str(error)
 
 
 def _made(candidate: Candidate, proofs: Iterable[Proof]) -> Iterator[Proven]:

@@ -37,7 +37,7 @@ def nothing_is_left_to_write(it: Candidate) -> Iterator[str]:
     for name in ("lesson.toml", "README.md", "predict.toml", "pitfalls.toml", "stub.cu", "solution.cu"):
         path = it.lesson.directory / name
         if path.is_file():
-            lines = path.read_text(encoding="utf-8").splitlines()
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
             found = [number for number, line in enumerate(lines, 1) if UNWRITTEN in line]
             if found:
                 more = f" ({len(found)} such lines: {', '.join(map(str, found[:12]))})" if len(found) > 1 else ""
@@ -88,7 +88,8 @@ def quoted_code_is_the_code(it: Candidate) -> Iterator[str]:
             yield flaw(it.lesson.text_path, line, f"quotes {match[1]}, which is not there")
             continue
         quoted = [text.strip() for text in match[2].splitlines() if text.strip()]
-        stands = [text.strip() for text in path.read_text(encoding="utf-8").splitlines() if text.strip()]
+        file = path.read_text(encoding="utf-8", errors="replace")
+        stands = [text.strip() for text in file.splitlines() if text.strip()]
         if not any(stands[i : i + len(quoted)] == quoted for i in range(len(stands))):
             absent = next((text for text in quoted if text not in stands), None)
             what = f"this line: {absent}" if absent else "these lines one after the other"
