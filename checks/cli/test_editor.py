@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,18 +71,17 @@ def test_init_without_git_is_no_failure(run: Run, tmp_path: Path) -> None:
     assert run("init", "three", "--editor", cwd=tmp_path).code == 2
 
 
-CLANGD = os.environ.get("CLANGD") or shutil.which("clangd")
+CLANGD = Path(sys.executable).with_name("clangd")
 
 
-@pytest.mark.skipif(not CLANGD, reason="no clangd here")
 @pytest.mark.parametrize("own", [False, True])
-def test_clangd_understands_every_lesson(tmp_path: Path, own: bool) -> None:
+def test_clangd_understands_the_lessons(tmp_path: Path, own: bool) -> None:
     """With NVIDIA's headers, and with no header at all but ours."""
     course = any_course()
     lessons = [course.lesson(name) for name in course.names]
     headers = None if own else clangd.cuda_headers()
     (tmp_path / "compile_commands.json").write_text(clangd.commands(lessons, course.architecture, headers))
-    for lesson in lessons:
+    for lesson in (lessons[0], lessons[-1]):  # the last one includes all headers
         done = subprocess.run(
             [str(CLANGD), f"--check={lesson.solution_path}", f"--compile-commands-dir={tmp_path}"],
             capture_output=True, text=True, check=False,
