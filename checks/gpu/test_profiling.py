@@ -99,7 +99,8 @@ def test_reading_what_ncu_wrote() -> None:
     assert values["memory_l1_wavefronts_shared"] == 26_624
     assert values["smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"] == 4_194_304
     assert units["gpu__time_duration.sum"] == "ns"
-    assert set(profiling.COUNTED) <= set(values)
+    later = {METRICS["warp_instructions"]}  # is asked for since this report was made
+    assert set(profiling.COUNTED) - later <= set(values)
     assert profiling.parse_raw("==ERROR== nothing here") == []
 
 
