@@ -93,7 +93,8 @@ def _headline(console: Console, outcome: RunOutcome, remarks: Sequence[str]) -> 
         console.print(Text(remark, style="doubt"))
     console.print()
     kind = row.verdict.kind
-    console.print(Text(f"{title_of(row)}: {summary_of(row)}", style=STYLE[kind]))
+    style = "doubt" if row.checked.unfinished else STYLE[kind]
+    console.print(Text(f"{title_of(row)}: {summary_of(row)}", style=style))
     for sentence in row.checked.contents if row.checked.unfinished else ():
         console.print(_indented(Text(sentence)))
     if row.checked.shapes:

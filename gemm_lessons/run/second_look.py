@@ -26,11 +26,13 @@ from gemm_lessons.judgement.stage import Unfinished, can_tell, contents
 from gemm_lessons.judgement.verdict import Faulted, TimedOut, WrongAnswer
 from gemm_lessons.launch import METRICS, Finding
 from gemm_lessons.run.plan import RunPlan
-from gemm_lessons.simulator import Simulator
+from gemm_lessons.simulator import Setting, Simulator
 from gemm_lessons.simulator.remains import Remains
 
 AS_WRITTEN = ("-G",)  # no optimisation, and the names of variables
+BUDGET = 500_000  # instructions as written: lessons take a twentieth of it
 UNNAMED = "a thread's own array"
+WHERE = re.compile(r": byte -?\d+ of (\d+)")
 OUTSIDE = re.compile(r"a thread's own arrays: byte (-?\d+) of (\d+)")
 Names = dict[tuple[str, str, int], str]
 
@@ -63,7 +65,9 @@ def second_look(plan: RunPlan, built: Built, source: str, checked: Checked) -> C
     problem = Problem(lesson.data, shape, plan.seed)
     trial = problem.trial()
     try:
-        remains = Simulator().remains(compiled, lesson.grids(shape)[0], trial.arguments(lesson.launches[0].parameters))
+        remains = Simulator(Setting(budget=BUDGET)).remains(
+            compiled, lesson.grids(shape)[0], trial.arguments(lesson.launches[0].parameters)
+        )
     except UnsupportedKernel:  # it counts nothing and judges nothing: the run has done that without it
         return checked
     names = _names(compiled, remains)
@@ -107,9 +111,13 @@ def _past_the_end(remains: Remains, names: Names) -> list[Finding]:
         found.append(replace(remains.fault, kind="out_of_array", message=message, detail="own"))
     for finding in remains.findings:
         variable, _, offset = finding.detail.partition("+")
-        if finding.kind == "out_of_array" and offset.isdigit():
-            name = names.get(("own", variable, int(offset)), UNNAMED)
-            message = finding.message.replace(UNNAMED, name, 1)
+        place = WHERE.search(finding.message)
+        if finding.kind != "out_of_array" or not offset.isdigit() or place is None:
+            continue
+        known = {start for space, owner, start in names if (space, owner) == ("own", variable)}
+        end, whole = int(offset) + int(place[1]), 4 * remains.own[variable].shape[1]
+        if int(offset) in known and end in {*known, whole}:  # else it is cut where somebody points into its middle
+            message = finding.message.replace(UNNAMED, names["own", variable, int(offset)], 1)
             found.append(replace(finding, severity="error", message=message, detail="own"))
     return found
 
