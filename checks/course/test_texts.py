@@ -50,6 +50,13 @@ def test_counters_are_of_the_shape_that_the_lesson_counts_on(readme: Path) -> No
 
 
 @each_text
+def test_a_table_of_times_says_whether_the_cache_was_warm(readme: Path) -> None:
+    tables = re.findall(r"<!-- numbers: (?:h200|variants) (cold|warm) \w+ -->\n\|([^|]*)\|", readme.read_text())
+    assert tables
+    assert all(way in first for way, first in tables)
+
+
+@each_text
 def test_pitfalls_show_what_the_tool_prints(readme: Path) -> None:
     assert len(QUOTE.findall(section(readme.read_text(), "Pitfalls"))) >= 2
 
