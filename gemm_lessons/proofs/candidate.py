@@ -129,4 +129,4 @@ def scratch_folder() -> Path | None:
     """Where kernels with pitfalls are written. At one place, for the compiler's answers are kept by their path; None
     where nothing is kept."""
     place = cache.folder()
-    return place / "proofs" if place else None
+    return place.with_name("gemm-lessons-proofs") if place else None  # not among the entries, which are trimmed
