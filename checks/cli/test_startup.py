@@ -17,7 +17,7 @@ TRIES = 5
 HEAVY = ("numpy", "cuda", "cupy", "nvtx", "pygments", "markdown_it", "rich.progress", "pydantic")
 
 
-@pytest.mark.parametrize("arguments", [("list",), ("--help",), ("--version",), ("start", "01")])
+@pytest.mark.parametrize("arguments", [(), ("list",), ("--help",), ("--version",), ("start", "01"), ("hint", "01")])
 def test_nothing_heavy_is_imported(course: Path, arguments: tuple[str, ...]) -> None:
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "gemm_lessons", *arguments],

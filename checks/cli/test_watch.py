@@ -20,6 +20,7 @@ import pytest
 
 from checks.cli.tiny_course import BINARY, SOLUTION, STUB, environment, write_course
 from gemm_lessons.course.folder import Course
+from gemm_lessons.editor.vscode import BACKGROUND
 from gemm_lessons.hardware.sheets import find_gpu
 from gemm_lessons.run.simulated import Simulated
 from gemm_lessons.watch.changes import Changes
@@ -181,7 +182,8 @@ def test_without_a_terminal_and_without_events(course: Path) -> None:
     shown = ""
     for line in process.stdout:
         shown += line
-        if "looking twice a second at lessons/01_first/kernel.cu" in line:
+        if line == "Looking again and again for a save of lessons/01_first/kernel.cu\n":
+            assert re.match(str(BACKGROUND["endsPattern"]), line)
             if "PASSED" in shown:
                 break
             save(kernel, SOLUTION)
@@ -209,6 +211,7 @@ def test_a_change_that_no_event_told_of_is_found(course: Path, monkeypatch: pyte
         assert not runs, "the event may be on its way"
         session._look(told=False)
         assert runs == [True]
+        assert changes.how == "no events"
 
 
 @pytest.mark.parametrize("polling", [False, True])

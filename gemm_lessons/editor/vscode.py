@@ -24,7 +24,7 @@ MATCHER = {
 BACKGROUND = {
     "activeOnStart": True,
     "beginsPattern": r"^(Lesson \d\d|error:)",
-    "endsPattern": r"(Waiting for a save of|looking twice a second at) ",
+    "endsPattern": r"^(Waiting|Looking again and again) for a save of ",
 }
 SETTINGS = {
     "files.associations": {"*.cu": "cuda-cpp", "*.cuh": "cuda-cpp"},

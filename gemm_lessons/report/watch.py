@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from rich.console import Console
 from rich.rule import Rule
@@ -27,7 +28,7 @@ class Status:
     lesson: Lesson
     verdict: Kind | None
     after: str
-    polling: bool
+    polling: Literal["", "asked", "no events"]
     keys: Sequence[Key]
 
 
@@ -73,8 +74,9 @@ def show_status(console: Console, status: Status) -> None:
         line.append(status.verdict.replace("_", " ").upper(), style=STYLE[status.verdict])
         line.append(f"  {status.after}", style="quiet")
     console.print(line)
-    how = "No events come here: looking twice a second at" if status.polling else "Waiting for a save of"
-    console.print(Text(f"{how} {shown(status.lesson.kernel_path)}", style="quiet"), soft_wrap=True)
+    how = "Looking again and again" if status.polling else "Waiting"
+    why = " (no events of files come here)" if status.polling == "no events" else ""
+    console.print(Text(f"{how} for a save of {shown(status.lesson.kernel_path)}{why}", style="quiet"), soft_wrap=True)
     if status.keys:
         keys = Text()
         for key, does in status.keys:

@@ -11,6 +11,7 @@ import platform
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import watchfiles
 
@@ -26,6 +27,7 @@ class Changes:
     A context manager."""
 
     def __init__(self, polling: bool = False) -> None:
+        self.asked = polling
         self.polling = polling or _must_poll()
         self.file, self._told = os.pipe()
         os.set_blocking(self.file, False)
@@ -33,6 +35,11 @@ class Changes:
         self._folders: Sequence[Path] = ()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+
+    @property
+    def how(self) -> Literal["", "asked", "no events"]:
+        """Why it is looking again and again, if it is."""
+        return "" if not self.polling else "asked" if self.asked else "no events"
 
     def of(self, folders: Sequence[Path]) -> None:
         """Tell of these folders from now on, and of no others. A folder that is not there tells nothing."""

@@ -174,7 +174,7 @@ class Session:
         self._screen.show(*self._report, *more, self._status())
 
     def _status(self) -> Part:
-        has_keys, polling = self._terminal.has_keys, self._changes.polling
+        has_keys, polling = self._terminal.has_keys, self._changes.how
         keys = [(key, does) for key, (does, _) in self._keys().items()]
         shown_keys = (*keys, ("q", "quit")) if has_keys else ()
         status = Status(self._lesson, self._verdict, self._after, polling, shown_keys)
