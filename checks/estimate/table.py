@@ -8,6 +8,7 @@ prints two decimals, the measured time is the one of all that it may stand for w
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import re
 import statistics
@@ -148,6 +149,18 @@ def unfitted() -> list[Compared]:
         return list(lessons())
 
 
+def gains(found: Sequence[Compared], size: int) -> dict[tuple[str, str], tuple[float, float]]:
+    """(lesson, next lesson) -> how many times faster the next one is: estimated, measured."""
+    at_size = [one for one in found if one.size == size]
+    return {
+        (before.kernel, after.kernel): (
+            before.estimate.time_us / after.estimate.time_us,
+            before.measured_us / after.measured_us,
+        )
+        for before, after in itertools.pairwise(at_size)
+    }
+
+
 def tables(ours: Sequence[Compared], varied: Sequence[Compared], theirs: Sequence[Compared]) -> dict[str, str]:
     """The page's tables by name."""
     large = [one for one in ours if one.size == SIZES[-1]]
@@ -179,6 +192,13 @@ def tables(ours: Sequence[Compared], varied: Sequence[Compared], theirs: Sequenc
             [f"H200, {SIZES[0]} to {SIZES[-1]}", "median error", "largest", "pairs in wrong order"], ways
         ),
         "units": _table(["kernel", *UNITS.values(), "measured"], units),
+        "gains": _table(
+            [f"step, at {SIZES[-1]}", "estimated", "measured", "estimated / measured"],
+            [
+                [f"{before} to {after}", f"{guess:.2f}", f"{truth:.2f}", f"{guess / truth - 1:+.1%}"]
+                for (before, after), (guess, truth) in gains(ours, SIZES[-1]).items()
+            ],
+        ),
         "lessons": _table(["kernel", *sorted({one.size for one in ours})], errors),
         "others": _table(["kernels", "times", "median error", "largest", f"above {FAR:.0%}"], others),
     }

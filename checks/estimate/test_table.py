@@ -55,6 +55,14 @@ def test_lessons_on_the_h200(lessons: list[Compared]) -> None:
     assert max(abs(one.error) for one in lessons) <= table.FAR
 
 
+def test_each_step_gains_what_was_measured(everything: list[Compared]) -> None:
+    """The table of a run and the measured numbers of the texts tell one story."""
+    found = table.gains(everything, table.SIZES[-1])
+    assert len(found) == len({one.kernel for one in everything}) - 1 >= 8
+    wrong = {step: both for step, both in found.items() if not abs(both[0] / both[1] - 1) <= 0.10}
+    assert not wrong
+
+
 @pytest.mark.parametrize(("gpu", "times"), [("P100 PCIe", 24), ("V100 PCIe", 60)])
 def test_articles(articles: list[Compared], gpu: str, times: int) -> None:
     found = [one for one in articles if one.table == gpu]

@@ -26,11 +26,12 @@ class Pipes:
     integer: float = 2.0  # a scheduler's integer unit for one warp instruction; 16 lanes, [G]
     multiply_slots: int = 1  # issue slots of an integer multiplication
     dependence: float = 1.0  # arithmetic latency, over Volta's: scales the waits that ptxas wrote for Volta
+    fair: bool = True  # schedulers let warps take turns: most of their waiting on an H200 is for others, [R]
     dual: bool = False  # a memory instruction can be issued beside an arithmetic one
     special: float = 8.0  # special functions, conversions: 4 lanes a scheduler, [G]
     special_latency: float = 20.0  # [J]: 14 to 26
     constant: float = 30.0  # until a load from constant memory returns, [J]: 27
-    replay: float = 1.75  # of the shared-memory path for each wavefront that a bank conflict adds, [F]
+    replay: float = 1.5  # of the shared-memory path for each wavefront that a bank conflict adds, [F]
     write_port: float = 1.0  # of the fp32 pipe for each register that a shared load returns, [F]
     read: float = 4.0  # from an access's start until its source registers may be overwritten, about a pipeline's depth
     queue: int = 8  # accesses of one scheduler that wait for the load-store unit; one more stops it
@@ -41,9 +42,18 @@ class Pipes:
 
 PIPES: dict[int, Pipes] = {
     60: Pipes(  # [J]; request [F]; no 32-bit multiplier: an IMAD is several XMAD [G]; two dispatch units a scheduler
-        l1=78.0, l2=234.0, shared=23.0, request=4.0, integer=1.0, multiply_slots=4, dependence=1.5, dual=True
+        l1=78.0,
+        l2=234.0,
+        shared=23.0,
+        request=4.0,
+        integer=1.0,
+        multiply_slots=4,
+        dependence=1.5,
+        dual=True,
+        replay=1.75,
+        fair=False,
     ),
-    70: Pipes(l1=35.0, l2=221.0, shared=18.0, request=2.0),  # [L], [J]; request [F]
+    70: Pipes(l1=35.0, l2=221.0, shared=18.0, request=2.0, replay=1.75, fair=False),  # [L], [J]; request [F]
     80: Pipes(l1=38.0, l2=210.0, shared=22.0, request=1.25),  # [L]; the rest as Hopper's
     89: Pipes(l1=39.0, l2=296.0, shared=22.0, request=1.25),  # [L]; the rest as Hopper's
     90: Pipes(l1=38.0, l2=287.0, shared=22.0, request=1.25),  # [R]; request: 1.2 alone [R], in a mix [F]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gemm_lessons.simulator.counters.machinecode.trace import Trace
     from gemm_lessons.simulator.program.ptx import Kernel
 
-MODEL = 3  # of the timeline; another number forgets what is kept on disk
+MODEL = 4  # of the timeline; another number forgets what is kept on disk
 DEPTH = 64  # K of the shorter trace, at least: eight tiles of 8, one of 64; double buffering repeats itself every 32
 
 Traces = tuple[tuple[int, "Trace"], tuple[int, "Trace"]]  # (K, trace), shorter first

@@ -1,6 +1,7 @@
 """One multiprocessor at work: plays the traced warps of its resident blocks, clock by clock, and says when they end.
 
-    schedulers   each issues one instruction a clock, of the warp that can go first (the same warp again on a tie)
+    schedulers   each issues one instruction a clock: of the warps that can go, the one whose last turn is longest ago
+                 (``fair``), or the same again
     a warp       goes on in order: after the stall that ptxas wrote, and when the loads it waits for are there
     fp32, ...    each unit of a scheduler takes its clocks per warp instruction, plus register bank conflicts
     load-store   one for the whole multiprocessor, first come first served: wavefronts (shared), lines (global)
@@ -205,7 +206,9 @@ class Multiprocessor:
         self.units = [[0.0] * 5 for _ in range(schedulers)]  # free from
         self.issue = [0.0] * schedulers  # free from
         self.queues: list[deque[float]] = [deque() for _ in range(schedulers)]
-        self.recent = [-1] * schedulers
+        self.rank = list(range(1, count + 1))  # of the warps that can go, the one with the least does
+        self.turns = count
+        self.recent = [0] * schedulers
         self.load_store = 0.0  # free from
         self.port = 0.0
         self.stores = 0.0
@@ -234,22 +237,30 @@ class Multiprocessor:
 
     def _next(self, scheduler: int) -> tuple[float, int, int]:
         """When this scheduler issues next, and of which warp. Only its own instructions and barriers change that."""
-        free, units, recent = self.issue[scheduler], self.units[scheduler], self.recent[scheduler]
-        ready, unit = self.ready, self.unit
-        if recent >= 0 and ready[recent] <= free and units[unit[recent]] <= free:  # nobody can go earlier
-            return free, scheduler, recent
-        best, chosen = NEVER, -1
+        free, units = self.issue[scheduler], self.units[scheduler]
+        ready, unit, rank = self.ready, self.unit, self.rank
+        best, chosen, least = NEVER, -1, 0
         for warp in self.members[scheduler]:
             time = ready[warp]
             if time <= best:
                 other = units[unit[warp]]
                 if other > time:
                     time = other
-                if time <= free:  # the first who can go as soon as the scheduler; the recent one cannot
-                    return free, scheduler, warp
-                if time < best or (time == best < NEVER and warp == recent):
-                    best, chosen = time, warp
+                if time < free:
+                    time = free
+                if time < best or (time == best < NEVER and rank[warp] < least):
+                    best, chosen, least = time, warp, rank[warp]
         return best, scheduler, chosen
+
+    def _had_its_turn(self, scheduler: int, warp: int) -> None:
+        if self.pipes.fair:
+            self.turns += 1
+            self.rank[warp] = self.turns
+        else:  # it goes on, then the others in their order
+            recent = self.recent[scheduler]
+            self.rank[recent] = recent + 1
+            self.rank[warp] = 0
+            self.recent[scheduler] = warp
 
     def _ready(self, warp: int, time: float) -> float:
         """When the warp's next item can go: after ``time`` and what it waits for. ``NEVER`` at the end."""
@@ -278,7 +289,7 @@ class Multiprocessor:
         self.position[warp] = at + 1
         item, touch = self.streams[warp][at]
         unit = item.unit
-        self.recent[scheduler] = warp
+        self._had_its_turn(scheduler, warp)
         if unit != MEMORY or not self.pipes.dual:
             self.issue[scheduler] = time + item.slots
         self.issued[scheduler] += item.slots
