@@ -99,7 +99,8 @@ def change_of(it: Mistake) -> str:
     lesson = lesson_named(it.lesson)
     before = (lesson.stub_path if it.stub else lesson.solution_path).read_text().splitlines()
     lines = difflib.unified_diff(before, source_of(it).splitlines(), n=0, lineterm="")
-    return "; ".join(f"{line[0]} {line[1:].strip()}" for line in lines if line[:2] not in ("--", "++", "@@"))
+    changed = [f"{line[0]} {line[1:].strip()}" for line in lines if line[:2] not in ("--", "++", "@@")]
+    return " ".join(line for line in changed if len(line) > 2)
 
 
 def main(names: list[str]) -> None:

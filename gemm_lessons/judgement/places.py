@@ -11,6 +11,7 @@ import numpy as np
 from gemm_lessons.judgement.wrong import Array, Pattern, Wrong, few
 
 KNOWN = 0.9  # share of elements whose value stands in the right answer; some values are alike
+MOST = 1 << 20  # elements that are looked up, in a second
 GROUPS = (8, 4, 2, 16, 32, 64)  # rows of a thread, of a vector, of a round
 
 
@@ -42,7 +43,7 @@ def _lines(chosen: Array, noun: str, tile: int) -> str:
 
 def moved(it: Wrong) -> Pattern | None:
     """Right sums that stand in the place of others."""
-    if not it.may_be_fitted:
+    if not it.may_be_fitted or it.got.size > MOST:
         return None
     found = _places(it)
     if (found >= 0).mean() < KNOWN:

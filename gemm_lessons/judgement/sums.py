@@ -114,13 +114,16 @@ def _met(found: Array, name: str, it: Wrong) -> str:
     said = f"products took {name} from another k: where k = {at} was meant, it was read at k = {found[at]}."
     tile, inside = (k - k % depth, k % depth) if depth > 1 else (0 * k, k)
     if (found == tile).all():
-        return f"{said} Only the first k of each K tile is used: an index of {name} lacks k."
+        return f"{said} Only the first k of each K tile is used: the index of {name} lacks k."
     for size in GROUPS:
         if (found == k - k % size).all():
-            return f"{said} Of every {size} k only the first is used: an index of {name} lacks what counts the {size}."
+            return (
+                f"{said} Of every {size} k only the first is used: the index of {name} lacks the term that counts "
+                f"within the {size}."
+            )
         if (found == tile + inside % size).all():
             return (
-                f"{said} In each K tile the first {size} k are used again and again: an index of {name} lacks what "
-                f"goes on in steps of {size}."
+                f"{said} In each K tile the first {size} k are used again and again: the index of {name} lacks the "
+                f"term that goes on in steps of {size}."
             )
     return f"{said} Follow k through the index of {name} in the copy and in what is read of the tile."
