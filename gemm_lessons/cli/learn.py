@@ -12,6 +12,7 @@ from gemm_lessons.course.folder import (
     CommandError,
     any_course,
     own_course,
+    read_bytes,
     read_source,
     reset_lesson,
     shown,
@@ -49,7 +50,8 @@ def next_(no_color: NoColor = False) -> int:
     lesson = course.lesson(name)
     started = start_lesson(lesson)
     keep_progress(course, progress.at(name))
-    if started.created and console.is_terminal:
+    untouched = read_bytes(started.path) == read_bytes(lesson.stub_path)
+    if untouched and console.is_terminal:
         show_text(console, lesson, read_source(lesson.text_path), course, waits_for_predictions(lesson, progress))
     show_started(console, started)
     return contract.EXIT_PASSED

@@ -42,7 +42,10 @@ def watch(
     problems: Problems = False,
     no_color: NoColor = False,
 ) -> int:
-    """Run the lesson's kernel each time you save it. Single keys give hints, the next lesson, and more."""
+    """Run the lesson's kernel each time you save it.
+
+    Keys: n next lesson and d diff (after a pass), h hint, r run, v view, l list, q quit.
+    """
     course = own_course()
     found = course.lesson(lesson) if lesson is not None else standing(course).lesson or course.lesson(course.names[-1])
     sheet = sheet_for(gpu) if gpu is not None else None

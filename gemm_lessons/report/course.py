@@ -136,9 +136,9 @@ def show_started(console: Console, started: Started, steps: bool = True) -> None
         console.print("\nFill in:")
         console.print(Padding(todo_table(started.todos), (0, 0, 0, 2), expand=False))
     console.print()
+    step(console, "The lesson's text", f"gemm-lessons read {number}")
     if not steps:
         return
-    step(console, "The lesson's text", f"gemm-lessons read {number}")
     if started.created and lesson.questions_path.exists():
         step(console, "Before you run it", f"gemm-lessons predict {number}")
     step(console, "When filled in", f"gemm-lessons run {number}")
