@@ -66,6 +66,21 @@ def test_a_fault_is_shown_with_its_line_and_source():
     assert "Bs[" in done.stdout
 
 
+def test_what_a_kernel_prints_is_shown_and_how_much_was_cut(tmp_path):
+    kernel = tmp_path / "speaks.cu"
+    kernel.write_text(
+        'extern "C" __global__ void k(float *x) { printf("%d: \\x1b%g\\n", threadIdx.x, x[threadIdx.x]); }'
+    )
+    done = inspect(
+        str(kernel), "--entry", "k", "--grid", "3", "--block", "96", "--args", "x=f32[96]", json_output=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.split("Printed by the kernel\n")[1].splitlines()
+    assert lines[0].startswith("  0: ?")
+    assert lines[199].startswith("  7: ?"), "block 2 begins after 192"
+    assert "The first 200 of 288 calls of printf, by block and thread." in done.stdout
+
+
 BAD = {
     "too few": (ARGS.replace(",K=40", ",K:=40"), "takes 6 parameters"),
     "no value": (ARGS + ",x", '"x" is not understood'),
