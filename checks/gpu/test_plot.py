@@ -36,7 +36,7 @@ def words(points: list[Point]) -> list[str]:
 
 def test_measurements_name_gpu_library_and_every_kernel() -> None:
     found = words(POINTS)
-    assert "Measured on NVIDIA H200: medians, M = N = K. cuBLAS 13.1.0, driver 580.159.04, 2026-11-21" in found
+    assert "Measured on NVIDIA H200: medians, M = N = K, L2 cold. cuBLAS 13.1.0, driver 580.159.04, 2026-11-21" in found
     assert "Share of cuBLAS in the same run" in found
     first, last = KERNELS[0], KERNELS[-1]
     for name in (first.replace("_", " "), last.replace("_", " "), "cuBLAS"):

@@ -45,7 +45,7 @@ def show_bench(console: Console, request: BenchRequest, result: Result) -> None:
     points = result.points
     if points:
         measured = points[0].kind == "measured"
-        what = "measured: medians" if measured else "ESTIMATES: nothing was timed"
+        what = "measured: medians, L2 cold" if measured else "ESTIMATES: nothing was timed, L2 warm"
         lessons = sorted({point.series for point in points} - {CUBLAS})
         console.print(Text(", ".join(name.replace("_", " ") for name in lessons), style="quiet"))
         console.print()

@@ -96,5 +96,5 @@ def _note(compared: Comparison) -> str:
     size = compared.timed
     return (
         f"One launch at {at}, counted on the simulator; x is the right one over the left one. "
-        f"est. = an estimate at {size.m}, {size.n}, {size.k}; nothing was timed."
+        f"est. = an estimate at {size.m}, {size.n}, {size.k}, L2 warm; nothing was timed."
     )

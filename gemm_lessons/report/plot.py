@@ -94,9 +94,9 @@ def figure_of(points: Sequence[Point], gpu: GpuSpec | None) -> Figure:
 def _title(points: Sequence[Point]) -> str:
     first = points[0]
     if first.kind == "estimated":
-        return f"Estimates for {first.gpu}; nothing was timed. M = N = K"
+        return f"Estimates for {first.gpu}; nothing was timed. M = N = K, L2 warm"
     versions = f"cuBLAS {first.cublas}, driver {first.driver}" if first.driver else f"cuBLAS {first.cublas}"
-    return f"Measured on {first.gpu}: medians, M = N = K. {versions}, {max(point.date for point in points)}"
+    return f"Measured on {first.gpu}: medians, M = N = K, L2 cold. {versions}, {max(point.date for point in points)}"
 
 
 def _around(crowd: Sequence[float], gap: float) -> list[float]:

@@ -196,7 +196,7 @@ def footnotes(outcome: RunOutcome) -> list[str]:
         limiter = outcome.kernel.speed.estimate.limiter if outcome.kernel.speed.estimate else ""
         notes.append(
             f"est. = an estimate for the {outcome.gpu} at M, N, K = {shape.m}, {shape.n}, {shape.k}, computed from its "
-            f"machine code on the simulator; nothing was timed."
+            f"machine code on the simulator, with a warm L2 cache; nothing was timed."
             + (f" Limited by: {LIMITERS.get(limiter, limiter)}." if limiter else "")
         )
     notes += _timing(outcome)
