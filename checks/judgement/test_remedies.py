@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from checks.judgement.cases import judged, problem
 from checks.judgement.mistakes import lesson_named
 from checks.judgement.test_hints import changed
 from gemm_lessons.compiler.compile import Resources
 from gemm_lessons.course.lesson import Shape
 from gemm_lessons.judgement.evidence import Evidence, ShapeResult
 from gemm_lessons.judgement.remedies import REMEDIES, remedies
-from gemm_lessons.judgement.verdict import Faulted
+from gemm_lessons.judgement.verdict import Faulted, WrongAnswer
 from gemm_lessons.launch import METRICS, Counters, Finding
 from gemm_lessons.run.checking import of_one_barrier
 
@@ -85,6 +86,15 @@ def test_past_k_the_loop_is_to_blame_and_no_guard() -> None:
     shared = Finding("out_of_bounds", "error", "Bs: byte 8192 of 8192, 4 bytes read by thread 0", line=3)
     source = "__shared__ float As[BM][BK];\n__shared__ float Bs[BK][BN];"
     assert "Bs[BK][BN] is the block's own" in "".join(said("block_tile", shared, source=source))
+
+
+def test_a_bound_that_the_answer_shows_needs_no_guard() -> None:
+    it = problem(48, 20, 24)
+    a, b = it.factors
+    short = WrongAnswer(it.shape, judged(it, a[:, :20] @ b[:20]))
+    beyond = Finding("out_of_bounds", "error", "B: byte 20480 of 20480, 4 bytes read by thread 0", line=3)
+    (text,) = said("naive", beyond, verdict=short)
+    assert "a guard would only hide it" in text
 
 
 def test_a_lane_is_no_thread() -> None:

@@ -200,6 +200,8 @@ def _outside(facts: Evidence, finding: Finding) -> str | None:
     pattern = facts.checked.verdict.judgement.pattern if isinstance(facts.checked.verdict, WrongAnswer) else None
     if pattern is not None and pattern.name.endswith("_swapped"):
         return "The exchanged row and column lead here: a guard would only hide it."
+    if pattern is not None and pattern.name == "wrong_bound":
+        return "The bound of the loop over k leads here, on shapes where it is beyond K: a guard would only hide it."
     array = ARRAY.match(finding.message)
     if array is not None and array[1] not in facts.lesson.data.by_name:
         return _shared_index(facts, array[1])
