@@ -338,6 +338,10 @@ __global__ void gemm()
         (("    // TODO(1): load\n    // both tiles.\n\n", "    load();\n"), {2: 5, 3: 7}),  # comment gone, solved
         (("    // TODO(1): load\n    // both tiles.\n\n", ""), {2: 4, 3: 6}),  # comment gone, nothing in its place
         (("// TODO(2): sum.", "// TODO(2): sum.\n    acc += 1;"), {3: 10}),
+        (
+            ("// TODO(2): sum.", "// TODO(2): sum.\n    for (;;) {\n        acc += 1;\n    }"),
+            {3: 12},
+        ),
         (("        // TODO(3): store.", "        store();"), {1: 4, 2: 7}),
         (("        // TODO(3): store.", "        store();\n        // TODO(3): store."), {1: 4, 2: 7}),
         (("        // TODO(3): store.", "        store(); // TODO(3): store."), {1: 4, 2: 7}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
@@ -52,7 +52,9 @@ def open_todos(source: str, stub: str) -> dict[int, int]:
             continue
         at = list(left.values())
         new = [_above(code, at[0]) != group.above, *(any(code[i + 1 : j + 1]) for i, j in pairwise(at))]
-        new.append(_below(code, at[-1]) != group.below)
+        below = _region(code, marks, at[-1])
+        more = len(below) > len(group.region) and below[len(below) - len(group.region) :] == group.region
+        new.append(_below(code, at[-1]) != group.below or more)
         on_top = new[0] and group.numbers[0] in left
         done = max((place for place, is_new in enumerate(new) if is_new), default=0) + on_top
         found |= {number: index + 1 for number, index in list(left.items())[done:]}
@@ -61,18 +63,20 @@ def open_todos(source: str, stub: str) -> dict[int, int]:
 
 @dataclass(frozen=True)
 class _Group:
-    """TODO comments with no code between them, and the lines of code around them all."""
+    """TODO comments with no code between them, the lines of code around them all, and the code down to the next."""
 
     numbers: tuple[int, ...]
     above: str
     below: str
+    region: list[str]
 
 
 def _groups(stub: str) -> Iterator[_Group]:
     code, marks = _marks(stub)
     around = {number: (_above(code, index), _below(code, index)) for number, index in marks.items()}
     for (above, below), numbers in groupby(around, key=around.__getitem__):
-        yield _Group(tuple(numbers), above, below)
+        each = tuple(numbers)
+        yield _Group(each, above, below, _region(code, marks, marks[each[-1]]))
 
 
 def _marks(source: str) -> tuple[list[str], dict[int, int]]:
@@ -85,6 +89,12 @@ def _marks(source: str) -> tuple[list[str], dict[int, int]]:
 def _above(code: Sequence[str], index: int) -> str:
     """The code in this line, else in the last one above that has some."""
     return next(filter(None, reversed(code[: index + 1])), "")
+
+
+def _region(code: Sequence[str], marks: Mapping[int, int], index: int) -> list[str]:
+    """The code below this line down to the next TODO, which may begin with the line that the stub goes on with."""
+    end = min((other for other in marks.values() if other > index), default=len(code))
+    return [line for line in code[index + 1 : end] if line]
 
 
 def _below(code: Sequence[str], index: int) -> str:
