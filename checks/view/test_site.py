@@ -43,8 +43,9 @@ def test_nothing_of_a_text_is_lost(out: Path, name: str) -> None:
         r"<details><summary><h2[^>]*>(.*?)</h2>", page
     )
     languages = [language for language, _ in BLOCK.findall(text)]
-    assert page.count('<pre class="drawing"') == languages.count("")
-    assert page.count('<pre class="code"') == len(languages) - languages.count("")
+    assert page.count('<svg class="drawing"') == languages.count("drawing")
+    assert page.count('<pre class="shown"') == languages.count("")
+    assert page.count('<pre class="code"') == languages.count("cuda")
     rows = re.findall(r"^\|.*\|$", outside, re.MULTILINE)
     rules = [row for row in rows if re.fullmatch(r"[|\s:-]+", row)]
     assert page.count("<tr>") >= len(rows) - len(rules) - 1

@@ -1,4 +1,4 @@
-"""The course as a folder of web pages: every text as it is, code in colours, drawings as set, and what was measured.
+"""The course as a folder of web pages: every text as it is, code in colours, drawings as SVG, and what was measured.
 
     Course --pages--> Page for each Markdown file --> links between files become links between pages, all checked
 
@@ -21,12 +21,14 @@ from gemm_lessons.course.folder import CommandError, Course, WriteError, read_so
 from gemm_lessons.course.lesson import LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.report.chart import Line, chart
+from gemm_lessons.report.drawing import drawing
 
 ASSETS = Path(__file__).parent / "assets"
 STYLE = "site.css"
 MEASURED = "measured/h200.json"  # what the chart shows; a teacher's own course may have none
 GPU = "H200"
 FOLDED = ("What comes out", "Answers")  # sections to open oneself: first think, then look
+DRAWING = "drawing"  # the language of a block of lines and words
 COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 OURS = 'name="generator" content="gemm-lessons"'  # in every page: a folder of our own may be written again
 
@@ -162,9 +164,11 @@ def _target(href: str, source: Path, names: Mapping[Path, str]) -> str:
 
 
 def _block(_renderer: Any, tokens: Sequence[Any], index: int, _options: Any, _env: Any) -> str:
-    """Code in its colours; what has no language is a drawing, or what a terminal shows."""
+    """Code in its colours; what has no language is what a terminal shows."""
     token = tokens[index]
     language = token.info.strip()
+    if language == DRAWING:
+        return f'<div class="drawing">{drawing(token.content)}</div>\n'
     if language:
         from pygments import highlight
         from pygments.formatters import HtmlFormatter
@@ -178,7 +182,7 @@ def _block(_renderer: Any, tokens: Sequence[Any], index: int, _options: Any, _en
         else:
             inside = highlight(token.content, lexer, HtmlFormatter(nowrap=True))
             return f'<pre class="code" tabindex="0"><code>{inside}</code></pre>\n'
-    return f'<pre class="drawing" tabindex="0">{html.escape(token.content)}</pre>\n'
+    return f'<pre class="shown" tabindex="0">{html.escape(token.content)}</pre>\n'
 
 
 def _table(_renderer: Any, tokens: Sequence[Any], index: int, _options: Any, _env: Any) -> str:
