@@ -5,13 +5,15 @@ The rest is imported inside ``main`` so that Ctrl-C during start-up is as quiet 
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 BROKEN_PIPE = 141  # 128 + SIGPIPE
-BUG = 3
+BROKEN = 3
+FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk that stdout goes to, or one that is written
 FRESH_OBJECTS = 10_000  # new objects after which Python looks for cycles among them; its own number is 700
 
 
@@ -27,11 +29,12 @@ def main() -> None:
         code = BROKEN_PIPE
     except MemoryError:
         print("error: not enough memory; try a smaller --shape", file=sys.stderr)
-        code = BUG
+        code = BROKEN
     except Exception as error:  # the top level: what nobody foresaw is a bug of ours, and we say so
         if os.environ.get("GEMM_LESSONS_DEBUG"):
             raise
-        code = _report_bug(error)
+        full = isinstance(error, OSError) and error.errno in FULL
+        code = _report_full(error) if full else _report_bug(error)
     if code == INTERRUPTED:
         print("\ninterrupted; nothing was changed", file=sys.stderr)  # the newline ends the line that shows ^C
     sys.exit(code)
@@ -49,9 +52,16 @@ def _run() -> int:
     try:
         app(prog_name="gemm-lessons")
     except SystemExit as exit_:
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed by whoever started us
+            sys.stdout.flush()
         return exit_.code if isinstance(exit_.code, int) else int(exit_.code is not None)
     return 0
+
+
+def _report_full(error: Exception) -> int:
+    print(f"error: cannot write: {str(getattr(error, 'strerror', error)).lower()}", file=sys.stderr)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left of stdout would fail once more at exit
+    return BROKEN
 
 
 def _report_bug(error: Exception) -> int:
@@ -68,7 +78,7 @@ def _report_bug(error: Exception) -> int:
     except OSError:
         where = "; details: set GEMM_LESSONS_DEBUG=1 and run it again"
     print(f"error: this is a bug in gemm-lessons ({type(error).__name__}: {error}){where}", file=sys.stderr)
-    return BUG
+    return BROKEN
 
 
 if __name__ == "__main__":

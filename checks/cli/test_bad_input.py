@@ -6,6 +6,7 @@ import ctypes
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -352,6 +353,52 @@ def test_interrupt(course: Path, kernel: Path, delay: float) -> None:
     assert err.strip() == "interrupted; nothing was changed"
     assert kernel.read_text() == SOLUTION
     assert not list(course.rglob("*.tmp"))
+
+
+def test_no_stdout_and_a_full_one(run: Run) -> None:
+    closed = run("list", prefix=["sh", "-c", '"$0" -m gemm_lessons "$@" >&-', sys.executable])
+    assert (closed.code, closed.err) == (0, "")
+    full = run("list", prefix=["sh", "-c", '"$0" -m gemm_lessons "$@" >/dev/full', sys.executable])
+    clear(full, 3, "cannot write: no space left on device")
+
+
+def test_a_width_of_nothing_is_no_width(run: Run) -> None:
+    assert "01_first" in run("list", env={"COLUMNS": "0"}).out
+
+
+def test_progress_that_cannot_be_read_is_kept(run: Run, course: Path) -> None:
+    """Damaged, or a newer version's: told once, and not lost."""
+    stored = course / ".gemm-lessons" / "progress.json"
+    stored.parent.mkdir()
+    for number, text in enumerate(('{"schema": "gemm-lessons/progress/2"}', "{", '{"lessons": []}'), 1):
+        stored.write_text(text)
+        first, second = run("hint", "01"), run("hint", "01")
+        assert (first.code, second.code) == (0, 0)
+        assert f"the old file is kept as progress.json.bak-{number}" in first.err
+        assert second.err == ""
+        assert stored.with_name(f"progress.json.bak-{number}").read_text() == text
+    lesson = '{"01_first": {"hints": {"1": -4, "9": true}, "last": "x", "broken_since": "y", "runs": -1}}'
+    stored.write_text(f'{{"schema": "gemm-lessons/progress/1", "lessons": {lesson}}}')
+    assert run("hint", "01").code == 0
+
+
+def test_hints_for_a_file_that_cannot_be_read_are_none(run: Run, kernel: Path) -> None:
+    """That every TODO were filled in would be a lie."""
+    kernel.write_bytes(SOLUTION.encode("utf-16"))
+    clear(run("hint", "01"), 2, "not UTF-8")
+    assert run("hint", "01", "--todo", "1").code == 0
+    assert run().code == 0
+
+
+def test_init_in_a_folder_whose_name_a_shell_reads(run: Run, tmp_path: Path) -> None:
+    for name, typed in (("my course", "'my course'"), ("-x", "./-x")):
+        made = run("init", "--no-git", "--", name, cwd=tmp_path)
+        assert f"cd {typed} && gemm-lessons" in made.out
+    clear(run("init", "x" * 300, cwd=tmp_path), 3, "file name too long")
+    common = tmp_path / "my course" / "lessons" / "common"
+    shutil.rmtree(common)
+    common.touch()
+    clear(run("reset", "--all", cwd=tmp_path / "my course"), 3, "lessons/common: cannot be written")
 
 
 def test_a_pipe_that_closes(run: Run) -> None:

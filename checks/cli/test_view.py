@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,19 @@ def test_wrong_commands(run: Run, options: tuple[str, ...], words: str) -> None:
     done = run("view", "01", *options)
     assert done.code == 2
     assert words in done.err
+
+
+@pytest.mark.parametrize("option", ["--html", "--trace"])
+def test_nothing_of_anybody_s_is_written_over(run: Run, course: Path, kernel: Path, option: str) -> None:
+    """Neither a kernel, nor a folder, nor a device: as root that would replace /dev/null."""
+    kernel.write_text(SOLUTION)
+    for out in (str(kernel.relative_to(course)), "lessons", "", os.devnull):
+        done = run("view", "01", "--solution", option, out)
+        assert done.code == 2, (done.out, done.err)
+        assert option in done.err
+    assert kernel.read_text() == SOLUTION
+    for _ in range(2):  # its own it does write over
+        assert run("view", "01", "--solution", option, "mine").code == 0
 
 
 def test_the_site_of_a_course(run: Run, course: Path) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from gemm_lessons.cli.options import LessonArgument, NoColor, kernel_path
 from gemm_lessons.cli.run import DEFAULT_GPU, sheet_for
-from gemm_lessons.course.folder import CommandError, any_course, own_course, read_source, shown
+from gemm_lessons.course.folder import CommandError, WriteError, any_course, own_course, read_bytes, read_source, shown
 from gemm_lessons.course.folder import write_atomically as write
 from gemm_lessons.course.lesson import tile_sizes
 from gemm_lessons.run import contract
@@ -17,6 +17,8 @@ from gemm_lessons.run import contract
 if TYPE_CHECKING:
     from gemm_lessons.run.outcome import RunOutcome
     from gemm_lessons.view.record import Side
+
+PAGE, TRACE = b"<!doctype html>", b'{"displayTimeUnit"'  # what files from here begin with
 
 
 def view(
@@ -55,11 +57,11 @@ def view(
     lines = len(read_source(path).splitlines())
     if line is not None and line > lines:
         raise CommandError(f"--line {line}: {shown(path)} has {lines} lines")
-    for option, out in (("--html", html), ("--trace", trace)):
-        if out is not None and not out.resolve().parent.is_dir():
-            raise CommandError(f"{option} {out}: there is no folder {shown(out.resolve().parent)}")
-    sheet = sheet_for(gpu)
     page = html or (Path(f"{found.name}.html") if open_ or (line is None and trace is None) else None)
+    for option, out, begins in (("--html", page, PAGE), ("--trace", trace, TRACE)):
+        if out is not None:
+            _may_write(option, out, begins)
+    sheet = sheet_for(gpu)
 
     from gemm_lessons.run.pipeline import RunRequest, run_lesson
     from gemm_lessons.run.simulated import Simulated
@@ -86,6 +88,20 @@ def view(
         if open_:
             typer.launch(page.resolve().as_uri())
     return contract.EXIT_PASSED
+
+
+def _may_write(option: str, out: Path, begins: bytes) -> None:
+    """Where a file may be written: into a folder that is there, and over nothing but a file of the same kind. Raises
+    ``CommandError``."""
+    try:
+        if out.is_dir():
+            raise CommandError(f"{option} {out} is a folder; name a file in it")
+        if not out.resolve().parent.is_dir():
+            raise CommandError(f"{option} {out}: there is no folder {shown(out.resolve().parent)}")
+        if out.exists() and not (out.is_file() and begins.startswith(read_bytes(out, len(begins)))):
+            raise CommandError(f"{option} {out} is there and not from this command; name another file")
+    except OSError as error:  # such as a name that is too long
+        raise WriteError(out, error) from None
 
 
 def _not_compiled(outcome: RunOutcome) -> int:

@@ -212,7 +212,11 @@ def replace_with_backup(path: Path, data: bytes) -> Reset:
 
 def init_course(directory: Path) -> Course:
     """Copy the packaged course, without solutions, to ``directory``: all of it or nothing. Raises ``CommandError``."""
-    if directory.exists() and not directory.is_dir():
+    try:
+        other = directory.exists() and not directory.is_dir()
+    except OSError as error:  # such as a name that is too long
+        raise WriteError(directory, error) from None
+    if other:
         raise CommandError(f"{shown(directory)} is a file; name a folder")
     if (directory / "lessons").exists():
         raise CommandError(f"{shown(directory)} already has a lessons folder; nothing was changed")

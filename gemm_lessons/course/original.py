@@ -9,6 +9,7 @@ from gemm_lessons.course.folder import (
     CommandError,
     Course,
     Reset,
+    WriteError,
     for_learners,
     packaged_course,
     read_bytes,
@@ -104,7 +105,10 @@ def _restore(course: Course, files: list[Path]) -> list[Reset]:
     for file in files:
         target, theirs = course.lessons_dir / file, (source.lessons_dir / file).read_bytes()
         if not target.exists() or read_bytes(target) != theirs:
-            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                target.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:  # a file stands where the folder was
+                raise WriteError(target.parent, error) from None
             done.append(replace_with_backup(target, theirs))
     return done
 

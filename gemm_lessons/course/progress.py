@@ -11,9 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
-from gemm_lessons.course.folder import Course, WriteError, reason, write_atomically
+from gemm_lessons.course.folder import (
+    CommandError,
+    Course,
+    WriteError,
+    reason,
+    replace_with_backup,
+    write_atomically,
+)
 from gemm_lessons.course.lesson import Lesson
 
 if TYPE_CHECKING:
@@ -137,22 +144,30 @@ def progress_path(course: Course) -> Path:
 
 def load_progress(course: Course) -> Progress:
     """The stored progress; whatever is missing or makes no sense counts as not done."""
-    try:
-        raw = json.loads(progress_path(course).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+    raw = _read(progress_path(course))
+    if raw is None:
         return Progress()
-    lessons = raw.get("lessons") if isinstance(raw, dict) and raw.get("schema") == SCHEMA else None
-    if not isinstance(lessons, dict):
-        return Progress()
-    recent = raw.get("recent")
+    lessons, recent = raw["lessons"], raw.get("recent")
     return Progress(
         {name: _lesson(entry) for name, entry in lessons.items() if isinstance(entry, dict)},
         recent if isinstance(recent, str) else "",
     )
 
 
+def _read(path: Path) -> dict[str, Any] | None:
+    """What is stored, with its ``lessons``; None where nothing is, or nothing that this version understands."""
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    known = isinstance(raw, dict) and raw.get("schema") == SCHEMA and isinstance(raw.get("lessons"), dict)
+    return raw if known else None
+
+
 def save_progress(course: Course, progress: Progress) -> str | None:
-    """Store the progress in one step. Returns a note for the user when the folder cannot be written."""
+    """Store the progress in one step. What is damaged or a newer version's is kept beside it.
+
+    Returns a note for the user when that is so, or when the folder cannot be written."""
     if course.packaged:
         return None
     path = progress_path(course)
@@ -161,9 +176,15 @@ def save_progress(course: Course, progress: Progress) -> str | None:
         "recent": progress.recent,
         "lessons": {name: _stored(entry) for name, entry in sorted(progress.lessons.items())},
     }
+    data = (json.dumps(stored, indent=2) + "\n").encode()
     try:
         path.parent.mkdir(exist_ok=True)
-        write_atomically(path, (json.dumps(stored, indent=2) + "\n").encode())
+        if path.exists() and _read(path) is None:
+            backup = replace_with_backup(path, data).backup
+            return f"{path} could not be read: progress begins anew, the old file is kept as {backup and backup.name}"
+        write_atomically(path, data)
+    except CommandError as error:
+        return f"progress is not saved: {error}"
     except (OSError, WriteError) as error:
         why = reason(error) if isinstance(error, OSError) else error.reason
         return f"progress is not saved: {path.parent} cannot be written ({why})"
@@ -191,9 +212,9 @@ def _lesson(raw: dict[str, Any]) -> LessonProgress:
     seen = hints.items() if isinstance(hints, dict) else ()
     return LessonProgress(
         passed=raw.get("passed") is True,
-        runs=runs if type(runs) is int and runs >= 0 else 0,
+        runs=runs if _some(runs) else 0,
         last=last if isinstance(last, str) else "",
-        hints={int(todo): level for todo, level in seen if todo.isascii() and todo.isdigit() and type(level) is int},
+        hints={int(todo): level for todo, level in seen if todo.isascii() and todo.isdigit() and _some(level)},
         broken_since=since if isinstance(since, str) else "",
         revealed=raw.get("revealed") is True,
         guesses=_answers(raw.get("guesses")),
@@ -201,6 +222,10 @@ def _lesson(raw: dict[str, Any]) -> LessonProgress:
         bug=bug if isinstance(bug, str) else "",
         mended=tuple(it for it in mended if isinstance(it, str)) if isinstance(mended, list) else (),
     )
+
+
+def _some(count: object) -> TypeGuard[int]:
+    return type(count) is int and count > 0
 
 
 def _answers(raw: object) -> dict[str, Answer]:

@@ -56,18 +56,19 @@ def standing(course: Course) -> Standing:
     if not name:
         return Standing(course, progress, None)
     lesson = course.lesson(name)
-    return Standing(course, progress, lesson, marks_left(course, lesson))
+    try:
+        left = marks_left(course, lesson)
+    except CommandError:  # empty, or no text: whoever runs it is told
+        left = ()
+    return Standing(course, progress, lesson, left)
 
 
 def marks_left(course: Course, lesson: Lesson) -> tuple[TodoMark, ...]:
-    """The open TODOs of the learner's file, in order; of the stub where there is no such file yet."""
+    """The open TODOs of the learner's file, in order; of the stub where there is no such file yet. Raises
+    ``CommandError`` when that file cannot be read."""
     stub = read_source(lesson.stub_path)
-    source = stub
-    if not course.packaged and lesson.kernel_path.exists():
-        try:
-            source = read_source(lesson.kernel_path)
-        except CommandError:  # empty, or no text: whoever runs it is told
-            return ()
+    own = not course.packaged and lesson.kernel_path.exists()
+    source = read_source(lesson.kernel_path) if own else stub
     texts = {mark.number: mark.text for mark in todo_marks(stub)}
     left = open_todos(source, stub)
     return tuple(TodoMark(number, line, texts.get(number, "")) for number, line in sorted(left.items()))

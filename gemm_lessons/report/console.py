@@ -34,6 +34,8 @@ THEME = Theme(
 
 def make_console(stderr: bool = False) -> Console:
     """A console on stdout or stderr. ``NO_COLOR``, ``TERM=dumb`` and pipes give plain text."""
+    if not os.environ.get("COLUMNS", "").strip("0"):  # 0 stands for unknown; rich would print nothing at all
+        os.environ.pop("COLUMNS", None)
     return Console(stderr=stderr, theme=THEME, highlight=False, markup=False, emoji=False)
 
 

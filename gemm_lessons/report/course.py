@@ -180,7 +180,8 @@ def show_init(console: Console, course: Course, here: bool, repository: str) -> 
     if note := said.get(repository, f"no git repository: {repository}"):
         console.print(Text(note, style="quiet"))
     console.print(Text("clangd and VS Code understand its .cu files without a CUDA toolkit", style="quiet"))
-    step(console, "Next", "gemm-lessons" if here else f"cd {folder} && gemm-lessons")
+    typed = shlex.quote(f"./{folder}" if folder.startswith("-") else folder)
+    step(console, "Next", "gemm-lessons" if here else f"cd {typed} && gemm-lessons")
 
 
 def show_editor_files(console: Console, files: Sequence[Path]) -> None:
