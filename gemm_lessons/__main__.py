@@ -36,7 +36,7 @@ def main() -> None:
         full = isinstance(error, OSError) and error.errno in FULL
         code = _report_full(error) if full else _report_bug(error)
     if code == INTERRUPTED:
-        print("\ninterrupted; nothing was changed", file=sys.stderr)  # the newline ends the line that shows ^C
+        print("\ninterrupted", file=sys.stderr)  # the newline ends the line that shows ^C
     sys.exit(code)
 
 

@@ -231,12 +231,14 @@ def test_version(run: Run, arguments: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    "list read start next watch reset init hint diff compare run inspect profile bench opcodes doctor version".split(),
+    "list read start next watch reset init hint diff compare run predict bug view export site inspect profile bench "
+    "opcodes doctor version dev".split(),
 )
 def test_every_command_has_examples(run: Run, command: str) -> None:
     result = run(command, "--help")
     assert result.code == 0
     assert f"gemm-lessons {command}" in result.out.split("Examples:")[1]
+    assert max(len(line) for line in result.out.splitlines()) <= 80
 
 
 @pytest.mark.parametrize(("typed", "names"), [("0", ["01_first", "02_second"]), ("sec", ["second"]), ("x", [])])

@@ -44,6 +44,7 @@ def test_predict_then_run(run: Run, course: Path, asking: Path, kernel: Path) ->
     assert "It is 512" in run("read", "01", "--all").out
     assert "It is 512" in run("read", "01", "--raw").out
     assert "gemm-lessons predict 01" in run("start", "01").out
+    assert "gemm-lessons predict 01" in run("start", "01").out, "as long as nothing was counted"
     predicted = run("predict", "01", "M * N * K", "fewer", "-")
     assert predicted.code == 0
     assert "2 of 3 predicted" in predicted.out
@@ -58,6 +59,7 @@ def test_predict_then_run(run: Run, course: Path, asking: Path, kernel: Path) ->
     assert stored["counted"] == {"products": 512, "barriers": "less", "loads": 32}
     assert "It is 512" in run("read", "01").out
     assert "predictions" not in run("run", "01").out, "told once"
+    assert "gemm-lessons predict 01" not in run("start", "01").out
     assert "2 of 2 right" in run("predict", "01").out
     assert run("predict", "01", "1").code == 2
     assert "1 of 3 predicted" in run("predict", "01", "100", "--again").out
@@ -95,6 +97,7 @@ def test_answers_are_asked_for_and_kept_one_by_one(run: Run, course: Path, askin
         (("01", "x"), "question 1 (How many multiply-adds?)"),
         (("01", "1", "less", "3", "4"), "asks 3 questions, here are 4 answers"),
         (("02",), "lesson 02_second asks nothing"),
+        (("01", "more"), '"more" is no answer here: this question asks for a number'),
     ],
 )
 def test_wrong_answers_to_the_command(run: Run, asking: Path, arguments: tuple[str, ...], message: str) -> None:

@@ -230,3 +230,13 @@ def test_a_long_run_says_what_it_does(course: Path, kernel: Path) -> None:
     code, out = on_terminal(course, 80, "run", "01", "--shape", "600,600,600")
     assert code == 0
     assert re.search(r"check 600 ?x", CONTROL.sub("", out))
+
+
+def test_what_is_too_long_for_a_terminal_is_not_torn_apart(course: Path, kernel: Path) -> None:
+    kernel.write_text(SOLUTION)
+    code, out = on_terminal(course, 60, "diff", "01")
+    lines = [line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", out).splitlines()]
+    assert code == 2
+    assert lines[-1] == "  gemm-lessons diff 01 --reveal"
+    assert " ".join(lines[:-1]).endswith("would spoil it; to see it all the same:")
+    assert max(len(line) for line in lines) <= 60

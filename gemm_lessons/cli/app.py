@@ -47,7 +47,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,  # plain help: half the start-up time, and no boxes in pipes
     pretty_exceptions_enable=False,
-    epilog="\b\nFirst steps:\n  gemm-lessons list\n  gemm-lessons read 01\n  gemm-lessons start 01",
+    epilog="\b\nFirst steps:\n  gemm-lessons init my-course && cd my-course\n  gemm-lessons next\n  gemm-lessons watch",
 )
 
 teachers = typer.Typer(
@@ -55,6 +55,7 @@ teachers = typer.Typer(
     help="For teachers: add a lesson, and prove that it is one.",
     rich_markup_mode=None,
     no_args_is_help=True,
+    epilog="\b\nExamples:\n  gemm-lessons dev new 22_my_idea\n  gemm-lessons dev check 22",
 )
 app.add_typer(teachers)
 
@@ -162,9 +163,9 @@ def start(lesson: LessonArgument, no_color: NoColor = False) -> int:
     from gemm_lessons.report.course import show_started
 
     course = own_course()
-    started = start_lesson(course.lesson(lesson))
-    keep_progress(course, load_progress(course).at(started.lesson.name))
-    show_started(make_console(), started)
+    started, progress = start_lesson(course.lesson(lesson)), load_progress(course)
+    keep_progress(course, progress.at(started.lesson.name))
+    show_started(make_console(), started, waits_for_predictions(started.lesson, progress))
     return contract.EXIT_PASSED
 
 
@@ -183,7 +184,7 @@ command(
     "gemm-lessons run 03 --gpu v100",
     "gemm-lessons run 03 --json | python -m json.tool",
 )(run)
-command("gemm-lessons site OUT")(site)
+command("gemm-lessons site pages")(site)
 command(
     "gemm-lessons view 03",
     "gemm-lessons view bank_conflicts --solution --open",
@@ -192,9 +193,11 @@ command(
 )(view)
 command(
     "gemm-lessons inspect gemm.cu --entry 'tile<64, 8>' --grid 4,4 --block 256 \\",
-    "    --args 'A=f32[M,K],B=f32[K,N],C=out f32[M,N],M=256,N=256,K=256' --expect 'C = A @ B'",
+    "    --args 'A=f32[M,K],B=f32[K,N],C=out f32[M,N],M=256,N=256,K=256' \\",
+    "    --expect 'C = A @ B'",
     "gemm-lessons inspect blur.cu --entry blur --grid 8 --block 128 \\",
-    "    --args 'x=f32[1026],y=out f32[1024],middle=x+1' --symbol 'weights=f32[3], total=out i32[1]'",
+    "    --args 'x=f32[1026],y=out f32[1024],middle=x+1' \\",
+    "    --symbol 'weights=f32[3], total=out i32[1]'",
 )(inspect)
 command(
     "gemm-lessons profile bank_conflicts",
@@ -203,7 +206,7 @@ command(
 )(profile)
 command(
     "gemm-lessons bench",
-    "gemm-lessons bench thread_tile vector_loads --sizes 512:4096 --csv bench.csv --plot bench.svg",
+    "gemm-lessons bench thread_tile vector_loads --sizes 512:4096 --plot out.svg",
     "gemm-lessons bench --device sim --gpu v100",
 )(bench)
 command("gemm-lessons export 03", "gemm-lessons export 03 my_gemm --solution", "gemm-lessons export 03 --file try.cu")(

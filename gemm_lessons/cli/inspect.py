@@ -37,11 +37,11 @@ def launch_shape(grid: str, block: str, dynamic_shared: int) -> Grid:
 
 
 def inspect(
-    file: Annotated[Path, typer.Argument(help="A CUDA C++ file.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A CUDA C++ file.")],
     entry: Annotated[str, typer.Option("--entry", help="The kernel; template instances too: 'tile<64, 8>'.")],
     grid: Annotated[str, typer.Option("--grid", metavar="X[,Y[,Z]]", help="Blocks.")],
     block: Annotated[str, typer.Option("--block", metavar="X[,Y[,Z]]", help="Threads per block.")],
-    args: Annotated[str, typer.Option("--args", help="The kernel's arguments in order; see below.")],
+    args: Annotated[str, typer.Option("--args", help="The kernel's arguments in order; see above.")],
     expect: Annotated[
         str | None, typer.Option("--expect", help="What an output should be: 'C = A @ B', 'C = 2 * A @ B + 0.5 * C'.")
     ] = None,
@@ -97,7 +97,7 @@ def inspect(
 
 
 def opcodes(
-    opcode: Annotated[str | None, typer.Argument(help="Show every form of this one.")] = None,
+    opcode: Annotated[str | None, typer.Argument(metavar="[OPCODE]", help="Show every form of this one.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="All names, for scripts.")] = False,
 ) -> int:
     """The PTX instructions that the simulator runs, and those that it does not."""

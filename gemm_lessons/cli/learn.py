@@ -51,9 +51,10 @@ def next_(no_color: NoColor = False) -> int:
     started = start_lesson(lesson)
     keep_progress(course, progress.at(name))
     untouched = read_bytes(started.path) == read_bytes(lesson.stub_path)
+    waits = waits_for_predictions(lesson, progress)
     if untouched and console.is_terminal:
-        show_text(console, lesson, read_source(lesson.text_path), course, waits_for_predictions(lesson, progress))
-    show_started(console, started)
+        show_text(console, lesson, read_source(lesson.text_path), course, waits)
+    show_started(console, started, waits)
     return contract.EXIT_PASSED
 
 

@@ -82,7 +82,7 @@ def _asked(
     """Ask one after the other, on a terminal or from a pipe; each answer is kept as soon as it is given."""
     from gemm_lessons.course.expression import ExpressionError
     from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.practice import show_question
+    from gemm_lessons.report.practice import show_question, show_refused
 
     console = make_console()
     names = lesson.names(lesson.shapes.count)
@@ -99,7 +99,7 @@ def _asked(
             try:
                 guesses[question.name] = question.guess(typed, names)
             except ExpressionError as error:
-                console.print(f"   {error}", style="doubt")
+                show_refused(console, str(error))
                 if not sys.stdin.isatty():
                     raise CommandError(f"question {number} ({question.ask}): {error}") from None
                 continue

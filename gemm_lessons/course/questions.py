@@ -72,6 +72,8 @@ class Question:
             if typed not in WORDS:
                 raise ExpressionError(f'"{text}" is none of {", ".join(TREND)}')
             return WORDS[typed]
+        if typed in WORDS:
+            raise ExpressionError(f'"{text}" is no answer here: this question asks for a number')
         value = Expression.parse(text.strip().replace(",", "").removesuffix("%"), names).value(names)
         if not math.isfinite(value):
             raise ExpressionError(f'"{text}" is {value}')

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from gemm_lessons.export.folder import Exported
     from gemm_lessons.run.doctor import Check
 
+COMMAND = ": gemm-lessons "  # what an error ends with: the remedy
+
 PREDICT_FIRST = (
     "*Predict first: `gemm-lessons predict {number}`. The run that passes scores you, and then this is shown. "
     "(At once: `gemm-lessons read {number} --all`.)*"
@@ -124,8 +126,9 @@ def body_of(lesson: Lesson, text: str, waits: bool) -> str:
     return re.sub(r"<!--.*?-->\n?", "", text, flags=re.DOTALL)
 
 
-def show_started(console: Console, started: Started, steps: bool = True) -> None:
-    """Where the learner's file is and what to fill in; ``steps``: and how to go on."""
+def show_started(console: Console, started: Started, asks: bool, runs: bool = False) -> None:
+    """Where the learner's file is, what to fill in and how to go on. ``asks``: there are questions to answer before
+    the run; ``runs``: the caller runs it, and has keys for the rest."""
     lesson, number = started.lesson, f"{started.lesson.number:02}"
     console.print(Text.assemble((f"Lesson {number}  ", "lesson"), (lesson.title, "bold")))
     made = "made from the stub" if started.created else "is already there, kept as it is"
@@ -137,10 +140,10 @@ def show_started(console: Console, started: Started, steps: bool = True) -> None
         console.print(Padding(todo_table(started.todos), (0, 0, 0, 2), expand=False))
     console.print()
     step(console, "The lesson's text", f"gemm-lessons read {number}")
-    if not steps:
-        return
-    if started.created and lesson.questions_path.exists():
+    if asks:
         step(console, "Before you run it", f"gemm-lessons predict {number}")
+    if runs:
+        return
     step(console, "When filled in", f"gemm-lessons run {number}")
     step(console, "Or at each save", f"gemm-lessons watch {number}")
     step(console, "When stuck", f"gemm-lessons hint {number}")
@@ -268,13 +271,22 @@ def todo_table(marks: Sequence[TodoMark]) -> Table:
 
 
 def step(console: Console, when: str, command: str) -> None:
-    """One line that says which command comes next."""
-    console.print(Text.assemble((f"{when}: ", "quiet"), (command, "command")), soft_wrap=True)
+    """One line that says which command comes next; two on a terminal that is too narrow for one."""
+    narrow = console.is_terminal and len(when) + 2 + len(command) > console.width
+    gap = ":\n  " if narrow else ": "
+    console.print(Text.assemble((f"{when}{gap}", "quiet"), (command, "command")), soft_wrap=True)
 
 
 def show_error(console: Console, message: str, prefix: str = "error") -> None:
-    """One message on stderr."""
-    console.print(Text.assemble((f"{prefix}: ", "bad"), message), soft_wrap=True)
+    """One message on stderr: one line for scripts. A terminal breaks it between words, and before a command that
+    ends it, which is there to be copied."""
+    command = ""
+    if console.is_terminal and len(prefix) + 2 + len(message) > console.width and COMMAND in message:
+        message, _, command = message.rpartition(COMMAND)
+        message += ":"
+    console.print(Text.assemble((f"{prefix}: ", "bad"), message), soft_wrap=not console.is_terminal)
+    if command:
+        console.print(Text(f"  gemm-lessons {command}", style="command"), soft_wrap=True)
 
 
 def show_note(console: Console, message: str) -> None:

@@ -36,6 +36,11 @@ def show_question(console: Console, number: int, question: Question, before: Ans
         console.print(Text(f"   so far: {in_words(before)}; Enter keeps it", style="quiet"))
 
 
+def show_refused(console: Console, why: str) -> None:
+    """Why what was typed is no answer, below it."""
+    console.print(Padding(Text(why, style="doubt"), (0, 0, 0, 3), expand=False))
+
+
 def show_predicted(console: Console, lesson: Lesson, answered: int, asked: int) -> None:
     """How many questions were answered, and what scores them."""
     number = f"{lesson.number:02}"

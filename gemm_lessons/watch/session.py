@@ -15,7 +15,7 @@ from gemm_lessons.course.folder import CommandError, Course, read_source, shown,
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.course.original import remarks_on
-from gemm_lessons.course.progress import Progress, load_progress, save_progress
+from gemm_lessons.course.progress import Progress, load_progress, save_progress, waits_for_predictions
 from gemm_lessons.course.standing import next_rung
 from gemm_lessons.device import Device
 from gemm_lessons.errors import KitError, UnsupportedKernel
@@ -112,7 +112,8 @@ class Session:
         self._changes.of(list({lesson.directory, *lesson.include_dirs}))
         if read_source(lesson.stub_path) == read_source(lesson.kernel_path):
             self._ran = self._stamp()
-            self._report = (lambda console: show_started(console, started, steps=False),)
+            asks = waits_for_predictions(lesson, self._progress())
+            self._report = (lambda console: show_started(console, started, asks, runs=True),)
             self._show()
             self._warm_up(lesson)
         else:
