@@ -23,7 +23,18 @@ KINDS: dict[str, banks.Access] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def often(number: int, case: Case) -> bool:
+    """The lessons, and every fifth of the others; all of them are counted with the slow tests."""
+    return case.file.parent != KERNELS or number % 5 == 0
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, marks=() if often(i, case) else pytest.mark.slow, id=case.name)
+        for i, case in enumerate(CASES)
+    ],
+)
 def test_counters_equal_hardware(case: Case) -> None:
     """All counters but those listed in ``UNEQUAL``, and those do differ: the list may not go stale."""
     found = compare.compare(case, KNOWN)
