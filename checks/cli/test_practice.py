@@ -68,6 +68,17 @@ def test_predict_then_run(run: Run, course: Path, asking: Path, kernel: Path) ->
     assert "off" in again
 
 
+def test_questions_that_break_later_hide_no_verdict(run: Run, asking: Path, kernel: Path) -> None:
+    assert run("predict", "01", "512").code == 0
+    kernel.write_text(SOLUTION)
+    (asking / "predict.toml").write_text("[products")
+    done = run("run", "01")
+    assert done.code == 0, done.err
+    assert "PASSED" in done.out
+    assert "note: " in done.err
+    assert "predict.toml:1: not valid TOML" in done.err
+
+
 def test_who_passes_without_predicting_reads_all(run: Run, asking: Path, kernel: Path) -> None:
     kernel.write_text(SOLUTION)
     assert "predictions" not in run("run", "01").out

@@ -13,7 +13,7 @@ import typer
 
 from gemm_lessons.cli.options import LessonArgument, NoColor, keep_progress
 from gemm_lessons.course.folder import CommandError, Course, own_course
-from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.progress import load_progress
 from gemm_lessons.run import contract
 
@@ -140,10 +140,16 @@ def practised(course: Course, lesson: Lesson, path: Path, outcome: RunOutcome) -
     if outcome.verdict.kind != "passed":
         return None
     so_far = load_progress(course).of(lesson.name)
-    if path.resolve() == lesson.kernel_path.resolve() and so_far.guesses and not so_far.counted:
-        return _score(course, outcome)
-    if path.resolve() == lesson.bug_path.resolve() and so_far.bug:
-        return _mend(course, lesson)
+    try:
+        if path.resolve() == lesson.kernel_path.resolve() and so_far.guesses and not so_far.counted:
+            return _score(course, outcome)
+        if path.resolve() == lesson.bug_path.resolve() and so_far.bug:
+            return _mend(course, lesson)
+    except LessonError as error:  # its questions or bugs are broken: that is told below the verdict, which stands
+        from gemm_lessons.report.console import make_console
+        from gemm_lessons.report.course import show_note
+
+        return partial(show_note, make_console(stderr=True), str(error))
     return None
 
 

@@ -144,8 +144,12 @@ class Session:
             self._fail(error)
         else:
             self._verdict = outcome.verdict.kind
-            progress, scores = scored(self._progress().after_run(lesson.name, self._verdict), outcome)
-            note = save_progress(self._course, progress)
+            counted, broken = self._progress().after_run(lesson.name, self._verdict), ""
+            try:
+                progress, scores = scored(counted, outcome)
+            except LessonError as error:  # of its questions; the verdict stands
+                progress, scores, broken = counted, (), str(error)
+            note = save_progress(self._course, progress) or broken
             self._after = _took(lesson, outcome.seconds, saved)
             remarks, gain = remarks_on(lesson), gain_of(self._course, outcome)
             following = self._course.neighbour(lesson, +1)
