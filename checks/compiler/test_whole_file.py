@@ -8,6 +8,7 @@ import pytest
 from gemm_lessons.api import simulate
 from gemm_lessons.compiler import whole_file
 from gemm_lessons.compiler.compile import NotCompiled, compile_source
+from gemm_lessons.compiler.includes import Places
 
 TUTORIAL = r"""
 #include <algorithm>
@@ -177,7 +178,7 @@ def test_headers_that_are_not_there_are_named(folder):
 
 def test_a_file_without_host_code_stays_as_it_is(folder):
     text = "__device__ int f(int a) { return a; }\n__global__ void k(int *x) { x[0] = f(1); }\n"
-    whole = whole_file.gather(text, str(folder / "kernel.cu"), (), ())
+    whole = whole_file.gather(text, Places(str(folder / "kernel.cu"), "kernel.cu", (), ()))
     assert whole_file.kernels_only(whole).text == text
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gemm_lessons.compiler import whole_file
 from gemm_lessons.compiler.compile import Compiled, NotCompiled, compile_source
+from gemm_lessons.compiler.includes import Places
 
 FOLDERS = ("", "include", "inc", "common", "Common", "utils")
 
@@ -37,4 +38,4 @@ def with_values(text: str, values: Mapping[str, str]) -> str:
 def gathered(file: Path, root: Path) -> str:
     """The file with what it includes from its repository in place."""
     text = file.read_text(errors="replace")
-    return whole_file.gather(text, str(file), include_dirs(file, root), ()).text
+    return whole_file.gather(text, Places(str(file), str(file), include_dirs(file, root), ())).text

@@ -49,7 +49,12 @@ def inspect(
         list[str] | None, typer.Option("--symbol", help="A __constant__ or __device__ variable, like an argument.")
     ] = None,
     define: Annotated[list[str] | None, typer.Option("--define", "-D", help="NAME=VALUE for the compiler.")] = None,
-    include: Annotated[list[Path] | None, typer.Option("--include", "-I", help="A folder of headers.")] = None,
+    include: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--include", "-I", help="A folder of headers; with the kernel's own and CUDA's, all that it may include."
+        ),
+    ] = None,
     dynamic_shared: Annotated[int, typer.Option("--dynamic-shared", min=0, help="Bytes.")] = 0,
     arch: Annotated[str, typer.Option("--arch", help="Compile for this target.")] = "sm_90",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the random inputs.")] = 0,

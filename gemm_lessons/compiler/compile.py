@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from gemm_lessons.compiler import cache as compile_cache
-from gemm_lessons.compiler import nvrtc, nvrtc_child, sass
+from gemm_lessons.compiler import includes, nvrtc, nvrtc_child, sass
 from gemm_lessons.compiler import source as cuda_source
 from gemm_lessons.compiler.diagnostics import Diagnostic, base_name, explain_failure, explain_missing, parse_log
 from gemm_lessons.compiler.ptxas import read_resources, read_shared_layout
@@ -127,14 +127,16 @@ def compile_source(
     arch: str = "sm_90",
     options: Sequence[str] = (),
     cuda_major: int | None = None,
+    withheld: Sequence[Path] = (),
 ) -> Compiled | NotCompiled:
     """Compile one kernel to PTX and machine code of a real GPU, in one go.
 
     ``entry`` is the kernel's plain name, with or without ``extern "C"``, or a template instance (``tile<64, 8>``).
     ``path`` names the file in messages and line tables; its folder is searched for ``#include "..."`` first.
     ``options`` are further NVRTC options. ``cuda_major`` (13, 12) picks the toolkit; by default the newest that
-    knows ``arch``. The result comes from the cache on disk when source, name, options, every included file and the
-    compiler are the same. Raises ``KitError`` when NVRTC is missing or does not know ``arch`` or an option.
+    knows ``arch``. No file outside of these folders can be included, nor one that is ``withheld``. The result comes
+    from the cache on disk when source, name, options, every included file and the compiler are the same. Raises
+    ``KitError`` when NVRTC is missing or does not know ``arch`` or an option.
     """
     if problem := _unreadable(source, path, entry):
         return problem
@@ -145,6 +147,9 @@ def compile_source(
     cuda_folders = nvrtc.include_folders(major)
     without_cccl = not any((folder / "cuda" / "std").is_dir() for folder in cuda_folders)
     cuda_folders += [WITHOUT_CCCL] * without_cccl
+    places = includes.Places(name, path, folders[:-1], (HEADERS, *cuda_folders), withheld)
+    if outside := includes.forbidden(source, places, defines):
+        return NotCompiled((outside,), "")
     arguments = [
         f"-arch={arch}",
         "-lineinfo",
@@ -170,7 +175,6 @@ def compile_source(
     result, version = answer
     left_out: tuple[Diagnostic, ...] = ()
     if not result.ok and not result.log.startswith("nvrtc: error"):
-        places = _Places(name, path, folders[:-1], (HEADERS, *cuda_folders))
         result, left_out = _without_host_code(result, source, places, arguments, entry, major)
     compiler = f"NVRTC {version[0]}.{version[1]}"
     if result.log.startswith("nvrtc: error"):
@@ -200,18 +204,8 @@ def compile_source(
     return compiled
 
 
-@dataclass(frozen=True)
-class _Places:
-    """Where a file lies (its absolute name, and as the caller named it) and where its includes are searched."""
-
-    name: str
-    path: str
-    folders: Sequence[Path]
-    system: Sequence[Path]
-
-
 def _without_host_code(
-    failed: nvrtc.Translation, source: str, places: _Places, arguments: Sequence[str], entry: str, major: int
+    failed: nvrtc.Translation, source: str, places: includes.Places, arguments: Sequence[str], entry: str, major: int
 ) -> tuple[nvrtc.Translation, tuple[Diagnostic, ...]]:
     """Once more without what only the host runs, if the file has any; else ``failed`` again.
 
@@ -220,7 +214,7 @@ def _without_host_code(
     """
     from gemm_lessons.compiler import whole_file  # only for what did not compile as it stands
 
-    whole = whole_file.kernels_only(whole_file.gather(source, places.name, places.folders, places.system))
+    whole = whole_file.kernels_only(whole_file.gather(source, places))
     result = failed
     for _ in range(MOST_ROUNDS):
         if whole.text == source:

@@ -18,15 +18,27 @@ Severity = Literal["error", "warning"]
 NAME_EXPRESSION_FILE = "__nv_name_map"  # what NVRTC calls the text that asks for the kernel's name
 
 
+def printable(text: str) -> str:
+    """``text`` with an escape for what a terminal would obey or hide: it may come out of anybody's file."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
+
+
+def _escape(character: str) -> str:
+    return character if character in "\n\t" else f"\\x{ord(character):02x}"
+
+
 @dataclass(frozen=True)
 class Diagnostic:
-    """One message of the compiler. ``line`` and ``column`` (in characters) count from 1."""
+    """One message of the compiler, printable. ``line`` and ``column`` (in characters) count from 1."""
 
     file: str
     line: int
     column: int | None
     severity: Severity
     message: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", printable(self.message))
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" + (f":{self.column}" if self.column else "")
@@ -105,7 +117,7 @@ def _front_end(log: str, path: str, source: str, names: Mapping[str, str]) -> It
         file = head["file"]
         caret = next((index for index, line in enumerate(body) if _CARET.match(line)), 0)
         found = Diagnostic(
-            file=names.get(file, file) if file else path,
+            file=names.get(file) or printable(file) if file else path,
             line=int(head["line"]) if file else source.rstrip("\n").count("\n") + 1,
             column=_column(body[caret - 1], body[caret]) if caret else None,
             severity="warning" if head["kind"] == "warning" else "error",

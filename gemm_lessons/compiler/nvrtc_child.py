@@ -14,10 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gemm_lessons.child import Child, ChildDied, ChildHung, Parent
-from gemm_lessons.compiler.nvrtc import Translation
+from gemm_lessons.compiler import nvrtc
+from gemm_lessons.compiler.nvrtc import Nvrtc, Translation
 from gemm_lessons.errors import KitError
 
 PATIENCE_S = 60.0  # the largest kernel of the course compiles in 1 s
+STACK_BYTES = 64 << 20  # of a compiling thread: templates nest
+INCLUDE_PATH = "--include-path="
 MEMORY_BYTES = 4 * 2**30  # of address space; a compilation takes about 0.5 GiB
 
 
@@ -88,8 +91,6 @@ def main(parent: Parent, major: str) -> None:
     """The child: load NVRTC, then answer until the parent is gone."""
     import resource
 
-    from gemm_lessons.compiler import nvrtc
-
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     limit = MEMORY_BYTES if most == resource.RLIM_INFINITY else min(MEMORY_BYTES, most)
     resource.setrlimit(resource.RLIMIT_AS, (limit, most))
@@ -104,9 +105,35 @@ def main(parent: Parent, major: str) -> None:
         try:
             if problem:
                 raise KitError(problem)
-            result = compiler.translate(source.decode(), question["name"], question["options"], question["expression"])
+            result = _behind_a_wall(compiler, source.decode(), **question)
         except KitError as error:
             parent.send({"problem": str(error)})
             continue
         answer = {"ok": result.ok, "lowered": result.lowered, "version": compiler.version}
         parent.send(answer, [result.log.encode(), result.ptx.encode(), result.cubin])
+
+
+def _behind_a_wall(compiler: Nvrtc, source: str, name: str, options: Sequence[str], expression: str) -> Translation:
+    """``Nvrtc.translate`` in a thread that reads nothing but the source's folder, those in its options, and NVRTC's."""
+    from gemm_lessons.compiler.wall import confine
+
+    done: list[Translation | KitError] = []
+
+    def work() -> None:
+        library = nvrtc.library(compiler.version[0])
+        folders = [option.removeprefix(INCLUDE_PATH) for option in options if option.startswith(INCLUDE_PATH)]
+        confine([os.path.dirname(name), *folders, *([str(library.parent)] if library else [])])
+        try:
+            done.append(compiler.translate(source, name, options, expression))
+        except KitError as error:
+            done.append(error)
+
+    threading.stack_size(STACK_BYTES)
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    if not done:
+        raise KitError("NVRTC gave no answer")
+    if isinstance(done[0], KitError):
+        raise done[0]
+    return done[0]

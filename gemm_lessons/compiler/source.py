@@ -97,11 +97,11 @@ def shared_array_line(source: str, name: str) -> int | None:
 
 def included_names(source: str) -> tuple[tuple[str, bool], ...] | None:
     """(name, in quotes) of every ``#include``; None when there may be more than can be read off the text."""
-    spliced = re.sub(r"\\\r?\n", "", source)
+    spliced = re.sub(r"\r\n?", "\n", source).replace("\\\n", "")  # a lone carriage return ends a line, too
     names = tuple((m[1] or m[2], m[1] is not None) for m in _INCLUDE.finditer(spliced))
     rest = without_comments(_INCLUDE.sub("", spliced))
-    # Computed includes, __has_include, an include behind a comment, Microsoft's #import.
-    return None if re.search(r"include|#\s*import|%:\s*import", rest) else names
+    # Computed includes, __has_include, an include behind a comment, Microsoft's #import, #embed.
+    return None if re.search(r"include|(?:#|%:)\s*(?:import|embed)|__has_embed", rest) else names
 
 
 def include_closure(

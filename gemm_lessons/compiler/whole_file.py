@@ -9,10 +9,13 @@ Preprocessor lines stay wherever they stand. Declarations are told by their brac
 from __future__ import annotations
 
 import bisect
+import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+from gemm_lessons.compiler.includes import Places
 
 _HIDDEN = re.compile(
     r'//(?:[^\n\\]|\\.)*|/\*.*?(?:\*/|\Z)|R"(?P<mark>[^()\\\s]*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"'
@@ -69,10 +72,10 @@ class WholeFile:
     removed: frozenset[str] = frozenset()
 
 
-def gather(source: str, name: str, folders: Sequence[Path], system: Sequence[Path]) -> WholeFile:
+def gather(source: str, places: Places) -> WholeFile:
     """``source`` with the text of the user's own included files in place of the ``#include`` lines.
 
-    ``name`` is the file's absolute path, ``folders`` are searched after its own; what ``system`` holds stays included.
+    What the compiler's own folders hold stays included; what lies outside of all folders is not there.
     """
     lines: list[str] = []
     origins: list[tuple[str, int]] = []
@@ -95,10 +98,12 @@ def gather(source: str, name: str, folders: Sequence[Path], system: Sequence[Pat
                 lines.append("")
                 origins.append((file, number))
                 continue
-            own = [Path(file).parent, *folders] if quoted else list(folders)
-            found = next((folder / wanted for folder in own if (folder / wanted).is_file()), None)
+            own = [Path(file).parent, *places.folders] if quoted else list(places.folders)
+            found = next((folder / wanted for folder in own if os.path.isfile(folder / wanted)), None)
+            if found is not None and not places.hold(found):
+                found = None
             if found is None:
-                kept = any((folder / wanted).is_file() for folder in system)
+                kept = any(os.path.isfile(folder / wanted) for folder in places.system)
                 droppable = not quoted or _OF_THE_HOST.fullmatch(Path(wanted).name) or Path(wanted).suffix == ""
                 missing.extend([wanted] * bool(droppable and not kept))
                 stand_in = "#include <host_library.h>" if not quoted and re.fullmatch(r"\w+", wanted) else ""
@@ -118,7 +123,7 @@ def gather(source: str, name: str, folders: Sequence[Path], system: Sequence[Pat
             lines.append(_line_directive(number + 1, file))
             origins.append((file, number))
 
-    add(source, name, 0)
+    add(source, places.name, 0)
     return WholeFile("\n".join(lines), tuple(origins), tuple(dict.fromkeys(missing)))
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from gemm_lessons.compiler.includes import Places, forbidden
 from gemm_lessons.compiler.source import included_names, without_comments
 from gemm_lessons.course.folder import CommandError, read_source, shown
 from gemm_lessons.course.lesson import Lesson
@@ -42,4 +44,7 @@ def read_kernel(lesson: Lesson, path: Path) -> KernelText:
             if beside not in found:
                 found[beside] = read_source(header)
                 waiting.append((found[beside], header.parent, Path(beside).parent))
+    places = Places(os.path.abspath(path), shown(path), lesson.include_dirs, (), (lesson.solution_path,))
+    if outside := forbidden(text, places):
+        raise CommandError(f"{shown(path)}: cannot be exported: line {outside.line} {outside.message}")
     return KernelText(path, text, tuple(sorted(found.items())))

@@ -10,6 +10,7 @@ and only this module's ``main`` has it.
 
 from __future__ import annotations
 
+import contextlib
 import resource
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -24,6 +25,7 @@ from gemm_lessons.launch import Finding
 from gemm_lessons.run.choose import Choice
 
 if TYPE_CHECKING:
+    from gemm_lessons.judgement.verdict import Verdict
     from gemm_lessons.run.contract import JSON
 
 GIB = 1 << 30
@@ -63,6 +65,8 @@ def judge_submission(submission: Submission, limits: Limits | None = None) -> Ma
     of these is the submission's fault.
     """
     limits = limits or Limits()
+    if refusal := _not_their_own(submission):
+        return _refused(submission, refusal)
     question = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(submission).items()}
     with Child("gemm_lessons.grading.worker") as child:
         try:
@@ -84,18 +88,43 @@ def judge_submission(submission: Submission, limits: Limits | None = None) -> Ma
     raise (CommandError if answer["error"] == "command" else KitError)(answer["text"])
 
 
+def _not_their_own(submission: Submission) -> str:
+    """Why a file is not one that was handed in. On the command line a kernel may be a link to wherever its owner works;
+    what is graded is the file itself."""
+    if submission.path.is_symlink():
+        return f"{submission.path.name} is a link to another file: hand in the file itself"
+    solution = Course(submission.course).lesson(submission.lesson).solution_path
+    with contextlib.suppress(OSError):
+        if submission.path.samefile(solution) and submission.path.resolve() != solution.resolve():
+            return f"{submission.path.name} is the lesson's solution under another name"
+    return ""
+
+
+def _refused(submission: Submission, message: str) -> Mapping[str, JSON]:
+    from gemm_lessons.compiler.diagnostics import Diagnostic
+    from gemm_lessons.judgement.verdict import CompileFailed
+
+    found = Diagnostic(str(submission.path), 1, None, "error", message)
+    return _outcome(submission, CompileFailed(message, (found,)), ())
+
+
 def _lost(submission: Submission, kind: str, message: str) -> Mapping[str, JSON]:
     """The outcome of a run that could not tell its own."""
-    from gemm_lessons.judgement.evidence import Checked
     from gemm_lessons.judgement.verdict import Faulted, TimedOut
+
+    finding = Finding(kind, "error", message)
+    count = Course(submission.course).lesson(submission.lesson).shapes.count
+    return _outcome(submission, (TimedOut if kind == "timeout" else Faulted)(count, finding), (finding,))
+
+
+def _outcome(submission: Submission, verdict: Verdict, findings: tuple[Finding, ...]) -> Mapping[str, JSON]:
+    from gemm_lessons.judgement.evidence import Checked
     from gemm_lessons.run.contract import as_json
     from gemm_lessons.run.outcome import Row, RunOutcome
 
     lesson = Course(submission.course).lesson(submission.lesson)
-    finding = Finding(kind, "error", message)
     count = lesson.shapes.count
-    verdict = (TimedOut if kind == "timeout" else Faulted)(count, finding)
-    row = Row("kernel", "your kernel", str(submission.path), "", Checked(verdict, findings=(finding,)))
+    row = Row("kernel", "your kernel", str(submission.path), "", Checked(verdict, findings=findings))
     device: Literal["simulator", "gpu"] = "gpu" if submission.device == "gpu" else "simulator"
     return as_json(RunOutcome(lesson, device, "", submission.gpu, submission.seed or 0, count, count, (row,)))
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
+from gemm_lessons.compiler.diagnostics import printable
 from gemm_lessons.judgement.verdict import CompileFailed, Faulted, GateMissed, Passed, TimedOut, WrongAnswer
 from gemm_lessons.run.outcome import Row
 
@@ -47,4 +48,5 @@ def problem_lines(row: Row) -> Iterator[str]:
 
 
 def _line(file: str, line: int | None, column: int | None, severity: str, message: str) -> str:
-    return f"{file}:{line or 1}:{column or 1}: {SEVERITY.get(severity, 'error')}: {' '.join(message.split())}"
+    said = printable(" ".join(message.split()))
+    return f"{printable(file)}:{line or 1}:{column or 1}: {SEVERITY.get(severity, 'error')}: {said}"

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from gemm_lessons.compiler.diagnostics import Diagnostic
+from gemm_lessons.compiler.diagnostics import Diagnostic, printable
 from gemm_lessons.judgement.evidence import ShapeResult
 from gemm_lessons.judgement.verdict import (
     CompileFailed,
@@ -87,7 +87,7 @@ def printed(outcome: RunOutcome, columns: int = 80) -> str:
 def _headline(console: Console, outcome: RunOutcome, remarks: Sequence[str]) -> None:
     lesson, row = outcome.lesson, outcome.kernel
     console.print(Text.assemble((f"Lesson {lesson.number:02}  ", "lesson"), (lesson.title, "bold")))
-    where = Text.assemble((row.path, link(console, row.path)), f"  on: {outcome.device_name}", style="quiet")
+    where = Text.assemble((printable(row.path), link(console, row.path)), f"  on: {outcome.device_name}", style="quiet")
     console.print(where, soft_wrap=True)
     for remark in remarks:
         console.print(Text(remark, style="doubt"))
@@ -241,7 +241,7 @@ def _warnings(console: Console, row: Row) -> None:
         return
     _heading(console, "Compiler warnings")
     for diagnostic in found[:MAX_WARNINGS]:
-        file = "" if diagnostic.file == row.path else f"{diagnostic.file}, "
+        file = "" if diagnostic.file == row.path else f"{printable(diagnostic.file)}, "
         console.print(_indented(Text.assemble((f"{file}line {diagnostic.line}: ", "quiet"), diagnostic.message)))
     if len(found) > MAX_WARNINGS:
         console.print(Text(f"  and {len(found) - MAX_WARNINGS} more", style="quiet"))
@@ -255,7 +255,7 @@ def show_diagnostics(console: Console, row: Row, found: Sequence[Diagnostic]) ->
         at = ":".join(str(part) for part in (diagnostic.file, line, column) if part)
         style = "bad" if diagnostic.severity == "error" else "doubt"
         said = (f"{diagnostic.severity}: ", style)
-        place = Text(at, style="bold")
+        place = Text(printable(at), style="bold")
         place.stylize(link(console, diagnostic.file, line, column))
         console.print(Text.assemble(place, ": ", said, diagnostic.message), soft_wrap=True)
         if diagnostic.file == row.path:
@@ -274,7 +274,7 @@ def _quote(console: Console, row: Row, line: int | None, column: int | None = No
     quoted = Table.grid()
     number = Text(gutter, style="quiet")
     number.stylize(link(console, row.path, line, column), 2, len(gutter) - 3)
-    quoted.add_row(number, Text(body))
+    quoted.add_row(number, Text("".join(c if c.isprintable() or c == "\t" else "?" for c in body)))
     console.print(quoted)
     if column is not None and body and len(gutter + body) <= console.width:  # no caret below a wrapped line
         offset = max(0, column - 1 - (len(text) - len(text.lstrip())))
@@ -304,7 +304,10 @@ def _finding(console: Console, row: Row, finding: Finding) -> None:
     style = {"error": "bad", "warning": "doubt", "note": "quiet"}[finding.severity]
     times = f" ({finding.count:,} times)" if finding.count > 1 else ""
     console.print(
-        Padding(Text.assemble((f"{finding.kind.replace('_', ' ')}: ", style), finding.message, times), (0, 0, 0, 2))
+        Padding(
+            Text.assemble((f"{finding.kind.replace('_', ' ')}: ", style), printable(finding.message), times),
+            (0, 0, 0, 2),
+        )
     )
     _quote(console, row, finding.line)
     if finding.other_line is not None and finding.other_line != finding.line:

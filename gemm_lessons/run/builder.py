@@ -82,6 +82,7 @@ class Builder:
                 arch=self.target.arch,
                 cuda_major=self._major(),
                 options=options,
+                withheld=(lesson.solution_path,),
             )
             if isinstance(result, Compiled):
                 result.start_sass()  # the counters will want it when the first shapes have been checked

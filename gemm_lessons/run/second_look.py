@@ -56,6 +56,7 @@ def second_look(plan: RunPlan, built: Built, source: str, checked: Checked) -> C
         include_dirs=lesson.include_dirs,
         arch=built.arch,
         options=AS_WRITTEN,
+        withheld=(lesson.solution_path,),
     )
     count = len(todo_marks(stub))
     if todos:
