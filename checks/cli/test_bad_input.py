@@ -451,3 +451,23 @@ def test_json_stays_json_when_the_kernel_is_wrong(run: Run, kernel: Path) -> Non
 def test_json_with_a_wrong_command_is_silent_on_stdout(run: Run) -> None:
     result = run("run", "07", "--json")
     assert (result.code, result.out) == (2, "")
+
+
+def test_includes_that_lead_out_are_compile_errors(run: Run, course: Path, kernel: Path, tmp_path: Path) -> None:
+    os.mkfifo(kernel.with_name("pipe.cuh"))
+    for name in ("solution.cu", "../02_second/stub.cu", "/proc/kmsg", "pipe.cuh", "/etc/\x1b[2J"):
+        kernel.write_text(f'// mine\n#include "{name}"\n' + SOLUTION)
+        shown = name.replace("\x1b", "\\x1b")
+        verdict(run("run", "01"), f"lessons/01_first/kernel.cu:2: error: includes {shown}, which is")
+    outcome = json.loads(run("run", "01", "--json").out)
+    assert (outcome["verdict"], outcome["compile"]["diagnostics"][0]["line"]) == ("compile_failed", 2)
+    inspected = run("inspect", str(kernel), "--entry", "gemm", "--grid", "1", "--block", "1", "--args", "")
+    assert inspected.code != 0
+    assert "\x1b" not in inspected.out + inspected.err
+    kernel.unlink()
+    (tmp_path / "elsewhere.cu").write_text(SOLUTION)
+    kernel.symlink_to(tmp_path / "elsewhere.cu")
+    assert run("run", "01").code == 0
+    kernel.unlink()
+    os.mkfifo(kernel)
+    clear(run("run", "01"), 2, "no regular file")
