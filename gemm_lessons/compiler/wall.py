@@ -32,8 +32,10 @@ def confine(folders: Iterable[str]) -> bool:
                 place = os.open(folder, os.O_PATH | os.O_CLOEXEC)
             except OSError:
                 continue
-            libc.syscall(ADD_RULE, rules, BENEATH_PATH, struct.pack("=Qi", READ_FILE, place), 0)
+            failed = libc.syscall(ADD_RULE, rules, BENEATH_PATH, struct.pack("=Qi", READ_FILE, place), 0)
             os.close(place)
+            if failed:  # a file system without: better no wall than a folder that its owner cannot read
+                return False
         return bool(libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0 and libc.syscall(RESTRICT_SELF, rules, 0) == 0)
     finally:
         os.close(rules)
