@@ -390,6 +390,22 @@ def test_hints_for_a_file_that_cannot_be_read_are_none(run: Run, kernel: Path) -
     assert run().code == 0
 
 
+def test_what_may_not_be_read_is_named(run: Run, course: Path, kernel: Path, tmp_path: Path) -> None:
+    kernel.write_text(SOLUTION)
+    kernel.chmod(0)
+    clear(run("compare", "01", "02", prefix=WITHOUT_PRIVILEGES), 2, "kernel.cu: cannot be read: permission denied")
+    kernel.unlink()
+    os.mkfifo(kernel)  # to read it would never end
+    clear(run("compare", "01", "02"), 2, "kernel.cu is no regular file")
+    (course / "lessons" / "01_first" / "README.md").write_bytes(b"\xff")
+    clear(run("read", "01"), 2, "README.md:1: not UTF-8 text (byte 0); save it as UTF-8")
+    run("init", "mine", "--no-git", cwd=tmp_path)
+    closed = tmp_path / "mine" / "lessons" / "02_coalesced"
+    closed.chmod(0)
+    clear(run("reset", "--all", cwd=tmp_path / "mine", prefix=WITHOUT_PRIVILEGES), 3, "02_coalesced: cannot be written")
+    closed.chmod(0o755)
+
+
 def test_init_in_a_folder_whose_name_a_shell_reads(run: Run, tmp_path: Path) -> None:
     for name, typed in (("my course", "'my course'"), ("-x", "./-x")):
         made = run("init", "--no-git", "--", name, cwd=tmp_path)

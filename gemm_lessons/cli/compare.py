@@ -9,7 +9,7 @@ import typer
 
 from gemm_lessons.cli.options import LessonArgument, NoColor, keep_progress, kernel_path
 from gemm_lessons.cli.run import DEFAULT_GPU, sheet_for
-from gemm_lessons.course.folder import CommandError, Course, any_course, read_source
+from gemm_lessons.course.folder import CommandError, Course, any_course, read_bytes, read_source
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.progress import load_progress
 from gemm_lessons.run import contract
@@ -62,7 +62,7 @@ def compare(
 
 def _file(course: Course, lesson: Lesson, solution: bool) -> Path:
     own = not course.packaged and not solution and lesson.kernel_path.exists()
-    if own and lesson.kernel_path.read_bytes() == lesson.stub_path.read_bytes():
+    if own and read_bytes(lesson.kernel_path) == read_bytes(lesson.stub_path):
         own = False  # nothing is written yet
     return kernel_path(course, lesson, solution=not own, stub=False, file=None)
 

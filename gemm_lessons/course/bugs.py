@@ -9,7 +9,7 @@ import random
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from gemm_lessons.course.folder import Course, Reset, read_source, replace_with_backup
+from gemm_lessons.course.folder import Course, Reset, read_bytes, read_source, replace_with_backup
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.pitfalls import Pitfall, load_pitfalls
 
@@ -39,7 +39,7 @@ def write_bug(course: Course, lesson: Lesson, pitfall: Pitfall) -> Reset:
         raise LessonError(f"{lesson.directory}: has no solution.cu to put a bug into, here or in the package")
     source = bug_source(pitfall.source(read_source(solution)), lesson)
     path = lesson.bug_path
-    if path.is_file() and path.read_bytes() == source.encode():
+    if path.is_file() and read_bytes(path) == source.encode():
         return Reset(path, None)
     return replace_with_backup(path, source.encode())
 

@@ -250,9 +250,8 @@ def read_source(path: Path) -> str:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        raise CommandError(
-            f"{shown(path)}:{line}: not UTF-8 text (byte {error.start}); is it CUDA C++ source?"
-        ) from None
+        what = "save it as UTF-8" if path.suffix == ".md" else "is it CUDA C++ source?"
+        raise CommandError(f"{shown(path)}:{line}: not UTF-8 text (byte {error.start}); {what}") from None
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1
         raise CommandError(f"{shown(path)}:{line}: holds a zero byte; is it CUDA C++ source?")

@@ -104,11 +104,12 @@ def _restore(course: Course, files: list[Path]) -> list[Reset]:
     done = []
     for file in files:
         target, theirs = course.lessons_dir / file, (source.lessons_dir / file).read_bytes()
-        if not target.exists() or read_bytes(target) != theirs:
-            try:
-                target.parent.mkdir(parents=True, exist_ok=True)
-            except OSError as error:  # a file stands where the folder was
-                raise WriteError(target.parent, error) from None
+        try:
+            there = target.exists()
+            target.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:  # a folder that may not be entered, a file that stands where a folder was
+            raise WriteError(target.parent, error) from None
+        if not there or read_bytes(target) != theirs:
             done.append(replace_with_backup(target, theirs))
     return done
 
