@@ -1,0 +1,309 @@
+"""What grading leaves behind: one ``Grade`` for each student and lesson, and one ``Grading`` for the whole run.
+
+    OUT/grading.json                    lessons, students in order, rubric, seed, versions      gemm-lessons/grading/1
+    OUT/results/STUDENT/NN_name.json    one grade                                               gemm-lessons/grade/1
+
+Each file is written under another name, flushed to the disk and renamed: after Ctrl-C or a power cut it is there and
+whole, or it is not there. There is no journal: a grade whose ``key`` is still right is done, whoever wrote it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from gemm_lessons.course.folder import CommandError, ReadError, WriteError, shown
+from gemm_lessons.run.contract import JSON
+
+GRADE_SCHEMA = "gemm-lessons/grade/1"
+GRADING_SCHEMA = "gemm-lessons/grading/1"
+LONGEST_NAME = 100  # bytes of a folder's name; file systems stop at 255, and a suffix may come
+PLAIN = "-_.@+=,()"
+
+GradeStatus = Literal["graded", "missing", "unreadable", "refused", "unsupported", "kit_error"]
+NOT_JUDGED: tuple[GradeStatus, ...] = ("unsupported", "kit_error")  # no fault of the student
+
+
+@dataclass(frozen=True)
+class GradePart:
+    """A part of a lesson's points; ``why`` is fit for students: neither hidden inputs nor the solution."""
+
+    name: str
+    points: float
+    out_of: float
+    passed: bool
+    why: str
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a submission was judged on. For the teacher only; ``grade --again`` repeats it."""
+
+    seed: int
+    count_shapes: tuple[tuple[int, int, int], ...] = ()
+    check_shapes: tuple[tuple[int, int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Grade:
+    """What one student has for one lesson."""
+
+    student: str
+    lesson: str
+    status: GradeStatus
+    points: float
+    out_of: float
+    message: str  # one line for the student
+    name: str | None = None
+    file: str | None = None  # inside the submission
+    sha256: str | None = None  # of the judged source
+    parts: tuple[GradePart, ...] = ()
+    verdict: str | None = None
+    outcome: Mapping[str, JSON] | None = None  # the object of run --json
+    case: Case = field(default_factory=lambda: Case(0))
+    versions: Mapping[str, str] = field(default_factory=dict)
+    lesson_hash: str = ""
+    seconds: float = 0.0
+    key: str = ""  # hash of all that decides the outcome: a grade with the same key need not be judged again
+
+    @property
+    def judged(self) -> bool:
+        """Whether the kit could say what the submission is worth."""
+        return self.status not in NOT_JUDGED
+
+    def as_json(self) -> dict[str, JSON]:
+        """The object of ``OUT/results/STUDENT/NN_name.json``."""
+        return {
+            "schema": GRADE_SCHEMA,
+            "student": self.student,
+            "name": self.name,
+            "lesson": self.lesson,
+            "file": self.file,
+            "sha256": self.sha256,
+            "status": self.status,
+            "points": self.points,
+            "out_of": self.out_of,
+            "parts": [
+                {"name": it.name, "points": it.points, "out_of": it.out_of, "passed": it.passed, "why": it.why}
+                for it in self.parts
+            ],
+            "verdict": self.verdict,
+            "message": self.message,
+            "outcome": self.outcome,
+            "case": {
+                "seed": self.case.seed,
+                "count_shapes": [list(shape) for shape in self.case.count_shapes],
+                "check_shapes": [list(shape) for shape in self.case.check_shapes],
+            },
+            "versions": dict(self.versions),
+            "lesson_hash": self.lesson_hash,
+            "seconds": self.seconds,
+            "key": self.key,
+        }
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Grade:
+        """The inverse of ``as_json``. Raises ``ValueError`` for what is no such object."""
+        if raw.get("schema") != GRADE_SCHEMA:
+            raise ValueError(f"its schema is {raw.get('schema')!r}, not {GRADE_SCHEMA!r}")
+        try:
+            if raw["status"] not in get_args(GradeStatus):
+                raise ValueError(f"its status is {raw['status']!r}")
+            return cls(
+                student=raw["student"],
+                lesson=raw["lesson"],
+                status=raw["status"],
+                points=float(raw["points"]),
+                out_of=float(raw["out_of"]),
+                message=raw["message"],
+                name=raw["name"],
+                file=raw["file"],
+                sha256=raw["sha256"],
+                parts=tuple(
+                    GradePart(it["name"], float(it["points"]), float(it["out_of"]), it["passed"], it["why"])
+                    for it in raw["parts"]
+                ),
+                verdict=raw["verdict"],
+                outcome=raw["outcome"],
+                case=Case(
+                    raw["case"]["seed"],
+                    tuple(_shape(shape) for shape in raw["case"]["count_shapes"]),
+                    tuple(_shape(shape) for shape in raw["case"]["check_shapes"]),
+                ),
+                versions=raw["versions"],
+                lesson_hash=raw["lesson_hash"],
+                seconds=float(raw["seconds"]),
+                key=raw.get("key", ""),
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{error} is not as it should be") from None
+
+
+def _shape(sizes: Sequence[int]) -> tuple[int, int, int]:
+    m, n, k = sizes
+    return m, n, k
+
+
+@dataclass(frozen=True)
+class GradedStudent:
+    """A student of a grading run; ``roster`` holds the columns of the roster that the kit does not know."""
+
+    id: str
+    name: str | None = None
+    email: str | None = None
+    roster: Mapping[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()  # about the submission as a whole: what of an archive was refused, and why
+
+    @property
+    def folder(self) -> str:
+        """The name of the folder with this student's results."""
+        return folder_name(self.id)
+
+
+@dataclass(frozen=True)
+class Grading:
+    """A grading run: everything but the grades."""
+
+    lessons: tuple[str, ...]
+    students: tuple[GradedStudent, ...]
+    rubric: Mapping[str, JSON]
+    seed: int
+    versions: Mapping[str, str]
+    lesson_hashes: Mapping[str, str]
+    shard: tuple[int, int] | None = None  # (3, 10) is the third of ten
+    remarks: tuple[str, ...] = ()  # about the submissions as a whole
+
+    def as_json(self) -> dict[str, JSON]:
+        """The object of ``OUT/grading.json``."""
+        return {
+            "schema": GRADING_SCHEMA,
+            "lessons": list(self.lessons),
+            "students": [
+                {
+                    "id": it.id,
+                    "name": it.name,
+                    "email": it.email,
+                    "roster": dict(it.roster),
+                    "remarks": list(it.remarks),
+                    "results": f"results/{it.folder}",
+                }
+                for it in self.students
+            ],
+            "rubric": dict(self.rubric),
+            "seed": self.seed,
+            "versions": dict(self.versions),
+            "lesson_hashes": dict(self.lesson_hashes),
+            "shard": list(self.shard) if self.shard else None,
+            "remarks": list(self.remarks),
+        }
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Grading:
+        """The inverse of ``as_json``. Raises ``ValueError`` for what is no such object."""
+        if raw.get("schema") != GRADING_SCHEMA:
+            raise ValueError(f"its schema is {raw.get('schema')!r}, not {GRADING_SCHEMA!r}")
+        try:
+            return cls(
+                lessons=tuple(raw["lessons"]),
+                students=tuple(
+                    GradedStudent(it["id"], it["name"], it["email"], it["roster"], tuple(it["remarks"]))
+                    for it in raw["students"]
+                ),
+                rubric=raw["rubric"],
+                seed=raw["seed"],
+                versions=raw["versions"],
+                lesson_hashes=raw["lesson_hashes"],
+                shard=None if raw["shard"] is None else (raw["shard"][0], raw["shard"][1]),
+                remarks=tuple(raw["remarks"]),
+            )
+        except (KeyError, TypeError, IndexError) as error:
+            raise ValueError(f"{error} is not as it should be") from None
+
+
+def folder_name(student: str) -> str:
+    """A student's name as a folder's, another for each: letters of every script as they are, %20 for a space."""
+    name = "".join(letter if letter.isalnum() or letter in PLAIN else _quoted(letter) for letter in student)
+    if name.startswith("."):
+        name = f"%2E{name[1:]}"
+    whole = name.encode()
+    if len(whole) > LONGEST_NAME:
+        from hashlib import sha256
+
+        start = whole[: LONGEST_NAME - 17].decode(errors="ignore")
+        name = f"{start}~{sha256(whole).hexdigest()[:16]}"
+    return name
+
+
+def _quoted(letter: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in letter.encode(errors="surrogatepass"))
+
+
+def grade_path(out: Path, student: str, lesson: str) -> Path:
+    """Where a grade lies."""
+    return out / "results" / folder_name(student) / f"{lesson}.json"
+
+
+def save_grade(out: Path, grade: Grade) -> None:
+    """Write a grade, durably. Raises ``WriteError``."""
+    write_durably(grade_path(out, grade.student, grade.lesson), grade.as_json())
+
+
+def save_grading(out: Path, grading: Grading) -> None:
+    """Write what a run is about, durably. Raises ``WriteError``."""
+    write_durably(out / "grading.json", grading.as_json())
+
+
+def load_grade(out: Path, student: str, lesson: str) -> Grade | None:
+    """A grade of an earlier run; None where there is none, or none that can be read: then it is judged again."""
+    path = grade_path(out, student, lesson)
+    try:
+        grade = Grade.from_json(json.loads(path.read_bytes()))
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return None
+    return grade if (grade.student, grade.lesson) == (student, lesson) else None
+
+
+def load_grading(out: Path) -> Grading:
+    """``OUT/grading.json``. Raises ``CommandError`` where there is none that can be read."""
+    path = out / "grading.json"
+    try:
+        return Grading.from_json(json.loads(path.read_bytes()))
+    except FileNotFoundError:
+        raise CommandError(f"{shown(path)}: no such file; {shown(out)} is no folder of gemm-lessons grade") from None
+    except OSError as error:
+        raise ReadError(path, error) from None
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise CommandError(f"{shown(path)}: not a record of gemm-lessons grade: {error}") from None
+
+
+def load_grades(out: Path, grading: Grading) -> tuple[Grade, ...]:
+    """All grades that are there, student by student in the run's order, each in the order of lessons."""
+    found = (load_grade(out, student.id, lesson) for student in grading.students for lesson in grading.lessons)
+    return tuple(grade for grade in found if grade is not None)
+
+
+def write_durably(path: Path, content: Mapping[str, JSON]) -> None:
+    """Replace a JSON file so that it is whole whenever the power fails. Raises ``WriteError``."""
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("wb") as file:
+                file.write(text.encode(errors="backslashreplace"))
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)  # the new name, too
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise WriteError(path, error) from None
