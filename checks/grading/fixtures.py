@@ -1,0 +1,116 @@
+"""Kernels with a known fate, a file each: cheats, which must be rejected with the right reason, and honest kernels in
+styles of their own, which must pass.
+
+    cheats/LESSON/what_it_does.cu     // cheat: CLASS: what it does, in a sentence
+                                      // expect: VERDICT[, VERDICT] WORDS-OF-THE-REASON
+    honest/LESSON/what_it_does.cu     // honest: whose habit this is
+                                      // refused: the reason, which the lesson's text states (of few)
+
+Lessons are named without their numbers. The comments may stand on any lines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from gemm_lessons.course.folder import any_course
+
+HERE = Path(__file__).parent
+VERDICTS = ("passed", "compile_failed", "faulted", "wrong_answer", "timed_out", "gate_missed", "unsupported", "refused")
+REJECTED = tuple(it for it in VERDICTS if it != "passed")
+
+
+@dataclass(frozen=True)
+class Fixture:
+    """A kernel, with the verdicts that it may get and words that the reason must hold (in any case)."""
+
+    kind: str
+    lesson: str  # the full name: 03_block_tile
+    name: str
+    group: str  # of a cheat its class, of a mutant what was changed
+    says: str
+    source: str
+    verdicts: tuple[str, ...]
+    words: str = ""
+
+    @property
+    def label(self) -> str:
+        """``block_tile/what_it_does``"""
+        return f"{self.lesson[3:]}/{self.name}"
+
+    def expects(self, verdict: str, reason: str) -> bool:
+        """Whether this is its fate."""
+        return verdict in self.verdicts and self.words.casefold() in reason.casefold()
+
+
+class BadFixture(Exception):
+    """A file whose first lines do not say what it is."""
+
+
+def cheats() -> tuple[Fixture, ...]:
+    """All cheats, by lesson and name."""
+    return _all("cheats")
+
+
+def honest() -> tuple[Fixture, ...]:
+    """All honest kernels, by lesson and name."""
+    return _all("honest")
+
+
+@cache
+def lesson_names() -> dict[str, str]:
+    """``block_tile`` -> ``03_block_tile``"""
+    return {name.partition("_")[2]: name for name in any_course().names}
+
+
+@cache
+def _all(kind: str) -> tuple[Fixture, ...]:
+    read = {"cheats": _cheat, "honest": _honest}[kind]
+    found = [read(path) for path in sorted((HERE / kind).glob("*/*.cu"))]
+    return tuple(sorted(found, key=lambda it: (it.lesson, it.name)))
+
+
+def _cheat(path: Path) -> Fixture:
+    source, lesson = _read(path)
+    group, _, says = _line(path, source, "cheat").partition(":")
+    verdicts, words = [], _line(path, source, "expect")
+    while match := re.match(rf"({'|'.join(REJECTED)})\b,?\s*", words):
+        verdicts.append(match[1])
+        words = words[match.end() :]
+    if not (says and verdicts and words):
+        raise BadFixture(f"{path}: needs '// cheat: CLASS: what it does' and '// expect: VERDICT WORDS'")
+    return Fixture("cheats", lesson, path.stem, group.strip(), says.strip(), source, tuple(verdicts), words)
+
+
+def _honest(path: Path) -> Fixture:
+    source, lesson = _read(path)
+    habit = _line(path, source, "honest")
+    refused = "// refused:" in source
+    says = _line(path, source, "refused") if refused else habit
+    return Fixture("honest", lesson, path.stem, habit, says, source, ("gate_missed",) if refused else ("passed",))
+
+
+def _read(path: Path) -> tuple[str, str]:
+    lesson = lesson_names().get(path.parent.name)
+    if lesson is None:
+        raise BadFixture(f"{path}: there is no lesson called {path.parent.name}")
+    return path.read_bytes().decode(errors="surrogateescape"), lesson
+
+
+def _line(path: Path, source: str, word: str) -> str:
+    match = re.search(rf"^// {word}:\s*(\S.*?)\s*$", source, re.M)
+    if match is None:
+        raise BadFixture(f"{path}: has no line '// {word}: ...'")
+    return match[1]
+
+
+def chosen(fixtures: Sequence[Fixture], lessons: Sequence[str]) -> list[Fixture]:
+    """Those of some lessons, by number or name, or of some kernels: ``block_tile/decoy``. Raises ``CommandError``."""
+    if not lessons:
+        return list(fixtures)
+    wanted = [(any_course().resolve(lesson), name) for it in lessons for lesson, _, name in [it.partition("/")]]
+    return [it for it in fixtures if any(it.lesson == lesson and it.name.startswith(name) for lesson, name in wanted)]
