@@ -25,7 +25,7 @@ OWNERS = {
     "rich": ("report",),
     "typer": ("cli",),
     "cupy": ("gpu", "compiler"),
-    "cuda": ("compiler",),
+    "cuda": ("compiler", "gpu"),
     "nvtx": ("ranges",),
     "matplotlib": ("report",),
     "IPython": ("notebook",),

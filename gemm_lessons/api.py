@@ -53,6 +53,7 @@ def simulate(
     include_dirs: Sequence[Path] = (),
     path: str = "kernel.cu",
     device: Simulator | None = None,
+    cluster: Dimensions | None = None,
 ) -> Launched:
     """Compile ``source`` with NVRTC and run ``entry`` (templates too: ``"tile<64, 8>"``) on the simulator.
 
@@ -61,7 +62,8 @@ def simulate(
     numbers, which are converted to the parameter's type if they fit it without loss, ``bytes`` or
     ``launch.StructWithBuffers`` for structs, ``launch.Texture`` and ``launch.Surface`` for texture and surface objects.
     A view is a pointer into the array whose memory it shares: ``[x, x[16:]]`` are two pointers into one buffer, and all
-    of ``x`` can be reached through ``x[16:]`` alone. ``dynamic_shared`` is in bytes.
+    of ``x`` can be reached through ``x[16:]`` alone. ``dynamic_shared`` is in bytes,
+    ``cluster`` in blocks, as a launch attribute (``__cluster_dims__`` in the source does the same).
 
     ``symbols`` are values of ``__constant__`` and ``__device__`` variables by name (``"ns::weights"``): arrays, numbers
     or ``bytes`` of the variable's size. Arrays of ``__device__`` variables are read back after the launch.
@@ -77,7 +79,7 @@ def simulate(
         raise CompileError(compiled)
     device = device or Simulator()
     kernel = device.kernel(compiled)
-    shape = Grid(_three(grid), _three(block), dynamic_shared)
+    shape = Grid(_three(grid), _three(block), dynamic_shared, None if cluster is None else _three(cluster))
     given = [_symbol(name, value, device.variable(compiled, name)) for name, value in (symbols or {}).items()]
     return device.launch(compiled, shape, arguments(kernel, args, declared(source, kernel, entry)), given)
 

@@ -163,11 +163,13 @@ class HostVariable:
 
 @dataclass(frozen=True)
 class Grid:
-    """How a kernel is launched: blocks, threads per block (x, y, z) and bytes of dynamic shared memory."""
+    """How a kernel is launched: blocks, threads per block (x, y, z), bytes of dynamic shared memory, and blocks of a
+    cluster (None: the launch asks for none)."""
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     dynamic_shared: int = 0
+    cluster: tuple[int, int, int] | None = None
 
     @property
     def threads(self) -> int:

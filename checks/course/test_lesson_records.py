@@ -56,6 +56,9 @@ def test_names_and_places(lesson: Lesson) -> None:
 def test_launch(lesson: Lesson) -> None:
     (grid,) = lesson.grids(Shape(9, 16, 5))
     assert (grid.grid, grid.block, grid.dynamic_shared) == ((2, 3, 1), (32, 1, 1), 16)
+    assert grid.cluster is None
+    lesson.toml_path.write_text(TOML.replace("dynamic_shared", 'cluster = ["1", "BM // 2"]\ndynamic_shared'))
+    assert load_lesson(lesson.directory).grids(Shape(9, 16, 5))[0].cluster == (1, 2, 1)
 
 
 def test_contract(lesson: Lesson) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from checks.readings.simulator import record_textures
 from checks.simulator import matrix_cases, texture_cases
+from gemm_lessons import simulate
 from gemm_lessons.compiler.compile import Compiled, compile_source
 from gemm_lessons.compiler.nvrtc import choose_major
 from gemm_lessons.course.data import DataSpec
@@ -63,6 +64,21 @@ def test_ldmatrix_gives_what_the_simulator_gives(real_gpu: Gpu, form: str) -> No
     compiled = build(real_gpu, matrix_cases.kernel(form), "k")
     real_gpu.launch(compiled, Grid((2, 1, 1), (matrix_cases.THREADS, 1, 1)), buffers)
     assert np.array_equal(out, matrix_cases.answer(form))
+
+
+@pytest.mark.parametrize("asked", ["__cluster_dims__(2, 3, 1)", ""])
+def test_clusters_are_launched_as_the_simulator_launches_them(real_gpu: Gpu, asked: str) -> None:
+    source = f"""extern "C" __global__ void {asked} k(unsigned *o) {{ unsigned rank, id;
+        asm("mov.u32 %0, %cluster_ctarank;" : "=r"(rank)); asm("mov.u32 %0, %clusterid.x;" : "=r"(id));
+        if (threadIdx.x == 0) o[blockIdx.y * gridDim.x + blockIdx.x] = id * 100 + rank; }}"""
+    expected, out = np.zeros(24, np.uint32), np.zeros(24, np.uint32)
+    cluster = None if asked else (2, 3, 1)
+    simulate(source, "k", (4, 6), 32, [expected], cluster=cluster)
+    grid = Grid((4, 6, 1), (32, 1, 1), 0, cluster)
+    launched = real_gpu.launch(build(real_gpu, source, "k"), grid, [Buffer("out", out, output=True)])
+    assert launched.fault is None
+    assert len(set(expected.tolist())) == 12
+    assert np.array_equal(out, expected)
 
 
 @pytest.mark.parametrize(("case", "asked"), texture_cases.QUERIES)

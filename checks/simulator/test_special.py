@@ -12,28 +12,31 @@ from gemm_lessons.simulator.machine.state import State
 from gemm_lessons.simulator.program import ptx
 
 GRID = Grid((7, 3, 2), (9, 4, 2), 640)
+CLUSTERS = Grid((8, 3, 2), (9, 4, 2), 640, (2, 3, 1))
 STORES = "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"
 
 
-def state(target: str = "sm_90", shared: int = 1000) -> State:
+def state(target: str = "sm_90", shared: int = 1000, grid: Grid = GRID) -> State:
     kernel = ptx.Kernel("k", (), (), {}, {}, (), target)
-    made = State(kernel, GRID, 5, shared, 0, [])
+    made = State(kernel, grid, 5, shared, 0, [])
     made.begin(20, 5, 0)
     return made
 
 
+@pytest.mark.parametrize("grid", [GRID, CLUSTERS], ids=["plain", "clusters"])
 @pytest.mark.parametrize("name", special.NAMES)
-def test_both_engines_read_the_same_register(name):
-    made = state()
-    lanes = np.broadcast_to(Geometry(GRID, 20, 5).special(name), (made.lanes,))
+def test_both_engines_read_the_same_register(name, grid):
+    made = state(grid=grid)
+    lanes = np.broadcast_to(Geometry(grid, 20, 5).special(name), (made.lanes,))
     assert np.array_equal(lanes, np.broadcast_to(made.special[special.NAMES[name]], (made.lanes,)))
 
 
+@pytest.mark.parametrize("grid", [GRID, CLUSTERS], ids=["plain", "clusters"])
 @pytest.mark.parametrize("name", [*special.PLACES, *special.PLACES_90])
-def test_both_engines_read_the_same_constant(name):
+def test_both_engines_read_the_same_constant(name, grid):
     place = {**special.PLACES, **special.PLACES_90}[name]
-    banks = launch_constants(GRID, 0x210, bytes(16), "sm_90")
-    assert int.from_bytes(banks[0][place : place + 4], "little") == int(state().special[name])
+    banks = launch_constants(grid, 0x210, bytes(16), "sm_90")
+    assert int.from_bytes(banks[0][place : place + 4], "little") == int(state(grid=grid).special[name])
     assert not any(banks[UNKNOWN][place : place + 4])
     assert any(banks[UNKNOWN][0x30:0x38])  # %gridid
 
@@ -104,3 +107,25 @@ def test_a_clock_gives_a_variable_its_value(run):
     out = np.zeros(32, np.int64)
     assert [f.kind for f in run(source, 1, 32, [out]).findings] == ["clock"]
     assert (out == 7).all()
+
+
+@pytest.mark.parametrize("asked", ["__cluster_dims__", "the launch"])
+def test_clusters_number_their_blocks(run, asked):
+    """Rank within the cluster is x first, then y (PTX ISA, %cluster_ctarank)."""
+    names = (
+        "cluster_ctarank cluster_nctarank cluster_ctaid.x cluster_ctaid.y clusterid.x clusterid.y nclusterid.x".split()
+    )
+    reads = " ".join(f'asm("mov.u32 %0, %{name};" : "=r"(r[{i}]));' for i, name in enumerate(names))
+    words = "__cluster_dims__(2, 3, 1)" if asked == "__cluster_dims__" else ""
+    source = f"""extern "C" __global__ void {words} k(unsigned *o, unsigned *p) {{ unsigned r[{len(names)}]; {reads}
+        __shared__ unsigned s[32]; s[threadIdx.x] = r[0]; __syncthreads();
+        const int block = blockIdx.y * gridDim.x + blockIdx.x; p[32 * block + threadIdx.x] = s[31 - threadIdx.x];
+        if (threadIdx.x == 0) for (int i = 0; i < {len(names)}; i++) o[block * {len(names)} + i] = r[i]; }}"""
+    out, ranks = np.zeros((6, 4, len(names)), np.uint32), np.zeros((6, 4, 32), np.uint32)
+    launched = run(source, (4, 6), 32, [out, ranks], cluster=(2, 3) if asked == "the launch" else None)
+    for y in range(6):
+        for x in range(4):
+            assert out[y, x].tolist() == [y % 3 * 2 + x % 2, 6, x % 2, y % 3, x // 2, y // 3, 2]
+            assert set(ranks[y, x].tolist()) == {y % 3 * 2 + x % 2}
+    assert not launched.findings
+    assert launched.counters.totals["memory_l1_wavefronts_shared"] == 6 * 4 * 2

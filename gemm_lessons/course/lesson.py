@@ -62,14 +62,15 @@ class Tile:
 
 @dataclass(frozen=True)
 class LaunchSpec:
-    """One launch: the kernel's name and its parameters in order, up to three expressions each for grid and block, and
-    dynamic shared memory in bytes."""
+    """One launch: the kernel's name and its parameters in order, up to three expressions each for grid and block,
+    dynamic shared memory in bytes, and blocks to a cluster (none: the launch asks for no clusters)."""
 
     entry: str
     parameters: tuple[str, ...]
     grid: tuple[Expression, ...]
     block: tuple[Expression, ...]
     dynamic_shared: Expression
+    cluster: tuple[Expression, ...] = ()
 
     def at(self, names: Mapping[str, Number]) -> Grid:
         """The grid for these sizes and tile names. Raises ``ExpressionError`` when a value is no whole number >= 1."""
@@ -80,7 +81,8 @@ class LaunchSpec:
             x, y, z = values + [1] * (3 - len(values))
             return x, y, z
 
-        return Grid(three(self.grid), three(self.block), self.dynamic_shared.whole(names, at_least=0))
+        cluster = three(self.cluster) if self.cluster else None
+        return Grid(three(self.grid), three(self.block), self.dynamic_shared.whole(names, at_least=0), cluster)
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,7 @@ class _Reader(TomlReader):
         return Tile(tuple(sizes))
 
     def launches(self, raw: dict[str, Any], names: Sequence[str]) -> tuple[LaunchSpec, ...]:
-        keys = ("grid", "block", "dynamic_shared")
+        keys = ("grid", "block", "dynamic_shared", "cluster")
         self.several = "launches" in raw
         if not self.several:
             launch, kernel = self.table((), raw, "launch"), self.table((), raw, "kernel")
@@ -159,6 +159,7 @@ class _Reader(TomlReader):
             self.expressions(at, launch, "grid", names),
             self.expressions(at, launch, "block", names),
             self.expression((*at, "dynamic_shared"), launch.get("dynamic_shared", "0"), names),
+            self.expressions(at, launch, "cluster", names) if "cluster" in launch else (),
         )
 
     def expressions(self, where: Where, raw: dict[str, Any], key: str, names: Sequence[str]) -> tuple[Expression, ...]:

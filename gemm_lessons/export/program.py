@@ -175,6 +175,8 @@ class _Description:
 
     def _launch(self, launch: LaunchSpec) -> ProgramLaunch:
         function = self._function(launch)
+        if launch.cluster:
+            raise self.refused("it is launched in clusters")
         arguments = []
         for parameter, declared in zip(self.lesson.parameters(launch), function.parameters, strict=True):
             arguments.append(self._argument(parameter, declared))

@@ -323,7 +323,7 @@ def _entry(entrant: Entrant, data: DataSpec, shape: Shape) -> dict[str, Any]:
 
 
 def _grid(grid: Grid) -> dict[str, Any]:
-    return {"grid": grid.grid, "block": grid.block, "dynamic_shared": grid.dynamic_shared}
+    return {"grid": grid.grid, "block": grid.block, "dynamic_shared": grid.dynamic_shared, "cluster": grid.cluster}
 
 
 def _encode(argument: Argument, buffers: list[Guarded], numbers: dict[int, int]) -> dict[str, Any]:

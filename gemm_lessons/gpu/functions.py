@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,17 @@ DEFAULT_SHARED_LIMIT = 48 * 1024  # bytes; more dynamic shared memory has to be 
 MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES (cuda.h)
 
 
-def load(cubin: bytes, entry: str, dynamic_shared: int) -> Any:
-    """A kernel of a freshly loaded module: its ``__device__`` variables start anew."""
+def launcher(cubin: bytes, step: Mapping[str, Any], arguments: Sequence[Any]) -> Callable[[], None]:
+    """Starts a kernel of a freshly loaded module (its ``__device__`` variables start anew) each time it is called.
+    ``step``: its ``entry``, and the launch."""
+    grid, block, shared = tuple(step["grid"]), tuple(step["block"]), step["dynamic_shared"]
+    function = _load(cubin, step["entry"], shared)
+    if step["cluster"] is not None:
+        return _with_clusters(function, (*grid, *block), shared, step["cluster"], arguments)
+    return lambda: function(grid, block, arguments, shared_mem=shared)
+
+
+def _load(cubin: bytes, entry: str, dynamic_shared: int) -> Any:
     from cupy.cuda import driver
     from cupy.cuda.function import Module
 
@@ -21,6 +31,34 @@ def load(cubin: bytes, entry: str, dynamic_shared: int) -> Any:
     if dynamic_shared > DEFAULT_SHARED_LIMIT:
         driver.funcSetAttribute(function.ptr, MAX_DYNAMIC_SHARED, dynamic_shared)
     return function
+
+
+def _with_clusters(
+    function: Any, sizes: tuple[int, ...], shared: int, cluster: Sequence[int], arguments: Sequence[Any]
+) -> Callable[[], None]:
+    """CuPy's own launches have no attributes."""
+    import cupy
+    from cuda.bindings import driver
+    from cupy.cuda.driver import CUDADriverError
+
+    attribute = driver.CUlaunchAttribute()
+    attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    dimensions = attribute.value.clusterDim
+    dimensions.x, dimensions.y, dimensions.z = cluster
+    config = driver.CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ, config.blockDimX, config.blockDimY, config.blockDimZ = sizes
+    config.sharedMemBytes, config.attrs, config.numAttrs = shared, [attribute], 1
+    values = [np.ascontiguousarray(argument) for argument in arguments]
+    pointers = np.array([value.ctypes.data for value in values], np.uint64)
+
+    def start() -> None:
+        assert len(values) == len(pointers)  # they live as long as this does
+        config.hStream = cupy.cuda.get_current_stream().ptr
+        (code,) = driver.cuLaunchKernelEx(config, function.ptr, pointers.ctypes.data, 0)
+        if int(code):
+            raise CUDADriverError(int(code))
+
+    return start
 
 
 def by_value(raw: bytes) -> np.ndarray[Any, Any]:

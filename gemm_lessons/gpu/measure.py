@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -25,7 +25,7 @@ from gemm_lessons.course.problem import DEFAULTS, EPILOGUE
 from gemm_lessons.elements import Element
 from gemm_lessons.gpu.arena import MOST, Arena
 from gemm_lessons.gpu.baseline import Cublas
-from gemm_lessons.gpu.functions import load
+from gemm_lessons.gpu.functions import launcher
 from gemm_lessons.gpu.health import Monitor
 from gemm_lessons.gpu.memory import DeviceMemory
 from gemm_lessons.gpu.timing import is_steady, repeats, schedule
@@ -200,7 +200,8 @@ def measure(
         entrants, codes = [], iter(cubins)
         for entry in header["entrants"]:
             own = arena.scratch(entry["scratch"])
-            starts = [_launcher(arena, step, next(codes), own) for step in entry["steps"]]
+            steps = entry["steps"]
+            starts = [launcher(next(codes), step, arena.arguments(step["arguments"], own)) for step in steps]
             entrants.append(Contestant(entry["label"], entry["role"], starts[0] if len(starts) == 1 else _all(starts)))
         baseline = Contestant("cuBLAS", "cublas", cublas.start)
         session = _Session(parent, runtime, ground, monitor, [*entrants, baseline])
@@ -214,12 +215,6 @@ def measure(
             "cublas": cublas.version,
             "warm_up_s": session.warmed_s,
         }
-
-
-def _launcher(arena: Arena, step: dict[str, Any], cubin: bytes, own: Mapping[str, int]) -> Callable[[], None]:
-    grid, block, shared = tuple(step["grid"]), tuple(step["block"]), step["dynamic_shared"]
-    function, arguments = load(cubin, step["entry"], shared), arena.arguments(step["arguments"], own)
-    return lambda: function(grid, block, arguments, shared_mem=shared)
 
 
 def _all(starts: Sequence[Callable[[], None]]) -> Callable[[], None]:

@@ -19,7 +19,7 @@ import numpy as np
 
 from gemm_lessons import ranges
 from gemm_lessons.child import Parent
-from gemm_lessons.gpu.functions import address, by_value, linear_texture, load
+from gemm_lessons.gpu.functions import address, by_value, launcher, linear_texture
 from gemm_lessons.gpu.health import Monitor
 from gemm_lessons.gpu.memory import DeviceMemory, OutOfMemory
 
@@ -174,8 +174,7 @@ def launch(runtime: Any, header: dict[str, Any], blobs: Sequence[bytes]) -> list
             for at, number, offset in argument.get("pointers", ()):
                 raw[at : at + 8] = address(pointers[number] + offset)
             arguments.append(by_value(bytes(raw)))
-        function = load(blobs[0], header["entry"], header["dynamic_shared"])
-        function(tuple(header["grid"]), tuple(header["block"]), arguments, shared_mem=header["dynamic_shared"])
+        launcher(blobs[0], header, arguments)()
         runtime.deviceSynchronize()
         results = zip(pointers, blobs[1:], strict=True)
         return [memory.read(pointer, np.empty(len(blob), np.uint8)) for pointer, blob in results]

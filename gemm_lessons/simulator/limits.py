@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from gemm_lessons.hardware.occupancy import WARP, registers_of_block
 from gemm_lessons.launch import Finding, Grid
+from gemm_lessons.simulator.machine.special import clustered
 from gemm_lessons.simulator.program.ptx import Kernel
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ THREADS = 1024  # per block
 BLOCK = (1024, 1024, 64)
 GRID = ((1 << 31) - 1, 65_535, 65_535)
 CLUSTER = 8  # blocks, where the launch does not ask for more
+FIRST_CLUSTERS = 90  # compute capability times ten
 REGISTERS = 64 * KIB  # per block
 # Shared memory that a block may opt in to, KiB, by compute capability.
 SHARED = {
@@ -72,9 +74,13 @@ def _of_the_code(kernel: Kernel, grid: Grid) -> Iterator[str]:
     exact = kernel.directives.get("reqntid")
     if exact is not None and grid.block != exact:
         yield f"blocks of {_shape(grid.block)} threads, but the kernel is compiled for {_shape(exact)}"
-    cluster = kernel.directives.get("reqnctapercluster")
+    cluster = clustered(kernel, grid).cluster
     if cluster is None:
         return
+    if grid.cluster and grid.cluster != cluster:
+        yield f"clusters of {_shape(grid.cluster)} blocks, but the kernel is compiled for {_shape(cluster)}"
+    if _number(kernel.target) < FIRST_CLUSTERS:
+        yield f"clusters, which {kernel.target} does not know (sm_{FIRST_CLUSTERS} is the first)"
     if _product(cluster) > CLUSTER:
         yield f"clusters of {_product(cluster)} blocks, at most {CLUSTER}"
     if any(size % part for size, part in zip(grid.grid, cluster, strict=True)):
@@ -82,8 +88,12 @@ def _of_the_code(kernel: Kernel, grid: Grid) -> Iterator[str]:
 
 
 def _shared_limit(arch: str) -> int:
+    return SHARED.get(_number(arch), max(SHARED.values())) * KIB
+
+
+def _number(arch: str) -> int:
     number = re.search(r"\d+", arch)
-    return SHARED.get(int(number[0]) if number else 0, max(SHARED.values())) * KIB
+    return int(number[0]) if number else 0
 
 
 def _product(sizes: tuple[int, int, int]) -> int:

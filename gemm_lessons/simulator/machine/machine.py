@@ -26,6 +26,7 @@ from gemm_lessons.simulator.machine.decode import Binder, Op, Run, address_regis
 from gemm_lessons.simulator.machine.images import Images
 from gemm_lessons.simulator.machine.memory import ALIGNMENT, PARAMETERS, GlobalMemory, layout, parameter_block
 from gemm_lessons.simulator.machine.printing import Printer
+from gemm_lessons.simulator.machine.special import clustered
 from gemm_lessons.simulator.machine.state import Fault, State
 from gemm_lessons.simulator.machine.unset import Unset, suspects
 from gemm_lessons.simulator.program import cfg
@@ -137,7 +138,7 @@ class Machine:
     ) -> None:
         kernel = program.kernel
         self.program = program
-        self.grid = grid
+        self.grid = grid = clustered(kernel, grid)
         self.observers = observers
         self.setting = setting
         shared = [v for v in (*kernel.variables, *program.variables) if v.space == "shared"]

@@ -7,7 +7,9 @@ these says so in a note. Source of the machine code's places: ptxas output for k
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 
 from gemm_lessons.launch import Grid
 from gemm_lessons.simulator.events import WARP
+from gemm_lessons.simulator.program.ptx import Kernel
 
 Array = NDArray[Any]
 
@@ -34,7 +37,11 @@ NAMES: Mapping[str, str] = {
 PLACES: Mapping[str, int] = {
     **{f"%ntid.{a}": 4 * i for i, a in enumerate("xyz")}, **{f"%nctaid.{a}": 0xC + 4 * i for i, a in enumerate("xyz")},
 }  # fmt: skip
-PLACES_90: Mapping[str, int] = {"%nsmid": 0x10C, "%dynamic_smem_size": 0x2C}
+PLACES_90: Mapping[str, int] = {
+    "%nsmid": 0x10C, "%dynamic_smem_size": 0x2C, "%cluster_nctarank": 0x188,
+    **{f"%cluster_nctaid.{a}": 0x144 + 4 * i for i, a in enumerate("xyz")},
+    **{f"%nclusterid.{a}": 0x15C + 4 * i for i, a in enumerate("xyz")},
+}  # fmt: skip
 
 
 def of_threads(thread: Array, grid: Grid) -> dict[str, Array]:
@@ -58,11 +65,16 @@ def of_threads(thread: Array, grid: Grid) -> dict[str, Array]:
 
 
 def of_blocks(block: Array, grid: Grid) -> dict[str, Array]:
-    """Registers that a block's number in the grid decides, uint32. Without clusters each block is one."""
+    """Registers that a block's number in the grid decides, uint32. Without clusters each block is one of its own."""
     size_x, size_y, _ = grid.grid
     places = (block % size_x, block // size_x % size_y, block // (size_x * size_y))
     result = {f"%ctaid.{axis}": place.astype(np.uint32) for axis, place in zip("xyz", places, strict=True)}
-    result |= {f"%clusterid.{axis}": result[f"%ctaid.{axis}"] for axis in "xyz"}
+    rank = np.zeros_like(block)
+    for axis, place, size, row in zip("xyz", places, cluster_of(grid), _strides(cluster_of(grid)), strict=True):
+        result[f"%clusterid.{axis}"] = (place // size).astype(np.uint32)
+        result[f"%cluster_ctaid.{axis}"] = (place % size).astype(np.uint32)
+        rank = rank + place % size * row
+    result["%cluster_ctarank"] = rank.astype(np.uint32)
     result["%smid"] = (block % MULTIPROCESSORS).astype(np.uint32)
     return result
 
@@ -77,13 +89,27 @@ def of_launch(grid: Grid, shared_bytes: int, target: str) -> dict[str, np.generi
         "%gridid": np.uint64(1),
         "%dynamic_smem_size": word(grid.dynamic_shared),
         "%total_smem_size": word(-(-shared_bytes // unit) * unit),
-        "%cluster_ctarank": word(0),
-        "%cluster_nctarank": word(1),
-        "%is_explicit_cluster": np.bool_(False),
+        "%cluster_nctarank": word(math.prod(cluster_of(grid))),
+        "%is_explicit_cluster": np.bool_(grid.cluster is not None),
     }
     for axis, letter in enumerate("xyz"):
         result[f"%ntid.{letter}"] = word(grid.block[axis])
-        result[f"%nctaid.{letter}"] = result[f"%nclusterid.{letter}"] = word(grid.grid[axis])
-        result[f"%cluster_ctaid.{letter}"] = word(0)
-        result[f"%cluster_nctaid.{letter}"] = word(1)
+        result[f"%nctaid.{letter}"] = word(grid.grid[axis])
+        result[f"%nclusterid.{letter}"] = word(grid.grid[axis] // cluster_of(grid)[axis])
+        result[f"%cluster_nctaid.{letter}"] = word(cluster_of(grid)[axis])
     return result
+
+
+def clustered(kernel: Kernel, grid: Grid) -> Grid:
+    """The launch with the clusters that ``__cluster_dims__`` asks for."""
+    asked = kernel.directives.get("reqnctapercluster")
+    return replace(grid, cluster=asked) if asked else grid
+
+
+def cluster_of(grid: Grid) -> tuple[int, int, int]:
+    """Blocks of a cluster along x, y, z."""
+    return grid.cluster or (1, 1, 1)
+
+
+def _strides(sizes: tuple[int, int, int]) -> tuple[int, int, int]:
+    return 1, sizes[0], sizes[0] * sizes[1]

@@ -42,6 +42,7 @@ SCALES = {"": 1, "U32": 1, "X4": 4, "X8": 8, "X16": 16}  # what an address regis
 UNINTERESTING = ((0x44, 0x4C), (0x118, 0x120), (0x208, 0x210))
 UNKNOWN = -1  # in the place of a bank's number
 STACK_TOP = 1 << 20  # bytes of local memory below the stack pointer
+SHARED_WINDOW = 1 << 24  # bytes of addresses for each block of a cluster
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Geometry:
     def special(self, name: str) -> Array:
         """``SR_TID.X`` and the like, uint32. Raises ``Uncountable`` for one that is not known."""
         known = NAMES.get(name, "")
-        if known == "%cluster_ctarank" or name == "SRZ":
+        if name == "SRZ" or (known == "%cluster_ctarank" and self.grid.cluster is None):
             return ZERO
         by_thread = of_threads(np.arange(self.padded, dtype=np.int64), self.grid)
         if known in by_thread:
@@ -183,9 +184,12 @@ class Lanes:
 
         return gather
 
-    def address(self, memory: Memory, wide: bool) -> Fetch:
-        """The sum of an address operand as int64; ``wide``: a lone register is the low half of a 64-bit address."""
+    def address(self, memory: Memory, space: str) -> Fetch:
+        """The sum of an address operand as int64. In global memory a lone register is the low half of 64 bits; in
+        shared memory the upper bits name a block of the cluster, which is the own one (PTX knows no other here)."""
         terms: list[Fetch] = []
+        wide = space == "global"
+        bits = SHARED_WINDOW - 1 if space == "shared" and self.geometry.grid.cluster else 0xFFFFFFFF
         for register in memory.registers:
             if register.number is None:
                 continue
@@ -204,7 +208,7 @@ class Lanes:
             result = offset
             for term in terms:
                 result = result + term()
-            return result if wide else result & 0xFFFFFFFF
+            return result if wide else result & bits
 
         return total
 

@@ -300,7 +300,7 @@ class Walker:
         access = Access(d.index, kind, effect, width, source.line, source.file, d.text, is_matrix=matrix)
         key = (d.index, space)
         tally = self.sums.tallies.setdefault(key, Tally(access))
-        address = self.lanes.address(memory, wide=space == "global")
+        address = self.lanes.address(memory, space)
         guard = self._guard(d)
         period = banks.BANKS * banks.WORD if kind == "shared" else banks.SECTOR
         seen, watch, lanes = _Seen(access, period), self.watch, self.geometry.lanes

@@ -59,7 +59,7 @@ class Store:
         """Executes one load or store. Raises ``Uncountable`` for a form that is not known."""
         operand = next(o for o in d.operands if isinstance(o, Memory))
         space = MEMORY[d.name]
-        address = lanes.address(operand, wide=space == "global")
+        address = lanes.address(operand, space)
         guard = None if d.guard is None else lanes.fetcher(d.guard)
         width = width_of(d.source.opcode)
         if d.name in LOADS:

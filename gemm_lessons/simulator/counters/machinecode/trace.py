@@ -193,7 +193,7 @@ class _Recorder(Walker):
         access: Access = "matrix" if matrix else effect
         rows = banks.rows_of_matrices(width, self.geometry.lanes) if matrix else True
         width = banks.ROW_BYTES if matrix else width
-        address: Callable[[], NDArray[Any]] = self.lanes.address(memory, wide=space == "global")
+        address: Callable[[], NDArray[Any]] = self.lanes.address(memory, space)
         guard = self._guard(d)
         known: dict[bytes, list[Traffic | None]] = {}
 
