@@ -1,0 +1,63 @@
+"""Classroom 50's ``result.json`` (``classroom50/result/v1``): what an autograder leaves in the student's checkout.
+
+By https://github.com/foundation50/classroom50, ``schemas/result-v1.schema.json`` and the wiki's "Advanced Autograding".
+Its runner sets ``NEEDED``; what it calls authoritative (owner, type, dates) it writes over what is here. Points are
+whole there: they are rounded, halves up, but all points of a part are for those alone who have them all.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from gemm_lessons.course.folder import CommandError
+from gemm_lessons.grading.formats.lines import TestLine, lines_of
+from gemm_lessons.grading.gradebook import Gradebook, GradebookRow
+from gemm_lessons.grading.plain import one_line
+
+NEEDED = ("CLASSROOM", "ASSIGNMENT", "SUBMISSION_TAG", "COMMIT_URL", "RELEASE_URL")
+
+
+def files(book: Gradebook, environment: Mapping[str, str]) -> Mapping[str, str]:
+    """``STUDENT/result.json``. Raises ``CommandError`` for more than one student: a runner has one."""
+    if len(book.rows) != 1:
+        raise CommandError(f"the format classroom50 is for one submission, here are {len(book.rows)}")
+    row = book.rows[0]
+    text = json.dumps(result(book, row, environment), indent=2, ensure_ascii=False) + "\n"
+    return {f"{row.student.folder}/result.json": text}
+
+
+def result(book: Gradebook, row: GradebookRow, environment: Mapping[str, str]) -> dict[str, Any]:
+    """The object of ``result.json``."""
+    tests = [_test(line) for line in lines_of(book, row)]
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {
+        "schema": "classroom50/result/v1",
+        "classroom": environment["CLASSROOM"],
+        "assignment": environment["ASSIGNMENT"],
+        "assignment_type": environment.get("ASSIGNMENT_TYPE") or "individual",
+        "owner": environment.get("OWNER") or environment.get("USERNAME") or one_line(row.student.id),
+        "submission": environment["SUBMISSION_TAG"],
+        "commit": environment["COMMIT_URL"],
+        "release": environment["RELEASE_URL"],
+        "review": environment.get("REVIEW_URL") or environment["COMMIT_URL"],
+        "datetime": now,
+        "score": sum(test["score"] for test in tests),
+        "max-score": sum(test["max-score"] for test in tests),
+        "tests": tests,
+    }
+
+
+def _test(line: TestLine) -> dict[str, Any]:
+    most = math.floor(line.out_of + 0.5)
+    points = most if line.points >= line.out_of else min(math.floor(line.points + 0.5), max(0, most - 1))
+    return {
+        "test-name": line.title,
+        "passed": line.kind == "passed",
+        "score": points,
+        "max-score": most,
+        "message": line.output,
+    }

@@ -1,0 +1,54 @@
+"""A grade as the list of tests that other systems show: one for each part, or one for the lesson if it has no parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gemm_lessons.grading.gradebook import Gradebook, GradebookRow
+from gemm_lessons.grading.plain import one_line
+
+NOT_YET = "not judged yet"
+NO_FAULT = "This could not be judged, which is no fault of yours; whoever teaches the course can see why."
+
+
+@dataclass(frozen=True)
+class TestLine:
+    """One test with its points. ``kind`` is what it came to; a text for the student is in ``output``."""
+
+    lesson: str
+    name: str
+    points: float
+    out_of: float
+    kind: str  # passed, failed, missing, broken (the kit could not say)
+    output: str
+    seconds: float
+
+    @property
+    def title(self) -> str:
+        """``block_tile: right values``, with the lesson's number before it."""
+        number, _, name = self.lesson.partition("_")
+        return f"{number} {name}: {self.name}"
+
+
+def lines_of(book: Gradebook, row: GradebookRow) -> Iterator[TestLine]:
+    """The tests of a student, in the order of lessons and parts."""
+    for lesson, worth, grade in zip(book.lessons, book.out_of, row.grades, strict=True):
+        if grade is None:
+            yield TestLine(lesson, "kernel", 0.0, worth, "broken", NOT_YET, 0.0)
+            continue
+        message = one_line(grade.message)
+        if not grade.judged:
+            yield TestLine(lesson, "kernel", 0.0, grade.out_of, "broken", f"{NO_FAULT} {message}", grade.seconds)
+            continue
+        if not grade.parts:
+            full = grade.points >= grade.out_of
+            kind = "passed" if full else "missing" if grade.status == "missing" else "failed"
+            yield TestLine(lesson, "kernel", grade.points, grade.out_of, kind, message, grade.seconds)
+            continue
+        for i, part in enumerate(grade.parts):
+            kind = "passed" if part.passed else "missing" if grade.status == "missing" else "failed"
+            why = one_line(part.why)
+            output = why if i or message == why else "\n".join(filter(None, (message, why)))
+            seconds = 0.0 if i else grade.seconds
+            yield TestLine(lesson, one_line(part.name), part.points, part.out_of, kind, output, seconds)

@@ -1,0 +1,38 @@
+"""The CSV file that ``nbgrader export`` writes: a row for each assignment and student, assignments outermost.
+
+Columns and values as in ``CsvExportPlugin`` of https://github.com/jupyter/nbgrader/blob/main/nbgrader/plugins/export.py;
+a submission that is not there has no timestamp and 0.0 points. A lesson is an assignment. Unlike there, a cell with a
+comma is quoted, and none begins a formula.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from io import StringIO
+
+from gemm_lessons.grading.gradebook import Gradebook
+from gemm_lessons.grading.plain import cell
+
+COLUMNS = (
+    "assignment", "duedate", "timestamp", "student_id", "last_name", "first_name", "email", "raw_score",
+    "late_submission_penalty", "score", "max_score",
+)  # fmt: skip
+
+
+def files(book: Gradebook, _environment: Mapping[str, str]) -> Mapping[str, str]:
+    """``grades.csv``, of the whole class."""
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for i, (lesson, worth) in enumerate(zip(book.lessons, book.out_of, strict=True)):
+        for row in book.rows:
+            student, grade = row.student, row.grades[i]
+            points = round(grade.points, 2) if grade else 0.0
+            # A roster may know which part of a name is which; nobody else does.
+            last, first = student.roster.get("last_name", ""), student.roster.get("first_name", "")
+            if not (last or first):
+                first = student.name or ""
+            who = map(cell, (student.id, last, first, student.email or ""))
+            writer.writerow([lesson, "", "", *who, points, 0.0, points, round(worth, 2)])
+    return {"grades.csv": text.getvalue()}
