@@ -1,7 +1,7 @@
 """What GitHub's autograding reporter reads, and a summary for the page of the workflow's run.
 
 The reporter (https://github.com/classroom-resources/autograding-grading-reporter) takes the result of a step from
-``ID_RESULTS``: an object with ``max_score``, ``status`` and ``tests``, in base64, as autograding-command-grader makes it.
+``ID_RESULTS``: an object with ``max_score``, ``status`` and ``tests``, in base64, as autograding-command-grader has it.
 It sums up the ``score`` of the tests for Classroom; the table that it prints counts passed tests instead, which is the
 same where a lesson has one part. It prints messages as they are, so each is one line: a second one could begin with
 ``::`` and be a command to the runner.
@@ -82,7 +82,7 @@ def summary_of(book: Gradebook, row: GradebookRow) -> str:
     """A table in Markdown: each part with its points."""
     head = f"## {markdown(row.student.id)}: {amount(row.points)} of {amount(book.total)} points"
     lines = [
-        f"| {MARK[it.kind]} | {markdown(it.title)} | {amount(it.points)} / {amount(it.out_of)} | {markdown(it.output)} |"
+        f"| {MARK[it.kind]} {markdown(it.title)} | {amount(it.points)} / {amount(it.out_of)} | {markdown(it.output)} |"
         for it in lines_of(book, row)
     ]
-    return "\n".join([head, "", "| | part | points | why |", "|---|---|---|---|", *lines, ""])
+    return "\n".join([head, "", "| part | points | why |", "|---|---|---|", *lines, ""])
