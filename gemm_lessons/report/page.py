@@ -8,9 +8,7 @@ The record decides everything that is shown: numbers, names, colours' meanings. 
 from __future__ import annotations
 
 import html
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from gemm_lessons import __version__
@@ -19,12 +17,12 @@ from gemm_lessons.launch import METRICS
 from gemm_lessons.report.accesses import heading
 from gemm_lessons.report.run import summary_of, title_of
 from gemm_lessons.report.table import columns_of, footnotes
+from gemm_lessons.report.template import asset, embedded
 from gemm_lessons.view.accesses import Request
 from gemm_lessons.view.banks import bank_map
 from gemm_lessons.view.record import Side, View
 from gemm_lessons.view.timeline import SHOWN, Timeline
 
-ASSETS = Path(__file__).parent / "assets"
 PICTURES = 4  # of one line, in each memory
 # The counters whose heat can be chosen, in this order, by their short names.
 HEAT = (
@@ -71,24 +69,14 @@ def page_of(view: View) -> str:
     lesson = view.outcome.lesson
     parts = {
         "TITLE": html.escape(f"{lesson.number:02} {lesson.title}"),
-        "STYLE": _asset("view.css"),
+        "STYLE": asset("view.css"),
         "RECORD": embedded(record(view)),
-        "SCRIPT": _asset("view.js"),
+        "SCRIPT": asset("view.js"),
     }
-    page = _asset("view.html")
+    page = asset("view.html")
     for name, text in parts.items():
         page = page.replace(f"@{name}@", text)
     return page
-
-
-def embedded(data: JSON) -> str:
-    """JSON that may stand inside a script element: no text in it can end the element."""
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
-def _asset(name: str) -> str:
-    return (ASSETS / name).read_text(encoding="utf-8")
 
 
 def record(view: View) -> JSON:

@@ -22,8 +22,8 @@ from gemm_lessons.course.lesson import LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.report.chart import Line, chart
 from gemm_lessons.report.drawing import drawing
+from gemm_lessons.report.template import asset, rendered
 
-ASSETS = Path(__file__).parent / "assets"
 STYLE = "site.css"
 MEASURED = "measured/h200.json"  # what the chart shows; a teacher's own course may have none
 GPU = "H200"
@@ -231,13 +231,12 @@ def _figure(series: Mapping[str, Line], chosen: str) -> str:
 
 
 def _rendered(page: SitePage, pages: Sequence[SitePage]) -> str:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(loader=FileSystemLoader(ASSETS), undefined=StrictUndefined, autoescape=True)
     lessons = [it for it in pages if it.idea]
     at = lessons.index(page) if page in lessons else None
-    return environment.get_template("site.html.jinja").render(
+    return rendered(
+        "site.html.jinja",
         page=page,
         body=Markup(page.body),
         pages=pages,
@@ -253,7 +252,7 @@ def _style() -> str:
     light, dark = (HtmlFormatter(style=name).get_style_defs("pre.code") for name in ("friendly", "monokai"))
     colours = "\n".join(line for line in light.splitlines() if line.startswith("pre.code ."))
     night = "\n".join(line for line in dark.splitlines() if line.startswith("pre.code ."))
-    own = (ASSETS / STYLE).read_text(encoding="utf-8")
+    own = asset(STYLE)
     return f"{own}\n{colours}\n@media (prefers-color-scheme: dark) {{\n{night}\n}}\n"
 
 

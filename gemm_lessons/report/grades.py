@@ -1,0 +1,152 @@
+"""What grading shows: a page for the teacher, and a report for each student.
+
+    Gradebook, pairs --write_pages--> OUT/index.html, OUT/reports/STUDENT/report.{html,md,json}
+
+The teacher's page is one file that needs nothing else: no network, no script but the one in it, which sorts tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from gemm_lessons.grading.formats import write_text
+from gemm_lessons.grading.gradebook import Gradebook, GradebookRow
+from gemm_lessons.grading.plain import amount, one_line
+from gemm_lessons.grading.similarity import Alike
+from gemm_lessons.grading.statistics import REACHED, middle, reached, slowest, spread, stumbles
+from gemm_lessons.report.bars import bar, histogram
+from gemm_lessons.report.student import HEADLINES, as_markdown, as_page, as_text, student_report
+from gemm_lessons.report.template import asset, policy, rendered
+
+KEYS = {
+    "full": "all points",
+    "some": "some points",
+    "none": "no points",
+    "gone": "not handed in",
+    "open": "not judged",
+}
+SHOWN = {"gone": "-", "open": "?"}
+
+
+def write_pages(book: Gradebook, out: Path, pairs: Sequence[Alike] | None = None) -> list[Path]:
+    """Write all pages, the teacher's first; ``pairs`` is None where nobody compared. Raises ``WriteError``."""
+    made = [write_text(out / "index.html", class_page(book, pairs))]
+    for row in book.rows:
+        report, folder = student_report(book, row), out / "reports" / row.student.folder
+        made += [
+            write_text(folder / f"report.{kind}", text(report))
+            for kind, text in (("html", as_page), ("md", as_markdown), ("json", as_text))
+        ]
+    return made
+
+
+def class_page(book: Gradebook, pairs: Sequence[Alike] | None = None) -> str:
+    """The teacher's page."""
+    style, script = asset("site.css") + asset("grades.css"), asset("sort.js")
+    titles = {lesson: _title(lesson) for lesson in book.lessons}
+    return rendered(
+        "class.html.jinja",
+        book=book,
+        titles=titles,
+        figures=_figures(book),
+        troubles=list(_troubles(book)),
+        histogram=histogram(spread(book), "part of all points"),
+        lessons=list(_lessons(book)),
+        keys=list(KEYS.items()),
+        stumbles=stumbles(book),
+        rows=[_row(book, row) for row in book.rows],
+        slow=[
+            (one_line(it.student), titles[it.lesson], f"{it.seconds:.1f}", _came_to(it.verdict or it.status))
+            for it in slowest(book)
+        ],
+        pairs=pairs if pairs is None else [_pair(it) for it in pairs],
+        versions=[(name, one_line(str(version))) for name, version in book.grading.versions.items()],
+        remarks=[one_line(it) for it in book.grading.remarks],
+        style=style,
+        script=script,
+        policy=policy(style=style, script=script),
+    )
+
+
+def _title(lesson: str) -> str:
+    number, _, name = lesson.partition("_")
+    return f"{number} {name.replace('_', ' ')}"
+
+
+def _came_to(kind: str) -> str:
+    return HEADLINES.get(kind, one_line(kind))
+
+
+def _figures(book: Gradebook) -> Sequence[tuple[str, str]]:
+    totals = [row.points for row in book.rows]
+    mean = sum(totals) / len(totals) if totals else 0.0
+    judged = sum(reached(grade) not in SHOWN for row in book.rows for grade in row.grades)
+    return [
+        (str(len(totals)), "students"),
+        (str(judged), "submissions judged"),
+        (amount(mean), f"mean of {amount(book.total)} points"),
+        (amount(middle(totals)), "median"),
+        (str(sum(total >= book.total > 0 for total in totals)), "with all points"),
+    ]
+
+
+def _troubles(book: Gradebook) -> Iterator[tuple[str, str, str, str]]:
+    """What a person has to look at: student, lesson, what, why."""
+    for row in book.rows:
+        who = one_line(row.student.id)
+        for remark in row.student.remarks:
+            yield who, "", "remark", one_line(remark)
+        for lesson, grade in zip(book.lessons, row.grades, strict=True):
+            if grade is None:
+                yield who, _title(lesson), "not judged yet", ""
+            elif grade.status not in ("graded", "missing"):
+                yield who, _title(lesson), grade.status.replace("_", " "), one_line(grade.message)
+
+
+def _lessons(book: Gradebook) -> Iterator[tuple[str, str, str, str]]:
+    """Each lesson: title, bar, mean, what it is worth."""
+    for i, (lesson, worth) in enumerate(zip(book.lessons, book.out_of, strict=True)):
+        grades = [row.grades[i] for row in book.rows]
+        states = [reached(grade) for grade in grades]
+        points = [grade.points for grade in grades if grade and grade.judged]
+        mean = amount(sum(points) / len(points)) if points else "-"
+        yield _title(lesson), bar({name: states.count(name) for name in REACHED}, len(states)), mean, amount(worth)
+
+
+def _row(book: Gradebook, row: GradebookRow) -> dict[str, Any]:
+    cells = []
+    for grade in row.grades:
+        state = reached(grade)
+        points = round(grade.points, 2) if grade else 0.0
+        cells.append((state, points if state not in SHOWN else -1, SHOWN.get(state) or amount(points)))
+    return {
+        "id": one_line(row.student.id),
+        "name": one_line(row.student.name) if row.student.name else "",
+        "link": f"reports/{quote(row.student.folder)}/report.html",
+        "cells": cells,
+        "total": amount(row.points),
+        "status": one_line(book.status(row)),
+    }
+
+
+def _pair(pair: Alike) -> dict[str, Any]:
+    def shown(lines: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+        return [(number, _code(text)) for number, text in lines]
+
+    return {
+        "lesson": pair.lesson,
+        "first": one_line(pair.first),
+        "second": one_line(pair.second),
+        "share": pair.share,
+        "first_lines": shown(pair.first_lines),
+        "second_lines": shown(pair.second_lines),
+    }
+
+
+def _code(text: str) -> str:
+    """A line of code with the white space that it begins with."""
+    inside = text.lstrip(" \t")
+    return " " * min(40, len(text.expandtabs(4)) - len(inside.expandtabs(4))) + one_line(inside)

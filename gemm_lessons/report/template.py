@@ -1,0 +1,43 @@
+"""Pages from the templates and files in ``assets/``."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+ASSETS = Path(__file__).parent / "assets"
+
+
+def asset(name: str) -> str:
+    """The text of a file in ``assets/``."""
+    return (ASSETS / name).read_text(encoding="utf-8")
+
+
+def rendered(template: str, **values: Any) -> str:
+    """A template with its values. What is not marked as HTML is escaped."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(loader=FileSystemLoader(ASSETS), undefined=StrictUndefined, autoescape=True)
+    return environment.get_template(template).render(values)
+
+
+def embedded(data: Mapping[str, Any]) -> str:
+    """JSON that may stand inside a script element: no text in it can end the element."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def policy(*, style: str, script: str = "") -> str:
+    """A content security policy for a page of its own: this style and this script, and nothing else from anywhere."""
+    parts = ["default-src 'none'", f"style-src {_hash(style)}"]
+    if script:
+        parts.append(f"script-src {_hash(script)}")
+    return "; ".join(parts)
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
