@@ -1,7 +1,7 @@
 """A child process with private pipes: what may crash, hang or eat memory runs in there, and the kit lives on.
 
-Two things live in such a child: the owner of a CUDA context (``gpu``), because an endless or faulting kernel takes its
-whole process down, and one submission of a grading run (``worker``).
+Such a child owns a CUDA context (``gpu``), because an endless or faulting kernel takes its whole process down; or it is
+NVIDIA's compiler, which crashes on some slips; or the submissions of a grading run (``grading.nursery``).
 
     child = Child("gemm_lessons.gpu.server", ["0"])          parent: starts ``main(parent, "0")`` of that module
     child.send({"do": "launch"}, [array])                    a header (JSON) and any number of blobs of bytes
@@ -10,11 +10,15 @@ whole process down, and one submission of a grading run (``worker``).
 The pipes are not stdout and stderr, and each goes one way only: whatever a kernel prints, or a source file includes
 from ``/proc/self/fd``, it can neither write an answer nor read the question again. The child ends when its parent does,
 however that happens: a thread waits for the end of a third pipe that only the parent holds open.
+
+A ``Forked`` child does not start anew: it goes on from where its parent is, with all that is loaded, for a process that
+has no threads and needs many children. It is a session of its own, too, and ends with its parent by Linux's own word.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -23,10 +27,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from gemm_lessons.errors import KitError
 
@@ -41,6 +45,7 @@ BOOT = "import sys; sys.path += sys.argv[1].split('|'); from gemm_lessons import
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE_S = 5.0  # for a killed process to go away; a GPU driver may need a while to stop a kernel
 LAST_WORDS = 2000  # characters of stderr to keep
+END_WITH_PARENT = 1  # prctl
 
 
 class ChildHung(Exception):
@@ -73,7 +78,10 @@ class Child:
     """A running child. Close it (or use it as a context manager), or the process lives as long as the parent.
 
     ``module`` must have ``main(parent: Parent, *arguments: str)``; ``path`` is added to the child's ``sys.path``.
+    ``environment`` is added to ours, or takes its place if ``bare``.
     """
+
+    _process: subprocess.Popen[bytes] | _Process
 
     def __init__(
         self,
@@ -82,6 +90,7 @@ class Child:
         *,
         environment: Mapping[str, str] | None = None,
         path: Sequence[Path] = (),
+        bare: bool = False,
     ) -> None:
         question, self._ask = os.pipe()
         self._answer, answer = os.pipe()
@@ -96,7 +105,7 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,  # a kernel's printf goes here
                 stderr=self._stderr,
-                env={**os.environ, **(environment or {})},
+                env={**({} if bare else os.environ), **(environment or {})},
                 start_new_session=True,  # Ctrl-C is the parent's to handle; killing takes grandchildren along
             )
         except OSError as error:
@@ -148,12 +157,15 @@ class Child:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(patience)
         self._from.close()
-        os.close(self._lifeline)
+        self._let_go()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(PATIENCE_S)
         self._stderr.close()
+
+    def _let_go(self) -> None:
+        os.close(self._lifeline)
 
     def __enter__(self) -> Child:
         return self
@@ -162,6 +174,83 @@ class Child:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class Forked(Child):
+    """A child that goes on from here with ``function(parent)``. Of the open files it keeps its pipes alone.
+
+    Only for a process without threads, or whose threads are idle: of these the child has none.
+    """
+
+    def __init__(self, function: Callable[[Parent], object]) -> None:
+        question, self._ask = os.pipe()
+        self._answer, answer = os.pipe()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
+        parent = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            raise KitError(f"cannot start a process: {error}") from error
+        if not pid:
+            _go_on(function, parent, question, answer, self._stderr.fileno())
+        os.close(question)
+        os.close(answer)
+        self._process = _Process(pid)
+        self._to = _end_of(self._ask, readable=False)
+        self._from = _end_of(self._answer, writable=False)
+
+    def _let_go(self) -> None:
+        """It ends with us: there is no line to let go of."""
+
+
+class _Process:
+    """A forked process, with what ``Child`` asks of a ``Popen``."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._code: int | None = None
+
+    def wait(self, timeout: float) -> int:
+        end = time.monotonic() + timeout
+        pause = 0.0005
+        while self._code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self._code = os.waitstatus_to_exitcode(status)
+                break
+            if time.monotonic() > end:
+                raise subprocess.TimeoutExpired("a forked process", timeout)
+            time.sleep(pause)
+            pause = min(2 * pause, 0.02)
+        return self._code
+
+
+def _go_on(function: Callable[[Parent], object], parent: int, question: int, answer: int, stderr: int) -> NoReturn:
+    """The life of a ``Forked`` child."""
+    code = 1
+    try:
+        end_with(parent)
+        os.setsid()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for source, target in ((nothing, 0), (nothing, 1), (stderr, 2)):
+            os.dup2(source, target)
+        low, high = sorted((question, answer))
+        os.closerange(3, low)
+        os.closerange(low + 1, high)
+        os.closerange(high + 1, os.sysconf("SC_OPEN_MAX"))
+        function(Parent(question, answer))
+        code = 0
+    finally:
+        if (error := sys.exception()) is not None and not isinstance(error, SystemExit):
+            sys.excepthook(type(error), error, error.__traceback__)
+        os._exit(code)  # not back into our parent's code, nor through its clean-up
+
+
+def end_with(parent: int) -> None:
+    """From now on this process is killed when ``parent``, which started it, ends."""
+    ctypes.CDLL(None).prctl(END_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() not in (parent, 0):  # 0: it lies outside of our namespace
+        os._exit(1)
 
 
 class Parent:

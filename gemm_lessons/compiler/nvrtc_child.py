@@ -13,14 +13,13 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gemm_lessons import bounds
 from gemm_lessons.child import Child, ChildDied, ChildHung, Parent
-from gemm_lessons.compiler import nvrtc
-from gemm_lessons.compiler.nvrtc import Nvrtc, Translation
+from gemm_lessons.compiler import nvrtc, tools
+from gemm_lessons.compiler.nvrtc import Translation
 from gemm_lessons.errors import KitError
 
 PATIENCE_S = 60.0  # the largest kernel of the course compiles in 1 s
-STACK_BYTES = 64 << 20  # of a compiling thread: templates nest
-INCLUDE_PATH = "--include-path="
 MEMORY_BYTES = 4 * 2**30  # of address space; a compilation takes about 0.5 GiB
 
 
@@ -41,14 +40,19 @@ def translate(
 ) -> tuple[Translation, tuple[int, int]] | Broken:
     """``Nvrtc.translate`` in the child, with NVRTC's version. Raises ``KitError`` when NVRTC is missing or fails."""
     question = {"name": name, "options": list(options), "expression": expression}
+    patience = min(PATIENCE_S, bounds.current().seconds)
     with _lock:
         try:
-            child = _child(major)
-            child.send(question, [source.encode()])
-            header, blobs = child.receive(PATIENCE_S)
+            if tools.available():
+                asked = {"do": "translate", "major": major, **question}
+                header, blobs = tools.ask(asked, [source.encode(errors="replace")], patience)
+            else:
+                child = _child(major)
+                child.send(question, [source.encode(errors="replace")])
+                header, blobs = child.receive(patience)
         except ChildHung:
             _drop(major)
-            return Broken(f"the compiler did not finish within {PATIENCE_S:g} s", hung=True)
+            return Broken(f"the compiler did not finish within {patience:g} s", hung=True)
         except ChildDied as died:
             _drop(major)
             return Broken(str(died), hung=False)
@@ -102,38 +106,7 @@ def main(parent: Parent, major: str) -> None:
         problem = str(error)
     while True:
         question, (source,) = parent.receive()
-        try:
-            if problem:
-                raise KitError(problem)
-            result = _behind_a_wall(compiler, source.decode(), **question)
-        except KitError as error:
-            parent.send({"problem": str(error)})
-            continue
-        answer = {"ok": result.ok, "lowered": result.lowered, "version": compiler.version}
-        parent.send(answer, [result.log.encode(), result.ptx.encode(), result.cubin])
-
-
-def _behind_a_wall(compiler: Nvrtc, source: str, name: str, options: Sequence[str], expression: str) -> Translation:
-    """``Nvrtc.translate`` in a thread that reads nothing but the source's folder, those in its options, and NVRTC's."""
-    from gemm_lessons.compiler.wall import confine
-
-    done: list[Translation | KitError] = []
-
-    def work() -> None:
-        library = nvrtc.library(compiler.version[0])
-        folders = [option.removeprefix(INCLUDE_PATH) for option in options if option.startswith(INCLUDE_PATH)]
-        confine([os.path.dirname(name), *folders, *([str(library.parent)] if library else [])])
-        try:
-            done.append(compiler.translate(source, name, options, expression))
-        except KitError as error:
-            done.append(error)
-
-    threading.stack_size(STACK_BYTES)
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    if not done:
-        raise KitError("NVRTC gave no answer")
-    if isinstance(done[0], KitError):
-        raise done[0]
-    return done[0]
+        if problem:
+            parent.send({"problem": problem})
+        else:
+            parent.send(*tools.translate(compiler, question, source))

@@ -9,9 +9,10 @@ import re
 import subprocess
 import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 
 from gemm_lessons.compiler import cache as compile_cache
-from gemm_lessons.compiler import nvrtc
+from gemm_lessons.compiler import nvrtc, tools
 from gemm_lessons.errors import KitError
 
 
@@ -35,6 +36,7 @@ class SassInstruction:
 
 
 CACHE_FORMAT = "gemm-lessons/sass/1"
+PATIENCE_S = 60.0  # the largest kernel of the course takes 0.5 s
 
 # Loads, stores, atomics and reductions of every memory space ("CUDA Binary Utilities", table of Hopper instructions).
 _MEMORY = re.compile(
@@ -80,17 +82,25 @@ def disassemble(cubin: bytes) -> str:
     key = compile_cache.key_of(CACHE_FORMAT, cubin, f"{program} {stat.st_size} {stat.st_mtime_ns}")
     if (kept := compile_cache.get(key)) is not None:
         return kept.decode()
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
-        file.flush()
-        # -ndf: no data-flow analysis, which branches of current machines do not need; saves a quarter of the time.
-        done = subprocess.run(
-            [program, "-c", "-g", "-ndf", file.name], capture_output=True, text=True, errors="replace", check=False
-        )
+    done = tools.disassemble(cubin, PATIENCE_S) if tools.available() else _disassembled(program, cubin)
     if done.returncode != 0:
         raise KitError(f"nvdisasm failed: {done.stderr.strip() or done.returncode}")
     compile_cache.put(key, done.stdout.encode())
     return done.stdout
+
+
+def _disassembled(program: Path, cubin: bytes) -> subprocess.CompletedProcess[str]:
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        # -ndf: no data-flow analysis, which branches of current machines do not need; saves a quarter of the time.
+        command = [str(program), "-c", "-g", "-ndf", file.name]
+        try:
+            return subprocess.run(
+                command, capture_output=True, text=True, errors="replace", check=False, timeout=PATIENCE_S
+            )
+        except subprocess.TimeoutExpired:
+            raise KitError(f"nvdisasm did not finish within {PATIENCE_S:g} s") from None
 
 
 def parse(text: str, entry: str) -> tuple[SassInstruction, ...]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # the same numbers on every architecture
+VERSION = 1  # a flag: which version of Landlock
 BENEATH_PATH = 1
 READ_FILE = 1 << 2
 NO_NEW_PRIVILEGES = 38
@@ -21,24 +22,41 @@ LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")  # NVRTC loads a second
 
 def confine(folders: Iterable[str]) -> bool:
     """From here on the calling thread, and no other, reads files of these folders only; False where Linux cannot."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    handled = struct.pack("Q", READ_FILE)
-    rules = libc.syscall(CREATE_RULESET, handled, ctypes.c_size_t(len(handled)), 0)
+    places = {place for one in (*folders, *LIBRARIES) for place in _really(one)}
+    return restrict(READ_FILE, dict.fromkeys(places, READ_FILE))
+
+
+def version() -> int:
+    """Of Landlock; 0 where there is none."""
+    return max(0, int(_libc().syscall(CREATE_RULESET, None, ctypes.c_size_t(0), VERSION)))
+
+
+def restrict(handled: int, places: Mapping[str, int], net: int = 0, scoped: int = 0) -> bool:
+    """From here on the calling thread does of what is ``handled`` only what is allowed beneath each place; False where
+    Linux cannot. ``net`` and ``scoped``, for versions that know them, have no exceptions."""
+    libc = _libc()
+    words = [handled, net, scoped][: 3 if scoped else 2 if net else 1]
+    attributes = struct.pack(f"{len(words)}Q", *words)
+    rules = libc.syscall(CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
     if rules < 0:
         return False
     try:
-        for folder in {place for one in (*folders, *LIBRARIES) for place in _really(one)}:
+        for path, allowed in places.items():
             try:
-                place = os.open(folder, os.O_PATH | os.O_CLOEXEC)
+                place = os.open(path, os.O_PATH | os.O_CLOEXEC)
             except OSError:
                 continue
-            failed = libc.syscall(ADD_RULE, rules, BENEATH_PATH, struct.pack("=Qi", READ_FILE, place), 0)
+            failed = libc.syscall(ADD_RULE, rules, BENEATH_PATH, struct.pack("=Qi", allowed, place), 0)
             os.close(place)
             if failed:  # a file system without: better no wall than a folder that its owner cannot read
                 return False
         return bool(libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0 and libc.syscall(RESTRICT_SELF, rules, 0) == 0)
     finally:
         os.close(rules)
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
 
 
 @cache

@@ -45,6 +45,15 @@ class ReadError(CommandError):
         super().__init__(f"{shown(path)}: cannot be read: {reason(error)}")
 
 
+class NotText(CommandError):
+    """A file that can be read, but nothing that a compiler could read: in a kernel, a mistake of whoever wrote it."""
+
+    def __init__(self, path: Path, why: str, line: int | None = None) -> None:
+        super().__init__(f"{shown(path)}:{line}: {why}" if line else f"{shown(path)} {why}")
+        self.why = why
+        self.line = line or 1
+
+
 class WriteError(KitError):
     """A file or folder cannot be written (exit code 3): the message says which and why."""
 
@@ -240,21 +249,26 @@ def init_course(directory: Path) -> Course:
 
 
 def read_source(path: Path) -> str:
-    """A kernel file as text. Raises ``CommandError`` when it is missing, unreadable, empty, too large or no text."""
-    raw = read_bytes(path, MAX_SOURCE_BYTES + 1)
+    """A kernel file as text. Raises ``CommandError`` when it is missing or unreadable, ``NotText`` when it is empty,
+    too large or no text."""
+    return text_of(path, read_bytes(path, MAX_SOURCE_BYTES + 1))
+
+
+def text_of(path: Path, raw: bytes) -> str:
+    """What was read of a kernel file, as text. Raises ``NotText``."""
     if len(raw) > MAX_SOURCE_BYTES:
-        raise CommandError(f"{shown(path)} is larger than a megabyte; a kernel is a text file of a few kilobytes")
+        raise NotText(path, "is larger than a megabyte; a kernel is a text file of a few kilobytes")
     if not raw.strip():
-        raise CommandError(f"{shown(path)} is empty; start from the stub: gemm-lessons reset NN")
+        raise NotText(path, "is empty; start from the stub: gemm-lessons reset NN")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
         what = "save it as UTF-8" if path.suffix == ".md" else "is it CUDA C++ source?"
-        raise CommandError(f"{shown(path)}:{line}: not UTF-8 text (byte {error.start}); {what}") from None
+        line = raw[: error.start].count(b"\n") + 1
+        raise NotText(path, f"not UTF-8 text (byte {error.start}); {what}", line) from None
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1
-        raise CommandError(f"{shown(path)}:{line}: holds a zero byte; is it CUDA C++ source?")
+        raise NotText(path, "holds a zero byte; is it CUDA C++ source?", line)
     return text
 
 

@@ -1,25 +1,29 @@
 """One submission in, one outcome out, in its own process, with limits in time and memory.
 
-    judge_submission(Submission(...), Limits(...))  --child.Child-->  main: run_lesson  -->  the object of ``--json``
+    judge_submission(Submission(...), Limits(...))  --nursery--> job: run_lesson  -->  the object of ``--json``
 
 Whatever the submission does ends here: an outcome comes back also when its process crashed, ran out of memory or had
 to be stopped. It cannot forge one. Its source is compiled and interpreted (or run on a GPU, in a further process), and
-nothing of that can reach the pipe that carries the outcome: it is neither stdout nor stderr, it can only be written,
-and only this module's ``main`` has it.
+nothing of that can reach the pipe that carries the outcome. ``sandbox`` says what the process may not do in case that
+somebody finds a hole.
+
+Each thread that asks at the same time as another has a nursery of its own; they stay for the next question.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
-import resource
+import os
+import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from gemm_lessons.child import Child, ChildDied, ChildHung, Parent
-from gemm_lessons.course.folder import CommandError, Course
-from gemm_lessons.course.lesson import Shape, ShapeError
+from gemm_lessons.bounds import GIB, SLOW, Bounds
+from gemm_lessons.child import Child, ChildDied, ChildHung
+from gemm_lessons.course.folder import CommandError, Course, NotText, read_bytes, text_of
 from gemm_lessons.errors import KitError, UnsupportedKernel
 from gemm_lessons.launch import Finding
 from gemm_lessons.run.choose import Choice
@@ -28,38 +32,41 @@ if TYPE_CHECKING:
     from gemm_lessons.judgement.verdict import Verdict
     from gemm_lessons.run.contract import JSON
 
-GIB = 1 << 30
-PATIENCE_S = 1.0  # for a worker to end by itself after its answer
-RESERVE_BYTES = 64 << 20  # freed when memory runs out, so that this can still be said
+MOST_BYTES = 1_000_001  # of a file that are read: one more than a kernel may have
+SPARE_S = 60.0  # for the nursery to start and to tidy up
+# What of our environment a nursery has, so that it finds what we find. Its jobs have none of it.
+KEPT = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "TMPDIR")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one submission may use: seconds from start to outcome, bytes of address space.
+    """What one submission may use: seconds of processor time, bytes of memory on top of what the kit itself needs.
 
-    The simulator with its libraries maps about 1.5 GiB; a GPU's process is not counted.
+    Of a GPU's process, only the time that it takes to answer counts.
     """
 
     seconds: float = 60.0
-    memory_bytes: int = 4 * GIB
+    memory_bytes: int = 2 * GIB
 
 
 @dataclass(frozen=True)
 class Submission:
-    """A kernel file for a lesson of a course. ``shape`` (M, N, K) replaces the check shapes; ``seed`` repeats a run."""
+    """A kernel file for a lesson of a course. ``shape`` (M, N, K) replaces the check shapes; ``seed`` repeats a run;
+    files ``beside`` it may be included, by their names alone."""
 
     course: Path  # the course's root
     lesson: str
     path: Path
     device: Choice = "sim"
     gpu_index: int = 0
-    gpu: str = "h200"  # the data sheet for estimates and occupancy
+    gpu: str = "h200"  # the data sheet for occupancy
     shape: tuple[int, int, int] | None = None
     seed: int | None = None
+    beside: tuple[Path, ...] = ()
 
 
 def judge_submission(submission: Submission, limits: Limits | None = None) -> Mapping[str, JSON]:
-    """The outcome of a submission, as ``gemm-lessons run --json`` gives it.
+    """The outcome of a submission, as ``gemm-lessons run --json`` gives it, without estimates.
 
     Raises ``CommandError`` (the file, the lesson or the shape cannot be), ``UnsupportedKernel`` and ``KitError``: none
     of these is the submission's fault.
@@ -67,25 +74,89 @@ def judge_submission(submission: Submission, limits: Limits | None = None) -> Ma
     limits = limits or Limits()
     if refusal := _not_their_own(submission):
         return _refused(submission, refusal)
-    question = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(submission).items()}
-    with Child("gemm_lessons.grading.worker") as child:
-        try:
-            child.send({"submission": question, "memory_bytes": limits.memory_bytes})
-            answer, _ = child.receive(limits.seconds)
-            child.close(PATIENCE_S)
-        except ChildHung:
-            return _lost(submission, "timeout", f"the run took longer than {limits.seconds:g} s and was stopped")
-        except ChildDied as died:
-            return _lost(submission, "crash", f"the run crashed: {died}")
+    source = read_bytes(submission.path, MOST_BYTES)
+    try:
+        text_of(submission.path, source)
+    except NotText as error:
+        return _refused(submission, str(error), error.line)
+    texts = [read_bytes(path, MOST_BYTES) for path in submission.beside if not path.is_symlink()]
+    answer = _ask(_question(submission, limits), [source, *texts])
     if "outcome" in answer:
-        outcome: Mapping[str, JSON] = answer["outcome"]
-        return outcome
-    if answer["error"] == "memory":
-        most = f"{limits.memory_bytes / GIB:.2g} GiB"
-        return _lost(submission, "memory", f"the run needed more than {most} of memory and was stopped")
+        return {**answer["outcome"], "kernel": str(submission.path)}
     if answer["error"] == "unsupported":
         raise UnsupportedKernel(answer["text"], answer["line"])
-    raise (CommandError if answer["error"] == "command" else KitError)(answer["text"])
+    if answer["error"] in ("command", "kit"):
+        raise (CommandError if answer["error"] == "command" else KitError)(answer["text"])
+    most = Bounds(limits.seconds, limits.memory_bytes)
+    said = {"timeout": most.too_long, "memory": most.too_much, "crash": f"the run crashed: {answer.get('text')}"}
+    return _lost(submission, answer["error"], said[answer["error"]])
+
+
+def protections() -> tuple[str, ...]:
+    """The walls that stand around a submission on this machine, by their names in ``sandbox.WALLS``."""
+    return tuple(run_python("got = True")["walls"])
+
+
+def run_python(code: str, limits: Limits | None = None) -> Mapping[str, Any]:
+    """Run Python in place of a submission and behind the same walls: ``{"got": what it left in got, "walls": [...]}``,
+    or ``{"error": "timeout" | "memory" | "crash", "text":}``. What could be done through a hole in the simulator."""
+    from gemm_lessons.course.folder import packaged_course
+
+    course = packaged_course()
+    submission = Submission(course.root, course.names[0], Path("kernel.cu"))
+    return _ask({**_question(submission, limits or Limits()), "python": code}, [b""])
+
+
+def _question(submission: Submission, limits: Limits) -> dict[str, Any]:
+    about = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(submission).items()}
+    about["course"] = str(submission.course.absolute())
+    files = [submission.path, *(path for path in submission.beside if not path.is_symlink())]
+    return {"submission": {**about, "beside": ()}, "files": [path.name for path in files], **asdict(limits)}
+
+
+# --- nurseries -------------------------------------------------------------------------------------------------------
+
+_idle: list[tuple[int, Child]] = []  # with the process that started them: a fork must not share its parent's pipes
+_turn = threading.Lock()
+
+
+def _ask(question: dict[str, Any], sources: list[bytes]) -> dict[str, Any]:
+    nursery = _nursery()
+    try:
+        nursery.send(question, sources)
+        answer, _ = nursery.receive(SLOW * 2 * question["seconds"] + SPARE_S)
+    except (ChildHung, ChildDied) as lost:
+        nursery.close()
+        return {"error": "crash", "text": str(lost)}
+    except BaseException:  # Ctrl-C: the answer that may still come is not the next one's
+        nursery.close()
+        raise
+    with _turn:
+        _idle.append((os.getpid(), nursery))
+    return answer
+
+
+def _nursery() -> Child:
+    with _turn:
+        for number, (process, nursery) in enumerate(_idle):
+            if process == os.getpid():
+                del _idle[number]
+                return nursery
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    return Child("gemm_lessons.grading.nursery", environment={**kept, "OPENBLAS_NUM_THREADS": "1"}, bare=True)
+
+
+@atexit.register
+def close() -> None:
+    """End the nurseries of this process; the next question starts one anew."""
+    with _turn:
+        mine = [nursery for process, nursery in _idle if process == os.getpid()]
+        _idle.clear()
+    for nursery in mine:
+        nursery.close()
+
+
+# --- outcomes of what did not run ------------------------------------------------------------------------------------
 
 
 def _not_their_own(submission: Submission) -> str:
@@ -100,11 +171,11 @@ def _not_their_own(submission: Submission) -> str:
     return ""
 
 
-def _refused(submission: Submission, message: str) -> Mapping[str, JSON]:
+def _refused(submission: Submission, message: str, line: int = 1) -> Mapping[str, JSON]:
     from gemm_lessons.compiler.diagnostics import Diagnostic
     from gemm_lessons.judgement.verdict import CompileFailed
 
-    found = Diagnostic(str(submission.path), 1, None, "error", message)
+    found = Diagnostic(str(submission.path), line, None, "error", message)
     return _outcome(submission, CompileFailed(message, (found,)), ())
 
 
@@ -127,50 +198,3 @@ def _outcome(submission: Submission, verdict: Verdict, findings: tuple[Finding, 
     row = Row("kernel", "your kernel", str(submission.path), "", Checked(verdict, findings=findings))
     device: Literal["simulator", "gpu"] = "gpu" if submission.device == "gpu" else "simulator"
     return as_json(RunOutcome(lesson, device, "", submission.gpu, submission.seed or 0, count, count, (row,)))
-
-
-def main(parent: Parent) -> None:
-    """The worker: one question, one answer."""
-    header, _ = parent.receive()
-    parent.no_more_questions()
-    reserve = bytearray(RESERVE_BYTES)
-    _limit_memory(header["memory_bytes"])
-    try:
-        answer: dict[str, Any] = {"outcome": _run(header["submission"])}
-    except MemoryError:
-        reserve.clear()
-        answer = {"error": "memory"}
-    except UnsupportedKernel as error:
-        answer = {"error": "unsupported", "text": str(error), "line": error.line}
-    except (CommandError, ShapeError) as error:
-        answer = {"error": "command", "text": str(error)}
-    except KitError as error:
-        answer = {"error": "kit", "text": str(error)}
-    parent.send(answer)
-
-
-def _limit_memory(most: int) -> None:
-    """Bound the address space. A soft limit: the process of a GPU, which maps far more than it uses, lifts it again."""
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def _run(submission: Mapping[str, Any]) -> dict[str, Any]:
-    from gemm_lessons.hardware.sheets import find_gpu
-    from gemm_lessons.run.choose import open_device
-    from gemm_lessons.run.contract import as_json
-    from gemm_lessons.run.pipeline import RunRequest, run_lesson
-
-    course = Course(Path(submission["course"]))
-    request = RunRequest(
-        course=course,
-        lesson=course.lesson(submission["lesson"]),
-        path=Path(submission["path"]),
-        device=open_device(submission["device"], submission["gpu_index"]),
-        gpu=find_gpu(submission["gpu"]),
-        shape=None if submission["shape"] is None else Shape(*submission["shape"]),
-        seed=submission["seed"],
-        beside=False,
-    )
-    return as_json(run_lesson(request))

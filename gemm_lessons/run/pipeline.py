@@ -119,7 +119,7 @@ def row_of(plan: RunPlan, entry: Entry, ahead: Sequence[Entry] = ()) -> Row:
             checked = print_out(plan, built, second_look(plan, built, source, checked))
         # What stands beside a measured kernel is measured, and needs no estimate.
         measured = entry.role != "kernel" and plan.device.timer is not None
-        speed = UNTIMED if measured else estimate(plan, built, checked)
+        speed = UNTIMED if measured or not plan.estimating else estimate(plan, built, checked)
         return Row(entry.role, entry.label, path, source, checked, built, speed)
 
 

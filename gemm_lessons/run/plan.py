@@ -25,7 +25,7 @@ class RunRequest:
 
     ``shape`` replaces the lesson's check shapes and is what the estimate is for; ``seed`` repeats an earlier run;
     ``beside`` adds the previous lesson's solution and the reference to the table; ``kept`` has their rows
-    from earlier runs of this process.
+    from earlier runs of this process; ``estimating`` times on the GPU of the data sheet.
     """
 
     course: Course
@@ -37,6 +37,7 @@ class RunRequest:
     seed: int | None = None
     beside: bool = True
     kept: KeptRows | None = None
+    estimating: bool = True
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class RunPlan:
     workshop: Workshop
     tell: Tell
     kept: KeptRows
+    estimating: bool = True
 
     @classmethod
     def of(cls, request: RunRequest, tell: Tell) -> RunPlan:
@@ -65,7 +67,7 @@ class RunPlan:
         device = request.device.expecting(lesson.data, timed, seed)
         workshop = Workshop(request.course.architecture, device, request.gpu)
         kept = request.kept or KeptRows()
-        return cls(request.course, lesson, device, request.gpu, seed, timed, workshop, tell, kept)
+        return cls(request.course, lesson, device, request.gpu, seed, timed, workshop, tell, kept, request.estimating)
 
     @property
     def following(self) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Literal
 
+from gemm_lessons.bounds import OutOfTime
 from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.launch import Argument, Counters, Finding, Grid, HostVariable, Launched
 from gemm_lessons.simulator.checkers import Checks
@@ -23,7 +24,7 @@ from gemm_lessons.simulator.counters.counters import CounterObserver
 from gemm_lessons.simulator.counters.machinecode.machine import Watch
 from gemm_lessons.simulator.events import LaunchInfo, Observer
 from gemm_lessons.simulator.limits import refusal
-from gemm_lessons.simulator.machine.machine import Machine, Program, Setting, finding_of, prepare
+from gemm_lessons.simulator.machine.machine import Machine, Program, Setting, finding_of, prepare, stopped
 from gemm_lessons.simulator.machine.spinning import MoreBlocks
 from gemm_lessons.simulator.machine.state import Fault
 from gemm_lessons.simulator.machine.symbols import find, given, read_back
@@ -96,10 +97,13 @@ class Simulator:
         if refused is not None:
             return Launched(Counters(), fault=refused)
         try:
-            return self._launch(self.setting, compiled, program, grid, arguments, symbols)
-        except MoreBlocks as more:  # nothing is written back yet: start again
-            setting = dataclasses.replace(self.setting, block_limit=more.blocks)
-            return self._launch(setting, compiled, program, grid, arguments, symbols)
+            try:
+                return self._launch(self.setting, compiled, program, grid, arguments, symbols)
+            except MoreBlocks as more:  # nothing is written back yet: start again
+                setting = dataclasses.replace(self.setting, block_limit=more.blocks)
+                return self._launch(setting, compiled, program, grid, arguments, symbols)
+        except (OutOfTime, MemoryError) as end:  # before the first instruction, or behind the last
+            return Launched(Counters(), fault=finding_of(stopped(end, None)))
 
     def follow(
         self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], blocks: range, watch: Watch
@@ -133,6 +137,8 @@ class Simulator:
             machine.run()
         except Fault as problem:
             fault = finding_of(problem)
+        except (OutOfTime, MemoryError) as end:
+            fault = finding_of(stopped(end, machine.now))
         machine.memory.write_back()
         return collect(machine, checks.result(), fault, frozenset(loads.lines))
 
@@ -156,9 +162,15 @@ class Simulator:
             machine.run()
         except Fault as problem:
             fault = problem
+        except (OutOfTime, MemoryError) as end:
+            return Launched(Counters(), fault=finding_of(stopped(end, machine.now)), printed=machine.printer.result())
         counted = Counters()
         if counters and fault is None:
-            counted = counters.result(machine.parameters, machine.initial_memory)
+            try:
+                counted = counters.result(machine.parameters, machine.initial_memory)
+            except (OutOfTime, MemoryError) as end:  # most likely where the kernel is most of the time
+                often = program.kernel.instructions[int(counters.lanes.argmax())]
+                return Launched(Counters(), checks.result(), finding_of(stopped(end, often)))
         if checks.suspects:
             self._settle(setting, checks, program, grid, arguments, dict(shared_layout))
         found = (*checks.result(), *machine.unset.findings(), *machine.notices())

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gemm_lessons.bounds import OutOfTime, current
 from gemm_lessons.launch import Argument, Finding, Grid, buffers_of
 from gemm_lessons.simulator.events import WARP, Boundary, LaunchInfo, Observer, SharedArray
 from gemm_lessons.simulator.machine import spinning
@@ -42,6 +43,7 @@ Array = NDArray[Any]
 LANES_WITH_GROUPS = 1024
 LANES = 8192
 REGISTER_FILE_BYTES = 64 << 20
+LOCAL_BYTES = 64 << 20  # of the lanes' own arrays
 # PTX instructions that one batch may execute. A 1024-deep dot product needs about 10 per step.
 INSTRUCTION_BUDGET = 2_000_000
 # Where a cooperative launch keeps what grid.sync() counts in (two words, zero), and the registers that say so, high
@@ -220,6 +222,7 @@ class Machine:
         registers = max(1, len(self.program.rows))
         lanes = LANES_WITH_GROUPS if self.program.has_large_groups else LANES
         lanes = min(lanes, max(WARP, REGISTER_FILE_BYTES // (registers * 4)))
+        lanes = min(lanes, max(WARP, LOCAL_BYTES // max(1, self.local_bytes)))
         return max(1, lanes // padded)
 
     def _predicate(self, block: Block) -> tuple[Array, bool] | None:
@@ -264,6 +267,11 @@ class Machine:
                 for first in range(part.start, part.stop, self.batch_blocks):
                     self._run_batch(first, min(self.batch_blocks, part.stop - first), generation)
                     generation += 1
+
+    @property
+    def now(self) -> Instruction | None:
+        """Where the last block to be run begins; None if it belongs to no line."""
+        return next((i for i in self.program.blocks[self.running].instructions if line_of(i)), None)
 
     def notices(self) -> list[Finding]:
         """What the simulator left out of this run."""
@@ -584,6 +592,13 @@ def _only_ends(block: Block, blocks: Sequence[Block]) -> bool:
             return last is None
         block = blocks[following]
     return False
+
+
+def stopped(end: OutOfTime | MemoryError, instruction: Instruction | None) -> Fault:
+    """The fault of a launch that used up its time or memory at ``instruction``."""
+    kind, message = ("timeout", str(end)) if isinstance(end, OutOfTime) else ("memory", current().too_much)
+    line = line_of(instruction) if instruction is not None else None
+    return Fault(kind, message + (f", in line {line}" if line else ""), instruction)
 
 
 def finding_of(fault: Fault) -> Finding:

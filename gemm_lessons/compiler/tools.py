@@ -1,0 +1,155 @@
+"""NVIDIA's programs for a process that may start none: a helper, forked before it could not, runs each in a process.
+
+    tools.prepare(13); tools.open_for_me()  ->  nvrtc_child.translate and sass.disassemble go through the helper
+
+The helper holds nothing and knows nothing: it forks for each question, passes the answer on, and kills what is late. So
+a crash of the compiler costs one answer, and what a source makes of it ends with that answer.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from gemm_lessons.child import ChildDied, ChildHung, Forked, Parent
+from gemm_lessons.compiler import nvrtc
+from gemm_lessons.compiler.nvrtc import Nvrtc, Translation
+from gemm_lessons.compiler.wall import confine as confine_to
+from gemm_lessons.errors import KitError
+
+STACK_BYTES = 64 << 20  # of a compiling thread: templates nest
+INCLUDE_PATH = "--include-path="
+SPARE_S = 10.0  # for the helper itself, behind its programs' own limit
+Answer = tuple[dict[str, Any], list[bytes]]
+
+_helper: Forked | None = None
+_turn = threading.Lock()
+
+
+def prepare(major: int) -> None:
+    """Load the compiler, once for all that are forked from here. Raises ``KitError``."""
+    nvrtc.load(major)
+
+
+def open_for_me(confine: Callable[[bool], object]) -> None:
+    """Start the helper of this process. Each of its programs calls ``confine`` first, with whether
+    it is to start another."""
+    global _helper
+    _helper = Forked(lambda parent: _serve(parent, confine))
+
+
+def available() -> bool:
+    """Whether this process has a helper."""
+    return _helper is not None
+
+
+def ask(question: dict[str, Any], blobs: Sequence[bytes], seconds: float) -> Answer:
+    """Have the helper do it. Raises ``ChildHung`` and ``ChildDied``; it does the next thing all the same."""
+    assert _helper is not None
+    with _turn:
+        _helper.send({"seconds": seconds, **question}, blobs)
+        header, answer = _helper.receive(seconds + SPARE_S)
+    if "hung" in header:
+        raise ChildHung(seconds)
+    if "died" in header:
+        raise ChildDied(header["died"], header["words"])
+    return header, answer
+
+
+def _serve(parent: Parent, confine: Callable[[bool], object]) -> None:
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    while True:
+        question, blobs = parent.receive()
+        seconds = question.pop("seconds")
+        work = partial(_work, question, blobs, seconds, confine)
+        with Forked(work) as program:
+            try:
+                parent.send(*program.receive(seconds))
+            except ChildHung:
+                parent.send({"hung": True})
+            except ChildDied as died:
+                late = died.code == -signal.SIGXCPU
+                parent.send({"hung": True} if late else {"died": died.code, "words": died.last_words})
+
+
+def _work(
+    question: dict[str, Any],
+    blobs: Sequence[bytes],
+    seconds: float,
+    confine: Callable[[bool], object],
+    parent: Parent,
+) -> None:
+    parent.send(*_do(question, blobs, seconds, confine))
+
+
+def _do(question: dict[str, Any], blobs: Sequence[bytes], seconds: float, confine: Callable[[bool], object]) -> Answer:
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    most = int(seconds) + 1 if hard == resource.RLIM_INFINITY else min(int(seconds) + 1, hard)
+    resource.setrlimit(resource.RLIMIT_CPU, (most, hard))
+    disassembling = question.pop("do") == "disassemble"
+    confine(disassembling)
+    if disassembling:
+        return _disassemble(blobs[0])
+    return translate(nvrtc.load(question.pop("major")), question, blobs[0])
+
+
+def _disassemble(cubin: bytes) -> Answer:
+    program = nvrtc.disassembler()  # not one that it is told
+    if program is None:
+        raise KitError("nvdisasm is missing")
+    file = Path(f"machine-code-{os.getpid()}.cubin")
+    file.write_bytes(cubin)
+    done = subprocess.run([program, "-c", "-g", "-ndf", str(file)], capture_output=True, check=False)
+    file.unlink()
+    return {"code": done.returncode}, [done.stdout, done.stderr]
+
+
+def disassemble(cubin: bytes, seconds: float) -> subprocess.CompletedProcess[str]:
+    """``nvdisasm -c -g`` of a cubin, through the helper. Raises ``KitError``."""
+    try:
+        header, (out, err) = ask({"do": "disassemble"}, [cubin], seconds)
+    except (ChildHung, ChildDied) as lost:
+        raise KitError(f"nvdisasm gave no answer: {lost}") from None
+    words = (data.decode(errors="replace") for data in (out, err))
+    return subprocess.CompletedProcess(["nvdisasm"], header["code"], *words)
+
+
+def translate(compiler: Nvrtc, question: dict[str, Any], source: bytes) -> tuple[dict[str, Any], list[bytes]]:
+    """Compile, in the process that is there for it."""
+    try:
+        result = _behind_a_wall(compiler, source.decode(), **question)
+    except KitError as error:
+        return {"problem": str(error)}, []
+    answer = {"ok": result.ok, "lowered": result.lowered, "version": compiler.version}
+    return answer, [result.log.encode(), result.ptx.encode(), result.cubin]
+
+
+def _behind_a_wall(compiler: Nvrtc, source: str, name: str, options: Sequence[str], expression: str) -> Translation:
+    """``Nvrtc.translate`` in a thread that reads nothing but the source's folder, those in its options, and NVRTC's."""
+    done: list[Translation | KitError] = []
+
+    def work() -> None:
+        library = nvrtc.library(compiler.version[0])
+        folders = [option.removeprefix(INCLUDE_PATH) for option in options if option.startswith(INCLUDE_PATH)]
+        confine_to([os.path.dirname(name), *folders, *([str(library.parent)] if library else [])])
+        try:
+            done.append(compiler.translate(source, name, options, expression))
+        except KitError as error:
+            done.append(error)
+
+    threading.stack_size(STACK_BYTES)
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    if not done:
+        raise KitError("NVRTC gave no answer")
+    if isinstance(done[0], KitError):
+        raise done[0]
+    return done[0]

@@ -1,0 +1,109 @@
+"""One submission, in a process that was made for it: behind the walls first, then run, then one answer.
+
+It is asked ``{"submission": {...}, "files": [names], "memory_bytes":, "seconds":}``, and given the files. Its answer is
+the outcome or why there is none, and the walls that stood.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gemm_lessons import bounds
+from gemm_lessons.bounds import Bounds, OutOfTime
+from gemm_lessons.child import Forked, Parent, end_with
+from gemm_lessons.compiler import tools
+from gemm_lessons.course.folder import CommandError, Course
+from gemm_lessons.course.lesson import Shape, ShapeError
+from gemm_lessons.errors import KitError, UnsupportedKernel
+from gemm_lessons.grading import sandbox
+from gemm_lessons.hardware.sheets import find_gpu
+from gemm_lessons.run.choose import open_device
+from gemm_lessons.run.contract import as_json
+from gemm_lessons.run.pipeline import RunRequest, run_lesson
+
+RESERVE_BYTES = 32 << 20  # freed when memory runs out, so that this can still be said
+ENVIRONMENT = {"LANG": "C.UTF-8", "PATH": "/usr/bin:/bin", "GEMM_LESSONS_NO_CACHE": "1", "OPENBLAS_NUM_THREADS": "1"}
+Question = Mapping[str, Any]
+
+
+def start(question: Question, sources: Sequence[bytes], folder: Path) -> Forked:
+    """Fork a process for this one job, in ``folder``; it sends one message."""
+    return Forked(lambda parent: _become_first(parent, question, sources, folder))
+
+
+def _become_first(parent: Parent, question: Question, sources: Sequence[bytes], folder: Path) -> None:
+    """Enter namespaces of our own, where Linux has them, in whose first process the job runs."""
+    parent.no_more_questions()
+    if not sandbox.leave_namespaces():
+        parent.send(_answer(question, sources, folder, ()))
+        return
+    ours = os.getpid()
+    pid = os.fork()
+    if not pid:
+        end_with(ours)
+        parent.send(_answer(question, sources, folder, ("names",)))
+        os._exit(0)
+    os._exit(abs(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
+
+
+def _answer(question: Question, sources: Sequence[bytes], folder: Path, walls: tuple[str, ...]) -> dict[str, Any]:
+    os.chdir(folder)
+    tempfile.tempdir = str(folder)
+    reserve = bytearray(RESERVE_BYTES)
+    try:
+        with bounds.within(Bounds(question["seconds"], question["memory_bytes"])):
+            return _judged(question, sources, folder, walls)
+    except MemoryError:
+        reserve.clear()
+        return {"error": "memory"}
+    except OutOfTime:
+        return {"error": "timeout"}
+    except UnsupportedKernel as error:
+        return {"error": "unsupported", "text": str(error), "line": error.line}
+    except (CommandError, ShapeError) as error:
+        return {"error": "command", "text": str(error)}
+    except KitError as error:
+        return {"error": "kit", "text": str(error)}
+
+
+def _judged(question: Question, sources: Sequence[bytes], folder: Path, walls: tuple[str, ...]) -> dict[str, Any]:
+    submission = question["submission"]
+    course = Course(Path(submission["course"]))
+    lesson = course.lesson(submission["lesson"])
+    _ = course.names, course.architecture  # read while we may
+    device = open_device(submission["device"], submission["gpu_index"])  # starts a process, if it is a GPU
+    os.environ.clear()
+    os.environ.update(ENVIRONMENT, HOME=str(folder), TMPDIR=str(folder))
+    reach = sandbox.reach_of(lesson, folder)
+    given = [*zip(question["files"], sources, strict=True)]
+    for name, source in reversed(given):  # the kernel last, if two share a name
+        (folder / name).write_bytes(source)
+    path = folder / question["files"][0]
+    bounded = sandbox.limit(question["memory_bytes"], question["seconds"] + Bounds(question["seconds"]).grace)
+    tools.open_for_me(lambda starts: sandbox.confine(reach, starts))
+    stand = {"walls": (*sandbox.confine(reach), *bounded, *walls)}
+    if "python" in question:
+        return {"got": _foreign(question["python"]), **stand}
+    request = RunRequest(
+        course=course,
+        lesson=lesson,
+        path=path,
+        device=device,
+        gpu=find_gpu(submission["gpu"]),
+        shape=None if submission["shape"] is None else Shape(*submission["shape"]),
+        seed=submission["seed"],
+        beside=False,
+        estimating=False,
+    )
+    return {"outcome": as_json(run_lesson(request)), **stand}
+
+
+def _foreign(code: str) -> object:
+    """Run Python in place of a submission: what somebody could do who had found a hole in the simulator."""
+    scope: dict[str, Any] = {}
+    exec(code, scope)
+    return scope.get("got")

@@ -1,0 +1,187 @@
+"""What the process of a submission may not do: read others' files, write, reach the network, start or touch processes.
+
+Linux has several walls, none of them everywhere. ``confine`` puts up all that are there and says which. Sources: the
+kernel's documentation of Landlock and of seccomp filters, and its tables of system calls for x86-64.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import glob
+import os
+import platform
+import resource
+import struct
+import sysconfig
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gemm_lessons.compiler import nvrtc, wall
+from gemm_lessons.course.folder import for_learners
+from gemm_lessons.course.lesson import Lesson
+
+PACKAGE = Path(__file__).resolve().parents[1]
+FILE_BYTES = 64 << 20  # the largest file that may be written
+PROCESSES = 64  # with threads; root is exempt from this one
+SPACE = 16 << 30  # of address space, beyond the memory: libraries map much that they do not use
+OPEN_FILES = 256
+
+ROOT = os.geteuid() == 0  # asked before anybody has users of their own
+LOADERS = ("/lib64/ld-linux*", "/lib/ld-linux*", "/lib/ld-musl*")  # the program that starts programs
+
+# landlock.h
+EXECUTE, WRITE_FILE, READ_FILE, READ_FOLDER = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+FILE_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1, 5: (1 << 16) - 1}
+SPECIAL_FILES = 1 << 6 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12  # devices, sockets, pipes, links: not even in the folder
+TCP = 0b11
+SOCKETS_AND_SIGNALS = 0b11
+
+# sched.h
+NEW_USER, NEW_PROCESSES, NEW_NETWORK, NEW_IPC = 0x1000_0000, 0x2000_0000, 0x4000_0000, 0x0800_0000
+
+# seccomp.h, linux/audit.h, and the numbers of x86-64
+SECCOMP, FILTER = 22, 2
+X86_64, X32 = 0xC000_003E, 0x4000_0000
+LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+ALLOW, REFUSE, UNKNOWN = 0x7FFF_0000, 0x0005_0001, 0x0005_0026  # EPERM, ENOSYS
+CLONE, CLONE3, THREAD = 56, 435, 0x1_0000
+START = (57, 58, 59, 322)  # fork, vfork, execve, execveat
+OTHERS = {
+    "the network": (41, 42, 43, 44, 46, 49, 50, 53, 288, 307),
+    "other processes": (62, 101, 129, 200, 203, 297, 310, 311, 312, 424, 434, 438, 440, 448),
+    "memory that outlives a process": (29, 30, 31, 64, 65, 66, 68, 69, 70, 71, 220, 240, 241, 319),
+    "namespaces and mounts": (155, 161, 165, 166, 272, 303, 304, 308, 428, 429, 430, 431, 432, 433, 442, 467),
+    "the kernel": (163, 164, 167, 168, 169, 170, 171, 172, 173, 175, 176, 179, 227, 246, 248, 249, 250, 298, 305, 313,
+                   320, 321, 323, 425, 426, 427),
+}  # fmt: skip
+PRLIMIT = 302  # on others: its first argument is not 0
+
+WALLS = {
+    "files": "reads only the kit, CUDA's files and its own; writes only into its own folder (Landlock)",
+    "network": "no network (seccomp)",
+    "tcp": "no TCP (Landlock)",
+    "calls": "no other process, mount, or setting of the system (seccomp)",
+    "start": "starts no process (seccomp)",
+    "signals": "no signals to other processes (Landlock)",
+    "names": "process ids, users, network and IPC of its own (namespaces)",
+    "use": "bounds on memory, processor time, file size and open files (rlimits)",
+    "count": "a bound on processes (rlimits)",
+}
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What is left: files that may be read, folders below which everything may, the folder that may be written."""
+
+    folder: Path
+    files: Sequence[Path]
+    folders: Sequence[Path]
+    programs: Sequence[Path] = ()
+
+
+def reach_of(lesson: Lesson, folder: Path) -> Reach:
+    """For a submission to ``lesson`` in its ``folder``: no solution, nobody else's file, nothing of the system."""
+    lessons = lesson.directory.parent
+    paths = sysconfig.get_paths()
+    installed = {Path(paths[name]) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    cuda = [place for major in nvrtc.CUDA_MAJORS for place in nvrtc.include_folders(major)]
+    cuda += [library.parent for major in nvrtc.CUDA_MAJORS if (library := nvrtc.library(major)) is not None]
+    linked = [Path(place) for one in cuda for place in wall.linked(str(one))]
+    program = nvrtc.disassembler()
+    folders = [PACKAGE, *installed, *cuda, *linked, *map(Path, wall.LIBRARIES)]
+    closed = (lessons, PACKAGE / "lessons")
+    around = [place for one in dict.fromkeys(folders) for place in _around(one.resolve(), closed)]
+    records = [Path(it) for it in glob.glob(f"{glob.escape(str(lessons))}/*/lesson.toml")]
+    own = [lesson.directory / name for name in for_learners(os.listdir(lesson.directory))]
+    files = [*records, *own, lessons / "course.toml", lesson.stub_path, Path("/etc/ld.so.cache")]
+    shared = [place for place in lesson.include_dirs if place != lesson.directory]
+    return Reach(folder, files, [*around, *shared], [program] if program else [])
+
+
+def _around(folder: Path, closed: Sequence[Path]) -> list[Path]:
+    """``folder``, or all in it but what is ``closed``: what is allowed above cannot be refused below."""
+    inside = [it for it in closed if folder == it.resolve() or folder in it.resolve().parents]
+    if not inside:
+        return [folder]
+    if any(folder == it.resolve() for it in inside) or not folder.is_dir():
+        return []
+    return [place for entry in sorted(folder.iterdir()) for place in _around(entry, inside)]
+
+
+def leave_namespaces() -> bool:
+    """Give this process, and those that it starts, users, network and process ids of their own; the next child is the
+    first of these. False where Linux does not let us."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    return bool(libc.unshare(NEW_USER | NEW_PROCESSES | NEW_NETWORK | NEW_IPC) == 0)
+
+
+def limit(memory_bytes: int, seconds: float) -> tuple[str, ...]:
+    """The hard bounds of a submission's process and of each that it starts; the names of ``WALLS``."""
+    most = int(seconds) + 1
+    with open("/proc/self/statm", encoding="ascii") as file:
+        data = int(file.read().split()[5]) * os.sysconf("SC_PAGE_SIZE")
+    for what, value in (
+        (resource.RLIMIT_CPU, most),
+        (resource.RLIMIT_DATA, data + memory_bytes),
+        (resource.RLIMIT_AS, memory_bytes + SPACE),
+        (resource.RLIMIT_FSIZE, FILE_BYTES),
+        (resource.RLIMIT_NOFILE, OPEN_FILES),
+        (resource.RLIMIT_NPROC, PROCESSES),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        hard = resource.getrlimit(what)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(what, (value, value))
+    return ("use",) if ROOT else ("use", "count")
+
+
+def confine(reach: Reach, starts: bool = False) -> tuple[str, ...]:
+    """Put up every wall that is there; the names of ``WALLS`` that stand. Without ``starts``, it starts no program."""
+    walls = []
+    version = wall.version()
+    if version and _files(reach, version, starts):
+        walls += ["files", *["tcp"] * (version >= 4), *["signals"] * (version >= 6)]
+    ctypes.CDLL(None).prctl(wall.NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    if _calls(starts):
+        walls += ["network", "calls", *["start"] * (not starts)]
+    return tuple(walls)
+
+
+def _files(reach: Reach, version: int, starts: bool) -> bool:
+    every = FILE_RIGHTS[min(version, max(FILE_RIGHTS))]
+    truncate = FILE_RIGHTS[3] & ~FILE_RIGHTS[2] & every
+    places: dict[str, int] = {}
+
+    def allow(paths: Iterable[str | Path], rights: int) -> None:
+        for path in paths:
+            mask = rights if os.path.isdir(path) else rights & (READ_FILE | WRITE_FILE | EXECUTE | truncate)
+            places[str(path)] = places.get(str(path), 0) | mask
+
+    allow(reach.folders, READ_FILE | READ_FOLDER)
+    allow(reach.files, READ_FILE)
+    allow([os.devnull], READ_FILE | WRITE_FILE)
+    allow([reach.folder], every & ~SPECIAL_FILES & ~EXECUTE)
+    if starts:
+        allow([*reach.programs, *(it for one in LOADERS for it in glob.glob(one))], READ_FILE | EXECUTE)
+    return wall.restrict(every, places, TCP if version >= 4 else 0, SOCKETS_AND_SIGNALS if version >= 6 else 0)
+
+
+def _calls(starts: bool) -> bool:
+    """Refuse system calls. A filter is a program: each step jumps over so many if true, so many if false."""
+    if platform.machine() != "x86_64":
+        return False
+    refused = sorted(number for numbers in OTHERS.values() for number in numbers)
+    steps = [(LOAD, 0, 0, 4), (EQUAL, 1, 0, X86_64), (RETURN, 0, 0, REFUSE)]
+    steps += [(LOAD, 0, 0, 0), (AT_LEAST, 0, 1, X32), (RETURN, 0, 0, REFUSE)]
+    for number in (*refused, *(() if starts else START)):
+        steps += [(EQUAL, 0, 1, number), (RETURN, 0, 0, REFUSE)]
+    if not starts:
+        steps += [(EQUAL, 0, 1, CLONE3), (RETURN, 0, 0, UNKNOWN)]  # its flags lie in memory; libraries then use clone
+        steps += [(EQUAL, 0, 4, CLONE), (LOAD, 0, 0, 16), (ANY_BIT, 0, 1, THREAD)]
+        steps += [(RETURN, 0, 0, ALLOW), (RETURN, 0, 0, REFUSE)]
+    steps += [(EQUAL, 0, 3, PRLIMIT), (LOAD, 0, 0, 16), (EQUAL, 1, 0, 0), (RETURN, 0, 0, REFUSE)]
+    steps += [(RETURN, 0, 0, ALLOW)]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+    program = struct.pack("HxxxxxxQ", len(steps), ctypes.addressof(code))
+    return bool(ctypes.CDLL(None).prctl(SECCOMP, FILTER, program, 0, 0) == 0)
