@@ -1,8 +1,48 @@
-"""Pairs of submissions that are more alike than the lesson makes everybody: a hint for the teacher, never a verdict."""
+"""Pairs of submissions that are more alike than the lesson makes everybody: a hint for the teacher, never a verdict.
+
+As MOSS does it (Schleimer, Wilkerson, Aiken: "Winnowing", SIGMOD 2003), on short files: what two files share are runs
+of ``RUN`` tokens, without comments, layout, qualifiers and braces, each name replaced by the order in which it comes up
+inside the run. So renaming changes nothing, and moving a statement only the runs across its ends. Runs that the stub,
+the solution or many of the class have say nothing about two of them; a file with few others is not compared at all.
+
+    sources --runs--> own runs of each --who else has it--> pairs      linear in the class: a run counts for few only
+"""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations, pairwise
+
+from gemm_lessons.compiler.source import without_comments
+from gemm_lessons.course.folder import CommandError, Course, read_source
+
+# Chosen by ``python -m checks.grading.copies``: no two of the honest kernels share 40%, disguised copies 60% and more.
+RUN = 8  # tokens
+SHARE = 0.6  # of the smaller one's own runs
+OWN = 24  # runs; with fewer, alike is what everybody is
+MANY = 10  # a run that a tenth of the class has (and more than FEW) is nobody's own
+FEW = 3
+MOST_TOKENS = 20_000  # of one file; a kernel has a thousand
+TOKEN = re.compile(
+    r"[A-Za-z_]\w*"
+    r"|\.?\d(?:[eEpP][+-]|[\w.'])*"
+    r'|"(?:\\.|[^"\\\n])*"'
+    r"|<<=|>>=|->|\+\+|--|<<|>>|[-+*/%&|^<>=!]=|&&|\|\||::|\S"
+)
+DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(?:pragma|include)[^\n]*", re.MULTILINE)
+IGNORED = frozenset(["const", "constexpr", "__restrict__", "inline", "__forceinline__", "register", "{", "}"])
+NAMED = frozenset(
+    "if else for while do return break continue switch case goto int float double void char unsigned long short bool "
+    "auto struct int2 class template typename sizeof static extern volatile asm threadIdx blockIdx blockDim gridDim "
+    "warpSize x y z w float2 float4 int4 uint4 dim3 size_t reinterpret_cast static_cast min max fmaf".split()
+)
+GIVEN = re.compile(r"__\w+|[BTW][MNK]")  # intrinsics and tile sizes
+
+Run = tuple[str, ...]
+Places = dict[Run, list[tuple[int, int]]]  # run -> first and last line, each time it comes
 
 
 @dataclass(frozen=True)
@@ -16,3 +56,92 @@ class Alike:
     share: float
     first_lines: tuple[tuple[int, str], ...]
     second_lines: tuple[tuple[int, str], ...]
+
+
+def alike(sources: Mapping[str, Mapping[str, str]], shared: Mapping[str, Sequence[str]]) -> tuple[Alike, ...]:
+    """The pairs among ``sources`` (lesson -> student -> text), the most alike first; ``shared`` are texts of a lesson
+    that everybody has."""
+    found = [pair for lesson, texts in sources.items() for pair in _alike(lesson, texts, shared.get(lesson, ()))]
+    return tuple(sorted(found, key=lambda it: (-it.share, it.lesson, it.first, it.second)))
+
+
+def given(course: Course, lesson: str) -> tuple[str, ...]:
+    """What everybody has of a lesson: its stub, its solution, and those of the lesson before."""
+    at = course.names.index(lesson)
+    found = []
+    for name in course.names[max(0, at - 1) : at + 1]:
+        loaded = course.lesson(name)
+        for path in (loaded.stub_path, course.solution(loaded)):
+            if path is not None:
+                try:
+                    found.append(read_source(path))
+                except CommandError:
+                    continue  # a lesson of the teacher's own may lack one
+    return tuple(found)
+
+
+def _alike(lesson: str, texts: Mapping[str, str], shared: Iterable[str]) -> Iterator[Alike]:
+    everybody = {run for text in shared for run in _runs(text)}
+    places = {student: _runs(text) for student, text in sorted(texts.items())}
+    has = Counter(run for of in places.values() for run in of)
+    many = max(FEW, len(texts) // MANY)
+    beyond = {student: frozenset(of.keys() - everybody) for student, of in places.items()}
+    own = {student: {run for run in runs if has[run] <= many} for student, runs in beyond.items()}
+    common: Counter[tuple[str, str]] = Counter()
+    owners: dict[Run, list[str]] = {}
+    for student, runs in own.items():
+        if len(runs) >= OWN:
+            for run in runs:
+                owners.setdefault(run, []).append(student)
+    for students in owners.values():
+        common.update(combinations(students, 2))
+    pairs = {
+        pair: count / min(len(own[pair[0]]), len(own[pair[1]]))
+        for pair, count in common.items()
+        if count >= SHARE * min(len(own[pair[0]]), len(own[pair[1]]))
+    }
+    # A copy that many have is nobody's own any more, but whole files do not come to be the same by themselves.
+    same: dict[frozenset[Run], list[str]] = {}
+    for student, runs in beyond.items():
+        if len(runs) >= OWN:
+            same.setdefault(runs, []).append(student)
+    for students in same.values():
+        pairs |= dict.fromkeys(pairwise(students), 1.0)
+    for (first, second), share in pairs.items():
+        both = beyond[first] & beyond[second]
+        lines = (_lines(texts[student], places[student], both) for student in (first, second))
+        yield Alike(lesson, first, second, share, *lines)
+
+
+def _lines(text: str, places: Places, runs: Iterable[Run]) -> tuple[tuple[int, str], ...]:
+    matching = {n for run in runs for first, last in places[run] for n in range(first, last + 1)}
+    return tuple((n, line) for n, line in enumerate(text.split("\n"), 1) if n in matching and line.strip())
+
+
+def _runs(text: str) -> Places:
+    tokens = list(_tokens(text))
+    found: Places = {}
+    for i in range(len(tokens) - RUN + 1):
+        window = tokens[i : i + RUN]
+        names: dict[str, str] = {}
+        run = tuple(names.setdefault(token, f"${len(names)}") if free else token for token, free, _ in window)
+        found.setdefault(run, []).append((window[0][2], window[-1][2]))
+    return found
+
+
+def _tokens(text: str) -> Iterator[tuple[str, bool, int]]:
+    """Each token, whether its name is the student's to choose, and its line."""
+    code = DIRECTIVE.sub("", without_comments(text))
+    line = position = count = 0
+    for match in TOKEN.finditer(code):
+        line += code.count("\n", position, match.start())
+        position, token = match.start(), match[0]
+        if token in IGNORED:
+            continue
+        if (count := count + 1) > MOST_TOKENS:
+            return
+        name = token[0].isalpha() or token[0] == "_"
+        if not name and token[-1].isalnum():  # a number: 0.0f is 0
+            token = token.rstrip("fFuUlL") or token
+            token = (token.rstrip("0").rstrip(".") if "." in token else token) or "0"
+        yield token, name and token not in NAMED and not GIVEN.fullmatch(token), line + 1

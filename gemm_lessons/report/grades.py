@@ -29,6 +29,7 @@ KEYS = {
     "open": "not judged",
 }
 SHOWN = {"gone": "-", "open": "?"}
+MOST_PAIRS = 50
 
 
 def write_pages(book: Gradebook, out: Path, pairs: Sequence[Alike] | None = None) -> list[Path]:
@@ -62,7 +63,8 @@ def class_page(book: Gradebook, pairs: Sequence[Alike] | None = None) -> str:
             (one_line(it.student), titles[it.lesson], f"{it.seconds:.1f}", _came_to(it.verdict or it.status))
             for it in slowest(book)
         ],
-        pairs=pairs if pairs is None else [_pair(it) for it in pairs],
+        pairs=pairs if pairs is None else [_pair(it) for it in pairs[:MOST_PAIRS]],
+        more_pairs=len(pairs or ()) - MOST_PAIRS,
         versions=[(name, one_line(str(version))) for name, version in book.grading.versions.items()],
         remarks=[one_line(it) for it in book.grading.remarks],
         style=style,

@@ -1,0 +1,76 @@
+"""Disguised copies are alike, honest kernels are not, and what the lesson gives to everybody says nothing."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+import pytest
+
+from checks.grading.copies import HONEST, disguise, study
+from gemm_lessons.course.folder import packaged_course
+from gemm_lessons.grading.similarity import OWN, SHARE, Alike, alike, given
+
+COURSE = packaged_course()
+LESSON = COURSE.resolve("block_tile")
+SHARED = {LESSON: given(COURSE, LESSON)}
+KERNELS = {path.stem: path.read_text() for path in sorted((HONEST / "block_tile").glob("*.cu"))}
+COPIED = "a_by_shuffle"
+
+
+def compare(kernels: Mapping[str, str]) -> tuple[Alike, ...]:
+    return alike({LESSON: kernels}, SHARED)
+
+
+def test_honest_kernels_are_not_alike_and_copies_are() -> None:
+    false, missed = study(LESSON, KERNELS)
+    assert len(KERNELS) >= 15
+    assert false == []
+    assert len(missed) <= 3, "those that have little of their own"
+
+
+@pytest.fixture(scope="module")
+def pair() -> Alike:
+    copy = disguise(KERNELS[COPIED], random.Random(1))
+    assert "acc" not in copy
+    (found,) = compare({**KERNELS, "zed": copy})
+    return found
+
+
+def test_a_pair_shows_the_lines_of_both(pair: Alike) -> None:
+    assert (pair.lesson, pair.first, pair.second) == (LESSON, COPIED, "zed")
+    assert SHARE <= pair.share <= 1
+    source = KERNELS[COPIED].split("\n")
+    assert all(source[number - 1] == text for number, text in pair.first_lines)
+    assert any("__shfl_sync" in text for _, text in pair.first_lines)
+    assert any("__shfl_sync" in text for _, text in pair.second_lines)
+
+
+def test_the_order_of_students_does_not_matter(pair: Alike) -> None:
+    copy = disguise(KERNELS[COPIED], random.Random(1))
+    assert compare(dict(reversed({**KERNELS, "zed": copy}.items()))) == (pair,)
+
+
+def test_what_everybody_has_says_nothing() -> None:
+    stub, solution = SHARED[LESSON][-2:]
+    disguised = disguise(solution, random.Random(2))
+    assert compare({"a": solution, "b": solution, "c": disguised, "d": stub, "e": stub}) == ()
+
+
+def test_what_many_have_says_nothing_but_whole_files_do() -> None:
+    lecture = KERNELS[COPIED]
+    assert compare({name: lecture + text for name, text in KERNELS.items()}) == ()
+    ring = {f"s{i:02}": disguise(lecture, random.Random(3)) for i in range(30)}
+    assert [(it.first, it.second) for it in compare(ring)] == [(f"s{i:02}", f"s{i + 1:02}") for i in range(29)]
+
+
+@pytest.mark.parametrize("text", ['"' * 300_000, "/*" * 100_000, "\\\n" * 50_000, "", "\x00\ufffd", "1" * 300_000])
+def test_strange_files_are_nobody_s_copies(text: str) -> None:
+    assert compare({"a": text, "b": text + " "}) == ()
+
+
+def test_little_of_one_s_own_is_not_compared() -> None:
+    little = "__global__ void gemm(float *p) { p[7 * threadIdx.x + 3] *= 5 % 3; }"
+    assert compare({"a": little, "b": little}) == ()
+    more = " ".join(f"p[{i} * threadIdx.x] ^= {i}.5f;" for i in range(OWN))
+    assert len(compare({"a": more, "b": more})) == 1
