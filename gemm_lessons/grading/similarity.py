@@ -102,9 +102,9 @@ def _alike(lesson: str, texts: Mapping[str, str], shared: Iterable[str]) -> Iter
     }
     # A copy that many have is nobody's own any more, but whole files do not come to be the same by themselves.
     same: dict[frozenset[Run], list[str]] = {}
-    for student, runs in beyond.items():
-        if len(runs) >= OWN:
-            same.setdefault(runs, []).append(student)
+    for student, whole in beyond.items():
+        if len(whole) >= OWN:
+            same.setdefault(whole, []).append(student)
     for students in same.values():
         pairs |= dict.fromkeys(pairwise(students), 1.0)
     for (first, second), share in pairs.items():
