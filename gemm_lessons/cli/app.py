@@ -13,7 +13,7 @@ from typing import Annotated, ParamSpec
 import typer
 
 from gemm_lessons import __version__
-from gemm_lessons.cli import dev
+from gemm_lessons.cli import dev, grade
 from gemm_lessons.cli.compare import compare
 from gemm_lessons.cli.export import export
 from gemm_lessons.cli.gpu import bench, profile
@@ -58,6 +58,14 @@ teachers = typer.Typer(
     epilog="\b\nExamples:\n  gemm-lessons dev new 22_my_idea\n  gemm-lessons dev check 22",
 )
 app.add_typer(teachers)
+
+graders = typer.Typer(
+    name="grade",
+    cls=grade.GradeGroup,
+    help="For teachers: grade a class.",
+    rich_markup_mode=None,
+)
+app.add_typer(graders)
 
 
 def _show_version(value: bool) -> bool:
@@ -214,6 +222,16 @@ command("gemm-lessons export 03", "gemm-lessons export 03 my_gemm --solution", "
 )
 command("gemm-lessons bug 03", "gemm-lessons bug 03 --seed 7")(bug)
 command("gemm-lessons predict 03", "gemm-lessons predict 03 16384 '2 * K / BK' more")(predict)
+command(
+    "gemm-lessons grade submissions --lessons 01-09 --out grades",
+    "gemm-lessons grade submissions --config grading.toml --roster roster.csv",
+    "gemm-lessons grade submission --student ana --lessons 03",
+    "gemm-lessons grade submissions --again ana --lesson 03",
+    "gemm-lessons grade submissions --seed 4711 --shard 3/10 --out shard-3",
+    "gemm-lessons grade merge shard-1 shard-2 --out grades",
+    of=graders,
+)(grade.class_)
+command("gemm-lessons grade merge shard-1 shard-2 --out grades", of=graders)(grade.merge)
 command("gemm-lessons opcodes", "gemm-lessons opcodes cvt")(opcodes)
 command("gemm-lessons dev new 22_my_idea", of=teachers)(dev.new)
 command("gemm-lessons dev check", "gemm-lessons dev check 22 --write", of=teachers)(dev.check)

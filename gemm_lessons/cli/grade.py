@@ -1,0 +1,214 @@
+"""``gemm-lessons grade``: from arguments to an assignment, from grades to the terminal. Registered by ``app.py``."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from gemm_lessons.cli.options import NoColor
+from gemm_lessons.course.folder import CommandError, packaged_course, shown
+from gemm_lessons.run import contract
+
+if TYPE_CHECKING:
+    from gemm_lessons.grading.classroom import Assignment
+
+ROSTERS = ("roster.csv",)
+CONFIGS = ("grading.toml",)
+MOST_SHARDS = 10_000
+
+
+class GradeGroup(TyperGroup):
+    """``grade SUBMISSIONS``, and ``grade merge DIR...``: what is no command names the submissions."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The name of the command that everybody means goes without saying."""
+        return super().parse_args(ctx, args if args[:1] == ["merge"] else ["class", *args])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """It is not shown, either."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return "" if name == "class" else name, command, rest
+
+
+def class_(
+    submissions: Annotated[
+        Path, typer.Argument(metavar="SUBMISSIONS", help="A folder with a folder or archive per student.")
+    ],
+    lessons: Annotated[
+        list[str] | None, typer.Option("--lessons", metavar="LESSONS", help="Such as 01-09, or 03,block_tile.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where grades go; a run is resumed.")] = Path(
+        "grades"
+    ),
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="Points and limits: grading.toml.")
+    ] = None,
+    roster: Annotated[
+        Path | None, typer.Option("--roster", metavar="FILE", help="The class list: a CSV with id, name, email.")
+    ] = None,
+    student: Annotated[
+        str | None, typer.Option("--student", metavar="NAME", help="SUBMISSIONS is the work of this one student.")
+    ] = None,
+    format_: Annotated[
+        list[str] | None, typer.Option("--format", metavar="FORMAT", help="Also for another system; see README.")
+    ] = None,
+    course: Annotated[
+        Path | None, typer.Option("--course", metavar="DIR", help="Judge by this course; default: the package's.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="Of the class; default: the earlier run's, or a fresh one.")
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option("--processes", min=1, max=1024, help="Kernels at a time; default: one a core.")
+    ] = None,
+    executor: Annotated[
+        str, typer.Option("--executor", metavar="local|ray", help="Where kernels are judged.")
+    ] = "local",
+    shard: Annotated[
+        str | None, typer.Option("--shard", metavar="I/N", help="Only the I-th of N parts; then: grade merge.")
+    ] = None,
+    again: Annotated[
+        str | None, typer.Option("--again", metavar="STUDENT", help="Judge one kernel of an earlier run once more.")
+    ] = None,
+    lesson: Annotated[str | None, typer.Option("--lesson", metavar="LESSON", help="With --again: which one.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Judge everything again.")] = False,
+    no_color: NoColor = False,
+) -> int:
+    """Grade a class: judge every student's kernels, safely, and write the grades.
+
+    A run that was stopped goes on where it was. Exit code: 0 graded, whatever the grades; 2 wrong command; 3 some could
+    not be judged, by the kit's fault.
+    """
+    from gemm_lessons.grading.formats import check_format
+
+    for name in format_ or ():
+        check_format(name)
+    if (again is None) != (lesson is None):
+        raise CommandError("--again STUDENT and --lesson NN belong together")
+    asked = _assignment(submissions, lessons, out, config, roster, student, course, seed, shard)
+    if again is not None and lesson is not None:
+        return _again(asked, again, lesson)
+    return _grade(asked, fresh, executor, processes, format_ or [])
+
+
+def _assignment(
+    submissions: Path, lessons: list[str] | None, out: Path, config: Path | None, roster: Path | None,
+    student: str | None, course: Path | None, seed: int | None, shard: str | None,
+) -> Assignment:  # fmt: skip
+    from gemm_lessons.course.folder import Course
+    from gemm_lessons.grading.classroom import Assignment
+    from gemm_lessons.grading.inputs import find_students, one_student
+    from gemm_lessons.grading.roster import load_roster
+    from gemm_lessons.grading.rubric import Rubric, load_rubric, parse_lessons
+
+    judging = packaged_course() if course is None else Course(course)
+    if not judging.lessons_dir.is_dir() or not judging.names:
+        raise CommandError(f"{shown(judging.root)} is no course: it has no lessons/NN_name/lesson.toml")
+    config, roster = config or _beside(submissions, CONFIGS), roster or _beside(submissions, ROSTERS)
+    rubric = load_rubric(config, judging) if config else Rubric.plain(())
+    chosen = parse_lessons(judging, lessons) if lessons else rubric.lessons or judging.names
+    listed = load_roster(roster) if roster else None
+    _not_inside(out, submissions)
+    found = one_student(submissions, student, listed) if student else find_students(submissions, judging.names, listed)
+    return Assignment(found, judging, chosen, rubric, out, seed, _shard(shard))
+
+
+def _beside(submissions: Path, names: tuple[str, ...]) -> Path | None:
+    """A file of the teacher's that lies where it is found without being named: in the folder of submissions."""
+    return next((submissions / name for name in names if (submissions / name).is_file()), None)
+
+
+def _not_inside(out: Path, submissions: Path) -> None:
+    try:
+        inside = out.resolve().is_relative_to(submissions.resolve())
+    except (OSError, RuntimeError):  # a loop of links
+        raise CommandError(f"{shown(out)}: cannot be written: a loop of links") from None
+    if inside:
+        raise CommandError(f"--out {shown(out)} lies among the submissions; grades go to a folder elsewhere: --out DIR")
+
+
+def _shard(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    found = re.fullmatch(r"\s*(\d{1,5})\s*/\s*(\d{1,5})\s*", text)
+    part, parts = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not 1 <= part <= parts <= MOST_SHARDS:
+        raise CommandError(f'--shard "{text}" is no shard; write --shard 1/10 to --shard 10/10')
+    return part, parts
+
+
+def _grade(asked: Assignment, fresh: bool, executor: str, processes: int | None, formats: list[str]) -> int:
+    from dataclasses import replace
+
+    from gemm_lessons.grading.classroom import Classroom
+    from gemm_lessons.grading.executors import open_executor
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.grading import Ahead, show_remarks, show_start
+
+    classroom = Classroom.of(replace(asked, fresh=fresh))
+    told = make_console(stderr=True)
+    kept = classroom.kept()
+    show_start(told, classroom, kept)
+    show_remarks(told, asked.submissions.remarks)
+    with open_executor(executor, processes) as workers, Ahead(told, len(classroom.mine), kept) as ahead:
+        classroom.grade(workers, ahead)
+    return _show(asked.out, formats)
+
+
+def _show(out: Path, formats: list[str]) -> int:
+    """Write the outputs of what is graded, and show it."""
+    from gemm_lessons.grading.formats import write_csv, write_format
+    from gemm_lessons.grading.gradebook import gradebook
+    from gemm_lessons.grading.results import load_grades, load_grading
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.grades import write_pages
+    from gemm_lessons.report.grading import show_class, written_lines
+
+    grading = load_grading(out)
+    book = gradebook(grading, load_grades(out, grading))
+    written = [write_csv(book, out), *write_pages(book, out)[:1]]
+    for name in formats:
+        written += write_format(name, book, out)[:1]
+    show_class(make_console(), book, written_lines(written))
+    failed = any(grade is not None and not grade.judged for row in book.rows for grade in row.grades)
+    return contract.EXIT_BROKEN if failed else contract.EXIT_PASSED
+
+
+def _again(asked: Assignment, student: str, lesson: str) -> int:
+    from gemm_lessons.grading.classroom import Classroom
+    from gemm_lessons.report.console import Working, make_console
+    from gemm_lessons.report.grading import show_again
+
+    name = asked.course.resolve(lesson)
+    with Working(make_console(stderr=True), f"lesson {name}"):
+        before, now = Classroom.repeat(asked, student, name)
+    show_again(make_console(), before, now)
+    return contract.EXIT_PASSED if now.judged else contract.EXIT_BROKEN
+
+
+def merge(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="The folders that the shards wrote.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where all grades go.")] = Path("grades"),
+    format_: Annotated[
+        list[str] | None, typer.Option("--format", metavar="FORMAT", help="Also for another system; see README.")
+    ] = None,
+    no_color: NoColor = False,
+) -> int:
+    """Put the grades of several shards together.
+
+    Exit code: 0 all grades are there, 2 wrong command, such as shards of different classes; 3 some are missing.
+    """
+    from gemm_lessons.grading.formats import check_format
+    from gemm_lessons.grading.merge import merge_shards
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.grading import show_remarks
+
+    for name in format_ or ():
+        check_format(name)
+    missing = merge_shards(folders, out)
+    show_remarks(make_console(stderr=True), missing)
+    return max(_show(out, format_ or []), contract.EXIT_BROKEN if missing else contract.EXIT_PASSED)

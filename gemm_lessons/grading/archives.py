@@ -1,0 +1,396 @@
+"""What a student handed in, as text files by name: from a folder, from an archive, from an archive in a folder.
+
+    read_folder(path), read_archive(path)  -->  HandIn: {"lessons/03_block_tile/kernel.cu": HandedFile}, remarks
+
+Nothing is unpacked onto the disk and nothing is followed: files that may be sources are read into memory, in order of
+their names, as many and as large as a course needs. Everything else costs itself only: a link, a device, a name that
+leads out, a bomb is left out, with a remark that says why, and the rest of that submission still counts.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import os
+import re
+import stat
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from gemm_lessons.course.folder import MAX_SOURCE_BYTES, reason
+
+SOURCES = (".cu", ".cuh", ".h", ".hpp", ".inl", ".inc", ".cpp", ".cc", ".c", ".txt")
+ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".txz", ".tar.xz", ".tbz2", ".tar.bz2")
+FOREIGN_ARCHIVES = (".rar", ".7z", ".tar.zst", ".gz", ".xz", ".bz2", ".zst")  # that we do not read
+NOT_HANDED_IN = ("__macosx", "__pycache__", "node_modules", "venv")  # folders; and all that are hidden
+
+MIB = 1 << 20
+MAX_ARCHIVE = 100 * MIB  # of a file: a clone with its history stays below
+MAX_UNPACKED = 64 * MIB  # of a tar, which has to be unpacked from its beginning
+MAX_DIRECTORY = 4 * MIB  # of a zip's table of contents, some 40,000 names
+MAX_NAMES = 20_000  # files and folders of a submission
+MAX_TEXT = 16 * MIB  # of a submission, in sources
+MAX_DEPTH = 24  # folders below folders
+MAX_NAME = 500  # characters
+MAX_REMARKS = 8
+DICTIONARY = 80 * MIB  # what xz may ask for; `xz -9` asks for 65
+WORDS = 80  # characters of a broken archive's own complaint
+
+# What Python's readers of archives say about one that is broken, beside their own errors.
+BROKEN = (
+    zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, ValueError,
+    OverflowError, IndexError, KeyError, NotImplementedError, RuntimeError, MemoryError,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class HandedFile:
+    """A file of a submission that may be a source: its bytes, or why they were not taken."""
+
+    name: str  # within the submission, with /
+    data: bytes = b""
+    refusal: str = ""
+    unreadable: bool = False  # not refused: it could not be read
+
+
+@dataclass
+class HandIn:
+    """All that may be sources, by name, and what to know about the rest."""
+
+    files: dict[str, HandedFile] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+    broken: str = ""  # why nothing could be read at all
+    refused: bool = False  # that it was not to be read
+    _folded: dict[str, str] = field(default_factory=dict)
+    _silent: int = 0
+    _text: int = 0
+
+    def remark(self, text: str) -> None:
+        """Say something, as long as it stays readable."""
+        if text in self.remarks:
+            return
+        if len(self.remarks) < MAX_REMARKS:
+            self.remarks.append(text)
+        else:
+            self._silent += 1
+
+    def keep(self, file: HandedFile) -> None:
+        """Take a file in. The same name again replaces the first, as unpacking would; one that differs in upper and
+        lower case only is refused, since who unpacked it on another system would have lost one."""
+        other = self._folded.get(file.name.casefold(), file.name)
+        if other != file.name:
+            self.remark(f"{file.name}: refused: {other} differs from it in upper and lower case only")
+            return
+        if file.name in self.files:
+            self.remark(f"{file.name} is there twice: the last one counts")
+        if not file.refusal and self._text + len(file.data) > MAX_TEXT:
+            file = HandedFile(file.name, refusal=f"the submission holds more than {MAX_TEXT // MIB} MB of sources")
+        self._text += len(file.data)
+        self._folded[file.name.casefold()] = file.name
+        self.files[file.name] = file
+        if file.refusal:
+            self.remark(f"{file.name}: {'unreadable' if file.unreadable else 'refused'}: {file.refusal}")
+
+    def add(self, other: HandIn) -> None:
+        """What another part of the same submission holds; what is here already stays."""
+        for file in other.files.values():
+            mine = self.files.get(file.name)
+            if mine is None:
+                self.keep(file)
+            elif mine.data != file.data:
+                self.remark(f"{file.name} was handed in twice, and not the same: the first one counts")
+        for text in other.remarks:
+            self.remark(text)
+        self.broken, self.refused = self.broken or other.broken, self.refused or other.refused
+
+    def told(self) -> tuple[str, ...]:
+        """The remarks, in a fixed order."""
+        more = (f"and {self._silent} more remarks",) if self._silent else ()
+        return (*self.remarks, *more)
+
+
+def printable(text: str) -> str:
+    """A text that comes from a student, fit for a terminal and a file: what is no character of text is escaped."""
+    return "".join(it if it.isprintable() else it.encode("unicode_escape").decode() for it in text)
+
+
+def is_source(name: str) -> bool:
+    """Whether a file of this name may be one that is compiled."""
+    return name.lower().endswith(SOURCES)
+
+
+def is_archive(name: str) -> bool:
+    """Whether a file of this name is an archive, one that we can read or another."""
+    return name.lower().endswith((*ARCHIVES, *FOREIGN_ARCHIVES))
+
+
+def stem_of_archive(name: str) -> str:
+    """``ana.tar.gz`` -> ``ana``."""
+    ending = next((end for end in sorted((*ARCHIVES, *FOREIGN_ARCHIVES), key=len, reverse=True)
+                   if name.lower().endswith(end)), "")  # fmt: skip
+    return name[: len(name) - len(ending)]
+
+
+def _passed_over(name: str) -> bool:
+    return name.startswith(".") or name.lower() in NOT_HANDED_IN
+
+
+def read_file(path: Path, name: str) -> HandedFile:
+    """A file that was handed in, if it is one."""
+    try:
+        # Without following a link, and without waiting for whoever would write into a pipe.
+        with open(path, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                return HandedFile(name, refusal="it is no regular file")
+            return _limited(name, file)
+    except OSError as error:
+        if path.is_symlink():
+            return HandedFile(name, refusal="it is a link; hand in the file itself")
+        return HandedFile(name, refusal=reason(error), unreadable=True)
+
+
+def _limited(name: str, file: IO[bytes]) -> HandedFile:
+    data = file.read(MAX_SOURCE_BYTES + 1)
+    if len(data) > MAX_SOURCE_BYTES:
+        return HandedFile(name, refusal="it is larger than a megabyte; a kernel is a text file of a few kilobytes")
+    return HandedFile(name, data)
+
+
+def read_folder(root: Path) -> HandIn:
+    """Everything below a folder. Archives directly in it, or in a folder below, are read as if they were unpacked
+    beside themselves; archives in those are not."""
+    found, archives = HandIn(), []
+    for seen, (path, name, trouble) in enumerate(_walk(root, "", 0)):
+        if seen >= MAX_NAMES:
+            found.remark(f"more than {MAX_NAMES:,} files and folders: what came after them was not looked at")
+            break
+        if trouble:
+            found.remark(f"{name}: {trouble}")
+        elif is_archive(name):
+            archives.append((path, name))
+        elif is_source(name):
+            found.keep(read_file(path, name))
+    for path, name in archives:
+        inside = read_archive(path, name)
+        folder = name.rpartition("/")[0]
+        moved = HandIn(remarks=inside.remarks, broken=inside.broken)
+        for file in inside.files.values():
+            place = f"{folder}/{file.name}" if folder else file.name
+            moved.files[place] = HandedFile(place, file.data, file.refusal, file.unreadable)
+        found.add(moved)
+    if found.files:
+        found.broken = ""
+    return found
+
+
+def _walk(folder: Path, prefix: str, depth: int) -> Iterator[tuple[Path, str, str]]:
+    """(path, name, what is wrong with it), in order of names."""
+    try:
+        entries = sorted(os.scandir(folder), key=lambda it: os.fsencode(it.name))
+    except OSError as error:
+        yield folder, printable(prefix.rstrip("/")) or "the folder", f"cannot be read: {reason(error)}"
+        return
+    for entry in entries:
+        if _passed_over(entry.name):
+            continue
+        path, name = folder / entry.name, f"{prefix}{printable(entry.name)}"
+        if entry.is_symlink():
+            if is_source(name):
+                yield path, name, ""  # read_file says it
+            else:
+                yield path, name, "refused: it is a link; hand in the file itself"
+        elif entry.is_dir(follow_symlinks=False):
+            if depth < MAX_DEPTH:
+                yield from _walk(path, f"{name}/", depth + 1)
+            else:
+                yield path, name, "refused: folders are nested too deeply"
+        else:
+            yield path, name, ""
+
+
+class _Stream(Protocol):
+    def read(self, size: int = -1, /) -> bytes: ...
+
+
+class _Careful:
+    """A file that refuses to be read in pieces that no honest archive asks for."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
+
+    def read(self, size: int = -1, /) -> bytes:
+        if size > MAX_DIRECTORY:
+            raise zipfile.BadZipFile("its table of contents is too large")
+        return self._file.read(size if size >= 0 else MAX_DIRECTORY)
+
+
+class _TooMuch(Exception):
+    """An archive is larger, unpacked, than any submission."""
+
+
+class _Bounded:
+    """Unpacked bytes, up to ``MAX_UNPACKED``."""
+
+    def __init__(self, stream: _Stream) -> None:
+        self._stream, self._left = stream, MAX_UNPACKED
+
+    def read(self, size: int = -1, /) -> bytes:
+        data = self._stream.read(min(size, MIB) if size >= 0 else MIB)
+        self._left -= len(data)
+        if self._left < 0:
+            raise _TooMuch
+        return data
+
+
+class _Xz:
+    """xz, with a limit on the memory that a file may ask for."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._unpacker = lzma.LZMADecompressor(memlimit=DICTIONARY)
+
+    def read(self, size: int = -1, /) -> bytes:
+        while not self._unpacker.eof:
+            packed = self._file.read(1 << 16) if self._unpacker.needs_input else b""
+            if not packed and self._unpacker.needs_input:
+                raise EOFError("it ends too early")
+            if data := self._unpacker.decompress(packed, size):
+                return data
+        return b""
+
+
+def read_archive(path: Path, name: str = "") -> HandIn:
+    """Everything in an archive: what it is shows in its first bytes, not in its name."""
+    name, found = name or printable(path.name), HandIn()
+    try:
+        with open(path, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                return _unread(found, name, "it is no regular file")
+            if status.st_size > MAX_ARCHIVE:
+                return _unread(found, name, f"it is larger than {MAX_ARCHIVE // MIB} MB")
+            _read_any(file, found)
+    except _TooMuch:
+        found.remark(f"{name}: unpacked it is larger than {MAX_UNPACKED // MIB} MB: what came after that was not read")
+        if not found.files:
+            found.broken = found.remarks[-1]
+    except BROKEN as error:
+        if path.is_symlink():
+            return _unread(found, name, "it is a link; hand in the file itself")
+        what = (reason(error) if isinstance(error, OSError) else str(error)) or type(error).__name__
+        return _unread(found, name, printable(what)[:WORDS])
+    return found
+
+
+def _unread(found: HandIn, name: str, why: str) -> HandIn:
+    """The archive, or what came after some of its files, cannot be read."""
+    found.remark(f"{name} cannot be read: {why}")
+    if not found.files:
+        found.broken = f"{name} cannot be read: {why}"
+    return found
+
+
+def _read_any(file: IO[bytes], found: HandIn) -> None:
+    start = file.read(512)
+    file.seek(0)
+    if start.startswith((b"PK\3\4", b"PK\5\6")):
+        _read_zip(file, found)
+    elif start.startswith(b"\x1f\x8b"):
+        _read_tar(gzip.GzipFile(fileobj=file), found)
+    elif start.startswith(b"BZh"):
+        _read_tar(bz2.BZ2File(file), found)
+    elif start.startswith(b"\xfd7zXZ\0"):
+        _read_tar(_Xz(file), found)
+    elif start[257:262] == b"ustar" or _is_old_tar(start):
+        _read_tar(file, found)
+    else:
+        foreign = {b"Rar!": "a RAR archive", b"7z\xbc\xaf": "a 7z archive", b"(\xb5/\xfd": "packed with zstd"}
+        kind = foreign.get(start[:4])
+        raise ValueError(f"it is {kind}; hand in a .zip or .tar.gz" if kind else "it is no archive")
+
+
+def _is_old_tar(start: bytes) -> bool:
+    try:
+        tarfile.TarInfo.frombuf(start, "utf-8", "surrogateescape")
+    except tarfile.TarError:
+        return False
+    return True
+
+
+def _read_zip(file: IO[bytes], found: HandIn) -> None:
+    with zipfile.ZipFile(_Careful(file)) as archive:  # it wants read, seek and tell
+        for info in sorted(archive.infolist(), key=lambda it: it.filename):  # stable: of two alike the last stays last
+            kind = stat.S_IFMT(info.external_attr >> 16)
+            name = _taken(found, info.filename, kind if kind else stat.S_IFREG)
+            if name is None or info.is_dir():
+                continue
+            if info.flag_bits & 1:
+                found.keep(HandedFile(name, refusal="it is encrypted"))
+                continue
+            if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                found.keep(HandedFile(name, refusal="it is packed in a way that only some programs can read"))
+                continue
+            try:
+                with archive.open(info) as member:
+                    found.keep(_limited(name, member))
+            except BROKEN as error:
+                why = f"it is damaged: {printable(str(error))[:WORDS] or type(error).__name__}"
+                found.keep(HandedFile(name, refusal=why, unreadable=True))
+
+
+def _read_tar(stream: _Stream, found: HandIn) -> None:
+    source: Any = _Bounded(stream)
+    with tarfile.open(fileobj=source, mode="r|", errorlevel=0) as archive:
+        for number, info in enumerate(archive):
+            if number >= MAX_NAMES:
+                found.remark(f"more than {MAX_NAMES:,} files and folders: what came after them was not looked at")
+                break
+            kind = {tarfile.SYMTYPE: stat.S_IFLNK, tarfile.LNKTYPE: stat.S_IFLNK, tarfile.DIRTYPE: stat.S_IFDIR}
+            sort = stat.S_IFREG if info.isreg() else kind.get(info.type, stat.S_IFCHR)
+            name = _taken(found, info.name, sort)
+            if name is None or not info.isreg():
+                continue
+            member = archive.extractfile(info)
+            assert member is not None, "it is a regular file"
+            found.keep(_limited(name, member))
+
+
+def _taken(found: HandIn, raw: str, kind: int) -> str | None:
+    """A member's name if it is a source that may be read; a remark where it is one that must not be in an archive."""
+    shown = printable(raw)[:MAX_NAME]
+    parts = [part for part in raw.replace("\\", "/").split("/") if part not in ("", ".")]
+    refusal = ""
+    if ".." in parts:
+        refusal = "its name leads out of the archive"
+    elif raw.startswith(("/", "\\")) or re.match(r"[A-Za-z]:[/\\]", raw):
+        refusal = "its name is an absolute path"
+    elif not parts or any(_passed_over(part) for part in parts):
+        return None
+    elif kind == stat.S_IFLNK:
+        refusal = "it is a link; hand in the file itself"
+    elif kind not in (stat.S_IFREG, stat.S_IFDIR):
+        refusal = "it is a device or a pipe"
+    elif not all(letter.isprintable() for letter in raw):
+        refusal = "its name is not text"
+    elif len(raw) > MAX_NAME or len(parts) > MAX_DEPTH:
+        refusal = "its name is too long"
+    name = "/".join(parts)
+    if refusal:
+        if kind == stat.S_IFLNK and is_source(name) and ".." not in parts and not raw.startswith(("/", "\\")):
+            found.keep(HandedFile(printable(name), refusal=refusal))  # a lesson's file: the lesson says it
+        else:
+            found.remark(f"{shown}: refused: {refusal}")
+        return None
+    if is_archive(name):
+        found.remark(f"{shown}: refused: an archive in an archive; hand in the files themselves")
+        return None
+    return name if is_source(name) else None

@@ -1,0 +1,312 @@
+"""A class from its submissions to its grades: what is there already is kept, the rest is judged, in any order.
+
+    Assignment --Classroom.of--> Classroom --grade--> OUT/results/STUDENT/NN_name.json, one by one
+
+There is no list of what is done. A grade whose ``key`` is that of the job which would be started now is done; so
+Ctrl-C, a power cut, a corrected submission and a second machine are all the same thing: grade again, and what is
+missing or different is judged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from gemm_lessons.course.folder import CommandError, Course, WriteError, shown
+from gemm_lessons.course.lesson import Lesson, astuple
+from gemm_lessons.grading.executors import Executor
+from gemm_lessons.grading.inputs import Handed, Student, Submissions, is_stub, read_student
+from gemm_lessons.grading.judging import Job, Judged, judge, seed_for, versions
+from gemm_lessons.grading.results import (
+    Case,
+    Grade,
+    Grading,
+    load_grade,
+    load_grading,
+    save_grade,
+    save_grading,
+)
+from gemm_lessons.grading.rubric import LessonRubric, Rubric
+from gemm_lessons.grading.score import out_of, score
+from gemm_lessons.run.choose import Choice
+
+UNTOUCHED = "the stub as it came: nothing is filled in"
+
+Tell = Callable[[int, int], None]  # so many grades are there, of so many
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What is asked for: whose work, by which lessons of which course, graded how, into which folder."""
+
+    submissions: Submissions
+    course: Course
+    lessons: tuple[str, ...]
+    rubric: Rubric
+    out: Path
+    seed: int | None = None  # of the class; None: the rubric's, that of an earlier run into this folder, a fresh one
+    shard: tuple[int, int] | None = None
+    device: Choice = "sim"
+    fresh: bool = False  # judge everything again
+
+
+@dataclass
+class Headcount:
+    """How far a run has come."""
+
+    total: int
+    kept: int = 0  # graded by an earlier run
+    done: int = 0
+    kit_errors: int = 0
+
+
+@dataclass(frozen=True)
+class Classroom:
+    """An assignment with everything decided."""
+
+    assignment: Assignment
+    seed: int
+    hashes: Mapping[str, str]
+    lessons: Mapping[str, Lesson]
+    remarks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, assignment: Assignment) -> Classroom:
+        """Raises ``CommandError``, ``LessonError``."""
+        course = assignment.course
+        lessons = {name: course.lesson(name) for name in assignment.lessons}
+        hashes = {name: lesson_hash(lesson) for name, lesson in lessons.items()}
+        return cls(assignment, _seed(assignment), hashes, lessons)
+
+    @property
+    def mine(self) -> frozenset[tuple[str, str]]:
+        """The students and lessons of this shard: neighbours in both directions go to different ones."""
+        part, parts = self.assignment.shard or (1, 1)
+        return frozenset(
+            (student.id, lesson)
+            for i, student in enumerate(self.assignment.submissions.students)
+            for j, lesson in enumerate(self.assignment.lessons)
+            if (i + j) % parts == part - 1
+        )
+
+    def record(self, remarks: Mapping[str, Sequence[str]]) -> Grading:
+        """What ``grading.json`` holds."""
+        it = self.assignment
+        return Grading(
+            lessons=it.lessons,
+            students=tuple(
+                replace(student.record, remarks=tuple(remarks.get(student.id, student.record.remarks)))
+                for student in it.submissions.students
+            ),
+            rubric=it.rubric.as_json(),
+            seed=self.seed,
+            versions=versions(),
+            lesson_hashes=self.hashes,
+            shard=it.shard,
+            remarks=it.submissions.remarks,
+        )
+
+    def handed(self) -> Iterator[tuple[Student, Handed, tuple[str, ...]]]:
+        """Everything of this shard, student by student; read when it is asked for."""
+        it, mine = self.assignment, self.mine
+        for student in it.submissions.students:
+            found, remarks = read_student(student, it.course, it.lessons)
+            for lesson in it.lessons:
+                if (student.id, lesson) in mine:
+                    yield student, found[lesson], remarks
+
+    def job(self, student: Student, handed: Handed) -> Job | None:
+        """How to judge what was handed in; None where there is nothing to judge."""
+        it, lesson = self.assignment, self.lessons[handed.lesson]
+        if handed.status != "graded" or is_stub(handed.data, lesson):
+            return None
+        rubric = self._rubric(handed.lesson)
+        drawn = (seed_for(self.seed, student.id, handed.lesson, number) for number in range(it.rubric.seeds))
+        return Job(
+            student=student.id,
+            lesson=handed.lesson,
+            lesson_hash=self.hashes[handed.lesson],
+            file=handed.file or "",
+            data=handed.data,
+            headers=handed.headers,
+            seeds=rubric.seeds or tuple(drawn),
+            shapes=tuple(astuple(shape) for shape in rubric.shapes),
+            seconds=it.rubric.seconds,
+            memory_gib=it.rubric.memory_gib,
+            device=it.device,
+            course=None if it.course.packaged else it.course.root.resolve(),
+        )
+
+    def grade(self, executor: Executor, tell: Tell = lambda done, total: None) -> Headcount:
+        """Judge what is not judged yet. Whatever ends this, each grade that was reached is on the disk."""
+        count = Headcount(len(self.mine))
+        remarks: dict[str, tuple[str, ...]] = {}
+        students = {student.id: student for student in self.assignment.submissions.students}
+        with _alone(self.assignment.out):
+            save_grading(self.assignment.out, self.record({}))
+            for job, judged in executor.run(self._open(count, remarks, tell)):
+                self._save(self._graded(students[job.student], job, judged))
+                count.done += 1
+                count.kit_errors += judged.status == "kit_error"
+                tell(count.kept + count.done, count.total)
+            save_grading(self.assignment.out, self.record(remarks))
+        return count
+
+    @classmethod
+    def repeat(cls, assignment: Assignment, student: str, lesson: str) -> tuple[Grade, Grade]:
+        """The grade of an earlier run, and the same case judged once more; nothing is written. Raises ``CommandError``
+        where there was none, or where what was handed in is another file now."""
+        before = load_grade(assignment.out, student, lesson)
+        if before is None:
+            raise CommandError(f"{shown(assignment.out)} has no grade of {student} for lesson {lesson}")
+        classroom = cls.of(replace(assignment, lessons=(lesson,)))
+        found = next((it for it in assignment.submissions.students if it.id == student), None)
+        if found is None:
+            raise CommandError(f"{student} is not among the submissions")
+        handed = read_student(found, assignment.course, (lesson,))[0][lesson]
+        job = classroom.job(found, handed)
+        if job is None:
+            return before, classroom._not_judged(found, handed)
+        if job.sha256 != before.sha256:
+            raise CommandError(f"{student} has handed in another file for lesson {lesson} since then: grade again")
+        job = replace(job, seeds=(before.case.seed,))
+        return before, classroom._graded(found, job, judge(job))
+
+    def kept(self) -> int:
+        """How many grades an earlier run has left that still hold."""
+        return sum(self._is_kept(student, handed) for student, handed, _ in self.handed())
+
+    def _is_kept(self, student: Student, handed: Handed) -> bool:
+        job = self.job(student, handed)
+        if job is not None:
+            return self._earlier(student, job) is not None
+        return load_grade(self.assignment.out, student.id, handed.lesson) == self._not_judged(student, handed)
+
+    def _open(self, count: Headcount, remarks: dict[str, tuple[str, ...]], tell: Tell) -> Iterator[Job]:
+        """The jobs that are left. What needs no judging, or has been judged, is put in order on the way."""
+        for student, handed, said in self.handed():
+            remarks[student.id] = said
+            job = self.job(student, handed)
+            if job is None:
+                self._save(self._not_judged(student, handed))
+                count.done += 1
+                tell(count.kept + count.done, count.total)
+            elif (earlier := self._earlier(student, job)) is not None:
+                self._save(self._scored(student, job, earlier))
+                count.kept += 1
+                tell(count.kept + count.done, count.total)
+            else:
+                yield job
+
+    def _earlier(self, student: Student, job: Job) -> Grade | None:
+        """The grade of an earlier run, if it is that of this very job."""
+        if self.assignment.fresh:
+            return None
+        grade = load_grade(self.assignment.out, student.id, job.lesson)
+        return grade if grade and grade.key == job.key and grade.status != "kit_error" else None
+
+    def _save(self, grade: Grade) -> None:
+        if load_grade(self.assignment.out, grade.student, grade.lesson) != grade:
+            save_grade(self.assignment.out, grade)
+
+    def _rubric(self, lesson: str) -> LessonRubric:
+        return self.assignment.rubric.by_lesson.get(lesson, LessonRubric())
+
+    def _not_judged(self, student: Student, handed: Handed) -> Grade:
+        untouched = handed.status == "graded"
+        return Grade(
+            student=student.id,
+            lesson=handed.lesson,
+            status="missing" if untouched else handed.status,
+            points=0.0,
+            out_of=out_of(self.lessons[handed.lesson], self._rubric(handed.lesson)),
+            message=UNTOUCHED if untouched else handed.message,
+            name=student.record.name,
+            file=handed.file,
+            sha256=handed.sha256,
+            versions=versions(),
+            lesson_hash=self.hashes[handed.lesson],
+        )
+
+    def _graded(self, student: Student, job: Job, judged: Judged) -> Grade:
+        lesson = self.lessons[job.lesson]
+        grade = Grade(
+            student=student.id,
+            lesson=job.lesson,
+            status=judged.status,
+            points=0.0,
+            out_of=0.0,
+            message=judged.message,
+            outcome=judged.outcome,
+            case=Case(
+                judged.seed,
+                (astuple(lesson.shapes.count),),
+                (*(astuple(it) for it in lesson.shapes.check), *job.shapes),
+            ),
+            versions=versions(),
+            seconds=judged.seconds,
+            key=job.key,
+        )
+        return self._scored(student, job, grade)
+
+    def _scored(self, student: Student, job: Job, grade: Grade) -> Grade:
+        """The grade with points by the rubric as it is now, and with what does not decide the outcome."""
+        lesson, rubric = self.lessons[job.lesson], self._rubric(job.lesson)
+        scored = score(grade.outcome, lesson, rubric, self.assignment.rubric.near_miss) if grade.outcome else None
+        return replace(
+            grade,
+            name=student.record.name,
+            file=job.file,
+            sha256=job.sha256,
+            lesson_hash=job.lesson_hash,
+            points=scored.points if scored else 0.0,
+            out_of=out_of(lesson, rubric),
+            parts=scored.parts if scored else (),
+            message=scored.message if scored else grade.message,
+            verdict=str(grade.outcome["verdict"]) if grade.outcome else None,
+        )
+
+
+def lesson_hash(lesson: Lesson) -> str:
+    """Of what judges."""
+    digest = hashlib.sha256()
+    common = sorted(path for path in lesson.include_dirs[0].rglob("*.cuh"))
+    for path in (lesson.toml_path, lesson.directory.parent / "course.toml", *common):
+        digest.update(path.read_bytes() if path.is_file() else b"")
+    return digest.hexdigest()
+
+
+def _seed(assignment: Assignment) -> int:
+    """The seed of the class: as given, else that of the run before, else one that nobody could know."""
+    given = assignment.seed if assignment.seed is not None else assignment.rubric.seed
+    if given is not None:
+        return given
+    if (assignment.out / "grading.json").exists():
+        return load_grading(assignment.out).seed
+    if assignment.shard is not None:
+        raise CommandError("shards of one class need one seed: give all of them --seed, or seed = ... in grading.toml")
+    return secrets.randbits(32)
+
+
+@contextlib.contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Nobody else grades into this folder meanwhile. The lock goes with the process, however that ends."""
+    path = out / ".lock"
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        file = path.open("w")
+    except OSError as error:
+        raise WriteError(path, error) from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CommandError(f"{shown(out)} is being written by another gemm-lessons grade; wait for it") from None
+        except OSError:
+            pass  # a file system without locks
+        yield

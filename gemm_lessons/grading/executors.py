@@ -1,0 +1,168 @@
+"""Where jobs are judged: in processes of this machine, or on a cluster of Ray. Jobs come back as they are done.
+
+    with open_executor("local", processes=2) as executor:
+        for job, judged in executor.run(jobs): ...
+
+Nothing depends on the order, nor on who judged what: a job holds all that decides its outcome.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, Protocol
+
+from gemm_lessons.course.folder import CommandError
+from gemm_lessons.errors import KitError
+from gemm_lessons.grading.judging import Job, Judged, judge
+
+WORKER_BYTES = 700 << 20  # what one judging process may need
+CGROUPS = ("/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/memory.max")
+PATIENCE_S = 0.5  # between looks whether Ctrl-C came
+EXECUTORS = ("local", "ray")
+
+Done = tuple[Job, Judged]
+
+
+class Executor(Protocol):
+    """Judges jobs."""
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Done]:
+        """Take jobs, a few ahead, and give each with what came of it, whichever is done first."""
+
+
+def open_executor(name: str, processes: int | None = None) -> AbstractContextManager[Executor]:
+    """``local`` or ``ray``. Raises ``CommandError`` for another, and ``KitError`` where it is not installed."""
+    if name == "local":
+        return LocalExecutor(processes or how_many())
+    if name == "ray":
+        return RayExecutor(processes)
+    raise CommandError(f"there is no executor {name!r}; there are {', '.join(EXECUTORS)}")
+
+
+def how_many() -> int:
+    """As many processes as there are cores for us, and memory for them; at least one."""
+    cores = float(len(os.sched_getaffinity(0)))
+    memory = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    with contextlib.suppress(OSError, ValueError, IndexError), open(CGROUPS[0], encoding="ascii") as file:
+        quota, period = file.read().split()
+        cores = min(cores, int(quota) / int(period))  # ValueError where it is "max"
+    with contextlib.suppress(OSError, ValueError), open(CGROUPS[1], encoding="ascii") as file:
+        memory = min(memory, int(file.read()))
+    return max(1, min(int(cores + 0.5), int(memory // WORKER_BYTES)))
+
+
+class LocalExecutor:
+    """Threads of this process, each with one judging process at a time. They end with this process, whatever ends it:
+    a judging process whose parent is gone ends by itself."""
+
+    def __init__(self, processes: int) -> None:
+        self.processes = processes
+        self._todo: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[Done | BaseException] = queue.SimpleQueue()
+        # Daemons: Ctrl-C must not wait for the kernels under way.
+        self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(processes)]
+
+    def _work(self) -> None:
+        while (job := self._todo.get()) is not None:
+            try:
+                self._done.put((job, judge(job)))
+            except BaseException as error:  # noqa: BLE001 (a bug of ours: whoever waits has to know)
+                self._done.put(error)
+                return
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Done]:
+        """See ``Executor``."""
+        under_way, waiting = 0, iter(jobs)
+        ended = False
+        while True:
+            while not ended and under_way < 2 * self.processes:
+                job = next(waiting, None)
+                ended = job is None
+                if job is not None:
+                    self._todo.put(job)
+                    under_way += 1
+            if not under_way:
+                return
+            done = self._next()
+            under_way -= 1
+            if isinstance(done, BaseException):
+                raise done
+            yield done
+
+    def _next(self) -> Done | BaseException:
+        while True:
+            with contextlib.suppress(queue.Empty):
+                return self._done.get(timeout=PATIENCE_S)
+
+    def __enter__(self) -> LocalExecutor:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        while True:
+            try:
+                self._todo.get_nowait()
+            except queue.Empty:
+                break
+        for _ in self._threads:
+            self._todo.put(None)
+
+
+class RayExecutor:
+    """Tasks on a cluster of Ray: the one that ``RAY_ADDRESS`` names, else one that is started here. A task whose
+    worker or machine is lost is judged again on another."""
+
+    def __init__(self, processes: int | None = None) -> None:
+        self._processes = processes
+        self._ray: Any = None
+        self._ours = False
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Done]:
+        """See ``Executor``."""
+        ray, waiting = self._ray, iter(jobs)
+        task = ray.remote(judge).options(num_cpus=1, memory=WORKER_BYTES, max_retries=-1)
+        under_way: dict[Any, Job] = {}
+        ended = False
+        while True:
+            while not ended and len(under_way) < 2 * self._width():
+                job = next(waiting, None)
+                ended = job is None
+                if job is not None:
+                    under_way[task.remote(job)] = job
+            if not under_way:
+                return
+            ready, _ = ray.wait(list(under_way), timeout=PATIENCE_S)
+            for reference in ready:
+                yield under_way.pop(reference), ray.get(reference)
+
+    def _width(self) -> int:
+        return self._processes or max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+
+    def __enter__(self) -> RayExecutor:
+        try:
+            import ray
+        except ImportError:
+            raise KitError("Ray is not installed: pip install 'gemm-lessons[ray]'") from None
+        self._ray = ray
+        self._ours = not ray.is_initialized()
+        if self._ours:
+            import logging
+
+            options = {} if os.environ.get("RAY_ADDRESS") else {"num_cpus": self._processes or how_many()}
+            ray.init(include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False, **options)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._ours:
+            self._ray.shutdown()

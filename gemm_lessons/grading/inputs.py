@@ -1,0 +1,284 @@
+"""A folder of submissions -> students, each with the kernel of every lesson, or with the reason why there is none.
+
+    find_students(folder, lessons, roster)  -->  [Student(id, name, where)]  --read_student-->  {lesson: Handed}
+
+A student's part is a folder in any layout, an archive, or loose files whose names say whose they are (``naming.py``).
+Kernels are taken, and headers of the student's own that lie beside one and are included by it. What else a submission
+brings along, as lesson.toml, progress or another matrix.cuh, takes no part: the lesson that judges is the teacher's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import posixpath
+import re
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from gemm_lessons.compiler.source import included_names
+from gemm_lessons.course.folder import CommandError, Course, ReadError, shown
+from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.grading.archives import (
+    HandedFile,
+    HandIn,
+    is_archive,
+    is_source,
+    printable,
+    read_archive,
+    read_file,
+    read_folder,
+    stem_of_archive,
+)
+from gemm_lessons.grading.naming import Claim, Owner, claim, owner_of
+from gemm_lessons.grading.results import GradedStudent, GradeStatus
+from gemm_lessons.grading.roster import Enrolled, Roster
+
+MOST_HEADERS = 50  # of one kernel
+MISSING = "nothing was handed in for this lesson"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A piece of somebody's submission: a path, and for a loose file the name that it was handed in under."""
+
+    path: Path
+    file: str = ""
+    refusal: str = ""
+
+
+@dataclass(frozen=True)
+class Student:
+    """Somebody who is to be graded, and where their work lies."""
+
+    record: GradedStudent
+    parts: tuple[Piece, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """What results are filed under."""
+        return self.record.id
+
+
+@dataclass(frozen=True)
+class Submissions:
+    """The class, in the order of ids."""
+
+    students: tuple[Student, ...]
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Handed:
+    """What a student handed in for a lesson. ``status`` is "graded" where there is something to judge."""
+
+    lesson: str
+    status: GradeStatus
+    message: str = ""
+    file: str | None = None
+    data: bytes = b""
+    headers: Mapping[str, bytes] = field(default_factory=dict)  # of the student's own, beside the kernel
+
+    @property
+    def sha256(self) -> str | None:
+        """Of the kernel's bytes."""
+        return hashlib.sha256(self.data).hexdigest() if self.status == "graded" else None
+
+
+def find_students(folder: Path, lessons: Sequence[str], roster: Roster | None = None) -> Submissions:
+    """Everybody with an entry in the folder, and everybody in the roster. Raises ``CommandError``."""
+    try:
+        entries = sorted(os.scandir(folder), key=lambda it: os.fsencode(it.name))
+    except NotADirectoryError:
+        hint = f"unpack it into a folder first, and name that: {shown(folder)}" if is_archive(folder.name) else ""
+        raise CommandError(hint or f"{shown(folder)} is a file; name the folder with a folder per student") from None
+    except OSError as error:
+        raise ReadError(folder, error) from None
+    owned: dict[Owner, list[Piece]] = {}
+    remarks: list[str] = []
+    kernels = 0
+    for entry in entries:
+        found = None if entry.name.startswith(".") or entry.name == "__MACOSX" else _owned(entry, lessons)
+        if found is None:
+            if is_source(entry.name) and claim(entry.name, lessons):
+                kernels += 1
+            if not entry.name.startswith(".") and not entry.name.lower().endswith((".csv", ".toml")):
+                remarks.append(f"{printable(entry.name)} belongs to no student and was not graded")
+            continue
+        owner, part = found
+        owned.setdefault(replace(owner, file=""), []).append(part)
+    if not owned and roster is None:
+        hint = "; if it is the work of one student, say whose: --student NAME" if kernels else ""
+        raise CommandError(f"{shown(folder)} holds no folder or archive of a student{hint}")
+    if lone := _is_one_course(folder, owned):
+        raise CommandError(lone)
+    return Submissions(_students(owned, roster), tuple(remarks))
+
+
+def one_student(folder: Path, name: str, roster: Roster | None = None) -> Submissions:
+    """A folder or archive that is one student's. Raises ``CommandError``."""
+    if not folder.exists():
+        raise CommandError(f"{shown(folder)}: no such file or folder")
+    return Submissions(_students({Owner(name): [Piece(folder)]}, roster and Roster(
+        tuple(it for it in (roster.find(name),) if it))))  # fmt: skip
+
+
+def _is_one_course(folder: Path, owned: Mapping[Owner, object]) -> str:
+    if (folder / "lessons").is_dir() and Course(folder).names and {owner.name for owner in owned} & {"lessons"}:
+        return f"{shown(folder)} is a course folder, not a folder of submissions; is it one student's? --student NAME"
+    return ""
+
+
+def _owned(entry: os.DirEntry[str], lessons: Sequence[str]) -> tuple[Owner, Piece] | None:
+    path = Path(entry.path)
+    if entry.is_symlink():
+        owner = owner_of(_name(entry.name), lessons)
+        return (owner, Piece(path, refusal="it is a link; give the folder or file itself")) if owner else None
+    if entry.is_dir(follow_symlinks=False):
+        owner = owner_of(_name(entry.name))
+        return (owner, Piece(path)) if owner else None
+    if is_archive(entry.name):
+        owner = owner_of(_name(entry.name), lessons, loose=True)
+        return (
+            (owner, Piece(path)) if owner and owner.number else (Owner(_name(stem_of_archive(entry.name))), Piece(path))
+        )
+    if is_source(entry.name) and stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode):
+        owner = owner_of(_name(entry.name), lessons, loose=True)
+        return (owner, Piece(path, owner.file)) if owner else None
+    return None
+
+
+def _name(raw: str) -> str:
+    return printable(raw).strip() or "unnamed"
+
+
+def _students(owned: Mapping[Owner, Sequence[Piece]], roster: Roster | None) -> tuple[Student, ...]:
+    """One student for each owner: by the roster, else by name, and with the platform's number where names clash."""
+    named: dict[str, set[str]] = {}
+    for owner in owned:
+        named.setdefault(owner.name, set()).add(owner.number)
+    parts: dict[str, list[Piece]] = {}
+    records: dict[str, GradedStudent] = {it.id: _record(it) for it in (roster.students if roster else ())}
+    for owner, theirs in owned.items():
+        enrolled = roster.find(owner.name, owner.number) if roster else None
+        if enrolled is not None:
+            id_ = enrolled.id
+        else:
+            id_ = f"{owner.name}_{owner.number}" if owner.number and len(named[owner.name]) > 1 else owner.name
+            unknown = ("not in the roster",) if roster else ()
+            records.setdefault(id_, GradedStudent(id_, remarks=unknown))
+        parts.setdefault(id_, []).extend(theirs)
+    for id_ in records.keys() - parts.keys():
+        parts[id_] = []
+    return tuple(Student(records[id_], tuple(parts[id_])) for id_ in sorted(parts))
+
+
+def _record(enrolled: Enrolled) -> GradedStudent:
+    return GradedStudent(enrolled.id, enrolled.name, enrolled.email, enrolled.more)
+
+
+def read_student(student: Student, course: Course, lessons: Sequence[str]) -> tuple[dict[str, Handed], tuple[str, ...]]:
+    """What a student handed in for each lesson, and remarks on the submission as a whole."""
+    handed = HandIn()
+    for part in student.parts:
+        handed.add(_read(part))
+    everything = course.names
+    claims: dict[str, list[Claim]] = {}
+    kit = _kit_folders(handed)
+    for name in handed.files:
+        if not name.startswith(kit) and (found := claim(name, everything)) is not None:
+            claims.setdefault(found.lesson, []).append(found)
+    if len(lessons) == 1 and lessons[0] not in claims:
+        _take_the_only_one(handed, lessons[0], claims)
+    result = {}
+    for lesson in lessons:
+        result[lesson] = _handed(handed, course, lesson, sorted(claims.get(lesson, ())))
+    return result, (*student.record.remarks, *handed.told())
+
+
+def _read(part: Piece) -> HandIn:
+    if part.refusal:
+        text = f"{printable(part.path.name)}: refused: {part.refusal}"
+        return HandIn(remarks=[text], broken=text, refused=True)
+    if part.file and not is_archive(part.file):
+        found = HandIn()
+        found.keep(read_file(part.path, printable(part.file)))
+        return found
+    return read_folder(part.path) if part.path.is_dir() else read_archive(part.path)
+
+
+def _kit_folders(handed: HandIn) -> tuple[str, ...]:
+    """In a clone of this kit: the folders beside ``lessons`` with kernels that are nobody's work."""
+    homes = {name.partition("lessons/")[0] for name in handed.files if re.match(r"(?:[^/]+/)*lessons/\d\d_", name)}
+    return tuple(f"{home}{folder}/" for home in homes for folder in ("checks", "gemm_lessons"))
+
+
+def _take_the_only_one(handed: HandIn, lesson: str, claims: dict[str, list[Claim]]) -> None:
+    """One lesson, one kernel: it is that lesson's, whatever it is called."""
+    own = [name for name in handed.files if name.lower().endswith(".cu") and not _came_along(name)]
+    if len(own) == 1 and not claims:
+        claims[lesson] = [Claim(2, 0, own[0].count("/"), 0, own[0], lesson)]
+        handed.remark(f"{own[0]} does not say which lesson it is for; it was taken as lesson {lesson}")
+
+
+def _came_along(name: str) -> bool:
+    """Whether a file by its name came with the course."""
+    return posixpath.basename(name).lower() in ("stub.cu", "solution.cu", "bug.cu", "first.cu")
+
+
+def _handed(handed: HandIn, course: Course, lesson: str, claims: Sequence[Claim]) -> Handed:
+    """The best of the files that claim to be this lesson's kernel: one that can be read and is not the untouched
+    stub, if there is one."""
+    files = [handed.files[claim.name] for claim in claims]
+    if not files:
+        why = f"{MISSING} ({handed.broken})" if handed.broken else MISSING
+        none: GradeStatus = "missing" if not handed.broken else "refused" if handed.refused else "unreadable"
+        return Handed(lesson, none, why)
+    readable = [file for file in files if not file.refusal]
+    if not readable:
+        first = files[0]
+        status: GradeStatus = "unreadable" if first.unreadable else "refused"
+        return Handed(lesson, status, f"{first.name}: {status}: {first.refusal}", first.name)
+    found = course.lesson(lesson)
+    filled = [file for file in readable if file.data.strip() and not is_stub(file.data, found)]
+    chosen = filled[0] if filled else readable[0]
+    others = [file for file in filled if _normal(file.data) != _normal(chosen.data)]
+    if others:
+        names = ", ".join(file.name for file in others[:3])
+        handed.remark(f"lesson {lesson}: of several files {chosen.name} was graded, not {names}")
+    return Handed(lesson, "graded", "", chosen.name, chosen.data, _headers(handed, found, chosen))
+
+
+def is_stub(data: bytes, lesson: Lesson) -> bool:
+    """Whether a file is the lesson's stub as it came."""
+    try:
+        return _normal(data) == _normal(lesson.stub_path.read_bytes())
+    except OSError:
+        return False
+
+
+def _normal(data: bytes) -> bytes:
+    return data.replace(b"\r\n", b"\n").strip()
+
+
+def _headers(handed: HandIn, lesson: Lesson, kernel: HandedFile) -> dict[str, bytes]:
+    """The student's own files that the kernel includes, directly or not, from its own folder; none whose name the
+    course has, and none that would be taken for the kernel."""
+    home = kernel.name.rpartition("/")[0]
+    beside = {posixpath.basename(name): file for name, file in handed.files.items() if posixpath.dirname(name) == home}
+    taken: dict[str, bytes] = {}
+    waiting = [kernel.data]
+    while waiting and len(taken) < MOST_HEADERS:
+        text = waiting.pop().decode("utf-8", errors="replace")
+        for name, _ in included_names(text) or ():
+            file = beside.get(name)
+            if file is None or file.refusal or name in (*taken, "kernel.cu") or file is kernel:
+                continue
+            if any((folder / name).exists() for folder in lesson.include_dirs):
+                handed.remark(f"{file.name} took no part: lessons have their own {name}")
+                continue
+            taken[name] = file.data
+            waiting.append(file.data)
+    return dict(sorted(taken.items()))

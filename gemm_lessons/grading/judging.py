@@ -1,0 +1,150 @@
+"""One student's kernel of one lesson: a ``Job`` that holds all that decides the outcome, and how it is judged.
+
+    Job --judge--> Judged: the outcome of ``run --json``, or why there is none
+
+A job is self-contained, so that any process on any machine can take it: the source travels in it. Its ``key`` is a hash
+of all that it holds and of the versions that judge; two runs with the same key have the same outcome.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from gemm_lessons import __version__
+from gemm_lessons.bounds import GIB
+from gemm_lessons.course.folder import CommandError, Course, packaged_course
+from gemm_lessons.errors import KitError, UnsupportedKernel
+from gemm_lessons.grading.plain import one_line
+from gemm_lessons.grading.results import GradeStatus
+from gemm_lessons.grading.worker import Limits, Submission, judge_submission
+from gemm_lessons.run.choose import Choice
+
+SEED_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is judged, on what, by which lesson. ``course``: None for the lessons that came with the package, wherever
+    it lies; ``seeds``: one run each, until one does not pass."""
+
+    student: str
+    lesson: str
+    lesson_hash: str
+    file: str
+    data: bytes
+    headers: Mapping[str, bytes] = field(default_factory=dict)  # of the student's own, beside the kernel
+    seeds: tuple[int, ...] = (0,)
+    shapes: tuple[tuple[int, int, int], ...] = ()
+    seconds: float = 60.0
+    memory_gib: float = 2.0
+    device: Choice = "sim"
+    course: Path | None = None
+
+    @property
+    def sha256(self) -> str:
+        """Of the kernel's bytes."""
+        return hashlib.sha256(self.data).hexdigest()
+
+    @property
+    def key(self) -> str:
+        """A hash of all that decides the outcome."""
+        facts = {
+            "lesson": self.lesson,
+            "lesson_hash": self.lesson_hash,
+            "source": self.sha256,
+            "headers": {name: hashlib.sha256(data).hexdigest() for name, data in sorted(self.headers.items())},
+            "seeds": self.seeds,
+            "shapes": self.shapes,
+            "limits": (self.seconds, self.memory_gib),
+            "device": self.device,
+            "versions": {name: it for name, it in versions().items() if name != "python"},
+        }
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What came of a job. ``seed`` is that of the run which decided."""
+
+    status: GradeStatus
+    message: str
+    outcome: dict[str, Any] | None
+    seed: int
+    seconds: float
+
+
+@cache
+def versions() -> Mapping[str, str]:
+    """What judges here."""
+    found = {"gemm_lessons": __version__, "python": platform.python_version()}
+    for name, package in (("nvrtc", "nvidia-cuda-nvrtc"), ("numpy", "numpy")):
+        try:
+            found[name] = version(package)
+        except PackageNotFoundError:
+            found[name] = "none"
+    return found
+
+
+def seed_for(class_seed: int, student: str, lesson: str, number: int = 0) -> int:
+    """The seed of a student's inputs: nobody's own without the seed of the class, and the same on every machine."""
+    text = f"{class_seed}\0{student}\0{lesson}\0{number}".encode(errors="surrogatepass")
+    return int.from_bytes(hashlib.sha256(text).digest()[:SEED_BYTES], "big")
+
+
+def judge(job: Job) -> Judged:
+    """Judge one kernel. Never raises for what the kernel does, nor for what the kit does not know."""
+    began = time.monotonic()
+    status: GradeStatus = "graded"
+    message, outcome, seed = "", None, job.seeds[0]
+    try:
+        with tempfile.TemporaryDirectory(prefix="gemm-lessons-") as folder:
+            path = Path(folder) / "kernel.cu"
+            for name, data in {**job.headers, path.name: job.data}.items():
+                (path.parent / name).write_bytes(as_utf8(data))
+            course = packaged_course() if job.course is None else Course(job.course)
+            for seed in job.seeds:
+                outcome = _judge_once(job, course, path, seed)
+                if outcome["verdict"] != "passed":
+                    break
+    except UnsupportedKernel as error:
+        where = f"line {error.line}: " if error.line else ""
+        status, message = "unsupported", f"the simulator cannot run this kernel: {where}{error}"
+    except CommandError as error:
+        status, message = "unreadable", str(error).replace(folder, "").lstrip("/")
+    except (KitError, OSError) as error:
+        status, message = "kit_error", str(error)
+    return Judged(status, one_line(message), outcome, seed, round(time.monotonic() - began, 2))
+
+
+def _judge_once(job: Job, course: Course, path: Path, seed: int) -> dict[str, Any]:
+    beside = tuple(path.parent / name for name in sorted(job.headers))
+    submission = Submission(course.root, job.lesson, path, device=job.device, seed=seed, beside=beside)
+    limits = Limits(seconds=job.seconds, memory_bytes=int(job.memory_gib * GIB))
+    outcome = dict(judge_submission(submission, limits))
+    # Where it lay while it was judged says nothing, and would be another name each time.
+    text = json.dumps(outcome | {"kernel": job.file}).replace(str(path), json.dumps(job.file)[1:-1])
+    found: dict[str, Any] = json.loads(text.replace(f"{path.parent}/", ""))
+    return found
+
+
+def as_utf8(data: bytes) -> bytes:
+    """A text file of any editor: UTF-16 by its mark, else UTF-8, else the encoding of Western Windows. What is no text
+    stays as it is: to judge that is somebody else's business."""
+    try:
+        if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+            return data.decode("utf-16").encode()
+        data.decode("utf-8")
+    except UnicodeError:
+        if b"\0" not in data:
+            return data.decode("cp1252", errors="replace").encode()
+    return data

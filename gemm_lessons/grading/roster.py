@@ -1,0 +1,153 @@
+"""The class list, a CSV file: who is who, and who handed in nothing.
+
+id,name,email,group          id is what folders are named by; any further columns are kept as they are
+ana,Ana Lima,ana@uni.example,2
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gemm_lessons.course.folder import CommandError, ReadError, shown
+from gemm_lessons.grading.archives import MIB, printable
+
+LARGEST = 8 * MIB
+COLUMNS = {  # as learning platforms call them
+    "id": ("id", "student id", "student", "sis user id", "sid", "login", "username", "user"),
+    "name": ("name", "full name", "student name"),
+    "email": ("email", "e-mail", "email address", "mail"),
+}
+
+
+@dataclass(frozen=True)
+class Enrolled:
+    """A line of the class list; ``more`` holds the columns that the kit does not know."""
+
+    id: str
+    name: str | None = None
+    email: str | None = None
+    more: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Roster:
+    """The class list, in its own order."""
+
+    students: tuple[Enrolled, ...] = ()
+
+    def find(self, name: str, number: str = "") -> Enrolled | None:
+        """Whom a folder's or file's name stands for: an id, an email address, a name in any order of its words; None
+        where nobody or more than one fits."""
+        said = [_plain(name), _plain(number)] if number else [_plain(name)]
+        for keys in (_ids, _addresses, _names):
+            fits = [student for student in self.students if set(said) & keys(student)]
+            if fits:
+                return fits[0] if len(fits) == 1 else None
+        return None
+
+
+def _ids(student: Enrolled) -> set[str]:
+    return {_plain(student.id), *(_plain(value) for value in student.more.values() if value.isdigit())}
+
+
+def _addresses(student: Enrolled) -> set[str]:
+    email = (student.email or "").lower()
+    return {_plain(email), _plain(email.partition("@")[0])} - {""}
+
+
+def _names(student: Enrolled) -> set[str]:
+    """``Ana Lima``, ``Lima, Ana``, and Canvas's ``limaana``."""
+    words = _words(student.name or "")
+    if not words:
+        return set()
+    turned = [words[-1], *words[:-1]]
+    return {" ".join(words), " ".join(turned), "".join(turned), "".join(words)}
+
+
+def _plain(text: str) -> str:
+    return " ".join(_words(text))
+
+
+def _words(text: str) -> list[str]:
+    """In lower case, without accents; all that is no letter or digit separates."""
+    split = unicodedata.normalize("NFKD", text).casefold()
+    kept = "".join(it if it.isalnum() else " " for it in split if not unicodedata.combining(it))
+    return kept.split()
+
+
+def load_roster(path: Path) -> Roster:
+    """Read a class list, separated by commas, semicolons or tabs. Raises ``CommandError`` with file and line."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(LARGEST + 1)
+    except OSError as error:
+        raise ReadError(path, error) from None
+    if len(raw) > LARGEST:
+        raise CommandError(f"{shown(path)}: larger than {LARGEST // MIB} MB; is it a class list?")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise CommandError(f"{shown(path)}:{line}: not UTF-8 text; save it as CSV UTF-8") from None
+    if "\0" in text:
+        line = text[: text.index("\0")].count("\n") + 1
+        raise CommandError(f"{shown(path)}:{line}: holds a zero byte; is it a CSV file?")
+    return Roster(tuple(_read(path, text)))
+
+
+def _read(path: Path, text: str) -> list[Enrolled]:
+    head = text.partition("\n")[0]
+    separator = max(",;\t", key=head.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    found: dict[str, Enrolled] = {}
+    lines: dict[str, int] = {}
+    header: list[str] = []
+    try:
+        for fields in reader:
+            line = reader.line_num
+            if not any(value.strip() for value in fields):
+                continue
+            if not header:
+                header = [printable(value.strip()) for value in fields]
+                _check(path, line, header)
+                continue
+            if len(fields) != len(header):
+                count = f"{len(fields)} field{'s'[: len(fields) != 1]}"
+                raise CommandError(f"{shown(path)}:{line}: {count}, but the first line names {len(header)} columns")
+            student = _student(header, [printable(value.strip()) for value in fields])
+            if not student.id:
+                raise CommandError(f"{shown(path)}:{line}: a student without an id; write one, or delete the line")
+            if student.id in found:
+                raise CommandError(
+                    f"{shown(path)}:{line}: the id {student.id!r} stands in line {lines[student.id]}, too"
+                )
+            found[student.id], lines[student.id] = student, line
+    except csv.Error as error:
+        raise CommandError(f"{shown(path)}:{reader.line_num}: not valid CSV: {error}") from None
+    if not header:
+        raise CommandError(f"{shown(path)}:1: is empty; the first line names the columns, like id,name,email")
+    return list(found.values())
+
+
+def _check(path: Path, line: int, header: Sequence[str]) -> None:
+    names = [name.lower() for name in header]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise CommandError(f"{shown(path)}:{line}: two columns are named {twice!r}")
+    if not any(name in COLUMNS["id"] for name in names):
+        said = ", ".join(header) or "nothing"
+        raise CommandError(f"{shown(path)}:{line}: no column is named id; the first line says: {said}")
+
+
+def _student(header: Sequence[str], fields: Sequence[str]) -> Enrolled:
+    values = dict(zip(header, fields, strict=True))
+    known: dict[str, str] = {}
+    for key, names in COLUMNS.items():
+        column = next((column for name in names for column in header if column.lower() == name), None)
+        if column is not None:
+            known[key] = values.pop(column)
+    return Enrolled(known["id"], known.get("name") or None, known.get("email") or None, values)

@@ -1,0 +1,124 @@
+"""An outcome and a rubric -> points, in parts, each with a reason that a student may read.
+
+A pure function: the same outcome has the same points everywhere, and other points need no other run. What it says
+names lines of the student's own file, shapes that the lesson's text names, and gates; never a hidden shape or its
+values, and nothing of the solution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gemm_lessons.course.lesson import Gate, Lesson, Shape
+from gemm_lessons.grading.plain import one_line
+from gemm_lessons.grading.results import GradePart
+from gemm_lessons.grading.rubric import LessonRubric, NearMiss
+
+DIGITS = 4  # of points, after the decimal point: thirds of a point add up
+ELSEWHERE = "a shape that the lesson does not name"
+LONGEST = 300  # characters of a message
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What an outcome is worth."""
+
+    points: float
+    parts: tuple[GradePart, ...]
+    message: str
+
+
+def score(outcome: Mapping[str, Any], lesson: Lesson, rubric: LessonRubric, near_miss: NearMiss) -> Scored:
+    """Points for each stage that the kernel reached, and for each of the lesson's gates."""
+    verdict, points = outcome["verdict"], rubric.points
+    compiled = verdict != "compile_failed"
+    ran = compiled and verdict not in ("faulted", "timed_out")
+    right = ran and verdict != "wrong_answer"
+    why = _why(outcome, lesson)
+    values = points.right_values + (0 if lesson.gates else points.gates)
+    parts = [
+        _part("compiles", points.compiles, compiled, "it compiles" if compiled else why),
+        _part("runs", points.runs, ran, "it runs to its end, without a fault" if ran else _after(compiled, why)),
+        _part("right values", values, right, "right on every shape" if right else _after(ran, why)),
+    ]
+    judged = {gate["name"]: gate for gate in outcome["gates"]} if right else {}
+    worth = points.of_gates(lesson)
+    parts += [_gate(gate, worth[gate.name], judged.get(gate.name), near_miss, right) for gate in lesson.gates]
+    total = round(sum(part.points for part in parts), DIGITS)
+    return Scored(total, tuple(parts), one_line(why)[:LONGEST])
+
+
+def out_of(lesson: Lesson, rubric: LessonRubric) -> float:
+    """The most points of a lesson."""
+    return round(rubric.points.out_of, DIGITS)
+
+
+def _part(name: str, most: float, passed: bool, why: str) -> GradePart:
+    most = round(most, DIGITS)
+    return GradePart(name, most if passed else 0.0, most, passed, one_line(why)[:LONGEST])
+
+
+def _after(came_so_far: bool, why: str) -> str:
+    return why if came_so_far else "it did not get that far"
+
+
+def _gate(gate: Gate, most: float, judged: Mapping[str, Any] | None, near_miss: NearMiss, right: bool) -> GradePart:
+    most = round(most, DIGITS)
+    if judged is None:
+        why = "it was not judged" if right else "counted for right values only"
+        return GradePart(gate.name, 0.0, most, False, why)
+    value = judged["value"]
+    if judged["passed"]:
+        return GradePart(gate.name, most, most, True, f"{_number(value)}; asked for is {gate.limit}")
+    where = f"on {ELSEWHERE} it is" if judged.get("hidden") else "it is"
+    said = f"{where} {_number(value)}; asked for is {gate.limit}. {gate.why}"
+    if near_miss.worth and value is not None and _near(float(value), gate, near_miss.within):
+        return GradePart(gate.name, round(most * near_miss.worth, DIGITS), most, False, f"nearly: {said}")
+    return GradePart(gate.name, 0.0, most, False, said)
+
+
+def _near(value: float, gate: Gate, within: float) -> bool:
+    if gate.at_most is not None:
+        return value <= gate.at_most * (1 + within)
+    return gate.at_least is not None and value >= gate.at_least * (1 - within)
+
+
+def _number(value: float | None) -> str:
+    return "no number" if value is None else f"{value:.4g}"
+
+
+def _why(outcome: Mapping[str, Any], lesson: Lesson) -> str:
+    """One line: what came of the kernel."""
+    verdict = outcome["verdict"]
+    if verdict == "passed":
+        return "right on every shape" + (", and every gate is met" if lesson.gates else "")
+    if verdict == "gate_missed":
+        names = [gate["name"] for gate in outcome["gates"] if not gate["passed"]]
+        return f"right on every shape, but not by the lesson's method: {', '.join(names)}"
+    if verdict == "compile_failed":
+        found = next(iter(outcome["compile"]["diagnostics"]), None)
+        return f"it does not compile{f': {_at(found)}' if found else ''}"
+    if verdict == "wrong_answer":
+        return _wrong(outcome["shapes"], lesson)
+    found = next((it for it in outcome["findings"] if it["severity"] == "error"), None)
+    what = "it does not come to its end" if verdict == "timed_out" else "it was stopped by a fault"
+    return f"{what}: {_at(found)}" if found else what
+
+
+def _at(found: Mapping[str, Any]) -> str:
+    line = found.get("line")
+    text = found["message"]
+    return f"line {line}: {text}" if line else text
+
+
+def _wrong(shapes: Sequence[Mapping[str, Any]], lesson: Lesson) -> str:
+    known = {*lesson.shapes.check, lesson.shapes.count}
+    wrong = [Shape(it["m"], it["n"], it["k"]) for it in shapes if it["verdict"] != "passed"]
+    named = [str(shape) for shape in wrong if shape in known]
+    if not named:
+        return f"it answers wrongly on {ELSEWHERE}" if wrong else "it answers wrongly"
+    right = len(shapes) - len(wrong)
+    some = f"; right on {right} of {len(shapes)} shapes" if right else ""
+    return f"it answers wrongly at M x N x K = {', '.join(named)}{some}"

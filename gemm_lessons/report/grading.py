@@ -1,0 +1,217 @@
+"""A grading run in the terminal: how far it is and when it will end, then the class at a glance."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from types import TracebackType
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from gemm_lessons.course.folder import shown
+from gemm_lessons.grading.classroom import Classroom
+from gemm_lessons.grading.gradebook import Gradebook, GradebookRow
+from gemm_lessons.grading.plain import amount, one_line
+from gemm_lessons.grading.results import Grade
+
+EVERY_S = 30.0  # between two lines where there is no terminal
+ALL_ROWS = 40  # students that are listed one by one; of a larger class, those that somebody has to look at
+TENTHS = 10
+BAR = 40  # columns
+LONGEST_NAME = 24
+
+# One letter says what came of a kernel; where there are colours they say it, too.
+MARKS = {
+    "passed": ("+", "good", "passed"),
+    "gate_missed": ("g", "doubt", "right, but not by the lesson's method"),
+    "wrong_answer": ("w", "bad", "wrong answer"),
+    "faulted": ("f", "bad", "fault"),
+    "timed_out": ("t", "bad", "did not end"),
+    "compile_failed": ("c", "bad", "does not compile"),
+    "missing": (".", "quiet", "missing"),
+    "refused": ("r", "bad", "refused"),
+    "unreadable": ("u", "bad", "unreadable"),
+    "unsupported": ("?", "doubt", "the kit cannot judge it"),
+    "kit_error": ("!", "doubt", "the kit failed"),
+    "": (" ", "", "not judged yet"),
+}
+
+
+class Ahead:
+    """Progress with the estimated end: a bar on a terminal, a line now and then elsewhere. Call it as
+    ``classroom.Tell``."""
+
+    def __init__(self, console: Console, total: int, kept: int) -> None:
+        self._console, self._kept = console, kept
+        self._began = self._said = time.monotonic()
+        self._bar = Progress(
+            TextColumn("graded"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(elapsed_when_finished=True),
+            console=console, transient=True, disable=not console.is_terminal, refresh_per_second=2,
+            speed_estimate_period=120,
+        )  # fmt: skip
+        self._task = self._bar.add_task("", total=total)
+
+    def __call__(self, done: int, total: int) -> None:
+        """So many grades are there."""
+        self._bar.update(self._task, completed=done, total=total)
+        now = time.monotonic()
+        if self._console.is_terminal or now - self._said < EVERY_S or done <= self._kept:
+            return
+        self._said = now
+        left = (now - self._began) / (done - self._kept) * (total - done)
+        self._console.print(f"{done} of {total} graded, about {_duration(left)} left", soft_wrap=True)
+
+    def __enter__(self) -> Ahead:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+
+def _duration(seconds: float) -> str:
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 90
+        else f"{seconds / 60:.0f} min"
+        if seconds < 5400
+        else f"{seconds / 3600:.1f} h"
+    )
+
+
+def show_start(console: Console, classroom: Classroom, kept: int) -> None:
+    """What is going to be judged."""
+    it = classroom.assignment
+    students, total = len(it.submissions.students), len(classroom.mine)
+    lessons = f"{len(it.lessons)} lesson{'s'[: len(it.lessons) != 1]}"
+    part = f"; shard {it.shard[0]} of {it.shard[1]}: {total} kernels" if it.shard else ""
+    console.print(f"{students} student{'s'[: students != 1]}, {lessons}, seed {classroom.seed}{part}", soft_wrap=True)
+    if kept:
+        console.print(f"{kept} of {total} were already graded", soft_wrap=True)
+
+
+def show_remarks(console: Console, remarks: Sequence[str]) -> None:
+    """What the teacher should know about the submissions as a whole."""
+    for remark in remarks:
+        console.print(Text(one_line(remark), style="doubt"), soft_wrap=True)
+
+
+def show_class(console: Console, book: Gradebook, written: Sequence[str]) -> None:
+    """Each lesson's outcomes, the distribution of points, and the students: all of a small class."""
+    rows = book.rows
+    console.print(_lessons(book))
+    if len(rows) > 1:
+        console.print(_distribution(book))
+    listed = rows if len(rows) <= ALL_ROWS else [row for row in rows if _needs_a_look(row)]
+    if listed:
+        title = "Students" if len(listed) == len(rows) else "Students whose grades somebody should look at"
+        console.print(Text(title, style="bold"))
+        console.print(_students(book, listed[:ALL_ROWS]))
+        if len(listed) > ALL_ROWS:
+            console.print(Text(f"and {len(listed) - ALL_ROWS} more, in grades.csv", style="quiet"))
+    used = {_mark(grade) for row in rows for grade in row.grades}
+    console.print(Text("  ".join(f"{m} {what}" for m, _, what in MARKS.values() if m in used), style="quiet"))
+    errors = [grade for row in rows for grade in row.grades if grade and grade.status == "kit_error"]
+    for message, times in Counter(grade.message for grade in errors).most_common(3):
+        console.print(Text(f"{times} not judged: {one_line(message)}", style="bad"))
+    for line in written:
+        console.print(Text(line, style="quiet"), soft_wrap=True)
+
+
+def _outcome(grade: Grade | None) -> str:
+    return "" if grade is None else grade.verdict or grade.status
+
+
+def _mark(grade: Grade | None) -> str:
+    return MARKS[_outcome(grade)][0]
+
+
+def _needs_a_look(row: GradebookRow) -> bool:
+    return any(grade is not None and not grade.judged for grade in row.grades) or bool(
+        any(grade is not None and grade.status in ("refused", "unreadable") for grade in row.grades)
+    )
+
+
+def _lessons(book: Gradebook) -> Table:
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("lesson", no_wrap=True)
+    kinds = [kind for kind in MARKS if any(_outcome(grade) == kind for row in book.rows for grade in row.grades)]
+    table.add_column("mean", justify="right")
+    table.add_column("of", justify="right")
+    for kind in kinds:
+        table.add_column(kind.replace("_", "\n") or "open", justify="right", vertical="bottom")
+    for i, lesson in enumerate(book.lessons):
+        grades = [row.grades[i] for row in book.rows]
+        there = [grade.points for grade in grades if grade]
+        mean = amount(sum(there) / len(there)) if there else "-"
+        counts = Counter(_outcome(grade) for grade in grades)
+        cells = (Text(str(counts[kind] or "-"), style=MARKS[kind][1] if counts[kind] else "quiet") for kind in kinds)
+        table.add_row(lesson.replace("_", " ", 1), mean, amount(book.out_of[i]), *cells)
+    return table
+
+
+def _distribution(book: Gradebook) -> Table:
+    """Students by tenths of the points."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column(justify="right")
+    table.add_column(justify="right")
+    table.add_column()
+    tenths = Counter(min(TENTHS - 1, int(TENTHS * row.points / book.total)) if book.total else 0 for row in book.rows)
+    most = max(tenths.values(), default=1)
+    for tenth in reversed(range(TENTHS)):
+        count = tenths[tenth]
+        bar = "#" * max(count and 1, round(BAR * count / most))
+        table.add_row(f"{10 * tenth}-{10 * tenth + 10}%", str(count) if count else "-", Text(bar, style="lesson"))
+    return table
+
+
+def _students(book: Gradebook, rows: Sequence[GradebookRow]) -> Table:
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("student", no_wrap=True, max_width=LONGEST_NAME, overflow="ellipsis")
+    table.add_column("points", justify="right", no_wrap=True)
+    for lesson in book.lessons:
+        table.add_column(lesson[:2], justify="center", no_wrap=True)
+    for row in rows:
+        cells = []
+        for grade in row.grades:
+            mark, style, _ = MARKS[_outcome(grade)]
+            cells.append(Text(mark, style=style))
+        table.add_row(one_line(row.student.id), amount(row.points), *cells)
+    return table
+
+
+def show_again(console: Console, before: Grade | None, now: Grade) -> None:
+    """One case, judged again: what came of it, and whether it is what came of it before."""
+    console.print(Text(f"{one_line(now.student)}, lesson {now.lesson}, {now.file or 'no file'}", style="bold"))
+    console.print(Text(f"seed {now.case.seed}; counted on {_shapes(now.case.count_shapes)}; "
+                       f"checked on {_shapes(now.case.check_shapes)}", style="quiet"))  # fmt: skip
+    for part in now.parts:
+        mark = Text("+ " if part.passed else "- ", style="good" if part.passed else "bad")
+        console.print(mark + Text(f"{part.name}: {amount(part.points)} of {amount(part.out_of)}: {part.why}"))
+    console.print(Text(f"{amount(now.points)} of {amount(now.out_of)} points: {now.message}"))
+    if before is not None:
+        same = (before.points, before.verdict, before.status) == (now.points, now.verdict, now.status)
+        said = (
+            "the same as before"
+            if same
+            else f"before: {amount(before.points)} points, {before.verdict or before.status}"
+        )
+        console.print(Text(said, style="good" if same else "bad"))
+
+
+def _shapes(shapes: Sequence[tuple[int, int, int]]) -> str:
+    return ", ".join(f"{m}x{n}x{k}" for m, n, k in shapes) or "nothing"
+
+
+def written_lines(paths: Sequence[object]) -> list[str]:
+    """Where things lie, for the last lines."""
+    from pathlib import Path
+
+    return [f"written: {shown(Path(str(path)))}" for path in paths]
