@@ -42,6 +42,20 @@ METRICS: Mapping[str, str] = {
     "instructions": "simulator__ptx_inst_executed.sum",
     "blocks": "simulator__blocks.sum",
 }
+# Sums over every kind of access, for gates: Nsight Compute's own names leave out atomics, cp.async or ldmatrix. An
+# atomic reads and writes; a cp.async reads global and writes shared memory.
+TOTALS: Mapping[str, str] = {
+    "global_accesses": "simulator__inst_executed_global_all.sum",  # warps
+    "global_bytes_read": "simulator__global_bytes_read_all.sum",
+    "global_bytes_written": "simulator__global_bytes_written_all.sum",
+    "global_sectors_read": "simulator__global_sectors_read_all.sum",
+    "global_sectors_written": "simulator__global_sectors_written_all.sum",
+    "shared_accesses": "simulator__inst_executed_shared_all.sum",  # warps
+    "shared_bytes_read": "simulator__shared_bytes_read_all.sum",
+    "shared_bytes_written": "simulator__shared_bytes_written_all.sum",
+}
+COUNTED: Mapping[str, str] = {**METRICS, **TOTALS}  # what gates may name
+ON_PTX = frozenset(("barriers", "blocks", "instructions"))  # always exact: the others are counted on machine code
 
 
 @dataclass(frozen=True)
@@ -235,17 +249,18 @@ class Conflict:
 
 @dataclass(frozen=True)
 class Counters:
-    """What one launch did, counted. ``totals`` is keyed by the long metric names of ``METRICS``."""
+    """What one launch did, counted. ``totals`` is keyed by the long metric names of ``COUNTED``."""
 
     totals: Mapping[str, int] = field(default_factory=dict)
     lines: Sequence[LineCount] = ()
     conflicts: Sequence[Conflict] = ()
     opcodes: Mapping[str, int] = field(default_factory=dict)  # PTX opcode -> executed warp instructions
     inexact: Mapping[str, str] = field(default_factory=dict)  # metric name -> why Nsight Compute may count otherwise
+    obstacle: str = ""  # why the machine code could not be counted, with its line: then no gate trusts a number
 
     def get(self, short: str) -> int:
-        """The total of a counter by its short name in ``METRICS`` (0 when it was not counted)."""
-        return self.totals.get(METRICS[short], 0)
+        """The total of a counter by its short name in ``COUNTED`` (0 when it was not counted)."""
+        return self.totals.get(COUNTED[short], 0)
 
 
 @dataclass(frozen=True)
@@ -298,6 +313,7 @@ def _added(counters: Sequence[Counters]) -> Counters:
         tuple(conflict for one in counters for conflict in one.conflicts),
         dict(opcodes),
         {name: why for one in counters for name, why in one.inexact.items()},
+        next((one.obstacle for one in counters if one.obstacle), ""),
     )
 
 

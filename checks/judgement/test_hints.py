@@ -106,16 +106,15 @@ def test_uncoalesced_loads_and_stores() -> None:
     assert hints_for(counted("    x[t] = x[t + 32];")) == ()
 
 
-def test_beside_a_missed_gate_the_line_is_named_with_the_gates_limit() -> None:
+def test_beside_a_missed_gate_the_line_is_named() -> None:
     it = counted("    x[t] = x[32 * t];")
 
     def beside(expression: str) -> str:
         gate = GateResult("sectors", 32.0, 3.0, True, False, "Read on.", expression)
         return hints_for(changed(it, verdict=GateMissed((gate,))))[-1]
 
-    hint = beside("global_load_sectors / global_load_requests")
-    assert "line 4 reads 32 sectors per request (sectors: at most 3)" in hint
-    assert "would do" not in hint
+    hint = beside("global_sectors_read / (M * K)")
+    assert "line 4 reads 32 sectors per request where 4 would do" in hint
     assert "See" not in hint, "the gate has said where to read"
     other = beside("barriers")
     assert "where 4 would do" in other

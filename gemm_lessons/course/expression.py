@@ -83,6 +83,12 @@ class Expression:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise ExpressionError(f'"{self.text}" is no arithmetic; allowed: {_ALLOWED}') from None
 
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """What it names."""
+        called = {node.func for node in ast.walk(self._tree) if isinstance(node, ast.Call)}
+        return frozenset(it.id for it in ast.walk(self._tree) if isinstance(it, ast.Name) and it not in called)
+
     def value(self, names: Mapping[str, Number]) -> Number:
         """The value with these names. A division by zero gives infinity, 0/0 and x % 0 give NaN."""
         return _evaluate(self._tree, names)

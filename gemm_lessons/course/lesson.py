@@ -115,7 +115,7 @@ def astuple(shape: Shape) -> tuple[int, int, int]:
 class Gate:
     """A limit on a counter: what tells this lesson's method from the last one's. Exactly one bound is set.
 
-    ``value`` may name the counters of ``launch.METRICS``, ``RESOURCES``, ``M N K`` and the tile; a division by zero in
+    ``value`` may name the counters of ``launch.COUNTED``, ``RESOURCES``, ``M N K`` and the tile; a division by zero in
     it gives infinity or NaN, and NaN meets no limit.
     """
 

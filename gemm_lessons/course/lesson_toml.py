@@ -70,7 +70,7 @@ class _Reader(TomlReader):
     several = False  # launches, in [[launches]]
 
     def lesson(self, directory: Path, raw: dict[str, Any]) -> Lesson:
-        from gemm_lessons.launch import METRICS  # --help reads no lesson
+        from gemm_lessons.launch import COUNTED  # --help reads no lesson
 
         tables = ("tile", "launch", "launches", "kernel", "buffers", "shapes", "gates", "todo")
         self.known((), raw, ("title", "idea", *tables))
@@ -86,7 +86,7 @@ class _Reader(TomlReader):
             launches=launches,
             shapes=self.shapes(self.table((), raw, "shapes")),
             gates=tuple(
-                self.gate(("gates", i), table, (*names, *METRICS, *RESOURCES))
+                self.gate(("gates", i), table, (*names, *COUNTED, *RESOURCES))
                 for i, table in enumerate(self.tables(raw, "gates"))
             ),
             todos=tuple(self.todo(("todo", i), table) for i, table in enumerate(self.tables(raw, "todo"))),

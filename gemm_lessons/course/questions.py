@@ -23,10 +23,10 @@ from gemm_lessons.course.data import SIZES
 from gemm_lessons.course.expression import Expression, ExpressionError, Number
 from gemm_lessons.course.lesson import RESOURCES, Lesson
 from gemm_lessons.course.toml import TomlReader, read_toml
-from gemm_lessons.launch import METRICS
+from gemm_lessons.launch import COUNTED
 
 BEFORE = "before_"  # of the previous lesson's solution
-FACTS = (*METRICS, *RESOURCES, "threads", "blocks_per_sm", "occupancy")  # occupancy in percent, of the run's GPU
+FACTS = (*COUNTED, *RESOURCES, "threads", "blocks_per_sm", "occupancy")  # occupancy in percent, of the run's GPU
 TREND = ("less", "the same", "more")
 WORDS: Mapping[str, str] = {
     **dict.fromkeys(("less", "fewer", "lower", "down", "<", "-"), TREND[0]),

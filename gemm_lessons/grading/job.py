@@ -98,6 +98,7 @@ def _judged(question: Question, sources: Sequence[bytes], folder: Path, walls: t
         seed=submission["seed"],
         beside=False,
         estimating=False,
+        graded=True,
     )
     return {"outcome": as_json(run_lesson(request)), **stand}
 

@@ -54,12 +54,14 @@ class Built:
 
 @dataclass(frozen=True)
 class ShapeResult:
-    """One launch on one check shape. ``judgement`` is None when the kernel never got as far as an answer."""
+    """One launch on one shape. ``judgement`` is None when the kernel never got as far as an answer; ``hidden`` marks a
+    shape that whoever wrote the kernel is not to know."""
 
     shape: Shape
     kind: Kind
     judgement: Judgement | None = None
     findings: tuple[Finding, ...] = ()
+    hidden: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class Checked:
     shapes: tuple[ShapeResult, ...] = ()
     findings: tuple[Finding, ...] = ()  # of all shapes, merged
     counters: Counters | None = None  # of the counting shape; lines and conflicts are in here
+    elsewhere: tuple[tuple[Shape, Counters], ...] = ()  # of the hidden shapes
     gates: tuple[GateResult, ...] = ()  # judged for right answers only
     unfinished: Unfinished | None = None  # TODOs are open, and the answer is not right
     printed: Printed | None = None  # at the shape ``printed_at``

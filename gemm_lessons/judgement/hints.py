@@ -135,9 +135,10 @@ def _gates(facts: Evidence) -> Iterator[Hint]:
     if not isinstance(facts.checked.verdict, GateMissed):
         return
     for number, gate in enumerate(facts.checked.verdict.missed):
-        value = gate.note or f"{gate.value:.4g}"
+        value = gate.note or gate.shown
         limit = f"at most {gate.limit:g}" if gate.at_most else f"at least {gate.limit:g}"
-        yield Hint(3 + number / 100, f"{gate.name} is {value}; this lesson wants {limit}. {gate.why}")
+        where = " on a shape that is not the lesson's own" if gate.hidden else ""
+        yield Hint(3 + number / 100, f"{gate.name} is {value}{where}; this lesson wants {limit}. {gate.why}")
 
 
 def _spills(facts: Evidence) -> Iterator[Hint]:
@@ -198,14 +199,13 @@ def _uncoalesced(facts: Evidence) -> Iterator[Hint]:
                 continue
             asked, fewest = count.value / per_line[count.line], count.ideal / per_line[count.line]
             # A gate that was missed has said what it wants and where to read on: this says where it went wrong.
-            gate = next((gate for gate in missed if f"global_{kind}_sectors" in gate.expression), None)
-            instead, more = f"where {fewest:.3g} would do", f" See '{section}': gemm-lessons read {lesson}."
-            if gate is not None:
-                instead, more = f"({gate.name}: at most {gate.limit:g})", ""
+            named = f"global_sectors_{'read' if kind == 'load' else 'written'}"
+            told = any(named in gate.expression for gate in missed)
+            more = "" if told else f" See '{section}': gemm-lessons read {lesson}."
             yield Hint(
                 8 - excess,
-                f"line {count.line} {verb} {asked:.3g} sectors per request {instead}: the lanes of a warp are far "
-                f"apart in memory. [{facts.quote(count.line)}]{more}",
+                f"line {count.line} {verb} {asked:.3g} sectors per request where {fewest:.3g} would do: the lanes of a "
+                f"warp are far apart in memory. [{facts.quote(count.line)}]{more}",
             )
 
 

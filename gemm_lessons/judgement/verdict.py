@@ -68,7 +68,8 @@ class Judgement:
 
 @dataclass(frozen=True)
 class GateResult:
-    """A gate with what was measured. ``value`` is None when it could not be computed (``note`` says why)."""
+    """A gate with what was measured. ``value`` is None when it could not be computed (``note`` says why). ``hidden``:
+    it was missed on a shape that is not told, and met on the one that is."""
 
     name: str
     value: float | None
@@ -78,6 +79,14 @@ class GateResult:
     why: str
     expression: str
     note: str = ""
+    hidden: bool = False
+
+    @property
+    def shown(self) -> str:
+        """The value, or ``-``: 0.2031, 16,384."""
+        if self.value is None:
+            return "-"
+        return f"{int(self.value):,}" if self.value == int(self.value) else f"{self.value:.4g}"
 
 
 @dataclass(frozen=True)
@@ -174,13 +183,18 @@ def tile_map(wrong: Array, tiles: TileSizes) -> TileMap:
     return TileMap(tiles.rows, tiles.cols, tuple(tuple(map(int, row)) for row in counts))
 
 
-def judge_gates(gates: Sequence[Gate], names: Mapping[str, Number]) -> tuple[GateResult, ...]:
-    """Evaluate the lesson's gates over counters, resources, sizes and tile names. What is no number misses its gate."""
+def judge_gates(
+    gates: Sequence[Gate], names: Mapping[str, Number], uncounted: Mapping[str, str] | None = None
+) -> tuple[GateResult, ...]:
+    """Evaluate the lesson's gates over counters, resources, sizes and tile names. What is no number misses its gate,
+    and so does what names a counter that could not be counted: ``uncounted`` says why."""
     results = []
     for gate in gates:
         value = float(gate.value.value(names))
         note = ""
-        if not math.isfinite(value):
+        if why := next((why for name, why in (uncounted or {}).items() if name in gate.value.names), ""):
+            note = f"cannot be counted: {why}"
+        elif not math.isfinite(value):
             note = f"{gate.value.text} divides by zero: the kernel never does what this gate counts"
         at_most = gate.at_most is not None
         limit = gate.at_most if gate.at_most is not None else gate.at_least

@@ -45,7 +45,7 @@ def solution_passes(it: Candidate) -> Iterator[str]:
     for number, gate in enumerate(row.checked.gates):
         if not gate.passed:
             bound = "at_most" if gate.at_most else "at_least"
-            value = "not a number" if gate.value is None else f"{gate.value:.4g}"
+            value = "not a number" if gate.value is None else gate.shown
             yield it.in_toml(
                 ("gates", number, bound),
                 f'the solution misses "{gate.name}": it has {value}, {bound} is {gate.limit:g}; correct one of the two',

@@ -19,7 +19,7 @@ from gemm_lessons.course.pitfalls import load_pitfalls, resized
 from gemm_lessons.course.problem import Problem
 from gemm_lessons.device import Binaries, Task
 from gemm_lessons.hardware.sheets import find_gpu
-from gemm_lessons.launch import METRICS
+from gemm_lessons.launch import COUNTED
 from gemm_lessons.run.simulated import Simulated
 
 GPU = "h200"  # what occupancies in the texts are for
@@ -117,7 +117,7 @@ class Numbers:
         resources, grid = kernels[0].resources, grids[0]
         fit = occupancy(resources, grid.threads, grid.dynamic_shared, find_gpu(GPU))
         return {
-            **{short: launched.counters.get(short) for short in METRICS},
+            **{short: launched.counters.get(short) for short in COUNTED},
             **{name: getattr(resources, name) for name in FIELDS},
             **lesson.names(shape),
             "threads": grid.threads,

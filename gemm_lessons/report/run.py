@@ -326,13 +326,12 @@ def _gates(console: Console, row: Row) -> None:
     for gate in row.checked.gates:
         verdict = Text("met", style="good") if gate.passed else Text("missed", style="doubt")
         limit = f"{'<=' if gate.at_most else '>='} {gate.limit:g}"
-        gates.add_row(
-            verdict, gate.name, "-" if gate.value is None else f"{gate.value:.4g}", Text(limit, style="quiet")
-        )
+        gates.add_row(verdict, gate.name, gate.shown, Text(limit, style="quiet"))
     console.print(_indented(gates))
     for gate in row.checked.gates:
-        if not gate.passed and gate.note:
-            console.print(_indented(Text(f"{gate.name}: {gate.note}", style="quiet")))
+        note = gate.note or ("missed on a shape that is not the lesson's own" if gate.hidden else "")
+        if not gate.passed and note:
+            console.print(_indented(Text(f"{gate.name}: {note}", style="quiet")))
 
 
 def show_conflicts(console: Console, row: Row) -> None:

@@ -18,6 +18,7 @@ from gemm_lessons.judgement.evidence import Built, Checked, ShapeResult
 from gemm_lessons.judgement.verdict import (
     Faulted,
     GateMissed,
+    GateResult,
     Judgement,
     Passed,
     TimedOut,
@@ -26,7 +27,7 @@ from gemm_lessons.judgement.verdict import (
     judge,
     judge_gates,
 )
-from gemm_lessons.launch import METRICS, Counters, Finding, Launched
+from gemm_lessons.launch import COUNTED, ON_PTX, Counters, Finding, Launched
 from gemm_lessons.ranges import stage
 from gemm_lessons.run.plan import RunPlan
 
@@ -41,6 +42,7 @@ class _Tried:
     findings: tuple[Finding, ...]
     fault: Finding | None
     counters: Counters
+    hidden: bool = False
 
     @property
     def told(self) -> tuple[Finding, ...]:
@@ -50,22 +52,27 @@ class _Tried:
     @property
     def result(self) -> ShapeResult:
         """As the report has it."""
-        return ShapeResult(self.shape, self.verdict.kind, self.judgement, self.findings)
+        return ShapeResult(self.shape, self.verdict.kind, self.judgement, self.findings, self.hidden)
 
 
-def check(plan: RunPlan, built: Built, shapes: Sequence[Shape]) -> Checked:
-    """Launch on every shape, on the counting shape last. The first shape that fails gives the verdict; a fault or an
-    endless kernel ends the checks, since the next shape would most likely show the same, slowly."""
+def check(plan: RunPlan, built: Built, shapes: Sequence[Shape], hidden: Sequence[Shape] = ()) -> Checked:
+    """Launch on every shape, on the counting shape last, and then on those that are ``hidden``, which count, too. The
+    first shape that fails gives the verdict; a fault or an endless kernel ends the checks, since the next shape would
+    most likely show the same, slowly."""
     lesson, counting = built.lesson, plan.counting_shape(built.lesson)
     if refused := plan.device.refusal(built.code, lesson.grids(lesson.shapes.count)):
         finding = Finding("launch_failed", "error", refused)
         return Checked(Faulted(counting, finding), findings=(finding,))
     tried: list[_Tried] = []
-    for shape in (*(shape for shape in shapes if shape != counting), counting):
-        tried.append(_try(plan, built, shape, "count" if shape == counting else "check"))
+    counted: list[tuple[Shape, Counters]] = []
+    for shape in (*(shape for shape in shapes if shape != counting), counting, *hidden):
+        name: Literal["check", "count"] = "check" if shape in shapes and shape != counting else "count"
+        tried.append(replace(_try(plan, built, shape, name), hidden=shape in hidden))
         if tried[-1].fault is not None:
-            break
-    return _summed(tried, tried[-1].counters if tried[-1].fault is None else None)
+            return _summed(tried)
+        if name == "count":
+            counted.append((shape, tried[-1].counters))
+    return replace(_summed(tried), counters=counted[0][1], elsewhere=tuple(counted[1:]))
 
 
 def _try(plan: RunPlan, built: Built, shape: Shape, name: Literal["check", "count"]) -> _Tried:
@@ -105,14 +112,14 @@ def stopped(shape: Shape, fault: Finding) -> Faulted | TimedOut:
     return (TimedOut if fault.kind == "timeout" else Faulted)(shape, fault)
 
 
-def _summed(tried: Sequence[_Tried], counters: Counters | None) -> Checked:
+def _summed(tried: Sequence[_Tried]) -> Checked:
     verdict = _explained(tried)
     found = of_one_barrier(merged([finding for it in tried for finding in it.told]))
     if isinstance(verdict, Faulted):  # with the counts of all launches, as it stands among the findings
         place = _place(verdict.finding)
         alike = [it for it in found if it.kind == verdict.finding.kind and it.severity == "error"]
         verdict = Faulted(verdict.shape, next((it for it in found if _place(it) == place), alike[0]))
-    return Checked(verdict, tuple(it.result for it in tried), found, counters)
+    return Checked(verdict, tuple(it.result for it in tried), found)
 
 
 def _explained(tried: Sequence[_Tried]) -> Verdict:
@@ -192,17 +199,36 @@ def judge_method(plan: RunPlan, built: Built, checked: Checked) -> Checked:
     would accuse it twice."""
     if not isinstance(checked.verdict, Passed) or checked.counters is None:
         return checked
-    names = {**counted_names(built, checked.counters), **plan.lesson.names(plan.counting_shape(built.lesson))}
-    gates = judge_gates(plan.lesson.gates, names)
+    counted = ((plan.counting_shape(built.lesson), checked.counters), *checked.elsewhere)
+    known, *hidden = (
+        judge_gates(
+            plan.lesson.gates, {**counted_names(built, counters), **plan.lesson.names(shape)}, uncounted(counters)
+        )
+        for shape, counters in counted
+    )
+    gates = tuple(_worst(results) for results in zip(known, *hidden, strict=True))
     missed = tuple(gate for gate in gates if not gate.passed)
     return replace(checked, gates=gates, verdict=GateMissed(missed) if missed else checked.verdict)
+
+
+def _worst(results: Sequence[GateResult]) -> GateResult:
+    """Of one gate on several shapes, the known one first."""
+    first = next((number for number, result in enumerate(results) if not result.passed), 0)
+    return replace(results[first], hidden=True) if first else results[0]
+
+
+def uncounted(counters: Counters) -> dict[str, str]:
+    """Names of counters that no gate may trust, with the reason."""
+    if not counters.totals:
+        return dict.fromkeys(COUNTED, "the launch was not simulated")
+    return dict.fromkeys((it for it in COUNTED if it not in ON_PTX), counters.obstacle) if counters.obstacle else {}
 
 
 def counted_names(built: Built, counters: Counters) -> dict[str, Number]:
     """Counters and facts about the code, by the names of lesson.toml's expressions."""
     resources = built.resources
     return {
-        **{short: counters.get(short) for short in METRICS},
+        **{short: counters.get(short) for short in COUNTED},
         "registers": resources.registers,
         "shared_bytes": resources.shared_bytes,
         "spill_bytes": resources.spill_bytes,

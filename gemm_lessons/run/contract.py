@@ -74,7 +74,14 @@ def as_json(outcome: RunOutcome) -> dict[str, JSON]:
             for finding in checked.findings
         ],
         "gates": [
-            {"name": gate.name, "limit": gate.limit, "value": _number(gate.value), "passed": gate.passed}
+            {
+                "name": gate.name,
+                "limit": gate.limit,
+                "value": _number(gate.value),
+                "passed": gate.passed,
+                "note": gate.note or None,
+                **_hidden(gate.hidden),
+            }
             for gate in checked.gates
         ],
         "hints": list(row.hints),
@@ -90,7 +97,13 @@ def _shape(result: ShapeResult) -> JSON:
         "verdict": result.kind,
         "max_error": _number(judged.max_error) if judged else None,
         "tolerance": _number(judged.tolerance) if judged else None,
+        **_hidden(result.hidden),
     }
+
+
+def _hidden(hidden: bool) -> dict[str, JSON]:
+    """Only graded runs have what is hidden."""
+    return {"hidden": True} if hidden else {}
 
 
 def _compile(row: Row) -> JSON:

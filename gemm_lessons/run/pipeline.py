@@ -114,7 +114,8 @@ def row_of(plan: RunPlan, entry: Entry, ahead: Sequence[Entry] = ()) -> Row:
             return Row(entry.role, entry.label, path, source, Checked(built))
         for other in ahead:
             plan.workshop.ahead(other.lesson, other.path)
-        checked = judge_method(plan, built, check(plan, built, entry.shapes))
+        hidden = plan.hidden if entry.role == "kernel" else ()
+        checked = judge_method(plan, built, check(plan, built, entry.shapes, hidden))
         if entry.role == "kernel":
             checked = print_out(plan, built, second_look(plan, built, source, checked))
         # What stands beside a measured kernel is measured, and needs no estimate.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gemm_lessons.course.folder import Course
+from gemm_lessons.course.hidden import hidden_counts
 from gemm_lessons.course.lesson import Lesson, Shape, astuple
 from gemm_lessons.course.problem import fresh_seed
 from gemm_lessons.device import Device
@@ -25,7 +26,8 @@ class RunRequest:
 
     ``shape`` replaces the lesson's check shapes and is what the estimate is for; ``seed`` repeats an earlier run;
     ``beside`` adds the previous lesson's solution and the reference to the table; ``kept`` has their rows
-    from earlier runs of this process; ``estimating`` times on the GPU of the data sheet.
+    from earlier runs of this process; ``estimating`` times on the GPU of the data sheet. ``graded``: it is checked,
+    counted and judged on hidden shapes, too.
     """
 
     course: Course
@@ -38,11 +40,13 @@ class RunRequest:
     beside: bool = True
     kept: KeptRows | None = None
     estimating: bool = True
+    graded: bool = False
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """A run with everything decided. ``timed_shape`` is what estimates and measurements are for."""
+    """A run with everything decided. ``timed_shape`` is what estimates and measurements are for; on the ``hidden``
+    shapes the kernel is counted, too."""
 
     course: Course
     lesson: Lesson
@@ -54,6 +58,7 @@ class RunPlan:
     tell: Tell
     kept: KeptRows
     estimating: bool = True
+    hidden: tuple[Shape, ...] = ()
 
     @classmethod
     def of(cls, request: RunRequest, tell: Tell) -> RunPlan:
@@ -67,7 +72,10 @@ class RunPlan:
         device = request.device.expecting(lesson.data, timed, seed)
         workshop = Workshop(request.course.architecture, device, request.gpu)
         kept = request.kept or KeptRows()
-        return cls(request.course, lesson, device, request.gpu, seed, timed, workshop, tell, kept, request.estimating)
+        hidden = hidden_counts(lesson, seed) if request.graded else ()
+        return cls(
+            request.course, lesson, device, request.gpu, seed, timed, workshop, tell, kept, request.estimating, hidden
+        )
 
     @property
     def following(self) -> str:

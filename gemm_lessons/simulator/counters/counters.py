@@ -9,13 +9,14 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.launch import METRICS, Conflict, Counters, LineCount
+from gemm_lessons.errors import KitError
+from gemm_lessons.launch import COUNTED, METRICS, Conflict, Counters, LineCount
 from gemm_lessons.simulator.counters import banks, machinecode
 from gemm_lessons.simulator.counters.accounts import Account, is_fused
 from gemm_lessons.simulator.counters.tally import Shot, Sums, Tally, shot
@@ -54,7 +55,9 @@ class CounterObserver:
         self._names: list[str] = []
         self._ffma: list[int] = []
         self.launch: LaunchInfo | None = None
-        self._barriers = 0
+        self._barriers = 0  # of this batch, at which all threads met
+        self._waits: Array | None = None  # by lane: those at which only some did
+        self._compiled = compiled
 
     def begin(self, launch: LaunchInfo) -> None:
         """See ``events.Observer``, also for the three methods below."""
@@ -68,15 +71,26 @@ class CounterObserver:
 
     def begin_batch(self, batch: Batch) -> None:
         """A new set of blocks starts."""
-        self._barriers = 0
+        self._barriers, self._waits = 0, None
 
     def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
         """Barriers; without machine code also every distinct touch, analysed once and multiplied."""
         self._barriers += boundary == "barrier"
-        self._barriers += sum(1 for record in records if type(record) is Barrier and record.kind == "block")
+        for record in records:
+            if type(record) is Barrier and record.kind != "warp":
+                self._wait(batch, record)
         self._recent.update(record for record in records if type(record) is Touch)
         if len(self._recent) > MOST_UNCOUNTED:
             self._settle(batch)
+
+    def _wait(self, batch: Batch, barrier: Barrier) -> None:
+        """Some threads came to a barrier: as those of whole blocks, to a named one, or only to signal."""
+        if self._waits is None:
+            self._waits = np.zeros(batch.blocks * batch.padded_threads, np.int64)
+        if barrier.lanes is not None:
+            self._waits += barrier.lanes[: len(self._waits)]
+        elif barrier.blocks is not None:
+            self._waits += np.repeat(barrier.blocks, batch.padded_threads)[: len(self._waits)]
 
     def _settle(self, batch: Batch) -> None:
         self.interpreted.add(self._recent, batch)
@@ -106,7 +120,7 @@ class CounterObserver:
                 self.opcodes[name] += warps
         self._settle(batch)
         self.lanes += lane_executions
-        self.barriers = max(self.barriers, self._barriers)
+        self.barriers = max(self.barriers, self._barriers + (int(self._waits.max()) if self._waits is not None else 0))
         self.blocks += batch.blocks
 
     def result(self, parameters: bytes, memory: Callable[[], GlobalMemory]) -> Counters:
@@ -134,7 +148,16 @@ class CounterObserver:
             conflicts=conflicts(sums, self.launch.shared_arrays),
             opcodes=dict(self.opcodes.most_common()),
             inexact=marks,
+            obstacle=self._placed(inexact) if inexact else "",
         )
+
+    def _placed(self, obstacle: str) -> str:
+        """With the line of the machine instruction that it names."""
+        try:
+            line = next((it.line for it in self._compiled.sass if it.line and it.text in obstacle), None)
+        except KitError:  # there is no disassembler
+            line = None
+        return obstacle if line is None else f"{obstacle}, line {line}"
 
     def _budget(self) -> int:
         """Basic blocks that the machine code may take: with so many more than on PTX, it goes another way for ever."""
@@ -150,13 +173,15 @@ class CounterObserver:
 
 def totals(sums: Sums) -> dict[str, int]:
     """Sums of a launch by Nsight's names."""
-    result = dict.fromkeys(METRICS.values(), 0)
+    result = dict.fromkeys(COUNTED.values(), 0)
     for tally in sums.tallies.values():
         access = tally.access
         direction = _direction(access)
         result[METRICS[f"{access.space}_{direction}_bytes"]] += tally.lanes * access.width
         if access.width == VECTOR and _is_plain(access):
             result[METRICS[f"{access.space}_instructions_128"]] += tally.executed
+        for short, value in _of_all_kinds(tally):
+            result[COUNTED[short]] += value
         for short, value, ideal in _counted(tally):
             result[METRICS[short]] += value
             if short == "shared_wavefronts":
@@ -198,6 +223,21 @@ def _counted(tally: Tally) -> list[tuple[str, int, int]]:
     if _is_plain(access):
         found.append((f"{access.space}_{direction}_instructions", tally.executed, tally.executed))
     return found
+
+
+def _of_all_kinds(tally: Tally) -> Iterator[tuple[str, int]]:
+    """What an instruction adds to the sums over every kind of access."""
+    access = tally.access
+    space, moved = access.space, tally.lanes * access.width
+    if space not in ("shared", "global"):
+        return
+    yield f"{space}_accesses", tally.executed
+    reads = access.effect in ("load", "atomic") or (access.effect, space) == ("copy", "global")
+    writes = access.effect in ("store", "atomic") or (access.effect, space) == ("copy", "shared")
+    for direction in ("read",) * reads + ("written",) * writes:
+        yield f"{space}_bytes_{direction}", moved
+        if space == "global":
+            yield f"global_sectors_{direction}", tally.cost
 
 
 def _is_plain(access: Access) -> bool:

@@ -1,0 +1,109 @@
+"""What a graded run adds: a shape that nobody can know, on which the kernel is counted and judged, too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gemm_lessons.course.folder import any_course
+from gemm_lessons.course.hidden import hidden_counts
+from gemm_lessons.course.lesson import Lesson, Shape, Shapes, astuple
+from gemm_lessons.hardware.sheets import GPUS
+from gemm_lessons.judgement.verdict import GateMissed, WrongAnswer
+from gemm_lessons.run.contract import as_json
+from gemm_lessons.run.pipeline import RunOutcome, RunRequest, run_lesson
+from gemm_lessons.run.simulated import Simulated
+
+COURSE = any_course()
+SEEDS = range(200)
+LESSONS = ("naive", "coalesced", "block_tile", "thread_column", "thread_tile", "vector_loads", "double_buffer")
+
+
+def run(lesson: Lesson, path: Path, graded: bool = True, seed: int = 5) -> RunOutcome:
+    return run_lesson(
+        RunRequest(COURSE, lesson, path, Simulated(), GPUS["h200"], beside=False, seed=seed, graded=graded)
+    )
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_hidden_shapes_are_allowed_and_cheap_and_not_known(name: str) -> None:
+    lesson = COURSE.lesson(name)
+    work = lesson.shapes.count.m * lesson.shapes.count.n * lesson.shapes.count.k
+    drawn = {hidden_counts(lesson, seed) for seed in SEEDS}
+    assert len(drawn) >= 20
+    for (shape,) in drawn:
+        assert lesson.shapes.refusal(shape) is None
+        assert shape.m != shape.n
+        assert shape not in (*lesson.shapes.check, lesson.shapes.count)
+        assert shape.m * shape.n * shape.k <= work / 2
+    assert hidden_counts(lesson, 7) == hidden_counts(lesson, 7)
+
+
+def test_hidden_shapes_are_those_of_earlier_versions() -> None:
+    """An old grade can be had again: what a seed draws never changes."""
+    assert hidden_counts(COURSE.lesson("naive"), 0) == (Shape(63, 49, 93),)
+    assert hidden_counts(COURSE.lesson("thread_tile"), 1) == (Shape(256, 128, 16),)
+
+
+def test_a_contract_without_a_choice_hides_nothing() -> None:
+    lesson = COURSE.lesson("thread_tile")
+    shapes = Shapes(Shape(256, 256, 64), (Shape(256, 256, 64),), Shape(256, 256, 64))
+    assert hidden_counts(replace(lesson, shapes=shapes), 1) == ()
+
+
+# By each lesson's own way where M, N and K are those of lesson.toml, and by the way of the one before elsewhere.
+DISPATCHING = {
+    "coalesced": ("naive", "M == 128 && N == 128 && K == 64"),
+    "block_tile": ("coalesced", "M == 128 && N == 128 && K == 128"),
+    "vector_loads": ("thread_tile", "M == 256 && N == 256 && K == 64"),
+}
+
+
+def dispatching(name: str) -> str:
+    before, condition = DISPATCHING[name]
+    lines = []
+    for source, function in ((COURSE.lesson(name), "well"), (COURSE.lesson(before), "badly")):
+        text = source.solution_path.read_text()
+        head = text.index('extern "C"')
+        body = text[head:].replace('extern "C" __global__ void', "__device__ __forceinline__ void")
+        bounds = body[body.index("__launch_bounds__") : body.index("gemm(")]
+        lines += [text[:head], body.replace(bounds, "").replace("gemm(", f"{function}(", 1)]
+    return "\n".join(
+        (
+            *lines,
+            'extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)',
+            f"{{ if ({condition}) well(A, B, C, M, N, K); else badly(A, B, C, M, N, K); }}",
+        )
+    )
+
+
+@pytest.mark.parametrize("name", DISPATCHING)
+def test_the_known_shape_alone_does_not_pass(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "kernel.cu"
+    path.write_text(dispatching(name))
+    lesson = COURSE.lesson(name)
+    graded = run(lesson, path)
+    assert isinstance(graded.verdict, GateMissed)
+    assert all(gate.hidden for gate in graded.verdict.missed)
+    told: Any = as_json(graded)
+    assert [shape.get("hidden", False) for shape in told["shapes"]] == [*(False for _ in told["shapes"][1:]), True]
+    assert any(gate.get("hidden") for gate in told["gates"])
+    assert "not the lesson's own" in graded.kernel.hints[0]
+    assert run(lesson, path, graded=False).verdict.kind == "passed"
+
+
+def test_answers_on_the_hidden_shape_count_as_well(tmp_path: Path) -> None:
+    lesson = COURSE.lesson("naive")
+    (hidden,) = hidden_counts(lesson, 5)
+    known = (*lesson.shapes.check, lesson.shapes.count)
+    condition = " || ".join(f"(M == {m} && N == {n} && K == {k})" for m, n, k in map(astuple, known))
+    path = tmp_path / "kernel.cu"
+    path.write_text(
+        lesson.solution_path.read_text().replace("c(row, col) = acc;", f"c(row, col) = {condition} ? acc : 0;")
+    )
+    outcome = run(lesson, path)
+    assert isinstance(outcome.verdict, WrongAnswer)
+    assert outcome.verdict.shape == hidden
