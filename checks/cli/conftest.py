@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from checks.cli.tiny_course import BINARY, Ran, Run, environment, write_course
+from checks import forks
+from checks.cli.tiny_course import Ran, Run, environment, write_course
 
 
 @pytest.fixture
@@ -27,15 +28,14 @@ def run(course: Path) -> Run:
     def call(
         *arguments: str, cwd: Path = course, env: dict[str, str] | None = None, prefix: list[str] | None = None
     ) -> Ran:
-        done = subprocess.run(
-            [*(prefix or BINARY), *arguments],
-            cwd=cwd,
-            env=environment(**(env or {})),
-            capture_output=True,
-            text=True,
-            timeout=120,
-            stdin=subprocess.DEVNULL,
-        )
+        whole = environment(**(env or {}))
+        if prefix:
+            done = subprocess.run(
+                [*prefix, *arguments],
+                cwd=cwd, env=whole, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+        else:
+            done = forks.run(arguments, cwd=cwd, env=whole)
         return Ran(done.returncode, done.stdout, done.stderr)
 
     return call

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from checks.cli.tiny_course import BINARY, SOLUTION, STUB, TEXT, Run, environment
+from checks import forks
+from checks.cli.tiny_course import SOLUTION, STUB, TEXT, Run, environment
 
 QUESTIONS = """\
 [products]
@@ -87,10 +88,7 @@ def test_who_passes_without_predicting_reads_all(run: Run, asking: Path, kernel:
 
 def test_answers_are_asked_for_and_kept_one_by_one(run: Run, course: Path, asking: Path) -> None:
     def typed(text: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*BINARY, "predict", "01"], cwd=course, env=environment(), input=text, text=True, capture_output=True,
-            timeout=60, check=False,
-        )  # fmt: skip
+        return forks.run(["predict", "01"], cwd=course, env=environment(), text=text)
 
     wrong = typed("512\nmany\n")
     assert wrong.returncode == 2

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from checks.cli.tiny_course import BINARY, KERNEL, SOLUTION, STUB, Run, environment
+from checks import forks
+from checks.cli.tiny_course import KERNEL, SOLUTION, STUB, Run, environment
 
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -135,14 +136,18 @@ def test_json_of_findings(run: Run, kernel: Path) -> None:
 
 
 def on_terminal(
-    course: Path, columns: int, *arguments: str, program: Sequence[str] = BINARY, **env: str
+    course: Path, columns: int, *arguments: str, program: Sequence[str] = (), **env: str
 ) -> tuple[int, str]:
     """Run on a pseudo-terminal of that many columns; its exit code and everything that it printed."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 200, columns, 0, 0))
-    process = subprocess.Popen(
-        [*program, *arguments], cwd=course, env=environment(**env), stdin=theirs, stdout=theirs, stderr=theirs
-    )
+    process: forks.Forked | subprocess.Popen[bytes]
+    if program:
+        process = subprocess.Popen(
+            [*program, *arguments], cwd=course, env=environment(**env), stdin=theirs, stdout=theirs, stderr=theirs
+        )
+    else:
+        process = forks.start(arguments, (theirs, theirs, theirs), cwd=course, env=environment(**env))
     os.close(theirs)
     output = b""
     while True:

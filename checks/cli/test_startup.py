@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from checks.cli.tiny_course import BINARY, environment
+from gemm_lessons.course.folder import packaged_course
 
+BLUR = Path(__file__).parent.parent / "inspect" / "blur.cu"
 LIMIT = 0.25  # seconds from a cold process. Processor time is judged: on a busy machine the clock also counts others
 TRIES = 5
 HEAVY = ("numpy", "cuda", "cupy", "nvtx", "pygments", "markdown_it", "rich.progress", "pydantic")
@@ -44,3 +47,27 @@ def test_cold_start_is_quick(course: Path, arguments: tuple[str, ...]) -> None:
         assert process.returncode == 0
         spent.append(used.ru_utime + used.ru_stime)
     assert min(spent) < LIMIT, f"gemm-lessons {arguments[0]} took {min(spent):.3f} s at best"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("next",), ("diff", "01", "--reveal"), ("export", "01", "--solution"), ("site", "pages"), ("opcodes", "cvt"),
+        ("view", "01", "--solution", "--html", "view.html"), ("dev", "new", "22_my_idea"),
+        ("bug", "03"), ("predict", "03"),
+        ("inspect", str(BLUR), "--entry", "blur", "--grid", "8", "--block", "128",
+         "--args", "x=ones f32[1026],y=out f32[1024],middle=x+1", "--symbol", "weights=ones f32[3]"),
+    ],
+    ids=lambda arguments: arguments[0],
+)  # fmt: skip
+def test_a_fresh_process_has_all_that_a_command_needs(course: Path, arguments: tuple[str, ...]) -> None:
+    """Most tests fork their commands from a process that has imported everything (``checks.forks``)."""
+    shutil.copy(course / "lessons" / "01_first" / "solution.cu", course / "lessons" / "01_first" / "kernel.cu")
+    if arguments[0] in ("bug", "predict"):  # the tiny lessons have none
+        shutil.copytree(packaged_course().lessons_dir / "03_block_tile", course / "lessons" / "03_block_tile")
+        shutil.copytree(packaged_course().lessons_dir / "common", course / "lessons" / "common", dirs_exist_ok=True)
+    done = subprocess.run(
+        [*BINARY, *arguments], cwd=course, env=environment(), capture_output=True, text=True, timeout=60, check=False,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr

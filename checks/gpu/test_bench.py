@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from checks import forks
 from checks.gpu.test_device import compiled
 from checks.readings import FOLDER
 from gemm_lessons.cli.gpu import parse_sizes
@@ -224,10 +224,7 @@ def test_a_kernel_that_fails_does_not_stop_the_others(fake_gpu: Gpu, monkeypatch
 
 
 def command(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gemm_lessons", *arguments],
-        cwd=cwd, capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "80", **environment},
-    )  # fmt: skip
+    return forks.run(arguments, cwd=cwd, env={**os.environ, "COLUMNS": "80", **environment})
 
 
 def test_the_command_line_estimates(copied: Course, tmp_path: Path) -> None:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 
 import pytest
+
+from checks import forks
 
 SHAPE = ["--shape", "64,48,32"]
 
 
 def run(*arguments: str, scene: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gemm_lessons", "run", *arguments],
-        capture_output=True, text=True, check=False, env={**os.environ, "FAKE_GPU": scene, "COLUMNS": "100"},
-    )  # fmt: skip
+    return forks.run(["run", *arguments], env={**os.environ, "FAKE_GPU": scene, "COLUMNS": "100"})
 
 
 def test_the_contract_holds_measured_times(fake_cupy: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from checks import forks
 from gemm_lessons.arguments.text import ArgumentError, build
 from gemm_lessons.compiler.compile import Compiled, compile_source
 from gemm_lessons.simulator import Simulator
@@ -21,8 +21,7 @@ ARGS = "A=f32[M,K],B=f32[K,N],C=out f32[M,N],M=96,N=64,K=40"
 
 
 def inspect(*arguments: str, json_output: bool = True) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gemm_lessons", "inspect", *arguments, *(["--json"] if json_output else [])]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return forks.run(["inspect", *arguments, *(["--json"] if json_output else [])])
 
 
 def test_a_template_with_any_signature_runs_and_is_right():
@@ -124,9 +123,8 @@ def test_a_file_that_does_not_compile_and_one_that_is_not_there(tmp_path):
 
 
 def test_the_opcode_table_lists_what_runs_and_what_does_not():
-    done = subprocess.run(
-        [sys.executable, "-m", "gemm_lessons", "opcodes", "--json"], capture_output=True, text=True, check=True
-    )
+    done = forks.run(["opcodes", "--json"])
+    assert done.returncode == 0
     table = json.loads(done.stdout)
     assert "fma.rn.f32" in table["forms"]
     assert {"ld", "bar", "shfl", "cp"} <= table["supported"].keys()
@@ -136,9 +134,7 @@ def test_the_opcode_table_lists_what_runs_and_what_does_not():
 
 @pytest.mark.parametrize("opcode", ["wgmma", "nonsense"])
 def test_an_unsupported_opcode_is_said_to_be_so(opcode):
-    done = subprocess.run(
-        [sys.executable, "-m", "gemm_lessons", "opcodes", opcode], capture_output=True, text=True, check=False
-    )
+    done = forks.run(["opcodes", opcode])
     assert done.returncode == 2
     assert "not supported" in done.stderr
 

@@ -1,0 +1,202 @@
+"""``gemm-lessons ...`` as a process of its own, forked from one that has imported the kit already.
+
+Most of the command line is tested by running it, and two thirds of such a process was its imports. A forked one has its
+own memory, folder, environment, streams and exit code; what it was never told before (shadowed packages, encodings,
+``python -X``, a signal during the start) wants a fresh one, and ``run`` starts one where the environment asks for that.
+That commands load what they need, and no more, is ``test_startup``'s and ``test_layers``' to see.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import io
+import json
+import locale
+import os
+import pkgutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any
+
+import gemm_lessons
+
+ROOT = Path(__file__).resolve().parent.parent
+BINARY = (sys.executable, "-m", "gemm_lessons")
+OF_THE_INTERPRETER = ("PYTHON", "LANG", "LC_", "LD_", "COV")  # variables that Python reads when it starts
+MOST_BYTES = 1 << 20  # of a question: arguments and environment
+WITHOUT = ("notebook", "__main__")  # an extension of IPython; the program itself
+
+
+def run(
+    arguments: Sequence[str],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    text: str = "",
+    timeout: float = 120,
+) -> subprocess.CompletedProcess[str]:
+    """As ``subprocess.run`` of ``python -m gemm_lessons`` with these arguments and ``text`` on stdin."""
+    with contextlib.ExitStack() as stack:
+        given, out, err = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(3))
+        given.write(text.encode())
+        given.seek(0)
+        process = start(arguments, (given, out, err), cwd=cwd, env=env)
+        code = process.wait(timeout)
+        said, complained = (_all_of(stream) for stream in (out, err))
+    return subprocess.CompletedProcess([*BINARY, *arguments], code, said, complained)
+
+
+def start(
+    arguments: Sequence[str],
+    streams: Sequence[IO[Any] | int],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Forked | subprocess.Popen[bytes]:
+    """A process under way, with these three streams."""
+    env = dict(os.environ if env is None else env)
+    if _interpreters_own(env) != _interpreters_own(os.environ) or not _server().alive():
+        given, out, err = streams
+        return subprocess.Popen([*BINARY, *arguments], cwd=cwd, env=env, stdin=given, stdout=out, stderr=err)
+    question = {"arguments": list(arguments), "cwd": str(cwd or os.getcwd()), "environment": env}
+    return _server().fork(question, streams)
+
+
+def _interpreters_own(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if name.startswith(OF_THE_INTERPRETER)}
+
+
+def _all_of(stream: IO[bytes]) -> str:
+    stream.seek(0)
+    return stream.read().decode().replace("\r\n", "\n")
+
+
+class Forked:
+    """A process that the server has forked, as far as tests ask ``subprocess.Popen``."""
+
+    def __init__(self, pid: int, connection: socket.socket) -> None:
+        self.pid = pid
+        self._connection = connection
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code, negative for a signal. Kills it after that many seconds, and raises ``TimeoutExpired``."""
+        self._connection.settimeout(timeout)
+        try:
+            return int(self._connection.recv(64))
+        except TimeoutError:
+            os.kill(self.pid, signal.SIGKILL)
+            self._connection.settimeout(None)
+            self._connection.recv(64)
+            raise subprocess.TimeoutExpired(BINARY, timeout or 0) from None
+
+
+class _Server:
+    """The process that forks, as its client sees it. It goes when the client does: its socket closes."""
+
+    def __init__(self) -> None:
+        self._owner = os.getpid()
+        self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            self._ours.setsockopt(socket.SOL_SOCKET, option, MOST_BYTES)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "checks.forks", str(theirs.fileno())],
+                cwd=ROOT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            )  # fmt: skip
+
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def fork(self, question: Mapping[str, Any], streams: Sequence[IO[Any] | int]) -> Forked:
+        files = [stream if isinstance(stream, int) else stream.fileno() for stream in streams]
+        socket.send_fds(self._ours, [json.dumps(question).encode()], files)
+        return Forked(int(self._ours.recv(64)), self._ours)
+
+
+@cache
+def _server() -> _Server:
+    return _Server()
+
+
+# --- the server ----------------------------------------------------------------------------------------------------
+
+
+def _import_all() -> None:
+    for module in pkgutil.walk_packages(gemm_lessons.__path__, "gemm_lessons."):
+        if not module.name.endswith(WITHOUT) and "skeleton" not in module.name and "lessons.lessons" not in module.name:
+            import_module(module.name)
+
+
+def _serve(connection: socket.socket) -> Mapping[str, Any]:
+    """Fork for each question. Returns it in the process that is to answer; ends where nobody asks any more."""
+    while True:
+        message, files, _, _ = socket.recv_fds(connection, MOST_BYTES, 3)
+        if not message:
+            raise SystemExit(0)
+        if not (pid := os.fork()):
+            connection.close()
+            for stream, file in enumerate(files):
+                os.dup2(file, stream)
+                os.close(file)
+            question: Mapping[str, Any] = json.loads(message)
+            return question
+        for file in files:
+            os.close(file)
+        connection.send(str(pid).encode())
+        _, status = os.waitpid(pid, 0)
+        connection.send(str(os.waitstatus_to_exitcode(status)).encode())
+
+
+def _become(question: Mapping[str, Any]) -> None:
+    """What a fresh interpreter finds."""
+    os.chdir(question["cwd"])
+    os.environ.clear()
+    os.environ.update(question["environment"])
+    sys.path[0] = question["cwd"]
+    sys.argv = [str(Path(gemm_lessons.__file__).with_name("__main__.py")), *question["arguments"]]
+    tempfile.tempdir = None
+    encoding = locale.getencoding()
+    sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), encoding)  # type: ignore[misc]
+    for name, stream, errors in (("stdout", 1, "strict"), ("stderr", 2, "backslashreplace")):
+        raw = io.BufferedWriter(io.FileIO(stream, "w", closefd=False))
+        text = io.TextIOWrapper(raw, encoding, errors, line_buffering=os.isatty(stream) or stream == 2)
+        setattr(sys, name, text)
+        setattr(sys, f"__{name}__", text)
+
+
+def _leave(reason: BaseException | None) -> None:
+    """End as an interpreter does, but for taking all modules apart, which takes as long as a short command."""
+    if not isinstance(reason, SystemExit):
+        return
+    code = reason.code if isinstance(reason.code, int) else int(reason.code is not None)
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        code = 120  # as Python's own
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    _import_all()
+    gc.collect()
+    gc.freeze()
+    _become(_serve(socket.socket(fileno=int(sys.argv[1]))))
+    from gemm_lessons.__main__ import main
+
+    try:
+        main()
+    finally:
+        _leave(sys.exc_info()[1])
