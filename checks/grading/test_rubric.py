@@ -153,6 +153,11 @@ def test_messages_tell_no_hidden_shape() -> None:
     for text in (said(known, hidden), said(hidden)):
         assert "77" not in text
 
+    fault = {"severity": "error", "line": 7, "message": "C: byte 1540 of 1540"}
+    there = [{"m": 77, "n": 5, "k": 3, "verdict": "faulted", "hidden": True}]
+    scored = score(outcome("faulted", findings=[fault], shapes=there), LESSON, LessonRubric(), NearMiss())
+    assert scored.message == f"it was stopped by a fault on {ELSEWHERE}: line 7"
+
     fault = {"severity": "error", "line": 7, "message": "As: \x1b[31mout of bounds\n here"}
     scored = score(outcome("faulted", findings=[fault]), LESSON, LessonRubric(), NearMiss())
     assert scored.message.startswith("it was stopped by a fault: line 7: As: ")

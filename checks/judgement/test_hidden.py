@@ -10,7 +10,7 @@ import pytest
 
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.hidden import hidden_counts
-from gemm_lessons.course.lesson import Lesson, Shape, Shapes, astuple
+from gemm_lessons.course.lesson import Lesson, Shape, ShapeError, Shapes, astuple
 from gemm_lessons.hardware.sheets import GPUS
 from gemm_lessons.judgement.verdict import GateMissed, WrongAnswer
 from gemm_lessons.run.contract import as_json
@@ -52,6 +52,19 @@ def test_a_contract_without_a_choice_hides_nothing() -> None:
     lesson = COURSE.lesson("thread_tile")
     shapes = Shapes(Shape(256, 256, 64), (Shape(256, 256, 64),), Shape(256, 256, 64))
     assert hidden_counts(replace(lesson, shapes=shapes), 1) == ()
+
+
+def test_secret_shapes_are_checked_and_not_counted() -> None:
+    lesson = COURSE.lesson("naive")
+    secret = Shape(5, 6, 7)
+    request = RunRequest(COURSE, lesson, lesson.solution_path, Simulated(), GPUS["h200"], beside=False, seed=1)
+    known = run_lesson(replace(request, secret=(secret,)))
+    assert known.verdict.kind == "passed"
+    (found,) = (it for it in known.kernel.checked.shapes if it.shape == secret)
+    assert found.hidden
+    assert known.kernel.checked.counters == run_lesson(request).kernel.checked.counters
+    with pytest.raises(ShapeError):
+        run_lesson(replace(request, lesson=COURSE.lesson("thread_tile"), secret=(secret,)))
 
 
 # By each lesson's own way where M, N and K are those of lesson.toml, and by the way of the one before elsewhere.

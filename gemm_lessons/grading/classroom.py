@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gemm_lessons.course.folder import CommandError, Course, WriteError, shown
+from gemm_lessons.course.hidden import hidden_counts
 from gemm_lessons.course.lesson import Lesson, astuple
+from gemm_lessons.course.lesson_hash import lesson_hash
 from gemm_lessons.grading.executors import Executor
 from gemm_lessons.grading.inputs import Handed, Student, Submissions, is_stub, read_student
 from gemm_lessons.grading.judging import Job, Judged, judge, seed_for, versions
@@ -245,7 +246,7 @@ class Classroom:
             outcome=judged.outcome,
             case=Case(
                 judged.seed,
-                (astuple(lesson.shapes.count),),
+                tuple(astuple(it) for it in (lesson.shapes.count, *hidden_counts(lesson, judged.seed))),
                 (*(astuple(it) for it in lesson.shapes.check), *job.shapes),
             ),
             versions=versions(),
@@ -270,15 +271,6 @@ class Classroom:
             message=scored.message if scored else grade.message,
             verdict=str(grade.outcome["verdict"]) if grade.outcome else None,
         )
-
-
-def lesson_hash(lesson: Lesson) -> str:
-    """Of what judges."""
-    digest = hashlib.sha256()
-    common = sorted(path for path in lesson.include_dirs[0].rglob("*.cuh"))
-    for path in (lesson.toml_path, lesson.directory.parent / "course.toml", *common):
-        digest.update(path.read_bytes() if path.is_file() else b"")
-    return digest.hexdigest()
 
 
 def _seed(assignment: Assignment) -> int:

@@ -99,6 +99,7 @@ def _judged(question: Question, sources: Sequence[bytes], folder: Path, walls: t
         beside=False,
         estimating=False,
         graded=True,
+        secret=tuple(Shape(*sizes) for sizes in submission["secret"]),
     )
     return {"outcome": as_json(run_lesson(request)), **stand}
 

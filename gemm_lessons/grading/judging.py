@@ -128,7 +128,9 @@ def judge(job: Job) -> Judged:
 
 def _judge_once(job: Job, course: Course, path: Path, seed: int) -> dict[str, Any]:
     beside = tuple(path.parent / name for name in sorted(job.headers))
-    submission = Submission(course.root, job.lesson, path, device=job.device, seed=seed, beside=beside)
+    submission = Submission(
+        course.root, job.lesson, path, device=job.device, seed=seed, beside=beside, secret=job.shapes
+    )
     limits = Limits(seconds=job.seconds, memory_bytes=int(job.memory_gib * GIB))
     outcome = dict(judge_submission(submission, limits))
     # Where it lay while it was judged says nothing, and would be another name each time.

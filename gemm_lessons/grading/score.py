@@ -104,6 +104,9 @@ def _why(outcome: Mapping[str, Any], lesson: Lesson) -> str:
         return _wrong(outcome["shapes"], lesson)
     found = next((it for it in outcome["findings"] if it["severity"] == "error"), None)
     what = "it does not come to its end" if verdict == "timed_out" else "it was stopped by a fault"
+    if outcome["shapes"] and not _named(outcome["shapes"], lesson):  # its numbers would tell the shape
+        line = found and found.get("line")
+        return f"{what} on {ELSEWHERE}" + (f": line {line}" if line else "")
     return f"{what}: {_at(found)}" if found else what
 
 
@@ -114,11 +117,16 @@ def _at(found: Mapping[str, Any]) -> str:
 
 
 def _wrong(shapes: Sequence[Mapping[str, Any]], lesson: Lesson) -> str:
-    known = {*lesson.shapes.check, lesson.shapes.count}
-    wrong = [Shape(it["m"], it["n"], it["k"]) for it in shapes if it["verdict"] != "passed"]
-    named = [str(shape) for shape in wrong if shape in known]
+    named = _named(shapes, lesson)
+    right = sum(it["verdict"] == "passed" for it in shapes)
     if not named:
-        return f"it answers wrongly on {ELSEWHERE}" if wrong else "it answers wrongly"
-    right = len(shapes) - len(wrong)
+        return f"it answers wrongly on {ELSEWHERE}" if right < len(shapes) else "it answers wrongly"
     some = f"; right on {right} of {len(shapes)} shapes" if right else ""
     return f"it answers wrongly at M x N x K = {', '.join(named)}{some}"
+
+
+def _named(shapes: Sequence[Mapping[str, Any]], lesson: Lesson) -> list[str]:
+    """Of the shapes that failed, those that the lesson names."""
+    known = {*lesson.shapes.check, lesson.shapes.count}
+    failed = (Shape(it["m"], it["n"], it["k"]) for it in shapes if it["verdict"] != "passed" and not it.get("hidden"))
+    return [str(shape) for shape in failed if shape in known]

@@ -63,6 +63,7 @@ class Submission:
     shape: tuple[int, int, int] | None = None
     seed: int | None = None
     beside: tuple[Path, ...] = ()
+    secret: tuple[tuple[int, int, int], ...] = ()  # shapes to check, too
 
 
 def judge_submission(submission: Submission, limits: Limits | None = None) -> Mapping[str, JSON]:

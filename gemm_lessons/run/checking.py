@@ -67,7 +67,7 @@ def check(plan: RunPlan, built: Built, shapes: Sequence[Shape], hidden: Sequence
     counted: list[tuple[Shape, Counters]] = []
     for shape in (*(shape for shape in shapes if shape != counting), counting, *hidden):
         name: Literal["check", "count"] = "check" if shape in shapes and shape != counting else "count"
-        tried.append(replace(_try(plan, built, shape, name), hidden=shape in hidden))
+        tried.append(replace(_try(plan, built, shape, name), hidden=shape in (*hidden, *plan.secret)))
         if tried[-1].fault is not None:
             return _summed(tried)
         if name == "count":

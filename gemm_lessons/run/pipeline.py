@@ -85,7 +85,7 @@ def line_up(request: RunRequest) -> Iterator[Entry]:
     """
     course, lesson = request.course, request.lesson
     label = label_for(course, lesson, request.path)
-    shapes = (request.shape,) if request.shape else lesson.shapes.check
+    shapes = (*((request.shape,) if request.shape else lesson.shapes.check), *request.secret)
     yield Entry("kernel", label, lesson, request.path, shapes)
     previous = course.neighbour(lesson, -1) if request.beside and lesson.name in course.names else None
     if previous is not None:

@@ -27,7 +27,7 @@ class RunRequest:
     ``shape`` replaces the lesson's check shapes and is what the estimate is for; ``seed`` repeats an earlier run;
     ``beside`` adds the previous lesson's solution and the reference to the table; ``kept`` has their rows
     from earlier runs of this process; ``estimating`` times on the GPU of the data sheet. ``graded``: it is checked,
-    counted and judged on hidden shapes, too.
+    counted and judged on hidden shapes, too, and checked on those that are ``secret``.
     """
 
     course: Course
@@ -41,12 +41,13 @@ class RunRequest:
     kept: KeptRows | None = None
     estimating: bool = True
     graded: bool = False
+    secret: tuple[Shape, ...] = ()
 
 
 @dataclass(frozen=True)
 class RunPlan:
     """A run with everything decided. ``timed_shape`` is what estimates and measurements are for; on the ``hidden``
-    shapes the kernel is counted, too."""
+    shapes the kernel is counted, too, on the ``secret`` ones it is only checked."""
 
     course: Course
     lesson: Lesson
@@ -59,13 +60,15 @@ class RunPlan:
     kept: KeptRows
     estimating: bool = True
     hidden: tuple[Shape, ...] = ()
+    secret: tuple[Shape, ...] = ()
 
     @classmethod
     def of(cls, request: RunRequest, tell: Tell) -> RunPlan:
         """Raises ``ShapeError`` when the lesson does not allow the shape that was asked for."""
         lesson = request.lesson
-        if request.shape is not None:
-            lesson.allow(request.shape)
+        for shape in (request.shape, *request.secret):
+            if shape is not None:
+                lesson.allow(shape)
         whole = Shape(*(-(-ESTIMATE_SIZE // size) * size for size in astuple(lesson.shapes.multiple_of)))
         seed = fresh_seed() if request.seed is None else request.seed
         timed = request.shape or whole
@@ -74,8 +77,9 @@ class RunPlan:
         kept = request.kept or KeptRows()
         hidden = hidden_counts(lesson, seed) if request.graded else ()
         return cls(
-            request.course, lesson, device, request.gpu, seed, timed, workshop, tell, kept, request.estimating, hidden
-        )
+            request.course, lesson, device, request.gpu, seed, timed, workshop, tell, kept, request.estimating, hidden,
+            request.secret,
+        )  # fmt: skip
 
     @property
     def following(self) -> str:
