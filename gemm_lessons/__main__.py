@@ -47,10 +47,11 @@ def _run() -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # an ASCII terminal shows "?", it does not crash us
-    from gemm_lessons.cli.app import app
+    from gemm_lessons.cli.app import app, app_for
 
+    completing = "_GEMM_LESSONS_COMPLETE" in os.environ  # the shell asks, with the words in another variable
     try:
-        app(prog_name="gemm-lessons")
+        (app if completing else app_for(sys.argv[1:]))(prog_name="gemm-lessons")
     except SystemExit as exit_:
         if sys.stdout is not None:  # closed by whoever started us
             sys.stdout.flush()

@@ -12,12 +12,20 @@ from pathlib import Path
 import pytest
 
 from checks.cli.tiny_course import BINARY, environment
+from gemm_lessons.cli.app import app, app_for
 from gemm_lessons.course.folder import packaged_course
 
 BLUR = Path(__file__).parent.parent / "inspect" / "blur.cu"
 LIMIT = 0.25  # seconds from a cold process. Processor time is judged: on a busy machine the clock also counts others
 TRIES = 5
 HEAVY = ("numpy", "cuda", "cupy", "nvtx", "pygments", "markdown_it", "rich.progress", "pydantic")
+
+
+def test_only_the_command_that_is_called_is_built() -> None:
+    assert [command.name for command in app_for(["run", "--help"]).registered_commands] == ["run"]
+    assert len(app_for(["dev", "check"]).registered_groups) == 1
+    for words in ([], ["rnu"], ["--help"], ["--version", "run"]):
+        assert app_for(words) is app
 
 
 @pytest.mark.parametrize("arguments", [(), ("list",), ("--help",), ("--version",), ("start", "01"), ("hint", "01")])

@@ -6,7 +6,8 @@ commands that need them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from copy import copy
 from functools import wraps
 from typing import Annotated, ParamSpec
 
@@ -66,6 +67,20 @@ graders = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(graders)
+
+
+def app_for(words: Sequence[str]) -> typer.Typer:
+    """``app`` with only the command that a command line begins with; all of it where that is none.
+
+    Typer builds every command that it is given, each time: half of what ``list`` takes.
+    """
+    name = words[0] if words else ""
+    narrow = copy(app)
+    narrow.registered_commands = [command for command in app.registered_commands if command.name == name]
+    narrow.registered_groups = [
+        group for group in app.registered_groups if group.typer_instance and group.typer_instance.info.name == name
+    ]
+    return narrow if narrow.registered_commands or narrow.registered_groups else app
 
 
 def _show_version(value: bool) -> bool:
