@@ -11,6 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 import pytest
 
+pytest_plugins = ("gemm_lessons.grading.plugin",)  # pytest checks --submissions DIR
+
 # Each of the command lines that tests start would compile the whole package anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 

@@ -78,6 +78,29 @@ def test_the_main_job_runs_from_anywhere(installed: Path, tmp_path: Path) -> Non
     assert str(installed) in done.stdout, "this is the installed copy"
 
 
+def test_a_class_is_graded_without_a_checkout(installed: Path, tmp_path: Path) -> None:
+    ana = tmp_path / "in" / "ana"
+    ana.mkdir(parents=True)
+    shutil.copy(installed / "gemm_lessons" / "lessons" / "01_naive" / "solution.cu", ana / "01.cu")
+    done = run(installed, tmp_path, "grade", "in", "--lessons", "naive", "--out", "out")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "results" / "ana" / "01_naive.json").is_file()
+    command = [sys.executable, "-m", "pytest", "-p", "gemm_lessons.grading.plugin", "--submissions", "in"]
+    tests = subprocess.run(
+        [*command, "--lessons", "naive", "--grades", "out"],
+        cwd=tmp_path,
+        env={
+            name: value for name, value in environment(PYTHONPATH=str(installed)).items() if not name.startswith("COV")
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert tests.returncode == 0, tests.stdout
+    assert "1 passed" in tests.stdout
+
+
 def test_a_course_folder_made_from_the_wheel(installed: Path, tmp_path: Path) -> None:
     assert run(installed, tmp_path, "init", "mine").returncode == 0
     course = tmp_path / "mine"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -82,6 +84,30 @@ def test_the_rest_is_kept_and_a_case_can_be_repeated(graded: tuple[Path, Ran], g
     assert once.code == 0, once.err
     assert "the same as before" in once.out
     assert "barriers: 0 of 3: it is 0; asked for is >= 1." in once.out
+
+
+def test_the_same_judgement_through_pytest(graded: tuple[Path, Ran], tmp_path: Path) -> None:
+    """What the command has judged is not judged again, so this shows that both have the same cases."""
+    folder, _ = graded
+    (folder / "test_other.py").write_text("def test_other(): assert False, 'no test but those of the class is run'")
+    out = tmp_path / "grades"
+    shutil.copytree(folder / "out", out)
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*.json")}
+    command = [sys.executable, "-m", "pytest", "-p", "gemm_lessons.grading.plugin", "-rs", "--submissions", "in"]
+    for more in ((), ("-n", "2")):
+        done = subprocess.run(
+            [*command, "--course", "course", "--lessons", "01-02", "--grades", str(out), *more], cwd=folder,
+            env=environment(), capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 1, done.stdout + done.stderr
+        assert "2 failed, 2 passed, 4 skipped" in done.stdout
+        assert "barriers: it is 0; asked for is >= 1. This lesson is about barriers." in done.stdout
+        assert "nothing was handed in for this lesson" in done.stdout
+        assert "Traceback" not in done.stdout
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    done = subprocess.run([*command, "--lessons", "99"], cwd=folder, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 4
+    assert "no lesson" in done.stderr
 
 
 WRONG_COMMANDS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,14 +11,13 @@ import typer
 from typer.core import TyperGroup
 
 from gemm_lessons.cli.options import NoColor
-from gemm_lessons.course.folder import CommandError, packaged_course, shown
+from gemm_lessons.course.folder import CommandError
 from gemm_lessons.run import contract
 
 if TYPE_CHECKING:
     from gemm_lessons.grading.classroom import Assignment
+    from gemm_lessons.grading.similarity import Alike
 
-ROSTERS = ("roster.csv",)
-CONFIGS = ("grading.toml",)
 MOST_SHARDS = 10_000
 
 
@@ -83,52 +83,27 @@ def class_(
     A run that was stopped goes on where it was. Exit code: 0 graded, whatever the grades; 2 wrong command; 3 some could
     not be judged, by the kit's fault.
     """
+    from gemm_lessons.grading.asked import assignment_of
     from gemm_lessons.grading.formats import check_format
 
     for name in format_ or ():
         check_format(name)
     if (again is None) != (lesson is None):
         raise CommandError("--again STUDENT and --lesson NN belong together")
-    asked = _assignment(submissions, lessons, out, config, roster, student, course, seed, shard)
+    asked = assignment_of(
+        submissions,
+        out,
+        lessons=lessons or (),
+        config=config,
+        roster=roster,
+        student=student,
+        course=course,
+        seed=seed,
+        shard=_shard(shard),
+    )
     if again is not None and lesson is not None:
         return _again(asked, again, lesson)
     return _grade(asked, fresh, executor, processes, format_ or [])
-
-
-def _assignment(
-    submissions: Path, lessons: list[str] | None, out: Path, config: Path | None, roster: Path | None,
-    student: str | None, course: Path | None, seed: int | None, shard: str | None,
-) -> Assignment:  # fmt: skip
-    from gemm_lessons.course.folder import Course
-    from gemm_lessons.grading.classroom import Assignment
-    from gemm_lessons.grading.inputs import find_students, one_student
-    from gemm_lessons.grading.roster import load_roster
-    from gemm_lessons.grading.rubric import Rubric, load_rubric, parse_lessons
-
-    judging = packaged_course() if course is None else Course(course)
-    if not judging.lessons_dir.is_dir() or not judging.names:
-        raise CommandError(f"{shown(judging.root)} is no course: it has no lessons/NN_name/lesson.toml")
-    config, roster = config or _beside(submissions, CONFIGS), roster or _beside(submissions, ROSTERS)
-    rubric = load_rubric(config, judging) if config else Rubric.plain(())
-    chosen = parse_lessons(judging, lessons) if lessons else rubric.lessons or judging.names
-    listed = load_roster(roster) if roster else None
-    _not_inside(out, submissions)
-    found = one_student(submissions, student, listed) if student else find_students(submissions, judging.names, listed)
-    return Assignment(found, judging, chosen, rubric, out, seed, _shard(shard))
-
-
-def _beside(submissions: Path, names: tuple[str, ...]) -> Path | None:
-    """A file of the teacher's that lies where it is found without being named: in the folder of submissions."""
-    return next((submissions / name for name in names if (submissions / name).is_file()), None)
-
-
-def _not_inside(out: Path, submissions: Path) -> None:
-    try:
-        inside = out.resolve().is_relative_to(submissions.resolve())
-    except (OSError, RuntimeError):  # a loop of links
-        raise CommandError(f"{shown(out)}: cannot be written: a loop of links") from None
-    if inside:
-        raise CommandError(f"--out {shown(out)} lies among the submissions; grades go to a folder elsewhere: --out DIR")
 
 
 def _shard(text: str | None) -> tuple[int, int] | None:
@@ -146,7 +121,8 @@ def _grade(asked: Assignment, fresh: bool, executor: str, processes: int | None,
 
     from gemm_lessons.grading.classroom import Classroom
     from gemm_lessons.grading.executors import open_executor
-    from gemm_lessons.report.console import make_console
+    from gemm_lessons.grading.pairs import pairs_of
+    from gemm_lessons.report.console import Working, make_console
     from gemm_lessons.report.grading import Ahead, show_remarks, show_start
 
     classroom = Classroom.of(replace(asked, fresh=fresh))
@@ -156,10 +132,12 @@ def _grade(asked: Assignment, fresh: bool, executor: str, processes: int | None,
     show_remarks(told, asked.submissions.remarks)
     with open_executor(executor, processes) as workers, Ahead(told, len(classroom.mine), kept) as ahead:
         classroom.grade(workers, ahead)
-    return _show(asked.out, formats)
+    with Working(told, "comparing"):
+        pairs = None if asked.shard else pairs_of(classroom)
+    return _show(asked.out, formats, pairs)
 
 
-def _show(out: Path, formats: list[str]) -> int:
+def _show(out: Path, formats: list[str], pairs: Sequence[Alike] | None = None) -> int:
     """Write the outputs of what is graded, and show it."""
     from gemm_lessons.grading.formats import write_csv, write_format
     from gemm_lessons.grading.gradebook import gradebook
@@ -170,7 +148,7 @@ def _show(out: Path, formats: list[str]) -> int:
 
     grading = load_grading(out)
     book = gradebook(grading, load_grades(out, grading))
-    written = [write_csv(book, out), *write_pages(book, out)[:1]]
+    written = [write_csv(book, out), *write_pages(book, out, pairs)[:1]]
     for name in formats:
         written += write_format(name, book, out)[:1]
     show_class(make_console(), book, written_lines(written))

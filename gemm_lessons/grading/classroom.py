@@ -158,6 +158,19 @@ class Classroom:
             save_grading(self.assignment.out, self.record(remarks))
         return count
 
+    def grade_one(self, student: Student, lesson: str) -> Grade:
+        """The grade of one student for one lesson: kept if it is there, else judged here and now."""
+        handed = read_student(student, self.assignment.course, self.assignment.lessons)[0][lesson]
+        job = self.job(student, handed)
+        if job is None:
+            grade = self._not_judged(student, handed)
+        elif (earlier := self._earlier(student, job)) is not None:
+            grade = self._scored(student, job, earlier)
+        else:
+            grade = self._graded(student, job, judge(job))
+        self._save(grade)
+        return grade
+
     @classmethod
     def repeat(cls, assignment: Assignment, student: str, lesson: str) -> tuple[Grade, Grade]:
         """The grade of an earlier run, and the same case judged once more; nothing is written. Raises ``CommandError``
