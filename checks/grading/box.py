@@ -1,0 +1,70 @@
+"""A control group for a process and its children: so much memory and no more, a part of a processor, and how much was
+used. Needs the right to make one; ``box`` gives None without."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+CGROUPS = Path("/sys/fs/cgroup")
+PERIOD_US = 100_000
+
+
+@dataclass(frozen=True)
+class Box:
+    """``enter`` is for a child before it becomes another program; ``peak_mib`` for afterwards."""
+
+    folders: tuple[Path, ...]
+    peak: Path
+
+    def enter(self) -> None:
+        for folder in self.folders:
+            (folder / "cgroup.procs").write_text(str(os.getpid()))
+
+    @property
+    def peak_mib(self) -> int:
+        return int(self.peak.read_text()) >> 20
+
+
+@contextlib.contextmanager
+def box(name: str, memory_bytes: int, processors: float) -> Iterator[Box | None]:
+    """Version 1 of control groups has a tree for each resource, version 2 one for all."""
+    quota = int(processors * PERIOD_US)
+    one = (CGROUPS / "cgroup.controllers").exists()
+    memory = CGROUPS / name if one else CGROUPS / "memory" / name
+    settings: dict[Path, dict[str, int | str]]
+    if one:
+        settings = {memory: {"memory.max": memory_bytes, "memory.swap.max": 0, "cpu.max": f"{quota} {PERIOD_US}"}}
+    else:
+        times = {"cpu.cfs_period_us": PERIOD_US, "cpu.cfs_quota_us": quota}
+        settings = {memory: {"memory.limit_in_bytes": memory_bytes}, CGROUPS / "cpu" / name: times}
+    made: list[Path] = []
+    try:
+        try:
+            for folder, values in settings.items():
+                folder.mkdir()
+                made.append(folder)
+                for key, value in values.items():
+                    (folder / key).write_text(str(value))
+        except OSError:
+            yield None
+            return
+        yield Box(tuple(made), memory / ("memory.peak" if one else "memory.max_usage_in_bytes"))
+    finally:
+        for folder in made:
+            _gone(folder.rmdir)
+
+
+def _gone(remove: Callable[[], None]) -> None:
+    """A group may be left a moment after its last process."""
+    import time
+
+    for _ in range(50):
+        try:
+            return remove()
+        except OSError:
+            time.sleep(0.1)
+    return None

@@ -1,0 +1,89 @@
+"""Gradescope's layout, followed from scratch in an empty folder as its documentation says, with its container's limits.
+
+    python -m checks.grading.gradescope [LESSONS]      solutions as a submission, memory and time of each; needs PyPI
+
+https://gradescope-autograders.readthedocs.io/en/latest/specs/ (the zip file's contents go to ``source``, run_autograder
+is copied one up and run with the layout's root as working folder) and troubleshooting/ (768 MB, half a CPU).
+``AUTOGRADER`` names the root, which is ``/autograder`` there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from checks.grading.box import box
+from gemm_lessons.course.folder import packaged_course
+from gemm_lessons.grading.hosting import write_host
+
+MEMORY_BYTES = 768 << 20
+PROCESSORS = 0.5
+CLEAN = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
+
+
+def build(root: Path, lessons: str, environment: Mapping[str, str]) -> None:
+    """What happens when an autograder is uploaded."""
+    kit = root.parent / "kit"
+    write_host("gradescope", kit, lessons)
+    for name in ("source", "submission", "results"):
+        (root / name).mkdir(parents=True)
+    with zipfile.ZipFile(kit / "autograder.zip") as archive:
+        archive.extractall(root / "source")
+    runs = root / "run_autograder"
+    runs.write_bytes((root / "source" / "run_autograder").read_bytes())
+    runs.chmod(0o755)
+    subprocess.run(
+        ["bash", root / "source" / "setup.sh"], cwd=root, check=True, timeout=600, stdout=subprocess.DEVNULL,
+        env={**CLEAN, "AUTOGRADER": str(root), "PYTHON": sys.executable, **environment},
+    )  # fmt: skip
+
+
+def submit(root: Path, files: Mapping[str, str], environment: Mapping[str, str]) -> tuple[Any, str, int | None, float]:
+    """A submission's results.json, what the autograder printed, the most memory in MiB (None: not known), seconds."""
+    for old in [*(root / "submission").iterdir(), *(root / "results").iterdir()]:
+        old.unlink()
+    for name, text in files.items():
+        (root / "submission" / name).write_text(text)
+    began = time.monotonic()
+    with box(f"gemm-lessons-{os.getpid()}", MEMORY_BYTES, PROCESSORS) as inside:
+        done = subprocess.run(
+            [root / "run_autograder"], cwd=root, timeout=600, check=False, text=True,
+            env={**CLEAN, "AUTOGRADER": str(root), **environment},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, preexec_fn=inside.enter if inside else None,
+        )  # fmt: skip
+        peak = inside.peak_mib if inside else None
+    results = json.loads((root / "results" / "results.json").read_text())
+    return results, done.stdout, peak, time.monotonic() - began
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("lessons", nargs="*", help="default: 01 to 09, and all of them at once")
+    options = parser.parse_args()
+    course = packaged_course()
+    names = [course.resolve(it) for it in options.lessons] or list(course.names[:9])
+    sources = {name: f"{(course.lessons_dir / name / 'solution.cu').read_text()}\n// handed in\n" for name in names}
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "autograder"
+        began = time.monotonic()
+        build(root, ",".join(name[:2] for name in names), {})
+        print(f"setup.sh: {time.monotonic() - began:.0f} s")
+        for chosen in [*([name] for name in names), names]:
+            files = {f"{name[:2]}.cu": sources[name] for name in chosen}
+            results, _, peak, seconds = submit(root, files, {})
+            shown = "?" if peak is None else str(peak)
+            title = chosen[0] if len(chosen) == 1 else f"all {len(chosen)}"
+            print(f"{title:20} {results['score']:5g} points  {shown:>4} MiB  {seconds:5.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""Files that make other systems grade: whole, without anything left to fill in, and Gradescope's at work."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import os
+import re
+import subprocess
+import sysconfig
+import zipfile
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from checks.grading import gradescope
+from checks.grading.test_formats import check
+from gemm_lessons import __version__
+from gemm_lessons.course.folder import CommandError, packaged_course
+from gemm_lessons.grading.hosting import HOST, write_host
+from gemm_lessons.grading.rubric import load_rubric
+
+COURSE = packaged_course()
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("hosts")
+    for kind in HOST:
+        write_host(kind, folder / kind, "02-03")
+    return folder
+
+
+@pytest.mark.parametrize("kind", HOST)
+def test_nothing_is_left_to_fill_in(hosts: Path, kind: str) -> None:
+    files = [path for path in (hosts / kind).rglob("*") if path.is_file()]
+    texts = {path.name: path.read_text() for path in files if path.suffix not in (".whl", ".zip")}
+    assert not {name: found for name, text in texts.items() if (found := re.findall(r"@[A-Z]+@", text))}
+    assert any("02-03" in text for text in texts.values())
+    assert f"gemm_lessons-{__version__}-py3-none-any.whl" in {path.name for path in files}
+    (config,) = (path for path in files if path.name == "grading.toml")
+    rubric = load_rubric(config, COURSE)
+    assert (rubric.seed is None) == (kind == "github"), "students can read that one"
+    assert rubric.seconds == HOST[kind].seconds
+    assert rubric.memory_gib == HOST[kind].memory_gib
+    for path in files:
+        if path.suffix == ".sh" or path.name == "run_autograder":
+            assert os.access(path, os.X_OK) or path.name == "setup.sh"
+            subprocess.run(["bash", "-n", path], check=True)
+        elif path.suffix == ".py":
+            compile(path.read_text(), path, "exec")
+
+
+def test_two_classes_have_two_seeds(hosts: Path, tmp_path: Path) -> None:
+    write_host("laptop", tmp_path / "other", "02-03")
+    ours, theirs = ((folder / "grading.toml").read_text() for folder in (hosts / "laptop", tmp_path / "other"))
+    assert ours != theirs
+
+
+def test_a_workflow_s_commands_have_no_words_of_students(hosts: Path) -> None:
+    """``${{ }}`` in a command is text of the command: a branch's name would run."""
+    workflow = (hosts / "github/.github/workflows/grade.yml").read_text()
+    commands = re.findall(r"run: (?:>-\n(?:\s{10,}.*\n)+|.*\n)", workflow)
+    assert len(commands) == 2
+    assert not [it for it in commands if "${{" in it]
+    reader = "GRADE_RESULTS: ${{ steps.grade.outputs.result }}"  # the reporter reads ID_RESULTS of its runners
+    assert reader in workflow
+    assert "runners: grade\n" in workflow
+
+
+def test_what_is_there_stays(hosts: Path, tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="there already"):
+        write_host("laptop", hosts / "laptop", "02")
+    with pytest.raises(CommandError, match="gradescope, github, classroom50, laptop"):
+        write_host("canvas", tmp_path / "x", "02")
+    with pytest.raises(CommandError, match="names no lessons"):
+        write_host("laptop", tmp_path / "x", "02'; rm -rf /")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_wheel_is_one(hosts: Path) -> None:
+    wheels = [path.read_bytes() for path in hosts.rglob("*.whl")]
+    assert len(wheels) == len(HOST)
+    assert len(set(wheels)) == 1, "the same files, the same wheel"
+    with zipfile.ZipFile(next(hosts.rglob("*.whl"))) as archive:
+        names = set(archive.namelist())
+        (record,) = (name for name in names if name.endswith(".dist-info/RECORD"))
+        rows = list(csv.reader(StringIO(archive.read(record).decode())))
+        assert {row[0] for row in rows} == names
+        for name, digest, size in rows:
+            data = archive.read(name)
+            if name != record:
+                ours = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+                assert (digest, size) == (f"sha256={ours}", str(len(data)))
+        metadata = archive.read(record.replace("RECORD", "METADATA")).decode()
+    assert {f"gemm_lessons/lessons/{name}/solution.cu" for name in COURSE.names} <= names
+    assert "gemm_lessons/grading/hosts/gradescope/setup.sh" in names, "the copy can make the next one"
+    assert not [name for name in names if "__pycache__" in name or "kernel.cu" in name or "/." in name]
+    assert "Requires-Dist: numpy" in metadata
+
+
+@pytest.mark.slow
+def test_gradescope_from_scratch(tmp_path: Path) -> None:
+    """With what the tests' environment has, instead of the same from PyPI."""
+    root, deps = tmp_path / "autograder", {"PYTHONPATH": sysconfig.get_path("purelib")}
+    gradescope.build(root, "02,03", {"PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", **deps})
+    solution = (COURSE.lessons_dir / COURSE.resolve("coalesced") / "solution.cu").read_text() + "// mine\n"
+    files = {"02.cu": solution, "03.cu": "this is no kernel \x1b[31m"}
+    results, printed, peak, _ = gradescope.submit(root, files, deps)
+    check("gradescope", results)
+    assert "submission" in printed
+    assert peak is None or peak < 400, "MiB of 768"
+    points = {lesson: sum(it["score"] for it in results["tests"] if it["tags"] == [lesson]) for lesson in COURSE.names}
+    assert (points["02_coalesced"], points["03_block_tile"], results["score"]) == (10, 0, 10)
+    assert results["stdout_visibility"] == "hidden"
+    again = gradescope.submit(root, files, deps)[0]
+    assert again["tests"] == results["tests"], "the same submission, the same grade"
+    (root / "venv/bin/gemm-lessons").write_text("#!/bin/sh\nexit 3\n")
+    broken = gradescope.submit(root, files, deps)[0]
+    check("gradescope", broken)
+    assert "no fault of yours" in broken["output"]
