@@ -39,7 +39,7 @@ def box(name: str, memory_bytes: int, processors: float) -> Iterator[Box | None]
     if one:
         settings = {memory: {"memory.max": memory_bytes, "memory.swap.max": 0, "cpu.max": f"{quota} {PERIOD_US}"}}
     else:
-        times = {"cpu.cfs_period_us": PERIOD_US, "cpu.cfs_quota_us": quota}
+        times: dict[str, int | str] = {"cpu.cfs_period_us": PERIOD_US, "cpu.cfs_quota_us": quota}
         settings = {memory: {"memory.limit_in_bytes": memory_bytes}, CGROUPS / "cpu" / name: times}
     made: list[Path] = []
     try:

@@ -247,6 +247,11 @@ command(
     of=graders,
 )(grade.class_)
 command("gemm-lessons grade merge shard-1 shard-2 --out grades", of=graders)(grade.merge)
+command(
+    "gemm-lessons grade setup gradescope autograder --lessons 01-09",
+    "gemm-lessons grade setup laptop my-class --config grading.toml",
+    of=graders,
+)(grade.setup)
 command("gemm-lessons opcodes", "gemm-lessons opcodes cvt")(opcodes)
 command("gemm-lessons dev new 22_my_idea", of=teachers)(dev.new)
 command("gemm-lessons dev check", "gemm-lessons dev check 22 --write", of=teachers)(dev.check)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,22 +10,22 @@ import typer
 from typer.core import TyperGroup
 
 from gemm_lessons.cli.options import NoColor
-from gemm_lessons.course.folder import CommandError
+from gemm_lessons.course.folder import CommandError, packaged_course, shown
 from gemm_lessons.run import contract
 
 if TYPE_CHECKING:
+    from gemm_lessons.course.folder import Course
     from gemm_lessons.grading.classroom import Assignment
-    from gemm_lessons.grading.similarity import Alike
 
 MOST_SHARDS = 10_000
 
 
 class GradeGroup(TyperGroup):
-    """``grade SUBMISSIONS``, and ``grade merge DIR...``: what is no command names the submissions."""
+    """``grade SUBMISSIONS``, ``grade merge DIR``, ``grade setup HOST DIR``: what is no command is submissions."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """The name of the command that everybody means goes without saying."""
-        return super().parse_args(ctx, args if args[:1] == ["merge"] else ["class", *args])
+        return super().parse_args(ctx, args if args[:1] in (["merge"], ["setup"]) else ["class", *args])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """It is not shown, either."""
@@ -121,8 +120,7 @@ def _grade(asked: Assignment, fresh: bool, executor: str, processes: int | None,
 
     from gemm_lessons.grading.classroom import Classroom
     from gemm_lessons.grading.executors import open_executor
-    from gemm_lessons.grading.pairs import pairs_of
-    from gemm_lessons.report.console import Working, make_console
+    from gemm_lessons.report.console import make_console
     from gemm_lessons.report.grading import Ahead, show_remarks, show_start
 
     classroom = Classroom.of(replace(asked, fresh=fresh))
@@ -132,26 +130,28 @@ def _grade(asked: Assignment, fresh: bool, executor: str, processes: int | None,
     show_remarks(told, asked.submissions.remarks)
     with open_executor(executor, processes) as workers, Ahead(told, len(classroom.mine), kept) as ahead:
         classroom.grade(workers, ahead)
-    with Working(told, "comparing"):
-        pairs = None if asked.shard else pairs_of(classroom)
-    return _show(asked.out, formats, pairs)
+    return _show(asked.out, formats, asked.course)
 
 
-def _show(out: Path, formats: list[str], pairs: Sequence[Alike] | None = None) -> int:
+def _show(out: Path, formats: list[str], course: Course) -> int:
     """Write the outputs of what is graded, and show it."""
     from gemm_lessons.grading.formats import write_csv, write_format
     from gemm_lessons.grading.gradebook import gradebook
+    from gemm_lessons.grading.pairs import pairs_of
     from gemm_lessons.grading.results import load_grades, load_grading
-    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.console import Working, make_console
     from gemm_lessons.report.grades import write_pages
     from gemm_lessons.report.grading import show_class, written_lines
 
     grading = load_grading(out)
     book = gradebook(grading, load_grades(out, grading))
+    with Working(make_console(stderr=True), "comparing"):
+        pairs = pairs_of(out, book, course)
     written = [write_csv(book, out), *write_pages(book, out, pairs)[:1]]
     for name in formats:
         written += write_format(name, book, out)[:1]
-    show_class(make_console(), book, written_lines(written))
+    remarks = [f"{len(pairs)} pair{'s'[: len(pairs) != 1]} of kernels are much alike: see index.html"] if pairs else []
+    show_class(make_console(), book, [*remarks, *written_lines(written)])
     failed = any(grade is not None and not grade.judged for row in book.rows for grade in row.grades)
     return contract.EXIT_BROKEN if failed else contract.EXIT_PASSED
 
@@ -189,4 +189,32 @@ def merge(
         check_format(name)
     missing = merge_shards(folders, out)
     show_remarks(make_console(stderr=True), missing)
-    return max(_show(out, format_ or []), contract.EXIT_BROKEN if missing else contract.EXIT_PASSED)
+    return max(_show(out, format_ or [], packaged_course()), contract.EXIT_BROKEN if missing else contract.EXIT_PASSED)
+
+
+def setup(
+    host: Annotated[str, typer.Argument(metavar="HOST", help="gradescope, github, classroom50 or laptop.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")],
+    lessons: Annotated[
+        str, typer.Option("--lessons", metavar="LESSONS", help="That are graded there, such as 01-09.")
+    ] = "01-09",
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="Your grading.toml; default: ten points a lesson.")
+    ] = None,
+    no_color: NoColor = False,
+) -> int:
+    """Write the files that make another system grade: nothing is left to fill in."""
+    from gemm_lessons.grading.hosting import write_host
+    from gemm_lessons.grading.rubric import load_rubric, parse_lessons
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.grading import written_lines
+
+    course = packaged_course()
+    parse_lessons(course, [lessons])
+    if config is not None:
+        load_rubric(config, course)
+    console = make_console()
+    for line in written_lines(write_host(host, folder, lessons, config)):
+        console.print(line, soft_wrap=True)
+    console.print(f"Read {shown(folder / 'README.md')} next.", soft_wrap=True)
+    return contract.EXIT_PASSED

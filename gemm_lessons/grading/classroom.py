@@ -34,6 +34,7 @@ from gemm_lessons.grading.results import (
 )
 from gemm_lessons.grading.rubric import LessonRubric, Rubric
 from gemm_lessons.grading.score import out_of, score
+from gemm_lessons.grading.sources import keep_source
 from gemm_lessons.run.choose import Choice
 
 UNTOUCHED = "the stub as it came: nothing is filled in"
@@ -210,7 +211,9 @@ class Classroom:
                 self._save(self._not_judged(student, handed))
                 count.done += 1
                 tell(count.kept + count.done, count.total)
-            elif (earlier := self._earlier(student, job)) is not None:
+                continue
+            keep_source(self.assignment.out, job.student, job.lesson, job.data)
+            if (earlier := self._earlier(student, job)) is not None:
                 self._save(self._scored(student, job, earlier))
                 count.kept += 1
                 tell(count.kept + count.done, count.total)

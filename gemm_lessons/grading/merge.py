@@ -17,6 +17,7 @@ from gemm_lessons.grading.results import (
     save_grade,
     save_grading,
 )
+from gemm_lessons.grading.sources import keep_source, load_source
 
 ALIKE = {  # what shards must agree on, in words
     "lessons": "other lessons",
@@ -49,9 +50,11 @@ def merge_shards(folders: Sequence[Path], out: Path) -> tuple[str, ...]:
                 )
     save_grading(out, replace(first, shard=None, students=tuple(map(_student, zip(*(it.students for it in gradings),
                                                                                   strict=True)))))  # fmt: skip
-    for _, grade in found.values():
+    for folder, grade in found.values():
         if load_grade(out, grade.student, grade.lesson) != grade:
             save_grade(out, grade)
+        if (data := load_source(folder, grade)) is not None:
+            keep_source(out, grade.student, grade.lesson, data)
     return _missing(gradings, set(found))
 
 

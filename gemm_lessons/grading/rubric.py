@@ -41,7 +41,7 @@ MOST_SHAPES = 20  # a lesson
 MOST_PRODUCTS = 1 << 27  # of a shape, in multiply-adds: the simulator takes a minute for as many
 LARGEST_SEED = 1 << 63
 SECONDS = (1.0, 3600.0)
-MEMORY_GIB = (0.5, 64.0)
+MEMORY_GIB = (0.25, 64.0)
 MOST_SEEDS = 10
 
 

@@ -66,7 +66,10 @@ def alike(sources: Mapping[str, Mapping[str, str]], shared: Mapping[str, Sequenc
 
 
 def given(course: Course, lesson: str) -> tuple[str, ...]:
-    """What everybody has of a lesson: its stub, its solution, and those of the lesson before."""
+    """What everybody has of a lesson: its stub, its solution, and those of the lesson before; nothing of a lesson that
+    the course lacks."""
+    if lesson not in course.names:
+        return ()
     at = course.names.index(lesson)
     found = []
     for name in course.names[max(0, at - 1) : at + 1]:

@@ -22,10 +22,10 @@ def main() -> int:
         out, tools = Path(folder) / "grades", Path(folder) / "venv"
         (wheel,) = HERE.glob("gemm_lessons-*.whl")
         subprocess.run([sys.executable, "-m", "venv", tools], check=True)
-        pip = [tools / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", wheel]
+        pip: list[str | Path] = [tools / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", wheel]
         subprocess.run(pip, check=True)
-        command = [tools / "bin" / "gemm-lessons", "grade", ".", "--student", student, "--lessons", LESSONS]
-        command += ["--config", HERE / "grading.toml", "--out", out, "--format", "classroom50"]
+        command: list[str | Path] = [tools / "bin" / "gemm-lessons", "grade", ".", "--student", student]
+        command += ["--lessons", LESSONS, "--config", HERE / "grading.toml", "--out", out, "--format", "classroom50"]
         done = subprocess.run(command, check=False)
         (result,) = (out / "classroom50").glob("*/result.json")
         shutil.copy(result, "result.json")

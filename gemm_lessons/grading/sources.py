@@ -1,0 +1,39 @@
+"""The judged kernels, beside their grades: for comparing them with each other, and for whoever looks at one later.
+
+OUT/results/STUDENT/NN_name.cu
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from gemm_lessons.course.folder import WriteError, write_atomically
+from gemm_lessons.grading.results import Grade, grade_path
+
+
+def keep_source(out: Path, student: str, lesson: str, data: bytes) -> None:
+    """Put a kernel beside its grade. Raises ``WriteError``."""
+    path = _path(out, student, lesson)
+    try:
+        if path.is_file() and path.read_bytes() == data:
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WriteError(path, error) from None
+    write_atomically(path, data)
+
+
+def load_source(out: Path, grade: Grade) -> bytes | None:
+    """The kernel that a grade is about; None where it is not there, or is another one."""
+    if grade.sha256 is None:
+        return None
+    try:
+        data = _path(out, grade.student, grade.lesson).read_bytes()
+    except OSError:
+        return None
+    return data if hashlib.sha256(data).hexdigest() == grade.sha256 else None
+
+
+def _path(out: Path, student: str, lesson: str) -> Path:
+    return grade_path(out, student, lesson).with_suffix(".cu")
