@@ -5,10 +5,14 @@ The rest is imported inside ``main`` so that Ctrl-C during start-up is as quiet 
 
 from __future__ import annotations
 
+import atexit
 import errno
 import gc
+import io
 import os
+import stat
 import sys
+from typing import Any
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 BROKEN_PIPE = 141  # 128 + SIGPIPE
@@ -19,6 +23,7 @@ FRESH_OBJECTS = 10_000  # new objects after which Python looks for cycles among 
 
 def main() -> None:
     """Run the command line and exit with its code; never a traceback, unless ``GEMM_LESSONS_DEBUG=1`` asks for it."""
+    main_process = os.getpid()
     try:
         code = _run()
     except KeyboardInterrupt:
@@ -37,6 +42,9 @@ def main() -> None:
         code = _report_full(error) if full else _report_bug(error)
     if code == INTERRUPTED:
         print("\ninterrupted", file=sys.stderr)  # the newline ends the line that shows ^C
+    if main_process != os.getpid():  # the child of ``cli.guard`` ends here, not in the code of whoever called us
+        atexit._run_exitfuncs()
+        os._exit(code)
     sys.exit(code)
 
 
@@ -47,8 +55,11 @@ def _run() -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # an ASCII terminal shows "?", it does not crash us
+    _bear_closed_pipes()
+    from gemm_lessons import cli
     from gemm_lessons.cli.app import app, app_for
 
+    cli.forking = True
     completing = "_GEMM_LESSONS_COMPLETE" in os.environ  # the shell asks, with the words in another variable
     try:
         (app if completing else app_for(sys.argv[1:]))(prog_name="gemm-lessons")
@@ -57,6 +68,27 @@ def _run() -> int:
             sys.stdout.flush()
         return exit_.code if isinstance(exit_.code, int) else int(exit_.code is not None)
     return 0
+
+
+class _Pipe(io.FileIO):
+    """Stdout that whoever reads it may close: what they do not want goes nowhere, and the exit code stays true."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.fileno())
+            os.close(nowhere)
+            return len(data)
+
+
+def _bear_closed_pipes() -> None:
+    out = sys.stdout
+    if out is None or not isinstance(out, io.TextIOWrapper) or not stat.S_ISFIFO(os.fstat(out.fileno()).st_mode):
+        return
+    buffer = io.BufferedWriter(_Pipe(out.fileno(), "w", closefd=False))
+    sys.stdout = io.TextIOWrapper(buffer, out.encoding, out.errors, write_through=out.write_through)
 
 
 def _report_full(error: Exception) -> int:

@@ -40,6 +40,7 @@ class Bounds:
 
     seconds: float = 60.0
     memory_bytes: int = 4 * GIB
+    advice: str = ""  # how to have more
 
     @property
     def grace(self) -> float:

@@ -120,14 +120,23 @@ def test_unreadable_file(run: Run, kernel: Path) -> None:
         (b" \n\t\n", "is empty"),
         (bytes(range(256)), "not UTF-8 text"),
         (b"\x7fELF\x02\x01\x01\x00\x00", "holds a zero byte"),
-        (b"// fine\n// fine\n\xff", "kernel.cu:3: not UTF-8 text"),
+        (b"// fine\n// fine\n\xff", "not UTF-8 text"),
         (b"x" * 1_100_000, "larger than a megabyte"),
     ],
 )
 def test_a_file_that_is_no_source(run: Run, kernel: Path, content: bytes, words: str) -> None:
     kernel.write_bytes(content)
-    clear(run("run", "01"), 2, "lessons/01_first/kernel.cu", words)
+    told = run("run", "01", "--json")
+    assert (told.code, told.err) == (1, "")
+    outcome = json.loads(told.out)
+    assert outcome["verdict"] == "compile_failed"
+    assert words in outcome["compile"]["diagnostics"][0]["message"]
     assert kernel.read_bytes() == content
+
+
+def test_a_file_that_is_no_source_in_words(run: Run, kernel: Path) -> None:
+    kernel.write_bytes(SOLUTION.encode("utf-16"))
+    verdict(run("run", "01"), "COMPILE FAILED", "lessons/01_first/kernel.cu:1", "not UTF-8 text (byte 0)")
 
 
 def test_bytes_order_mark_and_windows_lines_are_fine(run: Run, kernel: Path) -> None:

@@ -41,23 +41,29 @@ def compare(
     sheet = sheet_for(gpu)
     sources = all(_may_be_seen(course, lesson, path, reveal) for lesson, path in zip((left, right), files, strict=True))
 
-    from gemm_lessons.report.compare import show_comparison
-    from gemm_lessons.report.console import Working, make_console
-    from gemm_lessons.report.course import show_note
-    from gemm_lessons.run.comparing import compare as compared
-    from gemm_lessons.run.pipeline import Entry, RunRequest
-    from gemm_lessons.run.simulated import Simulated
+    from gemm_lessons.cli.guard import in_child
 
-    one, other = (
-        Entry("kernel", _label(lesson, path), lesson, path) for lesson, path in zip((left, right), files, strict=True)
-    )
-    request = RunRequest(course, right, files[1], Simulated(), sheet, beside=False)
-    with Working(make_console(stderr=True), f"{left.name} and {right.name}") as working:
-        result = compared(request, one, other, working)
-    show_comparison(make_console(), result, sources)
-    if not sources:
-        show_note(make_console(stderr=True), "the source of a reference is shown after a pass, or with --reveal")
-    return contract.EXIT_PASSED
+    def work() -> int:
+        from gemm_lessons.report.compare import show_comparison
+        from gemm_lessons.report.console import Working, make_console
+        from gemm_lessons.report.course import show_note
+        from gemm_lessons.run.comparing import compare as compared
+        from gemm_lessons.run.pipeline import Entry, RunRequest
+        from gemm_lessons.run.simulated import Simulated
+
+        one, other = (
+            Entry("kernel", _label(lesson, path), lesson, path)
+            for lesson, path in zip((left, right), files, strict=True)
+        )
+        request = RunRequest(course, right, files[1], Simulated(), sheet, beside=False)
+        with Working(make_console(stderr=True), f"{left.name} and {right.name}") as working:
+            result = compared(request, one, other, working)
+        show_comparison(make_console(), result, sources)
+        if not sources:
+            show_note(make_console(stderr=True), "the source of a reference is shown after a pass, or with --reveal")
+        return contract.EXIT_PASSED
+
+    return in_child(work)
 
 
 def _file(course: Course, lesson: Lesson, solution: bool) -> Path:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gemm_lessons.cli.options import MemoryLimit, TimeLimit
 from gemm_lessons.course.folder import CommandError, read_source, shown
 from gemm_lessons.run import contract
 
@@ -61,6 +62,8 @@ def inspect(
     budget: Annotated[
         int | None, typer.Option("--budget", min=1, help="Instructions after which a kernel counts as endless.")
     ] = None,
+    time_limit: TimeLimit = None,
+    memory_limit: MemoryLimit = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for scripts.")] = False,
 ) -> int:
     """Run any CUDA kernel on the simulator: counters by line, bank conflicts, races, faults.
@@ -79,26 +82,33 @@ def inspect(
     for item in define or []:
         name, _, value = item.partition("=")
         defines[name] = value or "1"
-    from gemm_lessons.report.console import Working, make_console
-    from gemm_lessons.report.inspect import show_inspection
-    from gemm_lessons.run import inspection
+    from gemm_lessons.cli.guard import bounds_for, in_child
 
-    request = inspection.InspectRequest(
-        source, shown(file), entry, shape, args, expect, tuple(symbol or ()), defines,
-        (*(include or ()), file.resolve().parent), arch, seed, budget,
-    )  # fmt: skip
-    try:
-        with Working(make_console(stderr=True), f"inspect {shown(file)}"):
-            result = inspection.inspect(request)
-    except inspection.ArgumentError as error:
-        raise CommandError(str(error)) from None
-    if as_json:
-        import json
+    most = bounds_for(time_limit, memory_limit)
 
-        typer.echo(json.dumps(inspection.as_json(result), indent=2, allow_nan=False))
-    else:
-        show_inspection(make_console(), result)
-    return contract.EXIT_PASSED if result.clean else contract.EXIT_NOT_PASSED
+    def work() -> int:
+        from gemm_lessons.report.console import Working, make_console
+        from gemm_lessons.report.inspect import show_inspection
+        from gemm_lessons.run import inspection
+
+        request = inspection.InspectRequest(
+            source, shown(file), entry, shape, args, expect, tuple(symbol or ()), defines,
+            (*(include or ()), file.resolve().parent), arch, seed, budget, most,
+        )  # fmt: skip
+        try:
+            with Working(make_console(stderr=True), f"inspect {shown(file)}"):
+                result = inspection.inspect(request)
+        except inspection.ArgumentError as error:
+            raise CommandError(str(error)) from None
+        if as_json:
+            import json
+
+            typer.echo(json.dumps(inspection.as_json(result), indent=2, allow_nan=False))
+        else:
+            show_inspection(make_console(), result)
+        return contract.EXIT_PASSED if result.clean else contract.EXIT_NOT_PASSED
+
+    return in_child(work, most)
 
 
 def opcodes(

@@ -41,6 +41,12 @@ LessonArgument = Annotated[
 Problems = Annotated[
     bool, typer.Option("--problems", help="Also each problem as FILE:LINE:COLUMN: SEVERITY: MESSAGE, for editors.")
 ]
+TimeLimit = Annotated[
+    float | None, typer.Option("--time-limit", metavar="SECONDS", help="Processor time for the run. Default: 60.")
+]
+MemoryLimit = Annotated[
+    float | None, typer.Option("--memory-limit", metavar="GIB", help="Memory for the run. Default: 4.")
+]
 NoColor = Annotated[
     bool, typer.Option("--no-color", help="Plain text, as NO_COLOR=1 gives.", callback=_plain, is_eager=True)
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -10,9 +11,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gemm_lessons.cli.options import LessonArgument, NoColor, Problems, keep_progress, kernel_path, parse_shape
+from gemm_lessons.cli.options import (
+    LessonArgument,
+    MemoryLimit,
+    NoColor,
+    Problems,
+    TimeLimit,
+    keep_progress,
+    kernel_path,
+    parse_shape,
+)
 from gemm_lessons.cli.practice import practised
-from gemm_lessons.course.folder import CommandError, Course, any_course, own_course, read_source, shown
+from gemm_lessons.course.folder import CommandError, Course, NotText, any_course, own_course, read_source, shown
 from gemm_lessons.course.lesson import Lesson, Shape
 from gemm_lessons.course.original import remarks_on
 from gemm_lessons.course.progress import load_progress
@@ -62,6 +72,8 @@ def run(
         typer.Option("--tile", metavar="NAME=SIZE", help="Other tile sizes, for this run only: --tile BK=16."),
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Repeat the inputs of an earlier run.")] = None,
+    time_limit: TimeLimit = None,
+    memory_limit: MemoryLimit = None,
     problems: Problems = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for scripts.")] = False,
     no_color: NoColor = False,
@@ -71,9 +83,6 @@ def run(
     The answer is checked against NumPy on the lesson's shapes; the counters are judged by the lesson's gates.
     Exit code: 0 passed, 1 not passed, 2 wrong command, 3 the kit is broken.
     """
-    from gemm_lessons.report.console import Working, make_console
-    from gemm_lessons.report.course import show_error
-
     if sum((solution, stub, bug, file is not None)) > 1:
         raise CommandError("--solution, --stub, --bug and --file exclude each other; give one")
     # What the command got wrong is said before NumPy and the compiler are loaded.
@@ -82,7 +91,8 @@ def run(
     path = kernel_path(course, found, solution, stub, found.bug_path if bug else file)
     if bug and not path.exists():
         raise CommandError(f"{shown(path)} is not there yet: gemm-lessons bug {found.number:02}")
-    read_source(path)
+    with contextlib.suppress(NotText):  # that is a verdict
+        read_source(path)
     remarks = remarks_on(found) if path == found.kernel_path else ()
     if tile:
         sizes, usual = parse_tile(tile), found
@@ -92,40 +102,60 @@ def run(
     if wanted is not None:
         found.allow(wanted)
         afford(wanted)
+    from gemm_lessons.cli.guard import bounds_for, guarded
 
+    most = bounds_for(time_limit, memory_limit, wanted)
     sheet = sheet_for(gpu) if gpu is not None else None
-    on = device_for(device, gpu_index)
-    from gemm_lessons.run.pipeline import RunRequest, run_lesson
 
-    request = RunRequest(course, found, path, on, sheet or on.sheet or sheet_for(DEFAULT_GPU), wanted, seed)
-    try:
-        with Working(make_console(stderr=True), f"lesson {found.name}") as working:
-            outcome = run_lesson(request, working)
-    except UnsupportedKernel as error:
-        where = f"{shown(path)}:{error.line}" if error.line else shown(path)
-        show_error(make_console(stderr=True), f"{where}: the simulator cannot run this kernel: {error}")
-        return contract.EXIT_BROKEN  # nothing is known about the kernel, so it neither passed nor failed
-    practice: Callable[[], None] | None = None
-    # Before anything is printed: whoever reads it may have seen enough after four lines.
-    if path.resolve() == found.kernel_path.resolve() and wanted is None and not tile:
-        keep_progress(course, load_progress(course).after_run(found.name, outcome.verdict.kind))
-    if wanted is None and not tile:
-        practice = practised(course, found, path, outcome)
-    if as_json:
-        import json
+    def show(outcome: RunOutcome) -> int:
+        practice: Callable[[], None] | None = None
+        # Before anything is printed: whoever reads it may have seen enough after four lines.
+        if path.resolve() == found.kernel_path.resolve() and wanted is None and not tile:
+            keep_progress(course, load_progress(course).after_run(found.name, outcome.verdict.kind))
+        if wanted is None and not tile:
+            practice = practised(course, found, path, outcome)
+        if as_json:
+            import json
 
-        typer.echo(json.dumps(contract.as_json(outcome), indent=2, allow_nan=False))
-    else:
-        option = " --stub" if stub else " --bug" if bug else f" --file {shlex.quote(str(file))}" if file else ""
-        option += "".join(f" --tile {text}" for text in tile or ())
-        _show(course, outcome, f"gemm-lessons run {found.number:02}{option}", remarks)
-        if problems:
-            from gemm_lessons.report.problems import show_problems
+            typer.echo(json.dumps(contract.as_json(outcome), indent=2, allow_nan=False))
+        else:
+            option = " --stub" if stub else " --bug" if bug else f" --file {shlex.quote(str(file))}" if file else ""
+            option += "".join(f" --tile {text}" for text in tile or ())
+            _show(course, outcome, f"gemm-lessons run {found.number:02}{option}", remarks)
+            if problems:
+                from gemm_lessons.report.console import make_console
+                from gemm_lessons.report.problems import show_problems
 
-            show_problems(make_console(), outcome.kernel)
-        if practice is not None:
-            practice()
-    return contract.exit_code(outcome)
+                show_problems(make_console(), outcome.kernel)
+            if practice is not None:
+                practice()
+        return contract.exit_code(outcome)
+
+    def work(tell: Callable[[int], None]) -> int:
+        from gemm_lessons.report.console import Working, make_console
+        from gemm_lessons.report.course import show_error
+
+        on = device_for(device, gpu_index)
+        from gemm_lessons.run.pipeline import RunRequest, run_lesson
+
+        data = sheet or on.sheet or sheet_for(DEFAULT_GPU)
+        request = RunRequest(course, found, path, on, data, wanted, seed, bounds=most)
+        try:
+            with Working(make_console(stderr=True), f"lesson {found.name}") as working:
+                outcome = run_lesson(request, working)
+        except UnsupportedKernel as error:
+            where = f"{shown(path)}:{error.line}" if error.line else shown(path)
+            show_error(make_console(stderr=True), f"{where}: the simulator cannot run this kernel: {error}")
+            return contract.EXIT_BROKEN  # nothing is known about the kernel, so it neither passed nor failed
+        tell(contract.exit_code(outcome))
+        return show(outcome)
+
+    def lost(kind: str, message: str) -> int:
+        from gemm_lessons.run.lost import lost
+
+        return show(lost(found, path, kind, message, device.value, (sheet or sheet_for(DEFAULT_GPU)).name))
+
+    return guarded(work, lost, most)
 
 
 def _show(course: Course, outcome: RunOutcome, again: str, remarks: Sequence[str]) -> None:

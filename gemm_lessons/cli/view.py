@@ -47,8 +47,6 @@ def view(
     lesson's solution; with --line or --trace only if --html or --open asks for one, too. Everything comes from a run on
     the simulator; times are estimates.
     """
-    from gemm_lessons.report.console import Working, make_console
-
     if sum((solution, stub, file is not None)) > 1:
         raise CommandError("--solution, --stub and --file exclude each other; give one")
     course = own_course() if not (solution or stub or file) else any_course()
@@ -63,31 +61,38 @@ def view(
             _may_write(option, out, begins)
     sheet = sheet_for(gpu)
 
-    from gemm_lessons.run.pipeline import RunRequest, run_lesson
-    from gemm_lessons.run.simulated import Simulated
-    from gemm_lessons.view.record import side_of, view_of
+    from gemm_lessons.cli.guard import in_child
 
-    request = RunRequest(course, found, path, Simulated(), sheet, seed=seed, beside=page is not None)
-    with Working(make_console(stderr=True), f"lesson {found.name}") as working:
-        outcome = run_lesson(request, working)
-        if outcome.kernel.built is None:
-            return _not_compiled(outcome)
-        working("draw")
-        view = view_of(outcome, sheet) if page is not None else None
-        depth = tile_sizes(found).depth if trace is not None else 0
-        side = view.sides[0] if view is not None else side_of(outcome, outcome.kernel, sheet, depth)
-    if line is not None:
-        _show_line(side, line)
-    if trace is not None:
-        _write_trace(side, trace)
-    if view is not None and page is not None:
-        from gemm_lessons.report.page import page_of
+    def work() -> int:
+        from gemm_lessons.report.console import Working, make_console
+        from gemm_lessons.run.pipeline import RunRequest, run_lesson
+        from gemm_lessons.run.simulated import Simulated
+        from gemm_lessons.view.record import side_of, view_of
 
-        write(page, page_of(view).encode())
-        make_console().print(f"{shown(page)}: open it in a browser", soft_wrap=True)
-        if open_:
-            typer.launch(page.resolve().as_uri())
-    return contract.EXIT_PASSED
+        request = RunRequest(course, found, path, Simulated(), sheet, seed=seed, beside=page is not None)
+        with Working(make_console(stderr=True), f"lesson {found.name}") as working:
+            outcome = run_lesson(request, working)
+            if outcome.kernel.built is None:
+                return _not_compiled(outcome)
+            working("draw")
+            view = view_of(outcome, sheet) if page is not None else None
+            depth = tile_sizes(found).depth if trace is not None else 0
+            side = view.sides[0] if view is not None else side_of(outcome, outcome.kernel, sheet, depth)
+        if line is not None:
+            _show_line(side, line)
+        if trace is not None:
+            _write_trace(side, trace)
+        if view is not None and page is not None:
+            from gemm_lessons.report.page import page_of
+
+            write(page, page_of(view).encode())
+            make_console().print(f"{shown(page)}: open it in a browser", soft_wrap=True)
+        return contract.EXIT_PASSED
+
+    code = in_child(work)
+    if open_ and page is not None and code == contract.EXIT_PASSED:
+        typer.launch(page.resolve().as_uri())
+    return code
 
 
 def _may_write(option: str, out: Path, begins: bytes) -> None:

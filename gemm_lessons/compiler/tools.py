@@ -26,6 +26,7 @@ from gemm_lessons.errors import KitError
 
 STACK_BYTES = 64 << 20  # of a compiling thread: templates nest
 INCLUDE_PATH = "--include-path="
+PATIENCE_S = 1.0  # for the helper to end by itself
 SPARE_S = 10.0  # for the helper itself, behind its programs' own limit
 Answer = tuple[dict[str, Any], list[bytes]]
 
@@ -43,6 +44,14 @@ def open_for_me(confine: Callable[[bool], object]) -> None:
     it is to start another."""
     global _helper
     _helper = Forked(lambda parent: _serve(parent, confine))
+
+
+def close() -> None:
+    """End the helper."""
+    global _helper
+    if _helper is not None:
+        _helper.close(PATIENCE_S)
+        _helper = None
 
 
 def available() -> bool:

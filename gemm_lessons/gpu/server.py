@@ -136,8 +136,9 @@ def _load_cublas(runtime: Any, index: int) -> None:
 
 def _lift_memory_limit() -> None:
     """A CUDA context maps far more address space than it uses; a limit for the process that asked is not for us."""
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+    for limit in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
+        _, hard = resource.getrlimit(limit)
+        resource.setrlimit(limit, (hard, hard))
 
 
 def describe(runtime: Any, index: int) -> dict[str, Any]:

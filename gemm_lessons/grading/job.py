@@ -101,7 +101,9 @@ def _judged(question: Question, sources: Sequence[bytes], folder: Path, walls: t
         graded=True,
         secret=tuple(Shape(*sizes) for sizes in submission["secret"]),
     )
-    return {"outcome": as_json(run_lesson(request)), **stand}
+    outcome = as_json(run_lesson(request))
+    tools.close()
+    return {"outcome": outcome, **stand}
 
 
 def _foreign(code: str) -> object:

@@ -19,18 +19,17 @@ import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from gemm_lessons.bounds import GIB, SLOW, Bounds
 from gemm_lessons.child import Child, ChildDied, ChildHung
 from gemm_lessons.course.folder import CommandError, Course, NotText, read_bytes, text_of
 from gemm_lessons.errors import KitError, UnsupportedKernel
-from gemm_lessons.launch import Finding
 from gemm_lessons.run.choose import Choice
 
 if TYPE_CHECKING:
-    from gemm_lessons.judgement.verdict import Verdict
     from gemm_lessons.run.contract import JSON
+    from gemm_lessons.run.outcome import RunOutcome
 
 MOST_BYTES = 1_000_001  # of a file that are read: one more than a kernel may have
 SPARE_S = 60.0  # for the nursery to start and to tidy up
@@ -173,29 +172,20 @@ def _not_their_own(submission: Submission) -> str:
 
 
 def _refused(submission: Submission, message: str, line: int = 1) -> Mapping[str, JSON]:
-    from gemm_lessons.compiler.diagnostics import Diagnostic
-    from gemm_lessons.judgement.verdict import CompileFailed
+    from gemm_lessons.run.lost import refused
 
-    found = Diagnostic(str(submission.path), line, None, "error", message)
-    return _outcome(submission, CompileFailed(message, (found,)), ())
+    lesson = Course(submission.course).lesson(submission.lesson)
+    return _as_json(refused(lesson, submission.path, message, line, submission.device, submission.gpu))
 
 
 def _lost(submission: Submission, kind: str, message: str) -> Mapping[str, JSON]:
-    """The outcome of a run that could not tell its own."""
-    from gemm_lessons.judgement.verdict import Faulted, TimedOut
-
-    finding = Finding(kind, "error", message)
-    count = Course(submission.course).lesson(submission.lesson).shapes.count
-    return _outcome(submission, (TimedOut if kind == "timeout" else Faulted)(count, finding), (finding,))
-
-
-def _outcome(submission: Submission, verdict: Verdict, findings: tuple[Finding, ...]) -> Mapping[str, JSON]:
-    from gemm_lessons.judgement.evidence import Checked
-    from gemm_lessons.run.contract import as_json
-    from gemm_lessons.run.outcome import Row, RunOutcome
+    from gemm_lessons.run.lost import lost
 
     lesson = Course(submission.course).lesson(submission.lesson)
-    count = lesson.shapes.count
-    row = Row("kernel", "your kernel", str(submission.path), "", Checked(verdict, findings=findings))
-    device: Literal["simulator", "gpu"] = "gpu" if submission.device == "gpu" else "simulator"
-    return as_json(RunOutcome(lesson, device, "", submission.gpu, submission.seed or 0, count, count, (row,)))
+    return _as_json(lost(lesson, submission.path, kind, message, submission.device, submission.gpu))
+
+
+def _as_json(outcome: RunOutcome) -> Mapping[str, JSON]:
+    from gemm_lessons.run.contract import as_json
+
+    return as_json(outcome)

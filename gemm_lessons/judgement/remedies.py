@@ -36,6 +36,7 @@ REMEDIES: Mapping[str, str] = {
     "barrier_count": "A named barrier needs one thread count, a multiple of 32, for all threads that meet there.",
     "deadlock": "Some threads wait at a barrier that others never reach: no return and no if around __syncthreads().",
     "timeout": "Which loop never ends? Look at how its counter changes and at its condition.",
+    "memory": "A thread's own array is there once for each thread: does it need to be so large?",
     "launch_failed": "Threads, blocks and dynamic shared memory are the lesson's: make the kernel fit them, by fewer "
     "registers, smaller shared arrays, or a __launch_bounds__ that allows its threads.",
     "input_overwritten": "Declare A and B as const float *: then the compiler finds the store.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from gemm_lessons import bounds
 from gemm_lessons.course.lesson import Gate, Shape
 from gemm_lessons.launch import METRICS
 from gemm_lessons.run.checking import counted_names
@@ -38,7 +39,8 @@ def compare(request: RunRequest, other: Entry, mine: Entry, tell: Tell) -> Compa
     """Run both on the counting shape of ``mine``, whose lesson ``request`` is about; what cannot take that shape counts
     on its own. Raises what a run raises."""
     plan = RunPlan.of(request, tell)
-    left, right = row_of(plan, other), row_of(plan, mine)
+    with bounds.within(request.bounds):
+        left, right = row_of(plan, other), row_of(plan, mine)
     gates = {gate.name: gate for gate in (*other.lesson.gates, *mine.lesson.gates)}
     ideas = tuple(Pair(gate.name, _value(plan, left, gate), _value(plan, right, gate)) for gate in gates.values())
     counters = tuple(Pair(short, _count(left, short), _count(right, short)) for short in METRICS)

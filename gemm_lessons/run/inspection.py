@@ -16,10 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gemm_lessons import bounds
 from gemm_lessons.arguments.parameters import declared
 from gemm_lessons.arguments.text import ArgumentError, build
+from gemm_lessons.bounds import Bounds, OutOfTime
 from gemm_lessons.compiler.compile import Compiled, NotCompiled, compile_source
 from gemm_lessons.course.expression import Number
+from gemm_lessons.errors import KitError
 from gemm_lessons.launch import Buffer, Grid, Launched
 from gemm_lessons.simulator import Setting, Simulator
 
@@ -44,6 +47,7 @@ class InspectRequest:
     arch: str = "sm_90"
     seed: int = 0
     budget: int | None = None
+    bounds: Bounds = dataclasses.field(default_factory=Bounds)
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,16 @@ class Inspection:
 
 def inspect(request: InspectRequest) -> Inspection:
     """Compile, launch, compare. Raises ``ArgumentError``, ``UnsupportedKernel`` and ``KitError``."""
+    try:
+        with bounds.within(request.bounds):
+            return _inspect(request)
+    except (OutOfTime, MemoryError) as end:  # not while it ran: that is a fault
+        most = request.bounds
+        late = isinstance(end, OutOfTime)
+        raise KitError((most.too_long if late else most.too_much) + most.advice) from None
+
+
+def _inspect(request: InspectRequest) -> Inspection:
     compiled = compile_source(
         request.source, path=request.path, entry=request.entry, defines=request.defines,
         include_dirs=request.include_dirs, arch=request.arch,

@@ -8,21 +8,25 @@ occupancy are those of code compiled for the GPU that they are for. Where both a
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gemm_lessons.compiler.compile import occupancy
-from gemm_lessons.course.folder import Course, read_source, shown
+from gemm_lessons import bounds
+from gemm_lessons.bounds import OutOfTime
+from gemm_lessons.compiler.compile import Diagnostic, occupancy
+from gemm_lessons.course.folder import Course, NotText, read_source, shown
 from gemm_lessons.course.lesson import Lesson, Shape
 from gemm_lessons.device import Device
 from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.judgement.evidence import UNTIMED, Built, Checked, Evidence, ShapeResult
 from gemm_lessons.judgement.hints import hints_for
 from gemm_lessons.judgement.verdict import CompileFailed
+from gemm_lessons.launch import Finding
 from gemm_lessons.ranges import stage, turn
-from gemm_lessons.run.checking import check, judge_method
+from gemm_lessons.run.checking import check, judge_method, stopped
 from gemm_lessons.run.estimating import estimate
 from gemm_lessons.run.kept_rows import sources
 from gemm_lessons.run.measuring import measure, with_times
@@ -55,7 +59,7 @@ def run_lesson(request: RunRequest, progress: Tell = lambda what: None) -> RunOu
     """
     began = time.perf_counter()
     plan = RunPlan.of(request, progress)
-    with stage("lesson", plan.lesson.name, payload=plan.lesson.number):
+    with bounds.within(request.bounds), stage("lesson", plan.lesson.name, payload=plan.lesson.number):
         kernel, *others = line_up(request)
         rows = [row_of(plan, kernel, ahead=[it for it in others if not _known(plan, it)])]
         if rows[0].built is not None:  # it compiled: there is something to compare
@@ -108,20 +112,42 @@ def row_of(plan: RunPlan, entry: Entry, ahead: Sequence[Entry] = ()) -> Row:
     """One kernel from its file to its speed. ``ahead`` comes next and is compiled meanwhile."""
     assert entry.path is not None
     with turn(entry.role, entry.label):
-        path, source = shown(entry.path), read_source(entry.path)
+        path = shown(entry.path)
+        try:
+            source = read_source(entry.path)
+        except NotText as error:
+            failed = CompileFailed(error.why, (Diagnostic(path, error.line, None, "error", error.why),))
+            return Row(entry.role, entry.label, path, "", Checked(failed))
         built = build(plan, entry, source)
         if isinstance(built, CompileFailed):
             return Row(entry.role, entry.label, path, source, Checked(built))
         for other in ahead:
             plan.workshop.ahead(other.lesson, other.path)
-        hidden = plan.hidden if entry.role == "kernel" else ()
-        checked = judge_method(plan, built, check(plan, built, entry.shapes, hidden))
+        checked = judge(plan, built, entry)
         if entry.role == "kernel":
-            checked = print_out(plan, built, second_look(plan, built, source, checked))
+            with contextlib.suppress(OutOfTime, MemoryError):  # the verdict stands without
+                checked = print_out(plan, built, second_look(plan, built, source, checked))
         # What stands beside a measured kernel is measured, and needs no estimate.
         measured = entry.role != "kernel" and plan.device.timer is not None
-        speed = UNTIMED if measured or not plan.estimating else estimate(plan, built, checked)
+        speed = UNTIMED
+        if plan.estimating and not measured:
+            with contextlib.suppress(OutOfTime, MemoryError):
+                speed = estimate(plan, built, checked)
         return Row(entry.role, entry.label, path, source, checked, built, speed)
+
+
+def judge(plan: RunPlan, built: Built, entry: Entry) -> Checked:
+    """Two steps: Built -> Checked, by its answers and its method."""
+    hidden = plan.hidden if entry.role == "kernel" else ()
+    try:
+        return judge_method(plan, built, check(plan, built, entry.shapes, hidden))
+    except (OutOfTime, MemoryError) as end:  # not while it ran: that is a fault, and names a line
+        late = isinstance(end, OutOfTime)
+        most = bounds.current()
+        finding = Finding(
+            "timeout" if late else "memory", "error", (most.too_long if late else most.too_much) + most.advice
+        )
+        return Checked(stopped(plan.counting_shape(built.lesson), finding), findings=(finding,))
 
 
 def row_beside(plan: RunPlan, entry: Entry) -> Row:
@@ -147,6 +173,8 @@ def _row_beside(plan: RunPlan, entry: Entry) -> Row:
             return row_of(plan, entry)
         except (UnsupportedKernel, Disagreement) as error:
             why = str(error)
+        except (OutOfTime, MemoryError):
+            why = "there was no time or memory left for it"
     path = shown(entry.path) if entry.path is not None else ""
     return Row(entry.role, entry.label, path, "", Checked(CompileFailed(why)), unsupported=why)
 
@@ -156,7 +184,11 @@ def build(plan: RunPlan, entry: Entry, source: str) -> Built | CompileFailed:
     assert entry.path is not None
     plan.tell(f"compile {entry.path.name}")
     with stage("compile", entry.path.name, payload=len(source)):
-        code = plan.workshop.build(entry.lesson, entry.path, source)
+        try:
+            code = plan.workshop.build(entry.lesson, entry.path, source)
+        except OutOfTime as late:
+            message = f"the compiler did not finish: {late}{bounds.current().advice}"
+            code = CompileFailed(message, (Diagnostic(shown(entry.path), 1, None, "error", message),))
     if isinstance(code, CompileFailed):
         return code
     grids = entry.lesson.grids(entry.lesson.shapes.count)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from gemm_lessons.bounds import Bounds, affordable
 from gemm_lessons.course.folder import Course
 from gemm_lessons.course.hidden import hidden_counts
 from gemm_lessons.course.lesson import Lesson, Shape, astuple
@@ -27,7 +28,7 @@ class RunRequest:
     ``shape`` replaces the lesson's check shapes and is what the estimate is for; ``seed`` repeats an earlier run;
     ``beside`` adds the previous lesson's solution and the reference to the table; ``kept`` has their rows
     from earlier runs of this process; ``estimating`` times on the GPU of the data sheet. ``graded``: it is checked,
-    counted and judged on hidden shapes, too, and checked on those that are ``secret``.
+    counted and judged on hidden shapes, too, and checked on those that are ``secret``. ``bounds``: what it may use.
     """
 
     course: Course
@@ -42,6 +43,7 @@ class RunRequest:
     estimating: bool = True
     graded: bool = False
     secret: tuple[Shape, ...] = ()
+    bounds: Bounds = field(default_factory=lambda: Bounds(memory_bytes=affordable()))
 
 
 @dataclass(frozen=True)

@@ -598,7 +598,7 @@ def stopped(end: OutOfTime | MemoryError, instruction: Instruction | None) -> Fa
     """The fault of a launch that used up its time or memory at ``instruction``."""
     kind, message = ("timeout", str(end)) if isinstance(end, OutOfTime) else ("memory", current().too_much)
     line = line_of(instruction) if instruction is not None else None
-    return Fault(kind, message + (f", in line {line}" if line else ""), instruction)
+    return Fault(kind, message + (f", in line {line}" if line else "") + current().advice, instruction)
 
 
 def finding_of(fault: Fault) -> Finding:
