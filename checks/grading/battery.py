@@ -1,4 +1,4 @@
-"""Judges kernels whose fate is known, and says which ones got another.
+"""Judges kernels whose fate is known, as ``gemm-lessons grade`` would, and says which ones met another.
 
     python -m checks.grading.battery cheats                     # all must be rejected, each with its reason
     python -m checks.grading.battery honest 03 05               # of some lessons: all must pass
@@ -14,107 +14,96 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import queue
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.markup import escape
 from rich.table import Table
 
 from checks.grading import fixtures
 from checks.grading.fixtures import BadFixture, Fixture
-from gemm_lessons.child import Child, ChildDied, ChildHung
 from gemm_lessons.course.folder import CommandError
+from gemm_lessons.course.problem import fresh_seed
+from gemm_lessons.grading.executors import open_executor
+from gemm_lessons.grading.judging import Job, Judged
 from gemm_lessons.report.console import make_console
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 SCHEMA = "gemm-lessons/battery/1"
-SECONDS = 120.0  # for one kernel on a busy machine
-START_S = 120.0  # for a process to load its libraries, or to wake a GPU up
+SECONDS = 60.0  # of processor time for one kernel
 PIPED = 140  # columns of what is written to a file
 SHORT = 160  # characters of a reason in the table
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one kernel."""
+    """What came of one kernel. ``verdict`` is that of ``run --json``, or the status of a grade without one."""
 
     kernel: str  # block_tile/what_it_does
     group: str
     verdict: str
     reason: str
     expected: bool
-    seconds: float = 0.0
-    cpu: float = 0.0  # seconds of the judging process, without the compiler's
+    seed: int
+    seconds: float
 
 
 def judged(
     kernels: Sequence[Fixture], *, gpu: bool = False, processes: int = 1, seed: int | None = None
 ) -> Iterator[Result]:
-    """Judge kernels, in any order, in warm processes: one that hangs or crashes is ended, and a new one goes on."""
-    judges = [_Judge(gpu, seed) for _ in range(min(processes, len(kernels)))]
-    idle: queue.SimpleQueue[_Judge] = queue.SimpleQueue()
-    for judge in judges:
-        idle.put(judge)
-
-    def work(kernel: Fixture) -> Result:
-        judge = idle.get()
-        try:
-            return judge.judge(kernel)
-        finally:
-            idle.put(judge)
-
-    pool = ThreadPoolExecutor(max(1, len(judges)))
-    try:
-        for future in as_completed([pool.submit(work, kernel) for kernel in kernels]):
-            yield future.result()
-    finally:
-        pool.shutdown(cancel_futures=True)
-        for judge in judges:
-            judge.close()
+    """Judge kernels as submissions, whichever is done first; without ``seed`` each on inputs of its own."""
+    by_label = {kernel.label: kernel for kernel in kernels}
+    jobs = (
+        Job(
+            student=kernel.label,
+            lesson=kernel.lesson,
+            lesson_hash="",
+            file="kernel.cu",
+            data=kernel.source.encode(errors="surrogateescape"),
+            seeds=(fresh_seed() if seed is None else seed,),
+            seconds=SECONDS,
+            device="gpu" if gpu else "sim",
+        )
+        for kernel in kernels
+    )
+    with open_executor("local", min(processes, max(1, len(kernels)))) as executor:
+        for job, came in executor.run(jobs):
+            yield _result(by_label[job.student], came)
 
 
-class _Judge:
-    """A process, started when it is needed."""
+def _result(kernel: Fixture, came: Judged) -> Result:
+    verdict, reason = came.status, came.message
+    if came.status == "graded" and came.outcome is not None:
+        verdict, reason = came.outcome["verdict"], reason_of(came.outcome)
+    expected = kernel.expects(verdict, reason)
+    return Result(kernel.label, kernel.group, verdict, reason, expected, came.seed, came.seconds)
 
-    def __init__(self, gpu: bool, seed: int | None) -> None:
-        self._choice, self._seed = ("gpu" if gpu else "sim"), seed
-        self._child: Child | None = None
 
-    def judge(self, kernel: Fixture) -> Result:
-        question = {"lesson": kernel.lesson, "source": kernel.source, "seed": self._seed}
-        child = self._ready()
-        began = time.perf_counter()
-        try:
-            child.send(question)
-            answer, _ = child.receive(SECONDS)
-        except ChildHung:
-            answer = {"verdict": "timed_out", "reason": f"no outcome within {SECONDS:g} s"}
-            self._child = None
-        except ChildDied as died:
-            answer = {"verdict": "crashed", "reason": str(died)}
-            self._child = None
-        seconds, cpu = answer.get("seconds", time.perf_counter() - began), answer.get("cpu", 0.0)
-        verdict, reason = answer["verdict"], answer["reason"]
-        return Result(kernel.label, kernel.group, verdict, reason, kernel.expects(verdict, reason), seconds, cpu)
+def reason_of(outcome: Mapping[str, Any]) -> str:
+    """A verdict's reason in one line, from the object of ``run --json``."""
+    told: list[str] = []
+    match outcome["verdict"]:
+        case "compile_failed":
+            told = [f"line {it['line']}: {it['message']}" for it in outcome["compile"]["diagnostics"]]
+        case "faulted" | "timed_out":
+            errors = [it for it in outcome["findings"] if it["severity"] == "error"]
+            told = [f"{it['kind']} in line {it['line']}: {it['message']}" for it in errors]
+        case "wrong_answer":
+            wrong = next(it for it in outcome["shapes"] if it["verdict"] == "wrong_answer")
+            told = [f"wrong at {wrong['m']}x{wrong['n']}x{wrong['k']}", *outcome["hints"][:1]]
+        case "gate_missed":
+            missed = [it for it in outcome["gates"] if not it["passed"]]
+            told = [f"{it['name']}: {_number(it['value'])}, limit {_number(it['limit'])}" for it in missed]
+    return " ".join("; ".join(told).split())
 
-    def _ready(self) -> Child:
-        if self._child is None:
-            self._child = Child("checks.grading.judge", [self._choice], path=[Path(__file__).parents[2]])
-            self._child.receive(START_S)
-        return self._child
 
-    def close(self) -> None:
-        if self._child is not None:
-            self._child.close()
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.4g}"
 
 
 KINDS: Mapping[str, Callable[[], Sequence[Fixture]]] = {
@@ -134,8 +123,8 @@ def show(console: Console, results: Sequence[Result], everything: bool = True) -
         if everything or not it.expected:
             reason = it.reason if len(it.reason) <= SHORT else it.reason[: SHORT - 3] + "..."
             reason = "".join(letter if letter.isprintable() else "?" for letter in reason)
-            table.add_row(it.kernel, it.group, it.verdict, reason, "yes" if it.expected else "NO")
-            table.rows[-1].style = None if it.expected else "bad"
+            style = None if it.expected else "bad"
+            table.add_row(it.kernel, it.group, it.verdict, reason, "yes" if it.expected else "NO", style=style)
     if table.rows:
         console.print(table)
 
@@ -144,21 +133,21 @@ def summary(kind: str, results: Sequence[Result]) -> str:
     """One line: how many met which verdict, and how many of these were not expected."""
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in Counter(it.verdict for it in results).most_common())
     other = sum(not it.expected for it in results)
-    cpu = sum(it.cpu for it in results)
-    return f"{len(results)} {kind}: {verdicts or 'none'}; {other or 'none'} not as expected ({cpu:.0f} s of CPU)"
+    seconds = sum(it.seconds for it in results)
+    return f"{len(results)} {kind}: {verdicts or 'none'}; {other or 'none'} not as expected ({seconds:.0f} s in all)"
 
 
 def compare(console: Console, one: Path, other: Path) -> int:
     """List the kernels whose verdicts differ between two files of ``--json``."""
     first, second = _stored(one), _stored(other)
-    table = Table("kernel", str(one), str(other), "reasons", box=None, pad_edge=False, header_style="quiet")
+    table = Table("kernel", one.name, other.name, "reasons", box=None, pad_edge=False, header_style="quiet")
     differing = 0
     for kernel in sorted(first.keys() | second.keys()):
         here, there = first.get(kernel), second.get(kernel)
         if here is None or there is None or here["verdict"] != there["verdict"]:
             differing += 1
             reasons = " | ".join((it or {}).get("reason", "")[:SHORT] for it in (here, there))
-            table.add_row(kernel, *((it or {}).get("verdict", "not judged") for it in (here, there)), escape(reasons))
+            table.add_row(kernel, *((it or {}).get("verdict", "not judged") for it in (here, there)), reasons)
     if differing:
         console.print(table)
     console.print(f"{len(first.keys() & second.keys())} kernels in both: {differing or 'no'} verdicts differ")

@@ -20,7 +20,7 @@ from pathlib import Path
 from gemm_lessons.course.folder import any_course
 
 HERE = Path(__file__).parent
-VERDICTS = ("passed", "compile_failed", "faulted", "wrong_answer", "timed_out", "gate_missed", "unsupported", "refused")
+VERDICTS = ("passed", "compile_failed", "faulted", "wrong_answer", "timed_out", "gate_missed", "unsupported")
 REJECTED = tuple(it for it in VERDICTS if it != "passed")
 
 

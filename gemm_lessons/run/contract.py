@@ -6,7 +6,7 @@ The keys are documented in README.md; ``SCHEMA`` changes when one changes its me
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -115,8 +115,19 @@ def _compile(row: Row) -> JSON:
         "shared_bytes": resources.shared_bytes if resources else None,
         "spill_bytes": resources.spill_bytes if resources else None,
         "occupancy": occupancy.fraction if occupancy else None,
-        "diagnostics": [{"line": found.line, "message": found.message} for found in row.diagnostics],
+        "diagnostics": list(_diagnostics(row)),
     }
+
+
+def _diagnostics(row: Row) -> Iterator[dict[str, JSON]]:
+    """The compiler's; first, what is wrong where the compiler had nothing against it."""
+    from gemm_lessons.judgement.verdict import CompileFailed
+
+    verdict, found = row.verdict, row.diagnostics
+    if isinstance(verdict, CompileFailed) and not any(it.severity == "error" for it in found):
+        yield {"line": None, "message": verdict.message}
+    for it in found:
+        yield {"line": it.line, "message": it.message}
 
 
 def _number(value: float | None) -> float | None:

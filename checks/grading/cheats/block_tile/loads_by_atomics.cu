@@ -1,0 +1,18 @@
+// cheat: hidden loads: lesson 02 with every load an atomic addition of zero
+// expect: gate_missed global load sectors, in tiles
+__device__ float read(const float *x)
+{
+    return atomicAdd(const_cast<float *>(x), 0.0f);
+}
+
+extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
+{
+    const int row = blockIdx.y * BM + threadIdx.x / BN;
+    const int col = blockIdx.x * BN + threadIdx.x % BN;
+    if (row >= M || col >= N)
+        return;
+    float acc = 0.0f;
+    for (int k = 0; k < K; k++)
+        acc += read(&A[row * K + k]) * read(&B[k * N + col]);
+    C[row * N + col] = acc;
+}

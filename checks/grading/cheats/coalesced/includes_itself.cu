@@ -1,0 +1,3 @@
+// cheat: includes: includes itself without end
+// expect: compile_failed include
+#include __FILE__

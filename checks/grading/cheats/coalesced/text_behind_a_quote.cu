@@ -1,0 +1,15 @@
+// cheat: machine that differs: an apostrophe in a comment of PTX, behind which a careless reader sees a string
+// expect: gate_missed sectors read per warp and k
+extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
+{
+    int right = 0;
+    asm volatile("// it's \n // mov.u32 %0, 1; \n // it's " : "+r"(right));
+    const int row = blockIdx.y * BM + (right ? threadIdx.x / BN : threadIdx.x % BM);
+    const int col = blockIdx.x * BN + (right ? threadIdx.x % BN : threadIdx.x / BM);
+    if (row >= M || col >= N)
+        return;
+    float acc = 0.0f;
+    for (int k = 0; k < K; k++)
+        acc += A[row * K + k] * B[k * N + col];
+    C[row * N + col] = acc;
+}

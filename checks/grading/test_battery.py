@@ -1,0 +1,100 @@
+"""The batteries: every fixture says what it is, and a sample of them meets the fate that it should.
+
+``python -m checks.grading.battery cheats`` judges all of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from checks.grading.battery import Result, judged, main
+from checks.grading.fixtures import BadFixture, _cheat, cheats, chosen, lesson_names
+
+FEWEST = 80
+SAMPLE = (  # of several classes and lessons, those that are judged quickly
+    "coalesced/swapped_parameters",
+    "block_tile/named_barriers",
+    "thread_tile/cluster_of_three",
+    "vector_loads/knows_the_counting_shape",
+    "bank_conflicts/text_in_a_comment",
+    "double_buffer/generic_loads_hide",
+)
+SEED = 7
+
+
+def test_cheats_cover_the_lessons_and_their_classes() -> None:
+    every = cheats()
+    assert len(every) >= FEWEST
+    assert {it.lesson[3:] for it in every} == set(lesson_names()) - {"naive"} - set(_later())
+    lessons_of: dict[str, set[str]] = defaultdict(set)
+    count_of: Counter[str] = Counter(it.group for it in every)
+    for it in every:
+        lessons_of[it.group].add(it.lesson)
+        assert "passed" not in it.verdicts, it.label
+    assert {group: n for group, n in count_of.items() if n < 3} == {}
+    assert {group: it for group, it in lessons_of.items() if len(it) < 2} == {}
+
+
+def _later() -> list[str]:
+    """Lessons after the core, whose cheats are another day's."""
+    return [name for name, full in lesson_names().items() if int(full[:2]) > 9]
+
+
+def test_a_fixture_says_what_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "block_tile" / "nameless.cu"
+    path.parent.mkdir()
+    path.write_text("// cheat: race: says nothing of its fate\n")
+    with pytest.raises(BadFixture, match="expect"):
+        _cheat(path)
+    path.write_text("// cheat: race: is to pass\n// expect: passed\n")
+    with pytest.raises(BadFixture, match="VERDICT"):
+        _cheat(path)
+    path.write_text("// cheat: race: no barrier\n// expect: faulted, wrong_answer race in line\n")
+    kernel = _cheat(path)
+    assert (kernel.verdicts, kernel.words) == (("faulted", "wrong_answer"), "race in line")
+    assert kernel.expects("faulted", "Race in line 7")
+    assert not kernel.expects("faulted", "trap")
+    assert not kernel.expects("passed", "race in line 7")
+
+
+@pytest.mark.slow
+def test_a_sample_of_cheats_is_rejected_with_the_reason() -> None:
+    kernels = [it for it in cheats() if it.label in SAMPLE]
+    assert len(kernels) == len(SAMPLE)
+    results = list(judged(kernels, processes=2, seed=SEED))
+    assert [it for it in results if not it.expected] == []
+    assert {it.kernel for it in results} == set(SAMPLE)
+
+
+@pytest.mark.slow
+def test_a_solution_among_cheats_is_told() -> None:
+    (found,) = chosen(cheats(), ["block_tile/one_barrier"])
+    honest = replace(found, source=found.source.replace("Bs[k][c];\n", "Bs[k][c];\n        __syncthreads();\n"))
+    (result,) = judged([honest], seed=SEED)
+    assert (result.verdict, result.reason, result.expected) == ("passed", "", False)
+
+
+def test_verdicts_of_two_machines_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    here = Result("block_tile/x", "race", "faulted", "race in line 3", True, 1, 0.5)
+    for name, results in (("a", [here]), ("b", [replace(here, verdict="passed", reason="[ok]")]), ("c", [])):
+        record = {"schema": "gemm-lessons/battery/1", "results": [vars(it) for it in results]}
+        (tmp_path / f"{name}.json").write_text(json.dumps(record))
+    a, b, c = (str(tmp_path / f"{name}.json") for name in "abc")
+    assert main(["--compare", a, a]) == 0
+    assert "no verdicts differ" in capsys.readouterr().out
+    assert main(["--compare", a, b]) == 1
+    told = capsys.readouterr().out
+    assert "block_tile/x" in told
+    assert "race in line 3 | [ok]" in told
+    assert main(["--compare", a, c]) == 1
+    assert "not judged" in capsys.readouterr().out
+
+
+def test_a_wrong_command_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cheats", "no_such_lesson"]) == 2
+    assert "no_such_lesson" in capsys.readouterr().err
