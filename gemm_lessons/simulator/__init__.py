@@ -34,6 +34,7 @@ from gemm_lessons.simulator.program.inline import inline_calls
 from gemm_lessons.simulator.program.shape import check
 from gemm_lessons.simulator.program.variables import usable
 from gemm_lessons.simulator.program.wide import split_wide
+from gemm_lessons.simulator.program.wmma import expand_wmma
 from gemm_lessons.simulator.remains import Loads, Remains, collect
 from gemm_lessons.simulator.second_opinion import agreement
 
@@ -50,7 +51,7 @@ def _program(text: str, entry: str) -> Program:
     module = ptx.parse(text)
     if entry not in module.kernels:
         raise UnsupportedKernel(f"no kernel {entry} in the PTX")
-    kernel = split_wide(inline_calls(check(module.kernels[entry]), module.functions))
+    kernel = split_wide(expand_wmma(inline_calls(check(module.kernels[entry]), module.functions)))
     return prepare(kernel, usable(kernel, module.variables))
 
 

@@ -53,6 +53,7 @@ class Account:
     touched: dict[Access, Footprint] = field(default_factory=dict)
     arrivals: int = 0  # threads that came to a barrier of their block, each as often as it came
     fused: int = 0  # threads that executed a multiply-add in fp32
+    by_warps: bool = False  # it does not matter which lane of a warp it was
 
     def add(self, touches: Mapping[Touch, int], batch: Batch) -> None:
         """What a batch of the PTX machine touched, and how often."""
@@ -60,7 +61,9 @@ class Account:
             access = touch.access
             one = touch.memo.get("footprint")
             if one is None:
-                one = touch.memo["footprint"] = pattern(touch.addresses, touch.active, batch.padded_threads)
+                one = touch.memo["footprint"] = pattern(
+                    touch.addresses, touch.active, batch.padded_threads, self.by_warps
+                )
             factor = moved(touch.bases) if touch.bases else times
             touch.bases.clear()
             footprint = self.touched.setdefault(access, Footprint())

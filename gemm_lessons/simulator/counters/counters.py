@@ -62,6 +62,7 @@ class CounterObserver:
     def begin(self, launch: LaunchInfo) -> None:
         """See ``events.Observer``, also for the three methods below."""
         self.launch = launch
+        self.interpreted.by_warps = launch.kernel.by_warps
         if meant_to_meet.waits(launch.kernel):
             self.code = dataclasses.replace(self.code, plan=None, obstacle=WAITING)
         self._names = [instruction.full_opcode for instruction in launch.kernel.instructions]

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gemm_lessons.simulator.events import WARP
+
 Array = NDArray[Any]
 
 MODULUS = 1 << 64
@@ -51,9 +53,13 @@ def powers(exponents: Array) -> Array:
 
 
 @lru_cache(maxsize=8)
-def weights(padded: int, blocks: int) -> Array:
-    """The weight of every lane of ``blocks`` blocks of ``padded`` threads: a hash of its thread, times its block's."""
-    x = np.arange(1, padded + 1, dtype=np.uint64) * np.uint64(BYTE)  # SplitMix64 (Steele, Lea and Flood, 2014)
+def weights(padded: int, blocks: int, by_warps: bool = False) -> Array:
+    """The weight of every lane of ``blocks`` blocks of ``padded`` threads: a hash of its thread, times its block's.
+    ``by_warps``: it does not matter which lane of a warp it is."""
+    thread = np.arange(1, padded + 1, dtype=np.uint64)
+    if by_warps:
+        thread = thread - (thread - np.uint64(1)) % np.uint64(WARP)
+    x = thread * np.uint64(BYTE)  # SplitMix64 (Steele, Lea and Flood, 2014)
     x = (x ^ x >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ x >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
     thread = (x ^ x >> np.uint64(31)) | np.uint64(1)
@@ -71,9 +77,9 @@ class LaneSum:
     sum: int
 
 
-def pattern(addresses: Array, active: Array | None, padded: int) -> LaneSum:
+def pattern(addresses: Array, active: Array | None, padded: int, by_warps: bool = False) -> LaneSum:
     """What an access at these addresses (int64, one per lane) adds for the first byte of each lane."""
-    weight = weights(padded, len(addresses) // padded)
+    weight = weights(padded, len(addresses) // padded, by_warps)
     if active is not None:
         addresses, weight = addresses[active], weight[active]
     if not len(addresses):

@@ -1,4 +1,5 @@
-"""``ldmatrix``: a warp loads matrices of 8 x 8 elements of 16 bits from shared memory.
+"""``ldmatrix``, ``stmatrix``: a warp moves matrices of 8 x 8 elements of 16 bits from and to shared memory; and
+``movmatrix``, which transposes one.
 
 Lanes 8i to 8i + 7 hand over the addresses of the rows of matrix i, 16 bytes each, and those are what is checked,
 counted and watched: the touch has the lanes that give an address and 16 bytes for each. Of every matrix lane t receives
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from gemm_lessons.simulator.machine.access import access_of, remember
 from gemm_lessons.simulator.machine.state import Fault, State
 from gemm_lessons.simulator.machine.transfers import MemoryBinder, Value
 from gemm_lessons.simulator.program.cfg import lanes_with_address, line_of
-from gemm_lessons.simulator.program.ptx import Address, Instruction, Register, Vector
+from gemm_lessons.simulator.program.ptx import Address, Instruction, Operand, Register, Vector
 
 Array = NDArray[Any]
 
@@ -33,13 +34,31 @@ def bind_matrix_load(
     state: State, memory: MemoryBinder, instruction: Instruction, guard: Callable[[], Array | None] | None, value: Value
 ) -> Callable[[], None]:
     """Bind ``ldmatrix.sync.aligned.m8n8.{x1,x2,x4}{.trans}.shared{::cta}.b16``. Raises ``UnsupportedKernel``."""
-    target, address = instruction.operands
+    return _bind(state, memory, instruction, guard, instruction.operands[0], instruction.operands[1], "load")
+
+
+def bind_matrix_store(
+    state: State, memory: MemoryBinder, instruction: Instruction, guard: Callable[[], Array | None] | None, value: Value
+) -> Callable[[], None]:
+    """Bind ``stmatrix.sync.aligned.m8n8.{x1,x2,x4}{.trans}.shared{::cta}.b16``. Raises ``UnsupportedKernel``."""
+    return _bind(state, memory, instruction, guard, instruction.operands[1], instruction.operands[0], "store")
+
+
+def _bind(
+    state: State,
+    memory: MemoryBinder,
+    instruction: Instruction,
+    guard: Callable[[], Array | None] | None,
+    target: Operand,
+    address: Operand,
+    effect: Literal["load", "store"],
+) -> Callable[[], None]:
     transposed = _transposed(instruction)
     assert isinstance(address, Address)
-    assert isinstance(target, Vector)
-    rows = [_row(state, operand, instruction) for operand in target.elements]
+    elements = target.elements if isinstance(target, Vector) else (target,)
+    rows = [_row(state, operand, instruction) for operand in elements]
     count = len(rows)
-    access = dataclasses.replace(access_of(instruction, "shared", "load", ROW, address), is_matrix=True)
+    access = dataclasses.replace(access_of(instruction, "shared", effect, ROW, address), is_matrix=True)
     recall = remember(
         state, address, memory.addresses(address, instruction), memory.space_access(instruction, access, ROW)
     )
@@ -57,9 +76,16 @@ def bind_matrix_load(
                 return
             asked = gives & np.repeat(warps, WARP)
             if (asked & ~mask).any():
-                raise _missing(state, instruction, mask, int((asked & ~mask).argmax()))
+                lane = int((asked & ~mask).argmax())
+                raise missing_lane(state, instruction, mask, lane, "gives the address of a row")
             lanes = np.flatnonzero(asked)
         placement = recall(lanes)
+        if effect == "store":
+            held = np.stack([row.reshape(-1, WARP)[warps] for row in rows], axis=1)  # (warps, matrix, lane)
+            stored = held.view(np.uint16).reshape(-1, SIDE, SIDE)
+            window[placement.index] = (stored.swapaxes(1, 2) if transposed else stored).reshape(-1, SIDE)
+            state.trace.append(placement.touch)
+            return
         matrices = window[placement.index].reshape(-1, count, SIDE, SIDE)
         if transposed:
             matrices = np.ascontiguousarray(matrices.swapaxes(2, 3))
@@ -75,34 +101,59 @@ def bind_matrix_load(
     return run
 
 
+def bind_transpose(
+    state: State, memory: MemoryBinder, instruction: Instruction, guard: Callable[[], Array | None] | None, value: Value
+) -> Callable[[], None]:
+    """Bind ``movmatrix.sync.aligned.m8n8.trans.b16``. Raises ``UnsupportedKernel``."""
+    if instruction.modifiers != ("sync", "aligned", "m8n8", "trans", "b16"):
+        raise unsupported_matrix(instruction)
+    target, source = (_row(state, operand, instruction) for operand in instruction.operands)
+
+    def run() -> None:
+        mask = state.active if guard is None else guard()
+        matrices = source.view(np.uint16).reshape(-1, SIDE, SIDE)
+        turned = np.ascontiguousarray(matrices.swapaxes(1, 2)).view(np.uint32).reshape(-1)
+        if mask is None:
+            target[...] = turned
+            return
+        whole = mask.reshape(-1, WARP)
+        absent = np.repeat(whole.any(axis=1), WARP) & ~mask
+        if absent.any():
+            raise missing_lane(state, instruction, mask, int(absent.argmax()), "holds a part of the matrix")
+        np.copyto(target, turned, where=mask)
+
+    return run
+
+
 def _transposed(instruction: Instruction) -> bool:
     """Whether the matrices are; refuses what is not known."""
     known = instruction.modifiers[:3] == ("sync", "aligned", "m8n8") and len(instruction.modifiers) in (6, 7)
     shape, *how, space, kind = instruction.modifiers[3:] if known else ("", "", "")
     if shape not in ("x1", "x2", "x4") or how not in ([], ["trans"]) or kind != "b16":
-        raise _unsupported(instruction)
+        raise unsupported_matrix(instruction)
     if space not in ("shared", "shared__cta"):
-        raise _unsupported(instruction)
+        raise unsupported_matrix(instruction)
     return bool(how)
 
 
 def _row(state: State, operand: Any, instruction: Instruction) -> Array:
     """The register that receives a fragment."""
     if not isinstance(operand, Register) or state.rows.get(operand.name, ("",))[0] != 32:
-        raise _unsupported(instruction)
+        raise unsupported_matrix(instruction)
     return state.row(operand.name, "b32")
 
 
-def _unsupported(instruction: Instruction) -> UnsupportedKernel:
+def unsupported_matrix(instruction: Instruction) -> UnsupportedKernel:
+    """The error for a form of a matrix instruction that is not known."""
     return UnsupportedKernel(f"unsupported PTX: {instruction.text}", line_of(instruction))
 
 
-def _missing(state: State, instruction: Instruction, mask: Array, lane: int) -> Fault:
-    """A warp executes it without a lane whose address it needs."""
+def missing_lane(state: State, instruction: Instruction, mask: Array, lane: int, what: str) -> Fault:
+    """A warp executes it without a lane that it needs, since that lane ``what``."""
     first = lane // WARP * WARP
     who = state.describe(first + int(mask[first : first + WARP].argmax()))
     text = (
-        f"{who} executes {instruction.full_opcode}, but lane {lane % WARP} of its warp, which gives the address of a"
-        " row, does not: the whole warp must"
+        f"{who} executes {instruction.full_opcode}, but lane {lane % WARP} of its warp, which {what}, does not: the"
+        " whole warp must"
     )
     return Fault("warp_mask", text, instruction)

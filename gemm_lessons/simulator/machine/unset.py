@@ -26,10 +26,12 @@ from numpy.typing import NDArray
 from gemm_lessons.launch import Finding
 from gemm_lessons.simulator.events import WARP
 from gemm_lessons.simulator.machine.decode import Binder, Op, Run, both
+from gemm_lessons.simulator.machine.products import elements_of
 from gemm_lessons.simulator.machine.special import CLOCKS
 from gemm_lessons.simulator.machine.state import State
 from gemm_lessons.simulator.machine.undefined import Source, rule_of, some, spread, unsigned
 from gemm_lessons.simulator.program.cfg import Block, lanes_with_address, line_of, reads, writes
+from gemm_lessons.simulator.program.fragments import Fragment, product_form
 from gemm_lessons.simulator.program.ptx import (
     SIZES,
     Address,
@@ -237,6 +239,8 @@ class Unset:
             yield functools.partial(self._shuffle, instruction, operations)
         elif how == "voted":
             yield functools.partial(self._vote, instruction)
+        elif how == "multiplied":
+            yield functools.partial(self._multiply, instruction)
         elif how == "copied":
             yield functools.partial(self._move, instruction)
         else:
@@ -367,6 +371,31 @@ class Unset:
             self._write(instruction, instruction.operands[0].name, np.repeat(bits, WARP))
         else:
             self._write_all(instruction, np.repeat(warps.any(axis=1), WARP))
+
+    def _multiply(self, instruction: Instruction) -> None:
+        """An element of a product is undefined when anything is in its row of a, in its column of b, or in c."""
+        form = product_form(instruction)
+        if form is None:
+            return
+        targets, *sources = (elements_of(operand) for operand in instruction.operands)
+        a, b, c = (
+            self._undefined_matrix(elements, fragment)
+            for elements, fragment in zip(sources, (form.a, form.b, form.c), strict=True)
+        )
+        product = c | a.any(axis=2, keepdims=True) | b.any(axis=1, keepdims=True)
+        size = f"u{form.c.bits // 8}"
+        spoilt = form.c.spread(np.where(product, np.iinfo(size).max, 0).astype(size))
+        for number, target in enumerate(targets):
+            if isinstance(target, Register):
+                self._write(instruction, target.name, spoilt[:, number].reshape(-1))
+
+    def _undefined_matrix(self, elements: Sequence[Operand | None], fragment: Fragment) -> Array:
+        """Which elements have undefined bits: (warps, rows, cols)."""
+        nothing = np.zeros(self._state.lanes, f"u{fragment.width // 8}")
+        bits = [self._bits.get(e.name, nothing) if isinstance(e, Register) else nothing for e in elements]
+        registers = [one.astype(nothing.dtype).reshape(-1, WARP) for one in bits]
+        undefined: Array = fragment.matrix(registers, f"u{fragment.bits // 8}") != 0
+        return undefined
 
     def _clear(self, instruction: Instruction) -> None:
         """What comes from memory has a value."""

@@ -49,9 +49,9 @@ def meets_in_warp(instruction: Instruction) -> bool:
 
 
 def lanes_with_address(instruction: Instruction) -> int:
-    """How many lanes of a warp, from lane 0 on, hand over an address: all of them, or those that ``ldmatrix`` asks."""
-    first = instruction.operands[0] if instruction.operands else None
-    return instruction.row.lanes * (len(first.elements) if isinstance(first, Vector) else 1) or WARP
+    """How many lanes of a warp, from lane 0 on, hand over an address: all, or those that ``ldmatrix`` and its kin ask."""
+    registers = next((len(o.elements) for o in instruction.operands if isinstance(o, Vector)), 1)
+    return instruction.row.lanes * registers or WARP
 
 
 def writes(instruction: Instruction) -> frozenset[str]:

@@ -43,7 +43,7 @@ ENDS_BLOCK = frozenset({"barrier", "branch", "end", "stop"})
 Undefined = Literal[
     "spread",  # any in a source makes the whole result undefined; of packed pairs, the same half
     "moved", "upwards", "bitwise", "compared", "chosen",  # from bit to bit, by the rule of that name
-    "copied", "shuffled", "voted",  # along with the value; by lane; by warp
+    "copied", "shuffled", "voted", "multiplied",  # along with the value; by lane; by warp; by rows and columns
     "used",  # they decide what happens, which is a finding; what the instruction gives is defined
     "apart",  # its registers are not followed
     "ignored",
@@ -111,7 +111,7 @@ def _compute(
     return Opcode(name, "compute", undefined=undefined, moved=moved, pointer=pointer, ffma=ffma)
 
 
-def _silent(name: str, effect: Effect, operands: str | None = None, forms: str = "", **more: str) -> Opcode:
+def _silent(name: str, effect: Effect, operands: str | None = None, forms: str = "", **more: str | int) -> Opcode:
     """An opcode that gives nothing."""
     row = Opcode(name, effect, operands, writes=False, forms=forms)
     return replace(row, **more)  # type: ignore[arg-type]
@@ -132,6 +132,7 @@ _ROWS = (
             forms="async.ca/cg.shared.global 4 8 16 bytes, with zero fill; commit_group, wait_group, wait_all"),
     Opcode("ldmatrix", "load", "va", vector="x", warp="all", lanes=8,
            forms="sync.aligned.m8n8.x1/x2/x4.shared.b16, .trans"),
+    _silent("stmatrix", "store", "a[rv]", "as ldmatrix", vector="x", warp="all", lanes=8),
     Opcode("tex", "image", forms="1d 2d 3d a1d a2d, level, grad; .v4; of objects with one level"),
     Opcode("txq", "image", "ra", forms="width height depth"),
     Opcode("suld", "image", forms="b.1d 2d 3d a1d a2d; .v2 .v4; trap clamp zero"),
@@ -142,6 +143,14 @@ _ROWS = (
     Opcode("match", "exchange", "[rp][ri]{1,2}", warp="mask", undefined="voted", forms="sync any all"),
     Opcode("redux", "exchange", "r[ri]{1,2}", warp="mask", undefined="voted", forms="sync add min max and or xor"),
     Opcode("elect", "exchange", "[rp][ri]", warp="mask", undefined="voted", forms="sync"),
+    Opcode("movmatrix", "exchange", "rr", warp="all", undefined="voted", forms="sync.aligned.m8n8.trans.b16"),
+    Opcode("mma", "exchange", "[rv][rv][rv][rv]", vector="any", warp="all", undefined="multiplied",
+           forms="sync.aligned.m16n8k4/8/16/32, m8n8k4; f16 bf16 tf32 f64 s8 u8 e4m3 e5m2"),
+    # rewritten before anything else looks at them: ``wmma.py``
+    Opcode("wmma.load", "load", "[rv]a[ri]?", vector="any", warp="all",
+           forms="load store mma; m16n16k16 m32n8k16 m8n32k16, of tf32 m16n16k8, of f64 m8n8k4"),
+    _silent("wmma.store", "store", "a[rv][ri]?", vector="any", warp="all"),
+    Opcode("wmma.mma", "exchange", "[rv][rv][rv][rv]", vector="any", warp="all"),
     Opcode("activemask", "exchange", "r", undefined="voted"),
     # -- the threads of a block, and where they go. ``bar.red`` gives a register when it is over: ``barriers.py``
     *(_silent(f"{name}.{how}", "barrier", _BARRIER, "" if how == "cta" else how, undefined="apart")

@@ -191,6 +191,7 @@ class Kernel:
     target: str
     branch_targets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # brx.idx tables
     directives: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)  # shapes: maxntid, reqntid ...
+    by_warps: bool = False  # which lane of a warp touches which of its bytes is up to the compiler (``wmma``)
 
 
 @dataclass(frozen=True)

@@ -38,11 +38,14 @@ MOST_WORDS = 1 << 22  # looked at of each kind; of a larger launch only the firs
 class Words:
     """What one engine touched: codes of (thread, word), and how often each came."""
 
+    by_warps: bool = False  # it does not matter which lane of a warp it was
     parts: dict[Access, list[tuple[Array, int]]] = field(default_factory=dict)
 
     def add(self, access: Access, addresses: Array, threads: Array, times: int) -> None:
         """``addresses`` were touched by ``threads`` (numbered through the grid), ``times`` times."""
         first = addresses // WORD
+        if self.by_warps:
+            threads = threads >> WARP_BITS << WARP_BITS
         codes = (threads << WORD_BITS) | (first & ((1 << WORD_BITS) - 1))
         count = max(1, access.width // WORD)
         self.parts.setdefault(access, []).append(((codes[:, None] + np.arange(count)).reshape(-1), times))
@@ -82,9 +85,9 @@ class Words:
 class Interpreted:
     """An observer that notes the words of the PTX machine's accesses."""
 
-    def __init__(self, kinds: Sequence[Kind]) -> None:
+    def __init__(self, kinds: Sequence[Kind], by_warps: bool) -> None:
         self.kinds = frozenset(kinds)
-        self.words = Words()
+        self.words = Words(by_warps)
         self._shared: dict[Touch, int] = {}
 
     def begin(self, launch: LaunchInfo) -> None:
@@ -122,7 +125,7 @@ class Followed:
 
     kinds: frozenset[Kind]
     origin: int
-    words: Words = field(default_factory=Words)
+    words: Words
 
     def __call__(self, access: Access, addresses: Array, active: Array | None, first_lane: int) -> None:
         """One access by the lanes of a batch; ``first_lane`` is the number of its first one in the grid."""
@@ -149,8 +152,8 @@ class Closer:
 
     def __init__(self, kinds: Sequence[Kind], mine: Account, theirs: Account, blocks: int, origin: int) -> None:
         self.kinds = kinds
-        self.interpreted = Interpreted([*kinds, *((space, "store") for space, _ in kinds)])
-        self.followed = Followed(frozenset(kinds), origin)
+        self.interpreted = Interpreted([*kinds, *((space, "store") for space, _ in kinds)], mine.by_warps)
+        self.followed = Followed(frozenset(kinds), origin, Words(mine.by_warps))
         words = max(max(mine.of(kind).bytes, theirs.of(kind).bytes) // WORD for kind in kinds)
         self.blocks = sample(blocks, words)
         self._accounts = mine, theirs

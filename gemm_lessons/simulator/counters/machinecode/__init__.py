@@ -157,6 +157,6 @@ def _count(
     sums = Sums()
     store = Store(before, launch.shared_bytes, code.local_bytes) if before is not None and code.plan.spaces else None
     for first, size in batches(launch.grid, chosen):
-        geometry = Geometry(launch.grid, first, size)
+        geometry = Geometry(launch.grid, first, size, launch.kernel.by_warps)
         Walker(code.plan, geometry, constants, sums, store, approximation, watch).run(budget)
     return sums

@@ -58,7 +58,7 @@ ONE = frozenset(
     "MOV UMOV IADD IADD3 UIADD3 VIADD IABS LEA ULEA IMAD UIMAD LOP3 ULOP3 SHF USHF SEL USEL FSEL PRMT UPRMT VIMNMX "
     "IMNMX POPC UPOPC FLO UFLO BREV UBREV BMSK UBMSK SGXT USGXT IDP S2R S2UR R2UR P2R UP2UR VOTE VOTEU SHFL MATCH "
     "REDUX I2I FADD FMUL FFMA FMNMX MUFU HFMA2 HADD2 HMUL2 HMNMX2 HSET2 FSET F2FP I2FP I2IP VABSDIFF VABSDIFF4 "
-    "FSWZADD VIADDMNMX VIMNMX3 QSPC".split()
+    "FSWZADD VIADDMNMX VIMNMX3 QSPC MOVM".split()
 )
 # Modifiers that make the result, and those that make the source, two registers. F2F: by their order.
 CONVERSIONS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -125,13 +125,23 @@ def _registers_written(d: Decoded) -> int:
     if d.name in PAIRS or (d.name in ("IMAD", "UIMAD") and d.has("WIDE")):
         return 2
     if d.name in MATRIX:
-        return 8 if d.name == "DMMA" else 4
+        return _registers_of_product(d)
     if d.name in CONVERSIONS:
         wide = d.modifiers[:1] == ("F64",) if d.name == "F2F" else d.has(*CONVERSIONS[d.name][0])
         return 2 if wide else 1
     if d.name in ONE:
         return 1
     raise Uncountable(f"unknown instruction {d.text}")
+
+
+def _registers_of_product(d: Decoded) -> int:
+    """Of a matrix of 8 or 16 rows and 8 columns, over the lanes of a warp."""
+    shape = d.modifiers[0] if d.modifiers else ""
+    if d.name == "DMMA":
+        return 4 if shape in ("8x8x4", "884") else 8
+    if d.name == "IMMA" and shape.startswith("88"):
+        return 2
+    return 2 if d.name == "HMMA" and d.modifiers[1:2] == ("F16",) and shape != "884" else 4
 
 
 def _registers_read(d: Decoded, position: int) -> int:

@@ -52,6 +52,7 @@ class Geometry:
     grid: Grid
     first: int
     blocks: int
+    by_warps: bool = False  # for the second opinion it does not matter which lane of a warp touches what
 
     @property
     def padded(self) -> int:

@@ -145,14 +145,16 @@ class _Seen:
         if len(found) < REMEMBERED:
             found.append((shape, mask, one, [first]))
         else:
-            self.footprint.add(pattern(where, mask, geometry.padded), 1, 1, self.access.width, geometry.first)
+            self.footprint.add(
+                pattern(where, mask, geometry.padded, geometry.by_warps), 1, 1, self.access.width, geometry.first
+            )
         return one
 
     def left(self, geometry: Geometry) -> Footprint:
         """Every byte that was looked at."""
         for found in self.known.values():
             for shape, mask, _, bases in found:
-                one = pattern(shape, mask, geometry.padded)
+                one = pattern(shape, mask, geometry.padded, geometry.by_warps)
                 self.footprint.add(one, len(bases), moved(bases), self.access.width, geometry.first)
         return self.footprint
 

@@ -1,0 +1,126 @@
+"""What a GPU's matrix instructions answer: products of fragments, and where the fragments of wmma hold which element.
+
+    python -m checks.readings.simulator.record_fragments OUT.json     needs cupy and a GPU; a minute
+    python -m checks.readings.simulator.record_fragments --compare    the simulator beside what is kept; many minutes
+
+``fragments.json`` beside this file keeps a fingerprint of each piece of the answers: of each form, in every style, a
+first piece of 20 fragments, which the tests compare, and ten more of 2,230.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import sys
+import zlib
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from checks.simulator.fragment_cases import LANES, MMA, STYLES, Form, given, kernel, loads, pieces
+
+KEPT = Path(__file__).with_name("fragments.json")
+
+
+def fingerprint(answer: Any) -> str:
+    """Of raw results."""
+    return f"{zlib.crc32(np.ascontiguousarray(answer).tobytes()):08x}"
+
+
+def fingerprints(answer: Any) -> list[str]:
+    """Of every piece."""
+    return [fingerprint(answer[piece]) for piece in pieces()]
+
+
+def simulated(form: Form, fragments: dict[str, Any]) -> Any:
+    """What the simulator answers: (fragment, word, lane), raw."""
+    from gemm_lessons import simulate  # what records needs no simulator
+
+    count = len(fragments["a"])
+    out = np.zeros((count, form.words("d"), LANES), f"u{form.word('d') // 8}")
+    values = [fragments[o] if form.word(o) == 32 else fragments[o].view(np.float64) for o in "abc"]
+    launched = simulate(
+        kernel(form), "k", count, LANES, [*values, out.view(np.float64) if form.word("d") == 64 else out]
+    )
+    assert launched.fault is None, launched.fault
+    return out
+
+
+def _recorded(name: str) -> dict[str, list[str]]:
+    import cupy
+
+    form = Form(name)
+    function = cupy.RawModule(code=kernel(form)).get_function("k")
+    found = {}
+    for style in STYLES:
+        fragments = given(form, style, pieces()[-1].stop)
+        count = len(fragments["a"])
+        out = cupy.zeros((count, form.words("d"), LANES), f"u{form.word('d') // 8}")
+        function((count,), (LANES,), (*(cupy.asarray(fragments[o]) for o in "abc"), out))
+        found[style] = fingerprints(out.get())
+    return found
+
+
+def _layouts() -> dict[str, list[str]]:
+    import cupy
+
+    found = {}
+    for load in loads():
+        function = cupy.RawModule(code=load.kernel()).get_function("k")
+        parts = []
+        for part in range(load.parts):
+            out = cupy.zeros((load.words, LANES), f"u{load.width}")
+            function((1,), (LANES,), (cupy.asarray(load.numbered(part)), out))
+            parts.append(fingerprint(out.get()))
+        found[load.name] = parts
+    return found
+
+
+def record(path: str) -> None:
+    """Run everything on the GPU."""
+    import cupy
+
+    facts = cupy.cuda.runtime.getDeviceProperties(0)
+    spawned = multiprocessing.get_context("spawn")  # a CUDA context does not survive a fork
+    with ProcessPoolExecutor(8, mp_context=spawned) as pool:
+        answers = dict(zip(MMA, pool.map(_recorded, MMA), strict=True))
+    kept = {
+        "gpu": facts["name"].decode(),
+        "driver": cupy.cuda.runtime.driverGetVersion(),
+        "products": answers,
+        "layouts": _layouts(),
+    }
+    Path(path).write_text(json.dumps(kept, indent=0) + "\n")
+    print(f"{len(answers)} forms, {pieces()[-1].stop * len(STYLES):,} fragments each")
+
+
+def _compared(kept: dict[str, Any], name: str) -> str:
+    form, wrong = Form(name), []
+    for style in STYLES:
+        fragments = given(form, style, pieces()[-1].stop)
+        for piece, expected in zip(pieces(), kept[name][style], strict=True):
+            if fingerprint(simulated(form, {o: fragments[o][piece] for o in "abc"})) != expected:
+                wrong.append(f"{style} {piece.start}")
+    total = pieces()[-1].stop * len(STYLES)
+    return f"{name:60} {total:9,} fragments  {'equal' if not wrong else 'DIFFERENT: ' + ', '.join(wrong)}"
+
+
+def compare() -> None:
+    """The simulator beside everything that is kept."""
+    kept = json.loads(KEPT.read_text())["products"]
+    with ProcessPoolExecutor() as pool:
+        for line in pool.map(partial(_compared, kept), MMA):
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["--compare"]:
+            compare()
+        case [path]:
+            record(path)
+        case _:
+            sys.exit(__doc__)

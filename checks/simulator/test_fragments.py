@@ -1,0 +1,202 @@
+"""Matrix instructions: products of fragments bit for bit as an H200 answers them, wmma, ldmatrix's kin, and who must
+take part."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from checks.readings.simulator.record_fragments import KEPT, fingerprint, simulated
+from checks.simulator.fragment_cases import FIRST, LANES, MMA, STYLES, Form, given, loads
+from gemm_lessons import simulate
+from gemm_lessons.errors import UnsupportedKernel
+
+READINGS = json.loads(KEPT.read_text())
+
+
+@pytest.mark.parametrize("name", MMA)
+def test_products_are_those_of_an_h200_bit_for_bit(name: str) -> None:
+    form = Form(name)
+    fragments = [given(form, style, FIRST) for style in STYLES]
+    together = {operand: np.concatenate([one[operand] for one in fragments]) for operand in "abc"}
+    answers = np.split(simulated(form, together), len(STYLES))
+    found = {style: fingerprint(answer) for style, answer in zip(STYLES, answers, strict=True)}
+    assert found == {style: kept[0] for style, kept in READINGS["products"][name].items()}
+
+
+@pytest.mark.parametrize("order", ["row", "col"])
+def test_wmma_holds_each_element_where_an_h200_holds_it(order: str) -> None:
+    found = {}
+    for load in loads():
+        if f".{order}." not in load.name:
+            continue
+        found[load.name] = []
+        for part in range(load.parts):
+            out = np.zeros((load.words, LANES), f"u{load.width}")
+            typed = out.view({"f64": np.float64, "f32": np.float32}.get(load.name.rpartition(".")[2], out.dtype))
+            launched = simulate(load.kernel(), "k", 1, LANES, [load.numbered(part), typed])
+            assert launched.fault is None, launched.fault
+            found[load.name].append(fingerprint(out))
+    assert len(found) == 39
+    assert found == {name: READINGS["layouts"][name] for name in found}
+
+
+WMMA = """
+#include <mma.h>
+using namespace nvcuda;
+template <int ROW> struct Lies { typedef wmma::row_major how; };
+template <> struct Lies<0> { typedef wmma::col_major how; };
+extern "C" __global__ void k(const TA *a, const TA *b, const TC *c, TC *d, int lda, int ldb, int ldc)
+{
+    __shared__ __align__(32) TA tile[1024];
+    for (int i = threadIdx.x; i < M * K; i += 32) {
+        int line = A_ROW ? i / K : i / M, place = A_ROW ? i % K : i % M;
+        tile[line * (A_ROW ? K + 16 : M + 16) + place] = a[line * lda + place];
+    }
+    __syncwarp();
+    wmma::fragment<wmma::matrix_a, M, N, K, TW, Lies<A_ROW>::how> fa;
+    wmma::fragment<wmma::matrix_b, M, N, K, TW, Lies<B_ROW>::how> fb;
+    wmma::fragment<wmma::accumulator, M, N, K, TC> fc;
+    wmma::load_matrix_sync(fa, tile, A_ROW ? K + 16 : M + 16);
+    wmma::load_matrix_sync(fb, b, ldb);
+    wmma::load_matrix_sync(fc, c, ldc, C_ROW ? wmma::mem_row_major : wmma::mem_col_major);
+    wmma::mma_sync(fc, fa, fb, fc);
+    for (int i = 0; i < fc.num_elements; i++) fc.x[i] = fc.x[i] + fc.x[i];
+    wmma::store_matrix_sync(d, fc, ldc, C_ROW ? wmma::mem_row_major : wmma::mem_col_major);
+}
+"""
+# element type of a and b, its C name, wmma's name, of c, its C name, shape, which matrices lie row by row
+CASES = {
+    "half rows": (np.float16, "half", "half", np.float32, "float", (16, 16, 16), (1, 1, 1)),
+    "half columns": (np.float16, "half", "half", np.float32, "float", (16, 16, 16), (0, 0, 0)),
+    "half tall": (np.float16, "half", "half", np.float16, "half", (32, 8, 16), (1, 0, 0)),
+    "half wide": (np.float16, "half", "half", np.float16, "half", (8, 32, 16), (0, 1, 1)),
+    "bytes": (np.int8, "signed char", "signed char", np.int32, "int", (16, 16, 16), (0, 1, 0)),
+    "bytes tall": (np.int8, "signed char", "signed char", np.int32, "int", (32, 8, 16), (1, 1, 1)),
+    "bytes wide": (np.uint8, "unsigned char", "unsigned char", np.int32, "int", (8, 32, 16), (1, 0, 1)),
+    "double": (np.float64, "double", "double", np.float64, "double", (8, 8, 4), (1, 1, 1)),
+    "tf32": (np.float32, "float", "wmma::precision::tf32", np.float32, "float", (16, 16, 8), (1, 0, 1)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_wmma_multiplies(case: str) -> None:
+    kind, name, chosen, total, total_name, (m, n, k), rows = CASES[case]
+    rng = np.random.default_rng(3)
+    a, b, c = (
+        rng.integers(0, 8, shape).astype(dtype) for shape, dtype in (((m, k), kind), ((k, n), kind), ((m, n), total))
+    )
+    stored = [
+        np.ascontiguousarray(np.pad(matrix if row else matrix.T, ((0, 0), (0, 16))))
+        for matrix, row in zip((a, b, c), rows, strict=True)
+    ]
+    d = np.zeros_like(stored[2])
+    defines: dict[str, Any] = {"TA": name, "TW": chosen, "TC": total_name, "M": m, "N": n, "K": k}
+    defines |= dict(zip(("A_ROW", "B_ROW", "C_ROW"), rows, strict=True))
+    strides = [matrix.shape[1] for matrix in stored]
+    launched = simulate(WMMA, "k", 1, 32, [*stored, d, *strides], defines=defines)
+    assert launched.fault is None, launched.fault
+    assert not launched.findings
+    answer = d[:, :-16] if rows[2] else d[:, :-16].T
+    assert np.array_equal(answer, 2 * (a.astype(np.float64) @ b.astype(np.float64) + c))
+
+
+PRODUCT = """
+__device__ void multiply(float (&d)[4], unsigned (&a)[4], unsigned (&b)[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+extern "C" __global__ void k(const unsigned *in, float *out)
+{
+    unsigned a[4], b[2] = {in[0], in[1]};
+    float d[4] = {0, 0, 0, 0};
+    const int lane = threadIdx.x % 32;
+    BODY
+    STORE
+}
+"""
+FILL = "for (int i = 0; i < 4; i++) a[i] = in[i];"
+STORE = "for (int i = 0; i < 4; i++) out[4 * threadIdx.x + i] = d[i];"
+
+
+def product(body: str, store: str = STORE, threads: int = 32) -> Any:
+    source = PRODUCT.replace("BODY", body).replace("STORE", store)
+    return simulate(source, "k", 1, threads, [np.full(8, 0x3C003C00, np.uint32), np.zeros(4 * threads, np.float32)])
+
+
+@pytest.mark.parametrize(
+    ("body", "threads", "lane"),
+    [(FILL + "if (lane != 5) multiply(d, a, b);", 64, 5), (FILL + "multiply(d, a, b);", 40, 8)],
+    ids=["left out", "not there"],
+)
+def test_a_product_without_all_lanes_is_a_fault(body: str, threads: int, lane: int) -> None:
+    launched = product(body, threads=threads)
+    assert launched.fault is not None
+    assert launched.fault.kind == "warp_mask"
+    assert f"lane {lane} of its warp, which holds a part of the matri" in launched.fault.message
+
+
+def test_undefined_elements_spoil_their_row_and_no_other() -> None:
+    """a[1] and a[3] hold rows 8 to 15, of which nothing is stored."""
+    half = "a[0] = in[0]; a[2] = in[1]; multiply(d, a, b);"
+    assert not product(half, "out[2 * lane] = d[0]; out[2 * lane + 1] = d[1];").findings
+    found = product(half).findings
+    assert [finding.kind for finding in found] == ["unset"]
+
+
+MOVES = """
+extern "C" __global__ void k(const uint4 *in, unsigned *out)
+{
+    __shared__ __align__(16) uint4 rows[32];
+    const unsigned at = (unsigned)__cvta_generic_to_shared(&rows[threadIdx.x]);
+    unsigned r[4];
+    for (int i = 0; i < 4; i++) r[i] = ((const unsigned *)in)[32 * i + threadIdx.x];
+    asm volatile("FORM" :: "r"(at), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory");
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(r[0]));
+    __syncwarp();
+    for (int i = 0; i < 4; i++) out[4 * threadIdx.x + i] = ((unsigned *)rows)[4 * threadIdx.x + i];
+    out[128 + threadIdx.x] = r[0];
+}
+"""
+
+
+@pytest.mark.parametrize("how", ["", ".trans"])
+def test_stmatrix_and_movmatrix(how: str) -> None:
+    form = f"stmatrix.sync.aligned.m8n8.x4{how}.shared.b16 [%0], {{%1, %2, %3, %4}};"
+    words = np.random.default_rng(4).integers(0, 1 << 32, 128, np.uint32)
+    out = np.zeros(160, np.uint32)
+    launched = simulate(MOVES.replace("FORM", form), "k", 1, 32, [words, out])
+    assert launched.fault is None, launched.fault
+    assert not launched.findings
+    held = words.reshape(4, 32).view(np.uint16).reshape(4, 8, 8)  # lane t: row t / 4, columns 2 (t % 4) and the next
+    expected = held.swapaxes(1, 2) if how else held
+    assert np.array_equal(out[:128].view(np.uint16).reshape(4, 8, 8), expected)
+    assert np.array_equal(out[128:].view(np.uint16).reshape(8, 8), held[0].T)
+    assert launched.counters.totals["memory_l1_wavefronts_shared"] == 4 + 4
+
+
+FLOATS, WORDS = "{%0,%1,%2,%3}", "{%4,%5,%6,%7}"
+TWICE = "{%0,%1,%2,%3,%0,%1,%2,%3}"
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        f"mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32 {TWICE}, {{%4,%5}}, {{%6,%7}}, {TWICE};",
+        f"mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32 {WORDS}, {WORDS}, {{%4,%5}}, {WORDS};",
+        f"mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc {WORDS}, {WORDS}, {{%4,%5}}, {WORDS};",
+        f"mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {FLOATS}, {{%4,%5}}, {{%6,%7}}, {FLOATS}, %4, 0x0;",
+    ],
+    ids=["volta", "s4", "b1", "sparse"],
+)
+def test_what_is_not_known_is_named(form: str) -> None:
+    registers = ", ".join([*(f'"+f"(d[{i}])' for i in range(4)), *(f'"+r"(v[{i}])' for i in range(4))])
+    body = f'unsigned v[4] = {{in[0], in[1], in[2], in[3]}}; asm volatile("{form}" : {registers});'
+    with pytest.raises(UnsupportedKernel, match=form.split(" ")[0].replace(".", r"\.")):
+        product(body)

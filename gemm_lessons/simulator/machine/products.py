@@ -1,0 +1,75 @@
+"""``mma``: a warp multiplies two small matrices that its lanes hold together, and adds a third."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.simulator.events import WARP
+from gemm_lessons.simulator.machine.matrices import missing_lane, unsupported_matrix
+from gemm_lessons.simulator.machine.state import State
+from gemm_lessons.simulator.machine.transfers import MemoryBinder, Value
+from gemm_lessons.simulator.program.fragments import Fragment, product_form
+from gemm_lessons.simulator.program.ptx import Instruction, Operand, Register, Vector
+from gemm_lessons.simulator.semantics.matrix_products import STORED, multiply
+
+Array = NDArray[Any]
+
+
+def bind_product(
+    state: State, memory: MemoryBinder, instruction: Instruction, guard: Callable[[], Array | None] | None, value: Value
+) -> Callable[[], None]:
+    """Bind ``mma.sync.aligned``. Raises ``UnsupportedKernel`` for a form that is not known."""
+    form = product_form(instruction)
+    if form is None:
+        raise unsupported_matrix(instruction)
+    targets, *sources = (elements_of(operand) for operand in instruction.operands)
+    for elements, fragment in zip((targets, *sources), (form.c, form.a, form.b, form.c), strict=True):
+        if len(elements) != fragment.registers:
+            raise unsupported_matrix(instruction)
+    rows = []
+    for element in targets:
+        if not isinstance(element, Register) or state.rows.get(element.name, ("",))[0] != form.c.width:
+            raise unsupported_matrix(instruction)
+        rows.append(state.row(element.name, f"b{form.c.width}").reshape(-1, WARP))
+
+    def reader(elements: tuple[Operand | None, ...], fragment: Fragment, kind: str) -> Callable[[Any], Array]:
+        words = [value(element, f"b{fragment.width}") for element in elements]
+        registers = [np.broadcast_to(word, (state.lanes,)).reshape(-1, WARP) for word in words]
+        return lambda warps: fragment.matrix([register[warps] for register in registers], STORED[kind])
+
+    a, b, c = (
+        reader(elements, fragment, kind)
+        for elements, fragment, kind in zip(
+            sources, (form.a, form.b, form.c), (form.types[1], form.types[2], form.types[0]), strict=True
+        )
+    )
+
+    whole_warps = bool(state.exists.all())
+
+    def run() -> None:
+        mask = state.active if guard is None else guard()
+        if mask is None and not whole_warps:
+            mask = state.alive
+        warps: Any = slice(None)
+        if mask is not None:
+            lanes = mask.reshape(-1, WARP)
+            warps = lanes.any(axis=1)
+            if not warps.any():
+                return
+            if not lanes[warps].all():
+                absent = np.repeat(warps, WARP) & ~mask
+                raise missing_lane(state, instruction, mask, int(absent.argmax()), "holds a part of the matrices")
+        result = multiply(form.types, a(warps), b(warps), c(warps), saturate=form.saturate)
+        for register, found in zip(rows, form.c.spread(result).swapaxes(0, 1), strict=True):
+            register[warps] = found
+
+    return run
+
+
+def elements_of(operand: Operand) -> tuple[Operand | None, ...]:
+    """The registers of a fragment."""
+    return operand.elements if isinstance(operand, Vector) else (operand,)
