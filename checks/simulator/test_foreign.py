@@ -76,11 +76,11 @@ __global__ void wide_exchange(long long *x)
 {
     asm volatile("{ .reg .b128 q; mov.b128 q, {%0, %0}; atom.global.exch.b128 q, [%1], q; }" :: "l"(7ll), "l"(x));
 }
-__global__ void tensor(half *x)
+__global__ void phases(int *x)
 {
-    nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, 16, 16, 16, half, nvcuda::wmma::row_major> a;
-    nvcuda::wmma::load_matrix_sync(a, x, 16);
-    x[0] = a.x[0];
+    __shared__ long long barrier;
+    asm volatile("mbarrier.init.shared.b64 [%0], 1;" :: "r"((unsigned)__cvta_generic_to_shared(&barrier)));
+    x[0] = 1;
 }
 __global__ void allocating(int *x) { int *p = (int *)malloc(4); x[0] = *p; }
 """
@@ -145,7 +145,7 @@ def test_a_launch_without_clusters_is_one_of_single_blocks(compiled):
         ("out_of_hand", "huge[x[0]]", "3,221,225,472 bytes"),
         ("through_pointer", "functions[x[0] & 1](3)", "pointer"),
         ("wide_exchange", "atom.global.exch.b128", "128-bit"),
-        ("tensor", "load_matrix_sync", "wmma.load"),
+        ("phases", "mbarrier.init", "mbarrier.init"),
         ("allocating", "malloc", "malloc"),
     ],
 )

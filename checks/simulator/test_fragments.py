@@ -29,7 +29,7 @@ def test_products_are_those_of_an_h200_bit_for_bit(name: str) -> None:
 
 @pytest.mark.parametrize("order", ["row", "col"])
 def test_wmma_holds_each_element_where_an_h200_holds_it(order: str) -> None:
-    found = {}
+    found: dict[str, list[str]] = {}
     for load in loads():
         if f".{order}." not in load.name:
             continue

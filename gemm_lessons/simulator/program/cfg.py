@@ -49,7 +49,7 @@ def meets_in_warp(instruction: Instruction) -> bool:
 
 
 def lanes_with_address(instruction: Instruction) -> int:
-    """How many lanes of a warp, from lane 0 on, hand over an address: all, or those that ``ldmatrix`` and its kin ask."""
+    """How many lanes of a warp, from lane 0 on, hand over an address: all, or those that ``ldmatrix`` asks."""
     registers = next((len(o.elements) for o in instruction.operands if isinstance(o, Vector)), 1)
     return instruction.row.lanes * registers or WARP
 
