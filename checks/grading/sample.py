@@ -10,6 +10,8 @@ from gemm_lessons.grading.results import Case, Grade, GradedStudent, GradePart, 
 LESSONS = ("02_coalesced", "03_block_tile")
 SEED = 918273645  # may appear nowhere in what a student gets
 HIDDEN = (1031, 1033, 1039)  # nor may these
+SHOWN = (33, 31, 29)  # stands in the lesson's text
+TWO = "Two barriers per tile are enough."
 ATTACK = '=HYPERLINK("http://evil.example","x")<script>alert(1)</script>\x1b[31m|\u202e*b*\n::notice title=T::1'
 
 
@@ -18,7 +20,10 @@ def outcome(verdict: str, **more: Any) -> dict[str, Any]:
     made: dict[str, Any] = {
         "schema": "gemm-lessons/run/1", "verdict": verdict, "kernel": "/srv/private/ana/03.cu",
         "device": {"kind": "simulator", "name": "simulator"},
-        "shapes": [dict(zip("mnk", HIDDEN, strict=True), verdict=verdict, max_error=0.5, tolerance=0.1)],
+        "shapes": [
+            dict(zip("mnk", shape, strict=True), verdict=verdict, max_error=0.5, tolerance=0.1) | hidden
+            for shape, hidden in ((SHOWN, {}), (HIDDEN, {"hidden": True}))
+        ],
         "compile": {"arch": "sm_90", "diagnostics": []}, "findings": [], "hints": [], "lines": [], "counters": {},
         "gates": [{"name": "barriers per K tile", "limit": 2.0, "value": 2.0, "passed": True}],
         "estimate": {"gpu": "H200", "time_us": 14391.6, "gflops": 9549.9, "limiter": "shared"},
@@ -32,7 +37,7 @@ def grade(student: str, lesson: str, **more: Any) -> Grade:
         "status": "graded", "points": 10.0, "out_of": 10.0, "verdict": "passed", "message": "Passed.",
         "file": f"{lesson[:2]}.cu", "sha256": "ab" * 32, "outcome": outcome("passed"), "seconds": 2.5,
         "parts": (GradePart("right values", 6.0, 6.0, True, "5 of 5 shapes"), GradePart("gates", 4.0, 4.0, True, "")),
-        "case": Case(SEED, (HIDDEN,), (HIDDEN,)), "versions": {"gemm_lessons": "0.1.0", "nvrtc": "13.5"},
+        "case": Case(SEED, (HIDDEN,), (SHOWN, HIDDEN)), "versions": {"gemm_lessons": "0.1.0", "nvrtc": "13.5"},
         "lesson_hash": "cd" * 32,
     }  # fmt: skip
     return Grade(student=student, lesson=lesson, **(given | more))
@@ -44,11 +49,11 @@ def _missed() -> dict[str, Any]:
         GradePart("gates", 1.5, 4.0, False, "barriers per K tile: 3, at most 2"),
     )
     gates = [{"name": "barriers per K tile", "limit": 2.0, "value": 3.0, "passed": False}]
-    hint = f"Two barriers per tile are enough. At {'x'.join(map(str, HIDDEN))} they cost time."
+    hint = f"{TWO} At {'x'.join(map(str, HIDDEN))} they cost time."
     return {
         "points": 7.5, "parts": parts, "verdict": "gate_missed", "seconds": 4.0,
         "message": "Right, by another method than the lesson's.",
-        "outcome": outcome("gate_missed", gates=gates, hints=["Two barriers per tile are enough.", hint]),
+        "outcome": outcome("gate_missed", gates=gates, hints=[TWO, hint, "At 33x31x29."]),
     }  # fmt: skip
 
 

@@ -89,7 +89,7 @@ def test_a_student_reads_what_passed_what_not_and_why(out: Path) -> None:
     assert (report["schema"], report["points"], report["out_of"]) == ("gemm-lessons/report/1", 17.5, 20)
     lesson = report["lessons"][1]
     assert (lesson["headline"], lesson["passed"]) == ("right answer, gate missed", False)
-    assert lesson["hints"] == ["Two barriers per tile are enough."], "the other one names a hidden shape"
+    assert lesson["hints"] == ["Two barriers per tile are enough.", "At 33x31x29."], "one named a hidden shape"
     for text in ((folder / "report.md").read_text(), Tags((folder / "report.html").read_text()).text):
         for words in (
             "Ana Lima: 17.5 of 20 points",

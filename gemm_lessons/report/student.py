@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from gemm_lessons.grading.gradebook import Gradebook, GradebookRow
@@ -102,11 +102,16 @@ def _of(record: Mapping[str, Any], key: str, default: Any) -> Any:
 
 def _tells(text: str, grade: Grade) -> bool:
     """Whether a text has a number by which the hidden inputs could be known."""
-    telling = {grade.case.seed}
-    for m, n, k in (*grade.case.count_shapes, *grade.case.check_shapes):
-        telling |= {size + by for size in (m, n, k, m * n, m * k, k * n) for by in (-1, 0, 1)}
+    shown = {(it["m"], it["n"], it["k"]) for it in _of(grade.outcome or {}, "shapes", []) if not it.get("hidden")}
+    hidden = {*grade.case.count_shapes, *grade.case.check_shapes} - shown
+    telling = {grade.case.seed, *_sizes(hidden)} - set(_sizes(shown))
     numbers = {int(digits.replace(",", "")) for digits in re.findall(r"\d[\d,]*", text)}
     return any(it >= SMALL and it & (it - 1) and it in telling for it in numbers)  # tile sizes are powers of two
+
+
+def _sizes(shapes: Iterable[tuple[int, int, int]]) -> Iterator[int]:
+    for m, n, k in shapes:
+        yield from (size + by for size in (m, n, k, m * n, m * k, k * n) for by in (-1, 0, 1))
 
 
 # -- Markdown ----------------------------------------------------------------------------------------------------------
@@ -153,10 +158,11 @@ def _points(it: Mapping[str, Any]) -> str:
 
 def _details(it: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
     """Lists below a lesson's parts, each with its heading; only those that hold something."""
+    parts = {part["name"] for part in it["parts"]}  # gates that have points are told there
     lists = {
         "The compiler says": [_at(found["line"], found["message"]) for found in it["compiler"]],
         "Found": [_at(found["line"], found["kind"]) for found in it["findings"]],
-        "Gates": [gate_line(gate) for gate in it["gates"]],
+        "Gates": [gate_line(gate) for gate in it["gates"] if gate["name"] not in parts],
         "Hints": list(it["hints"]),
     }
     yield from ((heading, lines) for heading, lines in lists.items() if lines)
