@@ -16,8 +16,9 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from types import FrameType
+
+from gemm_lessons.frozen import dataclass
 
 GIB = 1 << 30
 TICK_S = 0.25  # between two looks at the clock

@@ -7,12 +7,12 @@ Two exist: the simulator (``run/simulated.py``), and a CUDA GPU whose launches t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from gemm_lessons.course.data import DataSpec
 from gemm_lessons.course.lesson import Shape
 from gemm_lessons.course.problem import Trial
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.launch import Argument, Grid, Launched, in_a_row
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ computes: reading a lesson needs none of it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from gemm_lessons.frozen import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

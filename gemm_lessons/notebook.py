@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -29,6 +29,7 @@ from gemm_lessons.course.standing import rung
 from gemm_lessons.course.tiles import parse_tile, retiled
 from gemm_lessons.course.todos import open_todos
 from gemm_lessons.errors import KitError, UnsupportedKernel
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.report.course import body_of, show_hint
 from gemm_lessons.report.html import HtmlConsole
 from gemm_lessons.report.run import printed, show_outcome

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.compiler.source import kernels, without_comments
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.launch import Scalar
 from gemm_lessons.simulator.program.ptx import Kernel, KernelParameter
 

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,6 +33,7 @@ from numpy.typing import NDArray
 from gemm_lessons.arguments.parameters import DeclaredType, check_array, scalar
 from gemm_lessons.course.expression import Expression, ExpressionError, Number
 from gemm_lessons.elements import ELEMENTS, Element
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.launch import Argument, Buffer, HostVariable, Pointer, Scalar, StructWithBuffers
 from gemm_lessons.simulator.machine.symbols import check
 from gemm_lessons.simulator.program.ptx import Kernel, KernelParameter, Variable

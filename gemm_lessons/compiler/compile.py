@@ -11,7 +11,7 @@ import os
 import re
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -23,6 +23,7 @@ from gemm_lessons.compiler.diagnostics import Diagnostic, base_name, explain_fai
 from gemm_lessons.compiler.ptxas import read_resources, read_shared_layout
 from gemm_lessons.compiler.sass import SassInstruction
 from gemm_lessons.errors import KitError
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.hardware.occupancy import Occupancy, Resources, occupancy
 
 __all__ = [

@@ -9,10 +9,11 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from gemm_lessons.compiler import source as cuda_source
+from gemm_lessons.frozen import dataclass
 
 Severity = Literal["error", "warning"]
 NAME_EXPRESSION_FILE = "__nv_name_map"  # what NVRTC calls the text that asks for the kernel's name

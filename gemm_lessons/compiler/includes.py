@@ -12,11 +12,11 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from gemm_lessons.compiler.diagnostics import Diagnostic
+from gemm_lessons.frozen import dataclass
 
 MOST_BYTES = 16 << 20  # of one header
 MOST_FILES = 5000

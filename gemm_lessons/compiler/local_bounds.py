@@ -12,7 +12,8 @@ import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from gemm_lessons.frozen import dataclass
 
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 CONSTANT = re.compile(r"\bconstexpr\s+(?:int|unsigned|size_t)\s+(\w+)\s*=\s*([^;]+);")

@@ -12,11 +12,11 @@ import ctypes
 import importlib.util
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from gemm_lessons.errors import KitError
+from gemm_lessons.frozen import dataclass
 
 CUDA_MAJORS = (13, 12)
 # CUDA 13 dropped everything before Turing (release notes of CUDA 13.0, "Deprecated architectures").

@@ -11,13 +11,13 @@ import contextlib
 import os
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gemm_lessons import bounds
 from gemm_lessons.child import Child, ChildDied, ChildHung, Parent
 from gemm_lessons.compiler import nvrtc, tools
 from gemm_lessons.compiler.nvrtc import Translation
 from gemm_lessons.errors import KitError
+from gemm_lessons.frozen import dataclass
 
 PATIENCE_S = 60.0  # the largest kernel of the course compiles in 1 s
 MEMORY_BYTES = 4 * 2**30  # of address space; a compilation takes about 0.5 GiB

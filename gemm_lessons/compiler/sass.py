@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 from gemm_lessons.compiler import cache as compile_cache
 from gemm_lessons.compiler import nvrtc, tools
 from gemm_lessons.errors import KitError
+from gemm_lessons.frozen import dataclass
 
 
 @dataclass(frozen=True)

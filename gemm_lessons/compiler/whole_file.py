@@ -12,10 +12,11 @@ import bisect
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from gemm_lessons.compiler.includes import Places
+from gemm_lessons.frozen import dataclass
 
 _HIDDEN = re.compile(
     r'//(?:[^\n\\]|\\.)*|/\*.*?(?:\*/|\Z)|R"(?P<mark>[^()\\\s]*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"'

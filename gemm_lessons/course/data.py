@@ -9,7 +9,7 @@ The problem draws inputs from it, devices pass its arguments, the estimate takes
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from gemm_lessons.course.expression import Expression, ExpressionError, Number
 from gemm_lessons.course.formula import Formula
 from gemm_lessons.elements import ELEMENTS, Element
+from gemm_lessons.frozen import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,8 +9,9 @@ import ast
 import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
+
+from gemm_lessons.frozen import dataclass
 
 Number = int | float
 

@@ -12,7 +12,6 @@ import re
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.lesson_toml import LESSON_NAME, load_architecture, load_lesson
 from gemm_lessons.course.todos import TodoMark, todo_marks
 from gemm_lessons.errors import KitError
+from gemm_lessons.frozen import dataclass
 
 IGNORED = """\
 # what the kit keeps, and files that it has replaced

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gemm_lessons.course.expression import LONGEST, ExpressionError, closest
+from gemm_lessons.frozen import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,7 +7,7 @@ the learner's own copy is ``kernel.cu``. Nothing about a lesson lives in Python:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from gemm_lessons.course.data import SIZES, DataSpec, Parameter
 from gemm_lessons.course.data import prototype as prototype_of
 from gemm_lessons.course.expression import Expression, ExpressionError, Number
 from gemm_lessons.errors import KitError
+from gemm_lessons.frozen import dataclass
 
 if TYPE_CHECKING:
     from gemm_lessons.launch import Grid

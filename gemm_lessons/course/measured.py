@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gemm_lessons.course.folder import packaged_course
+from gemm_lessons.frozen import dataclass
 
 FILE = Path("measured") / "h200.json"
 GPU = "H200"

@@ -11,12 +11,12 @@ No solutions, no pitfalls: a learner's course folder has neither, and gets both 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gemm_lessons.course.lesson import Lesson, LessonError, Tile
 from gemm_lessons.course.toml import TomlReader, read_toml
+from gemm_lessons.frozen import dataclass
 
 
 @dataclass(frozen=True)

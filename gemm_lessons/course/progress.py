@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -22,6 +22,7 @@ from gemm_lessons.course.folder import (
     write_atomically,
 )
 from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.frozen import dataclass
 
 if TYPE_CHECKING:
     from gemm_lessons.course.questions import Answer

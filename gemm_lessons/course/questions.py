@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from gemm_lessons.course.data import SIZES
 from gemm_lessons.course.expression import Expression, ExpressionError, Number
 from gemm_lessons.course.lesson import RESOURCES, Lesson
 from gemm_lessons.course.toml import TomlReader, read_toml
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.launch import COUNTED
 
 BEFORE = "before_"  # of the previous lesson's solution

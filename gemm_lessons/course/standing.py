@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gemm_lessons.course.folder import CommandError, Course, read_source
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.progress import LessonProgress, Progress, load_progress
 from gemm_lessons.course.todos import TodoMark, open_todos, todo_marks
+from gemm_lessons.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby, pairwise
+
+from gemm_lessons.frozen import dataclass
 
 TODO = re.compile(r"//\s*TODO\((\d+)\)")
 

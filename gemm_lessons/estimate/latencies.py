@@ -10,8 +10,7 @@ Sources, by the letter used below:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.hardware.sheets import GpuSpec
 
 

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from gemm_lessons.course.lesson import Shape
 from gemm_lessons.estimate.profile import Movement, Profile, Subject, Work, profile_of
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.hardware.sheets import GpuSpec
 from gemm_lessons.launch import Grid
 

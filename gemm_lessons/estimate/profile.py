@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 from gemm_lessons import __version__
 from gemm_lessons.compiler import cache as compile_cache
 from gemm_lessons.course.lesson import Shape, Shapes, TileSizes
 from gemm_lessons.estimate.latencies import pipes_of
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.hardware.sheets import GpuSpec
 from gemm_lessons.launch import Argument, Grid
 from gemm_lessons.simulator.counters.banks import SECTOR

@@ -10,10 +10,10 @@ its scheduler has time for it (``turn``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from gemm_lessons.estimate.timeline import MEMORY, Item, Multiprocessor, Step, Stream, streams_of
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.hardware.sheets import GpuSpec
 from gemm_lessons.simulator.counters.machinecode.operands import Decoded
 from gemm_lessons.simulator.counters.machinecode.trace import SCOREBOARDS, Trace, Traffic

@@ -17,10 +17,11 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
 from gemm_lessons.estimate.latencies import Pipes, pipes_of
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.hardware.sheets import GpuSpec
 from gemm_lessons.simulator.counters.banks import SECTOR, WARP
 from gemm_lessons.simulator.counters.machinecode.trace import SCOREBOARDS, Trace, Traffic

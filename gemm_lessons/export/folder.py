@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from gemm_lessons.compiler.source import without_comments
@@ -11,6 +10,7 @@ from gemm_lessons.course.folder import CommandError, WriteError, read_bytes, rep
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.export.kernel import KernelText, read_kernel
 from gemm_lessons.export.program import context
+from gemm_lessons.frozen import dataclass
 
 TEMPLATES = Path(__file__).parent / "templates"
 HOST = "// Host: what the CPU runs"  # where the learner's part of main.cu ends

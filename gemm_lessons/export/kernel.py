@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from gemm_lessons.compiler.includes import Places, forbidden
 from gemm_lessons.compiler.source import included_names, without_comments
 from gemm_lessons.course.folder import CommandError, read_source, shown
 from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ A lesson that such a program cannot be made of is refused, with the reason.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from gemm_lessons.compiler.source import GlobalFunction, kernels
 from gemm_lessons.course.data import SCALARS, SIZES, BufferSpec, Parameter
@@ -19,6 +18,7 @@ from gemm_lessons.course.lesson import LaunchSpec, Lesson, Shape, astuple
 from gemm_lessons.elements import Element
 from gemm_lessons.export import cplusplus
 from gemm_lessons.export.kernel import KernelText
+from gemm_lessons.frozen import dataclass
 
 LARGE, SMALL = Shape(4096, 4096, 4096), Shape(512, 256, 128)  # a program's own size, and another to show, if allowed
 TYPE_HEADERS = {"float16": "cuda_fp16.h", "bfloat16": "cuda_bf16.h"}

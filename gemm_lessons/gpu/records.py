@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Literal
 
 from gemm_lessons.course.lesson import Shape
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.gpu.timing import Health, Spread
 from gemm_lessons.launch import Finding, Grid
 

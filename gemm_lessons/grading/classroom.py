@@ -13,13 +13,14 @@ import contextlib
 import fcntl
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from gemm_lessons.course.folder import CommandError, Course, WriteError, shown
 from gemm_lessons.course.hidden import hidden_counts
 from gemm_lessons.course.lesson import Lesson, astuple
 from gemm_lessons.course.lesson_hash import lesson_hash
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.grading.executors import Executor
 from gemm_lessons.grading.inputs import Handed, Student, Submissions, is_stub, read_student
 from gemm_lessons.grading.judging import Job, Judged, judge, seed_for, versions

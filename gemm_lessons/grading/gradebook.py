@@ -6,8 +6,8 @@ Grading + Grades  --gradebook-->  Gradebook  -->  grades.csv, formats/, the page
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.grading.results import Grade, GradedStudent, Grading
 
 

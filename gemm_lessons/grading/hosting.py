@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from gemm_lessons.course.folder import CommandError, ReadError, WriteError, shown, write_atomically
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.grading.wheel import write_wheel, write_zip
 
 HOSTS = Path(__file__).parent / "hosts"

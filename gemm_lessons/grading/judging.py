@@ -14,7 +14,7 @@ import platform
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -24,6 +24,7 @@ from gemm_lessons import __version__
 from gemm_lessons.bounds import GIB
 from gemm_lessons.course.folder import CommandError, Course, packaged_course
 from gemm_lessons.errors import KitError, UnsupportedKernel
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.grading.plain import one_line
 from gemm_lessons.grading.results import GradeStatus
 from gemm_lessons.grading.worker import Limits, Submission, judge_submission

@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from gemm_lessons.frozen import dataclass
 
 NOT_THEIRS = ("stub", "solution", "bug")  # files that come with a course
 BEFORE_A_NUMBER = ("lesson", "lektion", "lecon", "ex", "exercise", "kernel", "task", "part", "l", "no", "nr")

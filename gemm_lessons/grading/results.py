@@ -12,11 +12,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from gemm_lessons.course.folder import CommandError, ReadError, WriteError, shown
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.run.contract import JSON
 
 GRADE_SCHEMA = "gemm-lessons/grade/1"

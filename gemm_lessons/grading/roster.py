@@ -10,10 +10,11 @@ import csv
 import io
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from gemm_lessons.course.folder import CommandError, ReadError, shown
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.grading.archives import MIB, printable
 
 LARGEST = 8 * MIB

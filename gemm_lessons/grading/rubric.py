@@ -26,13 +26,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 from gemm_lessons.course.folder import CommandError, Course
 from gemm_lessons.course.lesson import Lesson, LessonError, Shape
 from gemm_lessons.course.toml import TomlReader, Where, read_toml
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.run.contract import JSON
 
 STAGES = ("compiles", "runs", "right_values", "gates")

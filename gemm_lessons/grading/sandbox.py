@@ -14,12 +14,12 @@ import resource
 import struct
 import sysconfig
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from gemm_lessons.compiler import nvrtc, wall
 from gemm_lessons.course.folder import for_learners
 from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.frozen import dataclass
 
 PACKAGE = Path(__file__).resolve().parents[1]
 FILE_BYTES = 64 << 20  # the largest file that may be written

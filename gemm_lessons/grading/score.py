@@ -8,10 +8,10 @@ values, and nothing of the solution.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from gemm_lessons.course.lesson import Gate, Lesson, Shape
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.grading.plain import one_line
 from gemm_lessons.grading.results import GradePart
 from gemm_lessons.grading.rubric import LessonRubric, NearMiss

@@ -13,11 +13,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations, pairwise
 
 from gemm_lessons.compiler.source import without_comments
 from gemm_lessons.course.folder import CommandError, Course, read_source
+from gemm_lessons.frozen import dataclass
 
 # Chosen by ``python -m checks.grading.copies``: no two of the honest kernels share 40%, disguised copies 60% and more.
 RUN = 8  # tokens

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.grading.gradebook import Gradebook
 from gemm_lessons.grading.plain import one_line
 from gemm_lessons.grading.results import Grade

@@ -17,7 +17,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from gemm_lessons.bounds import GIB, SLOW, Bounds
 from gemm_lessons.child import Child, ChildDied, ChildHung
 from gemm_lessons.course.folder import CommandError, Course, NotText, read_bytes, text_of
 from gemm_lessons.errors import KitError, UnsupportedKernel
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.run.choose import Choice
 
 if TYPE_CHECKING:

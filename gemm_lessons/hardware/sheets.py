@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from gemm_lessons.frozen import dataclass
 
 KIB = 1024
 MIB = 1024 * KIB

@@ -5,11 +5,11 @@ Each step of a run takes the records before it and makes the next one; hints and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gemm_lessons.course.lesson import Lesson, Shape
 from gemm_lessons.device import Binaries
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.hardware.occupancy import most
 from gemm_lessons.judgement.stage import Unfinished
 from gemm_lessons.judgement.verdict import GateResult, Judgement, Kind, Passed, Verdict

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from gemm_lessons.course.lesson import Shape
 from gemm_lessons.course.todos import open_todos
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.judgement.evidence import Evidence
 from gemm_lessons.judgement.remedies import has_buffers, remedies
 from gemm_lessons.judgement.verdict import CompileFailed, GateMissed, Passed, WrongAnswer

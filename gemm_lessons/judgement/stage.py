@@ -8,13 +8,13 @@ says which element it is.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from gemm_lessons.course.problem import Problem, Trial
 from gemm_lessons.elements import bits
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.judgement.wrong import Array
 from gemm_lessons.simulator.remains import UNWRITTEN, Remains
 

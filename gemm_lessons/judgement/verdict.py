@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from gemm_lessons.course.expression import Number
 from gemm_lessons.course.lesson import Gate, Shape, TileSizes
 from gemm_lessons.course.problem import Problem
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.judgement.patterns import recognise
 from gemm_lessons.judgement.wrong import Pattern, Wrong
 from gemm_lessons.launch import Finding

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +12,7 @@ from gemm_lessons.course.formula import Product, Value
 from gemm_lessons.course.lesson import TileSizes
 from gemm_lessons.course.problem import Problem
 from gemm_lessons.elements import bits
+from gemm_lessons.frozen import dataclass
 
 Array = np.ndarray[Any, Any]
 

@@ -6,7 +6,6 @@ A flaw is one sentence for one mistake: file, line, what is wrong, what to do.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from gemm_lessons.course.folder import Course, WriteError, read_source, shown, w
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.pitfalls import Pitfall, load_pitfalls
 from gemm_lessons.course.toml import TomlReader, Where
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.hardware.sheets import find_gpu
 from gemm_lessons.proofs.numbers import GPU, SEED, Numbers
 from gemm_lessons.run.outcome import RunOutcome

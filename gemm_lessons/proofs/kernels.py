@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from gemm_lessons.course.todos import todo_marks
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.judgement.verdict import CompileFailed, Faulted, GateMissed, TimedOut, WrongAnswer
 from gemm_lessons.proofs.candidate import Candidate, flaw
 from gemm_lessons.run.outcome import Row

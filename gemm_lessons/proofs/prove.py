@@ -6,7 +6,6 @@ A proof that rests on another is left out where that one finds a flaw, so that o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,6 +13,7 @@ from gemm_lessons.course.folder import CommandError, Course, read_source
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.errors import UnsupportedKernel
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.proofs import kernels, pitfalls, questions, texts
 from gemm_lessons.proofs.candidate import Candidate, Shared, flaw, scratch_folder
 

@@ -14,8 +14,9 @@ import re
 import textwrap
 import unicodedata
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import groupby
+
+from gemm_lessons.frozen import dataclass
 
 WIDE, HIGH = 8, 17  # a character, in pixels
 BASE = 12.5  # of the letters, below the top of their row

@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 from gemm_lessons.course.folder import CommandError, Course, WriteError, read_source, shown
 from gemm_lessons.course.lesson import LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.report.chart import Line, chart
 from gemm_lessons.report.drawing import drawing
 from gemm_lessons.report.template import asset, rendered

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
@@ -13,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gemm_lessons.estimate.model import Estimate
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.judgement.verdict import Kind
 from gemm_lessons.run.outcome import Row, RunOutcome
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from rich.console import Console
@@ -12,6 +11,7 @@ from rich.text import Text
 
 from gemm_lessons.course.folder import shown
 from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.judgement.verdict import Kind
 from gemm_lessons.report.console import make_console
 from gemm_lessons.report.table import STYLE

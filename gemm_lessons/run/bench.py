@@ -10,7 +10,7 @@ import csv
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, field, fields, replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -20,6 +20,7 @@ from gemm_lessons.course.lesson import Lesson, Shape
 from gemm_lessons.device import Device
 from gemm_lessons.errors import KitError
 from gemm_lessons.estimate.model import Estimator, Work
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.gpu import Entrant, Gpu, Measurement, Timed
 from gemm_lessons.hardware.sheets import GpuSpec
 from gemm_lessons.judgement.verdict import CompileFailed, Passed

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gemm_lessons.course.folder import Course
 from gemm_lessons.course.lesson import astuple
 from gemm_lessons.course.measured import GPU, Measured, load_measured
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.run.outcome import RunOutcome
 
 

@@ -6,7 +6,7 @@ Built --check--> Checked (verdict, findings, counters) --judge_method--> Checked
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from gemm_lessons.compiler.overlap import ffma_behind_loads
@@ -14,6 +14,7 @@ from gemm_lessons.course.expression import Number
 from gemm_lessons.course.lesson import Shape, tile_sizes
 from gemm_lessons.course.problem import Problem, Trial
 from gemm_lessons.device import Task
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.judgement.evidence import Built, Checked, ShapeResult
 from gemm_lessons.judgement.verdict import (
     Faulted,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from gemm_lessons import bounds
 from gemm_lessons.course.lesson import Gate, Shape
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.launch import METRICS
 from gemm_lessons.run.checking import counted_names
 from gemm_lessons.run.outcome import Row

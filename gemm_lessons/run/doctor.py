@@ -13,13 +13,13 @@ import platform
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from gemm_lessons.course.folder import CommandError, Course, find_course, packaged_course
 from gemm_lessons.course.lesson import LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.errors import KitError
+from gemm_lessons.frozen import dataclass
 
 OLDEST_PYTHON = (3, 11)
 AGAIN = "install it again: pip install --force-reinstall gemm-lessons"

@@ -9,7 +9,6 @@ import ast
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from gemm_lessons.bounds import Bounds, OutOfTime
 from gemm_lessons.compiler.compile import Compiled, NotCompiled, compile_source
 from gemm_lessons.course.expression import Number
 from gemm_lessons.errors import KitError
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.launch import Buffer, Grid, Launched
 from gemm_lessons.simulator import Setting, Simulator
 

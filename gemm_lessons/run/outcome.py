@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.judgement.evidence import UNTIMED, Built, Checked, Speed, text_of_line
 from gemm_lessons.judgement.verdict import CompileFailed, Verdict
 

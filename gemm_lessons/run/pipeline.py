@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from gemm_lessons import bounds
@@ -21,6 +21,7 @@ from gemm_lessons.course.folder import Course, NotText, read_source, shown
 from gemm_lessons.course.lesson import Lesson, Shape
 from gemm_lessons.device import Device
 from gemm_lessons.errors import UnsupportedKernel
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.judgement.evidence import UNTIMED, Built, Checked, Evidence, ShapeResult
 from gemm_lessons.judgement.hints import hints_for
 from gemm_lessons.judgement.verdict import CompileFailed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from gemm_lessons.bounds import Bounds, affordable
@@ -12,6 +12,7 @@ from gemm_lessons.course.hidden import hidden_counts
 from gemm_lessons.course.lesson import Lesson, Shape, astuple
 from gemm_lessons.course.problem import fresh_seed
 from gemm_lessons.device import Device
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.hardware.sheets import GpuSpec
 from gemm_lessons.run.builder import Workshop
 from gemm_lessons.run.kept_rows import KeptRows

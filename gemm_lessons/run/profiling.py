@@ -20,12 +20,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from gemm_lessons.course.lesson import Lesson, Shape
 from gemm_lessons.errors import KitError
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.launch import METRICS
 from gemm_lessons.ranges import DOMAIN
 

@@ -13,8 +13,10 @@ Observers never change what the machine does.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from gemm_lessons.frozen import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.launch import Finding
 from gemm_lessons.simulator.events import Batch, Boundary, LaunchInfo, Record, Touch
 from gemm_lessons.simulator.machine.machine import Machine

@@ -7,12 +7,13 @@ and tells every access. Executions that look the same, moved by whole rows of ba
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.launch import Argument, Grid
 from gemm_lessons.simulator import Simulator
 from gemm_lessons.simulator.counters import banks

@@ -6,8 +6,7 @@ one word a wavefront to all lanes that ask for that word; lanes that ask for ano
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.counters.banks import BANKS, WARP, WORD
 from gemm_lessons.view.accesses import Request
 

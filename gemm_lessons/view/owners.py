@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import groupby
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.course.data import BufferLayout
+from gemm_lessons.frozen import dataclass
 
 Array = NDArray[Any]
 NOBODY = -1

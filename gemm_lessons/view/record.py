@@ -6,11 +6,11 @@ RunOutcome (counters by line, verdict, estimate) --view_of--> View: one Side for
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gemm_lessons.course.lesson import Shape, tile_sizes
 from gemm_lessons.course.problem import Problem
 from gemm_lessons.estimate.recording import Recording
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.hardware.sheets import GpuSpec
 from gemm_lessons.launch import Buffer, LineCount
 from gemm_lessons.run.bench import WAVEFRONT_BYTES, flop_per_byte

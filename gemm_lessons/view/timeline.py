@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from gemm_lessons.course.lesson import Shape
 from gemm_lessons.estimate.model import Estimator
 from gemm_lessons.estimate.recording import Recording, Spell, State, record
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.hardware.sheets import GpuSpec
 
 Array = NDArray[Any]

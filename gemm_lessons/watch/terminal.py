@@ -14,8 +14,9 @@ import sys
 import termios
 import tty
 from collections.abc import Iterator
-from dataclasses import dataclass
 from types import FrameType
+
+from gemm_lessons.frozen import dataclass
 
 ESCAPE = "\x1b"  # begins what arrows and function keys send
 END_OF_INPUT = "\x04"  # Ctrl-D, and what a closed terminal comes to

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.grading.gradebook import Gradebook, GradebookRow
 from gemm_lessons.grading.plain import one_line
 

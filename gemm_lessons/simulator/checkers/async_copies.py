@@ -7,12 +7,13 @@ how far it has come. States are remembered with the epoch that leads from one to
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.checkers.epochs import Epoch, cells
 from gemm_lessons.simulator.checkers.ledger import Key, Ledger, Names, line
 from gemm_lessons.simulator.events import WARP, Access, AsyncGroup, Barrier, Batch, Boundary, Touch

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.checkers.global_memory import Protocol
 from gemm_lessons.simulator.events import SharedArray
 from gemm_lessons.simulator.machine.memory import layout

@@ -7,12 +7,12 @@ ordered (``meant_to_meet`` says which may meet all the same). Threads of one blo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.checkers.ledger import Key, Ledger, Names, line
 from gemm_lessons.simulator.checkers.shadow import Shadow, Visitors
 from gemm_lessons.simulator.events import WARP, Access, Barrier, Batch, Boundary, Placed, Record

@@ -7,12 +7,13 @@ that leads from one to the next, so that only new steps cost NumPy work.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.checkers.epochs import Epoch, cells
 from gemm_lessons.simulator.checkers.ledger import Key, Ledger, Names, line
 from gemm_lessons.simulator.events import Access, Batch, Touch

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from gemm_lessons.compiler.diagnostics import plain_name
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.launch import Finding, Severity
 from gemm_lessons.simulator.events import Access, Batch, LaunchInfo
 from gemm_lessons.simulator.machine.state import position

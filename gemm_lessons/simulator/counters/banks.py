@@ -21,11 +21,12 @@ The rules were settled by readings of an H200 (``checks/readings/counters``), an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from gemm_lessons.frozen import dataclass
 
 WARP = 32
 BANKS = 32

@@ -9,13 +9,13 @@ or too few. And it is cheap: an access that comes again, moved by d bytes, adds 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.events import WARP
 
 Array = NDArray[Any]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.counters import banks
 from gemm_lessons.simulator.counters.footprint import Footprint
 from gemm_lessons.simulator.events import WARP, Access

@@ -8,13 +8,13 @@ observers' analysis) is done once per pattern and remembered, and only moving th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.errors import UnsupportedKernel
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.events import Access, Effect, Placed, Space, Touch
 from gemm_lessons.simulator.machine.faults import Misses
 from gemm_lessons.simulator.machine.memory import PARAMETERS, GlobalMemory

@@ -10,13 +10,13 @@ What is irregular about an arrival (part of a warp, ended threads, two places) i
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.errors import UnsupportedKernel
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.events import WARP, Barrier, Irregular
 from gemm_lessons.simulator.machine.state import Fault, State
 from gemm_lessons.simulator.program import cfg

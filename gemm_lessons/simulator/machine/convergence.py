@@ -11,12 +11,12 @@ two branches of an ``if``, at a barrier) are undefined in CUDA; once nobody else
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.events import WARP, Irregular
 from gemm_lessons.simulator.machine.state import State
 from gemm_lessons.simulator.program.cfg import Block, line_of, meets_in_warp

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.compiler.diagnostics import plain_name
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.events import Access
 from gemm_lessons.simulator.machine.memory import Allocation, GlobalMemory
 from gemm_lessons.simulator.machine.state import Fault, State

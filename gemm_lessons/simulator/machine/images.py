@@ -9,12 +9,12 @@ coordinates hardware rounds the products of weights too, and differs by up to 1/
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.launch import Argument, Surface, Texture
 
 Array = NDArray[Any]

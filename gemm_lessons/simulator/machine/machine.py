@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.bounds import OutOfTime, current
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.launch import Argument, Finding, Grid, buffers_of
 from gemm_lessons.simulator.events import WARP, Boundary, LaunchInfo, Observer, SharedArray
 from gemm_lessons.simulator.machine import spinning

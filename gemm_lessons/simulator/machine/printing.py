@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.launch import Printed
 from gemm_lessons.simulator.machine.memory import LOCAL_WINDOW, GlobalMemory
 from gemm_lessons.simulator.machine.state import State

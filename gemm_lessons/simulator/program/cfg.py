@@ -10,10 +10,10 @@ each component again ordered that way inside.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from gemm_lessons.errors import UnsupportedKernel
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.program.ptx import Instruction, Kernel, Symbol, Vector
 
 WARP = 32

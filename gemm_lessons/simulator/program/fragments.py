@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.program.cfg import WARP
 from gemm_lessons.simulator.program.ptx import Instruction
 from gemm_lessons.simulator.semantics.matrix_products import STORED, supported

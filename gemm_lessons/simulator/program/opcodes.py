@@ -17,10 +17,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, cached_property
 from typing import Literal
 
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.semantics import table as semantics
 
 Effect = Literal[

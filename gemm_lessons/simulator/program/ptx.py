@@ -12,10 +12,11 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache, cached_property, lru_cache, partial
 
 from gemm_lessons.errors import UnsupportedKernel
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.program.lexer import plain
 from gemm_lessons.simulator.program.opcodes import Opcode, row_of
 

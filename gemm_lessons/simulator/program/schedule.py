@@ -14,8 +14,8 @@ Registers are then laid out so that the members of a group are neighbouring rows
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.program.cfg import Block, reads, writes
 from gemm_lessons.simulator.program.ptx import Address, Instruction, Register
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from gemm_lessons.errors import UnsupportedKernel
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.program.cfg import WARP, line_of
 from gemm_lessons.simulator.program.fragments import GROUP, Fragment, Part
 from gemm_lessons.simulator.program.ptx import Address, Immediate, Instruction, Kernel, Operand, Register, Vector

@@ -7,8 +7,7 @@ opinion where machine code cannot be followed, or where the fault is of a load t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.counters import machinecode
 from gemm_lessons.simulator.counters.accounts import MACHINE_CODE, Array, Disagreement
 from gemm_lessons.simulator.counters.machinecode import Code, Uncountable

@@ -11,11 +11,12 @@ raises ``Uncountable``, and the counts on PTX are used instead, marked as inexac
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from gemm_lessons.errors import KitError
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.counters.machinecode import cubin
 from gemm_lessons.simulator.counters.machinecode.divisions import Undecided, shortened
 from gemm_lessons.simulator.counters.machinecode.flow import Listing

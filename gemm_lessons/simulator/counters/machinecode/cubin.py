@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from gemm_lessons.frozen import dataclass
 
 # NVIDIA's attribute number for "parameters in the constant bank" (EIATTR_PARAM_CBANK of .nv.info): symbol, u16 offset,
 # u16 size; and the format number of attributes that carry a size.

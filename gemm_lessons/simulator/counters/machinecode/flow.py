@@ -7,9 +7,9 @@ slice holds the instructions that addresses and control depend on; all others ne
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from gemm_lessons.compiler.sass import width_of
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.counters.machinecode.operands import (
     Constant,
     Decoded,

@@ -6,10 +6,10 @@ A register holds one value per lane, or one for all (shape (1,)); most indices o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.launch import Grid
 from gemm_lessons.simulator.counters.machinecode.flow import results
 from gemm_lessons.simulator.counters.machinecode.operands import (

@@ -9,13 +9,14 @@ predicates and drops what nobody reads, so the only count that can be equal is o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gemm_lessons.compiler.sass import width_of
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.launch import Grid
 from gemm_lessons.simulator.counters import banks
 from gemm_lessons.simulator.counters.footprint import Footprint, moved, pattern

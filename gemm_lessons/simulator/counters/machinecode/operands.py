@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
 
 if TYPE_CHECKING:

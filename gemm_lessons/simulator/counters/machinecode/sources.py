@@ -7,12 +7,13 @@ Whatever an instruction carries must be asked for: a modifier or an operand that
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.counters.machinecode.operands import (
     Constant,
     Decoded,

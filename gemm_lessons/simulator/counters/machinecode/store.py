@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from gemm_lessons.compiler.sass import width_of
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.counters.machinecode.flow import LOADS, MEMORY, STORES, results
 from gemm_lessons.simulator.counters.machinecode.lanes import STACK_TOP, Lanes
 from gemm_lessons.simulator.counters.machinecode.operands import Decoded, MachineRegister, Memory

@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.compiler.sass import width_of
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.launch import Argument, Grid, buffers_of
 from gemm_lessons.simulator.counters import banks
 from gemm_lessons.simulator.counters.banks import Access
