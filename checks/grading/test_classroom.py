@@ -211,6 +211,19 @@ def test_local_processes_judge_several_at_once_and_a_bug_is_not_swallowed(monkey
         open_executor("slurm")
 
 
+def test_a_bug_of_ours_costs_one_kernel_and_not_the_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gemm_lessons.grading import judging
+
+    def bug(*arguments: object) -> None:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.delenv("GEMM_LESSONS_DEBUG", raising=False)
+    monkeypatch.setattr(judging, "judge_submission", bug)
+    judged = judging.judge(Job("ana", "01_naive", "", "", b""))
+    assert (judged.status, judged.outcome) == ("kit_error", None)
+    assert judged.message == "this is a bug in gemm-lessons (ZeroDivisionError: oh)"
+
+
 def test_text_of_any_editor_is_text() -> None:
     source = "// Größe\n"
     for data in (source.encode(), source.encode("utf-16"), source.encode("cp1252")):

@@ -86,6 +86,28 @@ def test_the_rest_is_kept_and_a_case_can_be_repeated(graded: tuple[Path, Ran], g
     assert "barriers: 0 of 3: it is 0; asked for is >= 1." in once.out
 
 
+def test_shards_and_another_number_of_processes_give_the_same_grades(graded: tuple[Path, Ran], tmp_path: Path) -> None:
+    folder, _ = graded
+    for part in ("1", "2"):
+        ran = grade_in(
+            folder, "in", "--course", "course", "--seed", "5", "--shard", f"{part}/2", "--out", str(tmp_path / part),
+            "--processes", "1",
+        )  # fmt: skip
+        assert ran.code == 0, ran.err
+        assert f"shard {part} of 2: 4 kernels" in ran.err
+    lone = grade_in(folder, "merge", str(tmp_path / "1"), "--out", str(tmp_path / "half"))
+    assert (lone.code, "4 of 8 grades are missing; shard 2/2 is not among the folders" in lone.err) == (3, True)
+    both = grade_in(folder, "merge", str(tmp_path / "2"), str(tmp_path / "1"), "--out", str(tmp_path / "both"))
+    assert both.code == 0, both.err
+    assert _without_seconds(tmp_path / "both") == _without_seconds(folder / "out")
+    assert (tmp_path / "both" / "grades.csv").read_text() == (folder / "out" / "grades.csv").read_text()
+
+
+def _without_seconds(out: Path) -> dict[str, dict[str, object]]:
+    found = {str(path.relative_to(out)): json.loads(path.read_text()) for path in out.glob("results/*/*.json")}
+    return {name: grade | {"seconds": None} for name, grade in found.items()}
+
+
 def test_the_same_judgement_through_pytest(graded: tuple[Path, Ran], tmp_path: Path) -> None:
     """What the command has judged is not judged again, so this shows that both have the same cases."""
     folder, _ = graded

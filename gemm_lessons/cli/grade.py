@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
     from gemm_lessons.grading.classroom import Assignment
 
 MOST_SHARDS = 10_000
+
+
+class GradingDevice(StrEnum):
+    """Where kernels run. Nothing is chosen by what happens to be there: a grade must not depend on that."""
+
+    sim = "sim"
+    gpu = "gpu"
 
 
 class GradeGroup(TyperGroup):
@@ -64,6 +72,9 @@ def class_(
     processes: Annotated[
         int | None, typer.Option("--processes", min=1, max=1024, help="Kernels at a time; default: one a core.")
     ] = None,
+    device: Annotated[
+        GradingDevice, typer.Option("--device", help="Where kernels run: on the simulator, or on this GPU.")
+    ] = GradingDevice.sim,
     executor: Annotated[
         str, typer.Option("--executor", metavar="local|ray", help="Where kernels are judged.")
     ] = "local",
@@ -99,9 +110,12 @@ def class_(
         course=course,
         seed=seed,
         shard=_shard(shard),
+        device=device.value,
     )
     if again is not None and lesson is not None:
         return _again(asked, again, lesson)
+    if device is GradingDevice.gpu:  # whose kernels would wait for each other
+        processes = processes or 1
     return _grade(asked, fresh, executor, processes, format_ or [])
 
 

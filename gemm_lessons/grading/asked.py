@@ -10,6 +10,7 @@ from gemm_lessons.grading.classroom import Assignment
 from gemm_lessons.grading.inputs import find_students, one_student
 from gemm_lessons.grading.roster import load_roster
 from gemm_lessons.grading.rubric import Rubric, load_rubric, parse_lessons
+from gemm_lessons.run.choose import Choice
 
 # Files of the teacher's that are found without being named, in the folder of submissions.
 ROSTER, CONFIG = "roster.csv", "grading.toml"
@@ -26,6 +27,7 @@ def assignment_of(
     course: Path | None = None,
     seed: int | None = None,
     shard: tuple[int, int] | None = None,
+    device: Choice = "sim",
 ) -> Assignment:
     """Read everything but the kernels. Raises ``CommandError`` and ``LessonError``."""
     judging = packaged_course() if course is None else Course(course)
@@ -38,8 +40,10 @@ def assignment_of(
     listed = load_roster(roster) if roster else None
     _not_inside(out, submissions)
     if student is not None:
-        return Assignment(one_student(submissions, student, listed), judging, chosen, rubric, out, seed, shard)
-    return Assignment(find_students(submissions, judging.names, listed), judging, chosen, rubric, out, seed, shard)
+        found = one_student(submissions, student, listed)
+    else:
+        found = find_students(submissions, judging.names, listed)
+    return Assignment(found, judging, chosen, rubric, out, seed, shard, device)
 
 
 def _beside(submissions: Path, name: str) -> Path | None:
