@@ -70,7 +70,9 @@ def test_gradescope(out: Path) -> None:
     assert [(test["number"], test["status"], test["score"], test["max_score"]) for test in ana["tests"]] == [
         ("2.1", "passed", 6, 6), ("2.2", "passed", 4, 4), ("3.1", "passed", 6, 6), ("3.2", "failed", 1.5, 4),
     ]  # fmt: skip
-    assert ana["tests"][3]["output"] == "barriers per K tile: 3, at most 2"
+    message = "Right, by another method than the lesson's."  # stands at the first part that is not passed
+    assert ana["tests"][3]["output"] == f"{message}\nbarriers per K tile: 3, at most 2"
+    assert ana["tests"][2]["output"] == "5 of 5 shapes"
     zoe = json.loads((out / "gradescope/zoë/results.json").read_text())
     assert "no fault of yours" in zoe["tests"][0]["output"]
     assert "link to another file" in zoe["tests"][1]["output"]
@@ -105,8 +107,11 @@ def test_classroom50(tmp_path: Path) -> None:
     content = json.loads(path.read_text())
     check("classroom50", content)
     assert (content["owner"], content["review"]) == ("alice", RUNNER["COMMIT_URL"])
-    # 1.5 of 4 are 2 whole points. What schemas cannot say: no test and no sum is above its most.
-    assert [(test["score"], test["max-score"]) for test in content["tests"]] == [(6, 6), (4, 4), (6, 6), (2, 4)]
+    # 7.5 of 10 are 8 whole points. What schemas cannot say: no test and no sum is above its most.
+    assert [(test["score"], test["max-score"], test["passed"]) for test in content["tests"]] == [
+        (10, 10, True), (8, 10, False),
+    ]  # fmt: skip
+    assert "gates, 1.5 of 4: Right, by another" in content["tests"][1]["message"]
     assert (content["score"], content["max-score"]) == (18, 20)
     with pytest.raises(CommandError, match="one submission, here are 5"):
         write_format("classroom50", BOOK, tmp_path, RUNNER)
@@ -119,11 +124,12 @@ def test_only_all_points_are_all_points(tmp_path: Path) -> None:
     from gemm_lessons.grading.formats.lines import TestLine
 
     def whole(points: float, out_of: float) -> tuple[int, int]:
-        made = _test(TestLine(LESSONS[0], "p", points, out_of, "failed", "", 0.0))
+        half = TestLine(LESSONS[0], "p", points / 2, out_of / 2, "failed", "", 0.0)
+        made = _test(LESSONS[0], [half, half])
         return made["score"], made["max-score"]
 
-    assert [whole(*it) for it in ((3.9, 4), (4, 4), (0.5, 4), (0.4, 1), (0.5, 0.5), (0, 0))] == [
-        (3, 4), (4, 4), (1, 4), (0, 1), (1, 1), (0, 0),
+    assert [whole(*it) for it in ((3.9, 4), (4, 4), (0.5, 4), (0.4, 1), (0.5, 0.5), (0, 0), (9.9, 10))] == [
+        (3, 4), (4, 4), (1, 4), (0, 1), (1, 1), (0, 0), (9, 10),
     ]  # fmt: skip
 
 

@@ -2,22 +2,25 @@
 
 By https://github.com/foundation50/classroom50, ``schemas/result-v1.schema.json`` and the wiki's "Advanced Autograding".
 Its runner sets ``NEEDED``; what it calls authoritative (owner, type, dates) it writes over what is here. Points are
-whole there: they are rounded, halves up, but all points of a part are for those alone who have them all.
+whole there, and parts of a lesson are not, so a lesson is one test: its points are rounded, halves up, but all of them
+are for those alone who have them all.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Any
 
 from gemm_lessons.course.folder import CommandError
 from gemm_lessons.grading.formats.lines import TestLine, lines_of
 from gemm_lessons.grading.gradebook import Gradebook, GradebookRow
-from gemm_lessons.grading.plain import one_line
+from gemm_lessons.grading.plain import amount, one_line
 
+ROUNDOFF = 1e-9
 NEEDED = ("CLASSROOM", "ASSIGNMENT", "SUBMISSION_TAG", "COMMIT_URL", "RELEASE_URL")
 
 
@@ -32,7 +35,7 @@ def files(book: Gradebook, environment: Mapping[str, str]) -> Mapping[str, str]:
 
 def result(book: Gradebook, row: GradebookRow, environment: Mapping[str, str]) -> dict[str, Any]:
     """The object of ``result.json``."""
-    tests = [_test(line) for line in lines_of(book, row)]
+    tests = [_test(lesson, list(lines)) for lesson, lines in groupby(lines_of(book, row), lambda line: line.lesson)]
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
         "schema": "classroom50/result/v1",
@@ -51,13 +54,16 @@ def result(book: Gradebook, row: GradebookRow, environment: Mapping[str, str]) -
     }
 
 
-def _test(line: TestLine) -> dict[str, Any]:
-    most = math.floor(line.out_of + 0.5)
-    points = most if line.points >= line.out_of else min(math.floor(line.points + 0.5), max(0, most - 1))
+def _test(lesson: str, lines: Sequence[TestLine]) -> dict[str, Any]:
+    points, out_of = sum(line.points for line in lines), sum(line.out_of for line in lines)
+    full, most = points >= out_of - ROUNDOFF, math.floor(out_of + 0.5 + ROUNDOFF)
+    number, _, name = lesson.partition("_")
     return {
-        "test-name": line.title,
-        "passed": line.kind == "passed",
-        "score": points,
+        "test-name": f"{number} {name}",
+        "passed": all(line.kind == "passed" for line in lines),
+        "score": most if full else min(math.floor(points + 0.5 + ROUNDOFF), max(0, most - 1)),
         "max-score": most,
-        "message": line.output,
+        "message": "\n".join(
+            f"{line.name}, {amount(line.points)} of {amount(line.out_of)}: {line.output}" for line in lines
+        ),
     }

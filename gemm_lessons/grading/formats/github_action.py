@@ -70,7 +70,7 @@ def _test(line: TestLine) -> dict[str, Any]:
         "name": line.title,
         "status": STATUS[line.kind],
         "score": round(line.points, 2),
-        "message": one_line(line.output),
+        "message": one_line(line.output.replace("\n", "; ")),
         "test_code": "",
         "filename": "",
         "line_no": 0,
@@ -81,8 +81,8 @@ def _test(line: TestLine) -> dict[str, Any]:
 def summary_of(book: Gradebook, row: GradebookRow) -> str:
     """A table in Markdown: each part with its points."""
     head = f"## {markdown(row.student.id)}: {amount(row.points)} of {amount(book.total)} points"
-    lines = [
-        f"| {MARK[it.kind]} {markdown(it.title)} | {amount(it.points)} / {amount(it.out_of)} | {markdown(it.output)} |"
-        for it in lines_of(book, row)
-    ]
+    lines = []
+    for it in lines_of(book, row):
+        why = markdown(it.output.replace("\n", "; "))
+        lines.append(f"| {MARK[it.kind]} {markdown(it.title)} | {amount(it.points)} / {amount(it.out_of)} | {why} |")
     return "\n".join([head, "", "| part | points | why |", "|---|---|---|", *lines, ""])

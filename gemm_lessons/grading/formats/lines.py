@@ -46,9 +46,10 @@ def lines_of(book: Gradebook, row: GradebookRow) -> Iterator[TestLine]:
             kind = "passed" if full else "missing" if grade.status == "missing" else "failed"
             yield TestLine(lesson, "kernel", grade.points, grade.out_of, kind, message, grade.seconds)
             continue
+        told = next((i for i, part in enumerate(grade.parts) if not part.passed), 0)  # where the message belongs
         for i, part in enumerate(grade.parts):
             kind = "passed" if part.passed else "missing" if grade.status == "missing" else "failed"
             why = one_line(part.why)
-            output = why if i or message == why else "\n".join(filter(None, (message, why)))
+            output = "\n".join(filter(None, (message, why))) if i == told and message != why else why
             seconds = 0.0 if i else grade.seconds
             yield TestLine(lesson, one_line(part.name), part.points, part.out_of, kind, output, seconds)
