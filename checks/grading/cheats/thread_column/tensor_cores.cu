@@ -1,5 +1,5 @@
-// cheat: unsupported on purpose: products on tensor cores in TF32
-// expect: unsupported, wrong_answer w
+// cheat: tolerance: products on tensor cores in TF32
+// expect: wrong_answer wrong at
 #include <mma.h>
 using namespace nvcuda;
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
