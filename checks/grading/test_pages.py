@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from checks.grading.sample import ATTACK, HIDDEN, SEED, sample
+from checks.grading.sample import ATTACK, HIDDEN, LESSONS, SEED, TWO, grade, outcome, sample
 from checks.view.browser import PHONE, Browser, chromium
+from gemm_lessons.grading.gradebook import gradebook
 from gemm_lessons.grading.plain import one_line
 from gemm_lessons.grading.results import folder_name
 from gemm_lessons.grading.similarity import Alike
@@ -139,3 +140,24 @@ def test_pages_open_and_sort_without_complaints(out: Path) -> None:
         assert browser.run("document.documentElement.scrollWidth") <= PHONE[0]
         assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(22, 23, 21)", "styled, and dark"
         assert browser.problems == []
+
+
+def test_what_went_wrong_is_counted_once_for_everybody() -> None:
+    found = {(it.lesson, it.what): it.students for it in stumbles(BOOK)}
+    assert found["02_coalesced", "gate missed: barriers per K tile"] == 1
+    assert found["02_coalesced", f"hint: {TWO}"] == 1
+    gate = {"name": "barriers per K tile", "limit": 2.0, "value": 3.0, "passed": False}
+    hint = "line 7: k0 is 12 or 1,024."
+    grades = [
+        grade(
+            name,
+            LESSONS[0],
+            verdict="gate_missed",
+            points=1.0,
+            outcome=outcome("gate_missed", gates=[gate], hints=[it]),
+        )
+        for name, it in (("ana", hint), ("bo", hint.replace("12", "34")), ("late", "barriers per K tile is 3"))
+    ]
+    assert [(it.what, it.students) for it in stumbles(gradebook(BOOK.grading, grades))] == [
+        ("gate missed: barriers per K tile", 3), ("hint: line _: k0 is _ or _.", 2),
+    ]  # fmt: skip

@@ -164,7 +164,7 @@ def _show(out: Path, formats: list[str], course: Course) -> int:
     written = [write_csv(book, out), *write_pages(book, out, pairs)[:1]]
     for name in formats:
         written += write_format(name, book, out)[:1]
-    remarks = [f"kernels that are much alike: {len(pairs)} pairs, see index.html"] if pairs else []
+    remarks = [f"much alike: {len(pairs)} pair{'s'[: len(pairs) != 1]} of kernels, see index.html"] if pairs else []
     show_class(make_console(), book, [*remarks, *written_lines(written)])
     failed = any(grade is not None and not grade.judged for row in book.rows for grade in row.grades)
     return contract.EXIT_BROKEN if failed else contract.EXIT_PASSED

@@ -75,15 +75,15 @@ def _mistakes(grade: Grade) -> Iterator[str]:
         yield f"{grade.status}: {one_line(grade.message)}"
     if grade.verdict in WORDS:
         yield WORDS[grade.verdict]
-    for it in _records(outcome.get("gates")):
-        if not it.get("passed"):
-            yield f"gate missed: {it.get('name')}"
+    missed = [str(it.get("name")) for it in _records(outcome.get("gates")) if not it.get("passed")]
+    yield from (f"gate missed: {name}" for name in missed)
     for it in _records(outcome.get("findings")):
         if it.get("severity") == "error":
             yield f"fault: {str(it.get('kind')).replace('_', ' ')}"
     hints = outcome.get("hints")
-    if grade.verdict != "passed" and isinstance(hints, list) and hints:
-        yield f"hint: {_same(str(hints[0]))}"
+    first = str(hints[0]) if isinstance(hints, list) and hints else ""
+    if first and grade.verdict != "passed" and not first.startswith(tuple(missed)):
+        yield f"hint: {_same(first)}"
 
 
 def _records(value: object) -> Iterator[dict[str, object]]:
@@ -93,7 +93,7 @@ def _records(value: object) -> Iterator[dict[str, object]]:
 
 def _same(hint: str) -> str:
     """A hint without its numbers, so that it is the same for everybody who gets it."""
-    return re.sub(r"\d[\d,.]*\d|\d", "_", one_line(hint))
+    return re.sub(r"(?<![\w.])\d(?:[\d,.]*\d)?", "_", one_line(hint))
 
 
 def slowest(book: Gradebook, most: int = 10) -> Sequence[Grade]:
