@@ -20,7 +20,7 @@ ORDER = (
     "errors frozen encodings elements ranges launch bounds child hardware course compiler editor simulator arguments "
     "api gpu device estimate judgement run view proofs grading export report watch cli notebook __main__"
 ).split()
-SIMULATOR = "semantics program events machine checkers counters second_opinion limits remains".split()
+SIMULATOR = "semantics program events machine checkers counters second_opinion limits remains unforeseen".split()
 OWNERS = {
     "rich": ("report",),
     "typer": ("cli",),

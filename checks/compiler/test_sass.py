@@ -4,7 +4,7 @@ import pytest
 
 from gemm_lessons.compiler import nvrtc, sass
 from gemm_lessons.compiler.compile import Compiled
-from gemm_lessons.errors import KitError
+from gemm_lessons.errors import KitError, UnsupportedKernel
 
 TILE = """extern "C" __global__ void gemm(const float *A, float *C, int n)
 {
@@ -156,7 +156,7 @@ def test_widths(opcode, width):
 
 def test_a_missing_or_failing_disassembler_is_the_kits_fault(compiled, monkeypatch, tmp_path):
     it = compiled(TILE)
-    with pytest.raises(KitError, match="nvdisasm failed"):
+    with pytest.raises(UnsupportedKernel, match="nvdisasm cannot read"):
         sass.disassemble(b"not an ELF")
     monkeypatch.setattr(nvrtc, "disassembler", lambda: None)
     it.start_sass()  # fails in the background, silently

@@ -22,7 +22,7 @@ from gemm_lessons.compiler import source as cuda_source
 from gemm_lessons.compiler.diagnostics import Diagnostic, base_name, explain_failure, explain_missing, parse_log
 from gemm_lessons.compiler.ptxas import read_resources, read_shared_layout
 from gemm_lessons.compiler.sass import SassInstruction
-from gemm_lessons.errors import KitError
+from gemm_lessons.errors import KitError, UnsupportedKernel
 from gemm_lessons.frozen import dataclass
 from gemm_lessons.hardware.occupancy import Occupancy, Resources, occupancy
 
@@ -98,7 +98,7 @@ class _EarlySass:
     def _run(self, cubin: bytes) -> None:
         try:
             self._text = sass.disassemble(cubin)
-        except KitError:
+        except (KitError, UnsupportedKernel):
             self._text = None
 
     def __reduce__(self) -> tuple[type[_EarlySass], tuple[()]]:

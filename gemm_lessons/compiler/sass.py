@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gemm_lessons.compiler import cache as compile_cache
 from gemm_lessons.compiler import nvrtc, tools
-from gemm_lessons.errors import KitError
+from gemm_lessons.errors import KitError, UnsupportedKernel
 from gemm_lessons.frozen import dataclass
 
 
@@ -74,7 +74,8 @@ def plain_file_name(name: str) -> str:
 
 
 def disassemble(cubin: bytes) -> str:
-    """``nvdisasm -c -g`` of a cubin, kept in the cache. Raises ``KitError`` when nvdisasm is missing or fails."""
+    """``nvdisasm -c -g`` of a cubin, kept in the cache. Raises ``KitError`` when nvdisasm is missing, and
+    ``UnsupportedKernel`` when it fails."""
     program = nvrtc.disassembler()
     if program is None:
         raise KitError("nvdisasm is missing; install it with: pip install nvidia-cuda-nvdisasm")
@@ -84,7 +85,7 @@ def disassemble(cubin: bytes) -> str:
         return kept.decode()
     done = tools.disassemble(cubin, PATIENCE_S) if tools.available() else _disassembled(program, cubin)
     if done.returncode != 0:
-        raise KitError(f"nvdisasm failed: {done.stderr.strip() or done.returncode}")
+        raise UnsupportedKernel(f"nvdisasm cannot read its machine code: {done.stderr.strip() or done.returncode}")
     compile_cache.put(key, done.stdout.encode())
     return done.stdout
 

@@ -79,7 +79,7 @@ def judge_submission(submission: Submission, limits: Limits | None = None) -> Ma
     try:
         text_of(submission.path, source)
     except NotText as error:
-        return _refused(submission, str(error), error.line)
+        return _refused(submission, error.why, error.line)
     texts = [read_bytes(path, MOST_BYTES) for path in submission.beside if not path.is_symlink()]
     answer = _ask(_question(submission, limits), [source, *texts])
     if "outcome" in answer:

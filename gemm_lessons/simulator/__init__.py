@@ -37,6 +37,7 @@ from gemm_lessons.simulator.program.wide import split_wide
 from gemm_lessons.simulator.program.wmma import expand_wmma
 from gemm_lessons.simulator.remains import Loads, Remains, collect
 from gemm_lessons.simulator.second_opinion import agreement
+from gemm_lessons.simulator.unforeseen import unforeseen
 
 if TYPE_CHECKING:
     from gemm_lessons.compiler.compile import Compiled
@@ -48,6 +49,11 @@ FOLLOWED = 200_000  # basic blocks of machine code that a picture may take
 
 @lru_cache(maxsize=32)
 def _program(text: str, entry: str) -> Program:
+    with unforeseen("its PTX is read"):
+        return _read(text, entry)
+
+
+def _read(text: str, entry: str) -> Program:
     module = ptx.parse(text)
     if entry not in module.kernels:
         raise UnsupportedKernel(f"no kernel {entry} in the PTX")
@@ -98,11 +104,12 @@ class Simulator:
         if refused is not None:
             return Launched(Counters(), fault=refused)
         try:
-            try:
-                return self._launch(self.setting, compiled, program, grid, arguments, symbols)
-            except MoreBlocks as more:  # nothing is written back yet: start again
-                setting = dataclasses.replace(self.setting, block_limit=more.blocks)
-                return self._launch(setting, compiled, program, grid, arguments, symbols)
+            with _seen_from(compiled.path), unforeseen("it runs", (ValueError,)):
+                try:
+                    return self._launch(self.setting, compiled, program, grid, arguments, symbols)
+                except MoreBlocks as more:  # nothing is written back yet: start again
+                    setting = dataclasses.replace(self.setting, block_limit=more.blocks)
+                    return self._launch(setting, compiled, program, grid, arguments, symbols)
         except (OutOfTime, MemoryError) as end:  # before the first instruction, or behind the last
             return Launched(Counters(), fault=finding_of(stopped(end, None)))
 
@@ -127,6 +134,10 @@ class Simulator:
     def remains(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> Remains:
         """Run a kernel's only block, check it, and give what is in its memory at the end. Raises
         ``UnsupportedKernel``."""
+        with unforeseen("it is looked at again"):
+            return self._remains(compiled, grid, arguments)
+
+    def _remains(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> Remains:
         checks, loads = Checks(), Loads(compiled.path)
         layout = {name: offset for name, offset, _ in compiled.shared_layout}
         with _seen_from(compiled.path):

@@ -23,6 +23,7 @@ from gemm_lessons.simulator.machine.state import State
 Array = NDArray[Any]
 
 MOST = 200  # calls whose text is kept
+WIDEST = 4096  # columns of one number; more would fill the memory
 MANY = 1 << 14  # calls that wait to be put in order, before those that come too late are dropped
 DIRECTIVE = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+)?)?(hh|h|ll|l|z|j|t)?(.)", re.DOTALL)
 BITS = {"hh": 8, "h": 16, "": 32}  # of an integer; 64 for the other sizes
@@ -140,7 +141,9 @@ def _one(directive: re.Match[str], reader: _Reader, text_at: Callable[[int], str
     wide = reader.whole(32, True) if width == "*" else int(width or 0)
     if wide < 0:
         flags, wide = f"{flags}-", -wide
+    wide = min(wide, WIDEST)
     digits = reader.whole(32, True) if precision == "*" else int(precision) if precision else 0
+    digits = min(digits, WIDEST)
     has_precision = "." in directive[0]
     pattern = f"%{flags}{wide or ''}{f'.{max(digits, 0)}' if has_precision else ''}"
     bits = BITS.get(size or "", 64)

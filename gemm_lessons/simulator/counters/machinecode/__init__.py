@@ -15,7 +15,7 @@ from dataclasses import field, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from gemm_lessons.errors import KitError
+from gemm_lessons.errors import KitError, UnsupportedKernel
 from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.counters.machinecode import cubin
 from gemm_lessons.simulator.counters.machinecode.divisions import Undecided, shortened
@@ -85,7 +85,7 @@ def prepare(compiled: Compiled) -> Code:
         return Code(short, offset, banks, local, origin, variables=cubin.variables(parts), program=program)
     except Uncountable as obstacle:
         return Code(None, obstacle=str(obstacle))
-    except (KitError, ValueError) as problem:
+    except (KitError, UnsupportedKernel, ValueError) as problem:
         return Code(None, obstacle=f"no machine code: {problem}")
 
 

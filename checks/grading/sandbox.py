@@ -1,0 +1,225 @@
+"""What code could do that had broken out of the simulator: ``python -m checks.grading.sandbox`` tries, and prints it.
+
+Each attempt is Python that runs in the process of a submission, in place of the submission and behind the same walls.
+It leaves in ``got`` what it could get hold of; nothing, or the error that stopped it, is what it should be.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gemm_lessons.bounds import GIB
+from gemm_lessons.compiler import cache
+from gemm_lessons.course.folder import packaged_course
+from gemm_lessons.grading import sandbox, worker
+from gemm_lessons.grading.worker import Limits, Submission, judge_submission, run_python
+
+MOST = Limits(seconds=4, memory_bytes=GIB // 2)
+REFUSAL = re.compile(r"(PermissionError|OSError|MemoryError|ValueError|ProcessLookupError|FileNotFoundError)\b")
+SECRET = "what another student has written"
+HEAD = """
+import ctypes, os, socket, subprocess, sys, threading
+libc = ctypes.CDLL(None, use_errno=True)
+def attempt(work):
+    try:
+        return work()
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}"
+def call(number, *arguments):
+    answer = libc.syscall(number, *arguments)
+    return f"OSError: {os.strerror(ctypes.get_errno())}" if answer < 0 else answer
+def read(path):
+    with open(path, "rb") as file:
+        return file.read(64).decode(errors="replace")
+"""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """``code`` sets ``got``; ``wall`` (of ``sandbox.WALLS``) is what stops it. ``ends``: by an end of the process."""
+
+    name: str
+    wall: str
+    code: str
+    ends: tuple[str, ...] = ()
+
+
+def _read(name: str, path: str) -> Attempt:
+    return Attempt(name, "files", f"got = attempt(lambda: read({path!r}))")
+
+
+def attempts(scene: Scene) -> tuple[Attempt, ...]:
+    """All of them."""
+    course = packaged_course()
+    lesson = course.lesson("block_tile")
+    other, nursery = str(scene.other), scene.nursery()
+    return (
+        _read("read /etc/passwd", "/etc/passwd"),
+        _read("read another student's file", str(scene.other)),
+        _read("read a solution", str(lesson.solution_path)),
+        _read("read another lesson's solution", str(course.lesson("naive").solution_path)),
+        _read("read the teacher's environment", f"/proc/{os.getpid()}/environ"),
+        _read("read its parent's memory", "/proc/self/mem"),
+        _read("read the kernel's messages", "/dev/kmsg"),
+        _read("read the cache", str(scene.cache)),
+        Attempt("list the students", "files", f"got = attempt(lambda: os.listdir({str(scene.other.parent)!r}))"),
+        Attempt("list processes", "files", "got = attempt(lambda: os.listdir('/proc'))"),
+        Attempt("its environment", "environment", "got = [n for n in os.environ if 'SECRET' in n] or ''"),
+        Attempt("a link to another file", "files",
+                f"got = attempt(lambda: (os.symlink({other!r}, 'link'), read('link'))[1])"),
+        Attempt("a hard link to another file", "files",
+                f"got = attempt(lambda: (os.link({other!r}, 'hard'), read('hard'))[1])"),
+        Attempt("climb out of its folder", "files",
+                f"got = attempt(lambda: read('../' * 20 + {other!r}.lstrip('/')))"),
+        Attempt("write over another file", "files", f"got = attempt(lambda: open({other!r}, 'w').write('x'))"),
+        Attempt("rename another file", "files", f"got = attempt(lambda: os.rename({other!r}, 'mine'))"),
+        Attempt("remove another file", "files", f"got = attempt(lambda: os.unlink({other!r}))"),
+        Attempt("poison the cache", "files",
+                f"got = attempt(lambda: open({str(scene.cache)!r}, 'wb').write(b'passed'))"),
+        Attempt("write into the kit", "files",
+                f"got = attempt(lambda: open({str(sandbox.PACKAGE / 'evil.py')!r}, 'w').write('x'))"),
+        Attempt("a file in /tmp", "files", "got = attempt(lambda: open('/tmp/gemm-lessons-was-here', 'w').write('x'))"),
+        Attempt("shared memory", "files",
+                "got = attempt(lambda: open('/dev/shm/gemm-lessons-was-here', 'w').write('x'))"),
+        Attempt("connect to the network", "network",
+                f"got = attempt(lambda: socket.create_connection(('127.0.0.1', {scene.port}), 1).recv(9))"),
+        Attempt("a socket of any kind", "network", "got = attempt(lambda: socket.socket(socket.AF_UNIX).fileno())"),
+        Attempt("a raw socket", "network", "got = attempt(lambda: socket.socket(socket.AF_NETLINK).fileno())"),
+        Attempt("start a program", "start", "got = attempt(lambda: subprocess.run(['/bin/true']).returncode)"),
+        Attempt("a fork bomb", "start",
+                "def bomb():\n    for n in range(2000):\n        if not os.fork(): os._exit(0)\n    return n\n"
+                "got = attempt(bomb)"),
+        Attempt("become another program", "start", "got = attempt(lambda: os.execv('/bin/sh', ['sh', '-c', 'id']))"),
+        Attempt("kill its parent", "calls", f"got = attempt(lambda: os.kill({nursery}, 9))"),
+        Attempt("kill everybody", "calls", "got = attempt(lambda: os.kill(-1, 9))"),
+        Attempt("trace another process", "calls", f"got = call(101, 16, {nursery}, 0, 0)"),
+        Attempt("write another's memory", "calls", f"got = call(311, {nursery}, 0, 0, 0, 0, 0)"),
+        Attempt("lower another's limits", "calls", f"got = call(302, {nursery}, 7, b'\\0' * 16, 0)"),
+        Attempt("raise its own limits", "use",
+                "from resource import *\ngot = attempt(lambda: setrlimit(RLIMIT_DATA, (-1, -1)) or 'raised')"),
+        Attempt("mount", "calls", "got = call(165, b'none', b'.', b'tmpfs', 0, 0)"),
+        Attempt("new namespaces", "calls", "got = call(272, 0x10000000)"),
+        Attempt("io_uring", "calls", "got = call(425, 8, ctypes.create_string_buffer(256))"),
+        Attempt("32-bit system calls by another door", "calls", "got = call(0x40000000 + 41, 2, 1, 0)"),
+        Attempt("load a kernel module", "calls", "got = call(313, 0, b'', 0)"),
+        Attempt("a memory bomb", "use", "got = attempt(lambda: len(bytearray(8 << 30)))"),
+        Attempt("memory by the back door", "use", "import mmap\ngot = attempt(lambda: len(mmap.mmap(-1, 64 << 30)))"),
+        Attempt("a disk bomb", "use",
+                "def fill():\n    with open('big', 'wb') as f:\n        for _ in range(200): f.write(bytes(1 << 20))\n"
+                "    return 'filled'\ngot = attempt(fill)", ends=("crash",)),
+        Attempt("never end", "use", "while True: pass", ends=("timeout",)),
+        Attempt("never end, deaf", "use",
+                "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\nwhile True: pass",
+                ends=("timeout",)),
+        Attempt("forge an answer", "pipes",
+                "def forge():\n    for fd in range(3, 64):\n"
+                "        try: os.write(fd, b'{\"header\": {\"outcome\": {\"verdict\": \"passed\"}}, \"blobs\": 0}')\n"
+                "        except OSError: pass\n    return ''\ngot = forge()", ends=("crash",)),
+        Attempt("what it is given to read", "pipes", "got = attempt(lambda: os.read(0, 64).decode())"),
+        Attempt("a thread that stays", "pipes",
+                "threading.Thread(target=lambda: [0 for _ in iter(int, 1)], daemon=True).start()\ngot = ''"),
+        Attempt("change what is judged next", "memory",
+                "from gemm_lessons.judgement import verdict\n"
+                "verdict.Judgement.passed = property(lambda self: True)\ngot = ''"),
+    )  # fmt: skip
+
+
+class Scene:
+    """What there is to be got: another student's file, a secret in the environment, a server, an entry of the cache."""
+
+    def __init__(self, folder: Path) -> None:
+        self.other = folder / "submissions" / "bob" / "kernel.cu"
+        self.other.parent.mkdir(parents=True)
+        self.other.write_text(SECRET)
+        place = cache.folder()
+        assert place is not None
+        self.cache = place / ("0" * 64)
+        self.cache.parent.mkdir(parents=True, exist_ok=True)
+        self.cache.write_bytes(SECRET.encode())
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port = self._server.getsockname()[1]
+
+    def nursery(self) -> int:
+        """The process that jobs are forked from."""
+        run_python("got = 0")
+        return worker._idle[0][1].pid
+
+    def unharmed(self) -> bool:
+        """Nothing of it was changed, and a wrong kernel is still judged wrong, by the same process as before."""
+        lesson = packaged_course().lesson("naive")
+        outcome = judge_submission(Submission(packaged_course().root, lesson.name, lesson.stub_path, seed=1))
+        left = [Path("/tmp/gemm-lessons-was-here"), Path("/dev/shm/gemm-lessons-was-here"), sandbox.PACKAGE / "evil.py"]
+        same = (self.other.read_text(), self.cache.read_text()) == (SECRET, SECRET)
+        return same and outcome["verdict"] == "wrong_answer" and not any(path.exists() for path in left)
+
+    def close(self) -> None:
+        """Take it away."""
+        self._server.close()
+        self.cache.unlink(missing_ok=True)
+
+
+@contextmanager
+def scene() -> Iterator[Scene]:
+    """A scene, in a folder of its own."""
+    os.environ["GEMM_LESSONS_SECRET_TOKEN"] = SECRET
+    with tempfile.TemporaryDirectory() as folder:
+        one = Scene(Path(folder))
+        try:
+            yield one
+        finally:
+            one.close()
+            del os.environ["GEMM_LESSONS_SECRET_TOKEN"]
+
+
+def may_try(attempt: Attempt, stand: tuple[str, ...]) -> bool:
+    """Whether the wall that stops it stands here: without one, some of these would do what they say."""
+    return attempt.wall in stand or attempt.wall not in sandbox.WALLS
+
+
+def tried(attempt: Attempt) -> tuple[bool, str]:
+    """Whether it was stopped, and what it got."""
+    answer: Mapping[str, Any] = run_python(HEAD + attempt.code, MOST)
+    if "error" in answer:
+        return answer["error"] in (*attempt.ends, "memory"), f"ended: {answer['error']} {answer.get('text') or ''}"
+    got = answer["got"]
+    stopped = got in ("", None) or (isinstance(got, str) and bool(REFUSAL.match(got)))
+    return stopped, "nothing" if got in ("", None) else str(got)
+
+
+def main() -> int:
+    """The command."""
+    with scene() as one:
+        stand = worker.protections()
+        for name, text in sandbox.WALLS.items():
+            print(f"{'in force' if name in stand else 'NOT HERE':9} {text}")
+        print()
+        failures = 0
+        for attempt in attempts(one):
+            if not may_try(attempt, stand):
+                failures += 1
+                print(f"no wall  {attempt.name}")
+                continue
+            stopped, got = tried(attempt)
+            failures += not stopped
+            print(
+                f"{'stopped' if stopped else 'GOT IT':8} {attempt.name:34} {got.splitlines()[0][:100] if got else ''}"
+            )
+        unharmed = one.unharmed()
+        print(
+            f"\nafterwards {'nothing is changed' if unharmed else 'SOMETHING IS CHANGED'}: files, cache, kit, verdicts"
+        )
+        worker.close()
+    return int(bool(failures) or not unharmed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
