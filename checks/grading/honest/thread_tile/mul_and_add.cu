@@ -1,0 +1,29 @@
+// honest: who wants no fused multiply-add
+extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
+{
+    __shared__ float As[BM * BK], Bs[BK * BN];
+    const int t = threadIdx.x, ty = t / 16 * 8, tx = t % 16 * 8;
+    float acc[8][8] = {};
+    for (int k0 = 0; k0 < K; k0 += BK) {
+        for (int n = 0; n < 4; n++) {
+            const int i = n * 256 + t;
+            As[i] = A[(blockIdx.y * BM + i / BK) * K + k0 + i % BK];
+            Bs[i] = B[(k0 + i / BN) * N + blockIdx.x * BN + i % BN];
+        }
+        __syncthreads();
+        for (int k = 0; k < BK; k++) {
+            float a[8], b[8];
+            for (int i = 0; i < 8; i++)
+                a[i] = As[(ty + i) * BK + k];
+            for (int j = 0; j < 8; j++)
+                b[j] = Bs[k * BN + tx + j];
+            for (int i = 0; i < 8; i++)
+                for (int j = 0; j < 8; j++)
+                    acc[i][j] = __fadd_rn(acc[i][j], __fmul_rn(a[i], b[j]));
+        }
+        __syncthreads();
+    }
+    for (int i = 0; i < 8; i++)
+        for (int j = 0; j < 8; j++)
+            C[(blockIdx.y * BM + ty + i) * N + blockIdx.x * BN + tx + j] = acc[i][j];
+}
