@@ -73,24 +73,42 @@ def _awaited(kernel: Kernel, accesses: frozenset[int]) -> bool:
 def loops(blocks: Sequence[Block]) -> list[list[Block]]:
     """The basic blocks of each outermost loop."""
     after = {b.number: {*b.targets, *([] if b.fallthrough is None else [b.fallthrough])} for b in blocks}
-    reached = {number: _reached(after, number) for number in after}
-    found: dict[frozenset[int], list[Block]] = {}
+    trip_of = _round_trips(after)
+    found: dict[int, list[Block]] = {}
     for block in blocks:
-        if block.number in reached[block.number]:
-            round_trip = frozenset(n for n in reached[block.number] if block.number in reached[n])
-            found.setdefault(round_trip, []).append(block)
-    return list(found.values())
+        found.setdefault(trip_of[block.number], []).append(block)
+    return [loop for loop in found.values() if len(loop) > 1 or loop[0].number in after[loop[0].number]]
 
 
-def _reached(after: Mapping[int, Iterable[int]], start: int) -> set[int]:
-    reached: set[int] = set()
-    work = list(after[start])
-    while work:
-        number = work.pop()
-        if number not in reached:
-            reached.add(number)
-            work.extend(after[number])
-    return reached
+def _round_trips(after: Mapping[int, Iterable[int]]) -> dict[int, int]:
+    """For each node one of those that it reaches and that reach it: the same for all of them. Tarjan's algorithm, whose
+    cost is linear: a debug build with calls put in place has thousands of blocks."""
+    trip_of: dict[int, int] = {}
+    seen: dict[int, int] = {}
+    lowest: dict[int, int] = {}
+    open_: list[int] = []
+    for start in after:
+        work = [] if start in seen else [(start, iter(after[start]))]
+        while work:
+            node, rest = work[-1]
+            if node not in seen:
+                seen[node] = lowest[node] = len(seen)
+                open_.append(node)
+            following = next((it for it in rest if it not in trip_of), None)
+            if following is None:
+                work.pop()
+                if work:
+                    lowest[work[-1][0]] = min(lowest[work[-1][0]], lowest[node])
+                if lowest[node] == seen[node]:
+                    last = -1
+                    while last != node:
+                        last = open_.pop()
+                        trip_of[last] = node
+            elif following not in seen:
+                work.append((following, iter(after[following])))
+            else:
+                lowest[node] = min(lowest[node], seen[following])
+    return trip_of
 
 
 def narrow(kernel: Kernel) -> frozenset[int]:

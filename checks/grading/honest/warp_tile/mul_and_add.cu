@@ -1,0 +1,37 @@
+// honest: who keeps products and sums apart
+#include "float4.cuh"
+
+extern "C" __global__ void __launch_bounds__(128)
+gemm(const float *A, const float *B, float *C, int M, int N, int K)
+{
+    __shared__ __align__(16) float As[BK][BM + 4], Bs[BK][BN];
+    const int t = threadIdx.x, lane = t % 32;
+    const int row = t / 64 * 32 + (lane / 16 * 2 + lane % 2) * 4, col = t / 32 % 2 * 64 + lane / 2 % 8 * 4;
+    float acc[8][8] = {};
+    for (int k0 = 0; k0 < K; k0 += BK) {
+        const float4 v = float4_at(A[(blockIdx.y * BM + t / 2) * K + k0 + t % 2 * 4]);
+        As[t % 2 * 4 + 0][t / 2] = v.x;
+        As[t % 2 * 4 + 1][t / 2] = v.y;
+        As[t % 2 * 4 + 2][t / 2] = v.z;
+        As[t % 2 * 4 + 3][t / 2] = v.w;
+        for (int r = t / 32; r < BK; r += 4)
+            float4_at(Bs[r][t % 32 * 4]) = float4_at(B[(k0 + r) * N + blockIdx.x * BN + t % 32 * 4]);
+        __syncthreads();
+#pragma unroll 4
+        for (int k = 0; k < BK; k++) {
+            const float4 a[2] = {float4_at(As[k][row]), float4_at(As[k][row + 16])};
+            const float4 b[2] = {float4_at(Bs[k][col]), float4_at(Bs[k][col + 32])};
+            const float x[8] = {a[0].x, a[0].y, a[0].z, a[0].w, a[1].x, a[1].y, a[1].z, a[1].w};
+            const float y[8] = {b[0].x, b[0].y, b[0].z, b[0].w, b[1].x, b[1].y, b[1].z, b[1].w};
+            for (int i = 0; i < 8; i++)
+                for (int j = 0; j < 8; j++) {
+                    const float product = __fmul_rn(x[i], y[j]);
+                    acc[i][j] = __fadd_rn(acc[i][j], product);
+                }
+        }
+        __syncthreads();
+    }
+    for (int i = 0; i < 8; i++)
+        for (int j = 0; j < 8; j += 4)
+            float4_at(C[(blockIdx.y * BM + row + i / 4 * 16 + i % 4) * N + blockIdx.x * BN + col + j * 8]) = float4_at(acc[i][j]);
+}

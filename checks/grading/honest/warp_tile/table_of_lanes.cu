@@ -1,0 +1,42 @@
+// honest: who writes the drawing down as a table in constant memory
+#include "float4.cuh"
+
+__constant__ unsigned char ROW_OF[32] = {0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1,
+                                         2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3};
+__constant__ unsigned char COL_OF[32] = {0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7,
+                                         0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7};
+
+extern "C" __global__ void __launch_bounds__(128)
+gemm(const float *A, const float *B, float *C, int M, int N, int K)
+{
+    __shared__ __align__(16) float As[BK][BM + 4];
+    __shared__ __align__(16) float Bs[BK][BN];
+    const int t = threadIdx.x;
+    const int row = t / 64 * WM + ROW_OF[t % 32] * 4, col = t / 32 % 2 * WN + COL_OF[t % 32] * 4;
+    float acc[8][8] = {};
+    for (int k0 = 0; k0 < K; k0 += BK) {
+        const float4 v = float4_at(A[(blockIdx.y * BM + t / 2) * K + k0 + t % 2 * 4]);
+        As[t % 2 * 4 + 0][t / 2] = v.x;
+        As[t % 2 * 4 + 1][t / 2] = v.y;
+        As[t % 2 * 4 + 2][t / 2] = v.z;
+        As[t % 2 * 4 + 3][t / 2] = v.w;
+        for (int r = t / 32; r < BK; r += 4)
+            float4_at(Bs[r][t % 32 * 4]) = float4_at(B[(k0 + r) * N + blockIdx.x * BN + t % 32 * 4]);
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < BK; k++) {
+            float x[8], y[8];
+            float4_at(x[0]) = float4_at(As[k][row]);
+            float4_at(x[4]) = float4_at(As[k][row + 16]);
+            float4_at(y[0]) = float4_at(Bs[k][col]);
+            float4_at(y[4]) = float4_at(Bs[k][col + 32]);
+            for (int i = 0; i < 8; i++)
+                for (int j = 0; j < 8; j++)
+                    acc[i][j] += x[i] * y[j];
+        }
+        __syncthreads();
+    }
+    for (int i = 0; i < 8; i++)
+        for (int j = 0; j < 8; j += 4)
+            float4_at(C[(blockIdx.y * BM + row + i / 4 * 16 + i % 4) * N + blockIdx.x * BN + col + j * 8]) = float4_at(acc[i][j]);
+}
