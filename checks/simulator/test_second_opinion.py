@@ -55,3 +55,48 @@ extern "C" __global__ void k(const long long *x, volatile int *y, int n)
 def test_what_ptxas_leaves_out_is_no_disagreement(source):
     x, y = np.arange(256, dtype=np.int64), np.arange(256, dtype=np.int32)
     assert not simulate(source, "k", 2, 128, [x, y, 200]).counters.inexact
+
+
+VOTES = """
+extern "C" __global__ void k(const int *x, int *y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x, rounds = 0;
+    while (SAYS(x[i] > rounds) WHEN)
+        y[i] = ++rounds;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("says", "when", "rounds"),
+    [("__syncthreads_or", "", 97), ("__syncthreads_and", "", 2), ("__syncthreads_count", "> 7", 90)],
+)
+def test_a_vote_of_the_block_is_followed(says, when, rounds):
+    x, y = np.arange(2, 98, dtype=np.int32), np.zeros(96, np.int32)
+    launched = simulate(VOTES.replace("SAYS", says).replace("WHEN", when), "k", 1, 96, [x, y, 96])
+    assert launched.fault is None
+    assert y[0] == y[95] == rounds
+    assert not launched.counters.inexact
+    assert launched.counters.get("barriers") == rounds + 1
+
+
+SOMETIMES = """
+extern "C" __global__ void k(const int *x, int *y, int n)
+{
+    __shared__ int s[128];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned to = (unsigned)__cvta_generic_to_shared(&s[threadIdx.x]);
+    const int *from = x + (i < n ? i : 0);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(i < n ? 4 : 0));
+    asm volatile("cp.async.wait_all;");
+    y[i] = s[threadIdx.x];
+}
+"""
+
+
+def test_a_copy_that_only_some_lanes_read_for_is_counted():
+    x, y = np.arange(256, dtype=np.int32), np.full(256, -1, np.int32)
+    launched = simulate(SOMETIMES, "k", 2, 128, [x, y, 200])
+    assert np.array_equal(y, np.where(np.arange(256) < 200, x, 0))
+    assert not launched.counters.inexact
+    assert launched.counters.get("global_load_sectors") == 25

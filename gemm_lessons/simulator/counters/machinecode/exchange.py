@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gemm_lessons.simulator.counters.machinecode.flow import results
+from gemm_lessons.simulator.counters.machinecode.flow import VOTED, results
 from gemm_lessons.simulator.counters.machinecode.lanes import Lanes
 from gemm_lessons.simulator.counters.machinecode.operands import (
     Constant,
@@ -248,8 +248,46 @@ def _match(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
     return compute
 
 
+def _block_vote(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
+    """BAR.RED.OR 0x0, P0: in how many threads of the block the predicate holds, or whether in one or in all."""
+    kinds = [it for it in d.modifiers if it in ("OR", "AND", "POPC")]
+    _allow(d, "RED", "DEFER_BLOCKING", *kinds)
+    if len(kinds) != 1 or d.guard is not None or len(d.operands) != 2:
+        raise _form(d)
+    condition = lanes.fetcher(_one_predicate(d.operands[1], d))
+    padded = lanes.geometry.padded
+
+    def compute() -> tuple[Array, ...]:
+        living = alive()
+        if lanes.mask is not None and (living & ~lanes.mask).any():
+            raise Uncountable(f"not all threads vote together: {d.text}")
+        active = living.reshape(-1, padded)
+        holds = _spread(lanes, condition()).reshape(-1, padded) & active
+        count = holds.sum(axis=1, dtype=np.uint32)
+        if kinds[0] != "POPC":
+            count = (holds == active).all(axis=1).astype(np.uint32) if kinds[0] == "AND" else np.minimum(count, 1)
+        return (np.repeat(count, padded),)
+
+    return compute
+
+
+def _block_vote_result(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
+    """B2R.RESULT R0, P0: what the block's last vote said, as a number and as a truth value."""
+    _allow(d, "RESULT")
+    names, count = results(d)
+    if d.modifiers != ("RESULT",) or len(d.operands) != count:
+        raise _form(d)
+
+    def compute() -> tuple[Array, ...]:
+        value = lanes.registers.get(VOTED, ZERO)
+        return (value, value != 0)[: len(names)]
+
+    return compute
+
+
 TABLE: Mapping[str, Rule] = {
     "S2R": _special_register, "S2UR": _special_register, "CS2R": _special_register, "LDC": _load_constant,
     "ULDC": _load_constant, "P2R": _predicates_to_register, "R2P": _register_to_predicates, "R2UR": _to_uniform,
     "VOTE": _vote, "VOTEU": _vote, "SHFL": _shuffle, "REDUX": _reduce, "MATCH": _match,
+    "BAR": _block_vote, "B2R": _block_vote_result,
 }  # fmt: skip

@@ -38,7 +38,9 @@ PREDICATES_ONLY: Mapping[str, int] = {
 # After the register written, up to so many predicates are written too (carries, votes).
 CARRIES: Mapping[str, int] = {
     "IADD3": 2, "UIADD3": 2, "LEA": 1, "ULEA": 1, "IMAD": 1, "UIMAD": 1, "VOTE": 1, "VOTEU": 1,
+    "B2R": 1,
 }  # fmt: skip
+VOTED = "BAR.RED"  # stands for what a barrier's vote leaves for B2R.RESULT
 PAIRS = frozenset("DADD DFMA DMUL".split())  # two registers each, results and sources
 # What may follow a memory instruction's name: nothing else is known not to change what it moves or how often.
 _CACHE = "E SYS GPU SM CTA STRONG WEAK PRIVATE MMIO CONSTANT EF EL EU LU NA LTC64B LTC128B LTC256B".split()
@@ -58,7 +60,7 @@ ONE = frozenset(
     "MOV UMOV IADD IADD3 UIADD3 VIADD IABS LEA ULEA IMAD UIMAD LOP3 ULOP3 SHF USHF SEL USEL FSEL PRMT UPRMT VIMNMX "
     "IMNMX POPC UPOPC FLO UFLO BREV UBREV BMSK UBMSK SGXT USGXT IDP S2R S2UR R2UR P2R UP2UR VOTE VOTEU SHFL MATCH "
     "REDUX I2I FADD FMUL FFMA FMNMX MUFU HFMA2 HADD2 HMUL2 HMNMX2 HSET2 FSET F2FP I2FP I2IP VABSDIFF VABSDIFF4 "
-    "FSWZADD VIADDMNMX VIMNMX3 QSPC MOVM".split()
+    "FSWZADD VIADDMNMX VIMNMX3 QSPC MOVM B2R".split()
 )
 # Modifiers that make the result, and those that make the source, two registers. F2F: by their order.
 CONVERSIONS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -78,6 +80,8 @@ def results(d: Decoded) -> tuple[tuple[str, ...], int]:
         raise Uncountable(f"unknown instruction {d.text}")
     if d.name in TEXTURES:
         raise Uncountable(f"textures and surfaces are not followed: {d.text}")
+    if d.name == "BAR" and d.has("RED"):
+        return (VOTED,), 0
     if d.name in SILENT:
         return (), 0
     if d.name == "R2P":
@@ -160,6 +164,8 @@ def reads(d: Decoded) -> tuple[str, ...]:
     """Registers that the value of ``d`` depends on: guard, sources, address; not the data that a store writes."""
     skip = results(d)[1]
     names = [d.guard.shifted(0)] if d.guard else []
+    if d.name == "B2R":
+        names.append(VOTED)
     if d.name == "P2R":
         names += [f"P{i}" for i in range(7)]
     for position, operand in enumerate(d.operands[skip:]):

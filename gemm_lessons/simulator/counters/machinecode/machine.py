@@ -241,7 +241,8 @@ class Walker:
         self.sums.arrivals += lanes
 
     def _step(self, d: Decoded) -> Step | None:
-        if d.name in IGNORED or d.name in CONTROL:
+        votes = d.name == "BAR" and d.has("RED")
+        if (d.name in IGNORED or d.name in CONTROL) and not votes:
             return None
         lanes, guard = self.lanes, self._guard(d)
         names = results(d)[0]
@@ -288,12 +289,19 @@ class Walker:
         effect: Effect = "load" if d.name in LOADS else "store" if d.name in STORES else "atomic"
         if d.name not in COPIES:
             return [self._touch(d, memories[0], MEMORY[d.name], effect)]
-        if "ZFILL" in d.source.opcode or d.operands[-1] is not memories[-1]:
-            # How much is read is hidden in a predicate and in the low bits of the address.
+        last = d.operands[-1]
+        if "ZFILL" in d.source.opcode:  # how much is read is hidden in the low bits of the address
             raise Uncountable("cp.async reads less than it writes")
-        return [self._touch(d, memories[0], "shared", "copy"), self._touch(d, memories[1], "global", "copy")]
+        reading: Fetch | None = None
+        if last is not memories[-1]:  # all or nothing: who does not read writes zeros
+            if not isinstance(last, MachineRegister) or not last.is_predicate or last is not d.operands[2]:
+                raise Uncountable(f"unknown form {d.text}")
+            reading = self.lanes.fetcher(last)
+        shared = self._touch(d, memories[0], "shared", "copy")
+        return [shared, self._touch(d, memories[1], "global", "copy", reading)]
 
-    def _touch(self, d: Decoded, memory: Memory, space: str, effect: Effect) -> Step:
+    def _touch(self, d: Decoded, memory: Memory, space: str, effect: Effect, also: Fetch | None = None) -> Step:
+        """``also``: a condition beside the instruction's own."""
         source = d.source
         width = max(1, width_of(source.opcode))
         kind: Space = "shared" if space == "shared" else "global"
@@ -304,7 +312,7 @@ class Walker:
         key = (d.index, space)
         tally = self.sums.tallies.setdefault(key, Tally(access))
         address = self.lanes.address(memory, space)
-        guard = self._guard(d)
+        guard = both(self._guard(d), also)
         period = banks.BANKS * banks.WORD if kind == "shared" else banks.SECTOR
         seen, watch, lanes = _Seen(access, period), self.watch, self.geometry.lanes
 
@@ -496,6 +504,13 @@ class Walker:
                 self.sums.issued[d.name] += block.warps
         for tally, seen in self.seen:
             tally.footprint.merge(seen.left(self.geometry))
+
+
+def both(one: Fetch | None, other: Fetch | None) -> Fetch | None:
+    """Two conditions as one; None: no condition."""
+    if one is None or other is None:
+        return one or other
+    return lambda: one() & other()
 
 
 def _barrier(d: Decoded) -> str:

@@ -24,8 +24,9 @@ from gemm_lessons.simulator.counters.banks import Access
 from gemm_lessons.simulator.counters.machinecode import Code, cubin, prepare
 from gemm_lessons.simulator.counters.machinecode.divisions import Undecided
 from gemm_lessons.simulator.counters.machinecode.lanes import Geometry, launch_constants
-from gemm_lessons.simulator.counters.machinecode.machine import Plan, Step, Walker
+from gemm_lessons.simulator.counters.machinecode.machine import Plan, Step, Walker, both
 from gemm_lessons.simulator.counters.machinecode.operands import Decoded, MachineRegister, Memory
+from gemm_lessons.simulator.counters.machinecode.sources import Fetch
 from gemm_lessons.simulator.counters.machinecode.store import Store
 from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
 from gemm_lessons.simulator.counters.tally import Sums
@@ -187,14 +188,14 @@ class _Recorder(Walker):
     def _entered(self, number: int) -> Step:
         return lambda: self._log.append((number, self.lanes.mask, {}))
 
-    def _touch(self, d: Decoded, memory: Memory, space: str, effect: Effect) -> Step:
+    def _touch(self, d: Decoded, memory: Memory, space: str, effect: Effect, also: Fetch | None = None) -> Step:
         width = max(1, width_of(d.source.opcode))
         matrix = d.name in ("LDSM", "STSM")
         access: Access = "matrix" if matrix else effect
         rows = banks.rows_of_matrices(width, self.geometry.lanes) if matrix else True
         width = banks.ROW_BYTES if matrix else width
         address: Callable[[], NDArray[Any]] = self.lanes.address(memory, space)
-        guard = self._guard(d)
+        guard = both(self._guard(d), also)
         known: dict[bytes, list[Traffic | None]] = {}
 
         def touch() -> None:
