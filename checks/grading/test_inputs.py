@@ -22,13 +22,14 @@ from gemm_lessons.grading.naming import claim
 from gemm_lessons.grading.roster import load_roster
 
 COURSE = packaged_course()
+LESSONS = {name: COURSE.lesson(name) for name in COURSE.names}
 TILE, NAIVE = "03_block_tile", "01_naive"
 KERNEL = b"// mine\n"
 
 
 def read(folder: Path, student: str = "ana") -> tuple[dict[str, Handed], tuple[str, ...]]:
     (found,) = (it for it in find_students(folder, COURSE.names).students if it.id == student)
-    return read_student(found, COURSE, COURSE.names)
+    return read_student(found, LESSONS, COURSE.names)
 
 
 def lay(folder: Path, files: Mapping[str, bytes | str]) -> Path:
@@ -315,7 +316,7 @@ def test_one_student_s_folder(tmp_path: Path) -> None:
         find_students(tmp_path, COURSE.names)
     (tmp_path / "03.cu").unlink()
     (ana,) = one_student(tmp_path, "ana").students
-    handed, remarks = read_student(ana, COURSE, (TILE,))
+    handed, remarks = read_student(ana, {TILE: LESSONS[TILE]}, COURSE.names)
     assert handed[TILE].data == KERNEL, "of one lesson the only kernel is the kernel"
     assert "does not say which lesson" in remarks[0]
 

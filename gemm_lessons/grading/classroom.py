@@ -118,7 +118,7 @@ class Classroom:
         """Everything of this shard, student by student; read when it is asked for."""
         it, mine = self.assignment, self.mine
         for student in it.submissions.students:
-            found, remarks = read_student(student, it.course, it.lessons)
+            found, remarks = read_student(student, self.lessons, it.course.names)
             for lesson in it.lessons:
                 if (student.id, lesson) in mine:
                     yield student, found[lesson], remarks
@@ -162,7 +162,7 @@ class Classroom:
 
     def grade_one(self, student: Student, lesson: str) -> Grade:
         """The grade of one student for one lesson: kept if it is there, else judged here and now."""
-        handed = read_student(student, self.assignment.course, self.assignment.lessons)[0][lesson]
+        handed = read_student(student, self.lessons, self.assignment.course.names)[0][lesson]
         job = self.job(student, handed)
         if job is None:
             grade = self._not_judged(student, handed)
@@ -180,17 +180,22 @@ class Classroom:
         before = load_grade(assignment.out, student, lesson)
         if before is None:
             raise CommandError(f"{shown(assignment.out)} has no grade of {student} for lesson {lesson}")
-        classroom = cls.of(replace(assignment, lessons=(lesson,)))
+        classroom = cls.of(replace(assignment, lessons=load_grading(assignment.out).lessons))
         found = next((it for it in assignment.submissions.students if it.id == student), None)
         if found is None:
             raise CommandError(f"{student} is not among the submissions")
-        handed = read_student(found, assignment.course, (lesson,))[0][lesson]
+        handed = read_student(found, classroom.lessons, assignment.course.names)[0][lesson]
         job = classroom.job(found, handed)
         if job is None:
             return before, classroom._not_judged(found, handed)
         if job.sha256 != before.sha256:
             raise CommandError(f"{student} has handed in another file for lesson {lesson} since then: grade again")
-        job = replace(job, seeds=(before.case.seed,))
+        named = {astuple(shape) for shape in classroom.lessons[lesson].shapes.check}
+        job = replace(
+            job,
+            seeds=(before.case.seed,),
+            shapes=tuple(shape for shape in before.case.check_shapes if shape not in named),
+        )
         return before, classroom._graded(found, job, judge(job))
 
     def kept(self) -> int:

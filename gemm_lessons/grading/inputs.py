@@ -180,22 +180,23 @@ def _record(enrolled: Enrolled) -> GradedStudent:
     return GradedStudent(enrolled.id, enrolled.name, enrolled.email, enrolled.more)
 
 
-def read_student(student: Student, course: Course, lessons: Sequence[str]) -> tuple[dict[str, Handed], tuple[str, ...]]:
-    """What a student handed in for each lesson, and remarks on the submission as a whole."""
+def read_student(
+    student: Student, lessons: Mapping[str, Lesson], names: Sequence[str]
+) -> tuple[dict[str, Handed], tuple[str, ...]]:
+    """What a student handed in for each of ``lessons``, and remarks on the submission as a whole; ``names`` are all
+    lessons that a file may be for."""
     handed = HandIn()
     for part in student.parts:
         handed.add(_read(part))
-    everything = course.names
     claims: dict[str, list[Claim]] = {}
     kit = _kit_folders(handed)
     for name in handed.files:
-        if not name.startswith(kit) and (found := claim(name, everything)) is not None:
+        if not name.startswith(kit) and (found := claim(name, names)) is not None:
             claims.setdefault(found.lesson, []).append(found)
-    if len(lessons) == 1 and lessons[0] not in claims:
-        _take_the_only_one(handed, lessons[0], claims)
-    result = {}
-    for lesson in lessons:
-        result[lesson] = _handed(handed, course, lesson, sorted(claims.get(lesson, ())))
+    if len(lessons) == 1 and not lessons.keys() & claims.keys():
+        (only,) = lessons
+        _take_the_only_one(handed, only, claims)
+    result = {name: _handed(handed, lesson, sorted(claims.get(name, ()))) for name, lesson in lessons.items()}
     return result, (*student.record.remarks, *handed.told())
 
 
@@ -229,27 +230,26 @@ def _came_along(name: str) -> bool:
     return posixpath.basename(name).lower() in ("stub.cu", "solution.cu", "bug.cu", "first.cu")
 
 
-def _handed(handed: HandIn, course: Course, lesson: str, claims: Sequence[Claim]) -> Handed:
+def _handed(handed: HandIn, lesson: Lesson, claims: Sequence[Claim]) -> Handed:
     """The best of the files that claim to be this lesson's kernel: one that can be read and is not the untouched
     stub, if there is one."""
     files = [handed.files[claim.name] for claim in claims]
     if not files:
         why = f"{MISSING} ({handed.broken})" if handed.broken else MISSING
         none: GradeStatus = "missing" if not handed.broken else "refused" if handed.refused else "unreadable"
-        return Handed(lesson, none, why)
+        return Handed(lesson.name, none, why)
     readable = [file for file in files if not file.refusal]
     if not readable:
         first = files[0]
         status: GradeStatus = "unreadable" if first.unreadable else "refused"
-        return Handed(lesson, status, f"{first.name}: {status}: {first.refusal}", first.name)
-    found = course.lesson(lesson)
-    filled = [file for file in readable if file.data.strip() and not is_stub(file.data, found)]
+        return Handed(lesson.name, status, f"{first.name}: {status}: {first.refusal}", first.name)
+    filled = [file for file in readable if file.data.strip() and not is_stub(file.data, lesson)]
     chosen = filled[0] if filled else readable[0]
     others = [file for file in filled if _normal(file.data) != _normal(chosen.data)]
     if others:
         names = ", ".join(file.name for file in others[:3])
-        handed.remark(f"lesson {lesson}: of several files {chosen.name} was graded, not {names}")
-    return Handed(lesson, "graded", "", chosen.name, chosen.data, _headers(handed, found, chosen))
+        handed.remark(f"lesson {lesson.name}: of several files {chosen.name} was graded, not {names}")
+    return Handed(lesson.name, "graded", "", chosen.name, chosen.data, _headers(handed, lesson, chosen))
 
 
 def is_stub(data: bytes, lesson: Lesson) -> bool:

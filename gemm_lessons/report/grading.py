@@ -9,6 +9,7 @@ from types import TracebackType
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
@@ -23,22 +24,23 @@ EVERY_S = 30.0  # between two lines where there is no terminal
 ALL_ROWS = 40  # students that are listed one by one; of a larger class, those that somebody has to look at
 TENTHS = 10
 BAR = 40  # columns
+UNBOUNDED = 1000  # columns: how wide a table would like to be
 LONGEST_NAME = 24
 
 # One letter says what came of a kernel; where there are colours they say it, too.
 MARKS = {
     "passed": ("+", "good", "passed"),
-    "gate_missed": ("g", "doubt", "right, but not by the lesson's method"),
-    "wrong_answer": ("w", "bad", "wrong answer"),
+    "gate_missed": ("g", "doubt", "gate missed"),
+    "wrong_answer": ("w", "bad", "wrong"),
     "faulted": ("f", "bad", "fault"),
-    "timed_out": ("t", "bad", "did not end"),
-    "compile_failed": ("c", "bad", "does not compile"),
+    "timed_out": ("t", "bad", "endless"),
+    "compile_failed": ("c", "bad", "no build"),
     "missing": (".", "quiet", "missing"),
     "refused": ("r", "bad", "refused"),
     "unreadable": ("u", "bad", "unreadable"),
-    "unsupported": ("?", "doubt", "the kit cannot judge it"),
-    "kit_error": ("!", "doubt", "the kit failed"),
-    "": (" ", "", "not judged yet"),
+    "unsupported": ("?", "doubt", "unsupported"),
+    "kit_error": ("!", "doubt", "kit failed"),
+    "": (" ", "", "not yet"),
 }
 
 
@@ -106,7 +108,9 @@ def show_remarks(console: Console, remarks: Sequence[str]) -> None:
 def show_class(console: Console, book: Gradebook, written: Sequence[str]) -> None:
     """Each lesson's outcomes, the distribution of points, and the students: all of a small class."""
     rows = book.rows
-    console.print(_lessons(book))
+    wide = _lessons(book)
+    fits = Measurement.get(console, console.options.update(max_width=UNBOUNDED), wide).maximum <= console.width
+    console.print(wide if fits else _lessons(book, short=True))
     if len(rows) > 1:
         console.print(_distribution(book))
     listed = rows if len(rows) <= ALL_ROWS else [row for row in rows if _needs_a_look(row)]
@@ -139,14 +143,15 @@ def _needs_a_look(row: GradebookRow) -> bool:
     )
 
 
-def _lessons(book: Gradebook) -> Table:
+def _lessons(book: Gradebook, short: bool = False) -> Table:
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("lesson", no_wrap=True)
     kinds = [kind for kind in MARKS if any(_outcome(grade) == kind for row in book.rows for grade in row.grades)]
     table.add_column("mean", justify="right")
     table.add_column("of", justify="right")
     for kind in kinds:
-        table.add_column(kind.replace("_", "\n") or "open", justify="right", vertical="bottom")
+        mark, _, words = MARKS[kind]
+        table.add_column(mark if short else words.replace(" ", "\n"), justify="right", vertical="bottom", no_wrap=True)
     for i, lesson in enumerate(book.lessons):
         grades = [row.grades[i] for row in book.rows]
         there = [grade.points for grade in grades if grade]
@@ -197,6 +202,11 @@ def show_again(console: Console, before: Grade | None, now: Grade) -> None:
         console.print(mark + Text(f"{part.name}: {amount(part.points)} of {amount(part.out_of)}: {part.why}"))
     console.print(Text(f"{amount(now.points)} of {amount(now.out_of)} points: {now.message}"))
     if before is not None:
+        if before.lesson_hash != now.lesson_hash:
+            console.print(Text("The lesson is another one than then.", style="doubt"))
+        for name, version in before.versions.items():
+            if (today := now.versions.get(name)) != version:
+                console.print(Text(f"Then it was judged with {name} {version}, now with {today}.", style="doubt"))
         same = (before.points, before.verdict, before.status) == (now.points, now.verdict, now.status)
         said = (
             "the same as before"
