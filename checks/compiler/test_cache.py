@@ -239,6 +239,10 @@ def test_the_size_is_bounded_and_the_least_recently_used_goes_first(folder, monk
     assert compile_cache.get("a") == b"a"  # used: now the youngest
     compile_cache.put("d", b"d")
     assert sorted(p.name for p in folder.iterdir()) == ["a", "c", "d"]
+    monkeypatch.setattr(compile_cache, "ENTRIES", 20)
+    for age in range(18):
+        compile_cache.put(f"{age:02}", b"")
+    assert len(list(folder.iterdir())) == 18, "a tenth more than one too many, so as not to look at all each time"
 
 
 def test_keys_do_not_run_together():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -27,12 +27,40 @@ DATA = FOLDER / "gpu"
 H200 = find_gpu("h200")
 
 
-@pytest.fixture
-def copied(tmp_path: Path) -> Course:
-    """Lessons 01 and 02 to change, with their solutions."""
+def copy_lessons(root: Path) -> Course:
     for name in ("01_naive", "02_coalesced", "common"):
-        shutil.copytree(COURSE.lessons_dir / name, tmp_path / "course" / "lessons" / name)
-    return Course(tmp_path / "course")
+        shutil.copytree(COURSE.lessons_dir / name, root / "lessons" / name)
+    return Course(root)
+
+
+@pytest.fixture
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Course:
+    """Lessons 01 and 02 to change, with their solutions. At one place, as what was compiled is kept by it."""
+    root = tmp_path_factory.getbasetemp() / "benched"
+    if root.exists():
+        shutil.rmtree(root)
+    return copy_lessons(root)
+
+
+@dataclass(frozen=True)
+class Done:
+    """A benchmark of both lessons as they came: its result, its steps, what it counted, its file."""
+
+    result: bench.Result
+    steps: list[tuple[int, int, str]]
+    counted: list[str]
+    csv: str
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
+    folder = tmp_path_factory.mktemp("bench")
+    steps: list[tuple[int, int, str]] = []
+    csv = folder / "new" / "out.csv"
+    with pytest.MonkeyPatch.context() as patch:
+        seen = count_calls(patch)
+        request = simulated(copy_lessons(folder / "course"), csv, "01", "02")
+        return Done(bench.bench(request, lambda *step: steps.append(step)), steps, seen, csv.read_text())
 
 
 def simulated(course: Course, csv: Path | None, *names: str, sizes: tuple[int, ...] = (128, 256)) -> BenchRequest:
@@ -42,6 +70,10 @@ def simulated(course: Course, csv: Path | None, *names: str, sizes: tuple[int, .
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The kernels that were counted anew; the real thing happens all the same."""
+    return count_calls(monkeypatch)
+
+
+def count_calls(patch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     real = bench._count
 
@@ -49,7 +81,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         seen.append(series.name)
         return real(request, series)
 
-    monkeypatch.setattr(bench, "_count", count)
+    patch.setattr(bench, "_count", count)
     return seen
 
 
@@ -74,32 +106,29 @@ def test_sizes_that_cannot_be(text: str) -> None:
         parse_sizes(text)
 
 
-def test_estimates_are_marked_and_kept(copied: Course, tmp_path: Path, counted: list[str]) -> None:
-    csv = tmp_path / "new" / "out.csv"
-    steps: list[tuple[int, int, str]] = []
-    result = bench.bench(simulated(copied, csv, "01", "02"), lambda *step: steps.append(step))
-    assert [(point.series, point.size) for point in result.points] == [
+def test_estimates_are_marked_and_kept(done: Done, tmp_path: Path) -> None:
+    assert [(point.series, point.size) for point in done.result.points] == [
         ("01_naive", 128), ("02_coalesced", 128), ("01_naive", 256), ("02_coalesced", 256),
     ]  # fmt: skip
-    for point in result.points:
+    for point in done.result.points:
         assert (point.kind, point.gpu, point.of_cublas, point.launches) == ("estimated", "H200", None, 0)
         assert point.gflops == pytest.approx(2 * point.size**3 / point.time_us / 1e3)
         assert point.limiter
         assert point.flop_per_byte is not None
-    assert counted == ["01_naive", "02_coalesced"]
-    assert steps[0][:2] == (0, 4)
-    assert steps[-1][:2] == (4, 4)
-    assert [point.key for point in read(csv)] == [point.key for point in result.points]
+    assert done.counted == ["01_naive", "02_coalesced"]
+    assert done.steps[0][:2] == (0, 4)
+    assert done.steps[-1][:2] == (4, 4)
+    (tmp_path / "out.csv").write_text(done.csv)
+    assert [point.key for point in read(tmp_path / "out.csv")] == [point.key for point in done.result.points]
 
 
-def test_what_is_there_is_not_done_again(copied: Course, tmp_path: Path, counted: list[str]) -> None:
+def test_what_is_there_is_not_done_again(done: Done, copied: Course, tmp_path: Path, counted: list[str]) -> None:
     csv = tmp_path / "out.csv"
-    first = bench.bench(simulated(copied, csv, "01", "02"))
-    counted.clear()
+    csv.write_text(done.csv)
     again = bench.bench(simulated(copied, csv, "01", "02"))
     assert counted == []
     assert again.reused == 4
-    assert [point.key for point in again.points] == [point.key for point in first.points]
+    assert [point.key for point in again.points] == [point.key for point in done.result.points]
     more = bench.bench(simulated(copied, csv, "01", "02", sizes=(128, 512)))
     assert counted == ["01_naive", "02_coalesced"]
     assert more.reused == 2
@@ -109,10 +138,10 @@ def test_what_is_there_is_not_done_again(copied: Course, tmp_path: Path, counted
 @pytest.mark.parametrize(
     "what", ["lessons/01_naive/solution.cu", "lessons/01_naive/lesson.toml", "lessons/common/matrix.cuh"]
 )
-def test_what_changed_is_done_again(copied: Course, tmp_path: Path, counted: list[str], what: str) -> None:
+def test_what_changed_is_done_again(done: Done, copied: Course, tmp_path: Path, counted: list[str], what: str) -> None:
     csv = tmp_path / "out.csv"
-    bench.bench(simulated(copied, csv, "01"))
-    counted.clear()
+    csv.write_text(done.csv)
+    assert bench.bench(simulated(copied, csv, "01")).reused == 2
     path = copied.root / what
     text = path.read_text()
     path.write_text(text.replace("BM = 32", "BM = 16") if path.suffix == ".toml" else text + "\n// changed\n")
@@ -121,10 +150,10 @@ def test_what_changed_is_done_again(copied: Course, tmp_path: Path, counted: lis
     assert counted == ["01_naive"]
 
 
-def test_a_line_that_was_cut_off_is_done_again(copied: Course, tmp_path: Path) -> None:
+def test_a_line_that_was_cut_off_is_done_again(done: Done, copied: Course, tmp_path: Path) -> None:
     csv = tmp_path / "out.csv"
-    bench.bench(simulated(copied, csv, "01"))
-    whole = csv.read_text()
+    whole = "".join(line for line in done.csv.splitlines(keepends=True) if "02_coalesced" not in line)
+    assert len(whole.splitlines()) == 3
     csv.write_text(whole[:-30])
     result = bench.bench(simulated(copied, csv, "01"))
     assert result.reused == 1
