@@ -68,6 +68,7 @@ def start(
     if _interpreters_own(env) != _interpreters_own(os.environ) or not _server().alive():
         given, out, err = streams
         return subprocess.Popen([*BINARY, *arguments], cwd=cwd, env=env, stdin=given, stdout=out, stderr=err)
+    env.pop("PYTEST_CURRENT_TEST", None)  # may be longer than a message
     question = {"arguments": list(arguments), "cwd": str(cwd or os.getcwd()), "environment": env}
     return _server().fork(question, streams)
 

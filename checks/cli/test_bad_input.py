@@ -123,6 +123,7 @@ def test_unreadable_file(run: Run, kernel: Path) -> None:
         (b"// fine\n// fine\n\xff", "not UTF-8 text"),
         (b"x" * 1_100_000, "larger than a megabyte"),
     ],
+    ids=["empty", "blank", "every byte", "a program", "latin 1", "too large"],
 )
 def test_a_file_that_is_no_source(run: Run, kernel: Path, content: bytes, words: str) -> None:
     kernel.write_bytes(content)

@@ -39,7 +39,6 @@ def _with_clusters(
     """CuPy's own launches have no attributes."""
     import cupy
     from cuda.bindings import driver
-    from cupy.cuda.driver import CUDADriverError
 
     attribute = driver.CUlaunchAttribute()
     attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
@@ -56,7 +55,7 @@ def _with_clusters(
         config.hStream = cupy.cuda.get_current_stream().ptr
         (code,) = driver.cuLaunchKernelEx(config, function.ptr, pointers.ctypes.data, 0)
         if int(code):
-            raise CUDADriverError(int(code))
+            raise cupy.cuda.driver.CUDADriverError(int(code))
 
     return start
 

@@ -14,7 +14,6 @@ import multiprocessing
 import sys
 import zlib
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,29 +96,35 @@ def record(path: str) -> None:
     print(f"{len(answers)} forms, {pieces()[-1].stop * len(STYLES):,} fragments each")
 
 
-def _compared(kept: dict[str, Any], name: str) -> str:
-    form, wrong = Form(name), []
-    for style in STYLES:
-        fragments = given(form, style, pieces()[-1].stop)
-        for piece, expected in zip(pieces(), kept[name][style], strict=True):
-            if fingerprint(simulated(form, {o: fragments[o][piece] for o in "abc"})) != expected:
-                wrong.append(f"{style} {piece.start}")
-    total = pieces()[-1].stop * len(STYLES)
-    return f"{name:60} {total:9,} fragments  {'equal' if not wrong else 'DIFFERENT: ' + ', '.join(wrong)}"
+def _compared(kept: dict[str, Any], name: str, style: str) -> list[int]:
+    """The pieces that differ, by their first fragment."""
+    form, fragments = Form(name), given(Form(name), style, pieces()[-1].stop)
+    return [
+        piece.start
+        for piece, expected in zip(pieces(), kept[name][style], strict=True)
+        if fingerprint(simulated(form, {o: fragments[o][piece] for o in "abc"})) != expected
+    ]
 
 
-def compare() -> None:
-    """The simulator beside everything that is kept."""
+def compare() -> int:
+    """The simulator beside everything that is kept; how many pieces differ."""
     kept = json.loads(KEPT.read_text())["products"]
+    total, found = pieces()[-1].stop * len(STYLES), 0
     with ProcessPoolExecutor() as pool:
-        for line in pool.map(partial(_compared, kept), MMA):
-            print(line, flush=True)
+        asked = {name: [pool.submit(_compared, kept, name, style) for style in STYLES] for name in reversed(MMA)}
+        for name, answers in asked.items():
+            wrong = [f"{style} {at}" for style, it in zip(STYLES, answers, strict=True) for at in it.result()]
+            found += len(wrong)
+            print(
+                f"{name:60} {total:9,} fragments  {'DIFFERENT: ' + ', '.join(wrong) if wrong else 'equal'}", flush=True
+            )
+    return found
 
 
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["--compare"]:
-            compare()
+            sys.exit(compare() > 0)
         case [path]:
             record(path)
         case _:
