@@ -100,3 +100,29 @@ def test_a_copy_that_only_some_lanes_read_for_is_counted():
     assert np.array_equal(y, np.where(np.arange(256) < 200, x, 0))
     assert not launched.counters.inexact
     assert launched.counters.get("global_load_sectors") == 25
+
+
+TABLE = """
+extern "C" __global__ void k(const int *x, int *y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x, left = x[i], sum = 0;
+    do
+        switch (left % 6) {
+        case 0: sum += x[i ^ 1]; break;
+        case 1: sum *= 3;
+        case 2: y[n + i] = sum; break;
+        case 3: sum -= x[i ^ 32]; left--; break;
+        case 4: sum += __popc(left); break;
+        case 5: sum ^= x[(i * 5) % n]; break;
+        }
+    while (--left > 0);
+    y[i] = sum;
+}
+"""
+
+
+def test_a_switch_that_jumps_by_a_table_is_followed():
+    x, y = np.arange(128, dtype=np.int32) * 7 % 23, np.zeros(256, np.int32)
+    launched = simulate(TABLE, "k", 2, 64, [x, y, 128])
+    assert launched.fault is None
+    assert not launched.counters.inexact

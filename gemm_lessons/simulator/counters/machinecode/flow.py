@@ -241,7 +241,9 @@ class Listing:
             return [*(call.index + 1 for call in calls(self)), *(after if d.guard else [])]
         if d.name in ("EXIT", "KILL"):
             return after if d.guard else []
-        if d.name in ("BRX", "JMP", "JMX", "BRXU", "BPT"):
+        if d.name == "BRX":  # one of a table's places: each of them has a label
+            return sorted({*self.labels.values(), *(after if d.guard else [])})
+        if d.name in ("JMP", "JMX", "BRXU", "BPT"):
             raise Uncountable(f"unknown branch {d.text}")
         return after
 

@@ -51,13 +51,13 @@ if TYPE_CHECKING:
 LANES = 1 << 15  # in flight: as many as keep a register's array in the L2 cache
 BLOCK_BUDGET = 4_000_000  # basic blocks executed; far beyond any kernel of the course
 REMEMBERED = 64  # address patterns of one instruction
-CONTROL = frozenset("BRA EXIT CALL RET BSSY BSYNC BREAK BAR WARPSYNC KILL".split())
+CONTROL = frozenset("BRA BRX EXIT CALL RET BSSY BSYNC BREAK BAR WARPSYNC KILL".split())
 EVERYONE = np.array([0xFFFFFFFF], np.uint32)
 CONTROL_MODIFIERS = {
     "BRA": frozenset(("U", "DIV", "CONV")),
     "CALL": frozenset(("REL", "ABS", "NOINC")),
     "RET": frozenset(("REL", "NODEC")),
-    **dict.fromkeys(("EXIT", "BSSY", "BSYNC", "BREAK", "KILL"), frozenset[str]()),
+    **dict.fromkeys(("BRX", "EXIT", "BSSY", "BSYNC", "BREAK", "KILL"), frozenset[str]()),
 }
 FUSED = ("FFMA",)
 IGNORED = frozenset(
@@ -374,6 +374,8 @@ class Walker:
             return lambda front: fronts.leave(front, truth(), after)
         if d.name == "RET":
             return self._return(d)
+        if d.name == "BRX":
+            return self._jump(d)
         if d.name == "BSSY":
             barrier = _barrier(d)
 
@@ -441,6 +443,29 @@ class Walker:
         mask = self.fronts.mask_of(front).reshape(-1, WARP)
         whole = (mask == self.fronts.alive.reshape(-1, WARP)).all(axis=1)
         return np.repeat(~whole, WARP)
+
+    def _jump(self, d: Decoded) -> Callable[[Front], Front | None]:
+        """BRX R10 -0x240: to as many bytes behind the next instruction as the register and the number say."""
+        register, *rest = d.operands
+        behind = d.index + 1
+        if d.guard is not None or len(rest) != 1 or not isinstance(rest[0], MachineImmediate):
+            raise Uncountable(f"unknown form {d.text}")
+        place = self.lanes.fetcher(register)
+        code = self.plan.program.code
+        base = code[d.index].source.address + (code[behind].source.address - code[behind - 1].source.address)
+        distance = np.int64(np.uint32(rest[0].bits).view(np.int32)) + base
+        index = {code[at].source.address: self.number[at] for at in set(self.plan.program.labels.values())}
+
+        def jump(front: Front) -> Front | None:
+            places = np.broadcast_to(place().view(np.int32) + distance, (self.geometry.lanes,))
+            mask = self.fronts.mask_of(front)
+            for goal in np.unique(places[mask]):
+                if int(goal) not in index:
+                    raise Uncountable(f"{d.text} leads to {int(goal):#x}")
+                self.fronts.add(self.fronts.front(index[int(goal)], mask & (places == goal)))
+            return None
+
+        return jump
 
     def _return(self, d: Decoded) -> Callable[[Front], Front | None]:
         if d.guard is not None:

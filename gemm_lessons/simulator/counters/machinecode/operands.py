@@ -190,4 +190,6 @@ def decode(index: int, instruction: SassInstruction) -> Decoded:
         guard = operand
     opcode, _, rest = text.partition(" ")
     name, *modifiers = opcode.split(".")
+    if name == "BRX":  # a register and a distance, with no comma between
+        rest = rest.replace(" -", ", -")
     return Decoded(index, name, tuple(modifiers), guard, tuple(parse_operand(o) for o in _split(rest)), instruction)
