@@ -69,7 +69,8 @@ def kernel(lesson: Lesson, kind: str, author: str, draw: random.Random) -> str:
     text = "\n".join(without_steps(text.splitlines()))
     text = re.sub(r"\bacc\b", draw.choice(("acc", "sum", "result", "total_of_products")), text)
     if kind == "broken":
-        text = text.replace(";", "", 1) if draw.random() < 0.5 else text[: len(text) * 2 // 3]
+        forgotten = re.sub(r"^(\s+\w[^/\n]*);$", r"\1", text, count=1, flags=re.MULTILINE)
+        text = forgotten if draw.random() < 0.5 else text[: len(text) * 2 // 3]
     return f"// {author}\n{text}\n"
 
 

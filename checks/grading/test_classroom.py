@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -229,3 +232,28 @@ def test_text_of_any_editor_is_text() -> None:
     for data in (source.encode(), source.encode("utf-16"), source.encode("cp1252")):
         assert as_utf8(data).decode() == source
     assert as_utf8(b"\0\xff\xfe") == b"\0\xff\xfe"
+
+
+@pytest.mark.slow
+def test_a_plausible_class_is_graded_as_it_was_made(tmp_path: Path) -> None:
+    """Three students with nine lessons each, by the real judgement, within the memory of a small machine."""
+    submissions = tmp_path / "in"
+    submissions.mkdir()
+    made = make_class(submissions, 3)
+    command = [sys.executable, "-m", "gemm_lessons", "grade", str(submissions), "--out", str(tmp_path / "out")]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    assert used.ru_maxrss < 700 << 10, "kB, of the largest process"
+    grades = {(grade.student, grade.lesson): grade for grade in _grades(tmp_path / "out")}
+    assert grades.keys() == made.keys()
+    for case, kind in made.items():
+        grade = grades[case]
+        said = f"{case}, {kind}: {grade.message}"
+        if kind == "right":
+            assert grade.verdict == "passed", said
+            assert grade.points == grade.out_of, said
+        else:
+            assert grade.verdict != "passed", said
+            assert grade.status == ("missing" if kind in ("stub", "missing") else "graded"), said
