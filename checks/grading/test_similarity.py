@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
 
 import pytest
 
 from checks.grading.copies import HONEST, disguise, study
+from checks.grading.sample import grade
 from gemm_lessons.course.folder import packaged_course
+from gemm_lessons.grading.gradebook import gradebook
+from gemm_lessons.grading.pairs import pairs_of
+from gemm_lessons.grading.results import GradedStudent, Grading
 from gemm_lessons.grading.similarity import OWN, SHARE, Alike, alike, given
+from gemm_lessons.grading.sources import keep_source
 
 COURSE = packaged_course()
 LESSON = COURSE.resolve("block_tile")
@@ -74,3 +82,18 @@ def test_little_of_one_s_own_is_not_compared() -> None:
     assert compare({"a": little, "b": little}) == ()
     more = " ".join(f"p[{i} * threadIdx.x] ^= {i}.5f;" for i in range(OWN))
     assert len(compare({"a": more, "b": more})) == 1
+
+
+def test_judged_kernels_are_kept_and_compared(tmp_path: Path) -> None:
+    copy = disguise(KERNELS[COPIED], random.Random(1)).encode("utf-16")  # as some editors save
+    texts = {"ana": KERNELS[COPIED].encode(), "bo": copy, "cy": b"\xff\xfe", "dee": KERNELS["linear_copy"].encode()}
+    grades = [grade(name, LESSON, sha256=sha256(data).hexdigest()) for name, data in texts.items()]
+    students = tuple(GradedStudent(name) for name in texts)
+    grading = Grading((LESSON,), students, {}, 1, {}, {})
+    for name, data in texts.items():
+        keep_source(tmp_path, name, LESSON, data)
+    pairs = pairs_of(tmp_path, gradebook(grading, grades), COURSE)
+    assert [(it.first, it.second) for it in pairs or ()] == [("ana", "bo")]
+    keep_source(tmp_path, "ana", LESSON, b"another one, handed in later")
+    assert pairs_of(tmp_path, gradebook(grading, grades), COURSE) == (), "its grade is not about this file"
+    assert pairs_of(tmp_path, gradebook(replace(grading, students=students[:1]), grades), COURSE) is None

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Mapping
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 ASSETS = Path(__file__).parent / "assets"
 
@@ -19,10 +23,14 @@ def asset(name: str) -> str:
 
 def rendered(template: str, **values: Any) -> str:
     """A template with its values. What is not marked as HTML is escaped."""
+    return _environment().get_template(template).render(values)
+
+
+@cache
+def _environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    environment = Environment(loader=FileSystemLoader(ASSETS), undefined=StrictUndefined, autoescape=True)
-    return environment.get_template(template).render(values)
+    return Environment(loader=FileSystemLoader(ASSETS), undefined=StrictUndefined, autoescape=True)
 
 
 def embedded(data: Mapping[str, Any]) -> str:
