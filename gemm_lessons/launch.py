@@ -47,14 +47,17 @@ METRICS: Mapping[str, str] = {
 # Sums over every kind of access, for gates: Nsight Compute's own names leave out atomics, cp.async or ldmatrix. An
 # atomic reads and writes; a cp.async reads global and writes shared memory.
 TOTALS: Mapping[str, str] = {
-    "global_accesses": "simulator__inst_executed_global_all.sum",  # warps
+    "global_accesses": "simulator__requests_global_all.sum",  # warps, unless every lane is switched off
     "global_bytes_read": "simulator__global_bytes_read_all.sum",
     "global_bytes_written": "simulator__global_bytes_written_all.sum",
     "global_sectors_read": "simulator__global_sectors_read_all.sum",
     "global_sectors_written": "simulator__global_sectors_written_all.sum",
-    "shared_accesses": "simulator__inst_executed_shared_all.sum",  # warps
+    "shared_accesses": "simulator__requests_shared_all.sum",  # the same
     "shared_bytes_read": "simulator__shared_bytes_read_all.sum",
     "shared_bytes_written": "simulator__shared_bytes_written_all.sum",
+    "global_bytes_waited_for": "simulator__global_bytes_waited_for.sum",  # without 128 multiply-adds before their use
+    "operations": "simulator__operations_floating_point.sum",  # of threads, a multiply-add two; in fp32 and fp64
+    "shuffles": "simulator__inst_executed_shuffle.sum",  # warps; each brings a lane 4 bytes of another's
 }
 COUNTED: Mapping[str, str] = {**METRICS, **TOTALS}  # what gates may name
 ON_PTX = frozenset(("barriers", "blocks", "instructions"))  # always exact: the others are counted on machine code

@@ -67,6 +67,18 @@ ORDER = {
         f"{ZERO} atomicAdd(s, A[t]); __syncwarp(); if (t == 63) C[0] = s[0];", [ERROR]),
     "atomic of a warp, syncwarp, and its last reads": (
         f"{ZERO} if (t < 32) {{ atomicAdd(s, A[t]); __syncwarp(); if (t == 31) C[0] = s[0]; }}", []),
+    "exchanged in, read by adding": ("atomicExch(s + t, A[t]); C[t] = atomicAdd(s + 63 - t, 0.0f);", [ERROR]),
+    "exchanged in, barrier, read by adding": (
+        "atomicExch(s + t, A[t]); __syncthreads(); C[t] = atomicAdd(s + 63 - t, 0.0f);", []),
+    "exchanged in, read by comparing": (
+        "int *n = (int *)s; atomicExch(n + t, t); C[t] = atomicCAS(n + 63 - t, -1, 0);", [ERROR]),
+    "exchanged in, exchanged out": ("atomicExch(s + t, A[t]);\n C[t] = atomicExch(s + 63 - t, 0.0f);", [ERROR]),
+    "read by adding, exchanged in": (
+        f"{ZERO} for (int i = 0; i < 2; ++i) {{ C[t] = atomicAdd(s, 0.0f); if (t == 0) atomicExch(s, 1.0f); }}",
+        [ERROR]),
+    "every thread a place": (f"{ZERO} C[t] = atomicAdd((int *)s, 1);\n C[t] = atomicAdd((int *)s, 1);", []),
+    "the largest of all": (f"{ZERO} atomicMax((int *)s, t);\n atomicMax((int *)s, 2 * t);", []),
+    "one marks it": (f"{ZERO} atomicExch((int *)s, 1);", []),
     "vote is a barrier": ("s[t] = A[t]; if (__syncthreads_or(t == 3)) C[t] = s[63 - t];", []),
 }  # fmt: skip
 

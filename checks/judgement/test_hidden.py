@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.hidden import hidden_counts
 from gemm_lessons.course.lesson import Lesson, Shape, ShapeError, Shapes, astuple
 from gemm_lessons.hardware.sheets import GPUS
-from gemm_lessons.judgement.verdict import GateMissed, WrongAnswer
+from gemm_lessons.judgement.verdict import Faulted, GateMissed, WrongAnswer
 from gemm_lessons.run.contract import as_json
 from gemm_lessons.run.pipeline import RunOutcome, RunRequest, run_lesson
 from gemm_lessons.run.simulated import Simulated
@@ -31,27 +32,28 @@ def run(lesson: Lesson, path: Path, graded: bool = True, seed: int = 5) -> RunOu
 @pytest.mark.parametrize("name", LESSONS)
 def test_hidden_shapes_are_allowed_and_cheap_and_not_known(name: str) -> None:
     lesson = COURSE.lesson(name)
-    work = lesson.shapes.count.m * lesson.shapes.count.n * lesson.shapes.count.k
+    count, known = lesson.shapes.count, (*lesson.shapes.check, lesson.shapes.count)
     drawn = {hidden_counts(lesson, seed) for seed in SEEDS}
-    assert len(drawn) >= 20
-    for (shape,) in drawn:
-        assert lesson.shapes.refusal(shape) is None
-        assert shape.m != shape.n
-        assert shape not in (*lesson.shapes.check, lesson.shapes.count)
-        assert shape.m * shape.n * shape.k <= work / 2
+    assert len(drawn) >= 50
+    for wide, deep in drawn:
+        assert lesson.shapes.refusal(wide) is lesson.shapes.refusal(deep) is None
+        assert all(wide.m > it.m and wide.n > it.n and deep.k > it.k for it in known)
+        assert wide.k < count.k
+        assert all(it.m * it.n * it.k <= 2 * count.m * count.n * count.k for it in (wide, deep))
     assert hidden_counts(lesson, 7) == hidden_counts(lesson, 7)
 
 
 def test_hidden_shapes_are_those_of_earlier_versions() -> None:
     """An old grade can be had again: what a seed draws never changes."""
-    assert hidden_counts(COURSE.lesson("naive"), 0) == (Shape(63, 49, 93),)
-    assert hidden_counts(COURSE.lesson("thread_tile"), 1) == (Shape(256, 128, 16),)
+    assert hidden_counts(COURSE.lesson("naive"), 0) == (Shape(159, 155, 30), Shape(30, 29, 95))
+    assert hidden_counts(COURSE.lesson("thread_tile"), 0) == (Shape(512, 384, 24), Shape(256, 256, 112))
 
 
-def test_a_contract_without_a_choice_hides_nothing() -> None:
+def test_a_contract_may_be_coarser_than_tiles() -> None:
     lesson = COURSE.lesson("thread_tile")
-    shapes = Shapes(Shape(256, 256, 64), (Shape(256, 256, 64),), Shape(256, 256, 64))
-    assert hidden_counts(replace(lesson, shapes=shapes), 1) == ()
+    shapes = Shapes(Shape(256, 384, 64), (Shape(256, 384, 64),), Shape(256, 384, 64))
+    for shape in hidden_counts(replace(lesson, shapes=shapes), 1):
+        assert shapes.refusal(shape) is None
 
 
 def test_secret_shapes_are_checked_and_not_counted() -> None:
@@ -102,7 +104,11 @@ def test_the_known_shape_alone_does_not_pass(name: str, tmp_path: Path) -> None:
     assert isinstance(graded.verdict, GateMissed)
     assert all(gate.hidden for gate in graded.verdict.missed)
     told: Any = as_json(graded)
-    assert [shape.get("hidden", False) for shape in told["shapes"]] == [*(False for _ in told["shapes"][1:]), True]
+    assert [shape.get("hidden", False) for shape in told["shapes"]] == [
+        *(False for _ in told["shapes"][2:]),
+        True,
+        True,
+    ]
     assert any(gate.get("hidden") for gate in told["gates"])
     assert "not the lesson's own" in graded.kernel.hints[0]
     assert run(lesson, path, graded=False).verdict.kind == "passed"
@@ -110,7 +116,7 @@ def test_the_known_shape_alone_does_not_pass(name: str, tmp_path: Path) -> None:
 
 def test_answers_on_the_hidden_shape_count_as_well(tmp_path: Path) -> None:
     lesson = COURSE.lesson("naive")
-    (hidden,) = hidden_counts(lesson, 5)
+    hidden = hidden_counts(lesson, 5)
     known = (*lesson.shapes.check, lesson.shapes.count)
     condition = " || ".join(f"(M == {m} && N == {n} && K == {k})" for m, n, k in map(astuple, known))
     path = tmp_path / "kernel.cu"
@@ -119,4 +125,34 @@ def test_answers_on_the_hidden_shape_count_as_well(tmp_path: Path) -> None:
     )
     outcome = run(lesson, path)
     assert isinstance(outcome.verdict, WrongAnswer)
-    assert outcome.verdict.shape == hidden
+    assert [it.shape for it in outcome.kernel.checked.shapes if it.kind != "passed"] == list(hidden)
+
+
+@pytest.mark.parametrize("name", ["coalesced", "thread_tile"])
+def test_right_answers_on_small_shapes_alone_do_not_pass(name: str, tmp_path: Path) -> None:
+    lesson = COURSE.lesson(name)
+    longest = max(shape.k for shape in (*lesson.shapes.check, lesson.shapes.count))
+    path = tmp_path / "kernel.cu"
+    path.write_text(re.sub(r"(k0?) < K;", rf"\1 < min(K, {longest});", lesson.solution_path.read_text()))
+    assert isinstance(run(lesson, path).verdict, WrongAnswer)
+    assert run(lesson, path, graded=False).verdict.kind == "passed"
+
+
+ASKING = {"clock": "clock64() < 0", "smid": "smid() > 1000000", "envreg": "environment() == 12345"}
+
+
+@pytest.mark.parametrize("name", ASKING)
+def test_what_only_one_machine_answers_is_not_asked(name: str, tmp_path: Path) -> None:
+    lesson = COURSE.lesson("coalesced")
+    path = tmp_path / "kernel.cu"
+    asks = (
+        '__device__ unsigned smid() { unsigned n; asm volatile("mov.u32 %0, %%smid;" : "=r"(n)); return n; }\n'
+        '__device__ unsigned environment() { unsigned n; asm("mov.u32 %0, %%envreg1;" : "=r"(n)); return n; }\n'
+    )
+    source = lesson.solution_path.read_text().replace('extern "C"', asks + 'extern "C"', 1)
+    path.write_text(source.replace("float acc = 0.0f;", f"float acc = 0.0f; if ({ASKING[name]}) return;", 1))
+    outcome = run(lesson, path)
+    assert isinstance(outcome.verdict, Faulted)
+    assert outcome.verdict.finding.kind == "machine_dependent"
+    assert f"%{name}" in outcome.verdict.finding.message
+    assert outcome.verdict.finding.line is not None

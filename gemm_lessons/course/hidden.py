@@ -1,7 +1,8 @@
-"""Shapes to count on that nobody can know beforehand: drawn from a run's seed, within the lesson's contract.
+"""Shapes that nobody can know beforehand: drawn from a run's seed, within the lesson's contract.
 
-A kernel that takes the lesson's way only on the shape of lesson.toml is counted elsewhere, too. The shapes are
-rectangles of at most half the work of the known one, so that a run costs about a quarter more.
+A kernel that takes the lesson's way only on the shape of lesson.toml, or that is right only up to the known sizes, is
+counted and checked elsewhere, too: on a wide and shallow shape, whose M and N are larger than all known ones, and on
+a small and deep one, whose K is. Each is little work, so that a run costs about a quarter more.
 """
 
 from __future__ import annotations
@@ -10,41 +11,55 @@ import random
 
 from gemm_lessons.course.lesson import Lesson, Shape, astuple, tile_sizes
 
-FEWEST, MOST = 0.1, 0.5  # work of whole tiles, of that of the known shape
-FULL = 0.6  # of whole tiles that is inside the matrices, at least: what sticks out is a part of what gates allow
-SPAN = 2  # times the known size, at most
-DRAWS = 5000  # one of a hundred fits, or more
+FULL = 0.85  # of the last tile along an axis that is inside the matrix, at least: gates allow for whole ones
+SHALLOW = 16  # of K, at least, where K is not cut into tiles
 
 
 def hidden_counts(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
-    """The hidden counting shapes of a graded run with this seed; none where the contract leaves no choice.
+    """The hidden shapes of a graded run with this seed: the wide and the deep one.
 
     The same on every machine and with every Python: ``random.Random.random()`` of a text is what Python promises to
     keep.
     """
-    draw = random.Random(f"{lesson.name} counts {seed}")
-    known = {*lesson.shapes.check, lesson.shapes.count}
-    steps, sizes = astuple(lesson.shapes.multiple_of), astuple(lesson.shapes.count)
-    choices = [max(1, SPAN * size // step) for step, size in zip(steps, sizes, strict=True)]
-    for _ in range(DRAWS):
-        shape = Shape(*(step * (1 + int(draw.random() * count)) for step, count in zip(steps, choices, strict=True)))
-        if shape not in known and _fits(lesson, shape):
-            return (shape,)
-    return ()
+    draw = random.Random(f"{lesson.name} hides {seed}")
+    known = (*lesson.shapes.check, lesson.shapes.count)
+    shapes = map(astuple, (lesson.shapes.multiple_of, _tile(lesson), *known))
+    m, n, k = (_Axis(draw, *sizes) for sizes in zip(*shapes, strict=True))
+    wide = Shape(m.beyond(2), n.beyond(2), k.shallow())
+    deep = Shape(m.small(), n.small(), k.beyond(6))
+    return wide, deep
 
 
-def _fits(lesson: Lesson, shape: Shape) -> bool:
+def _tile(lesson: Lesson) -> Shape:
     tile = tile_sizes(lesson)
-    if shape.m == shape.n or shape.k <= tile.depth:  # one K tile shows nothing of what happens from tile to tile
-        return False
-    tiles = (tile.rows, tile.cols, tile.depth)
-    whole, known = _whole(shape, tiles), _whole(lesson.shapes.count, tiles)
-    return FEWEST * known <= whole <= MOST * known and shape.m * shape.n * shape.k >= FULL * whole
+    return Shape(tile.rows, tile.cols, tile.depth)
 
 
-def _whole(shape: Shape, tiles: tuple[int, int, int]) -> int:
-    """Multiply-adds of the whole tiles that cover the matrices."""
-    work = 1
-    for size, tile in zip(astuple(shape), tiles, strict=True):
-        work *= -(-size // tile) * tile
-    return work
+class _Axis:
+    """M, N or K: what it must be a multiple of, the size of a tile, the sizes that are known."""
+
+    def __init__(self, draw: random.Random, step: int, tile: int, *known: int) -> None:
+        self._draw, self._step = draw, step
+        self._tile = max(tile, step) if tile > 1 else max(SHALLOW, step)
+        self._largest = max(known)
+
+    def beyond(self, most: int) -> int:
+        """A size above the known ones: where it need not be whole tiles, in the next one, else one of the next."""
+        first = -(-(self._largest + 1) // self._tile)
+        ragged = self._step < self._tile
+        return self._size(first if ragged else first + int(self._draw.random() * most), self._largest + 1)
+
+    def small(self) -> int:
+        """A size of one tile, or of two where they are whole."""
+        return self._size(1 if self._step < self._tile else 1 + int(self._draw.random() * 2))
+
+    def shallow(self) -> int:
+        """Two or three tiles, where the known sizes have several: what happens from tile to tile is seen."""
+        return self._size(2 + int(self._draw.random() * 2) if self._largest > 3 * self._tile else 1)
+
+    def _size(self, tiles: int, least: int = 1) -> int:
+        """A multiple of the step that takes so many tiles: whole ones where it must, else ragged."""
+        last = tiles * self._tile - (self._step if self._step < self._tile else 0)
+        first = max(int((tiles - 1 + FULL) * self._tile), least)
+        choices = range(-(-first // self._step), last // self._step + 1)
+        return self._step * (choices[int(self._draw.random() * len(choices))] if choices else -(-first // self._step))

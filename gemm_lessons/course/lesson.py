@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gemm_lessons.launch import Grid
 
 # What a gate may name besides the counters, the sizes and the tile: facts about the compiled kernel.
-RESOURCES = ("registers", "spill_bytes", "stack_bytes", "shared_bytes", "ffma_behind_loads")
+RESOURCES = ("registers", "spill_bytes", "stack_bytes", "shared_bytes")
 
 
 class LessonError(KitError):

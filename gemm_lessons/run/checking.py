@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from gemm_lessons.compiler.overlap import ffma_behind_loads
 from gemm_lessons.course.expression import Number
 from gemm_lessons.course.lesson import Shape, tile_sizes
 from gemm_lessons.course.problem import Problem, Trial
@@ -30,6 +29,7 @@ from gemm_lessons.judgement.verdict import (
 )
 from gemm_lessons.launch import COUNTED, ON_PTX, Counters, Finding, Launched
 from gemm_lessons.ranges import stage
+from gemm_lessons.run.asking import asking
 from gemm_lessons.run.plan import RunPlan
 
 
@@ -57,17 +57,20 @@ class _Tried:
 
 
 def check(plan: RunPlan, built: Built, shapes: Sequence[Shape], hidden: Sequence[Shape] = ()) -> Checked:
-    """Launch on every shape, on the counting shape last, and then on those that are ``hidden``, which count, too. The
-    first shape that fails gives the verdict; a fault or an endless kernel ends the checks, since the next shape would
-    most likely show the same, slowly."""
+    """Launch on every shape, on the counting shape last, and then on those that are ``hidden``, which count,
+    too. The first shape that fails gives the verdict; a fault or an endless kernel ends the checks, since the next
+    shape would most likely show the same, slowly."""
     lesson, counting = built.lesson, plan.counting_shape(built.lesson)
     if refused := plan.device.refusal(built.code, lesson.grids(lesson.shapes.count)):
         finding = Finding("launch_failed", "error", refused)
         return Checked(Faulted(counting, finding), findings=(finding,))
+    asked = next(filter(None, map(asking, built.code.counted)), None) if hidden else None
+    if asked is not None:
+        return Checked(Faulted(counting, asked), findings=(asked,))
     tried: list[_Tried] = []
     counted: list[tuple[Shape, Counters]] = []
     for shape in (*(shape for shape in shapes if shape != counting), counting, *hidden):
-        name: Literal["check", "count"] = "check" if shape in shapes and shape != counting else "count"
+        name: Literal["check", "count"] = "count" if shape in (counting, *hidden) else "check"
         tried.append(replace(_try(plan, built, shape, name), hidden=shape in (*hidden, *plan.secret)))
         if tried[-1].fault is not None:
             return _summed(tried)
@@ -234,5 +237,4 @@ def counted_names(built: Built, counters: Counters) -> dict[str, Number]:
         "shared_bytes": resources.shared_bytes,
         "spill_bytes": resources.spill_bytes,
         "stack_bytes": resources.stack_bytes,
-        "ffma_behind_loads": ffma_behind_loads(built.code.counted[0].sass),
     }

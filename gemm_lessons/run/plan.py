@@ -50,7 +50,7 @@ class RunRequest:
 @dataclass(frozen=True)
 class RunPlan:
     """A run with everything decided. ``timed_shape`` is what estimates and measurements are for; on the ``hidden``
-    shapes the kernel is counted, too, on the ``secret`` ones it is only checked."""
+    shapes, which graded runs have, the kernel is counted, too, on the ``secret`` ones it is only checked."""
 
     course: Course
     lesson: Lesson
@@ -76,13 +76,20 @@ class RunPlan:
         seed = fresh_seed() if request.seed is None else request.seed
         timed = request.shape or whole
         device = request.device.expecting(lesson.data, timed, seed)
-        workshop = Workshop(request.course.architecture, device, request.gpu)
-        kept = request.kept or KeptRows()
-        hidden = hidden_counts(lesson, seed) if request.graded else ()
         return cls(
-            request.course, lesson, device, request.gpu, seed, timed, workshop, tell, kept, request.estimating, hidden,
-            request.secret,
-        )  # fmt: skip
+            course=request.course,
+            lesson=lesson,
+            device=device,
+            gpu=request.gpu,
+            seed=seed,
+            timed_shape=timed,
+            workshop=Workshop(request.course.architecture, device, request.gpu),
+            tell=tell,
+            kept=request.kept or KeptRows(),
+            estimating=request.estimating,
+            hidden=hidden_counts(lesson, seed) if request.graded else (),
+            secret=request.secret,
+        )
 
     @property
     def following(self) -> str:

@@ -6,6 +6,9 @@ by warps (C. Flanagan, S. Freund: "FastTrack: efficient and precise dynamic race
 that nothing orders are a warning: ``__syncwarp`` is missing, even where today's hardware runs them in step. Of the
 readers of a granule the lowest and the highest lane are kept: one in between that a partial ``__syncwarp`` leaves out
 may be missed. Of those who update one by atomics the last is kept, and one beside it for when the last itself reads.
+
+Atomics of one kind may come in any order: sums, the largest. Of two kinds what stays, or what one of them reads,
+depends on which comes first: a tile that is filled by ``atomicExch`` and read by ``atomicAdd(p, 0)`` needs its barrier.
 """
 
 from __future__ import annotations
@@ -23,6 +26,16 @@ from gemm_lessons.simulator.events import WARP, Access, Barrier, Batch, Boundary
 
 Array = NDArray[Any]
 BIG = np.iinfo(np.int32).max
+
+
+OPERATIONS = frozenset("add and or xor min max inc dec exch cas".split())
+
+
+def operation(access: Access) -> str:
+    """What an atomic does; exchanges and comparisons in different lines do different things."""
+    name = access.text.split(None, 1)[0] if not access.text.startswith("@") else access.text.split(None, 2)[1]
+    kind = next((part for part in name.split(".") if part in OPERATIONS), name)
+    return f"{kind} {access.line}" if kind in ("exch", "cas") else kind
 
 
 def writes(access: Access) -> bool:
@@ -180,7 +193,7 @@ class Analysis:
         writer = self.writer[cell]
         bad = (writer >= 0) & (writer != lane)
         if self._meets(access) or access.index in self.optimistic:
-            bad &= ~self.writer_atomic[cell]
+            bad &= ~self.writer_atomic[cell] | self._other_kind(access, cell)
         if self.clocks is not None:
             bad &= self._unordered(lane // WARP, writer % self.padded // WARP, self.writer_stamp[cell])
             if self.inside is not None:
@@ -194,6 +207,14 @@ class Analysis:
             self._write(touch, number, where)
         elif access.index not in self.optimistic:
             self._read(number, where)
+
+    def _other_kind(self, access: Access, cell: Array) -> Array | bool:
+        """Where the last to update was an atomic of another kind."""
+        if access.effect != "atomic" or access.index in self.flags:
+            return False
+        mine = operation(access)
+        kinds = [it.effect == "atomic" and it.index not in self.flags and operation(it) != mine for it in self.seen]
+        return np.asarray(np.array(kinds, np.bool_)[self.writer_touch[cell]])
 
     def _meets(self, access: Access) -> bool:
         return access.effect == "atomic" or access.index in self.flags

@@ -19,8 +19,9 @@ from gemm_lessons.errors import KitError
 from gemm_lessons.launch import COUNTED, METRICS, Conflict, Counters, LineCount
 from gemm_lessons.simulator.counters import banks, machinecode
 from gemm_lessons.simulator.counters.accounts import Account, is_fused
+from gemm_lessons.simulator.counters.machinecode.waiting import OPERATIONS
 from gemm_lessons.simulator.counters.tally import Shot, Sums, Tally, shot
-from gemm_lessons.simulator.events import Access, Barrier, Batch, Boundary, LaunchInfo, Record, SharedArray, Touch
+from gemm_lessons.simulator.events import WARP, Access, Barrier, Batch, Boundary, LaunchInfo, Record, SharedArray, Touch
 from gemm_lessons.simulator.machine.memory import GlobalMemory
 from gemm_lessons.simulator.program import cfg, meant_to_meet
 
@@ -189,6 +190,9 @@ def totals(sums: Sums) -> dict[str, int]:
                 result[METRICS["shared_wavefronts_ideal"]] += ideal
     result[METRICS["ffma"]] += sums.ffma
     result[METRICS["warp_instructions"]] += sums.issued.total()
+    result[COUNTED["shuffles"]] += sums.issued["SHFL"]
+    result[COUNTED["global_bytes_waited_for"]] += sums.waited_for
+    result[COUNTED["operations"]] += sum(WARP * each * sums.issued[name] for name, each in OPERATIONS.items())
     return result
 
 
@@ -232,7 +236,7 @@ def _of_all_kinds(tally: Tally) -> Iterator[tuple[str, int]]:
     space, moved = access.space, tally.lanes * access.width
     if space not in ("shared", "global"):
         return
-    yield f"{space}_accesses", tally.executed
+    yield f"{space}_accesses", tally.warps  # not what ptxas adds to keep time, with every lane switched off
     reads = access.effect in ("load", "atomic") or (access.effect, space) == ("copy", "global")
     writes = access.effect in ("store", "atomic") or (access.effect, space) == ("copy", "shared")
     for direction in ("read",) * reads + ("written",) * writes:

@@ -99,6 +99,7 @@ class Sums:
     tallies: dict[tuple[int, str], Tally] = field(default_factory=dict)  # by instruction and memory
     ffma: int = 0  # threads
     arrivals: int = 0  # threads at block-wide barriers
+    waited_for: int = 0  # bytes from global memory that no arithmetic hides (``machinecode/waiting.py``)
     certain: bool = True  # no address depends on the last bits of an approximate function
     issued: Counter[str] = field(default_factory=Counter)  # opcode -> warps
 

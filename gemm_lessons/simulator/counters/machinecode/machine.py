@@ -41,6 +41,7 @@ from gemm_lessons.simulator.counters.machinecode.lanes import Geometry, Lanes
 from gemm_lessons.simulator.counters.machinecode.operands import Decoded, MachineImmediate, MachineRegister, Memory
 from gemm_lessons.simulator.counters.machinecode.sources import TRUE, Approximation, Array, Compute, Fetch
 from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
+from gemm_lessons.simulator.counters.machinecode.waiting import Passage, Waiting, passage_of
 from gemm_lessons.simulator.counters.tally import Shot, Sums, Tally, shot
 from gemm_lessons.simulator.events import WARP, Access, Effect, Space
 from gemm_lessons.simulator.semantics.floats import float_state
@@ -119,6 +120,7 @@ class Stretch:
     barriers: int = 0  # unguarded BAR instructions
     warps: int = 0  # how often, in warps, it was executed
     lanes: int = 0
+    passage: Passage | None = None  # of global loads and what may hide them; None: none of that
 
 
 class _Seen:
@@ -184,6 +186,7 @@ class Walker:
         self.fronts = Fronts(geometry.alive())
         self.lanes.alive = lambda: self.fronts.alive
         self.seen: list[tuple[Tally, _Seen]] = []
+        self.waiting = Waiting(geometry.lanes, sums) if watch is None else None
         self.returns = np.full(geometry.lanes, -1, np.int32)  # the block behind each lane's last call
         self.blocks = self._blocks()
         self.number = {block.first: i for i, block in enumerate(self.blocks)}
@@ -200,8 +203,13 @@ class Walker:
         starts |= {d.index + 1 for d in code if d.name == "BSSY"}
         ordered = sorted(start for start in starts if start < len(code))
         blocks = [Stretch(first, end) for first, end in zip(ordered, [*ordered[1:], len(code)], strict=True)]
+        loading = self.waiting is not None and any(map(_brought, code))
         for block in blocks:
+            if loading:
+                block.passage = passage_of(code[block.first : block.end], _brought)
             for d in code[block.first : block.end]:
+                if loading and _brought(d):
+                    block.steps.append(self._issue(d))
                 if d.name in FUSED:
                     if d.guard is None:
                         block.fused += 1
@@ -233,6 +241,19 @@ class Walker:
                 add(int(np.count_nonzero(alive if mask is None else mask & alive)))
 
         return count
+
+    def _issue(self, d: Decoded) -> Step:
+        """Tells who executes a global load."""
+        guard, waiting = self._guard(d), self.waiting
+        assert waiting is not None
+
+        def issue() -> None:
+            some, mask = self.lanes.active(guard)
+            if some:
+                alive = self.fronts.alive
+                waiting.active[d.index] = alive if mask is None else mask & alive
+
+        return issue
 
     def _add_fused(self, lanes: int) -> None:
         self.sums.ffma += lanes
@@ -510,6 +531,8 @@ class Walker:
                 self.lanes.mask = front.mask
                 for step in block.steps:
                     step()
+                if block.passage is not None and self.waiting is not None:
+                    self.waiting.follow(block.passage, front.mask)
                 budget -= 1
                 if budget < 0:
                     raise Uncountable(f"more than {most} basic blocks were executed")
@@ -536,6 +559,13 @@ def both(one: Fetch | None, other: Fetch | None) -> Fetch | None:
     if one is None or other is None:
         return one or other
     return lambda: one() & other()
+
+
+def _brought(d: Decoded) -> int:
+    """Bytes that ``d`` brings each lane from global memory."""
+    if d.name in ("LDG", "ATOMG", "ATOM", "LDGSTS"):
+        return max(1, width_of(d.source.opcode))
+    return 0
 
 
 def _barrier(d: Decoded) -> str:

@@ -1,0 +1,160 @@
+"""How much of what is loaded from global memory arithmetic has a chance to hide.
+
+A load does not stall the thread that issues it; the first instruction that names a register which it fills does, or the
+wait for the group of a ``cp.async``. What a thread computes in between hides the latency. Followed along the way that
+each thread takes through the machine code, so that only arithmetic counts that is executed, and every load does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gemm_lessons.simulator.counters.machinecode.flow import ATOMICS, operand_registers, results
+from gemm_lessons.simulator.counters.machinecode.operands import Decoded, MachineImmediate
+from gemm_lessons.simulator.counters.machinecode.sources import Array
+from gemm_lessons.simulator.counters.tally import Sums
+
+# Floating-point operations of a thread; guarded ones count as none, since they may be switched off.
+OPERATIONS = {"FFMA": 2, "FMUL": 1, "FADD": 1, "DFMA": 2, "DMUL": 1, "DADD": 1}
+ENOUGH = 256  # operations that hide a load: 128 multiply-adds, a quarter of what a tile of lesson 09 has
+
+
+@dataclass(frozen=True)
+class _Event:
+    """In a stretch: a load, a commit of ``cp.async`` (``kind`` commit) or the wait for all groups but ``newest``.
+    ``before``: operations of the stretch up to here; ``until``: up to the first use in the same stretch, else -1."""
+
+    kind: str
+    before: int
+    load: int = 0  # index of the instruction
+    width: int = 0
+    registers: frozenset[str] = frozenset()
+    until: int = -1
+    newest: int = 0
+
+
+@dataclass(frozen=True)
+class Passage:
+    """What of a stretch matters here."""
+
+    events: tuple[_Event, ...]
+    first_use: dict[str, int]  # register -> operations of the stretch before it is named
+    operations: int
+
+
+@dataclass
+class _Pending:
+    """A load that nobody has used yet: for each lane the operations that it had executed then, -1 where none is."""
+
+    width: int
+    since: Array
+    registers: frozenset[str] = frozenset()
+    group: int = -1  # of a cp.async, once committed
+
+
+@dataclass
+class Waiting:
+    """Of one batch of blocks. ``active`` of a load is set, by whoever executes it, before ``follow`` is told."""
+
+    lanes: int
+    sums: Sums
+    active: dict[int, Array] = field(default_factory=dict)
+    _done: int = 0  # operations that all lanes have executed
+    _more: Array | None = None  # what each lane has executed beside
+    _pending: dict[int, _Pending] = field(default_factory=dict)
+    _copies: list[_Pending] = field(default_factory=list)
+    _groups: int = 0
+
+    def follow(self, passage: Passage, mask: Array | None) -> None:
+        """The lanes of ``mask`` (None: all) have executed a stretch."""
+        for number, load in list(self._pending.items()):
+            places = [passage.first_use[name] for name in load.registers if name in passage.first_use]
+            if places:
+                self._use(load, min(places), mask)
+                if not (load.since >= 0).any():
+                    del self._pending[number]
+        for event in passage.events:
+            if event.kind == "load":
+                self._load(event)
+            elif event.kind == "copy":
+                if (some := self.active.pop(event.load, None)) is not None:
+                    self._copies.append(_Pending(event.width, np.where(some, self._now() + event.before, -1)))
+            elif event.kind == "commit":
+                for copy in self._copies:
+                    copy.group = self._groups if copy.group < 0 else copy.group
+                self._groups += 1
+            else:
+                for copy in self._copies:
+                    if 0 <= copy.group < self._groups - event.newest:
+                        self._use(copy, event.before, mask)
+                self._copies = [copy for copy in self._copies if (copy.since >= 0).any()]
+        if mask is None:
+            self._done += passage.operations
+        elif passage.operations:
+            self._more = np.zeros(self.lanes, np.int64) if self._more is None else self._more
+            self._more[mask] += passage.operations
+
+    def _now(self) -> Array:
+        return np.broadcast_to(self._done if self._more is None else self._done + self._more, (self.lanes,))
+
+    def _load(self, event: _Event) -> None:
+        some = self.active.pop(event.load, None)
+        if some is None:
+            return
+        if event.until >= 0:
+            if event.until - event.before < ENOUGH:
+                self.sums.waited_for += int(np.count_nonzero(some)) * event.width
+            return
+        since = np.where(some, self._now() + event.before, -1)
+        known = self._pending.get(event.load)
+        if known is not None:  # of lanes that have gone another way
+            since = np.where(some, since, known.since)
+        self._pending[event.load] = _Pending(event.width, since, event.registers)
+
+    def _use(self, load: _Pending, before: int, mask: Array | None) -> None:
+        here = load.since >= 0
+        if mask is not None:
+            here &= mask
+        late = here & (self._now() + before - load.since < ENOUGH)
+        self.sums.waited_for += int(np.count_nonzero(late)) * load.width
+        load.since = np.where(here, -1, load.since)
+
+
+def passage_of(code: Sequence[Decoded], loads: Callable[[Decoded], int]) -> Passage:
+    """Of straight-line code. ``loads``: the bytes that an instruction brings each lane from global memory, or 0."""
+    named = [_named(d) for d in code]
+    before, total = [], 0
+    for d in code:
+        before.append(total)
+        total += OPERATIONS.get(d.name, 0) if d.guard is None else 0
+    first_use: dict[str, int] = {}
+    for names, operations in zip(named, before, strict=True):
+        for name in names:
+            first_use.setdefault(name, operations)
+    events = []
+    for place, d in enumerate(code):
+        if d.name == "LDGSTS":
+            events.append(_Event("copy", before[place], d.index, loads(d)))
+        elif d.name == "LDGDEPBAR":
+            events.append(_Event("commit", before[place]))
+        elif d.name == "DEPBAR":
+            bits = [operand.bits for operand in d.operands if isinstance(operand, MachineImmediate)]
+            events.append(_Event("wait", before[place], newest=bits[0] if bits else 0))
+        elif loads(d):
+            filled = frozenset(filter(None, results(d)[0]))
+            later = (before[i] for i in range(place + 1, len(code)) if filled & named[i])
+            events.append(_Event("load", before[place], d.index, loads(d), filled, next(later, -1)))
+    return Passage(tuple(events), first_use, total)
+
+
+def _named(d: Decoded) -> frozenset[str]:
+    """Every register that an instruction names, also as a part of a wide operand."""
+    written, count = results(d)
+    names = set(written)
+    width = 4 if d.name.startswith("ST") or d.name in ATOMICS else 2 if d.name[0] == "D" or d.has("64", "WIDE") else 1
+    for operand in d.operands[count:]:
+        names.update(operand_registers(operand, width))
+    return frozenset(filter(None, names))
