@@ -244,6 +244,7 @@ command(
     "gemm-lessons grade submissions --again ana --lesson 03",
     "gemm-lessons grade submissions --seed 4711 --shard 3/10 --out shard-3",
     "gemm-lessons grade merge shard-1 shard-2 --out grades",
+    "gemm-lessons grade setup gradescope autograder",
     of=graders,
 )(grade.class_)
 command("gemm-lessons grade merge shard-1 shard-2 --out grades", of=graders)(grade.merge)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from typer.core import TyperGroup
@@ -37,8 +37,14 @@ class GradeGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """It is not shown, either."""
-        name, command, rest = super().resolve_command(ctx, args)
-        return "" if name == "class" else name, command, rest
+        name, command, rest = cast("tuple[str | None, Any, list[str]]", super().resolve_command(ctx, args))
+        if name != "class":
+            return name, command, rest
+        plain: Any = command.context_class
+        # "gemm-lessons grade", as it was typed, in usage lines and errors.
+        path = property(lambda self: plain.command_path.fget(self).rstrip())
+        command.context_class = type("Context", (plain,), {"command_path": path})
+        return "", command, rest
 
 
 def class_(
