@@ -150,3 +150,49 @@ def test_gradescope_from_scratch(tmp_path: Path) -> None:
     broken = gradescope.submit(root, files, {})[0]
     check("gradescope", broken)
     assert "no fault of yours" in broken["output"]
+
+
+def script(path: Path, *lines: str) -> None:
+    path.write_text("\n".join(["#!/bin/sh", *lines, ""]))
+    path.chmod(0o755)
+
+
+@pytest.mark.parametrize("image", ["22.04", "24.04 without venv", "24.04"])
+def test_setup_finds_a_python_or_gets_one(hosts: Path, tmp_path: Path, image: str) -> None:
+    """On machines that have nothing but what stands here: what is asked of apt-get, and which Python makes the venv."""
+    programs, log, root = tmp_path / "bin", tmp_path / "log", tmp_path / "autograder"
+    programs.mkdir()
+    for name in ("bash", "mkdir", "cp", "chmod", "sh"):
+        found = shutil.which(name)
+        assert found
+        (programs / name).symlink_to(found)
+    good = tmp_path / "good"
+    tool = f'#!/bin/sh\\necho "$(basename $0) $*" >> {log}\\n'
+    script(
+        good,
+        '[ "$1" = -m ] || exit 0',
+        f'echo "${{0##*/}} $*" >> {log}',
+        'mkdir -p "$3/bin"',
+        *(f'printf \'{tool}\' > "$3/bin/{name}"; chmod +x "$3/bin/{name}"' for name in ("pip", "gemm-lessons")),
+    )
+    script(programs / "python3", "exit 1")
+    has_venv = {"22.04": "python3.11", "24.04 without venv": "python3", "24.04": "python3"}[image]
+    wanted = "python3.11-venv" if image == "22.04" else "python3-venv"
+    # The package of this name makes the Python usable; others change nothing.
+    script(
+        programs / "apt-get",
+        f'echo "apt-get $*" >> {log}',
+        f'case " $* " in *" {wanted} "*) cp {good} {programs / has_venv};; esac',
+    )
+    if image == "24.04":
+        shutil.copy(good, programs / "python3")
+    shutil.copytree(hosts / "gradescope", root / "source")
+    environment = {"PATH": str(programs), "AUTOGRADER": str(root)}
+    subprocess.run(["bash", root / "source" / "setup.sh"], env=environment, check=True, timeout=60)
+    lines = log.read_text().splitlines()
+    assert f"{has_venv} -m venv {root}/venv" in lines
+    asked = [line.split()[-1] for line in lines if line.startswith("apt-get")]
+    assert asked == {"24.04": [], "24.04 without venv": ["update", "python3-venv"]}.get(
+        image, ["update", "python3-venv", "python3.11-venv"]
+    )
+    assert (root / "source").stat().st_mode & 0o077 == 0, "points and hidden shapes are nobody else's"
