@@ -24,6 +24,7 @@ import numpy as np
 
 from gemm_lessons.api import CompileError, simulate
 from gemm_lessons.bounds import GIB
+from gemm_lessons.compiler.quiet import without_printf
 from gemm_lessons.course.folder import CommandError, packaged_course
 from gemm_lessons.course.lesson import Lesson, Shape, astuple
 from gemm_lessons.errors import KitError, UnsupportedKernel
@@ -300,7 +301,7 @@ def wrong_answer(lesson: Lesson, source: str, seed: int) -> str:
     values: dict[str, Any] = {"A": a, "B": b, "C": c, "M": m, "N": n, "K": k}
     try:
         launched = simulate(
-            source, launch.entry, grid.grid, grid.block, [values[name] for name in launch.parameters],
+            without_printf(source), launch.entry, grid.grid, grid.block, [values[name] for name in launch.parameters],
             defines=lesson.tile.defines, include_dirs=lesson.include_dirs, dynamic_shared=grid.dynamic_shared,
         )  # fmt: skip
     except (CompileError, ValueError) as error:

@@ -261,12 +261,13 @@ command("gemm-lessons dev check", "gemm-lessons dev check 22 --write", of=teache
 @command("gemm-lessons doctor")
 def doctor(no_color: NoColor = False) -> int:
     """Look for everything that a run needs, and say what to do."""
+    from gemm_lessons.grading.worker import walls_around_grading
     from gemm_lessons.report.console import Working, make_console
     from gemm_lessons.report.course import show_doctor
     from gemm_lessons.run.doctor import examine, healthy
 
     with Working(make_console(stderr=True), "examining"):
-        checks = examine()
+        checks = [*examine(), walls_around_grading()]
     show_doctor(make_console(), checks)
     return contract.EXIT_PASSED if healthy(checks) else contract.EXIT_BROKEN
 

@@ -19,6 +19,7 @@ from gemm_lessons.compiler.nvrtc import Translation
 from gemm_lessons.errors import KitError
 from gemm_lessons.frozen import dataclass
 
+LEAST_PATIENCE_S = 10.0  # also for a run that may take less time: others may keep the machine busy
 PATIENCE_S = 60.0  # the largest kernel of the course compiles in 1 s
 MEMORY_BYTES = 4 * 2**30  # of address space; a compilation takes about 0.5 GiB
 
@@ -40,7 +41,7 @@ def translate(
 ) -> tuple[Translation, tuple[int, int]] | Broken:
     """``Nvrtc.translate`` in the child, with NVRTC's version. Raises ``KitError`` when NVRTC is missing or fails."""
     question = {"name": name, "options": list(options), "expression": expression}
-    patience = min(PATIENCE_S, bounds.current().seconds)
+    patience = min(PATIENCE_S, max(LEAST_PATIENCE_S, bounds.SLOW * bounds.current().seconds))
     with _lock:
         try:
             if tools.available():

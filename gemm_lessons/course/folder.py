@@ -191,13 +191,10 @@ def start_lesson(lesson: Lesson) -> Started:
     path = lesson.kernel_path
     stub = read_bytes(lesson.stub_path)
     try:
-        with path.open("xb") as file:
-            file.write(stub)
+        write_new(path, stub)
         created = True
     except FileExistsError:
         created = False
-    except OSError as error:
-        raise WriteError(path, error) from None
     return Started(lesson, path, created, todo_marks(read_source(path)))
 
 
@@ -242,7 +239,7 @@ def init_course(directory: Path) -> Course:
             copy.rename(directory / "lessons")
         ignore = directory / ".gitignore"
         if not ignore.exists():
-            ignore.write_text(IGNORED, encoding="utf-8")
+            write_atomically(ignore, IGNORED.encode())
     except OSError as error:
         raise WriteError(Path(error.filename or directory), error) from None
     return Course(directory)
@@ -272,6 +269,26 @@ def text_of(path: Path, raw: bytes) -> str:
     return text
 
 
+def write_new(path: Path, data: bytes) -> None:
+    """Make a file, whole or not at all, also where the disk is full. Raises ``FileExistsError`` and ``WriteError``."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_bytes(data)
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without: nobody else makes this file in the same moment, or we say so
+            with path.open("xb"):
+                temporary.replace(path)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise WriteError(path, error) from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
 def write_atomically(path: Path, data: bytes) -> None:
     """Replace a file in one step, so that a crash or Ctrl-C leaves the old or the new one. Raises ``WriteError``."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -289,7 +306,7 @@ def shown(path: Path) -> str:
     """A path as the user would type it: relative to where they stand when it lies below, else absolute."""
     try:
         return str(path.resolve().relative_to(Path.cwd()))
-    except (ValueError, OSError):
+    except (ValueError, OSError, RuntimeError):  # the last is Python's before 3.13 for links that lead in a circle
         return str(path)
 
 
@@ -314,12 +331,9 @@ def _back_up(path: Path, data: bytes) -> Path:
     while True:
         backup = path.with_name(f"{path.name}.bak-{number}")
         try:
-            with backup.open("xb") as file:
-                file.write(data)
+            write_new(backup, data)
         except FileExistsError:
             number += 1
-        except OSError as error:
-            raise WriteError(backup, error) from None
         else:
             return backup
 

@@ -9,6 +9,7 @@ plain A, B or C: type, shape, order, role, fill.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -279,7 +280,7 @@ class _Reader(TomlReader):
         if ("at_most" in raw) == ("at_least" in raw):
             raise self.wrong(where, "needs exactly one of at_most and at_least")
         bound = "at_most" if "at_most" in raw else "at_least"
-        if type(raw[bound]) not in (int, float):
+        if type(raw[bound]) not in (int, float) or not math.isfinite(raw[bound]):
             raise self.wrong((*where, bound), f"must be a number, not {raw[bound]!r}")
         limits = {bound: float(raw[bound])}
         value = self.expression((*where, "value"), self.present(where, raw, "value"), names)

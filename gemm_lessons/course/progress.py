@@ -158,6 +158,8 @@ def load_progress(course: Course) -> Progress:
 def _read(path: Path) -> dict[str, Any] | None:
     """What is stored, with its ``lessons``; None where nothing is, or nothing that this version understands."""
     try:
+        if path.exists() and not path.is_file():  # to read a pipe may never end
+            return None
         raw = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None

@@ -17,6 +17,8 @@ Where = tuple[str | int, ...]  # a key's path in the file, such as ("gates", 0, 
 def read_toml(path: Path, without: str) -> tuple[str, dict[str, Any]]:
     """A TOML file as text and parsed; ``without``: what to do when it is missing. Raises ``LessonError``."""
     try:
+        if path.exists() and not path.is_file():  # to read a pipe may never end
+            raise LessonError(f"{path}: cannot be read: it is no file; restore it")
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise LessonError(f"{path}: not found; {without}") from None
@@ -31,6 +33,8 @@ def read_toml(path: Path, without: str) -> tuple[str, dict[str, Any]]:
         line = int(found[1]) if found else max(1, len(text.splitlines()))  # else "at end of document"
         what = re.sub(r" \(at .*", "", str(error))
         raise LessonError(f"{path}:{line}: not valid TOML: {what}; correct the line or restore the file") from None
+    except RecursionError:
+        raise LessonError(f"{path}: is nested too deeply; restore the file") from None
 
 
 class TomlReader:

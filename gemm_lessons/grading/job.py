@@ -98,6 +98,7 @@ def _judged(question: Question, sources: Sequence[bytes], folder: Path, walls: t
         seed=submission["seed"],
         beside=False,
         estimating=False,
+        bounds=bounds.current(),
         graded=True,
         secret=tuple(Shape(*sizes) for sizes in submission["secret"]),
     )

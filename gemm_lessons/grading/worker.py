@@ -30,6 +30,7 @@ from gemm_lessons.run.choose import Choice
 
 if TYPE_CHECKING:
     from gemm_lessons.run.contract import JSON
+    from gemm_lessons.run.doctor import Check
     from gemm_lessons.run.outcome import RunOutcome
 
 MOST_BYTES = 1_000_001  # of a file that are read: one more than a kernel may have
@@ -98,6 +99,20 @@ def protections() -> tuple[str, ...]:
     return tuple(run_python("got = True")["walls"])
 
 
+def walls_around_grading() -> Check:
+    """For ``gemm-lessons doctor``: which walls stand here, and which do not."""
+    from gemm_lessons.grading.sandbox import WALLS
+    from gemm_lessons.run.doctor import Check
+
+    try:
+        stand = protections()
+    except (KitError, KeyError) as error:
+        return Check("grading", "optional", f"no submission can be judged here: {error}")
+    missing = [text for name, text in WALLS.items() if name not in stand]
+    detail = f"{len(stand)} of {len(WALLS)} walls stand around a submission"
+    return Check("grading", "found", detail, "not here: " + "; ".join(missing) if missing else "")
+
+
 def run_python(code: str, limits: Limits | None = None) -> Mapping[str, Any]:
     """Run Python in place of a submission and behind the same walls: ``{"got": what it left in got, "walls": [...]}``,
     or ``{"error": "timeout" | "memory" | "crash", "text":}``. What could be done through a hole in the simulator."""
@@ -122,14 +137,24 @@ _turn = threading.Lock()
 
 
 def _ask(question: dict[str, Any], sources: list[bytes]) -> dict[str, Any]:
+    """Have a nursery judge. That one is lost is no submission's fault, as far as anybody can tell: once more, then
+    ``KitError``."""
+    try:
+        return _asked(question, sources)
+    except (ChildHung, ChildDied):
+        pass
+    try:
+        return _asked(question, sources)
+    except (ChildHung, ChildDied) as lost:
+        raise KitError(f"the process that judges submissions was lost: {lost}") from None
+
+
+def _asked(question: dict[str, Any], sources: list[bytes]) -> dict[str, Any]:
     nursery = _nursery()
     try:
         nursery.send(question, sources)
         answer, _ = nursery.receive(SLOW * 2 * question["seconds"] + SPARE_S)
-    except (ChildHung, ChildDied) as lost:
-        nursery.close()
-        return {"error": "crash", "text": str(lost)}
-    except BaseException:  # Ctrl-C: the answer that may still come is not the next one's
+    except BaseException:  # also Ctrl-C: the answer that may still come is not the next one's
         nursery.close()
         raise
     with _turn:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gemm_lessons import bounds
-from gemm_lessons.bounds import OutOfTime
+from gemm_lessons.bounds import Bounds, OutOfTime
 from gemm_lessons.compiler.compile import Diagnostic, occupancy
 from gemm_lessons.course.folder import Course, NotText, read_source, shown
 from gemm_lessons.course.lesson import Lesson, Shape
@@ -30,6 +30,7 @@ from gemm_lessons.ranges import stage, turn
 from gemm_lessons.run.checking import check, judge_method, stopped
 from gemm_lessons.run.estimating import estimate
 from gemm_lessons.run.kept_rows import sources
+from gemm_lessons.run.lost import lost
 from gemm_lessons.run.measuring import measure, with_times
 from gemm_lessons.run.outcome import Role, Row, RunOutcome
 from gemm_lessons.run.plan import RunPlan, RunRequest, Tell
@@ -58,6 +59,19 @@ def run_lesson(request: RunRequest, progress: Tell = lambda what: None) -> RunOu
     Whatever the kernel does is a verdict. Raises ``CommandError`` (its file cannot be read), ``ShapeError`` (the lesson
     does not allow this shape), ``UnsupportedKernel`` (the device cannot run it) and ``KitError``.
     """
+    try:
+        return _run_lesson(request, progress)
+    except (OutOfTime, MemoryError) as end:  # outside of its launches, which know more of it
+        kind, message = _words(end, request.bounds)
+        return lost(request.lesson, request.path, kind, message, request.device.kind, request.gpu.name)
+
+
+def _words(end: OutOfTime | MemoryError, most: Bounds) -> tuple[str, str]:
+    late = isinstance(end, OutOfTime)
+    return ("timeout" if late else "memory"), (most.too_long if late else most.too_much) + most.advice
+
+
+def _run_lesson(request: RunRequest, progress: Tell) -> RunOutcome:
     began = time.perf_counter()
     plan = RunPlan.of(request, progress)
     with bounds.within(request.bounds), stage("lesson", plan.lesson.name, payload=plan.lesson.number):
@@ -143,11 +157,8 @@ def judge(plan: RunPlan, built: Built, entry: Entry) -> Checked:
     try:
         return judge_method(plan, built, check(plan, built, entry.shapes, hidden))
     except (OutOfTime, MemoryError) as end:  # not while it ran: that is a fault, and names a line
-        late = isinstance(end, OutOfTime)
-        most = bounds.current()
-        finding = Finding(
-            "timeout" if late else "memory", "error", (most.too_long if late else most.too_much) + most.advice
-        )
+        kind, message = _words(end, bounds.current())
+        finding = Finding(kind, "error", message)
         return Checked(stopped(plan.counting_shape(built.lesson), finding), findings=(finding,))
 
 

@@ -1,0 +1,126 @@
+"""A run that cannot hurt: bounds of time and memory, exit codes that stay true, files that are whole or not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from checks.cli.tiny_course import BINARY, KERNEL, SOLUTION, Run, environment
+
+# It counts, so that it never comes back to the same state; and it is no loop that the instruction budget ends soon.
+SLOW = KERNEL.replace(
+    "BODY", "    for (int n = 0; n < 1000000; n++) {\n        acc = acc * 1.5f + n;\n        C[0] = acc;\n    }"
+)
+LARGE = KERNEL.replace(
+    "BODY",
+    "    float own[100000];\n    for (int n = 0; n < 9; n++) own[int(A[n] * 9999)] = n;\n    acc = own[int(B[0])];",
+)
+LITTLE_DISK = [
+    sys.executable,
+    "-c",
+    "import os, resource, sys\n"
+    "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
+    f"os.execv({sys.executable!r}, [{sys.executable!r}, '-m', 'gemm_lessons', *sys.argv[1:]])",
+]
+
+
+def test_time_is_bounded_and_the_line_is_named(run: Run, kernel: Path) -> None:
+    kernel.write_text(SLOW)
+    told = run("run", "01", "--json", "--time-limit", "0.7")
+    assert (told.code, told.err) == (1, "")
+    outcome = json.loads(told.out)
+    assert outcome["verdict"] == "timed_out"
+    (found,) = outcome["findings"]
+    assert found["message"].startswith("the run took longer than 0.7 s and was stopped, in line ")
+    assert "acc" in kernel.read_text().splitlines()[found["line"] - 1]
+    assert "--time-limit" in found["message"]
+
+
+def test_memory_is_bounded(run: Run, kernel: Path) -> None:
+    kernel.write_text(LARGE)
+    told = run("run", "01", "--json", "--memory-limit", "0.06")
+    assert told.code == 1, told.err
+    outcome = json.loads(told.out)
+    assert outcome["verdict"] == "faulted"
+    assert outcome["findings"][0]["message"].startswith("the run needed more than 0.06 GiB of memory and was stopped")
+
+
+@pytest.mark.parametrize("limit", ["nan", "inf", "0", "-1"])
+def test_no_limit_is_no_limit(run: Run, limit: str) -> None:
+    told = run("run", "01", "--solution", f"--time-limit={limit}")
+    assert told.code == 2
+    assert told.err.count("\n") == 1
+    assert "is no limit" in told.err
+    assert run("run", "01", "--solution", env={"GEMM_LESSONS_MEMORY_LIMIT": limit}).code == 2
+
+
+def test_who_closes_a_pipe_early_changes_no_exit_code(course: Path, kernel: Path) -> None:
+    kernel.write_text(KERNEL.replace("BODY", ""))
+    for arguments, code in ((("list",), 0), (("run", "01", "--solution"), 0), (("run", "01", "--json"), 1)):
+        process = subprocess.Popen(
+            [*BINARY, *arguments], cwd=course, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        assert process.stdout is not None
+        process.stdout.close()
+        _, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (code, b""), arguments
+
+
+def test_a_signal_ends_all_of_it(course: Path, kernel: Path) -> None:
+    kernel.write_text(SLOW)
+    process = subprocess.Popen(
+        [*BINARY, "run", "01"], cwd=course, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while not (theirs := children.read_text().split()):
+        time.sleep(0.02)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (128 + signal.SIGTERM, "")
+    assert not [pid for pid in theirs if os.path.exists(f"/proc/{pid}")]
+    assert not list(course.rglob("*.tmp"))
+    assert kernel.read_text() == SLOW
+
+
+def test_a_file_is_whole_or_not_there(run: Run, course: Path, kernel: Path) -> None:
+    """Files may have 100 bytes here: less than a stub has."""
+    started = run("start", "01", prefix=LITTLE_DISK)
+    assert started.code == 3
+    assert "cannot be written: file too large" in started.err
+    assert not kernel.exists()
+    kernel.write_text(SOLUTION)
+    assert run("reset", "01", prefix=LITTLE_DISK).code == 3
+    assert kernel.read_text() == SOLUTION
+    assert not [path for path in kernel.parent.iterdir() if "bak" in path.name or "tmp" in path.name]
+
+
+def test_what_is_no_file_is_waited_for_by_nobody(run: Run, course: Path, kernel: Path) -> None:
+    toml = course / "lessons" / "01_first" / "lesson.toml"
+    text = toml.read_text()
+    toml.write_text(text + "x = " + "[" * 100_000)
+    assert "is nested too deeply" in run("run", "01", "--solution").err
+    toml.unlink()
+    os.mkfifo(toml)
+    assert "is no file; restore it" in run("list").err
+    toml.unlink()
+    toml.symlink_to(toml.name)
+    assert "too many levels of symbolic links" in run("run", "01", "--solution").err.lower()
+    toml.unlink()
+    toml.write_text(text)
+    kernel.symlink_to(kernel.name)
+    for command in ("run", "start"):
+        told = run(command, "01")
+        assert (told.code, told.err.count("\n")) == (2, 1)
+    kernel.unlink()
+    progress = course / ".gemm-lessons" / "progress.json"
+    progress.parent.mkdir(exist_ok=True)
+    os.mkfifo(progress)
+    assert run("list").code == 0
