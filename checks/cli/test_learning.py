@@ -130,7 +130,7 @@ def test_settings_that_are_not_the_course_s(run: Run, tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     toml = mine / "lessons" / "01_naive" / "lesson.toml"
     original = toml.read_text()
-    toml.write_text(original.replace("[tile]\nBM = 32", "[tile]\nBM = 16").replace("at_least = 1.0", "at_least = 0.5"))
+    toml.write_text(original.replace("[tile]\nBM = 32", "[tile]\nBM = 16").replace("at_most = 3", "at_most = 4"))
     assert toml.read_text() != original
     kernel = mine / "lessons" / "01_naive" / "kernel.cu"
     kernel.write_text("int x;\n")
