@@ -227,6 +227,29 @@ def test_a_bug_of_ours_costs_one_kernel_and_not_the_class(monkeypatch: pytest.Mo
     assert judged.message == "this is a bug in gemm-lessons (ZeroDivisionError: oh)"
 
 
+def test_every_seed_has_to_pass_and_nothing_tells_where_it_lay(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gemm_lessons.grading import judging
+    from gemm_lessons.grading.worker import Limits, Submission
+
+    asked: list[Submission] = []
+
+    def answer(submission: Submission, limits: Limits) -> dict[str, Any]:
+        asked.append(submission)
+        assert sorted(path.name for path in submission.path.parent.iterdir()) == ["kernel.cu", "mine.cuh"]
+        verdict = "passed" if submission.seed != 3 else "wrong_answer"
+        return {"verdict": verdict, "kernel": str(submission.path), "hints": [f"see {submission.path}:3"], **EMPTY}
+
+    monkeypatch.setattr(judging, "judge_submission", answer)
+    headers = {"mine.cuh": b""}
+    job = Job("ana", "01_naive", "", "my/01.cu", b"", headers, seeds=(2, 3, 4), shapes=((5, 6, 7),))
+    judged = judging.judge(job)
+    assert [it.seed for it in asked] == [2, 3], "one that does not pass decides"
+    assert asked[0].secret == ((5, 6, 7),)
+    assert judged.seed == 3
+    assert judged.outcome == {"verdict": "wrong_answer", "kernel": "my/01.cu", "hints": ["see my/01.cu:3"], **EMPTY}
+    assert job.key != replace(job, seeds=(2, 3)).key != replace(job, headers={}).key
+
+
 def test_text_of_any_editor_is_text() -> None:
     source = "// Größe\n"
     for data in (source.encode(), source.encode("utf-16"), source.encode("cp1252")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import io
 import os
+import random
 import stat
 import struct
 import tarfile
@@ -329,3 +330,24 @@ def test_a_folder_that_is_none(tmp_path: Path) -> None:
     lay(tmp_path / "course", {"lessons/03_block_tile/lesson.toml": "", "lessons/03_block_tile/kernel.cu": KERNEL})
     with pytest.raises(CommandError, match="is a course folder"):
         find_students(tmp_path / "course", COURSE.names)
+
+
+def test_damaged_archives_break_nothing(tmp_path: Path) -> None:
+    """A few of the many that were tried: what an archive holds is read, or it is said to be broken."""
+    files = {f"{number:02}.cu": KERNEL * 50 for number in range(1, 9)}
+    whole = [zipped(tmp_path / "whole.zip", files).read_bytes()]
+    whole += [tarred(tmp_path / "whole.tar", files, kind).read_bytes() for kind in ("", "gz", "xz", "bz2")]
+    draw, ways = random.Random(1), set()
+    for number in range(120):
+        data = bytearray(whole[number % len(whole)])
+        for _ in range(draw.choice((1, 2, 10))):
+            at = draw.randrange(len(data))
+            cut, more = draw.choice(((1, 1), (9, 0), (0, 9), (4, 4)))
+            data[at : at + cut] = bytes(draw.choice((0, 255, draw.randrange(256))) for _ in range(more))
+        path = tmp_path / "damaged"
+        path.write_bytes(data)
+        found = archives.read_archive(path)
+        assert found.files or found.broken or data.startswith(b"PK")
+        assert all(remark.isprintable() for remark in found.told())
+        ways.add(bool(found.broken))
+    assert ways == {True, False}
