@@ -17,15 +17,15 @@ from gemm_lessons.simulator.counters.machinecode.operands import Decoded, Machin
 from gemm_lessons.simulator.counters.machinecode.sources import Array
 from gemm_lessons.simulator.counters.tally import Sums
 
-# Floating-point operations of a thread; guarded ones count as none, since they may be switched off.
+# Arithmetic, and how many floating-point operations each is.
 OPERATIONS = {"FFMA": 2, "FMUL": 1, "FADD": 1, "DFMA": 2, "DMUL": 1, "DADD": 1}
-ENOUGH = 256  # operations that hide a load: 128 multiply-adds, a quarter of what a tile of lesson 09 has
+ENOUGH = 128  # of such instructions hide a load: a quarter of the multiply-adds of a tile of lesson 09
 
 
 @dataclass(frozen=True)
 class _Event:
     """In a stretch: a load, a commit of ``cp.async`` (``kind`` commit) or the wait for all groups but ``newest``.
-    ``before``: operations of the stretch up to here; ``until``: up to the first use in the same stretch, else -1."""
+    ``before``: arithmetic of the stretch up to here; ``until``: up to the first use in the same stretch, else -1."""
 
     kind: str
     before: int
@@ -41,13 +41,13 @@ class Passage:
     """What of a stretch matters here."""
 
     events: tuple[_Event, ...]
-    first_use: dict[str, int]  # register -> operations of the stretch before it is named
-    operations: int
+    first_use: dict[str, int]  # register -> arithmetic of the stretch before it is named
+    arithmetic: int
 
 
 @dataclass
 class _Pending:
-    """A load that nobody has used yet: for each lane the operations that it had executed then, -1 where none is."""
+    """A load that nobody has used yet: for each lane the arithmetic that it had executed then, -1 where none is."""
 
     width: int
     since: Array
@@ -62,7 +62,7 @@ class Waiting:
     lanes: int
     sums: Sums
     active: dict[int, Array] = field(default_factory=dict)
-    _done: int = 0  # operations that all lanes have executed
+    _done: int = 0  # arithmetic that all lanes have executed
     _more: Array | None = None  # what each lane has executed beside
     _pending: dict[int, _Pending] = field(default_factory=dict)
     _copies: list[_Pending] = field(default_factory=list)
@@ -92,10 +92,10 @@ class Waiting:
                         self._use(copy, event.before, mask)
                 self._copies = [copy for copy in self._copies if (copy.since >= 0).any()]
         if mask is None:
-            self._done += passage.operations
-        elif passage.operations:
+            self._done += passage.arithmetic
+        elif passage.arithmetic:
             self._more = np.zeros(self.lanes, np.int64) if self._more is None else self._more
-            self._more[mask] += passage.operations
+            self._more[mask] += passage.arithmetic
 
     def _now(self) -> Array:
         return np.broadcast_to(self._done if self._more is None else self._done + self._more, (self.lanes,))
@@ -129,11 +129,11 @@ def passage_of(code: Sequence[Decoded], loads: Callable[[Decoded], int]) -> Pass
     before, total = [], 0
     for d in code:
         before.append(total)
-        total += OPERATIONS.get(d.name, 0) if d.guard is None else 0
+        total += d.name in OPERATIONS and d.guard is None  # a guarded one may be switched off
     first_use: dict[str, int] = {}
-    for names, operations in zip(named, before, strict=True):
+    for names, arithmetic in zip(named, before, strict=True):
         for name in names:
-            first_use.setdefault(name, operations)
+            first_use.setdefault(name, arithmetic)
     events = []
     for place, d in enumerate(code):
         if d.name == "LDGSTS":

@@ -1,0 +1,89 @@
+"""What gates count: every kind of access, barriers in every form, what nothing hides; and what cannot be counted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gemm_lessons import simulate
+from gemm_lessons.course.expression import Expression
+from gemm_lessons.course.lesson import Gate
+from gemm_lessons.judgement.verdict import judge_gates
+from gemm_lessons.launch import Counters
+from gemm_lessons.run.checking import uncounted
+
+THREADS = 64
+LINE = 128  # bytes that a warp reads or writes, 4 for each lane
+HEAD = """
+__device__ void copy4(unsigned to, const float *from)
+{ asm volatile("cp.async.ca.shared.global [%0], [%1], 4; cp.async.wait_all;" :: "r"(to), "l"(from) : "memory"); }
+extern "C" __global__ void __launch_bounds__(64) kinds(float *x, float *y, int n)
+{ __shared__ float s[64]; const int t = threadIdx.x; s[t] = 0; __syncthreads();
+"""
+
+
+def counted(body: str, n: int = 0) -> Counters:
+    """``body`` by two warps, after a store to shared memory and a barrier."""
+    x, y = np.ones(256, np.float32), np.zeros(256, np.float32)
+    launched = simulate(f"{HEAD}\n{body}\n}}", "kinds", 1, THREADS, [x, y, n])
+    assert launched.fault is None
+    return launched.counters
+
+
+# body -> what it adds
+KINDS = {
+    "load": ("y[t] = x[t];", {"global_bytes_read": 2 * LINE, "global_bytes_written": 2 * LINE, "global_accesses": 4}),
+    "atomic": ("y[t] = atomicAdd(x + t, 0.0f);",
+               {"global_bytes_read": 2 * LINE, "global_sectors_read": 8, "global_bytes_written": 4 * LINE}),
+    "reduction": ("atomicAdd(y + t, 1.0f);", {"global_bytes_read": 2 * LINE, "global_sectors_written": 8}),
+    "cp.async": ("copy4((unsigned)__cvta_generic_to_shared(s + t), x + t); y[t] = s[t];",
+                 {"global_bytes_read": 2 * LINE, "shared_bytes_read": 2 * LINE, "shared_accesses": 6}),
+    "shared atomic": ("y[t] = atomicAdd((int *)s + t, 1);", {"shared_bytes_read": 2 * LINE, "shared_accesses": 4}),
+    "shuffle": ("y[t] = __shfl_xor_sync(~0u, x[t], 1);", {"shuffles": 2, "shared_bytes_read": 0}),
+    "named barriers": ('asm volatile("bar.sync 1, 64; bar.sync %0, 64;" :: "r"(n + 2)); y[t] = 1;', {"barriers": 3}),
+    "half a block": ('if (t < 32) asm volatile("bar.sync 1, 32; bar.sync 1, 32;"); y[t] = 1;', {"barriers": 3}),
+    "voting": ("y[t] = __syncthreads_count(t) + __syncthreads_or(n);", {"barriers": 3}),
+    "signals": ('if (t < 32) asm volatile("bar.arrive 3, 64;"); else asm volatile("bar.sync 3, 64;"); y[t] = 1;',
+                {"barriers": 2}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "expected"), KINDS.values(), ids=KINDS)
+def test_every_kind_counts(body: str, expected: dict[str, int]) -> None:
+    counters = counted(body)
+    assert not counters.obstacle
+    assert {name: counters.get(name) for name in expected} == expected
+
+
+# A load, then as many multiply-adds as the launch says, then its use.
+HIDING = "float v = x[t], a = y[t + 64]; for (int i = 0; i < n; i++) a = a * 1.5f + 1; y[t] = a + v;"
+
+
+def test_only_what_is_executed_hides_a_load() -> None:
+    waiting = {n: counted(HIDING, n).get("global_bytes_waited_for") for n in (0, 100, 200)}
+    assert waiting == {0: 4 * LINE, 100: 4 * LINE, 200: 2 * LINE}, "of the second load, the arithmetic is the first use"
+
+
+def test_a_copy_is_waited_for_where_its_group_is() -> None:
+    begin = 'asm volatile("cp.async.ca.shared.global [%0], [%1], 4; cp.async.commit_group;" :: "r"(to), "l"(x + t));'
+    work = "float a = t; for (int i = 0; i < n; i++) a = a * 1.5f + 1;"
+    end = 'asm volatile("cp.async.wait_group 0;" ::: "memory"); y[t] = a + s[t];'
+    body = f"const unsigned to = (unsigned)__cvta_generic_to_shared(s + t); {begin} {work} {end}"
+    assert [counted(body, n).get("global_bytes_waited_for") for n in (10, 200)] == [2 * LINE, 0]
+
+
+def test_what_cannot_be_counted_meets_no_gate() -> None:
+    generic = counted("const float *p = n ? (const float *)s : x; y[t] = p[t];")
+    assert "line" in generic.obstacle
+    gates = [
+        Gate("reads", Expression("global_bytes_read / M"), "", at_most=1e9),
+        Gate("most", Expression("M"), "", at_most=1e9),
+        Gate("barriers", Expression("barriers"), "", at_most=1),
+    ]
+    names = {"global_bytes_read": 1.0, "M": 1.0, "barriers": 1.0}
+    reads, most, barriers = judge_gates(gates, names, uncounted(generic))
+    assert not reads.passed
+    assert reads.note == f"cannot be counted: {generic.obstacle}"
+    assert most.passed
+    assert barriers.passed, "barriers are counted on PTX"
+    assert not any(it.passed for it in judge_gates(gates, names, uncounted(Counters())) if it.name != "most")
