@@ -177,6 +177,7 @@ def test_ctrl_c_ends_it_all_and_it_goes_on(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
+    assert "the same command goes on from there" in err
     assert "Traceback" not in err
     assert workers
     until = time.monotonic() + 20

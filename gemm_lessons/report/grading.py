@@ -49,10 +49,10 @@ class Ahead:
     ``classroom.Tell``."""
 
     def __init__(self, console: Console, total: int, kept: int) -> None:
-        self._console, self._kept = console, kept
+        self._console, self._kept, self._done = console, kept, kept
         self._began = self._said = time.monotonic()
         self._bar = Progress(
-            TextColumn("graded"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(elapsed_when_finished=True),
+            TextColumn("graded"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("left"),
             console=console, transient=True, disable=not console.is_terminal, refresh_per_second=2,
             speed_estimate_period=120,
         )  # fmt: skip
@@ -60,6 +60,7 @@ class Ahead:
 
     def __call__(self, done: int, total: int) -> None:
         """So many grades are there."""
+        self._done = done
         self._bar.update(self._task, completed=done, total=total)
         now = time.monotonic()
         if self._console.is_terminal or now - self._said < EVERY_S or done <= self._kept:
@@ -76,6 +77,9 @@ class Ahead:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._bar.stop()
+        if kind is KeyboardInterrupt:
+            said = f"{self._done} grades are kept; the same command goes on from there"
+            self._console.print(said, soft_wrap=True)
 
 
 def _duration(seconds: float) -> str:
