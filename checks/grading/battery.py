@@ -3,6 +3,7 @@
     python -m checks.grading.battery cheats                     # all must be rejected, each with its reason
     python -m checks.grading.battery honest 03 05               # of some lessons: all must pass
     python -m checks.grading.battery honest block_tile/three    # or some kernels, by the start of their names
+    python -m checks.grading.battery mutants --quiet            # slips in the solutions: all must be rejected
     python -m checks.grading.battery cheats --gpu --json gpu.json
     python -m checks.grading.battery --compare sim.json gpu.json
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 SCHEMA = "gemm-lessons/battery/1"
-SECONDS = 60.0  # of processor time for one kernel
+SECONDS = {"cheats": 60.0, "honest": 60.0, "mutants": 10.0}  # of processor time for one kernel
 PIPED = 140  # columns of what is written to a file
 SHORT = 160  # characters of a reason in the table
 
@@ -66,7 +67,7 @@ def judged(
             file="kernel.cu",
             data=kernel.source.encode(errors="surrogateescape"),
             seeds=(fresh_seed() if seed is None else seed,),
-            seconds=SECONDS,
+            seconds=SECONDS[kernel.kind],
             device="gpu" if gpu else "sim",
         )
         for kernel in kernels
@@ -106,9 +107,27 @@ def _number(value: float | None) -> str:
     return "none" if value is None else f"{value:.4g}"
 
 
+def _mutants() -> Sequence[Fixture]:
+    from checks.grading.mutants import mutants  # a kind like the others, that is made on the spot
+
+    return mutants()
+
+
+def left_out(kernels: Sequence[Fixture], results: Sequence[Result]) -> dict[str, str]:
+    """Mutants that are none, with the reason: they do not compile, or to the solution's own code."""
+    from checks.grading.mutants import is_equivalent
+
+    mutants = {it.label: it for it in kernels if it.kind == "mutants"}
+    ours = [it for it in results if it.kernel in mutants]
+    none = {it.kernel: "does not compile" for it in ours if it.verdict == "compile_failed"}
+    passed = [it.kernel for it in ours if it.verdict == "passed" and not it.expected]
+    return none | {name: "is the same code" for name in passed if is_equivalent(mutants[name])}
+
+
 KINDS: Mapping[str, Callable[[], Sequence[Fixture]]] = {
     "cheats": fixtures.cheats,
     "honest": fixtures.honest,
+    "mutants": _mutants,
 }
 
 
@@ -135,6 +154,21 @@ def summary(kind: str, results: Sequence[Result]) -> str:
     other = sum(not it.expected for it in results)
     seconds = sum(it.seconds for it in results)
     return f"{len(results)} {kind}: {verdicts or 'none'}; {other or 'none'} not as expected ({seconds:.0f} s in all)"
+
+
+def causes(results: Sequence[Result]) -> Table:
+    """How many of each lesson's kernels are rejected for what: a race apart from other faults."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for it in results:
+        cause = "race" if it.reason.startswith("race ") else it.verdict
+        counts[it.kernel.partition("/")[0], cause] += 1
+    columns = [cause for cause, _ in Counter(cause for _, cause in counts.elements()).most_common()]
+    table = Table("lesson", box=None, pad_edge=False, header_style="quiet")
+    for cause in columns:
+        table.add_column(cause, justify="right")
+    for lesson in dict.fromkeys(it.kernel.partition("/")[0] for it in results):
+        table.add_row(lesson, *(str(counts[lesson, cause] or "-") for cause in columns))
+    return table
 
 
 def compare(console: Console, one: Path, other: Path) -> int:
@@ -187,15 +221,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
             results.append(result)
             if not result.expected or sys.stderr.isatty():
                 print(f"{len(results)}/{len(kernels)} {result.kernel}: {result.verdict}", file=sys.stderr, flush=True)
+        without = left_out(kernels, results)
     except (CommandError, BadFixture, OSError, json.JSONDecodeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    results = [it for it in results if it.kernel not in without]
     place = {kernel.label: i for i, kernel in enumerate(kernels)}
     results.sort(key=lambda it: place[it.kernel])
     if asked.json:
         record = {"schema": SCHEMA, "kind": asked.kind, "device": "gpu" if asked.gpu else "simulator"}
         asked.json.write_text(json.dumps(record | {"results": [asdict(it) for it in results]}, indent=1) + "\n")
     show(console, results, everything=not asked.quiet)
+    if asked.kind == "mutants":
+        console.print(causes(results))
+    for why, count in Counter(without.values()).items():
+        console.print(f"{count} left out: {why}")
     console.print(summary(asked.kind, results))
     return 0 if all(it.expected for it in results) else 1
 

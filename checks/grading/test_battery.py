@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from checks.grading.battery import Result, judged, main
-from checks.grading.fixtures import BadFixture, _cheat, cheats, chosen, lesson_names
+from checks.grading.fixtures import REJECTED, BadFixture, _cheat, cheats, chosen, lesson_names
+from checks.grading.mutants import is_equivalent, mutants, survivors
+from gemm_lessons.course.folder import any_course
 
 FEWEST = 80
 SAMPLE = (  # of several classes and lessons, those that are judged quickly
@@ -69,6 +71,32 @@ def test_a_sample_of_cheats_is_rejected_with_the_reason() -> None:
     results = list(judged(kernels, processes=2, seed=SEED))
     assert [it for it in results if not it.expected] == []
     assert {it.kernel for it in results} == set(SAMPLE)
+
+
+def test_mutants_are_the_same_each_time_and_survivors_are_among_them() -> None:
+    every = mutants()
+    assert [it.says for it in every] == [it.says for it in mutants()]
+    assert len({it.label for it in every}) == len(every) > 600
+    changes = {(it.lesson[3:], it.says.partition(": ")[2]) for it in every}
+    assert set(survivors()) <= changes
+    assert all(len(why) > 20 for why in survivors().values())
+
+
+@pytest.mark.slow
+def test_a_sample_of_mutants_is_rejected() -> None:
+    by_rule = {it.group: it for it in mutants() if it.verdicts == REJECTED and it.lesson[3:] in ("block_tile", "naive")}
+    kernels = [by_rule[rule] for rule in ("barrier removed", "guard", "name", "+= to =")]
+    results = list(judged(kernels, processes=2, seed=SEED))
+    assert [it for it in results if not it.expected or it.verdict == "compile_failed"] == []
+
+
+@pytest.mark.slow
+def test_the_same_code_is_no_mutant() -> None:
+    first = mutants()[0]
+    course = any_course()
+    source = course.lesson(first.lesson).solution_path.read_text()
+    assert is_equivalent(replace(first, source=source.replace("acc += a(row, k)", "acc += (a(row, k))")))
+    assert not is_equivalent(replace(first, source=source.replace("acc += a(row, k)", "acc -= a(row, k)")))
 
 
 @pytest.mark.slow
