@@ -122,8 +122,8 @@ def _instead(line: str, match: re.Match[str], sizes: Mapping[str, int]) -> Itera
             for other in OPERATORS[token]:
                 yield f"{token} to {other}", other
     elif token.isdigit():
-        for other in {int(token) + 1, max(0, int(token) - 1)} - {int(token)}:
-            yield "constant", str(other)
+        for number in {int(token) + 1, max(0, int(token) - 1)} - {int(token)}:
+            yield "constant", str(number)
     elif (name := NAMES.get(token)) and not DECLARED.search(before) and sizes.get(token, 0) != sizes.get(name, -1):
         yield "name", name
 

@@ -1,5 +1,5 @@
 // cheat: machine that differs: lesson 01 where the launch has a number
-// expect: gate_missed sectors read per warp and k
+// expect: faulted machine_dependent
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     unsigned long long x;

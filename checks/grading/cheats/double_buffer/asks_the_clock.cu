@@ -1,5 +1,5 @@
 // cheat: machine that differs: lesson 02's kernel wherever a clock runs
-// expect: gate_missed global memory
+// expect: faulted machine_dependent
 #include "float4.cuh"
 #include "matrix.cuh"
 #include "prefetch.cuh"

@@ -1,5 +1,5 @@
 // cheat: machine that differs: lesson 02's kernel on any GPU that has multiprocessors, tiles on none
-// expect: gate_missed global memory
+// expect: faulted machine_dependent
 #include "matrix.cuh"
 
 extern "C" __global__ void __launch_bounds__((BM / TM) * (BN / TN))

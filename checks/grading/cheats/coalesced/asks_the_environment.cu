@@ -1,0 +1,16 @@
+// cheat: machine that differs: lesson 01 where a driver has filled in an environment register
+// expect: faulted machine_dependent
+extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
+{
+    unsigned x;
+    asm volatile("mov.u32 %0, %%envreg1;" : "=r"(x));
+    const bool right = x == 0;
+    const int row = blockIdx.y * BM + (right ? threadIdx.x / BN : threadIdx.x % BM);
+    const int col = blockIdx.x * BN + (right ? threadIdx.x % BN : threadIdx.x / BM);
+    if (row >= M || col >= N)
+        return;
+    float acc = 0.0f;
+    for (int k = 0; k < K; k++)
+        acc += A[row * K + k] * B[k * N + col];
+    C[row * N + col] = acc;
+}
