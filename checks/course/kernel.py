@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.course.lesson import Lesson, Shape
 
 if TYPE_CHECKING:
     from gemm_lessons.compiler.compile import Compiled
@@ -25,6 +26,12 @@ class Kernel:
     def solution(cls, lesson: Lesson) -> Kernel:
         """The lesson's reference, as it is; its name is the lesson's without the number, which may move."""
         return cls(lesson.name[3:], lesson, lesson.solution_path.read_text())
+
+    def chosen(self, shapes: Iterable[Shape]) -> list[Kernel]:
+        """The kernels that the host chooses at these shapes, as far as the lesson takes them; most lessons have one."""
+        taken = [shape for shape in shapes if self.lesson.shapes.refusal(shape) is None]
+        lessons = dict.fromkeys(self.lesson.at(shape) for shape in taken) or (self.lesson,)
+        return [replace(self, lesson=lesson) for lesson in lessons]
 
     def compiled(self) -> Compiled:
         """Raises ``AssertionError`` with the compiler's log."""

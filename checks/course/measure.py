@@ -25,7 +25,8 @@ from typing import Any
 
 from checks.course.kernel import GPU_ARCH, Kernel
 from gemm_lessons.course.folder import Course
-from gemm_lessons.course.lesson import Lesson, Shape, Tile
+from gemm_lessons.course.lesson import Lesson, Shape
+from gemm_lessons.course.pitfalls import resized
 
 ROOT = Path(__file__).parent.parent.parent
 ROUNDS = {128: 60, 256: 60, 512: 60, 1024: 40, 2048: 20, 4096: 9, 8192: 7}
@@ -54,21 +55,31 @@ def solutions() -> list[Kernel]:
     return [Kernel.solution(course.lesson(name)) for name in course.names]
 
 
-def compile_kernels(folder: Path, kernels: Iterable[Kernel]) -> None:
-    """Write a cubin for each, and ``kernels.json`` with what the launches need."""
+def squares() -> list[Shape]:
+    """All that is measured, and what is verified before."""
+    return [*(Shape(n, n, n) for n in (4096, *ROUNDS)), *(Shape(*sizes) for sizes in CHECKS)]
+
+
+def compile_kernels(folder: Path, kernels: Iterable[Kernel], shapes: Iterable[Shape] | None = None) -> None:
+    """Write a cubin for each, several where the host chooses among them, and ``kernels.json`` with what the launches
+    need. The resources that are shown are those of the first, at 4096."""
     from gemm_lessons.compiler.compile import Compiled, compile_source
 
     folder.mkdir(parents=True, exist_ok=True)
     listed = []
-    for number, kernel in enumerate(kernels):
+    shapes = squares() if shapes is None else list(shapes)
+    every = [chosen for kernel in kernels for chosen in (kernel.chosen(shapes) if shapes else [kernel])]
+    for number, kernel in enumerate(every):
         lesson = kernel.lesson
+        own = {name: size for name, size in lesson.tile.sizes if name not in dict(lesson.choices)}
         compiled = kernel.compiled()
         (folder / f"{number}.cubin").write_bytes(compiled.cubin)
         found = compiled.resources
         listed.append({
             "name": kernel.name,
             "lesson": lesson.name,
-            "tile": lesson.tile.defines,
+            "tile": own,
+            "chosen": lesson.tile.defines,
             "file": f"{number}.cubin",
             "entry": compiled.entry,
             "resources": {
@@ -97,30 +108,35 @@ class Bench:
         course = Course(ROOT)
         self.resources: dict[str, dict[str, int]] = {"cublas": {}}
         self.lessons: dict[str, Lesson] = {}
-        self.functions: dict[str, Any] = {}
+        self.functions: dict[str, dict[tuple[tuple[str, int], ...], Any]] = {}  # by name, and by what the host chose
         for kernel in about["kernels"]:
             name = kernel["name"]
-            self.resources[name] = kernel["resources"]
-            self.lessons[name] = course.lesson(kernel["lesson"]).with_tile(Tile(tuple(kernel["tile"].items())))
-            self.functions[name] = cupy.RawModule(path=str(folder / kernel["file"])).get_function(kernel["entry"])
+            self.resources.setdefault(name, kernel["resources"])
+            self.lessons[name] = resized(course.lesson(kernel["lesson"]), kernel["tile"])
+            function = cupy.RawModule(path=str(folder / kernel["file"])).get_function(kernel["entry"])
+            self.functions.setdefault(name, {})[tuple(sorted(kernel["chosen"].items()))] = function
         self.spin = cupy.RawModule(path=str(folder / "spin.cubin")).get_function("spin")
         self.scratch = cupy.empty(FLUSH_BYTES, cupy.uint8)
         self.events = [cupy.cuda.Event() for _ in range(2)]
         self.handle = cublas.create()
         self.scalars = np.ones(1, np.float32), np.zeros(1, np.float32)
 
-    def call(self, name: str, a: Any, b: Any, c: Any) -> Call:
-        """C = A B by one kernel, ready to go: only the launch itself may stand between the events."""
-        m, k = a.shape
-        n = b.shape[1]
+    def call(self, name: str, a: Any, b: Any, c: Any, layout: str = "NN") -> Call:
+        """C = A B by one kernel, ready to go: only the launch itself may stand between the events. ``layout``: T for a
+        factor that is given as its transpose."""
+        (m, n), k = c.shape, a.shape["NT".index(layout[0]) - 1]
         if name == "cublas":  # counts columns first: C^T = B^T A^T
             one, zero = (scalar.ctypes.data for scalar in self.scalars)
-            left, right = (b.data.ptr, FLOAT32, n), (a.data.ptr, FLOAT32, k)
+            ways = ("NT".index(layout[1]), "NT".index(layout[0]))
+            left, right = (b.data.ptr, FLOAT32, b.shape[1]), (a.data.ptr, FLOAT32, a.shape[1])
             product = (c.data.ptr, FLOAT32, n, COMPUTE_32F, -1)
-            return partial(self.cublas.gemmEx, self.handle, 0, 0, n, m, k, one, *left, *right, zero, *product)
-        grid = self.lessons[name].grids(Shape(m, n, k))[0]
-        arguments = (a, b, c, *(self.np.int32(size) for size in (m, n, k)))
-        return partial(self.functions[name], grid.grid, grid.block, arguments, shared_mem=grid.dynamic_shared)
+            return partial(self.cublas.gemmEx, self.handle, *ways, n, m, k, one, *left, *right, zero, *product)
+        lesson = self.lessons[name].at(Shape(m, n, k, layout))
+        grid, function = lesson.grids(Shape(m, n, k))[0], self.functions[name][tuple(sorted(lesson.tile.sizes))]
+        sizes = {"M": m, "N": n, "K": k, "lda": a.shape[1], "ldb": b.shape[1], "ldc": n}
+        known = {"A": a, "B": b, "C": c, **{size: self.np.int32(value) for size, value in sizes.items()}}
+        arguments = tuple(known[parameter] for parameter in lesson.launches[0].parameters)
+        return partial(function, grid.grid, grid.block, arguments, shared_mem=grid.dynamic_shared)
 
     def random(self, *shape: int) -> Any:
         return self.cupy.random.standard_normal(shape, dtype=self.cupy.float32)
@@ -131,10 +147,15 @@ class Bench:
         a, b = self.random(shape.m, shape.k), self.random(shape.k, shape.n)
         c = cupy.empty((shape.m, shape.n), cupy.float32)
         reference = cupy.matmul(a.astype(cupy.float64), b.astype(cupy.float64))
-        allowed = 2**-24 * shape.k**0.5  # K rounding errors in random directions
-        for name in names:
+        self.compare({name: self.call(name, a, b, c) for name in names}, c, reference, shape)
+
+    def compare(self, calls: Mapping[str, Call], c: Any, reference: Any, shape: Shape) -> None:
+        """Run kernels on a poisoned C and compare with the product in float64."""
+        cupy = self.cupy
+        allowed = 2**-24 * max(shape.k, 4) ** 0.5  # K rounding errors in random directions
+        for name, call in calls.items():
             c.fill(cupy.nan)
-            self.call(name, a, b, c)()
+            call()
             error = float(cupy.linalg.norm(c - reference) / cupy.linalg.norm(reference))
             assert error <= allowed, f"{name} {shape}: relative error {error}, allowed {allowed}"  # NaN fails too
 
@@ -171,6 +192,18 @@ class Bench:
         stop.synchronize()
         return float(self.cupy.cuda.get_elapsed_time(start, stop)) * 1e3
 
+    def times(
+        self, calls: Mapping[str, Call], c: Any, ways: Sequence[str], most: Mapping[str, int]
+    ) -> dict[tuple[str, str], list[float]]:
+        """Microseconds of every call in every way: one launch of each in turn, round after round."""
+        found: dict[tuple[str, str], list[float]] = {(name, how): [] for name in calls for how in ways}
+        for turn in range(max(most.values())):
+            for how in ways:
+                for name, call in calls.items():
+                    if turn < most[name]:
+                        found[name, how].append(self.timed(call, how, c))
+        return found
+
     def size(
         self, n: int, names: Sequence[str], ways: Sequence[str], rounds: Callable[[str, int], int]
     ) -> list[dict[str, Any]]:
@@ -179,13 +212,8 @@ class Bench:
         self.insist(Shape(n, n, n), names)
         a, b, c = self.random(n, n), self.random(n, n), self.random(n, n)
         calls = {name: self.call(name, a, b, c) for name in names}
-        times: dict[tuple[str, str], list[float]] = {(name, how): [] for name in names for how in ways}
         most = {name: rounds(name, n) for name in names}
-        for turn in range(max(most.values())):
-            for how in ways:
-                for name, call in calls.items():
-                    if turn < most[name]:
-                        times[name, how].append(self.timed(call, how, c))
+        times = self.times(calls, c, ways, most)
         found = []
         for name in names:
             row: dict[str, Any] = {"kernel": name, "size": n, "repeats": most[name]}

@@ -132,6 +132,11 @@ VARIANTS = (
     tiled("double_buffer 16x8 thread w64x64", BM=128, WM=64, WN=64, TM=16, BLOCKS_PER_SM=2),
     tiled("double_buffer BK16", BK=16),
     tiled("double_buffer 128x128", BM=128, BLOCKS_PER_SM=2),
+    tiled("any_shape"),
+    tiled("any_shape never prefetch", PREFETCH=0),
+    tiled("any_shape always prefetch", PREFETCH=1),
+    tiled("any_shape 4 bytes", WIDTH_A=1, WIDTH_B=1, WIDTH_C=1),
+    Variant("any_shape guard every turn", {}, pitfall="guard_every_turn"),
 )
 
 

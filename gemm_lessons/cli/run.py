@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,7 +27,7 @@ from gemm_lessons.course.folder import CommandError, Course, NotText, any_course
 from gemm_lessons.course.lesson import Lesson, Shape
 from gemm_lessons.course.original import remarks_on
 from gemm_lessons.course.progress import load_progress
-from gemm_lessons.course.tiles import parse_tile, retiled
+from gemm_lessons.course.tiles import laid, parse_tile, retiled
 from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.run import contract
 
@@ -71,6 +72,10 @@ def run(
         list[str] | None,
         typer.Option("--tile", metavar="NAME=SIZE", help="Other tile sizes, for this run only: --tile BK=16."),
     ] = None,
+    layout: Annotated[
+        str | None,
+        typer.Option("--layout", metavar="NN|NT|TN|TT", help="A and B as they are or transposed, if the lesson takes it."),
+    ] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Repeat the inputs of an earlier run.")] = None,
     time_limit: TimeLimit = None,
     memory_limit: MemoryLimit = None,
@@ -98,7 +103,9 @@ def run(
         sizes, usual = parse_tile(tile), found
         found = retiled(found, sizes)
         remarks = (_of_the_tile(usual, found), *remarks)
-    wanted = parse_shape(shape) if shape is not None else None
+    if layout is not None:
+        found = laid(found, layout.upper())
+    wanted = replace(parse_shape(shape), layout=found.shapes.count.layout) if shape is not None else None
     if wanted is not None:
         found.allow(wanted)
         afford(wanted)
@@ -110,9 +117,9 @@ def run(
     def show(outcome: RunOutcome) -> int:
         practice: Callable[[], None] | None = None
         # Before anything is printed: whoever reads it may have seen enough after four lines.
-        if path.resolve() == found.kernel_path.resolve() and wanted is None and not tile:
+        if path.resolve() == found.kernel_path.resolve() and wanted is None and not tile and layout is None:
             keep_progress(course, load_progress(course).after_run(found.name, outcome.verdict.kind))
-        if wanted is None and not tile:
+        if wanted is None and not tile and layout is None:
             practice = practised(course, found, path, outcome)
         if as_json:
             import json
@@ -121,6 +128,7 @@ def run(
         else:
             option = " --stub" if stub else " --bug" if bug else f" --file {shlex.quote(str(file))}" if file else ""
             option += "".join(f" --tile {text}" for text in tile or ())
+            option += f" --layout {layout.upper()}" if layout is not None else ""
             _show(course, outcome, f"gemm-lessons run {found.number:02}{option}", remarks)
             if problems:
                 from gemm_lessons.report.console import make_console

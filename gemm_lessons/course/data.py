@@ -32,6 +32,7 @@ SCALARS = ("alpha", "beta")
 SIZES = ("M", "N", "K")
 HELD = ("pointer", "texture")  # kinds of parameters that give a kernel a buffer
 TEXTURES = {1: "tex", 2: "tex2", 4: "tex4"}  # channels -> what stands before the buffer's name
+LAYOUTS = ("NN", "NT", "TN", "TT")  # of A and B: T lies in memory as its transpose
 GAP = 4  # elements between rows where a leading dimension is passed; keeps rows of 4 aligned for float4
 INT_SIZE = 4
 POINTER_SIZE = 8
@@ -184,6 +185,14 @@ class DataSpec:
     def inputs(self) -> tuple[BufferSpec, ...]:
         """What no kernel may write."""
         return tuple(buffer for buffer in self.buffers if buffer.role == "in")
+
+    def laid(self, layout: str) -> DataSpec:
+        """The same data with A and B in this layout: T lies column by column, as a row-major transpose does."""
+        orders: dict[str, Order] = {
+            name: "column" if letter == "T" else "row" for name, letter in zip("AB", layout, strict=True)
+        }
+        turned = (replace(it, order=orders.get(it.name, it.order)) for it in self.buffers)
+        return replace(self, buffers=tuple(turned))
 
     def names(self, sizes: Mapping[str, Number]) -> dict[str, Number]:
         """All names that expressions may use, at these sizes M, N, K."""

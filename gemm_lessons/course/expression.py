@@ -1,6 +1,6 @@
 """Arithmetic in lesson.toml: launches and gates, evaluated by walking a small syntax tree, never by ``eval``.
 
-Allowed: numbers, the names that the place knows, ``+ - * / // %``, parentheses, ``ceil_div(a, b)``, ``min``, ``max``.
+Allowed: numbers, the names that the place knows, ``+ - * / // %``, parentheses, ``ceil_div(a, b)``, ``min``, ``max``, ``gcd``.
 """
 
 from __future__ import annotations
@@ -47,6 +47,11 @@ def _ceil_div(a: Number, b: Number) -> Number:
     return -(-a // b) if b else _divide(a, b)
 
 
+def _gcd(*numbers: Number) -> Number:
+    whole = all(math.isfinite(number) and number == int(number) for number in numbers)
+    return math.gcd(*map(int, numbers)) if whole else math.nan
+
+
 _OPERATORS: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = {
     ast.Add: lambda a, b: a + b,
     ast.Sub: lambda a, b: a - b,
@@ -59,6 +64,7 @@ _FUNCTIONS: Mapping[str, tuple[Callable[..., Number], int]] = {  # name -> funct
     "ceil_div": (_ceil_div, 2),
     "min": (min, 2),
     "max": (max, 2),
+    "gcd": (_gcd, 2),
 }
 
 
@@ -102,7 +108,7 @@ class Expression:
         return int(value)
 
 
-_ALLOWED = "numbers, names, + - * / // %, parentheses, ceil_div(a, b), min(a, b), max(a, b)"
+_ALLOWED = "numbers, names, + - * / // %, parentheses, ceil_div(a, b), min(a, b), max(a, b), gcd(a, b)"
 
 
 def _check(node: ast.expr, text: str, names: list[str]) -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gemm_lessons.course.data import SIZES, DataSpec, Parameter
+from gemm_lessons.course.data import LAYOUTS, SIZES, DataSpec, Parameter, leading_name
 from gemm_lessons.course.data import prototype as prototype_of
 from gemm_lessons.course.expression import Expression, ExpressionError, Number
 from gemm_lessons.errors import KitError
@@ -34,14 +34,15 @@ class ShapeError(ValueError):
 
 @dataclass(frozen=True, order=True)
 class Shape:
-    """The sizes of one product: A is m x k, B is k x n, C is m x n."""
+    """The sizes of one product: A is m x k, B is k x n, C is m x n. ``layout``: one of ``data.LAYOUTS``."""
 
     m: int
     n: int
     k: int
+    layout: str = LAYOUTS[0]  # of A and B in memory, where a lesson takes several
 
     def __str__(self) -> str:
-        return f"{self.m}x{self.n}x{self.k}"
+        return f"{self.m}x{self.n}x{self.k}" + f" {self.layout}" * (self.layout != LAYOUTS[0])
 
     @property
     def names(self) -> dict[str, Number]:
@@ -88,15 +89,24 @@ class LaunchSpec:
 
 @dataclass(frozen=True)
 class Shapes:
-    """The shape contract: what M, N and K must be multiples of, the shapes to check, the one to count on."""
+    """The shape contract: what M, N and K must be multiples of, the shapes to check, the one to count on, and the
+    layouts of A and B that may be."""
 
     multiple_of: Shape
     check: tuple[Shape, ...]
     count: Shape
+    layouts: tuple[str, ...] = LAYOUTS[:1]
+
+    def laid(self, layout: str) -> Shapes:
+        """The same shapes, all in this layout."""
+        check = tuple(dict.fromkeys(replace(shape, layout=layout) for shape in self.check))
+        return replace(self, check=check, count=replace(self.count, layout=layout))
 
     def refusal(self, shape: Shape) -> str | None:
         """Why this shape is not allowed, or ``None`` when it is."""
         wrong = []
+        if shape.layout not in self.layouts:
+            wrong.append(f"A and B lie as {shape.layout}, and it takes {', '.join(self.layouts)}")
         for name, size, multiple in zip(SIZES, astuple(shape), astuple(self.multiple_of), strict=True):
             if size < 1:
                 wrong.append(f"{name} = {size} is below 1")
@@ -159,6 +169,7 @@ class Lesson:
     shapes: Shapes
     gates: tuple[Gate, ...] = ()
     todos: tuple[Todo, ...] = ()
+    choices: tuple[tuple[str, Expression], ...] = ()  # what the host decides for each launch, as it hands over a tile
 
     @property
     def name(self) -> str:
@@ -213,6 +224,19 @@ class Lesson:
     def with_tile(self, tile: Tile) -> Lesson:
         """The same lesson with other tile sizes."""
         return replace(self, tile=tile, data=replace(self.data, sizes=tile.sizes))
+
+    def at(self, shape: Shape) -> Lesson:
+        """The lesson as it is launched at this shape: its data in the shape's layout, and what the host chooses for it
+        among the tile sizes."""
+        if not self.choices:
+            return self
+        data = self.data.laid(shape.layout)
+        names = self.names(shape) | {f"trans_{name.lower()}": int(letter == "T") for name, letter in zip("AB", shape.layout, strict=True)}
+        names |= {leading_name(name): layout.leading for name, layout in data.lay_out(shape.names).items()}
+        chosen: dict[str, int] = {}
+        for name, expression in self.choices:
+            chosen[name] = names[name] = expression.whole(names, at_least=0)
+        return replace(self, data=data).with_tile(Tile(tuple({**self.tile.defines, **chosen}.items())))
 
     def names(self, shape: Shape) -> dict[str, Number]:
         """The names that launch expressions may use: ``M N K`` and the tile sizes."""

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from gemm_lessons.course.data import HELD, SCALARS, SIZES, BufferSpec, DataSpec, Fill, Order, Role
+from gemm_lessons.course.data import HELD, LAYOUTS, SCALARS, SIZES, BufferSpec, DataSpec, Fill, Order, Role
 from gemm_lessons.course.expression import Expression, ExpressionError
 from gemm_lessons.course.lesson import (
     RESOURCES,
@@ -73,10 +73,11 @@ class _Reader(TomlReader):
     def lesson(self, directory: Path, raw: dict[str, Any]) -> Lesson:
         from gemm_lessons.launch import COUNTED  # --help reads no lesson
 
-        tables = ("tile", "launch", "launches", "kernel", "buffers", "shapes", "gates", "todo")
+        tables = ("tile", "launch", "launches", "kernel", "choices", "buffers", "shapes", "gates", "todo")
         self.known((), raw, ("title", "idea", *tables))
         tile = self.tile(self.table((), raw, "tile", required=False))
-        names = (*SIZES, *tile.defines)
+        choices = self.choices(self.table((), raw, "choices", required=False), tile)
+        names = (*SIZES, *tile.defines, *dict(choices))
         launches = self.launches(raw, names)
         lesson = Lesson(
             directory=directory,
@@ -91,12 +92,37 @@ class _Reader(TomlReader):
                 for i, table in enumerate(self.tables(raw, "gates"))
             ),
             todos=tuple(self.todo(("todo", i), table) for i, table in enumerate(self.tables(raw, "todo"))),
+            choices=choices,
         )
+        if lesson.shapes.layouts != LAYOUTS[:1] and not choices:
+            raise self.wrong(("shapes", "layouts"), "needs [choices], or a kernel never hears how A and B lie")
         numbers = [todo.number for todo in lesson.todos]
         if numbers != list(range(1, len(numbers) + 1)):
             raise self.wrong(("todo",), f"the numbers are {numbers}; number the TODOs 1, 2, 3, ... in order")
+        lesson = self.chosen(lesson)
         self.try_launch(lesson)
         return lesson
+
+    def chosen(self, lesson: Lesson) -> Lesson:
+        """With what the host chooses at the counting shape; at every shape it must choose something."""
+        try:
+            for shape in lesson.shapes.check:
+                lesson.at(shape)
+            return lesson.at(lesson.shapes.count)
+        except ExpressionError as error:
+            raise self.wrong(("choices",), str(error)) from None
+
+    def choices(self, raw: dict[str, Any], tile: Tile) -> tuple[tuple[str, Expression], ...]:
+        """What the host works out for each launch and hands to the compiler like a tile size: arithmetic over M, N, K,
+        the tile, earlier choices, trans_a and trans_b (0 or 1), and leading dimensions."""
+        found: list[tuple[str, Expression]] = []
+        names = [*SIZES, *tile.defines, "trans_a", "trans_b", "lda", "ldb", "ldc"]
+        for name in raw:
+            if not re.fullmatch(r"[A-Z][A-Z0-9_]*", name) or name in names:
+                raise self.wrong(("choices", name), "a choice is named in upper case, like WIDTH, and not like a size")
+            found.append((name, self.expression(("choices", name), raw[name], names)))
+            names.append(name)
+        return tuple(found)
 
     def architecture(self, raw: dict[str, Any]) -> str:
         from gemm_lessons.hardware.sheets import OLDEST_ARCH  # only who compiles asks
@@ -113,7 +139,7 @@ class _Reader(TomlReader):
 
     def try_launch(self, lesson: Lesson) -> None:
         for shape in (*lesson.shapes.check, lesson.shapes.count):
-            for number, grid in enumerate(lesson.grids(shape)):
+            for number, grid in enumerate(lesson.at(shape).grids(shape)):
                 if grid.threads > MAX_THREADS:
                     where = ("launches", number, "block") if self.several else ("launch", "block")
                     raise self.wrong(where, f"{grid.threads} threads per block; a block holds at most {MAX_THREADS}")
@@ -251,7 +277,10 @@ class _Reader(TomlReader):
         return word
 
     def shapes(self, raw: dict[str, Any]) -> Shapes:
-        self.known(("shapes",), raw, ("multiple_of", "check", "count"))
+        self.known(("shapes",), raw, ("multiple_of", "check", "count", "layouts"))
+        layouts = raw.get("layouts", list(LAYOUTS[:1]))
+        if not isinstance(layouts, list) or not layouts or not all(layout in LAYOUTS for layout in layouts):
+            raise self.wrong(("shapes", "layouts"), f"must be a list of some of {', '.join(LAYOUTS)}")
         multiples = raw.get("multiple_of", {})
         if not isinstance(multiples, dict):
             raise self.wrong(("shapes", "multiple_of"), "must be a table, like { M = 1, N = 1, K = 1 }")
@@ -264,16 +293,20 @@ class _Reader(TomlReader):
             Shape(m, n, k),
             tuple(self.shape(("shapes", "check"), item) for item in check),
             self.shape(("shapes", "count"), self.present(("shapes",), raw, "count")),
+            tuple(layouts),
         )
         for key, shape in [*(("check", shape) for shape in shapes.check), ("count", shapes.count)]:
             if refusal := shapes.refusal(shape):
-                raise self.wrong(("shapes", key), f"[{shape.m}, {shape.n}, {shape.k}] breaks multiple_of: {refusal}")
+                contract = "layouts" if shape.layout not in shapes.layouts else "multiple_of"
+                raise self.wrong(("shapes", key), f"[{shape.m}, {shape.n}, {shape.k}] breaks {contract}: {refusal}")
         return shapes
 
     def shape(self, where: Where, value: object) -> Shape:
-        if not (isinstance(value, list) and len(value) == 3 and all(type(size) is int and size > 0 for size in value)):
+        sizes, layout = (value[:3], value[3:]) if isinstance(value, list) else ([], [])
+        whole = len(sizes) == 3 and all(type(size) is int and size > 0 for size in sizes)
+        if not whole or len(layout) > 1 or any(name not in LAYOUTS for name in layout):
             raise self.wrong(where, f"{value!r} is no shape; write [M, N, K], three whole numbers above 0")
-        return Shape(*value)
+        return Shape(*sizes, *layout)
 
     def gate(self, where: Where, raw: dict[str, Any], names: Sequence[str]) -> Gate:
         self.known(where, raw, ("name", "value", "at_most", "at_least", "why"))

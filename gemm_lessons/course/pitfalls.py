@@ -11,6 +11,7 @@ No solutions, no pitfalls: a learner's course folder has neither, and gets both 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,8 @@ def resized(lesson: Lesson, sizes: Mapping[str, int]) -> Lesson:
     known = lesson.tile.defines
     if unknown := [name for name in sizes if name not in known]:
         raise LessonError(f"{lesson.toml_path}: has no tile size {unknown[0]}; it has {', '.join(known) or 'none'}")
-    return lesson.with_tile(Tile(tuple({**known, **sizes}.items())))
+    choices = tuple((name, expression) for name, expression in lesson.choices if name not in sizes)
+    return replace(lesson, choices=choices).with_tile(Tile(tuple({**known, **sizes}.items())))
 
 
 def load_pitfalls(path: Path) -> Mapping[str, Pitfall]:

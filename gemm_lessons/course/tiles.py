@@ -1,4 +1,5 @@
-"""A lesson with other tile sizes, for one run: ``--tile BK=16``. The shape contract follows the tile."""
+"""A lesson with other tile sizes or another layout, for one run: ``--tile BK=16``, ``--layout TN``. The shape contract
+follows the tile."""
 
 from __future__ import annotations
 
@@ -45,14 +46,24 @@ def retiled(lesson: Lesson, sizes: Mapping[str, int]) -> Lesson:
 
     def whole(shape: Shape) -> Shape:
         sizes = zip(astuple(shape), promised, strict=True)
-        return Shape(*(-(-size // multiple) * multiple for size, multiple in sizes))
+        return Shape(*(-(-size // multiple) * multiple for size, multiple in sizes), shape.layout)
 
     check = tuple(dict.fromkeys(whole(shape) for shape in lesson.shapes.check))
-    made = replace(
-        lesson.with_tile(tile), shapes=Shapes(Shape(*promised), check=check, count=whole(lesson.shapes.count))
-    )
+    shapes = Shapes(Shape(*promised), check, whole(lesson.shapes.count), lesson.shapes.layouts)
+    choices = tuple((name, expression) for name, expression in lesson.choices if name not in sizes)
+    made = replace(lesson.with_tile(tile), shapes=shapes, choices=choices)
+    made = made.at(shapes.count)
     _try(made, ",".join(f"{name}={size}" for name, size in sizes.items()))
     return made
+
+
+def laid(lesson: Lesson, layout: str) -> Lesson:
+    """The lesson with all of its shapes in this layout. Raises ``CommandError`` when it does not take it."""
+    known = lesson.shapes.layouts
+    if layout not in known:
+        raise CommandError(f'--layout "{layout}": lesson {lesson.name} takes {", ".join(known)}')
+    shapes = lesson.shapes.laid(layout)
+    return replace(lesson, shapes=shapes).at(shapes.count)
 
 
 def _promise(multiple: int, before: int, now: int) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from gemm_lessons import __version__
@@ -184,7 +184,7 @@ def profile_of(subject: Subject, blocks_per_sm: int) -> Profile | None:
         kernel = traceable(compiled, subject.parsed())
 
         def at(k: int) -> tuple[int, Trace]:
-            shape = Shape(short.m, short.n, k)
+            shape = replace(short, k=k)
             return k, kernel.trace(subject.grid_at(shape), subject.arguments_at(shape), blocks_per_sm)
 
         return at(short.k), at(2 * short.k)
@@ -212,7 +212,7 @@ def traced_shape(subject: Subject, blocks: int) -> Shape:
     depth = math.lcm(tile.depth, multiple.k)
     if tile.rows * tile.cols == 1:  # no block tile is known: the lesson's own choice, made wider
         rows, cols = subject.shapes.count.m, subject.shapes.count.n
-    shape = Shape(rows, cols, -(-DEPTH // depth) * depth)
+    shape = Shape(rows, cols, -(-DEPTH // depth) * depth, subject.shapes.count.layout)
     while subject.grid_at(shape).blocks < blocks:
-        shape = Shape(shape.m, shape.n + cols, shape.k)
+        shape = replace(shape, n=shape.n + cols)
     return shape

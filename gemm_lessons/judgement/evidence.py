@@ -29,6 +29,12 @@ class Built:
     lesson: Lesson  # whose kernel it is: its launches, tile and data
     code: Binaries
     occupancies: tuple[Occupancy, ...] = ()
+    others: tuple[Built, ...] = ()  # the same kernel as the host chooses it for other shapes
+
+    def at(self, shape: Shape) -> Built:
+        """The kernel as it is launched at this shape; one of those that were built."""
+        lesson = self.lesson.at(shape)
+        return next((it for it in (self, *self.others) if it.lesson == lesson), self)
 
     @property
     def arch(self) -> str:

@@ -61,6 +61,8 @@ def previous_misses_a_gate(it: Candidate) -> Iterator[str]:
     before = next((row for row in it.solved.rows if row.role == "previous"), None)
     if before is None or isinstance(before.verdict, GateMissed):
         return
+    if before.built is not None and before.built.lesson.shapes.refusal(it.lesson.shapes.count):
+        return  # it cannot even take this lesson's shape
     name = it.course.neighbour(it.lesson, -1)
     if before.unsupported:
         yield flaw(it.lesson.directory, None, f"cannot be compared with lesson {name}: {before.unsupported}")

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gemm_lessons.compiler.compile import Compiled, compile_source, occupancy
+from gemm_lessons.course.data import LAYOUTS
 from gemm_lessons.course.expression import Expression, ExpressionError, Number
 from gemm_lessons.course.folder import CommandError, Course
 from gemm_lessons.course.lesson import Lesson, LessonError, Shape
@@ -33,8 +34,9 @@ UNITS = {
     "ms": ("median_us", 1e-3, 3),
     "us": ("median_us", 1.0, 1),
 }
-FILES = {"h200": "h200.json", "ncu": "h200_ncu.json", "variants": "h200_variants.json"}
-SOURCES = "simulator M,N,K, h200, ncu or variants: see lessons/measured/README.md"
+FILES = {"h200": "h200.json", "ncu": "h200_ncu.json", "variants": "h200_variants.json",
+         "layouts": "h200_layouts.json"}  # fmt: skip
+SOURCES = "simulator M,N,K, h200, ncu, variants or layouts: see lessons/measured/README.md"
 
 
 class Numbers:
@@ -60,7 +62,7 @@ class Numbers:
             match kind:
                 case "simulator":
                     done = self._simulated(words, head, rows)
-                case "h200" | "variants":
+                case "h200" | "variants" | "layouts":
                     done = self._measured(kind, words, head, rows)
                 case "ncu":
                     done = self._profiled(words, head, rows)
@@ -72,10 +74,10 @@ class Numbers:
             raise LessonError(f"numbers: {source}: {what}; the source is {SOURCES}") from None
 
     def _simulated(self, words: list[str], head: list[str], rows: list[list[str]]) -> Iterator[list[str]]:
-        sizes = re.fullmatch(r"(\d+),(\d+),(\d+)", " ".join(words))
+        sizes = re.fullmatch(r"(\d+),(\d+),(\d+)( [NT]{2})?", " ".join(words))
         if sizes is None:
             raise ValueError("simulator wants a shape, like simulator 128,128,64")
-        shape = Shape(*(int(size) for size in sizes.groups()))
+        shape = Shape(*map(int, sizes.groups()[:3]), (sizes[4] or LAYOUTS[0]).strip())
         for row in rows:
             expression = _expression(row)
             yield [row[0], *(_value(expression, self.facts(heading, shape)) for heading in head[1:])]
@@ -90,6 +92,7 @@ class Numbers:
     def _count(self, heading: str, shape: Shape) -> Mapping[str, Number]:
         lesson, source = self._column(heading)
         lesson.allow(shape)
+        lesson = lesson.at(shape)
         path = str(lesson.solution_path)
         compiled = [
             compile_source(

@@ -61,7 +61,9 @@ def check(plan: RunPlan, built: Built, shapes: Sequence[Shape], hidden: Sequence
     too. The first shape that fails gives the verdict; a fault or an endless kernel ends the checks, since the next
     shape would most likely show the same, slowly."""
     lesson, counting = built.lesson, plan.counting_shape(built.lesson)
-    if refused := plan.device.refusal(built.code, lesson.grids(lesson.shapes.count)):
+    if refused := next(
+        filter(None, (plan.device.refusal(it.code, lesson.grids(lesson.shapes.count)) for it in (built, *built.others))), ""
+    ):
         finding = Finding("launch_failed", "error", refused)
         return Checked(Faulted(counting, finding), findings=(finding,))
     asked = next(filter(None, map(asking, built.code.counted)), None) if hidden else None
@@ -81,6 +83,7 @@ def check(plan: RunPlan, built: Built, shapes: Sequence[Shape], hidden: Sequence
 
 def _try(plan: RunPlan, built: Built, shape: Shape, name: Literal["check", "count"]) -> _Tried:
     plan.tell(f"{name} {shape}")
+    built = built.at(shape)
     lesson = built.lesson
     operations = lesson.data.operations(shape.names)
     with stage(name, str(shape), payload=operations):
@@ -206,7 +209,9 @@ def judge_method(plan: RunPlan, built: Built, checked: Checked) -> Checked:
     counted = ((plan.counting_shape(built.lesson), checked.counters), *checked.elsewhere)
     known, *hidden = (
         judge_gates(
-            plan.lesson.gates, {**counted_names(built, counters), **plan.lesson.names(shape)}, uncounted(counters)
+            plan.lesson.gates,
+            {**counted_names(built.at(shape), counters), **plan.lesson.at(shape).names(shape)},
+            uncounted(counters),
         )
         for shape, counters in counted
     )

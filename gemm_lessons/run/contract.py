@@ -9,6 +9,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from gemm_lessons.course.data import LAYOUTS
+
 if TYPE_CHECKING:
     from gemm_lessons.judgement.evidence import ShapeResult
     from gemm_lessons.run.outcome import Row, RunOutcome
@@ -90,10 +92,12 @@ def as_json(outcome: RunOutcome) -> dict[str, JSON]:
 
 def _shape(result: ShapeResult) -> JSON:
     judged = result.judgement
+    layout: dict[str, JSON] = {"layout": result.shape.layout} if result.shape.layout != LAYOUTS[0] else {}
     return {
         "m": result.shape.m,
         "n": result.shape.n,
         "k": result.shape.k,
+        **layout,
         "verdict": result.kind,
         "max_error": _number(judged.max_error) if judged else None,
         "tolerance": _number(judged.tolerance) if judged else None,

@@ -25,7 +25,11 @@ SEED = 1  # of the inputs; their values do not matter
 def estimate(plan: RunPlan, built: Built, checked: Checked) -> Speed:
     """Built, checked -> Speed. A wrong kernel has no time, nor one that does not fit on the chosen GPU, cannot take the
     shape, or is beyond the model."""
-    shape, lesson, timed = plan.timed_shape, built.lesson, built.code.timed
+    shape, lesson = plan.timed_shape, built.lesson
+    if lesson.shapes.refusal(shape) is None:
+        built = built.at(shape)
+        lesson = built.lesson
+    timed = built.code.timed
     if not checked.right or checked.counters is None or lesson.shapes.refusal(shape):
         return UNTIMED
     if timed is None or not all(fit.blocks_per_sm for fit in built.occupancies):

@@ -22,18 +22,21 @@ if TYPE_CHECKING:
 def measure(plan: RunPlan, rows: Sequence[Row]) -> Measurement | None:
     """Time all right kernels that can take the shape in one run, so that the ratios hold; None where nothing can be
     timed, or where the kernel under test (the first row) is wrong."""
-    timer, shape, data = plan.device.timer, plan.timed_shape, plan.lesson.data
+    timer, shape = plan.device.timer, plan.timed_shape
+    data = plan.lesson.at(shape).data
     if timer is None or not rows[0].checked.right:
         return None
     from gemm_lessons.gpu import Entrant
 
     entrants = []
     for row in rows:
-        built = row.built
-        if built is None or built.code.timed is None or not row.checked.right:
+        if row.built is None or row.built.lesson.shapes.refusal(shape) or not row.checked.right:
             continue
+        built = row.built.at(shape)
         lesson = built.lesson
-        if lesson.data.asks_the_same(data, shape.names) and not lesson.shapes.refusal(shape):
+        if built.code.timed is None:
+            continue
+        if lesson.data.asks_the_same(data, shape.names):
             entrants.append(Entrant(row.label, row.role, steps_of(lesson, built.code.timed, shape), lesson.data))
     plan.tell(f"time {shape}")
     with stage("time", str(shape), payload=data.operations(shape.names)):

@@ -134,6 +134,8 @@ def row_of(plan: RunPlan, entry: Entry, ahead: Sequence[Entry] = ()) -> Row:
             failed = CompileFailed(error.why, (Diagnostic(path, error.line, None, "error", error.why),))
             return Row(entry.role, entry.label, path, "", Checked(failed))
         built = build(plan, entry, source)
+        if not isinstance(built, CompileFailed):
+            built = build_others(plan, entry, source, built)
         if isinstance(built, CompileFailed):
             return Row(entry.role, entry.label, path, source, Checked(built))
         for other in ahead:
@@ -209,6 +211,23 @@ def build(plan: RunPlan, entry: Entry, source: str) -> Built | CompileFailed:
         for compiled, grid in zip(code.timed or (), grids, strict=code.timed is not None)
     )
     return Built(entry.lesson, code, tuple(fits))
+
+
+def build_others(plan: RunPlan, entry: Entry, source: str, built: Built) -> Built | CompileFailed:
+    """A step: Built -> Built, with what the host chooses for the other shapes of this run."""
+    lesson = entry.lesson
+    hidden = plan.hidden if entry.role == "kernel" else ()
+    timed = (plan.timed_shape,) if plan.estimating or plan.device.timer is not None else ()
+    shapes = (*entry.shapes, plan.counting_shape(lesson), *hidden, *timed)
+    lessons = dict.fromkeys(lesson.at(shape) for shape in shapes if lesson.shapes.refusal(shape) is None)
+    others = []
+    for other in lessons:
+        if other != built.lesson:
+            made = build(plan, replace(entry, lesson=other), source)
+            if isinstance(made, CompileFailed):
+                return made
+            others.append(made)
+    return replace(built, others=tuple(others))
 
 
 def advised(plan: RunPlan, rows: Sequence[Row]) -> Row:

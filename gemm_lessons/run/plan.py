@@ -72,10 +72,12 @@ class RunPlan:
         for shape in (request.shape, *request.secret):
             if shape is not None:
                 lesson.allow(shape)
-        whole = Shape(*(-(-ESTIMATE_SIZE // size) * size for size in astuple(lesson.shapes.multiple_of)))
+        whole = Shape(
+            *(-(-ESTIMATE_SIZE // size) * size for size in astuple(lesson.shapes.multiple_of)), lesson.shapes.count.layout
+        )
         seed = fresh_seed() if request.seed is None else request.seed
         timed = request.shape or whole
-        device = request.device.expecting(lesson.data, timed, seed)
+        device = request.device.expecting(lesson.at(timed).data, timed, seed)
         return cls(
             course=request.course,
             lesson=lesson,

@@ -47,6 +47,7 @@ def second_look(plan: RunPlan, built: Built, source: str, checked: Checked) -> C
     if len(lesson.launches) > 1 or isinstance(checked.verdict, TimedOut) or not (todos or unsure or puzzling):
         return checked
     shape = one_tile(lesson)
+    lesson = lesson.at(shape)
     plan.tell(f"look again {shape}")
     compiled = compile_source(
         source,

@@ -102,6 +102,8 @@ def side_of(outcome: RunOutcome, row: Row, gpu: GpuSpec, depth: int = 1) -> Side
     assert row.built is not None
     lesson = row.built.lesson
     shape = outcome.count_shape if lesson.shapes.refusal(outcome.count_shape) is None else lesson.shapes.count
+    built = row.built.at(shape)
+    lesson = built.lesson
     counters, notes = row.checked.counters, []
     counts = tuple(count for count in counters.lines if count.file == row.path) if counters else ()
     if counters is None:
@@ -113,7 +115,7 @@ def side_of(outcome: RunOutcome, row: Row, gpu: GpuSpec, depth: int = 1) -> Side
     if row.verdict.kind == "timed_out":
         notes.append("Nothing is shown of what it touches: the kernel does not end.")
     else:
-        for launch, compiled, grid in zip(lesson.launches, row.built.code.counted, lesson.grids(shape), strict=True):
+        for launch, compiled, grid in zip(lesson.launches, built.code.counted, lesson.grids(shape), strict=True):
             arguments = problem.trial().arguments(launch.parameters)
             try:
                 found = follow(compiled, grid, arguments)

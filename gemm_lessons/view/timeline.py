@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -91,7 +92,7 @@ def play(estimator: Estimator, shape: Shape, depth: int, gpu: GpuSpec) -> tuple[
     ``depth``: K of a tile. ``shape`` gives M and N, to name it."""
     profile = estimator.profiles[0]
     k, trace = next((it for it in profile.traces if it[0] >= TILES * depth), profile.traces[-1])
-    return record(trace, profile.blocks_per_sm, gpu), Shape(shape.m, shape.n, k)
+    return record(trace, profile.blocks_per_sm, gpu), replace(shape, k=k)
 
 
 def timeline(recording: Recording, shape: Shape, gpu: GpuSpec, path: str, busy: Mapping[str, float]) -> Timeline:

@@ -1,11 +1,17 @@
 // Prefetch: ask for numbers before they are needed. They come as far as the L2 cache; no register is taken, nobody waits.
 //
 //   prefetch<THREADS>(tile)     the threads 0 to THREADS - 1 of the block together ask for the tile, a line each
+//   prefetch_line(x)            this thread asks for the line that holds x
 //
 // A line is 128 bytes. One request brings all of it, so a row of the tile must be whole lines. Lesson 09 explains what
 // this is good for.
 #pragma once
 #include "matrix.cuh"
+
+__device__ inline void prefetch_line(const float &x)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(&x)));
+}
 
 template <int THREADS>
 __device__ inline void prefetch(const Matrix<const float> &tile)
@@ -15,6 +21,6 @@ __device__ inline void prefetch(const Matrix<const float> &tile)
     for (int first = 0; first < size; first += THREADS * LINE) {
         const int i = first + threadIdx.x * LINE;
         if (size % (THREADS * LINE) == 0 || i < size)
-            asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(&tile(i))));
+            prefetch_line(tile(i));
     }
 }
