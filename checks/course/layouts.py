@@ -1,4 +1,4 @@
-"""Measure the lesson of any shape in every layout beside cuBLAS: where ``lessons/measured/h200_layouts.json`` comes from.
+"""Measure any_shape in every layout beside cuBLAS: where ``lessons/measured/h200_layouts.json`` comes from.
 
     python -m checks.course.layouts compile DIR                # here: machine code of every kernel that is chosen
     python -m checks.course.layouts run DIR lessons/measured/h200_layouts.json    # on a machine with the GPU and cupy
@@ -42,7 +42,7 @@ def kernels() -> list[Kernel]:
 
 def shapes() -> list[Shape]:
     """All that is measured."""
-    return [Shape(4096, 4096, 4096), *(Shape(n, n, n, layout) for n in ROUNDS for layout in LAYOUTS)]
+    return [Shape(4096, 4096, 4096), *(Shape(n, n, n, layout=layout) for n in ROUNDS for layout in LAYOUTS)]
 
 
 def small() -> list[Kernel]:
@@ -50,7 +50,7 @@ def small() -> list[Kernel]:
     base = Kernel.solution(Course(ROOT).lesson(ANY))
     found = []
     for layout, *widths in product(LAYOUTS, (1, 2, 4), (1, 2, 4), (1, 2, 4)):
-        lesson = base.lesson.at(Shape(4, 4, 4, layout))
+        lesson = base.lesson.at(Shape(4, 4, 4, layout=layout))
         sizes = lesson.tile.defines | dict(zip(("WIDTH_A", "WIDTH_B", "WIDTH_C"), widths, strict=True))
         found.append(replace(base, lesson=lesson.with_tile(Tile(tuple(sizes.items())))))
     return found
@@ -69,8 +69,8 @@ def run(folder: Path, target: Path) -> None:
     about = {
         "command": "python -m checks.course.layouts compile DIR; python -m checks.course.layouts run DIR FILE",
         **machine(bench),
-        "what": "C = A B, fp32, square, A and B in every layout (T: given as its transpose), no gaps between lines. Same"
-        " problem as h200.json.",
+        "what": "C = A B, fp32, square, A and B in every layout (T: given as its transpose), no gaps between lines."
+        " Same problem as h200.json.",
         "how": "CUDA events around one launch, median over the repeats, hidden behind a fill of 128 MiB, so that L2 is"
         " cold. percent_of_cublas is against cuBLAS of the same size and layout.",
     }
@@ -79,7 +79,7 @@ def run(folder: Path, target: Path) -> None:
 
 def square(bench: Bench, n: int, layout: str, rounds: int) -> list[dict[str, Any]]:
     """The lines of one size and layout."""
-    shape = Shape(n, n, n, layout)
+    shape = Shape(n, n, n, layout=layout)
     names = [name for name in (BEFORE, ANY) if bench.lessons[name].shapes.refusal(shape) is None]
     a, b, c = bench.random(n, n), bench.random(n, n), bench.random(n, n)
     calls = {name: bench.call(name, a, b, c, layout) for name in ("cublas", *names)}
@@ -107,7 +107,7 @@ def guard(folder: Path, count: int) -> None:
         layout = random.choice(LAYOUTS)
         gaps = [random.choice((0, 0, 1, 2, 3, 4, 8)) for _ in range(3)]
         offsets = [random.choice((0, 0, 0, 1, 2, 3)) for _ in range(3)]
-        one(bench, Shape(*sizes, layout), gaps, offsets)
+        one(bench, Shape(*sizes, layout=layout), gaps, offsets)
     print(f"{count} shapes from 1 to {MOST} right, nothing written outside C")
 
 

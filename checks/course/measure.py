@@ -131,7 +131,7 @@ class Bench:
             left, right = (b.data.ptr, FLOAT32, b.shape[1]), (a.data.ptr, FLOAT32, a.shape[1])
             product = (c.data.ptr, FLOAT32, n, COMPUTE_32F, -1)
             return partial(self.cublas.gemmEx, self.handle, *ways, n, m, k, one, *left, *right, zero, *product)
-        lesson = self.lessons[name].at(Shape(m, n, k, layout))
+        lesson = self.lessons[name].at(Shape(m, n, k, layout=layout))
         grid, function = lesson.grids(Shape(m, n, k))[0], self.functions[name][tuple(sorted(lesson.tile.sizes))]
         sizes = {"M": m, "N": n, "K": k, "lda": a.shape[1], "ldb": b.shape[1], "ldc": n}
         known = {"A": a, "B": b, "C": c, **{size: self.np.int32(value) for size, value in sizes.items()}}

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer.core import TyperGroup
 
 from gemm_lessons.cli.options import NoColor, complete_lesson
 from gemm_lessons.course.folder import CommandError, Course, any_course, own_course
@@ -30,6 +31,7 @@ def new(
 
 
 def check(
+    context: typer.Context,
     lessons: Annotated[
         list[str] | None,
         typer.Argument(
@@ -61,7 +63,7 @@ def check(
     from gemm_lessons.proofs.prove import prove
 
     console = make_console()
-    shared = Shared.of(course, printed, _commands())
+    shared = Shared.of(course, printed, _commands(context))
     broken = []
     for name in names:
         with Working(make_console(stderr=True), f"lesson {name}"):
@@ -76,11 +78,10 @@ def check(
     return contract.EXIT_NOT_PASSED if broken else contract.EXIT_PASSED
 
 
-def _commands() -> Iterable[str]:
+def _commands(context: typer.Context) -> Iterable[str]:
     """The names of all commands."""
-    from gemm_lessons.cli.app import app  # of which only the command that was called is built
-
-    return [str(command.name) for command in app.registered_commands]
+    root = context.find_root().command
+    return root.list_commands(context) if isinstance(root, TyperGroup) else ()
 
 
 def _filled(course: Course, name: str, numbers: Numbers) -> bool:

@@ -74,7 +74,9 @@ def run(
     ] = None,
     layout: Annotated[
         str | None,
-        typer.Option("--layout", metavar="NN|NT|TN|TT", help="A and B as they are or transposed, if the lesson takes it."),
+        typer.Option(
+            "--layout", metavar="NN|NT|TN|TT", help="A and B as they are or transposed, if the lesson takes it."
+        ),
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Repeat the inputs of an earlier run.")] = None,
     time_limit: TimeLimit = None,

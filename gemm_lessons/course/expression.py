@@ -1,6 +1,7 @@
 """Arithmetic in lesson.toml: launches and gates, evaluated by walking a small syntax tree, never by ``eval``.
 
-Allowed: numbers, the names that the place knows, ``+ - * / // %``, parentheses, ``ceil_div(a, b)``, ``min``, ``max``, ``gcd``.
+Allowed: numbers, the names that the place knows, ``+ - * / // %``, parentheses, ``ceil_div(a, b)``, ``min``,
+``max``, ``gcd``.
 """
 
 from __future__ import annotations

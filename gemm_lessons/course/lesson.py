@@ -7,7 +7,7 @@ the learner's own copy is ``kernel.cu``. Nothing about a lesson lives in Python:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,7 @@ class Shape:
     m: int
     n: int
     k: int
-    layout: str = LAYOUTS[0]  # of A and B in memory, where a lesson takes several
+    layout: str = field(default=LAYOUTS[0], kw_only=True)  # of A and B in memory, where a lesson takes several
 
     def __str__(self) -> str:
         return f"{self.m}x{self.n}x{self.k}" + f" {self.layout}" * (self.layout != LAYOUTS[0])
@@ -231,7 +231,9 @@ class Lesson:
         if not self.choices:
             return self
         data = self.data.laid(shape.layout)
-        names = self.names(shape) | {f"trans_{name.lower()}": int(letter == "T") for name, letter in zip("AB", shape.layout, strict=True)}
+        names = self.names(shape) | {
+            f"trans_{name.lower()}": int(letter == "T") for name, letter in zip("AB", shape.layout, strict=True)
+        }
         names |= {leading_name(name): layout.leading for name, layout in data.lay_out(shape.names).items()}
         chosen: dict[str, int] = {}
         for name, expression in self.choices:

@@ -306,7 +306,7 @@ class _Reader(TomlReader):
         whole = len(sizes) == 3 and all(type(size) is int and size > 0 for size in sizes)
         if not whole or len(layout) > 1 or any(name not in LAYOUTS for name in layout):
             raise self.wrong(where, f"{value!r} is no shape; write [M, N, K], three whole numbers above 0")
-        return Shape(*sizes, *layout)
+        return Shape(*sizes, layout=(*layout, LAYOUTS[0])[0])
 
     def gate(self, where: Where, raw: dict[str, Any], names: Sequence[str]) -> Gate:
         self.known(where, raw, ("name", "value", "at_most", "at_least", "why"))

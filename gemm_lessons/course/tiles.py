@@ -46,7 +46,7 @@ def retiled(lesson: Lesson, sizes: Mapping[str, int]) -> Lesson:
 
     def whole(shape: Shape) -> Shape:
         sizes = zip(astuple(shape), promised, strict=True)
-        return Shape(*(-(-size // multiple) * multiple for size, multiple in sizes), shape.layout)
+        return Shape(*(-(-size // multiple) * multiple for size, multiple in sizes), layout=shape.layout)
 
     check = tuple(dict.fromkeys(whole(shape) for shape in lesson.shapes.check))
     shapes = Shapes(Shape(*promised), check, whole(lesson.shapes.count), lesson.shapes.layouts)

@@ -212,7 +212,7 @@ def traced_shape(subject: Subject, blocks: int) -> Shape:
     depth = math.lcm(tile.depth, multiple.k)
     if tile.rows * tile.cols == 1:  # no block tile is known: the lesson's own choice, made wider
         rows, cols = subject.shapes.count.m, subject.shapes.count.n
-    shape = Shape(rows, cols, -(-DEPTH // depth) * depth, subject.shapes.count.layout)
+    shape = Shape(rows, cols, -(-DEPTH // depth) * depth, layout=subject.shapes.count.layout)
     while subject.grid_at(shape).blocks < blocks:
         shape = replace(shape, n=shape.n + cols)
     return shape

@@ -77,7 +77,7 @@ class Numbers:
         sizes = re.fullmatch(r"(\d+),(\d+),(\d+)( [NT]{2})?", " ".join(words))
         if sizes is None:
             raise ValueError("simulator wants a shape, like simulator 128,128,64")
-        shape = Shape(*map(int, sizes.groups()[:3]), (sizes[4] or LAYOUTS[0]).strip())
+        shape = Shape(*map(int, sizes.groups()[:3]), layout=(sizes[4] or LAYOUTS[0]).strip())
         for row in rows:
             expression = _expression(row)
             yield [row[0], *(_value(expression, self.facts(heading, shape)) for heading in head[1:])]

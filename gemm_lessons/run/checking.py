@@ -62,7 +62,10 @@ def check(plan: RunPlan, built: Built, shapes: Sequence[Shape], hidden: Sequence
     shape would most likely show the same, slowly."""
     lesson, counting = built.lesson, plan.counting_shape(built.lesson)
     if refused := next(
-        filter(None, (plan.device.refusal(it.code, lesson.grids(lesson.shapes.count)) for it in (built, *built.others))), ""
+        filter(
+            None, (plan.device.refusal(it.code, lesson.grids(lesson.shapes.count)) for it in (built, *built.others))
+        ),
+        "",
     ):
         finding = Finding("launch_failed", "error", refused)
         return Checked(Faulted(counting, finding), findings=(finding,))

@@ -73,7 +73,8 @@ class RunPlan:
             if shape is not None:
                 lesson.allow(shape)
         whole = Shape(
-            *(-(-ESTIMATE_SIZE // size) * size for size in astuple(lesson.shapes.multiple_of)), lesson.shapes.count.layout
+            *(-(-ESTIMATE_SIZE // size) * size for size in astuple(lesson.shapes.multiple_of)),
+            layout=lesson.shapes.count.layout,
         )
         seed = fresh_seed() if request.seed is None else request.seed
         timed = request.shape or whole
