@@ -83,7 +83,8 @@ def test_clangd_understands_the_lessons(tmp_path: Path, own: bool) -> None:
     (tmp_path / "compile_commands.json").write_text(clangd.commands(lessons, course.architecture, headers))
     for lesson in (lessons[0], lessons[-1]):  # the last one includes all headers
         done = subprocess.run(
-            [str(CLANGD), f"--check={lesson.solution_path}", f"--compile-commands-dir={tmp_path}"],
+            # The tweaks are offers to rewrite code; one of them trips over __device__ before a constructor.
+            [str(CLANGD), f"--check={lesson.solution_path}", f"--compile-commands-dir={tmp_path}", "--tweaks=none"],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert "All checks completed, 0 errors" in done.stderr, done.stderr
