@@ -1,0 +1,53 @@
+"""Honest kernels in styles of their own pass; the few that rightly do not have a reason that the lesson's text states.
+
+``python -m checks.grading.battery honest`` judges all of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+
+from checks.grading.battery import judged
+from checks.grading.fixtures import honest
+from gemm_lessons.course.folder import any_course
+
+FEWEST = 150
+MOST_REFUSED = 0.02
+SAMPLE = (  # of each lesson one, those that are judged quickly
+    "naive/double_accumulator",
+    "coalesced/float4_of_a",
+    "block_tile/async_zero_fill",
+    "thread_column/boehm_1d_blocktiling",
+    "thread_tile/float4_everywhere",
+    "vector_loads/fetched_before",
+    "bank_conflicts/xor_swizzle",
+    "warp_tile/boehm_warptiling",
+    "double_buffer/async_three_buffers",
+)
+SEED = 7
+
+
+def test_there_are_many_and_few_are_refused() -> None:
+    every = honest()
+    assert len(every) >= FEWEST
+    assert min(Counter(it.lesson for it in every).values()) >= 15
+    assert sum(it.verdicts != ("passed",) for it in every) <= MOST_REFUSED * len(every)
+
+
+def test_the_text_states_the_reason() -> None:
+    for kernel in honest():
+        if kernel.verdicts != ("passed",):
+            found = re.match(r"'(.+?)' \(Pitfalls\): ", kernel.says)
+            assert found, kernel.label
+            text = any_course().lesson(kernel.lesson).text_path.read_text()
+            assert f"**{found[1]}.**" in text, kernel.label
+
+
+@pytest.mark.slow
+def test_a_sample_meets_its_fate() -> None:
+    kernels = [it for it in honest() if it.label in SAMPLE]
+    assert {it.label for it in kernels} == set(SAMPLE)
+    assert [it for it in judged(kernels, processes=2, seed=SEED) if not it.expected] == []
