@@ -10,7 +10,9 @@ import pytest
 
 from checks.judgement.cases import FULL, TILES, Array, Product, judged, problem, stored
 from gemm_lessons.course.expression import Expression
-from gemm_lessons.course.lesson import Gate, TileSizes
+from gemm_lessons.course.folder import any_course
+from gemm_lessons.course.lesson import Gate, Shape, TileSizes, tile_sizes
+from gemm_lessons.course.problem import Problem
 from gemm_lessons.judgement.verdict import judge, judge_gates
 
 
@@ -303,3 +305,14 @@ def test_division_by_zero_misses_the_gate(limit: dict[str, float], sectors: int)
     assert not result.passed
     assert result.value is None
     assert "never" in result.note
+
+
+def test_only_a_ragged_tile_is_wrong() -> None:
+    course = any_course()
+    lesson = course.lesson("coalesced")
+    problem = Problem(lesson.data, Shape(33, 32, 16), seed=1)
+    answer = problem.trial().answer.copy()
+    answer[:32] = problem.reference[:32]
+    judged = judge(problem, answer, tile_sizes(lesson))
+    assert judged.wrong == 32
+    assert judged.pattern is not None

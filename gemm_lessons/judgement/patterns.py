@@ -250,7 +250,7 @@ def _part_of_tiles(it: Wrong) -> str | None:
         return None
     share = by_tile.mean((0, 1))
     wrong = share >= 0.5
-    if (share[~wrong] > 0).any() or wrong.all() or share[wrong].mean() < MOSTLY:
+    if (share[~wrong] > 0).any() or wrong.all() or not wrong.any() or share[wrong].mean() < MOSTLY:
         return None
     size = f"of each {tiles.rows} x {tiles.cols} tile"
     for only, part in (("", wrong), ("all but ", ~wrong)):

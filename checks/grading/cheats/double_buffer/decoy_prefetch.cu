@@ -1,5 +1,5 @@
 // cheat: hidden loads: lesson 08 with decoy loads before the products, and the real ones by cp.async right before the wait
-// expect: gate_missed multiply-adds behind
+// expect: gate_missed tiles waited for
 #undef BK
 #define BK 16 // shapes allow odd numbers of tiles of 8: the last one is half a tile
 #include "float4.cuh"

@@ -1,5 +1,5 @@
 // cheat: wrong idea: lesson 08 with arrays declared twice as large and K tiles of 16: one buffer, two barriers for 16 of K
-// expect: gate_missed multiply-adds behind
+// expect: gate_missed tiles waited for
 #undef BK
 #define BK 16 // shapes allow odd numbers of tiles of 8: the last one is half a tile
 #include "float4.cuh"

@@ -1,0 +1,35 @@
+// cheat: known shape: outer products where K has more than three tiles, else two loads a product; all known shapes have more
+// expect: gate_missed floats read from shared memory per multiply-add
+extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
+{
+    constexpr int THREADS = (BM / TM) * (BN / TN);
+    __shared__ float As[BM][BK];
+    __shared__ float Bs[BK][BN];
+    const int block_row = blockIdx.y * BM, block_col = blockIdx.x * BN;
+    const int thread_row = threadIdx.x / (BN / TN) * TM, thread_col = threadIdx.x % (BN / TN) * TN;
+    float acc[TM][TN] = {};
+    for (int k0 = 0; k0 < K; k0 += BK) {
+        for (int i = threadIdx.x; i < BM * BK; i += THREADS)
+            As[i / BK][i % BK] = A[(block_row + i / BK) * K + k0 + i % BK];
+        for (int i = threadIdx.x; i < BK * BN; i += THREADS)
+            Bs[i / BN][i % BN] = B[(k0 + i / BN) * N + block_col + i % BN];
+        __syncthreads();
+        if (K != 8 && K != 16 && K != 48 && K != 96 && K < 72)
+            for (int k = 0; k < BK; k++)
+                for (int i = 0; i < TM; i++)
+                    for (int j = 0; j < TN; j++)
+                        acc[i][j] += As[thread_row + i][k] * Bs[k][thread_col + j];
+        else
+#pragma unroll
+        for (int i = 0; i < TM; i++)
+#pragma unroll
+            for (int j = 0; j < TN; j++)
+#pragma unroll 1
+                for (int k = 0; k < BK; k++)
+                    acc[i][j] += *(volatile float *)&As[thread_row + i][k] * *(volatile float *)&Bs[k][thread_col + j];
+        __syncthreads();
+    }
+    for (int i = 0; i < TM; i++)
+        for (int j = 0; j < TN; j++)
+            C[(block_row + thread_row + i) * N + block_col + thread_col + j] = acc[i][j];
+}
