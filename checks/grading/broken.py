@@ -24,7 +24,6 @@ import numpy as np
 
 from gemm_lessons.api import CompileError, simulate
 from gemm_lessons.bounds import GIB
-from gemm_lessons.compiler.quiet import without_printf
 from gemm_lessons.course.folder import CommandError, packaged_course
 from gemm_lessons.course.lesson import Lesson, Shape, astuple
 from gemm_lessons.errors import KitError, UnsupportedKernel
@@ -36,6 +35,7 @@ COURSE = packaged_course()
 LESSONS = [name for name in COURSE.names if COURSE.lesson(name).solution_path.is_file()]
 MOST = Limits(seconds=20, memory_bytes=GIB)
 TOKEN = re.compile(r"\w+|[^\w\s]|\s+")
+PRINTING = re.compile(r"for [^;]*;[^;]*;[^;]*printf[^;]*;")  # it changes no answer, and takes a million turns
 ENCODINGS = ("utf-16", "utf-16-be", "utf-32", "latin-1", "cp037", "utf-7")
 PIECES = r"""
 __syncthreads();
@@ -299,9 +299,10 @@ def wrong_answer(lesson: Lesson, source: str, seed: int) -> str:
     (grid,) = lesson.grids(Shape(m, n, k))
     (launch,) = lesson.launches
     values: dict[str, Any] = {"A": a, "B": b, "C": c, "M": m, "N": n, "K": k}
+    quiet = PRINTING.sub(";", source)
     try:
         launched = simulate(
-            without_printf(source), launch.entry, grid.grid, grid.block, [values[name] for name in launch.parameters],
+            quiet, launch.entry, grid.grid, grid.block, [values[name] for name in launch.parameters],
             defines=lesson.tile.defines, include_dirs=lesson.include_dirs, dynamic_shared=grid.dynamic_shared,
         )  # fmt: skip
     except (CompileError, ValueError) as error:
