@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from gemm_lessons.bounds import GIB
 from gemm_lessons.course.folder import CommandError, packaged_course
-from gemm_lessons.errors import UnsupportedKernel
+from gemm_lessons.errors import KitError, UnsupportedKernel
 from gemm_lessons.grading import worker
 from gemm_lessons.grading.worker import Limits, Submission, judge_submission
 from gemm_lessons.run.contract import JSON
@@ -100,3 +101,17 @@ def test_on_a_gpu(fake_cupy: pytest.MonkeyPatch) -> None:
     with pytest.raises(KitError, match="sees no CUDA GPU"):
         judge_submission(Submission(COURSE.root, lesson.name, lesson.solution_path, device="gpu"))
     worker.close()
+
+
+def test_a_compiler_that_cannot_be_loaded_is_nobody_s_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """A student must not pay for the teacher's missing library."""
+    broken = tmp_path / "broken"
+    (broken / "cuda").mkdir(parents=True)
+    (broken / "cuda" / "__init__.py").write_text('raise ImportError("no such library")')
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(broken), *filter(None, [os.environ.get("PYTHONPATH")])]))
+    worker.close()  # the next nursery looks for its libraries anew
+    request.addfinalizer(worker.close)
+    with pytest.raises(KitError, match="NVRTC"):
+        submit(COURSE.lesson("01").solution_path)

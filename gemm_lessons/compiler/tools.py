@@ -106,7 +106,11 @@ def _do(question: dict[str, Any], blobs: Sequence[bytes], seconds: float, confin
     confine(disassembling)
     if disassembling:
         return _disassemble(blobs[0])
-    return translate(nvrtc.load(question.pop("major")), question, blobs[0])
+    try:
+        compiler = nvrtc.load(question.pop("major"))
+    except KitError as error:  # no compiler here: no fault of the source
+        return {"problem": str(error)}, []
+    return translate(compiler, question, blobs[0])
 
 
 def _disassemble(cubin: bytes) -> Answer:

@@ -18,6 +18,7 @@ from gemm_lessons.child import Forked, Parent, end_with
 from gemm_lessons.compiler import tools
 from gemm_lessons.course.folder import CommandError, Course
 from gemm_lessons.course.lesson import Shape, ShapeError
+from gemm_lessons.device import Device
 from gemm_lessons.errors import KitError, UnsupportedKernel
 from gemm_lessons.grading import sandbox
 from gemm_lessons.hardware.sheets import find_gpu
@@ -36,27 +37,39 @@ def start(question: Question, sources: Sequence[bytes], folder: Path) -> Forked:
 
 
 def _become_first(parent: Parent, question: Question, sources: Sequence[bytes], folder: Path) -> None:
-    """Enter namespaces of our own, where Linux has them, in whose first process the job runs."""
+    """Enter namespaces of our own, where Linux has them, in whose first process the job runs. A GPU's own process stays
+    outside: CUDA does not work in there."""
     parent.no_more_questions()
+    device = _device(question["submission"])
     if not sandbox.leave_namespaces():
-        parent.send(_answer(question, sources, folder, ()))
+        parent.send(_answer(question, sources, folder, device, ()))
         return
     ours = os.getpid()
     pid = os.fork()
     if not pid:
         end_with(ours)
-        parent.send(_answer(question, sources, folder, ("names",)))
+        parent.send(_answer(question, sources, folder, device, ("names",)))
         os._exit(0)
     os._exit(abs(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
 
 
-def _answer(question: Question, sources: Sequence[bytes], folder: Path, walls: tuple[str, ...]) -> dict[str, Any]:
+def _device(submission: Question) -> Device | KitError:
+    """Opened, or why it cannot be."""
+    try:
+        return open_device(submission["device"], submission["gpu_index"])
+    except KitError as error:
+        return error
+
+
+def _answer(
+    question: Question, sources: Sequence[bytes], folder: Path, device: Device | KitError, walls: tuple[str, ...]
+) -> dict[str, Any]:
     os.chdir(folder)
     tempfile.tempdir = str(folder)
     reserve = bytearray(RESERVE_BYTES)
     try:
         with bounds.within(Bounds(question["seconds"], question["memory_bytes"])):
-            return _judged(question, sources, folder, walls)
+            return _judged(question, sources, folder, device, walls)
     except MemoryError:
         reserve.clear()
         return {"error": "memory"}
@@ -70,12 +83,15 @@ def _answer(question: Question, sources: Sequence[bytes], folder: Path, walls: t
         return {"error": "kit", "text": str(error)}
 
 
-def _judged(question: Question, sources: Sequence[bytes], folder: Path, walls: tuple[str, ...]) -> dict[str, Any]:
+def _judged(
+    question: Question, sources: Sequence[bytes], folder: Path, device: Device | KitError, walls: tuple[str, ...]
+) -> dict[str, Any]:
+    if isinstance(device, KitError):
+        raise device
     submission = question["submission"]
     course = Course(Path(submission["course"]))
     lesson = course.lesson(submission["lesson"])
     _ = course.names, course.architecture  # read while we may
-    device = open_device(submission["device"], submission["gpu_index"])  # starts a process, if it is a GPU
     os.environ.clear()
     os.environ.update(ENVIRONMENT, HOME=str(folder), TMPDIR=str(folder))
     reach = sandbox.reach_of(lesson, folder)

@@ -11,6 +11,7 @@ import glob
 import os
 import platform
 import resource
+import site
 import struct
 import sysconfig
 from collections.abc import Iterable, Sequence
@@ -85,6 +86,7 @@ def reach_of(lesson: Lesson, folder: Path) -> Reach:
     lessons = lesson.directory.parent
     paths = sysconfig.get_paths()
     installed = {Path(paths[name]) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    installed |= {Path(place) for place in (*site.getsitepackages(), site.getusersitepackages())}
     cuda = [place for major in nvrtc.CUDA_MAJORS for place in nvrtc.include_folders(major)]
     cuda += [library.parent for major in nvrtc.CUDA_MAJORS if (library := nvrtc.library(major)) is not None]
     linked = [Path(place) for one in cuda for place in wall.linked(str(one))]
