@@ -95,8 +95,9 @@ def reason_of(outcome: Mapping[str, Any]) -> str:
             errors = [it for it in outcome["findings"] if it["severity"] == "error"]
             told = [f"{it['kind']} in line {it['line']}: {it['message']}" for it in errors]
         case "wrong_answer":
-            wrong = next(it for it in outcome["shapes"] if it["verdict"] == "wrong_answer")
-            told = [f"wrong at {wrong['m']}x{wrong['n']}x{wrong['k']}", *outcome["hints"][:1]]
+            wrong = [it for it in outcome["shapes"] if it["verdict"] == "wrong_answer"]
+            where = "x".join(str(wrong[0][size]) for size in "mnk") if wrong else "a timed launch"  # on a GPU
+            told = [f"wrong at {where}", *outcome["hints"][:1]]
         case "gate_missed":
             missed = [it for it in outcome["gates"] if not it["passed"]]
             told = [f"{it['name']}: {_number(it['value'])}, limit {_number(it['limit'])}" for it in missed]

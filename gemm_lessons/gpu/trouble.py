@@ -22,7 +22,8 @@ FAULTS: Mapping[int, tuple[str, str]] = {
     718: ("trap", "the kernel jumped to an invalid address"),
     719: ("out_of_bounds", "the kernel was stopped: an access outside shared memory, or __trap()"),
 }
-REFUSED = (1, 9, 701)  # an invalid value, an invalid configuration, too many resources: nothing was launched
+# An invalid value, an invalid configuration, too many resources, clusters that cannot be: nothing was launched.
+REFUSED = (1, 9, 701, 912)
 NO_CODE = (98, 200, 209)
 INSUFFICIENT_DRIVER, NO_DEVICE, UNAVAILABLE, NOT_READY = 35, 100, 46, 802
 

@@ -59,6 +59,7 @@ def _load() -> None:
 def _judge(question: dict[str, Any], sources: list[bytes]) -> dict[str, Any]:
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     most = bounds.SLOW * (question["seconds"] + bounds.Bounds(question["seconds"]).grace)
+    before = _used()
     try:
         with job.start(question, sources, folder) as child:
             try:
@@ -66,7 +67,10 @@ def _judge(question: dict[str, Any], sources: list[bytes]) -> dict[str, Any]:
             except ChildHung:
                 return {"error": "timeout"}
             except ChildDied as died:
-                late = died.code == -signal.SIGXCPU or died.code == signal.SIGXCPU
+                # Who is deaf to SIGXCPU is killed by Linux a little later.
+                late = abs(died.code) == signal.SIGXCPU or (
+                    abs(died.code) == signal.SIGKILL and _used() - before >= question["seconds"]
+                )
                 if died.code == 1 and "Traceback" in died.last_words:  # whatever led to it, the mistake is ours
                     last = died.last_words.splitlines()[-1]
                     return {"error": "kit", "text": f"this is a bug in gemm-lessons ({last})"}
@@ -74,6 +78,12 @@ def _judge(question: dict[str, Any], sources: list[bytes]) -> dict[str, Any]:
     finally:
         _end_orphans()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _used() -> float:
+    """Processor seconds of all jobs so far."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _end_orphans() -> None:
