@@ -68,9 +68,8 @@ def _judge(question: dict[str, Any], sources: list[bytes]) -> dict[str, Any]:
                 return {"error": "timeout"}
             except ChildDied as died:
                 # Who is deaf to SIGXCPU is killed by Linux a little later.
-                late = abs(died.code) == signal.SIGXCPU or (
-                    abs(died.code) == signal.SIGKILL and _used() - before >= question["seconds"]
-                )
+                by = abs(died.code or 0)
+                late = by == signal.SIGXCPU or (by == signal.SIGKILL and _used() - before >= question["seconds"])
                 if died.code == 1 and "Traceback" in died.last_words:  # whatever led to it, the mistake is ours
                     last = died.last_words.splitlines()[-1]
                     return {"error": "kit", "text": f"this is a bug in gemm-lessons ({last})"}
