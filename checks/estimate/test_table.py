@@ -90,6 +90,7 @@ def test_an_error_is_judged_by_what_the_printed_time_may_stand_for(articles: lis
     assert first.error == pytest.approx(first.estimate.time_us / (printed - 5.0) - 1)
 
 
+@pytest.mark.long
 def test_variants_of_the_lessons(varied: list[Compared]) -> None:
     """Other tiles and one edit each: what a learner's kernel may look like."""
     assert len(varied) > 100
@@ -100,6 +101,7 @@ def test_variants_of_the_lessons(varied: list[Compared]) -> None:
     )
 
 
+@pytest.mark.long
 def test_the_page_shows_what_is_computed(
     everything: list[Compared], varied: list[Compared], articles: list[Compared]
 ) -> None:
