@@ -1,6 +1,6 @@
 // cheat: includes: __has_include as a way to look for files
 // expect: compile_failed include
-#if __has_include("/work/solution.cu") || __has_include("../04_thread_column/solution.cu")
+#if __has_include("/srv/solution.cu") || __has_include("../04_thread_column/solution.cu")
 #error found
 #endif
 #include "matrix.cuh"
