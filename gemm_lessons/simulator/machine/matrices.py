@@ -107,22 +107,38 @@ def bind_transpose(
     """Bind ``movmatrix.sync.aligned.m8n8.trans.b16``. Raises ``UnsupportedKernel``."""
     if instruction.modifiers != ("sync", "aligned", "m8n8", "trans", "b16"):
         raise unsupported_matrix(instruction)
-    target, source = (_row(state, operand, instruction) for operand in instruction.operands)
+    target, source = (_row(state, operand, instruction).reshape(-1, WARP) for operand in instruction.operands)
+    present = whole_warps(state, instruction, guard, "holds a part of the matrix")
 
     def run() -> None:
-        mask = state.active if guard is None else guard()
-        matrices = source.view(np.uint16).reshape(-1, SIDE, SIDE)
-        turned = np.ascontiguousarray(matrices.swapaxes(1, 2)).view(np.uint32).reshape(-1)
-        if mask is None:
-            target[...] = turned
-            return
-        whole = mask.reshape(-1, WARP)
-        absent = np.repeat(whole.any(axis=1), WARP) & ~mask
-        if absent.any():
-            raise missing_lane(state, instruction, mask, int(absent.argmax()), "holds a part of the matrix")
-        np.copyto(target, turned, where=mask)
+        warps = present()
+        if warps is not None:
+            matrices = source[warps].view(np.uint16).reshape(-1, SIDE, SIDE)
+            target[warps] = np.ascontiguousarray(matrices.swapaxes(1, 2)).view(np.uint32).reshape(-1, WARP)
 
     return run
+
+
+def whole_warps(
+    state: State, instruction: Instruction, guard: Callable[[], Array | None] | None, what: str
+) -> Callable[[], Any]:
+    """An index of the warps that execute now, or None; a ``Fault`` where a lane of one, which ``what``, does not."""
+    complete = bool(state.exists.all())
+
+    def present() -> Any:
+        mask = state.active if guard is None else guard()
+        if mask is None:
+            if complete:
+                return slice(None)
+            mask = state.alive
+        lanes = mask.reshape(-1, WARP)
+        warps = lanes.any(axis=1)
+        if not lanes[warps].all():
+            absent = np.repeat(warps, WARP) & ~mask
+            raise missing_lane(state, instruction, mask, int(absent.argmax()), what)
+        return warps if warps.any() else None
+
+    return present
 
 
 def _transposed(instruction: Instruction) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.simulator.events import WARP
-from gemm_lessons.simulator.machine.matrices import missing_lane, unsupported_matrix
+from gemm_lessons.simulator.machine.matrices import unsupported_matrix, whole_warps
 from gemm_lessons.simulator.machine.state import State
 from gemm_lessons.simulator.machine.transfers import MemoryBinder, Value
 from gemm_lessons.simulator.program.fragments import Fragment, product_form
@@ -48,21 +48,12 @@ def bind_product(
         )
     )
 
-    whole_warps = bool(state.exists.all())
+    present = whole_warps(state, instruction, guard, "holds a part of the matrices")
 
     def run() -> None:
-        mask = state.active if guard is None else guard()
-        if mask is None and not whole_warps:
-            mask = state.alive
-        warps: Any = slice(None)
-        if mask is not None:
-            lanes = mask.reshape(-1, WARP)
-            warps = lanes.any(axis=1)
-            if not warps.any():
-                return
-            if not lanes[warps].all():
-                absent = np.repeat(warps, WARP) & ~mask
-                raise missing_lane(state, instruction, mask, int(absent.argmax()), "holds a part of the matrices")
+        warps = present()
+        if warps is None:
+            return
         result = multiply(form.types, a(warps), b(warps), c(warps), saturate=form.saturate)
         for register, found in zip(rows, form.c.spread(result).swapaxes(0, 1), strict=True):
             register[warps] = found

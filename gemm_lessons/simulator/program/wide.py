@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.simulator.program.cfg import line_of
 from gemm_lessons.simulator.program.ptx import Instruction, Kernel, Operand, Register, Vector, registers_in
+from gemm_lessons.simulator.program.rewrite import rewritten
 
 
 def split_wide(kernel: Kernel) -> Kernel:
@@ -18,20 +19,9 @@ def split_wide(kernel: Kernel) -> Kernel:
     wide = {name for name, kind in kernel.registers.items() if kind == "b128"}
     if not wide:
         return kernel
-    instructions: list[Instruction] = []
-    moved_to: dict[int, int] = {}
-    for instruction in kernel.instructions:
-        moved_to[instruction.index] = len(instructions)
-        instructions += _halved(instruction, wide)
-    moved_to[len(kernel.instructions)] = len(instructions)
     registers = {name: kind for name, kind in kernel.registers.items() if name not in wide}
     registers |= {half.name: "b64" for name in wide for half in _halves(name)}
-    return dataclasses.replace(
-        kernel,
-        instructions=tuple(dataclasses.replace(i, index=n) for n, i in enumerate(instructions)),
-        labels={label: moved_to[position] for label, position in kernel.labels.items()},
-        registers=registers,
-    )
+    return dataclasses.replace(rewritten(kernel, lambda it: _halved(it, wide)), registers=registers)
 
 
 def _halves(name: str) -> tuple[Register, Register]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.program.cfg import WARP, line_of
 from gemm_lessons.simulator.program.fragments import GROUP, Fragment, Part
 from gemm_lessons.simulator.program.ptx import Address, Immediate, Instruction, Kernel, Operand, Register, Vector
+from gemm_lessons.simulator.program.rewrite import rewritten
 from gemm_lessons.simulator.semantics.matrix_products import STORED
 
 SHAPES = {
@@ -33,32 +34,25 @@ def expand_wmma(kernel: Kernel) -> Kernel:
     """The kernel without ``wmma``. Raises ``UnsupportedKernel`` for forms that are not known."""
     if not any(instruction.opcode == "wmma" for instruction in kernel.instructions):
         return kernel
-    writer = _Writer(kernel)
-    moved_to: dict[int, int] = {}
-    for instruction in kernel.instructions:
-        moved_to[instruction.index] = len(writer.instructions)
-        if instruction.opcode == "wmma":
-            _expand(writer, instruction)
-        else:
-            writer.instructions.append(instruction)
-    moved_to[len(kernel.instructions)] = len(writer.instructions)
-    return dataclasses.replace(
-        kernel,
-        instructions=tuple(dataclasses.replace(i, index=n) for n, i in enumerate(writer.instructions)),
-        labels={label: moved_to[position] for label, position in kernel.labels.items()},
-        registers={**kernel.registers, **writer.registers},
-        by_warps=True,
-    )
+    registers: dict[str, str] = {}
+
+    def parts(instruction: Instruction) -> Sequence[Instruction]:
+        if instruction.opcode != "wmma":
+            return (instruction,)
+        writer = _Writer(kernel.registers, registers, instruction)
+        _expand(writer, instruction)
+        return writer.instructions
+
+    expanded = rewritten(kernel, parts)
+    return dataclasses.replace(expanded, registers={**kernel.registers, **registers}, by_warps=True)
 
 
 class _Writer:
-    """Instructions in place of another, and the registers that they need."""
+    """Instructions in place of another, ``origin``; the registers that they need come to ``registers``."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        self.declared = kernel.registers
-        self.registers: dict[str, str] = {}
+    def __init__(self, declared: Mapping[str, str], registers: dict[str, str], origin: Instruction) -> None:
+        self.declared, self.registers, self.origin = declared, registers, origin
         self.instructions: list[Instruction] = []
-        self.origin: Instruction | None = None
 
     def fresh(self, kind: str) -> Register:
         """A new register."""
@@ -68,7 +62,6 @@ class _Writer:
 
     def emit(self, opcode: str, *operands: Operand) -> None:
         """An instruction in the place, and under the guard, of the one that is rewritten."""
-        assert self.origin is not None
         name, *modifiers = opcode.split(".")
         made = dataclasses.replace(self.origin, opcode=name, modifiers=tuple(modifiers), operands=operands)
         self.instructions.append(made)
@@ -117,7 +110,6 @@ class _Shape:
 
 
 def _expand(writer: _Writer, instruction: Instruction) -> None:
-    writer.origin = instruction
     what, *words = instruction.modifiers or ("",)
     if what in ("load", "store"):
         _move(writer, instruction, what, words)
