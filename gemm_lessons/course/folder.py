@@ -289,17 +289,30 @@ def write_new(path: Path, data: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a file in one step, so that a crash or Ctrl-C leaves the old or the new one. Raises ``WriteError``."""
+def write_atomically(path: Path, data: bytes, *, durably: bool = False) -> None:
+    """Replace a file in one step, so that a crash or Ctrl-C leaves the old or the new one; ``durably``: a power cut,
+    too. Raises ``WriteError``."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         temporary.write_bytes(data)
+        if durably:
+            _to_the_disk(temporary)
         temporary.replace(path)
+        if durably:
+            _to_the_disk(path.parent)  # the new name, too
     except OSError as error:
         raise WriteError(path, error) from None
     finally:
         if temporary.exists():
             temporary.unlink()
+
+
+def _to_the_disk(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def shown(path: Path) -> str:

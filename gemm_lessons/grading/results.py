@@ -10,13 +10,12 @@ whole, or it is not there. There is no journal: a grade whose ``key`` is still r
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from gemm_lessons.course.folder import CommandError, ReadError, WriteError, shown
+from gemm_lessons.course.folder import CommandError, ReadError, WriteError, shown, write_atomically
 from gemm_lessons.frozen import dataclass
 from gemm_lessons.run.contract import JSON
 
@@ -290,21 +289,8 @@ def load_grades(out: Path, grading: Grading) -> tuple[Grade, ...]:
 def write_durably(path: Path, content: Mapping[str, JSON]) -> None:
     """Replace a JSON file so that it is whole whenever the power fails. Raises ``WriteError``."""
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with temporary.open("wb") as file:
-                file.write(text.encode(errors="backslashreplace"))
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)  # the new name, too
-        finally:
-            os.close(folder)
     except OSError as error:
         raise WriteError(path, error) from None
+    write_atomically(path, text.encode(errors="backslashreplace"), durably=True)
