@@ -74,6 +74,28 @@ def test_fused_multiply_adds_that_lose_nothing_or_end_halfway():
         target[:] = kept
 
 
+def test_fused_multiply_adds_at_every_exponent():
+    """Also those whose result is subnormal, halfway between two of them or next to it, or zero."""
+    rng = np.random.default_rng(4)
+    a, b, c = operands(5, 2000)
+    tiny = slice(0, None, 2)
+    powers = rng.integers(-1000, 0, 1000)
+    a[tiny] = rng.integers(1, 1 << 12, 1000) * np.ldexp(1.0, powers)
+    b[tiny] = rng.integers(1, 1 << 40, 1000) * np.ldexp(
+        1.0, np.maximum(-1074 - powers + rng.integers(-45, 20, 1000), -1074)
+    )
+    c[tiny] = rng.integers(-(1 << 20), 1 << 20, 1000) * 5e-324 * rng.integers(0, 2, 1000)
+    out = np.empty(2000)
+    with semantics.float_state():
+        doubles.fma_f64(out, a, b, c)
+    bits = [column.view(np.uint64).tolist() for column in (a, b, c)]
+    expected = [exactly("fma.rn.f64", list(s)) for s in zip(*bits, strict=True)]
+    wrong = np.flatnonzero(out.view(np.uint64) != np.array(expected, np.uint64))
+    assert not wrong.size, [x[wrong[0]].hex() for x in (a, b, c, out)]
+    small = np.abs(out) < np.finfo(float).tiny
+    assert np.count_nonzero(small & (out != 0)) > 300
+
+
 @pytest.mark.parametrize("opcode", ["add", "mul", "fma", "div", "sqrt"])
 def test_ordinary_numbers_need_no_fractions(opcode):
     rng = np.random.default_rng(1)

@@ -2,6 +2,7 @@
 
     python -m checks.readings.simulator.record_fragments OUT.json     needs cupy and a GPU; a minute
     python -m checks.readings.simulator.record_fragments --compare    the simulator beside what is kept; many minutes
+    python -m checks.readings.simulator.record_fragments --compare f64    the same, of forms with this in their names
 
 ``fragments.json`` beside this file keeps a fingerprint of each piece of the answers: of each form, in every style, a
 first piece of 20 fragments, which the tests compare, and ten more of 2,230.
@@ -106,12 +107,13 @@ def _compared(kept: dict[str, Any], name: str, style: str) -> list[int]:
     ]
 
 
-def compare() -> int:
-    """The simulator beside everything that is kept; how many pieces differ."""
+def compare(word: str = "") -> int:
+    """The simulator beside what is kept of the forms with ``word`` in their names; how many pieces differ."""
     kept = json.loads(KEPT.read_text())["products"]
     total, found = pieces()[-1].stop * len(STYLES), 0
     with ProcessPoolExecutor() as pool:
-        asked = {name: [pool.submit(_compared, kept, name, style) for style in STYLES] for name in reversed(MMA)}
+        chosen = [name for name in reversed(MMA) if word in name]
+        asked = {name: [pool.submit(_compared, kept, name, style) for style in STYLES] for name in chosen}
         for name, answers in asked.items():
             wrong = [f"{style} {at}" for style, it in zip(STYLES, answers, strict=True) for at in it.result()]
             found += len(wrong)
@@ -123,8 +125,8 @@ def compare() -> int:
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["--compare"]:
-            sys.exit(compare() > 0)
+        case ["--compare", *words]:
+            sys.exit(compare(*words) > 0)
         case [path]:
             record(path)
         case _:

@@ -1,6 +1,7 @@
 """``fma`` of float64 and every float64 operation rounded in a direction other than nearest.
 
-float64 has nothing wider to compute in: error-free transforms where exponents allow, rational numbers elsewhere.
+float64 has nothing wider to compute in: error-free transforms, with the exponents taken apart where they are extreme;
+rational numbers for the few that those cannot round in a direction.
 Source: S. Boldo, G. Melquiond (see ``floats.py``); T. Dekker, "A floating-point technique for extending the available
 precision", Numerische Mathematik 18, 1971 (the exact product).
 """
@@ -102,28 +103,66 @@ def _fma_f64_part(out: Array, a: Array, b: Array, c: Array) -> None:
 
 
 def _fma_f64_carefully(out: Array, a: Array, b: Array, c: Array) -> None:
-    """Boldo and Melquiond's algorithm; element by element at extreme exponents."""
+    """Boldo and Melquiond's algorithm, with the exponents taken apart where they are extreme."""
     p = np.atleast_1d(np.multiply(a, b))
     low = product_error(a, b, p, np.empty((5, *p.shape)))
-    t = c + low
-    t_low = sum_error(c, low, t)
-    v = p + t
-    v_low = sum_error(p, t, v)
-    tail = t_low + v_low
-    r = np.atleast_1d(v + to_odd(tail, sum_error(t_low, v_low, tail)))
+    tail = np.empty(p.shape)
+    r = np.add(_nearly(p, low, c, tail), tail)
     size = np.abs(p)
     safe = (size > SAFE_LOW) & (size < SAFE_HIGH) & (np.abs(c) < SAFE_HIGH)
     strange = np.atleast_1d(~safe | (r == 0) | (r != r))
     if strange.any():
         naive = np.add(p, c)
         plain = (np.equal(a, 0) | np.equal(b, 0)) | safe & (naive == 0) & (low == 0)
+        plain |= ~(np.isfinite(a) & np.isfinite(b))
         r = np.where(strange & plain, naive, r)
-        strange = np.broadcast_to(strange & ~plain, out.shape)
-        columns = [np.broadcast_to(x, out.shape)[strange].tolist() for x in (a, b, c)]
-        r = np.array(np.broadcast_to(r, out.shape))
-        r[strange] = [exact_fma_f64(x, y, z, "rn") for x, y, z in zip(*columns, strict=True)]
+        finite = np.isfinite(c)  # a product that overflowed is finite beside an infinite sum
+        r = np.where(strange & ~plain & ~finite, c, r)
+        few = np.flatnonzero(np.broadcast_to(strange & ~plain & finite, out.shape))
+        if few.size:
+            columns = [np.broadcast_to(x, out.shape)[few] for x in (a, b, c)]
+            r = np.array(np.broadcast_to(r, out.shape))
+            r[few] = _fma_f64_scaled(*columns)
     inherit_nan(r, b, c, a)
     np.copyto(out, r)
+
+
+def _nearly(p: Array, low: Array, c: Array, tail: Array) -> Array:
+    """``p + low + c`` as a number and what is missing from it, rounded to odd, in ``tail``."""
+    t = c + low
+    t_low = sum_error(c, low, t)
+    v: Array = p + t
+    v_low = sum_error(p, t, v)
+    missing = t_low + v_low
+    tail[:] = to_odd(missing, sum_error(t_low, v_low, missing))
+    return v
+
+
+APART = (
+    200  # powers of two: of two summands so far apart, the smaller one only says on which side of the other they lie
+)
+BEYOND = 300  # so many powers of two below the last bit of the smallest number, all are zero
+LAST_BIT = -1074
+
+
+def _fma_f64_scaled(a: Array, b: Array, c: Array) -> Array:
+    """``fma.rn.f64`` of finite numbers at any exponents; neither factor is zero."""
+    (a, power_a), (b, power_b), (c, power_c) = (np.frexp(x) for x in (a, b, c))
+    power = (power_a + power_b).astype(np.int64)
+    apart = np.where(c == 0, 0, power_c - power)
+    power = np.where(apart > APART, power_c - APART, power)
+    c = np.ldexp(c, np.clip(apart, -APART, APART))
+    p = a * b
+    tail = np.empty(p.shape)
+    v = _nearly(p, product_error(a, b, p, np.empty((5, *p.shape))), c, tail)
+    r = v + tail
+    rest = sum_error(v, tail, r)
+    small = (r != 0) & (np.frexp(r)[1] + power < LAST_BIT + 53)  # the result is subnormal: rounded at its last bit
+    scaled = np.ldexp(r, np.where(small, np.maximum(power - LAST_BIT, -BEYOND), 0))
+    halfway = (np.abs(scaled - np.trunc(scaled)) == 0.5) & (rest != 0)
+    rounded = np.where(halfway, np.where(rest > 0, np.ceil(scaled), np.floor(scaled)), np.rint(scaled))
+    result: Array = np.ldexp(np.where(small, rounded, r), np.where(small, LAST_BIT, power))
+    return np.where(r == 0, 0.0, np.copysign(result, r))
 
 
 def round_fraction(q: Fraction, mode: Mode) -> float:

@@ -4,11 +4,10 @@ Integers wrap (or saturate), float64 is a chain of fused multiply-adds in the or
 H200 does it, found by fitting its answers (checks/readings/simulator/fragments.json): the products are exact; all of
 them and c are cut off, towards zero, at the 25th bit below the largest of their exponents, where the exponent of a
 product is the sum of its factors' exponents and a subnormal number has that of the smallest normal one; the sum of what
-is left is exact; it is cut off towards zero to float32, or rounded to nearest even to float16. fp8 goes by way of
-float16: the products of the first two of every four k, then the others, then c is added by an ordinary addition. Other
-architectures sum fewer products at once, or keep fewer bits (B. Khattak, M. Mikaitis, "Accurate models of NVIDIA tensor
-cores", 2025); theirs is not modelled. One thing is not understood: with sums in float16 and factors near the smallest
-normal number, about one element in a hundred thousand differs from the H200's.
+is left is exact; it is cut off towards zero to float32, or rounded to nearest even to float16; no zero is negative. fp8
+goes by way of float16: the products of the first two of every four k, then the others, then c is added by an ordinary
+addition. Other architectures sum fewer products at once, or keep fewer bits (B. Khattak, M. Mikaitis, "Accurate models
+of NVIDIA tensor cores", 2025); theirs is not modelled.
 """
 
 from __future__ import annotations
@@ -121,8 +120,9 @@ def _summed(d: str, a: _Factor, b: _Factor, c: Array) -> Array:
     scale = 2.0**KEPT / np.where(peak == 0, 1.0, peak)
     products *= scale[:, :, None, :]
     np.trunc(products, out=products)
-    total = (products.sum(axis=2) + np.trunc(added.values * scale) + 0.0) / scale  # + 0.0: no sum is -0
+    total = (products.sum(axis=2) + np.trunc(added.values * scale)) / scale
     result = _cut(total) if d == "f32" else total.astype(np.float16)
+    result[result == 0] = 0  # not -0, neither of terms that cancel nor of a sum that is too small
     if strange:
         unbounded = ~np.isfinite(plain)
         result[unbounded] = plain[unbounded].astype(result.dtype)
