@@ -55,7 +55,7 @@ TOTALS: Mapping[str, str] = {
     "shared_accesses": "simulator__requests_shared_all.sum",  # the same
     "shared_bytes_read": "simulator__shared_bytes_read_all.sum",
     "shared_bytes_written": "simulator__shared_bytes_written_all.sum",
-    "global_bytes_waited_for": "simulator__global_bytes_waited_for.sum",  # with less than 128 of arithmetic before use
+    "global_bytes_waited_for": "simulator__global_bytes_waited_for.sum",  # with less than 128 multiply-adds before use
     "operations": "simulator__operations_floating_point.sum",  # of threads, a multiply-add two; in fp32 and fp64
     "shuffles": "simulator__inst_executed_shuffle.sum",  # warps; each brings a lane 4 bytes of another's
 }

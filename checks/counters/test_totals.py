@@ -64,6 +64,15 @@ def test_only_what_is_executed_hides_a_load() -> None:
     assert waiting == {0: 4 * LINE, 100: 4 * LINE, 200: 2 * LINE}, "of the second load, the arithmetic is the first use"
 
 
+def test_products_of_tensor_cores_hide_a_load() -> None:
+    product = (
+        'asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %4}, {%4},'
+        ' {%0, %1, %2, %3};" : "+f"(a[0]), "+f"(a[1]), "+f"(a[2]), "+f"(a[3]) : "r"(0));'
+    )
+    body = f"float v = x[t], a[4] = {{}}; for (int i = 0; i < n; i++) {product} y[t] = a[0] + v;"
+    assert [counted(body, n).get("global_bytes_waited_for") for n in (10, 40)] == [2 * LINE, 0]
+
+
 def test_a_copy_is_waited_for_where_its_group_is() -> None:
     begin = 'asm volatile("cp.async.ca.shared.global [%0], [%1], 4; cp.async.commit_group;" :: "r"(to), "l"(x + t));'
     work = "float a = t; for (int i = 0; i < n; i++) a = a * 1.5f + 1;"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from gemm_lessons.compiler import cache as compile_cache
 from gemm_lessons.compiler import nvrtc, tools
+from gemm_lessons.compiler.toolkit import is_toolkit_header
 from gemm_lessons.errors import KitError, UnsupportedKernel
 from gemm_lessons.frozen import dataclass
 
@@ -36,7 +37,7 @@ class SassInstruction:
     labels: tuple[str, ...] = ()
 
 
-CACHE_FORMAT = "gemm-lessons/sass/1"
+CACHE_FORMAT = "gemm-lessons/sass/2"
 # nvdisasm spends its time on tables of all instructions, 14,000 pages of them: with large pages, an eighth less.
 HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 PATIENCE_S = 60.0  # the largest kernel of the course takes 0.5 s
@@ -53,7 +54,7 @@ _BITS = {
 _ENDS_BLOCK = ("BRA", "BRX", "BRXU", "JMP", "JMX", "JMXU", "EXIT", "RET", "CALL", "BREAK", "BSYNC", "KILL", "BPT")
 
 _SECTION = re.compile(r"^\s*\.section\s+\.text\.([^,\s]+)")
-_LINE = re.compile(r'^\s*//## File "(.*?)", line (\d+)')
+_LINE = re.compile(r'^\s*//## File "(.*?)", line (\d+)( inlined at)?')  # the next one says from where that is called
 _LABEL = re.compile(r"^([.$\w]+):")
 _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]+)\*/\s+(.*?)\s*;")
 
@@ -77,7 +78,7 @@ def plain_file_name(name: str) -> str:
 
 
 def disassemble(cubin: bytes) -> str:
-    """``nvdisasm -c -g`` of a cubin, kept in the cache. Raises ``KitError`` when nvdisasm is missing, and
+    """``nvdisasm -c -gi`` of a cubin, kept in the cache. Raises ``KitError`` when nvdisasm is missing, and
     ``UnsupportedKernel`` when it fails."""
     program = nvrtc.disassembler()
     if program is None:
@@ -98,7 +99,7 @@ def _disassembled(program: Path, cubin: bytes) -> subprocess.CompletedProcess[st
         file.write(cubin)
         file.flush()
         # -ndf: no data-flow analysis, which branches of current machines do not need; saves a quarter of the time.
-        command = [str(program), "-c", "-g", "-ndf", file.name]
+        command = [str(program), "-c", "-gi", "-ndf", file.name]
         try:
             return subprocess.run(
                 command, capture_output=True, text=True, errors="replace", check=False, timeout=PATIENCE_S,
@@ -134,6 +135,7 @@ def _parse_section(lines: list[str], instructions: list[SassInstruction]) -> Non
     block = instructions[-1].block + 1 if instructions else 0
     fresh = True  # nothing yet in this block
     file, line_number = "", None
+    inlined = False  # the last line was a place whose caller follows
     labels: list[str] = []
     for line in lines:
         if match := _INSTRUCTION.match(line):
@@ -150,7 +152,9 @@ def _parse_section(lines: list[str], instructions: list[SassInstruction]) -> Non
             if opcode.split(".")[0] in _ENDS_BLOCK:
                 block, fresh = block + 1, True
         elif match := _LINE.match(line):
-            file, line_number = plain_file_name(match[1]), int(match[2])
+            if not inlined or is_toolkit_header(file):
+                file, line_number = plain_file_name(match[1]), int(match[2])
+            inlined = match[3] is not None
         elif match := _LABEL.match(line):
             labels.append(match[1])
             if not fresh:

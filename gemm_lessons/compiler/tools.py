@@ -119,7 +119,7 @@ def _disassemble(cubin: bytes) -> Answer:
         raise KitError("nvdisasm is missing")
     file = Path(f"machine-code-{os.getpid()}.cubin")
     file.write_bytes(cubin)
-    done = subprocess.run([program, "-c", "-g", "-ndf", str(file)], capture_output=True, check=False)
+    done = subprocess.run([program, "-c", "-gi", "-ndf", str(file)], capture_output=True, check=False)
     file.unlink()
     return {"code": done.returncode}, [done.stdout, done.stderr]
 

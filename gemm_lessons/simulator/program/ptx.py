@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cache, cached_property, lru_cache, partial
 
+from gemm_lessons.compiler.toolkit import is_toolkit_header
 from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.program.lexer import plain
@@ -498,7 +499,9 @@ class _Body:
             outer = self.inlined.get((outer.file, outer.line), outer)
         source = SourceLine(self.files.get(file, ""), int(line), outer)
         if outer is not None:
-            self.inlined[source.file, source.line] = source
+            place = source.file, source.line
+            source = outer if is_toolkit_header(source.file) else source
+            self.inlined[place] = source
         return source
 
     def _statement(self, statement: str, source: SourceLine | None, label: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gemm_lessons.simulator.counters.machinecode.flow import ATOMICS, operand_registers, results
+from gemm_lessons.simulator.counters.machinecode.flow import ATOMICS, MATRIX, operand_registers, results
 from gemm_lessons.simulator.counters.machinecode.operands import Decoded, MachineImmediate
 from gemm_lessons.simulator.counters.machinecode.sources import Array
 from gemm_lessons.simulator.counters.tally import Sums
@@ -20,6 +20,9 @@ from gemm_lessons.simulator.counters.tally import Sums
 # Arithmetic, and how many floating-point operations each is.
 OPERATIONS = {"FFMA": 2, "FMUL": 1, "FADD": 1, "DFMA": 2, "DMUL": 1, "DADD": 1}
 ENOUGH = 128  # of such instructions hide a load: a quarter of the multiply-adds of a tile of lesson 09
+# For how many multiply-adds of one thread an instruction keeps the units of its warp busy: those of a tensor core take 4
+# clocks or more each, on every GPU so far.
+HIDES = {**dict.fromkeys(OPERATIONS, 1), **dict.fromkeys(MATRIX, 4)}
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,8 @@ def passage_of(code: Sequence[Decoded], loads: Callable[[Decoded], int]) -> Pass
     before, total = [], 0
     for d in code:
         before.append(total)
-        total += d.name in OPERATIONS and d.guard is None  # a guarded one may be switched off
+        if d.guard is None:  # a guarded one may be switched off
+            total += HIDES.get(d.name, 0)
     first_use: dict[str, int] = {}
     for names, arithmetic in zip(named, before, strict=True):
         for name in names:

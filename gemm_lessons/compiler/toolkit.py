@@ -1,0 +1,16 @@
+"""Which files are CUDA's own headers. What is inlined from them belongs to the line that calls it: nobody has ``mma.hpp``
+open who reads that ``load_matrix_sync`` has bank conflicts."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+# The folders of wheels (nvidia/cu13/include, nvidia/cuda_runtime/include) and of installed toolkits.
+_FOLDER = re.compile(r"/(nvidia/cu\w+|cuda[-.\w]*)/(targets/[^/]+/)?include/")
+
+
+@lru_cache(maxsize=256)
+def is_toolkit_header(path: str) -> bool:
+    """Whether a file belongs to CUDA, by its path."""
+    return _FOLDER.search(path) is not None
