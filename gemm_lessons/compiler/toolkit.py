@@ -1,5 +1,8 @@
-"""Which files are CUDA's own headers. What is inlined from them belongs to the line that calls it: nobody has ``mma.hpp``
-open who reads that ``load_matrix_sync`` has bank conflicts."""
+"""Which files are CUDA's own headers.
+
+What is inlined from them belongs to the line that calls it: who reads that ``load_matrix_sync`` has bank conflicts does
+not have ``mma.hpp`` open.
+"""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from gemm_lessons.simulator.counters.tally import Sums
 # Arithmetic, and how many floating-point operations each is.
 OPERATIONS = {"FFMA": 2, "FMUL": 1, "FADD": 1, "DFMA": 2, "DMUL": 1, "DADD": 1}
 ENOUGH = 128  # of such instructions hide a load: a quarter of the multiply-adds of a tile of lesson 09
-# For how many multiply-adds of one thread an instruction keeps the units of its warp busy: those of a tensor core take 4
-# clocks or more each, on every GPU so far.
+# As many multiply-adds of a thread keep its warp's units busy as long: one of a tensor core takes 4 clocks or more, on
+# every GPU so far.
 HIDES = {**dict.fromkeys(OPERATIONS, 1), **dict.fromkeys(MATRIX, 4)}
 
 
