@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from gemm_lessons.launch import (
     Scalar,
     StructWithBuffers,
     Surface,
+    TensorMap,
     Texture,
 )
 from gemm_lessons.simulator import Simulator
@@ -94,11 +95,24 @@ def arguments(kernel: Kernel, values: Sequence[Any], known: Sequence[DeclaredTyp
     for name, value, parameter, one in zip(names, values, kernel.parameters, known, strict=True):
         if isinstance(value, np.ndarray):
             check_array(name, value, parameter, one)
-    arrays = pointers({name: value for name, value in zip(names, values, strict=True) if isinstance(value, np.ndarray)})
+    arrays = pointers(dict(_arrays(names, values)))
     return [
-        arrays[name] if name in arrays else _argument(name, parameter, value, one)
+        dataclasses.replace(value, name=value.name or name, pointer=arrays[name])
+        if isinstance(value, TensorMap)
+        else arrays[name]
+        if name in arrays
+        else _argument(name, parameter, value, one)
         for name, parameter, value, one in zip(names, kernel.parameters, values, known, strict=True)
     ]
+
+
+def _arrays(names: Sequence[str], values: Sequence[Any]) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+    """The arrays that pointers, and tensor maps, point into; of one whose rows are apart, the first element."""
+    for name, value in zip(names, values, strict=True):
+        if isinstance(value, np.ndarray):
+            yield name, value
+        elif isinstance(value, TensorMap):
+            yield name, value.array if value.array.flags.c_contiguous else value.array[(slice(1),) * value.array.ndim]
 
 
 def _symbol(name: str, value: Any, variable: Variable) -> HostVariable:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from gemm_lessons.elements import ELEMENTS, Element
 from gemm_lessons.frozen import dataclass
 
 if TYPE_CHECKING:
@@ -143,7 +144,79 @@ class Surface:
     name: str = ""
 
 
-Argument = Buffer | Pointer | Scalar | StructWithBuffers | Texture | Surface
+@dataclass(frozen=True)
+class TensorMap:
+    """What a kernel takes as ``const __grid_constant__ CUtensorMap``: bulk copies cut boxes out of an array by it.
+
+    ``array`` has one to three dimensions; its rows may be further apart than they are long (a view), but the elements
+    of a row follow each other. ``box`` has a size for each axis of the array, in its order; coordinates in a kernel
+    come in the opposite one, as CUDA has them. ``swizzle``: 0, 32, 64 or 128 bytes. ``element``: the type, where the
+    array's own does not tell. ``pointer``: where the array begins; ``simulate`` fills it in, and the name.
+    """
+
+    array: np.ndarray[Any, Any]
+    box: tuple[int, ...]
+    swizzle: int = 0
+    element: str = ""
+    name: str = ""
+    pointer: Buffer | Pointer | None = None
+
+    @property
+    def type(self) -> Element:
+        """Of an element. Raises ``ValueError``."""
+        name = self.element or self.array.dtype.name
+        if name not in ELEMENTS or name == "tf32":
+            raise ValueError(f"{self.name}: a tensor map of {name} is not supported")
+        return ELEMENTS[name]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Of the array, innermost dimension first."""
+        return tuple(reversed(self.array.shape))
+
+    @property
+    def strides_behind(self) -> tuple[int, ...]:
+        """Bytes from one to the next along each dimension but the innermost, which comes first."""
+        return tuple(reversed(self.array.strides[:-1]))
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What ``cuTensorMapEncodeTiled`` is told of it, but for the address."""
+        name = self.type.name
+        name = {"int8": "uint8", "int16": "uint16"}.get(name, "uint8" if name.startswith("float8") else name)
+        sizes, strides = self.sizes, self.strides_behind
+        return {"element": name, "sizes": sizes, "strides": strides, "box": self.box[::-1], "swizzle": self.swizzle}
+
+    def check(self) -> None:
+        """Raises ``ValueError`` for what ``cuTensorMapEncodeTiled`` refuses, or nobody here supports."""
+        array, size = self.array, self.type.size
+        if not 1 <= array.ndim <= 3 or len(self.box) != array.ndim or 0 in array.shape:
+            raise ValueError(
+                f"{self.name}: a tensor map is of one to three dimensions, with a size of the box for each"
+            )
+        if array.strides[-1] != size or array.dtype.itemsize != size:
+            raise ValueError(f"{self.name}: the elements of a row must follow each other")
+        if any(stride % 16 or stride <= 0 for stride in self.strides_behind):
+            raise ValueError(
+                f"{self.name}: rows must begin at multiples of 16 bytes, not {self.strides_behind[0]} apart"
+            )
+        if (offset_of(self.pointer) if self.pointer is not None else 0) % 16:
+            raise ValueError(f"{self.name}: the array of a tensor map must begin at a multiple of 16 bytes")
+        row = self.box[-1] * size
+        if not all(1 <= extent <= 256 for extent in self.box) or row % 16:
+            raise ValueError(
+                f"{self.name}: a box of {' x '.join(map(str, self.box))} elements cannot be copied: each size may be"
+                f" 1 to 256, and a row of it must be a multiple of 16 bytes, not {row}"
+            )
+        if self.swizzle not in (0, 32, 64, 128) or (self.swizzle and row > self.swizzle):
+            raise ValueError(
+                f"{self.name}: a swizzle is of 32, 64 or 128 bytes, and a row of the box, {row} bytes, no longer"
+            )
+        if self.swizzle and row != self.swizzle:
+            raise ValueError(f"{self.name}: a row of the box, {row} bytes, shorter than the swizzle is not supported")
+
+
+Argument = Buffer | Pointer | Scalar | StructWithBuffers | Texture | Surface | TensorMap
 
 
 def buffer_of(argument: Buffer | Pointer) -> Buffer:
@@ -162,6 +235,8 @@ def buffers_of(arguments: Iterable[Argument]) -> list[Buffer]:
     for argument in arguments:
         if isinstance(argument, (Buffer, Pointer)):
             found.append(buffer_of(argument))
+        elif isinstance(argument, TensorMap) and argument.pointer is not None:
+            found.append(buffer_of(argument.pointer))
         elif isinstance(argument, StructWithBuffers):
             found.extend(buffer_of(pointer) for pointer in argument.pointers.values())
     return found

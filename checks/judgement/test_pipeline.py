@@ -228,8 +228,8 @@ def test_blocks_that_fit_nowhere_cannot_be_launched() -> None:
 
 
 def test_unsupported_opcodes_stop_the_run(kernel) -> None:
-    with pytest.raises(UnsupportedKernel, match=r"cp\.async\.bulk\.commit_group") as stopped:
-        run("01", kernel('asm volatile("cp.async.bulk.commit_group;");'))
+    with pytest.raises(UnsupportedKernel, match=r"barrier\.cluster\.arrive") as stopped:
+        run("01", kernel('asm volatile("barrier.cluster.arrive;");'))
     assert stopped.value.line == 4
 
 

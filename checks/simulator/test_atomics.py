@@ -18,10 +18,10 @@ KINDS = {
 }  # fmt: skip
 
 
-def updates(name: str, kind: str) -> atomics._Updates:
-    operation = atomics._operation(name, kind)
+def updates(name: str, kind: str) -> atomics.Updates:
+    operation = atomics.operation_of(name, kind)
     assert operation is not None
-    return atomics._Updates(name, kind, operation)
+    return atomics.Updates(name, kind, operation)
 
 
 @pytest.mark.parametrize("places", [1, 5, 40, 300])

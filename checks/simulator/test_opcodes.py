@@ -58,7 +58,7 @@ UNKNOWN_ONES = [
     "frobnicate.sync %r3, [%r5];",
     "ldmatrix_of_tomorrow.sync.shared.b16 [%r5], {%r3};",
     "barrier.cluster.arrive;",
-    "cp.reduce %r3, %r5;",
+    "cp.frobnicate %r3, %r5;",
 ]
 
 

@@ -30,6 +30,7 @@ from gemm_lessons.launch import (
     Pointer,
     Scalar,
     Surface,
+    TensorMap,
     Texture,
     buffer_of,
     buffers_of,
@@ -347,6 +348,10 @@ def _encode(argument: Argument, buffers: list[Guarded], numbers: dict[int, int])
         return {"texture": [*target(Buffer(argument.name, array)), array.nbytes, str(array.dtype), argument.channels]}
     if isinstance(argument, (Texture, Surface)):
         raise UnsupportedKernel(f"{argument.name}: on a GPU only textures that tex1Dfetch reads, and no surfaces")
+    if isinstance(argument, TensorMap):
+        assert argument.pointer is not None
+        argument.check()
+        return {"tensor_map": [*target(argument.pointer), argument.described]}
     if isinstance(argument, (Buffer, Pointer)):
         return {"raw": bytes(8).hex(), "pointers": [[0, *target(argument)]]}
     pointers = [[offset, *target(pointer)] for offset, pointer in argument.pointers.items()]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 DEFAULT_SHARED_LIMIT = 48 * 1024  # bytes; more dynamic shared memory has to be asked for, by
+TENSOR_MAP, TENSOR_MAP_ALIGNMENT = 128, 64  # bytes
+# CUtensorMapDataType (cuda.h), in its order.
+TENSOR_MAP_TYPES = "uint8 uint16 uint32 int32 uint64 int64 float16 float32 float64 bfloat16".split()
 MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES (cuda.h)
 
 
@@ -78,6 +82,33 @@ def linear_texture(pointer: int, size: int, dtype: str, channels: int) -> Any:
     array = cupy.ndarray((size // element.itemsize,), element, memptr=held)
     resource = texture.ResourceDescriptor(runtime.cudaResourceTypeLinear, arr=array, chDesc=form, sizeInBytes=size)
     return texture.TextureObject(resource, texture.TextureDescriptor())
+
+
+def tensor_map(pointer: int, about: Mapping[str, Any]) -> Any:
+    """A ``CUtensorMap`` of the array at an address. ``about``: ``TensorMap`` as ``described`` tells it."""
+    from cupy.cuda.driver import CUDADriverError
+
+    driver = ctypes.CDLL("libcuda.so.1")  # which CuPy has loaded
+    room = np.zeros(2 * TENSOR_MAP, np.uint8)
+    start = -room.ctypes.data % TENSOR_MAP_ALIGNMENT
+    sizes, strides, box = about["sizes"], about["strides"], about["box"]
+    code = driver.cuTensorMapEncodeTiled(
+        ctypes.c_void_p(room.ctypes.data + start),
+        TENSOR_MAP_TYPES.index(about["element"]),
+        ctypes.c_uint32(len(sizes)),
+        ctypes.c_void_p(pointer),
+        (ctypes.c_uint64 * len(sizes))(*sizes),
+        (ctypes.c_uint64 * max(1, len(strides)))(*strides),
+        (ctypes.c_uint32 * len(box))(*box),
+        (ctypes.c_uint32 * len(box))(*[1] * len(box)),
+        0,  # not interleaved
+        (0, 32, 64, 128).index(about["swizzle"]),
+        0,  # the L2 cache is told nothing
+        0,  # zeros outside
+    )
+    if code:
+        raise CUDADriverError(code)
+    return by_value(room[start : start + TENSOR_MAP].tobytes())
 
 
 def address(pointer: int) -> bytes:

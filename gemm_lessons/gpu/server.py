@@ -19,7 +19,7 @@ import numpy as np
 
 from gemm_lessons import ranges
 from gemm_lessons.child import Parent
-from gemm_lessons.gpu.functions import address, by_value, launcher, linear_texture
+from gemm_lessons.gpu.functions import address, by_value, launcher, linear_texture, tensor_map
 from gemm_lessons.gpu.health import Monitor
 from gemm_lessons.gpu.memory import DeviceMemory, OutOfMemory
 
@@ -159,7 +159,8 @@ def launch(runtime: Any, header: dict[str, Any], blobs: Sequence[bytes]) -> list
     """Launch one cubin (the first blob) once; the other blobs are its buffers, handed back after the launch.
 
     ``header["arguments"]``: ``{"raw": hex}``, with ``"pointers": [[offset in raw, blob, offset in the blob], ...]``;
-    or ``{"texture": [blob, offset in the blob, bytes, type, channels]}``.
+    or ``{"texture": [blob, offset in the blob, bytes, type, channels]}``,
+    or ``{"tensor_map": [blob, offset in the blob, TensorMap.described]}``.
     """
     with DeviceMemory(runtime) as memory:
         memory.expect([len(blob) for blob in blobs[1:]], "the kernel's arguments")
@@ -170,6 +171,10 @@ def launch(runtime: Any, header: dict[str, Any], blobs: Sequence[bytes]) -> list
                 number, offset, *about = argument["texture"]
                 held.append(linear_texture(pointers[number] + offset, *about))
                 arguments.append(by_value(address(held[-1].ptr)))
+                continue
+            if "tensor_map" in argument:
+                number, offset, about = argument["tensor_map"]
+                arguments.append(tensor_map(pointers[number] + offset, about))
                 continue
             raw = bytearray.fromhex(argument["raw"])
             for at, number, offset in argument.get("pointers", ()):

@@ -28,6 +28,11 @@ REMEDIES: Mapping[str, str] = {
     "divergent_barrier": "Every thread of the block must reach the same __syncthreads(): move it out of the if.",
     "block_order": "Blocks run in any order and at the same time: what one writes, another may read in a later launch.",
     "async_in_flight": "cp.async: wait for the group (cp.async.wait_group), then __syncthreads(), then read.",
+    "async_unfinished": "Nothing waits for a copy: what it reads or fills must stay until it is done.",
+    "async_proxy": "What threads store or make is seen by a bulk copy only behind a fence.proxy.async of theirs, and a "
+    "barrier behind that.",
+    "mbarrier": "An mbarrier is made once (mbarrier.init, then a barrier for all), and each of its phases expects the "
+    "arrivals that were counted there: no more, no fewer.",
     "out_of_array": "An index runs past the end of its array, into the next one: check the loop's bound.",
     "exited_before_barrier": "Threads that have returned copy nothing for the others and do not wait: no return "
     "before a __syncthreads(); guard the loads and stores instead.",
@@ -47,6 +52,18 @@ SPECIAL_REMEDIES: Mapping[tuple[str, str], str] = {
     "and col, in which order they stand, the block's part of them, and the guard of the store.",
     ("race", "shared store store"): "Two threads write the same element of a shared array: give each its own, or put a "
     "__syncthreads() between the two writes.",
+    (
+        "deadlock",
+        "mbarrier",
+    ): "A phase never ends. Do all arrive who were counted in mbarrier.init? Is expect_tx as many "
+    "bytes as the copies bring? Does the parity that is waited for change with every round?",
+    (
+        "async_in_flight",
+        "bulk load",
+    ): "Whoever reads the tile, or fills it anew, must first see its mbarrier's phase end "
+    "(mbarrier.try_wait), or meet a thread that has.",
+    ("async_in_flight", "bulk store"): "The thread that copies must wait for its group (cp.async.bulk.wait_group.read) "
+    "before anybody stores there again.",
     ("out_of_array", "own"): "A thread's own array is too short for this index, or for the four numbers that a float4 "
     "takes from there: check bound and step of the loop.",
 }

@@ -45,6 +45,13 @@ class Access:
     offset: int = 0  # immediate byte offset of the address as written
     is_async: bool = False  # the shared-memory side of cp.async: visible after its wait
     is_matrix: bool = False  # ldmatrix, stmatrix: the active lanes are those that give the address of a row (16 bytes)
+    is_bulk: bool = False  # cp.async.bulk: one lane's copy of ``width`` bytes, by the async proxy
+    is_mbarrier: bool = False  # an mbarrier object
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it goes by the load and store units, whose work is counted and which both engines see."""
+        return not (self.is_bulk or self.is_mbarrier)
 
 
 class Touch:
@@ -122,6 +129,61 @@ class AsyncGroup:
 
 
 @dataclass(frozen=True, eq=False)
+class Phase:
+    """What ``lanes`` (n,) do with the mbarriers at ``offsets`` (n,) of their blocks' shared memory, in line ``line``.
+
+    init: they make them. arrive: they arrive in ``phases`` (n,). wait: they have seen that ``phases`` are over (-1: the
+    one before the first). copies: ``phases`` end only when all that these lanes have copied by ``cp.async`` has come.
+    ``total``: lanes of a batch.
+    """
+
+    kind: Literal["init", "arrive", "wait", "copies"]
+    lanes: np.ndarray[Any, Any]
+    offsets: np.ndarray[Any, Any]
+    phases: np.ndarray[Any, Any]
+    total: int
+    line: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Bulk:
+    """Follows the ``Touch`` of shared memory by a bulk copy of ``lanes`` (n,). Into shared memory: it will report to
+    the mbarriers at ``offsets`` (n,), see ``Landed``. Out of it (None): it is done when the group is that the lane
+    commits next."""
+
+    touch: Touch
+    lanes: np.ndarray[Any, Any]
+    offsets: np.ndarray[Any, Any] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Landed:
+    """The bytes of ``bulk`` have come, and count for ``phases`` (n,) of its mbarriers: who sees those end may read."""
+
+    bulk: Bulk
+    phases: np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class BulkGroup:
+    """Groups of bulk copies by ``lanes`` (None = all): a commit, or a wait that leaves ``pending`` newest groups that
+    may still read shared memory."""
+
+    kind: Literal["commit", "wait"]
+    pending: int = 0
+    lanes: np.ndarray[Any, Any] | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class ProxyFence:
+    """``lanes`` (None = all) order what they did before them and bulk copies that come after; or ``only_mbarriers``."""
+
+    lanes: np.ndarray[Any, Any] | None = None
+    only_mbarriers: bool = False
+
+
+@dataclass(frozen=True, eq=False)
 class Stored:
     """What a watched store wrote (``Setting.watched``): ``values`` uint8 (n, width) by ``lanes`` (n,), of instruction
     ``index``. Comes next to the ``Touch`` (shared: before it) or ``Placed`` (global: after it) of that store."""
@@ -131,7 +193,7 @@ class Stored:
     values: np.ndarray[Any, Any]
 
 
-Record = Touch | Placed | Barrier | Irregular | AsyncGroup | Stored
+Record = Touch | Placed | Barrier | Irregular | AsyncGroup | Phase | Bulk | Landed | BulkGroup | ProxyFence | Stored
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Checks a launch while it runs: races, uninitialised reads, early reads of cp.async, barriers, array ends.
 
     machine --records--> Checks --epochs.Epochs--> shared_races, initialised, async_copies   (once per distinct epoch)
+                                ------------>      bulk_copies                                (record by record)
                                 --Placed-->        global_memory                              (once per epoch)
                                 --Irregular-->     meetings                                   --> ledger --> Findings
 
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from gemm_lessons.launch import Finding
 from gemm_lessons.simulator.checkers.array_ends import ArrayEnds
 from gemm_lessons.simulator.checkers.async_copies import AsyncCopies
+from gemm_lessons.simulator.checkers.bulk_copies import BulkCopies
 from gemm_lessons.simulator.checkers.epochs import Epochs
 from gemm_lessons.simulator.checkers.facts import facts
 from gemm_lessons.simulator.checkers.global_memory import GlobalRaces
@@ -55,6 +57,9 @@ class Checks:
         self._copies = None
         if code.has_async:
             self._copies = AsyncCopies(ledger, names, self._lanes, self._padded, shared, granules["shared"])
+        self._bulk = None
+        if code.has_phases:
+            self._bulk = BulkCopies(ledger, names, self._lanes, self._padded, shared, granules["shared"])
         self._global = GlobalRaces(
             ledger, names, self._padded, launch.buffers, launch.fresh, granules["global"], code.protocol
         )
@@ -72,6 +77,8 @@ class Checks:
         self._initialised.begin_batch()
         if self._copies is not None:
             self._copies.begin_batch()
+        if self._bulk is not None:
+            self._bulk.begin_batch()
         self._global.begin_batch(self._lanes)
 
     def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
@@ -84,6 +91,8 @@ class Checks:
             self._ends.epoch(batch, epoch)
         if self._copies is not None:
             self._copies.epoch(batch, epoch, boundary)
+        if self._bulk is not None:
+            self._bulk.epoch(batch, records, boundary)
         self._global.records(batch, others, boundary)
         for record in others:
             if type(record) is Irregular:

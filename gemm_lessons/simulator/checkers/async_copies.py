@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.checkers.epochs import Epoch, cells
 from gemm_lessons.simulator.checkers.ledger import Key, Ledger, Names, line
-from gemm_lessons.simulator.events import WARP, Access, AsyncGroup, Barrier, Batch, Boundary, Touch
+from gemm_lessons.simulator.events import WARP, Access, AsyncGroup, Barrier, Batch, Boundary, Phase, Touch
 
 Array = NDArray[Any]
 
@@ -131,6 +131,9 @@ class _Step:
                 self._group(segment.mark)
             elif isinstance(segment.mark, Barrier):
                 self._barrier(segment.mark)
+            elif isinstance(segment.mark, Phase) and segment.mark.kind == "copies":
+                flying = np.flatnonzero(self.stage == FLYING)  # ``bulk_copies`` follows these from here on
+                self._drop(flying[np.isin(self.owner[flying], segment.mark.lanes)])
         if boundary == "barrier":
             self._publish(np.ones(self.stage.shape, np.bool_))
         return _State(self.stage, self.owner, self.age, self.copy), tuple(self.found)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.frozen import dataclass
-from gemm_lessons.simulator.events import WARP, AsyncGroup, Barrier, Record, Touch
+from gemm_lessons.simulator.events import WARP, AsyncGroup, Barrier, Phase, Record, Touch
 
 Array = NDArray[Any]
 
@@ -28,9 +28,10 @@ class Flag:
     touch: Touch
 
 
-Mark = Barrier | AsyncGroup | Flag
+Mark = Barrier | AsyncGroup | Flag | Phase
 
 HELD_BYTES = 128 << 20  # of addresses kept alive by remembered epochs; beyond, all are forgotten
+RECENT = 4  # phases of an mbarrier that threads may be apart, with some to spare
 FEW = 256  # lanes of a batch whose NumPy calls cost more than what they do
 UNIFORM = "uniform"  # keys of Touch.memo
 CONTENT = "content"
@@ -82,7 +83,7 @@ class Epochs:
         if len(touches) == len(distinct) and not self._flagged(touches):
             return self._plain(touches), ()
         others = [record for record in distinct if type(record) is not Touch]
-        if any(isinstance(record, (Barrier, AsyncGroup)) for record in others) or self._flagged(touches):
+        if any(isinstance(record, (Barrier, AsyncGroup, Phase)) for record in others) or self._flagged(touches):
             return self._structured(records), others
         return self._plain(touches), others
 
@@ -113,7 +114,7 @@ class Epochs:
                     segments.append(Segment(tuple(current), Flag(record)))
                     key += [*current, "flag"]
                     current = {}
-            elif isinstance(record, (Barrier, AsyncGroup)):
+            elif isinstance(record, (Barrier, AsyncGroup, Phase)):
                 segments.append(Segment(tuple(current), record))
                 key += [*current, _identity(record)]
                 current = {}
@@ -160,9 +161,21 @@ class Epochs:
         mask = active.reshape(-1, self._padded)
         return bool((mask == mask[0]).all() and (rows[:, mask[0]] == rows[0, mask[0]]).all())
 
+    def _repeated_phase(self, mark: Phase) -> bool:
+        blocks = mark.total // self._padded
+        if mark.lanes.size % blocks:
+            return False
+        parts = (mark.lanes - mark.lanes // self._padded * self._padded, mark.offsets, mark.phases)
+        rows = [part.reshape(blocks, -1) for part in parts]
+        return (
+            all(bool((part == part[0]).all()) for part in rows) and np.unique(mark.lanes // self._padded).size == blocks
+        )
+
     def _uniform_mark(self, mark: Mark) -> bool:
         if isinstance(mark, Flag):
             return False
+        if isinstance(mark, Phase):
+            return self._repeated_phase(mark)
         blocks = mark.blocks if isinstance(mark, Barrier) else None
         lanes = None if mark.lanes is None else mark.lanes.reshape(-1, self._padded)
         groups = mark.groups if isinstance(mark, Barrier) else None
@@ -187,13 +200,16 @@ def _distinct(touches: tuple[Touch, ...]) -> tuple[Touch, ...]:
             arrays = (touch.addresses, None if everyone else touch.active)
             digests = [None if array is None else hashlib.blake2b(array.tobytes()).digest() for array in arrays]
             access = touch.access
-            what = (access.index, access.space, access.effect, access.width, access.is_async, access.is_matrix)
+            what = (access.index, access.space, access.effect, access.width, access.is_async, access.is_mbarrier)
             content = touch.memo[CONTENT] = (*what, *digests)
         found.setdefault(content, touch)
     return tuple(found.values())
 
 
-def _identity(mark: Barrier | AsyncGroup) -> tuple[Any, ...]:
+def _identity(mark: Barrier | AsyncGroup | Phase) -> tuple[Any, ...]:
+    if isinstance(mark, Phase):
+        # Of a pipeline that goes on and on every round is the same, although phases are numbered.
+        return mark.kind, mark.lanes.tobytes(), mark.offsets.tobytes(), (mark.phases % RECENT).tobytes()
     lanes = None if mark.lanes is None else mark.lanes.tobytes()
     if isinstance(mark, Barrier):
         arrays = [None if array is None else array.tobytes() for array in (mark.blocks, mark.groups)]

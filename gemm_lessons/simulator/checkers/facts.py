@@ -12,6 +12,7 @@ from gemm_lessons.simulator.program import meant_to_meet
 from gemm_lessons.simulator.program.provenance import local_provenance, provenance
 from gemm_lessons.simulator.program.ptx import SIZES, Immediate, Kernel
 
+MBARRIER, BULK = 8, 16  # bytes: of one, and that copies are multiples of
 ORDERED = frozenset({"acquire", "release", "acq_rel"})  # a fence of its own
 
 
@@ -20,10 +21,12 @@ class Facts:
     """``granules``: bytes of the narrowest access by space ("shared", "local", "global"), a power of two.
     ``arrays``: memory instruction -> the one shared array that its address is made from; ``own``: the same for a
     thread's own arrays. ``optimistic``: loads that may meet atomics of other threads; ``flags``: accesses by
-    which the threads of a block order themselves in shared memory (``meant_to_meet``)."""
+    which the threads of a block order themselves in shared memory (``meant_to_meet``). ``has_phases``: mbarriers or
+    bulk copies."""
 
     granules: Mapping[str, int]
     has_async: bool
+    has_phases: bool
     protocol: Protocol
     arrays: Mapping[int, str]
     own: Mapping[int, SharedArray]
@@ -48,7 +51,7 @@ def facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
 
 def _facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
     granules = {"shared": 16, "local": 16, "global": 16}
-    has_async = fence = flag = warp_sync = False
+    has_async = has_phases = fence = flag = warp_sync = False
     strong = meant_to_meet.strong(kernel)
     optimistic = meant_to_meet.optimistic(kernel)
     for instruction in kernel.instructions:
@@ -62,6 +65,14 @@ def _facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
             if space != "shared" and instruction.index in strong:
                 flag = True
                 fence |= bool(ORDERED & set(modifiers))
+        elif row.effect == "phase":
+            granules["shared"] = min(granules["shared"], MBARRIER)
+            has_phases = True
+        elif row.effect == "copy" and "bulk" in modifiers:
+            has_phases = True
+            stores = "bulk_group" in modifiers
+            end = BULK if "tensor" not in modifiers else 1 if stores else 4  # where a box is cut off, of any element
+            granules["global"] = min(granules["global"], end)
         elif row.effect == "copy" and len(instruction.operands) > 1:
             has_async = True
             size = instruction.operands[2] if len(instruction.operands) > 2 else None
@@ -72,7 +83,9 @@ def _facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
     hearing, narrow = meant_to_meet.hearing(kernel), meant_to_meet.narrow(kernel)
     flags = meant_to_meet.flags(kernel) if fence else frozenset()
     protocol = Protocol(fence and flag, warp_sync, strong, hearing, narrow, optimistic)
-    return Facts(granules, has_async, protocol, provenance(kernel, shared), _own_arrays(kernel), optimistic, flags)
+    return Facts(
+        granules, has_async, has_phases, protocol, provenance(kernel, shared), _own_arrays(kernel), optimistic, flags
+    )
 
 
 def _own_arrays(kernel: Kernel) -> dict[int, SharedArray]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.checkers.ledger import Key, Ledger, Names, line
 from gemm_lessons.simulator.checkers.shadow import Shadow, Visitors
-from gemm_lessons.simulator.events import WARP, Access, Barrier, Batch, Boundary, Placed, Record
+from gemm_lessons.simulator.events import WARP, Access, Barrier, Batch, Boundary, Phase, Placed, Record
 
 Array = NDArray[Any]
 NEVER = np.iinfo(np.int64).max
@@ -90,6 +90,9 @@ class GlobalRaces:
                     self._signal(batch, record)
             elif type(record) is Barrier and record.kind in ("block", "named"):
                 self._barrier(record)
+            elif type(record) is Phase and record.kind == "wait":  # counts for its whole block, as a named barrier
+                self._epoch[np.unique(record.lanes // self._padded)] += 1
+                self._forget_repeats()
         if boundary == "barrier":
             self._epoch += 1
         if boundary == "barrier" or len(self._held) > 4096:

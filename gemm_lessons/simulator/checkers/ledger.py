@@ -9,6 +9,7 @@ from gemm_lessons.compiler.diagnostics import plain_name
 from gemm_lessons.frozen import dataclass
 from gemm_lessons.launch import Finding, Severity
 from gemm_lessons.simulator.events import Access, Batch, LaunchInfo
+from gemm_lessons.simulator.machine.mbarriers import barrier_name
 from gemm_lessons.simulator.machine.state import position
 
 RANK = {"error": 0, "warning": 1, "note": 2}
@@ -59,6 +60,10 @@ class Names:
             if array.offset <= offset < array.offset + array.size:
                 return f"{plain_name(array.name)}, byte {offset - array.offset} of {array.size}"
         return f"shared memory, byte {offset}"
+
+    def mbarrier(self, offset: int) -> str:
+        """``the mbarrier full[1]`` at an offset in the block's window."""
+        return barrier_name({array.name: (array.offset, array.size) for array in self._launch.shared_arrays}, offset)
 
     def buffer(self, address: int) -> str:
         """``C, byte 64 of 4096`` of a global address."""

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from gemm_lessons.simulator.checkers.epochs import Cells, Epoch, Flag, cells, warps_of
 from gemm_lessons.simulator.checkers.ledger import Key, Ledger, Names, line
 from gemm_lessons.simulator.checkers.warp_order import WarpOrder
-from gemm_lessons.simulator.events import WARP, Access, Barrier, Batch, Boundary, Touch
+from gemm_lessons.simulator.events import WARP, Access, Barrier, Batch, Boundary, Phase, Touch
 
 Array = NDArray[Any]
 BIG = np.iinfo(np.int32).max
@@ -85,6 +85,7 @@ class Analysis:
         self.reader_stamp = np.zeros(0, np.int32)
         self.clocks: Array | None = None  # (blocks, warps, warps): newest stamp of each warp that a warp has heard of
         self.own = np.ones((blocks, self.warps), np.int32)
+        self.phases: dict[tuple[int, int], Array] = {}  # (cell of an mbarrier, phase) -> clocks of who arrived, joined
         self.signals: dict[int, list[tuple[Array, Array]]] = {}  # named barrier -> (warps not yet heard, clocks)
         self.inside: WarpOrder | None = None  # once some lanes of a warp have met without the others
         self.writer_count = self.low_count = self.high_count = np.zeros(0, np.int32)  # of ``inside``
@@ -93,7 +94,7 @@ class Analysis:
 
     def feed(self, epoch: Epoch) -> None:
         """Look at everything in an epoch, after what was fed before."""
-        if self.clocks is None and any(isinstance(s.mark, (Barrier, Flag)) for s in epoch.segments):
+        if self.clocks is None and any(isinstance(s.mark, (Barrier, Flag, Phase)) for s in epoch.segments):
             self._tell_warps_apart()
         for segment in epoch.segments:
             for touch in segment.touches:
@@ -103,6 +104,8 @@ class Analysis:
                 self._barrier(segment.mark)
             elif isinstance(segment.mark, Flag):
                 self._flag(segment.mark.touch)
+            elif isinstance(segment.mark, Phase):
+                self._phase(segment.mark)
 
     # -- clocks -------------------------------------------------------------------------------------------------------
 
@@ -166,6 +169,33 @@ class Analysis:
                 own[warp] += 1
                 clocks[warp, warp % self.warps] = own[warp] - 1
 
+    def _phase(self, mark: Phase) -> None:
+        """Who arrives tells what it has done and heard; who has seen the phase end hears it of all who arrived."""
+        assert self.clocks is not None
+        if mark.kind not in ("arrive", "wait"):
+            return
+        here = mark.lanes < self.lanes
+        warp = mark.lanes[here] // WARP
+        place = mark.lanes[here] // self.padded * self.stride + mark.offsets[here]
+        meetings = np.unique(np.stack((place, mark.phases[here], warp)), axis=1)
+        clocks, own = self.clocks.reshape(-1, self.warps), self.own.reshape(-1)
+        for cell, phase, one in meetings.T.tolist():
+            key = cell, phase
+            told = self.phases.get(key)
+            if mark.kind == "wait":
+                if told is not None:
+                    clocks[one] = np.maximum(clocks[one], told)
+                continue
+            if told is None:  # all of the phases before are over
+                told = self.phases.get((cell, phase - 1), np.zeros(self.warps, np.int32))
+            known = clocks[one].copy()
+            known[one % self.warps] = own[one]
+            self.phases[key] = np.maximum(told, known)
+        if mark.kind == "arrive":
+            warps = np.unique(warp)
+            own[warps] += 1
+            clocks[warps, warps % self.warps] = own[warps] - 1
+
     def _hear(self, number: int, blocks: Array) -> Array:
         """What the oldest unheard signal of each warp of ``blocks`` says, joined: (blocks, warps)."""
         joined = np.zeros((self.blocks, self.warps), np.int32)
@@ -202,11 +232,22 @@ class Analysis:
             self._report(self.writer_touch[cell[bad]], writer[bad], touch, lane[bad], cell[bad])
         if self.updater is not None and not (self._meets(access) or access.index in self.optimistic):
             self._check_updaters(self.updater, touch, where, bad)
-        if writes(access):
+        if access.is_bulk and access.effect == "copy":
+            self._check_readers(touch, where)
+            self._hand_over(cell)
+        elif writes(access):
             self._check_readers(touch, where)
             self._write(touch, number, where)
         elif access.index not in self.optimistic:
             self._read(number, where)
+
+    def _hand_over(self, cell: Array) -> None:
+        """What a bulk copy brings is ``bulk_copies``' from here on: it comes when its phase ends."""
+        self.writer[cell] = -1
+        places = (cell[:, None] * self.columns + np.arange(self.columns)).reshape(-1)
+        self.low[places], self.high[places] = BIG, -1
+        if self.updater is not None:
+            self.updater[cell] = -1
 
     def _other_kind(self, access: Access, cell: Array) -> Array | bool:
         """Where the last to update was an atomic of another kind."""

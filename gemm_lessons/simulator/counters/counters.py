@@ -81,7 +81,7 @@ class CounterObserver:
         for record in records:
             if type(record) is Barrier and record.kind != "warp":
                 self._wait(batch, record)
-        self._recent.update(record for record in records if type(record) is Touch)
+        self._recent.update(record for record in records if type(record) is Touch and record.access.is_counted)
         if len(self._recent) > MOST_UNCOUNTED:
             self._settle(batch)
 

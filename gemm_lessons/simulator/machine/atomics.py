@@ -23,6 +23,7 @@ from gemm_lessons.simulator.machine.transfers import MemoryBinder, view_for
 from gemm_lessons.simulator.program.cfg import line_of
 from gemm_lessons.simulator.program.ptx import SIZES, Address, Instruction, Operand, Register, Vector
 from gemm_lessons.simulator.semantics import table as semantics
+from gemm_lessons.simulator.semantics.operation import DTYPES
 
 Array = NDArray[Any]
 
@@ -35,7 +36,8 @@ def _decrement(old: Array, limit: Array) -> Array:
     return np.where((old == 0) | (old > limit), limit, old - 1).astype(old.dtype)
 
 
-def _operation(name: str, kind: str) -> Callable[..., Array] | None:
+def operation_of(name: str, kind: str) -> Callable[..., Array] | None:
+    """What an atomic operation makes of the old value and its operands; None: it is not known."""
     table: dict[str, Callable[..., Any]] = {
         "exch": lambda old, new: new, "cas": lambda old, compare, new: np.where(old == compare, new, old),
         "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "inc": _increment, "dec": _decrement,
@@ -64,11 +66,12 @@ ACCUMULATED: dict[str, np.ufunc] = {
 }  # fmt: skip
 
 
-class _Updates:
+class Updates:
     """One atomic operation on many lanes. ``apply`` writes ``view`` and returns what each lane found there."""
 
     def __init__(self, name: str, kind: str, operation: Callable[..., Array]) -> None:
         self.operation = operation
+        self.dtype = np.dtype(DTYPES[kind])
         self.accumulated = ACCUMULATED.get(name) if kind in INTEGERS else None
         self.sums = name == "add" and kind in INTEGERS
         if name == "add" and kind in ("f32", "f64"):
@@ -169,7 +172,7 @@ def bind_atomic(
     words = [m for m in instruction.modifiers[:-1] if m not in IGNORED_MODIFIERS]
     space = next((w.partition("__")[0] for w in words if w.partition("__")[0] in ("global", "shared")), "")
     name = next((w for w in words if w.partition("__")[0] not in ("global", "shared")), "")
-    operation = _operation(name, kind)
+    operation = operation_of(name, kind)
     address = instruction.operands[1 if returns else 0]
     vectors = any(isinstance(operand, Vector) for operand in instruction.operands)
     if operation is None or kind not in SIZES or vectors or not isinstance(address, Address):
@@ -177,7 +180,7 @@ def bind_atomic(
     sources = [value(operand, kind) for operand in instruction.operands[2 if returns else 1 :]]
     target = instruction.operands[0] if returns else None
     row = state.row(target.name, kind) if isinstance(target, Register) and target.name in state.rows else None
-    updates = _Updates(name, kind, operation)
+    updates = Updates(name, kind, operation)
     chosen = memory.lanes(guard)
     compute = memory.addresses(address, instruction)
     width = SIZES[kind]

@@ -13,26 +13,45 @@ from numpy.typing import NDArray
 from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.simulator.events import AsyncGroup
 from gemm_lessons.simulator.machine.access import SpaceAccess, access_of, remember
+from gemm_lessons.simulator.machine.bulk import bind_bulk, bind_bulk_reduction
+from gemm_lessons.simulator.machine.mbarriers import bind_copies_arrive
 from gemm_lessons.simulator.machine.state import Fault, State
-from gemm_lessons.simulator.machine.transfers import MemoryBinder
+from gemm_lessons.simulator.machine.tensors import bind_tensor_copy
+from gemm_lessons.simulator.machine.transfers import MemoryBinder, Value
 from gemm_lessons.simulator.program.cfg import line_of
 from gemm_lessons.simulator.program.ptx import Address, Immediate, Instruction, Operand, PredicatePair, Register
 
 Array = NDArray[Any]
 
 
-def bind_async_copy(
-    state: State,
-    memory: MemoryBinder,
-    instruction: Instruction,
-    guard: Callable[[], Array | None] | None,
-    value: Callable[[Operand | None, str], Any],
+def bind_copy(
+    state: State, memory: MemoryBinder, instruction: Instruction, guard: Callable[[], Array | None] | None, value: Value
+) -> Callable[[], None]:
+    """Bind every ``cp.async``: of a thread's own 4 to 16 bytes, in bulk, of tensors; and what arrives at mbarriers."""
+    words = instruction.modifiers
+    if "mbarrier" in words:
+        return bind_copies_arrive(state, memory, instruction, guard, value)
+    if words[1:3] == ("bulk", "tensor"):
+        return bind_tensor_copy(state, memory, instruction, guard, value)
+    return (bind_bulk if words[1:2] == ("bulk",) else _bind)(state, memory, instruction, guard, value)
+
+
+def bind_reduction(
+    state: State, memory: MemoryBinder, instruction: Instruction, guard: Callable[[], Array | None] | None, value: Value
+) -> Callable[[], None]:
+    """Bind ``cp.reduce.async.bulk``, of tensors or not."""
+    bind = bind_tensor_copy if "tensor" in instruction.modifiers else bind_bulk_reduction
+    return bind(state, memory, instruction, guard, value)
+
+
+def _bind(
+    state: State, memory: MemoryBinder, instruction: Instruction, guard: Callable[[], Array | None] | None, value: Value
 ) -> Callable[[], None]:
     """Bind ``cp.async`` and its commit and wait."""
     modifiers = instruction.modifiers
     if modifiers[:1] == ("async",) and modifiers[1:2] and modifiers[1] in ("commit_group", "wait_group", "wait_all"):
         return _group(state, instruction)
-    if modifiers[:1] != ("async",) or "bulk" in modifiers or "mbarrier" in modifiers or "shared" not in modifiers[2]:
+    if modifiers[:1] != ("async",) or len(modifiers) < 4 or "shared" not in modifiers[2]:
         raise UnsupportedKernel(f"unsupported PTX: {instruction.text}", line_of(instruction))
     target, source, size, *rest = instruction.operands
     if not isinstance(target, Address) or not isinstance(source, Address) or not isinstance(size, Immediate):

@@ -19,9 +19,10 @@ from gemm_lessons.simulator.events import WARP, Barrier
 from gemm_lessons.simulator.machine.access import Layout, form_of
 from gemm_lessons.simulator.machine.atomics import bind_atomic
 from gemm_lessons.simulator.machine.convergence import ballot
-from gemm_lessons.simulator.machine.copies import bind_async_copy
+from gemm_lessons.simulator.machine.copies import bind_copy, bind_reduction
 from gemm_lessons.simulator.machine.groups import Workspace, bind_fma, bind_loads, bind_moves
 from gemm_lessons.simulator.machine.matrices import bind_matrix_load, bind_matrix_store, bind_transpose
+from gemm_lessons.simulator.machine.mbarriers import FORMS, bind_mbarrier, bind_proxy_fence
 from gemm_lessons.simulator.machine.memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
 from gemm_lessons.simulator.machine.products import bind_product
 from gemm_lessons.simulator.machine.special import CLOCKS, GUESSED
@@ -441,7 +442,10 @@ BOUND: Mapping[str, Callable[[Binder, Instruction], list[Op]]] = {
     "mov": Binder.move, "cvta": Binder.convert_address, "isspacep": Binder.is_space,
     "ldmatrix": _run(bind_matrix_load), "stmatrix": _run(bind_matrix_store), "movmatrix": _run(bind_transpose),
     "ld": Binder.load, "ldu": _run(bind_load), "st": _run(bind_store),
-    "atom": _run(bind_atomic), "red": _run(bind_atomic), "cp.async": _run(bind_async_copy),
+    "atom": _run(bind_atomic), "red": _run(bind_atomic), "cp.async": _run(bind_copy),
+    "cp.reduce": _run(bind_reduction), "fence.proxy": _run(bind_proxy_fence),
+    "fence.mbarrier_init": _run(bind_proxy_fence),
+    **dict.fromkeys((f"mbarrier.{what}" for what in FORMS), _run(bind_mbarrier)),
     "tex": _run(bind_texture), "txq": _run(bind_query), "suld": _run(bind_surface), "sust": _run(bind_surface),
     **dict.fromkeys("shfl vote match redux elect activemask".split(), _run(bind_warp)),
     "mma": _run(bind_product), "bar.warp": Binder.warp_barrier, "call": Binder.call_runtime,

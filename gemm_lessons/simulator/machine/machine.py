@@ -25,9 +25,11 @@ from gemm_lessons.simulator.machine.barriers import Barriers, is_plain
 from gemm_lessons.simulator.machine.convergence import Convergence
 from gemm_lessons.simulator.machine.decode import Binder, Op, Run, address_registers, both
 from gemm_lessons.simulator.machine.images import Images
+from gemm_lessons.simulator.machine.maps import Maps
 from gemm_lessons.simulator.machine.memory import ALIGNMENT, PARAMETERS, GlobalMemory, layout, parameter_block
 from gemm_lessons.simulator.machine.printing import Printer
 from gemm_lessons.simulator.machine.special import clustered
+from gemm_lessons.simulator.machine.stalls import PhaseWaits
 from gemm_lessons.simulator.machine.state import Fault, State
 from gemm_lessons.simulator.machine.unset import Unset, suspects
 from gemm_lessons.simulator.program import cfg
@@ -52,6 +54,7 @@ GRID_BARRIER = "the barrier of the grid"
 BARRIER_ADDRESS = ("%envreg1", "%envreg2")
 TRACE_LIMIT = 1 << 16  # records handed over at once, also without a barrier
 DONE = np.iinfo(np.int32).max
+INTERRUPT = 1 << 40  # instructions: more than any budget
 
 
 @dataclass(frozen=True)
@@ -163,6 +166,7 @@ class Machine:
             halves = (np.uint32(address >> 32), np.uint32(address & 0xFFFFFFFF))
             self.state.special |= zip(BARRIER_ADDRESS, halves, strict=True)
         self.state.images = Images(arguments)
+        self.state.maps = Maps(arguments, self.memory)
         self.state.leaving = np.array([_only_ends(block, program.blocks) for block in program.blocks])
         binder = Binder(self.state, self.layout, kernel.parameters, self.parameters, address_registers(program.blocks))
         self.printer = Printer(self.state, self.memory)
@@ -170,7 +174,10 @@ class Machine:
         self.state.counting, self.state.placed = setting.counting, setting.placed
         self.barriers = Barriers(self.state, kernel)
         self.convergence = Convergence(self.state, program.blocks, binder.value)
-        self.state.ticks = lambda: setting.budget - self.budget
+        self.stalls = PhaseWaits(self.state.lanes)
+        self.interrupted = 0  # by how much the budget was lowered so that somebody looks at the end of this block
+        self.state.stall = self._stall
+        self.state.ticks = lambda: setting.budget - self.budget - self.interrupted
         self.unset = Unset(self.state, kernel, program.suspects, binder, setting.shuffles)
         self.lanes_executed = np.zeros(len(kernel.instructions), np.int64)
         self.warps_executed = np.zeros(len(kernel.instructions), np.int64)
@@ -297,6 +304,7 @@ class Machine:
         self.started = int(np.count_nonzero(self.alive))
         self.barriers.begin()
         self.convergence.begin()
+        self.stalls.begin()
         self.position = state.position = np.where(self.alive, 0, DONE).astype(np.int32)
         self.budget = self.spinning.begin()
         try:
@@ -396,6 +404,8 @@ class Machine:
     def _divergent(self, number: int) -> int | None:
         state = self.state
         active = (self.position == number) & ~self.barriers.waiting
+        if self.stalls.anyone:
+            active &= ~self.stalls.held
         if self.spinning.anyone:
             active &= ~self.spinning.held
             self.spinning.moved = True
@@ -435,14 +445,27 @@ class Machine:
         return self._next()
 
     def _used_up(self, number: int, active: Array) -> bool:
-        """A part of the budget is used up in block ``number``; whether lanes that only spin were put aside."""
+        """A part of the budget is used up in block ``number``, or lanes of it look for the end of a phase in vain;
+        whether lanes were put aside."""
+        stalled = self.interrupted > 0
+        self.budget += self.interrupted
+        self.interrupted = 0
+        if self.budget >= 0:
+            return stalled
         answer = self.spinning.check(number, active, self.budget, self._waiting())
         if answer is None:
             self._more_blocks()
             self._timeout(number)
             return False
         self.budget, aside = answer
-        return aside
+        return aside or stalled
+
+    def _stall(self, lanes: Array, cell: Array, instruction: Instruction) -> None:
+        """``lanes`` (n,) wait for the mbarriers at ``cell`` (n,): others go first, from the end of the block on."""
+        self.stalls.put(lanes, cell, instruction.index, self.state.phases)
+        if not self.interrupted:
+            self.interrupted = INTERRUPT
+            self.budget -= INTERRUPT
 
     def _waiting(self) -> Array:
         """Lanes that wait at a barrier or for the rest of their warp."""
@@ -520,6 +543,9 @@ class Machine:
         """The block to run next; sets ``state.full``. Releases barriers when nobody else can run."""
         while True:
             runnable = self.alive & ~self._waiting()
+            if self.stalls.anyone:
+                self.stalls.look(self.state.phases)
+                runnable &= ~self.stalls.held
             if self.spinning.anyone:
                 runnable &= ~self.spinning.held
             if not runnable.any():
@@ -542,6 +568,8 @@ class Machine:
         """Let go every group of threads whose barrier is complete; a ``Fault`` if none is and nobody can run."""
         if self.barriers.release(self.alive, functools.partial(self._hand_over, "barrier")):
             return
+        if self.stalls.anyone and (self._land() or self.stalls.retry(self.state.phases)):
+            return
         spins = self.spinning.aside.copy() if self.spinning.anyone else None
         if self.spinning.wake(self.alive, self._waiting(), self.budget):
             self.budget = 0
@@ -550,11 +578,21 @@ class Machine:
             self._more_blocks()
         if self.convergence.give_up(self.position):
             return
+        if self.stalls.anyone:
+            raise self.stalls.starving(self.state, self.program.kernel, self.layout.shared)
         if spins is None:
             raise self.barriers.deadlock(self.alive)
         if not self.spinning.proven:
             self._timeout(int(self.position[spins & self.alive][0]))
         self._hangs(spins & self.alive)
+
+    def _land(self) -> bool:
+        """Let bulk copies report, in their order, until a phase ends."""
+        state = self.state
+        before = state.phases.completions
+        while state.flying and state.phases.completions == before:
+            state.flying.pop(0)()
+        return state.phases.completions > before
 
     def _hangs(self, lanes: Array) -> None:
         lane = int(lanes.argmax())
@@ -610,4 +648,5 @@ def finding_of(fault: Fault) -> Finding:
         str(fault),
         source.line if source and source.line else None,
         file=source.file if source else "",
+        detail=fault.detail,
     )

@@ -18,7 +18,9 @@ from gemm_lessons.launch import Grid
 from gemm_lessons.simulator.events import WARP, Batch, Record
 from gemm_lessons.simulator.machine import special
 from gemm_lessons.simulator.machine.images import Images
+from gemm_lessons.simulator.machine.maps import Maps
 from gemm_lessons.simulator.machine.memory import POISON
+from gemm_lessons.simulator.machine.phases import Phases
 from gemm_lessons.simulator.program.cfg import reads
 from gemm_lessons.simulator.program.ptx import Instruction, Kernel, register_width
 from gemm_lessons.simulator.semantics.operation import DTYPES
@@ -31,9 +33,9 @@ _FILES: dict[int | str, type[np.generic]] = {"pred": np.bool_, 16: np.uint16, 32
 class Fault(Exception):
     """The kernel did what would end it on hardware. Caught by the machine and turned into a Finding."""
 
-    def __init__(self, kind: str, message: str, instruction: Instruction | None) -> None:
+    def __init__(self, kind: str, message: str, instruction: Instruction | None, detail: str = "") -> None:
         super().__init__(message)
-        self.kind = kind
+        self.kind, self.detail = kind, detail
         self.instruction = instruction
 
 
@@ -85,9 +87,13 @@ class State:
         self.outsiders: dict[int, tuple[str, int]] = {}  # shuffle -> an example: such a thread, and the lane it read
         self.counting = False  # somebody counts what is touched
         self.placed = False  # somebody wants the true address of every global access
+        self.flying: list[Callable[[], None]] = []  # bulk copies that have not reported to their mbarriers yet
+        # Lanes, the cells of the mbarriers that they wait for, and the instruction by which they do.
+        self.stall: Callable[[Array, Array, Instruction], None] = lambda lanes, cell, instruction: None
         self.noted: set[int] = set()  # instructions of this batch whose irregular warps are recorded
         self.batch = Batch(0, blocks, self.threads, self.padded, 0)
         self.images = Images(())  # texture and surface objects
+        self.maps = Maps((), None)  # tensor maps
         self._kernel = kernel
         self.full = True  # registers of lanes outside `active` may be overwritten: they are padding or have ended
 
@@ -100,6 +106,11 @@ class State:
         for width, dtype in _FILES.items():
             self.files[width] = np.zeros((counts[width], self.lanes), dtype)
 
+    @functools.cached_property
+    def phases(self) -> Phases:
+        """The mbarriers in shared memory: only kernels that have some ask."""
+        return Phases(self.shared)
+
     def begin(self, first_block: int, blocks: int, generation: int) -> None:
         """Make the state that of ``blocks`` fresh blocks; slots beyond them stay empty (their lanes never run)."""
         self.first_block = first_block
@@ -108,6 +119,9 @@ class State:
         self.shared[...] = POISON
         self.local[...] = POISON
         self.noted.clear()
+        self.flying.clear()
+        if "phases" in vars(self):
+            self.phases.begin()
         self.batch = Batch(first_block, blocks, self.threads, self.padded, generation)
         for name in self.versions:  # what was remembered of a register does not outlive its batch
             self.versions[name] += 1

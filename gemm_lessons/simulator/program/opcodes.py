@@ -32,6 +32,7 @@ Effect = Literal[
     "meet",  # the threads of a warp wait for each other
     "barrier",  # the threads of a block do, and the basic block ends
     "fence",  # orders memory: the machine executes memory accesses in order anyway
+    "phase",  # of a barrier in shared memory (mbarrier), and what orders copies by the async proxy
     "pause",  # lets others go first
     "hint",  # nothing that one block at a time could notice
     "branch", "end", "stop",  # the basic block ends: somewhere else, with the thread, with the kernel
@@ -130,7 +131,15 @@ _ROWS = (
            forms="global shared generic; add min max and or xor exch cas inc dec"),
     _silent("red", "atomic", "a[riv]{1,2}r?", "as atom", vector="any"),
     _silent("cp.async", "copy",
-            forms="async.ca/cg.shared.global 4 8 16 bytes, with zero fill; commit_group, wait_group, wait_all"),
+            forms="async.ca/cg.shared.global 4 8 16 bytes, with zero fill; commit_group, wait_group, wait_all;"
+            " async.mbarrier.arrive; async.bulk and async.bulk.tensor.1d/2d/3d (tiles) between shared and global memory"
+            " of one block"),
+    _silent("cp.reduce", "copy", forms="async.bulk, async.bulk.tensor to global memory; not of 16-bit floats"),
+    *(_silent(f"mbarrier.{what}", "phase", "a[ri]?", what if what == "init" else "")
+      for what in ("init", "inval", "expect_tx", "complete_tx")),
+    *(Opcode(f"mbarrier.{what}", "phase", operands, forms=what)
+      for what, operands in (("arrive", "[rs]a[ri]?"), ("arrive_drop", "[rs]a[ri]?"), ("test_wait", "ra[ri]"),
+                             ("try_wait", "ra[ri][ri]?"), ("pending_count", "r[ri]"))),
     Opcode("ldmatrix", "load", "va", vector="x", warp="all", lanes=8,
            forms="sync.aligned.m8n8.x1/x2/x4.shared.b16, .trans"),
     _silent("stmatrix", "store", "a[rv]", "as ldmatrix", vector="x", warp="all", lanes=8),
@@ -165,6 +174,8 @@ _ROWS = (
     _silent("brkpt", "stop", ""),
     _silent("call", "call", ".+", "device functions (inlined), vprintf, __assertfail", vector="any",
             undefined="apart"),
+    _silent("fence.proxy", "phase", forms="proxy.async; proxy.alias has no effect"),
+    _silent("fence.mbarrier_init", "phase", forms="mbarrier_init"),
     *(_silent(name, "fence", forms=_NO_EFFECT, undefined="ignored") for name in ("membar", "fence")),
     _silent("nanosleep", "pause", forms=_NO_EFFECT, undefined="ignored"),
     *(_silent(name, "hint", forms=_NO_EFFECT, undefined="ignored")

@@ -99,9 +99,9 @@ class Interpreted:
     def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
         """Every global access comes with its true address."""
         for record in records:
-            if type(record) is Touch and record.access.space == "shared":
+            if type(record) is Touch and record.access.space == "shared" and record.access.is_counted:
                 self._shared[record] = self._shared.get(record, 0) + 1
-            elif type(record) is Placed:
+            elif type(record) is Placed and record.touch.access.is_counted:
                 self._add(batch, record.touch, record.base, 1)
 
     def end_batch(self, batch: Batch, executions: Array, lane_executions: Array) -> None:

@@ -70,6 +70,6 @@ def confirm(fault: Fault, code: Code, machine: Machine) -> None:
 def _comparable(instruction: Instruction, launch: LaunchInfo) -> bool:
     """Local memory becomes registers in machine code; constants become operands."""
     spaces = {modifier.partition("__")[0] for modifier in instruction.modifiers}
-    if spaces & {"local", "const", "param"}:
+    if spaces & {"local", "const", "param"} or "bulk" in spaces or instruction.row.effect == "phase":
         return False
     return bool(spaces & {"global", "shared"}) or not launch.local_bytes

@@ -1,0 +1,114 @@
+"""CUDA text that tests of mbarriers and bulk copies share: PTX as functions, and kernels of whole copies."""
+
+HEAD = """
+typedef unsigned long long u64;
+#define AT(p) ((unsigned)__cvta_generic_to_shared(p))
+__device__ void init(u64 *b, int n) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(AT(b)), "r"(n) : "memory"); }
+__device__ void made() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+__device__ void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ void arrive(u64 *b) {
+    asm volatile("{ .reg .b64 s; mbarrier.arrive.shared::cta.b64 s, [%0]; }" :: "r"(AT(b)) : "memory"); }
+__device__ void expect(u64 *b, int n) {
+    asm volatile("{ .reg .b64 s; mbarrier.arrive.expect_tx.shared::cta.b64 s, [%0], %1; }"
+                 :: "r"(AT(b)), "r"(n) : "memory"); }
+__device__ bool over(u64 *b, unsigned parity) {
+    unsigned yes;
+    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                 : "=r"(yes) : "r"(AT(b)), "r"(parity) : "memory");
+    return yes; }
+__device__ void wait(u64 *b, unsigned parity) { while (!over(b, parity)) {} }
+__device__ void bulk_load(void *to, const void *from, int n, u64 *b) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                 :: "r"(AT(to)), "l"(from), "r"(n), "r"(AT(b)) : "memory"); }
+__device__ void bulk_store(void *to, const void *from, int n) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
+                 :: "l"(to), "r"(AT(from)), "r"(n) : "memory"); }
+__device__ void bulk_add(float *to, const void *from, int n) {
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;"
+                 :: "l"(to), "r"(AT(from)), "r"(n) : "memory"); }
+__device__ void commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+__device__ void drain() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+"""
+TENSOR = """
+struct __align__(64) Map { u64 opaque[16]; };
+__device__ void box_load(void *to, const Map *map, int x, int y, u64 *b) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 " [%0], [%1, {%2, %3}], [%4];"
+                 :: "r"(AT(to)), "l"(map), "r"(x), "r"(y), "r"(AT(b)) : "memory"); }
+__device__ void box_store(const Map *map, int x, int y, const void *from) {
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];"
+                 :: "l"(map), "r"(x), "r"(y), "r"(AT(from)) : "memory"); }
+"""
+# A block doubles 4 tiles of 1 KB through 2 stages; one warp brings them, the others compute.
+PIPELINE = (
+    HEAD
+    + """
+extern "C" __global__ void k(const float *x, float *y)
+{
+    __shared__ __align__(128) float stage[2][256];
+    __shared__ u64 full[2], empty[2];
+    const int t = threadIdx.x, tiles = 4;
+    if (t == 0) { for (int s = 0; s < 2; ++s) { init(&full[s], 1); init(&empty[s], 64); } made(); }
+    __syncthreads();
+    const float *from = x + blockIdx.x * tiles * 256;
+    if (t < 32) {
+        if (t == 0)
+            for (int i = 0; i < tiles; ++i) {
+                wait(&empty[i % 2], (i / 2 + 1) & 1);
+                expect(&full[i % 2], 1024);
+                bulk_load(stage[i % 2], from + i * 256, 1024, &full[i % 2]);
+            }
+    } else {
+        for (int i = 0; i < tiles; ++i) {
+            wait(&full[i % 2], i / 2 & 1);
+            for (int e = t - 32; e < 256; e += 64)
+                y[(blockIdx.x * tiles + i) * 256 + e] = 2 * stage[i % 2][255 - e];
+            arrive(&empty[i % 2]);
+        }
+    }
+}
+"""
+)
+# A block copies a tile of 1 KB in, mirrors it in place, and copies it out.
+MIRROR = (
+    HEAD
+    + """
+extern "C" __global__ void k(const float *x, float *y)
+{
+    __shared__ __align__(128) float tile[256];
+    __shared__ u64 bar;
+    const int t = threadIdx.x;
+    if (t == 0) { init(&bar, 1); made(); }
+    __syncthreads();
+    if (t == 0) { expect(&bar, 1024); bulk_load(tile, x + 256 * blockIdx.x, 1024, &bar); }
+    wait(&bar, 0);
+    float v = tile[255 - t];
+    __syncthreads();
+    tile[t] = v;
+    fence_async();
+    __syncthreads();
+    if (t == 0) { bulk_store(y + 256 * blockIdx.x, tile, 1024); commit(); drain(); }
+}
+"""
+)
+# One block moves a box of 8 x 32 floats from (x, y) to (x2, y2), and writes it out as it lies in shared memory.
+BOX = (
+    HEAD
+    + TENSOR
+    + """
+extern "C" __global__ void k(const __grid_constant__ Map in, const __grid_constant__ Map out, float *raw,
+                             int x, int y, int x2, int y2)
+{
+    extern __shared__ __align__(1024) float tile[];
+    __shared__ u64 bar;
+    const int t = threadIdx.x;
+    if (t == 0) { init(&bar, 1); made(); }
+    __syncthreads();
+    if (t == 0) { expect(&bar, 1024); box_load(tile, &in, x, y, &bar); }
+    wait(&bar, 0);
+    for (int e = t; e < 256; e += 32) raw[e] = tile[e];
+    if (t == 0) { box_store(&out, x2, y2, tile); commit(); drain(); }
+}
+"""
+)

@@ -1,0 +1,142 @@
+"""``cp.async.bulk``: bytes, faults of addresses and sizes, and what is said of copies that are still under way."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from checks.simulator.conftest import Run
+from checks.simulator.phase_cases import HEAD, MIRROR, PIPELINE
+from gemm_lessons.errors import UnsupportedKernel
+from gemm_lessons.launch import Launched
+
+
+def serious(launched: Launched) -> set[tuple[str, str]]:
+    return {(finding.kind, finding.severity) for finding in launched.findings if finding.severity != "note"}
+
+
+def mirror(run: Run, *changes: tuple[str, str], fault: str | None = None) -> Launched:
+    source = MIRROR
+    for old, new in changes:
+        assert old in source
+        source = source.replace(old, new)
+    x, y = np.arange(1024, dtype=np.float32), np.zeros(1024, np.float32)
+    launched = run(source, 4, 256, [x, y], fault=fault)
+    if not fault:
+        assert np.array_equal(y.reshape(4, 256), x.reshape(4, 256)[:, ::-1])
+    return launched
+
+
+def test_bytes_come_and_go(run: Run) -> None:
+    assert not serious(mirror(run))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault", "says"),
+    [
+        ("bulk_load(tile, x +", "bulk_load(tile + 2, x +", "misaligned", "a multiple of 16"),
+        ("bulk_load(tile, x +", "bulk_load(tile, x + 1 +", "misaligned", "a multiple of 16"),
+        ("x + 256 * blockIdx.x, 1024, &bar", "x + 256 * blockIdx.x, 1000, &bar", "misaligned", "copies 1000 bytes"),
+        ("x + 256 * blockIdx.x, 1024", "x + 16 + 256 * blockIdx.x, 1024", "out_of_bounds", "1024 bytes copied by"),
+        ("tile, x + 256", "tile + 64, x + 256", "out_of_bounds", "tile: byte 256"),
+        ("expect(&bar, 1024)", "expect(&bar, 2048)", "deadlock", "still misses 1,024 bytes"),
+        ("init(&bar, 1);", "init(&bar, 2);", "deadlock", "1 of 2 arrivals"),
+    ],
+)  # fmt: skip
+def test_faults(run: Run, old: str, new: str, fault: str, says: str) -> None:
+    launched = mirror(run, (old, new), fault=fault)
+    assert launched.fault is not None
+    assert says in launched.fault.message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind"),
+    [
+        ("wait(&bar, 0);\n", "if (t < 32) wait(&bar, 0);\n", ("async_in_flight", "error")),
+        ("expect(&bar, 1024)", "arrive(&bar)", ("async_in_flight", "error")),
+        ("wait(&bar, 0);\n", "wait(&bar, 1);\n", ("async_in_flight", "error")),
+        ("fence_async();\n", "", ("async_proxy", "error")),
+        ("fence_async();\n", "if (t == 0) fence_async();\n", ("async_proxy", "error")),
+        (" drain();", "", ("async_unfinished", "warning")),
+        (" commit();", "", ("async_unfinished", "warning")),
+        ("drain(); }", "} tile[t] = v;", ("async_in_flight", "error")),
+        (" made();", "", ("async_proxy", "warning")),
+        ("__syncthreads();\n    tile[t] = v;", "tile[t] = v;", ("race", "error")),
+        ("__syncthreads();\n    if (t == 0) { bulk_store", "if (t == 0) { bulk_store", ("race", "error")),
+    ],
+)
+def test_findings(run: Run, old: str, new: str, kind: tuple[str, str]) -> None:
+    assert kind in serious(mirror(run, (old, new)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("wait(&bar, 0);\n", "if (t < 32) wait(&bar, 0); __syncthreads();\n"),
+        ("wait(&bar, 0);\n", "if (t % 32 == 0) wait(&bar, 0); __syncwarp();\n"),
+        (
+            "fence_async();\n    __syncthreads();\n    if (t == 0) {",
+            "__syncthreads();\n    if (t == 0) { fence_async();",
+        ),
+        ("drain(); }", "drain(); } __syncthreads(); tile[t] = v;"),
+        (" made();", " fence_async();"),
+    ],
+)
+def test_right_in_another_way(run: Run, old: str, new: str) -> None:
+    assert not serious(mirror(run, (old, new)))
+
+
+def test_a_stage_that_is_filled_again_too_early(run: Run) -> None:
+    """Without the consumers' arrivals the next tile is written over what they still read."""
+    x, y = np.arange(4 * 256, dtype=np.float32), np.zeros(4 * 256, np.float32)
+    early = PIPELINE.replace("wait(&empty[i % 2], (i / 2 + 1) & 1);", "").replace("arrive(&empty[i % 2]);", "")
+    launched = run(early, 1, 96, [x, y], fault="mbarrier")
+    assert launched.fault is not None
+    assert "full[0] is arrived at once, where 0 arrivals are missing" in launched.fault.message
+    unseen = PIPELINE.replace("wait(&empty[i % 2], (i / 2 + 1) & 1);", "if (i > 1) wait(&full[i % 2], i / 2 + 1 & 1);")
+    assert ("race", "error") in serious(run(unseen, 1, 96, [x, y], budget=400_000))
+
+
+def test_waiting_for_one_phase_twice(run: Run) -> None:
+    """The parity does not change: the second wait is over at once. Who waits for the others in turn waits for ever; and
+    where nobody does, threads read what has not come."""
+    x, y = np.arange(4 * 256, dtype=np.float32), np.zeros(4 * 256, np.float32)
+    twice = PIPELINE.replace("wait(&full[i % 2], i / 2 & 1);", "wait(&full[i % 2], 0);")
+    launched = run(twice, 1, 96, [x, y], fault="deadlock")
+    assert launched.fault is not None
+    assert "phase 2 of the mbarrier empty[" in launched.fault.message
+    unsung = MIRROR.replace(
+        "    float v", "    if (t == 0) { expect(&bar, 1024); bulk_load(tile, x, 1024, &bar); }\n    AGAIN\n    float v"
+    )
+    for again, kinds in (("wait(&bar, 0);", {"async_in_flight", "async_unfinished"}), ("wait(&bar, 1);", set())):
+        launched = run(unsung.replace("AGAIN", "__syncthreads(); " + again), 1, 256, [x, y])
+        assert {kind for kind, _ in serious(launched)} == kinds
+
+
+def test_reduction(run: Run) -> None:
+    source = MIRROR.replace("bulk_store(y + 256 * blockIdx.x", "bulk_add(y")
+    x, y = np.arange(1024, dtype=np.float32), np.full(1024, 5, np.float32)
+    run(source, 4, 256, [x, y])
+    assert np.array_equal(y[:256], x.reshape(4, 256).sum(axis=0)[::-1] + 5)
+    assert (y[256:] == 5).all()
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%0], 16, [%0];",
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
+        " [%0], [%1], 16, [%0], %2;",
+        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+        " [%0], [%1, {%0, %0, %0, %0}], [%0];",
+    ],
+)  # fmt: skip
+def test_what_is_not_known_is_named_with_its_line(run: Run, form: str) -> None:
+    text = f'asm volatile("{form}" :: "r"(AT(tile)), "l"(x), "h"((short)1) : "memory");'
+    with pytest.raises(UnsupportedKernel, match=r"cp\.async\.bulk") as error:
+        mirror(run, ("wait(&bar, 0);", text + " wait(&bar, 0);"))
+    assert error.value.line
+
+
+def test_head_compiles_alone(run: Run) -> None:
+    run(HEAD + 'extern "C" __global__ void k() {}', 1, 32, [])

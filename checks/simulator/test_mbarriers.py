@@ -1,0 +1,178 @@
+"""``mbarrier``: phases, who waits, who is missing; and what the checkers say of those that are used wrongly."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from checks.simulator.conftest import Run
+from checks.simulator.phase_cases import HEAD, PIPELINE
+from gemm_lessons.errors import UnsupportedKernel
+from gemm_lessons.launch import Launched
+
+BODY = (
+    HEAD
+    + """
+extern "C" __global__ void k(u64 *out)
+{
+    __shared__ u64 bar[4];
+    __shared__ int box[256];
+    const int t = threadIdx.x;
+    u64 got = 0;
+    if (t == 0) { init(&bar[0], blockDim.x); init(&bar[1], 1); init(&bar[2], 2); }
+    __syncthreads();
+    BODY
+    out[blockIdx.x * blockDim.x + t] = got;
+}
+"""
+)
+TOKEN = 'u64 s; asm volatile("mbarrier.arrive.shared::cta.b64 %0, [%1];" : "=l"(s) : "r"(AT(&bar[0])) : "memory");'
+
+
+def serious(launched: Launched) -> set[str]:
+    return {finding.kind for finding in launched.findings if finding.severity != "note"}
+
+
+def run_body(
+    run: Run, text: str, threads: int = 64, blocks: int = 2, fault: str | None = None
+) -> tuple[Launched, list[int]]:
+    out = np.zeros(blocks * threads, np.uint64)
+    return run(BODY.replace("BODY", text), blocks, threads, [out], fault=fault), out.tolist()
+
+
+def test_a_pipeline_of_warps_takes_turns(run: Run) -> None:
+    x = np.arange(3 * 4 * 256, dtype=np.float32)
+    y = np.zeros_like(x)
+    launched = run(PIPELINE, 3, 96, [x, y])
+    assert np.array_equal(y.reshape(-1, 256), 2 * x.reshape(-1, 256)[:, ::-1])
+    assert not serious(launched)
+
+
+def test_all_threads_meet_phase_after_phase(run: Run) -> None:
+    """An mbarrier is as good as __syncthreads(), by parity and by token, and whoever waits first."""
+    text = """
+    for (int i = 0; i < 5; ++i) {
+        box[t] = 100 * i + t;
+        if (t >= 32) { arrive(&bar[0]); wait(&bar[0], i & 1); }
+        else { TOKEN unsigned yes; do { asm volatile("{ .reg .pred p; mbarrier.test_wait.shared::cta.b64 p, [%1], %2;"
+            " selp.u32 %0, 1, 0, p; }" : "=r"(yes) : "r"(AT(&bar[0])), "l"(s) : "memory"); } while (!yes); }
+        got = 1000 * got + box[63 - t];
+        __syncthreads();
+    }""".replace("TOKEN", TOKEN)
+    launched, out = run_body(run, text)
+    assert out[:64] == [sum((100 * i + 63 - t) * 1000 ** (4 - i) for i in range(5)) for t in range(64)]
+    assert not serious(launched)
+
+
+def test_arrivals_tell_what_was_missing(run: Run) -> None:
+    pending = 'unsigned n; asm volatile("mbarrier.pending_count.b64 %0, %1;" : "=r"(n) : "l"(s)); got = n;'
+    _, out = run_body(run, TOKEN + pending)
+    assert out == 2 * [64 - t for t in range(64)]
+
+
+def test_counts_drops_and_a_count_of_more_than_one(run: Run) -> None:
+    text = """if (t == 0) {
+        asm volatile("{ .reg .b64 s; mbarrier.arrive.shared::cta.b64 s, [%0], 2; }" :: "r"(AT(&bar[2])) : "memory");
+        got = over(&bar[2], 0);
+        asm volatile("{ .reg .b64 s; mbarrier.arrive_drop.shared::cta.b64 s, [%0]; }" :: "r"(AT(&bar[2])) : "memory");
+        got = 10 * got + over(&bar[2], 1);
+        arrive(&bar[2]); got = 10 * got + over(&bar[2], 1); arrive(&bar[2]); got = 10 * got + over(&bar[2], 0);
+        asm volatile("mbarrier.inval.shared::cta.b64 [%0];" :: "r"(AT(&bar[2])) : "memory"); }"""
+    launched, out = run_body(run, text)
+    assert out[0] == out[64] == 1011
+    assert not serious(launched)
+
+
+def test_one_address_may_be_generic(run: Run) -> None:
+    text = """asm volatile("{ .reg .b64 s; mbarrier.arrive.b64 s, [%0]; }" :: "l"(&bar[0]) : "memory");
+        wait(&bar[0], 0); got = 7;"""
+    assert run_body(run, text)[1] == [7] * 128
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("if (t) wait(&bar[1], 0);", "the end of phase 0 of the mbarrier bar[1], which still misses 1 of 1 arrivals"),
+        ("if (t == 0) expect(&bar[1], 64); wait(&bar[1], 0);", "still misses 64 bytes"),
+        ("arrive(&bar[0]); wait(&bar[0], 0); wait(&bar[0], 1);", "phase 1 of the mbarrier bar[0]"),
+        ("if (t < 40) arrive(&bar[0]); wait(&bar[0], 0);", "24 of 64 arrivals"),
+    ],
+)  # fmt: skip
+def test_a_phase_that_nobody_ends_is_a_deadlock(run: Run, text: str, says: str) -> None:
+    launched, _ = run_body(run, text, fault="deadlock")
+    assert launched.fault is not None
+    assert says in launched.fault.message
+    assert launched.fault.line
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("if (t == 5) arrive(&bar[3]);", "there was no mbarrier.init of it before, by thread 5 in block 0 in line"),
+        ("if (t == 5) box[0] = 1; if (t == 0) *(volatile u64 *)&bar[1] = 3; __syncthreads(); arrive(&bar[1]);",
+         "was overwritten by a store"),
+        ("if (t == 0) init(&bar[3], 0);", "expects 0 arrivals"),
+        ("""if (t == 0) asm volatile("{ .reg .b64 s; mbarrier.arrive.shared::cta.b64 s, [%0], 3; }"
+            :: "r"(AT(&bar[2])));""",
+         "is arrived at 3 times, where 2 arrivals are missing"),
+        ("""if (t == 0) asm volatile("{ .reg .b64 s; mbarrier.arrive.noComplete.shared::cta.b64 s, [%0], 2; }"
+            :: "r"(AT(&bar[2])));""", "must not be the last"),
+        ("over(&bar[0], 2);", "asked for another one"),
+    ],
+)  # fmt: skip
+def test_misuse(run: Run, text: str, says: str) -> None:
+    launched, _ = run_body(run, text, fault="mbarrier")
+    assert launched.fault is not None
+    assert says in launched.fault.message
+
+
+def test_made_without_a_barrier_behind_it_is_a_race(run: Run) -> None:
+    source = BODY.replace("__syncthreads();\n    BODY", "arrive(&bar[0]); wait(&bar[0], 0);")
+    launched = run(source, 1, 64, [np.zeros(64, np.uint64)])
+    assert [f.message for f in launched.findings if f.kind == "race" and "bar, byte 0" in f.message]
+
+
+def test_who_waits_is_ordered_and_who_does_not_is_not(run: Run) -> None:
+    good = "box[t] = t; arrive(&bar[0]); wait(&bar[0], 0); got = box[63 - t];"
+    assert not serious(run_body(run, good)[0])
+    launched, _ = run_body(run, good.replace("wait(", "if (t < 32) wait("))
+    races = [f.message for f in launched.findings if f.kind == "race"]
+    assert races
+    assert "read by thread 32" in races[0]
+
+
+def test_arriving_again_before_the_phase_was_waited_for_is_a_race(run: Run) -> None:
+    """The second store of a slot that others still read: the next phase's barrier is the one that is missing."""
+    text = "for (int i = 0; i < 3; ++i) { box[t] = i; arrive(&bar[0]); wait(&bar[0], i & 1); got += box[63 - t]; }"
+    assert "race" in serious(run_body(run, text)[0])
+
+
+def test_copies_of_threads_report_to_it(run: Run) -> None:
+    source = HEAD + """
+extern "C" __global__ void k(const int *x, int *y)
+{
+    __shared__ int box[64];
+    __shared__ u64 bar;
+    const int t = threadIdx.x;
+    if (t == 0) init(&bar, 64);
+    __syncthreads();
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(AT(&box[t])), "l"(x + t) : "memory");
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(AT(&bar)) : "memory");
+    WAIT
+    y[t] = box[63 - t];
+}"""  # fmt: skip
+    x, y = np.arange(64, dtype=np.int32), np.zeros(64, np.int32)
+    launched = run(source.replace("WAIT", "wait(&bar, 0);"), 1, 64, [x, y])
+    assert np.array_equal(y, x[::-1])
+    assert not serious(launched)
+    launched = run(source.replace("WAIT", ""), 1, 64, [x, y])
+    assert serious(launched) == {"async_in_flight"}
+    own = source.replace(".noinc", "").replace("WAIT", "arrive(&bar); wait(&bar, 0);")
+    assert not serious(run(own, 1, 64, [x, y]))
+
+
+def test_what_is_not_known_is_named(run: Run) -> None:
+    for text in ("mbarrier.arrive.shared::cta.b64.frobnicate s, [%0];", "fence.proxy.tensormap::generic.release.gpu;"):
+        body = f'asm volatile("{{ .reg .b64 s; {text} }}" :: "r"(AT(&bar[0])) : "memory");'
+        with pytest.raises((UnsupportedKernel, Exception), match=r"unsupported PTX|frobnicate"):
+            run_body(run, body)
