@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -15,7 +16,9 @@ pytest_plugins = ("gemm_lessons.grading.plugin",)  # pytest checks --submissions
 
 # Each of the command lines that tests start would compile the whole package anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the tests have the other cores
 
+FRESH_OBJECTS = 50_000  # between two looks for cycles, as in ``gemm_lessons.__main__``
 STORED_WITH = "13.5"  # the nvidia-cuda-nvrtc that the extra [test] asks for
 
 
@@ -59,6 +62,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
     finally:
         sys.settrace(tracer)
+
+
+def pytest_collection_finish() -> None:
+    """What has been imported and collected lives to the end: not to be looked through for cycles, again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(FRESH_OBJECTS, 10, 10)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -52,6 +52,9 @@ def _run() -> int:
     # Starting makes a hundred thousand objects that live to the end. Looking through them again and again for cycles
     # took a twentieth of every run; the arrays that matter are freed by counting references.
     gc.set_threshold(FRESH_OBJECTS, 10, 10)
+    # NumPy's threads wait for the next product by trying again and again, for up to 20 ms each. 2^16 clocks, not 2^26:
+    # small products, with much between them, took ten times the processor time of their own.
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "16")
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # an ASCII terminal shows "?", it does not crash us

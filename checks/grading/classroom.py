@@ -2,6 +2,7 @@
 
     --out DIR            make the class there, and leave it
     --time [N ...]       grade classes of these sizes: a table of seconds, processor seconds and memory
+    --lessons 01-09      of these lessons (default: of all)
 
 A student solves the first lessons, gets one wrong now and then, has one half done and leaves the rest. Layouts are
 those that classes come in: the course's own folder, flat files, archives, a clone, a download from Moodle.
@@ -27,6 +28,7 @@ from gemm_lessons.course.bugs import without_steps
 from gemm_lessons.course.folder import packaged_course, read_source
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.pitfalls import load_pitfalls
+from gemm_lessons.grading.rubric import parse_lessons
 
 KINDS = ("right", "wrong", "half", "stub", "broken", "missing")
 WEIGHTS = (62, 12, 8, 6, 7, 5)
@@ -114,13 +116,14 @@ def hand_in(out: Path, name: str, layout: str, files: Mapping[str, str], number:
         (folder / "README.md").write_text("my course\n")
 
 
-def timed(students: int, processes: int | None) -> tuple[float, float, float]:
+def timed(students: int, lessons: Sequence[str], processes: int | None) -> tuple[float, float, float]:
     """Grade a class with nothing kept from before: seconds, processor seconds, MB of the largest process."""
     with tempfile.TemporaryDirectory() as folder:
         submissions, out = Path(folder, "submissions"), Path(folder, "grades")
         submissions.mkdir()
-        make_class(submissions, students)
+        make_class(submissions, students, lessons)
         command = [sys.executable, "-m", "gemm_lessons", "grade", str(submissions), "--out", str(out), "--seed", "1"]
+        command += ["--lessons", ",".join(lessons)]
         began = time.monotonic()
         process = subprocess.Popen(
             [*command, *(["--processes", str(processes)] if processes else [])],
@@ -142,15 +145,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--time", type=int, nargs="*")
     parser.add_argument("--processes", type=int)
+    parser.add_argument("--lessons", default="")
     asked = parser.parse_args()
+    course = packaged_course()
+    lessons = parse_lessons(course, [asked.lessons]) if asked.lessons else course.names
     if asked.out is not None:
         asked.out.mkdir(parents=True)
-        make_class(asked.out, asked.students)
+        make_class(asked.out, asked.students, lessons)
         return
     print(f"{'students':>8}  {'kernels':>7}  {'seconds':>7}  {'CPU s':>7}  {'CPU s a student':>15}  {'largest MB':>10}")
     for size in asked.time or ([asked.students] if asked.time is None else SIZES):
-        seconds, used, largest = timed(size, asked.processes)
-        kernels = size * len(packaged_course().names)
+        seconds, used, largest = timed(size, lessons, asked.processes)
+        kernels = size * len(lessons)
         print(f"{size:8}  {kernels:7}  {seconds:7.1f}  {used:7.1f}  {used / size:15.2f}  {largest:10.0f}", flush=True)
 
 

@@ -12,6 +12,7 @@ import ctypes
 import importlib.util
 import os
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -180,10 +181,11 @@ def choose_major(arch: str, driver_major: int | None = None) -> int:
     return CUDA_MAJORS[-1]
 
 
-def wheel_folders() -> list[Path]:
+@cache
+def wheel_folders() -> tuple[Path, ...]:
     """The ``nvidia`` folders of site-packages, where NVIDIA's wheels put libraries, headers and programs."""
     spec = importlib.util.find_spec("nvidia")
-    return [Path(place) for place in spec.submodule_search_locations or ()] if spec else []
+    return tuple(Path(place) for place in spec.submodule_search_locations or ()) if spec else ()
 
 
 def _toolkits() -> list[Path]:

@@ -5,7 +5,6 @@ ptxas merges and unrolls shared loads, so widths counted on PTX are wrong; these
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import tempfile
@@ -38,8 +37,6 @@ class SassInstruction:
 
 
 CACHE_FORMAT = "gemm-lessons/sass/2"
-# nvdisasm spends its time on tables of all instructions, 14,000 pages of them: with large pages, an eighth less.
-HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 PATIENCE_S = 60.0  # the largest kernel of the course takes 0.5 s
 
 # Loads, stores, atomics and reductions of every memory space ("CUDA Binary Utilities", table of Hopper instructions).
@@ -98,12 +95,11 @@ def _disassembled(program: Path, cubin: bytes) -> subprocess.CompletedProcess[st
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        # -ndf: no data-flow analysis, which branches of current machines do not need; saves a quarter of the time.
-        command = [str(program), "-c", "-gi", "-ndf", file.name]
+        command, environment = tools.disassembling(program, Path(file.name))
         try:
             return subprocess.run(
                 command, capture_output=True, text=True, errors="replace", check=False, timeout=PATIENCE_S,
-                env={**os.environ, **HUGE_PAGES},
+                env=environment,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise KitError(f"nvdisasm did not finish within {PATIENCE_S:g} s") from None

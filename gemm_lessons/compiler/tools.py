@@ -113,13 +113,23 @@ def _do(question: dict[str, Any], blobs: Sequence[bytes], seconds: float, confin
     return translate(compiler, question, blobs[0])
 
 
+def disassembling(program: Path, file: Path) -> tuple[list[str], dict[str, str]]:
+    """The command that disassembles a cubin, and its environment.
+
+    nvdisasm spends its time on tables of all instructions, 14,000 pages of them: with large pages, an eighth less. And
+    no data-flow analysis (``-ndf``), which branches of current machines do not need, saves a quarter.
+    """
+    return [str(program), "-c", "-gi", "-ndf", str(file)], {**os.environ, "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+
+
 def _disassemble(cubin: bytes) -> Answer:
     program = nvrtc.disassembler()  # not one that it is told
     if program is None:
         raise KitError("nvdisasm is missing")
     file = Path(f"machine-code-{os.getpid()}.cubin")
     file.write_bytes(cubin)
-    done = subprocess.run([program, "-c", "-gi", "-ndf", str(file)], capture_output=True, check=False)
+    command, environment = disassembling(program, file)
+    done = subprocess.run(command, capture_output=True, check=False, env=environment)
     file.unlink()
     return {"code": done.returncode}, [done.stdout, done.stderr]
 

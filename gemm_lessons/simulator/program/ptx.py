@@ -257,6 +257,7 @@ _SYMBOL = re.compile(r"([A-Za-z_$][\w$]*)\s*(?:([+-])\s*(\w+))?$")
 _NAME = re.compile(r"[%\w$][\w$.]*")
 
 
+@lru_cache(maxsize=8)
 def parse(text: str) -> Module:
     """Read a whole PTX file. Raises ``PtxSyntaxError`` on a statement that it does not know how to read."""
     text, strings = plain(text)

@@ -306,13 +306,14 @@ def relevant(program: Listing, roots: Callable[[Decoded], Sequence[str]]) -> lis
     guards = [number[_condition(d)] for d in code]
     opposite = [number.get(_opposite(condition), -1) for condition in conditions]
     # Predicates that an instruction writes, as the numbers of the conditions that lose their meaning there.
-    forgotten = [
-        [number[c] for c in conditions if c and c.removeprefix("!") in results(d)[0]] if len(conditions) > 1 else []
-        for d in code
-    ]
+    written_by = [results(d)[0] for d in code]
+    meaning: dict[str, list[int]] = {}
+    for condition in conditions[1:]:
+        meaning.setdefault(condition.removeprefix("!"), []).append(number[condition])
+    forgotten = [[condition for name in names for condition in meaning.get(name, ())] for names in written_by]
     needs = [mask(roots(d)) for d in code]
     guard_bits = [mask([d.guard.shifted(0)]) if d.guard else 0 for d in code]
-    writes = [0 if _never(d) else mask(results(d)[0]) for d in code]
+    writes = [0 if _never(d) else mask(names) for d, names in zip(code, written_by, strict=True)]
     inputs = [mask(reads(d)) for d in code]
     paths = call_by_call(program)
     origin, after = paths or (list(range(len(code))), [program.successors(d) for d in code])

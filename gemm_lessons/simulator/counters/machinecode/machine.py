@@ -77,6 +77,13 @@ class Plan:
     executed: tuple[bool, ...]
     spaces: frozenset[str]  # memories whose contents addresses or branches depend on
     paired: bool = False  # what is executed was found on the understanding that functions return behind their calls
+    _passages: dict[tuple[int, int], Passage] = field(default_factory=dict, compare=False, repr=False)
+
+    def passage(self, first: int, end: int) -> Passage:
+        """Of the straight-line code between two places, worked out once for all launches and batches."""
+        if (first, end) not in self._passages:
+            self._passages[first, end] = passage_of(self.program.code[first:end], _brought)
+        return self._passages[first, end]
 
 
 def plan(program: Listing) -> Plan:
@@ -206,7 +213,7 @@ class Walker:
         loading = self.waiting is not None and any(map(_brought, code))
         for block in blocks:
             if loading:
-                block.passage = passage_of(code[block.first : block.end], _brought)
+                block.passage = self.plan.passage(block.first, block.end)
             for d in code[block.first : block.end]:
                 if loading and _brought(d):
                     block.steps.append(self._issue(d))

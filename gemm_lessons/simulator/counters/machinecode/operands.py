@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gemm_lessons.frozen import dataclass
@@ -103,6 +104,7 @@ def _split(text: str) -> Iterator[str]:
         yield text[start:].strip()
 
 
+@lru_cache(maxsize=4096)  # a kernel names the same few hundred again and again
 def parse_operand(text: str) -> Operand:
     """A form that is not known becomes ``Special``: whoever needs its value refuses it."""
     text = text.partition(" `")[0] if not text.startswith("`") else text  # RET names its function beside the register
