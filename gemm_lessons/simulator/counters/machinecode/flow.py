@@ -308,9 +308,9 @@ def relevant(program: Listing, roots: Callable[[Decoded], Sequence[str]]) -> lis
     # Predicates that an instruction writes, as the numbers of the conditions that lose their meaning there.
     written_by = [results(d)[0] for d in code]
     meaning: dict[str, list[int]] = {}
-    for condition in conditions[1:]:
-        meaning.setdefault(condition.removeprefix("!"), []).append(number[condition])
-    forgotten = [[condition for name in names for condition in meaning.get(name, ())] for names in written_by]
+    for c in conditions[1:]:
+        meaning.setdefault(c.removeprefix("!"), []).append(number[c])
+    forgotten = [[c for name in names for c in meaning.get(name, ())] for names in written_by]
     needs = [mask(roots(d)) for d in code]
     guard_bits = [mask([d.guard.shifted(0)]) if d.guard else 0 for d in code]
     writes = [0 if _never(d) else mask(names) for d, names in zip(code, written_by, strict=True)]
