@@ -60,6 +60,12 @@ class Element:
 
         return np.full(shape, self.poison, f"u{self.size}").view(self.storage)
 
+    def untouched(self, shape: tuple[int, ...]) -> Array:
+        """An array that takes no memory, for who asks for its shape alone."""
+        import numpy as np
+
+        return np.lib.stride_tricks.as_strided(np.zeros(1, self.storage), shape, _strides(shape, self.size))
+
     def encode(self, values: Array) -> Array:
         """float64 values -> as stored: rounded to nearest even; integers as C converts them, modulo 2 ** bits."""
         if not self.is_float:
@@ -109,6 +115,14 @@ ELEMENTS: Mapping[str, Element] = {
         Element("uint64", "u64", "unsigned long long", "uint64", poison=0xDEAD_BEEF_DEAD_BEEF),
     )
 }
+
+
+def _strides(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """Of a C-contiguous array."""
+    found = [size]
+    for extent in reversed(shape[1:]):
+        found.append(found[-1] * extent)
+    return tuple(reversed(found))
 
 
 def bits(stored: Array) -> Array:

@@ -12,7 +12,7 @@ from checks.simulator.phase_cases import BOX
 from gemm_lessons.launch import Launched, TensorMap
 
 ROWS, COLUMNS = 8, 32  # of the box
-BOXES = [(0, 0), (32, 8), (3, 5), (-5, -3), (40, 18), (100, 2), (-31, 19)]
+BOXES = [(0, 0), (32, 8), (4, 5), (-8, -3), (40, 18), (100, 2), (-28, 19)]
 
 
 def boxed(a: np.ndarray[Any, Any], x: int, y: int) -> np.ndarray[Any, Any]:
@@ -35,10 +35,10 @@ def moved(
 
 @pytest.mark.parametrize(("x", "y"), BOXES)
 def test_boxes_at_edges(run: Run, x: int, y: int) -> None:
-    launched, a, raw, out = moved(run, at=(x, y, y, x))
+    launched, a, raw, out = moved(run, at=(x, y, 4 * y, x))
     assert np.array_equal(raw, boxed(a, x, y))
     expected = np.full((220, 364), -1, np.float32)
-    expected[100 + x : 100 + x + ROWS, 150 + y : 150 + y + COLUMNS] = raw
+    expected[100 + x : 100 + x + ROWS, 150 + 4 * y : 150 + 4 * y + COLUMNS] = raw
     assert np.array_equal(out, expected[100:120, 150:214])
     assert not [f for f in launched.findings if f.severity != "note"]
 
@@ -72,6 +72,7 @@ def test_narrow_swizzles(run: Run, swizzle: int) -> None:
     [
         ("box_load(tile,", "box_load(tile + 4,", "misaligned", "a multiple of 128"),
         ("expect(&bar, 1024)", "expect(&bar, 512)", "deadlock", "expect_tx of 512 bytes"),
+        ("&in, x, y, &bar", "&in, x + 1, y, &bar", "misaligned", "the box begins 4 bytes into a row of"),
         ("&in, x, y, &bar", "(const Map *)raw, x, y, &bar", "illegal_access", "no tensor map lies at the address"),
     ],
 )
@@ -90,7 +91,7 @@ def test_findings(run: Run, old: str, new: str, kind: str) -> None:
 
 
 def test_one_and_three_dimensions(run: Run) -> None:
-    for dims, shape, box, corner in ((1, (70,), (64,), (9,)), (3, (5, 7, 16), (2, 3, 8), (5, -1, 4))):
+    for dims, shape, box, corner in ((1, (70,), (64,), (8,)), (3, (5, 7, 16), (2, 3, 8), (4, -1, 4))):
         a = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
         size = int(np.prod(box))
         out = np.zeros(size, np.int32)

@@ -22,6 +22,8 @@ from gemm_lessons.frozen import dataclass
 if TYPE_CHECKING:
     import numpy as np
 
+    from gemm_lessons.launch import TensorMap
+
     Array = np.ndarray[Any, Any]
 
 Order = Literal["row", "column"]
@@ -30,12 +32,12 @@ Fill = Literal["random", "poison", "zeros", "ones"]
 
 SCALARS = ("alpha", "beta")
 SIZES = ("M", "N", "K")
-HELD = ("pointer", "texture")  # kinds of parameters that give a kernel a buffer
+HELD = ("pointer", "texture", "tensor_map")  # kinds of parameters that give a kernel a buffer
 TEXTURES = {1: "tex", 2: "tex2", 4: "tex4"}  # channels -> what stands before the buffer's name
 LAYOUTS = ("NN", "NT", "TN", "TT")  # of A and B: T lies in memory as its transpose
 GAP = 4  # elements between rows where a leading dimension is passed; keeps rows of 4 aligned for float4
 INT_SIZE = 4
-POINTER_SIZE = 8
+POINTER_SIZE, TENSOR_MAP_SIZE = 8, 128
 
 
 @dataclass(frozen=True)
@@ -103,17 +105,39 @@ class BufferLayout:
 
 
 @dataclass(frozen=True)
+class TensorMapSpec:
+    """A ``CUtensorMap`` that the host makes for a launch: ``box`` has a size for each extent of the buffer's shape."""
+
+    name: str
+    buffer: str
+    box: tuple[Expression, ...]
+    swizzle: int = 0  # bytes: 32, 64, 128
+
+    def over(self, layout: BufferLayout, array: Array, names: Mapping[str, Number]) -> TensorMap:
+        """The map of the buffer's elements, as they lie in memory. Raises ``ExpressionError``."""
+        from gemm_lessons.launch import TensorMap
+
+        try:
+            box = [extent.whole(names, at_least=1) for extent in self.box]
+        except ExpressionError as error:
+            raise ExpressionError(f"the box of {self.name}: {error}") from None
+        if layout.order == "column" and len(box) > 1:
+            box[-1], box[-2] = box[-2], box[-1]
+        return TensorMap(layout.inside(array), tuple(box), self.swizzle, layout.element.name, self.name)
+
+
+@dataclass(frozen=True)
 class Parameter:
     """One parameter of a kernel: what C calls its type, its name, bytes, and where its value comes from.
 
-    ``source``: the buffer of a pointer, or of the leading dimension, stride or texture; a size's or scalar's own name.
-    ``channels``: numbers that a fetch from a texture gives.
+    ``source``: the buffer of a pointer, or of the leading dimension, stride, texture or tensor map; a size's or a
+    scalar's own name. ``channels``: numbers that a fetch from a texture gives.
     """
 
     type: str
     name: str
     size: int
-    kind: Literal["pointer", "size", "scalar", "leading", "stride", "texture"]
+    kind: Literal["pointer", "size", "scalar", "leading", "stride", "texture", "tensor_map"]
     source: str
     channels: int = 1
 
@@ -130,6 +154,7 @@ class DataSpec:
     formula: Formula
     sizes: tuple[tuple[str, int], ...] = ()
     padded: frozenset[str] = frozenset()  # buffers whose lines lie apart, since a launch is told how far
+    maps: tuple[TensorMapSpec, ...] = ()
 
     @classmethod
     def plain(
@@ -143,6 +168,7 @@ class DataSpec:
         formula: str = "",
         buffers: Sequence[BufferSpec] = (),
         sizes: tuple[tuple[str, int], ...] = (),
+        maps: tuple[TensorMapSpec, ...] = (),
     ) -> DataSpec:
         """A, B, C row-major, and what else ``parameters`` name; ``buffers`` come on top of or in place of these."""
         m, n, k = (Expression.parse(name, SIZES) for name in SIZES)
@@ -163,7 +189,7 @@ class DataSpec:
         if parsed.target in parsed.names and target.role == "out":
             known[target.name] = replace(target, role="inout", fill="random")
         padded = frozenset(name for name in known if leading_name(name) in parameters)
-        return cls(tuple(known.values()), ELEMENTS[accumulate], parsed, sizes, padded)
+        return cls(tuple(known.values()), ELEMENTS[accumulate], parsed, sizes, padded, maps)
 
     @cached_property
     def by_name(self) -> Mapping[str, BufferSpec]:
@@ -221,6 +247,9 @@ class DataSpec:
             buffer = self.by_name[name]
             const = "const " * (buffer.role == "in")
             return Parameter(f"{const}{buffer.element.c_name} *", name, POINTER_SIZE, "pointer", name)
+        for one in self.maps:
+            if name == one.name:
+                return Parameter("const __grid_constant__ CUtensorMap", name, TENSOR_MAP_SIZE, "tensor_map", one.buffer)
         if name in SCALARS:
             return Parameter(self.accumulate.c_name, name, self.accumulate.size, "scalar", name)
         if name in (*SIZES, *dict(self.sizes)):
@@ -241,6 +270,21 @@ class DataSpec:
             return int(self.names(sizes)[parameter.source])
         layout = layouts[parameter.source]
         return layout.leading if parameter.kind == "leading" else layout.lines * layout.leading
+
+    def check_maps(self, sizes: Mapping[str, Number]) -> None:
+        """Raises ``ValueError`` for a tensor map that no GPU has at these sizes."""
+        if self.maps:
+            layouts = self.lay_out(sizes)
+            for one in self.maps:
+                layout = layouts[one.buffer]
+                self.tensor_map(one.name, layout.element.untouched(layout.shape), layout, sizes)
+
+    def tensor_map(self, name: str, array: Array, layout: BufferLayout, sizes: Mapping[str, Number]) -> TensorMap:
+        """The tensor map of this name over its buffer. Raises ``ValueError`` for one that no GPU has."""
+        found = next(one for one in self.maps if one.name == name)
+        tensor_map = found.over(layout, array, self.names(sizes))
+        tensor_map.check()
+        return tensor_map
 
     def asks_the_same(self, other: DataSpec, sizes: Mapping[str, Number]) -> bool:
         """Whether kernels for both work on the same inputs and owe the same answer; scratch is their own affair."""

@@ -4,7 +4,8 @@ lesson.toml  --load_lesson-->  Lesson(tile, data, launches, shapes, gates, todos
 
 Most lessons launch one kernel on A, B and C: ``[launch]`` and ``[kernel]`` say it all. Others have ``[[launches]]``,
 one after the other, each with its entry, parameters, grid and block, and ``[buffers.NAME]`` for each array that is not
-plain A, B or C: type, shape, order, role, fill.
+plain A, B or C: type, shape, order, role, fill. ``[tensor_maps.NAME]`` is a tensor map over a buffer, to be passed by
+its name: buffer, box, swizzle.
 """
 
 from __future__ import annotations
@@ -15,7 +16,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from gemm_lessons.course.data import HELD, LAYOUTS, SCALARS, SIZES, BufferSpec, DataSpec, Fill, Order, Role
+from gemm_lessons.course.data import (
+    HELD,
+    LAYOUTS,
+    SCALARS,
+    SIZES,
+    BufferSpec,
+    DataSpec,
+    Fill,
+    Order,
+    Role,
+    TensorMapSpec,
+)
 from gemm_lessons.course.expression import Expression, ExpressionError
 from gemm_lessons.course.lesson import (
     RESOURCES,
@@ -35,6 +47,7 @@ LESSON_NAME = re.compile(r"(\d{2})_([a-z0-9][a-z0-9_]*)")
 MAX_THREADS = 1024  # per block, every compute capability so far (CUDA programming guide, "Compute Capabilities")
 
 ARCHITECTURE = "sm_90"  # what a course counts on that does not say
+SWIZZLES = (0, 32, 64, 128)  # bytes
 TYPES = ("a", "b", "c", "accumulate")  # of [kernel]
 ACCUMULATORS = ("float64", "float32", "float16", "int32")
 
@@ -73,7 +86,7 @@ class _Reader(TomlReader):
     def lesson(self, directory: Path, raw: dict[str, Any]) -> Lesson:
         from gemm_lessons.launch import COUNTED  # --help reads no lesson
 
-        tables = ("tile", "launch", "launches", "kernel", "choices", "buffers", "shapes", "gates", "todo")
+        tables = "tile launch launches kernel choices buffers tensor_maps shapes gates todo".split()
         self.known((), raw, ("title", "idea", *tables))
         tile = self.tile(self.table((), raw, "tile", required=False))
         choices = self.choices(self.table((), raw, "choices", required=False), tile)
@@ -147,6 +160,10 @@ class _Reader(TomlReader):
                 lesson.data.lay_out(shape.names)
             except ExpressionError as error:
                 raise LessonError(f"{self.path}: [buffers] at M, N, K = {shape}: {error}") from None
+            try:
+                lesson.data.check_maps(shape.names)
+            except ValueError as error:
+                raise LessonError(f"{self.path}: [tensor_maps] at M, N, K = {shape}: {error}") from None
 
     # One method per table.
 
@@ -213,14 +230,21 @@ class _Reader(TomlReader):
         if "accumulate" in chosen and chosen["accumulate"] not in ACCUMULATORS:
             raise self.wrong(("kernel", "accumulate"), f"{chosen['accumulate']!r} is none of {', '.join(ACCUMULATORS)}")
         buffers = self.buffers(self.table((), raw, "buffers", required=False), (*SIZES, *tile.defines))
+        maps = self.tensor_maps(self.table((), raw, "tensor_maps", required=False), (*SIZES, *tile.defines))
         passed = [name for launch in launches for name in launch.parameters]
         formula = self.string(("kernel",), kernel, "formula") if "formula" in kernel else ""
         try:
-            data = DataSpec.plain(passed, **chosen, formula=formula, buffers=buffers, sizes=tile.sizes)
+            data = DataSpec.plain(passed, **chosen, formula=formula, buffers=buffers, sizes=tile.sizes, maps=maps)
         except ExpressionError as error:
             raise self.wrong(("kernel", "formula"), str(error)) from None
         self.fit(data)
-        known = dict.fromkeys([*data.by_name, *SIZES, "lda", "ldb", "ldc", *SCALARS, "bias"])
+        for one in maps:
+            buffer = data.by_name.get(one.buffer)
+            if buffer is None or len(buffer.shape) != len(one.box):
+                what = f"{one.buffer!r} is no buffer" if buffer is None else "needs a size for each of the buffer's"
+                raise self.wrong((f"tensor_maps.{one.name}", "buffer" if buffer is None else "box"), what)
+        held = (*data.by_name, *(one.name for one in maps))
+        known = dict.fromkeys([*held, *SIZES, "lda", "ldb", "ldc", *SCALARS, "bias"])
         for number, launch in enumerate(launches):
             where: Where = ("launches", number) if self.several else ("kernel",)
             for name in launch.parameters:
@@ -264,16 +288,31 @@ class _Reader(TomlReader):
             found.append(BufferSpec(name, element, self.expressions(where, table, "shape", names), order, role, fill))
         return found
 
+    def tensor_maps(self, raw: dict[str, Any], names: Sequence[str]) -> tuple[TensorMapSpec, ...]:
+        found = []
+        for name in raw:
+            where = (f"tensor_maps.{name}",)
+            if not re.fullmatch(r"[A-Za-z]\w*", name) or name in (*names, *SCALARS):
+                raise self.wrong(where, "a tensor map is named like a variable of C, and not like a size")
+            table = raw[name]
+            if not isinstance(table, dict):
+                raise self.wrong(where, f"must be a table: write [tensor_maps.{name}] on a line of its own")
+            self.known(where, table, ("buffer", "box", "swizzle"))
+            swizzle = self.choice(where, table, "swizzle", SWIZZLES, 0)
+            box = self.expressions(where, table, "box", names)
+            found.append(TensorMapSpec(name, self.string(where, table, "buffer"), box, swizzle))
+        return tuple(found)
+
     def element(self, where: Where, raw: dict[str, Any], key: str) -> str:
         name = self.present(where, raw, key)
         if not isinstance(name, str) or name not in ELEMENTS:
             raise self.wrong((*where, key), f"{name!r} is none of {', '.join(ELEMENTS)}")
         return name
 
-    def choice(self, where: Where, raw: dict[str, Any], key: str, known: tuple[Any, ...], default: str) -> Any:
+    def choice(self, where: Where, raw: dict[str, Any], key: str, known: tuple[Any, ...], default: Any) -> Any:
         word = raw.get(key, default)
         if word not in known:
-            raise self.wrong((*where, key), f"{word!r} is none of {', '.join(known)}")
+            raise self.wrong((*where, key), f"{word!r} is none of {', '.join(map(str, known))}")
         return word
 
     def shapes(self, raw: dict[str, Any]) -> Shapes:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -26,7 +27,7 @@ from gemm_lessons.course.data import SCALARS, BufferLayout, DataSpec
 from gemm_lessons.course.formula import Value
 from gemm_lessons.course.lesson import Shape
 from gemm_lessons.elements import bits
-from gemm_lessons.launch import Argument, Buffer, Finding, Scalar, Texture
+from gemm_lessons.launch import Argument, Buffer, Finding, Scalar, Texture, buffers_of
 
 Array = np.ndarray[Any, Any]
 
@@ -176,7 +177,7 @@ class Trial:
         given yet, and the host did not fill, is as fresh from the allocator.
         """
         arguments = tuple(self._argument(name) for name in parameters)
-        self._written |= {it.name for it in arguments if isinstance(it, Buffer) and it.output}
+        self._written |= {it.name for it in buffers_of(arguments) if it.output}
         return arguments
 
     def _argument(self, name: str) -> Argument:
@@ -191,6 +192,12 @@ class Trial:
             channels = parameter.channels
             shape = (-1,) if channels == 1 else (-1, channels)
             return Texture(self.arrays[parameter.source].reshape(shape), channels, name=name)
+        if parameter.kind == "tensor_map":
+            layout, array = problem.layouts[parameter.source], self.arrays[parameter.source]
+            known = layout.fill != "poison" or layout.name in self._written
+            buffer = Buffer(layout.name, array, layout.role != "in", known)
+            found = problem.data.tensor_map(name, array, layout, problem.shape.names)
+            return replace(found, pointer=buffer)
         if parameter.kind == "scalar":
             return Scalar(name, problem.scalars[name])
         return Scalar(name, np.int32(problem.data.number(parameter, problem.shape.names, problem.layouts)))

@@ -212,7 +212,8 @@ class _Description:
                 return " * ".join(self.held(extent) for extent in spec.shape[-2:])
             case "size" | "scalar":
                 return parameter.name
-        raise self.refused(f"its kernels read {parameter.source} through a texture")
+        how = "a tensor map" if parameter.kind == "tensor_map" else "a texture"
+        raise self.refused(f"its kernels read {parameter.source} through {how}")
 
     def loop(self) -> ProductLoop:
         left, right = self.data.by_name[self.product.left], self.data.by_name[self.product.right]

@@ -17,7 +17,7 @@ from gemm_lessons.course.formula import Formula, Product
 from gemm_lessons.course.lesson import Shape
 from gemm_lessons.course.problem import DEFAULTS, GUARD_BYTE, GUARD_BYTES
 from gemm_lessons.elements import ELEMENTS, Element
-from gemm_lessons.gpu.functions import address, by_value, linear_texture
+from gemm_lessons.gpu.functions import address, by_value, linear_texture, tensor_map
 from gemm_lessons.gpu.memory import DeviceMemory
 
 Array = np.ndarray[Any, Any]
@@ -54,15 +54,19 @@ def _layout(row: Mapping[str, Any]) -> BufferLayout:
     return BufferLayout(**{**row, "element": ELEMENTS[row["element"]]})
 
 
-def passed(data: DataSpec, shape: Shape, parameters: Sequence[str]) -> list[dict[str, str]]:
+def passed(data: DataSpec, shape: Shape, parameters: Sequence[str]) -> list[dict[str, Any]]:
     """A launch's arguments as a message: a buffer by name, or bytes. Scalars are neutral: alpha 1, beta 0."""
     layouts = data.lay_out(shape.names, gap=0)
-    found = []
+    found: list[dict[str, Any]] = []
     for name in parameters:
         parameter = data.parameter(name)
         assert parameter is not None
         if parameter.kind == "texture":
             found.append({"texture": parameter.source, "channels": str(parameter.channels)})
+        elif parameter.kind == "tensor_map":
+            layout = layouts[parameter.source]
+            given = data.tensor_map(name, layout.element.untouched(layout.shape), layout, shape.names)
+            found.append({"tensor_map": parameter.source, "about": given.described})
         elif parameter.kind == "pointer":
             found.append({"buffer": parameter.source})
         elif parameter.kind == "scalar":
@@ -136,7 +140,7 @@ class Arena:
         self._poisoned += [(own[layout.name], layout) for layout in layouts]
         return own
 
-    def arguments(self, passed: Sequence[Mapping[str, str]], own: Mapping[str, int]) -> list[Array]:
+    def arguments(self, passed: Sequence[Mapping[str, Any]], own: Mapping[str, int]) -> list[Array]:
         """A kernel's arguments in order, by value; ``own`` are the addresses of its scratch."""
         at = {**self.buffers, **own}
         found = []
@@ -145,10 +149,12 @@ class Arena:
                 layout = self.layouts[it["texture"]]
                 about = (layout.nbytes, layout.element.storage, int(it["channels"]))
                 self._textures.append(linear_texture(at[layout.name], *about))
-                found.append(address(self._textures[-1].ptr))
+                found.append(by_value(address(self._textures[-1].ptr)))
+            elif "tensor_map" in it:
+                found.append(tensor_map(at[it["tensor_map"]], it["about"]))
             else:
-                found.append(address(at[it["buffer"]]) if "buffer" in it else bytes.fromhex(it["raw"]))
-        return [by_value(raw) for raw in found]
+                found.append(by_value(address(at[it["buffer"]]) if "buffer" in it else bytes.fromhex(it["raw"])))
+        return found
 
     def poison(self) -> None:
         """Leave nothing in what kernels write that could be taken for an answer; zeros where they count on them."""

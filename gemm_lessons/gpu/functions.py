@@ -86,13 +86,13 @@ def linear_texture(pointer: int, size: int, dtype: str, channels: int) -> Any:
 
 def tensor_map(pointer: int, about: Mapping[str, Any]) -> Any:
     """A ``CUtensorMap`` of the array at an address. ``about``: ``TensorMap`` as ``described`` tells it."""
-    from cupy.cuda.driver import CUDADriverError
+    from cupy.cuda import driver
 
-    driver = ctypes.CDLL("libcuda.so.1")  # which CuPy has loaded
+    library = ctypes.CDLL("libcuda.so.1")  # which CuPy has loaded
     room = np.zeros(2 * TENSOR_MAP, np.uint8)
     start = -room.ctypes.data % TENSOR_MAP_ALIGNMENT
     sizes, strides, box = about["sizes"], about["strides"], about["box"]
-    code = driver.cuTensorMapEncodeTiled(
+    code = library.cuTensorMapEncodeTiled(
         ctypes.c_void_p(room.ctypes.data + start),
         TENSOR_MAP_TYPES.index(about["element"]),
         ctypes.c_uint32(len(sizes)),
@@ -107,7 +107,7 @@ def tensor_map(pointer: int, about: Mapping[str, Any]) -> Any:
         0,  # zeros outside
     )
     if code:
-        raise CUDADriverError(code)
+        raise driver.CUDADriverError(code)
     return by_value(room[start : start + TENSOR_MAP].tobytes())
 
 

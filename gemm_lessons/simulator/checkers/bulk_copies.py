@@ -373,9 +373,8 @@ class BulkCopies:
                 what = f"copy of {self._names.thread(owner)}{f' in {line(copy)}' if copy else ' by cp.async'}"
                 if coming:
                     return (
-                        f"{head}, but that it has seen the bulk {what} arrive is not certain: every thread that touches"
-                        f" the bytes must first see the end of their phase of {self._names.mbarrier(which)}, or meet a"
-                        " thread that has"
+                        f"{head}, which has not seen the bulk {what} arrive: every thread that touches the bytes must"
+                        f" first see the end of their phase of {self._names.mbarrier(which)}, or meet a thread that has"
                     )
                 return (
                     f"{head} while the bulk {what} may still read it: let that thread wait for its group"

@@ -16,6 +16,7 @@ from gemm_lessons.simulator.events import Effect
 from gemm_lessons.simulator.machine.bulk import (
     HINT,
     INTO,
+    UNIT,
     BulkSide,
     Reduction,
     addresses_of,
@@ -84,7 +85,20 @@ class Boxes:
             found = self._state.maps.get(self._memory.layout.memory, address)
             if found is None or address % MAP_ALIGNMENT or len(found.box) != len(corner):
                 raise self._no_map(found, address, int(lanes[int(here.argmax())]))
+            self._begins(found, lanes[here], corner[0, here])
             yield found, lanes[here], corner[:, here]
+
+    def _begins(self, found: Map, lanes: Array, first: Array) -> None:
+        """Boxes begin at multiples of 16 bytes of a row: others are an illegal instruction on an H200."""
+        odd = first * found.element % UNIT != 0
+        if odd.any():
+            position = int(odd.argmax())
+            who, name = self._state.describe(int(lanes[position])), self._instruction.full_opcode.replace("__", "::")
+            text = (
+                f"{name} by {who}: the box begins {first[position] * found.element} bytes into a row of {found.name};"
+                f" that must be a multiple of {UNIT}"
+            )
+            raise Fault("misaligned", text, self._instruction)
 
     def _no_map(self, found: Map | None, address: int, lane: int) -> Fault:
         if found is None:

@@ -1,0 +1,95 @@
+"""On a real GPU: boxes, bulk copies and mbarriers give what the simulator gives, byte for byte."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from checks.course.test_tensor_maps import COURSE, FOLDER, LESSON
+from checks.gpu.test_real_gpu import build
+from checks.simulator.phase_cases import BOX, MIRROR, PIPELINE
+from checks.simulator.test_tensors import BOXES
+from gemm_lessons import simulate
+from gemm_lessons.api import arguments
+from gemm_lessons.gpu import Gpu
+from gemm_lessons.hardware.sheets import find_gpu
+from gemm_lessons.launch import Grid, TensorMap
+from gemm_lessons.run.pipeline import RunRequest, run_lesson
+from gemm_lessons.run.shadowed import ShadowedGpu
+from gemm_lessons.simulator import Simulator
+
+pytestmark = pytest.mark.gpu
+
+
+def both(gpu: Gpu, source: str, grid: int, block: int, args: Any, outputs: tuple[int, ...], shared: int = 0) -> None:
+    """Launch on both; ``args`` makes fresh arguments, of which ``outputs`` must be the same afterwards."""
+    compiled = build(gpu, source, "k")
+    expected, got = args(), args()
+    simulated = simulate(source, "k", grid, block, expected, dynamic_shared=shared)
+    assert simulated.fault is None
+    given = arguments(Simulator().kernel(compiled), got)
+    launched = gpu.launch(compiled, Grid((grid, 1, 1), (block, 1, 1), shared), given)
+    assert launched.fault is None, launched.fault
+    for number in outputs:
+        a, b = (getattr(it[number], "array", it[number]) for it in (expected, got))
+        assert np.array_equal(a, b), number
+
+
+@pytest.mark.parametrize(("x", "y"), BOXES)
+@pytest.mark.parametrize("swizzle", [0, 128])
+def test_boxes(real_gpu: Gpu, x: int, y: int, swizzle: int) -> None:
+    def args() -> list[Any]:
+        a = np.arange(1, 21 * 64 + 1, dtype=np.float32).reshape(21, 64)[:, :60]
+        out = np.full((20, 64), -1, np.float32)
+        maps = [TensorMap(a, (8, 32), swizzle), TensorMap(out, (8, 32), swizzle)]
+        return [*maps, np.zeros(256, np.float32), x, y, 4 * y, x]
+
+    both(real_gpu, BOX, 1, 32, args, (1, 2), 2048)
+
+
+@pytest.mark.parametrize("offset", [128, 512, 640])
+def test_a_swizzle_goes_by_the_address(real_gpu: Gpu, offset: int) -> None:
+    declared = "extern __shared__ __align__(1024) float "
+    source = BOX.replace(f"{declared}tile[];", f"{declared}room[]; float *tile = room + {offset // 4};")
+
+    def args() -> list[Any]:
+        a, out = np.arange(1, 1281, dtype=np.float32).reshape(20, 64), np.zeros((20, 64), np.float32)
+        return [TensorMap(a, (8, 32), 128), TensorMap(out, (8, 32), 128), np.zeros(256, np.float32), 4, 2, 4, 2]
+
+    both(real_gpu, source, 1, 32, args, (1, 2), 4096)
+
+
+@pytest.mark.parametrize("swizzle", [32, 64])
+def test_narrow_swizzles(real_gpu: Gpu, swizzle: int) -> None:
+    columns = swizzle // 4
+    shape = (256 // columns, columns)
+
+    def args() -> list[Any]:
+        a, out = np.arange(256, dtype=np.float32).reshape(shape), np.zeros(shape, np.float32)
+        maps = [TensorMap(m, shape, swizzle) for m in (a, out)]
+        return [*maps, np.zeros(256, np.float32), 0, 0, 0, 0]
+
+    both(real_gpu, BOX, 1, 32, args, (1, 2), 2048)
+
+
+@pytest.mark.parametrize(("source", "grid", "block"), [(MIRROR, 4, 256), (PIPELINE, 1, 96)], ids=["mirror", "pipeline"])
+def test_bulk_copies(real_gpu: Gpu, source: str, grid: int, block: int) -> None:
+    both(
+        real_gpu, source, grid, block, lambda: [np.arange(1024, dtype=np.float32), np.zeros(1024, np.float32)], (1,)
+    )  # fmt: skip
+
+
+def test_reduction(real_gpu: Gpu) -> None:
+    source = MIRROR.replace("bulk_store(y + 256 * blockIdx.x", "bulk_add(y")
+    both(real_gpu, source, 4, 256, lambda: [np.arange(1024, dtype=np.float32), np.full(1024, 5, np.float32)], (1,))
+
+
+def test_the_lesson_passes(real_gpu: Gpu) -> None:
+    request = RunRequest(
+        COURSE, LESSON, FOLDER / "solution.cu", ShadowedGpu(real_gpu), find_gpu("h200"), seed=5, beside=False
+    )
+    outcome = run_lesson(request)
+    assert outcome.verdict.kind == "passed", outcome.verdict
+    assert outcome.kernel.speed.measured is not None
