@@ -121,6 +121,9 @@ def test_gate_limits(most: float | None, least: float | None, value: float, hold
         ('why = "w"', "", "number 1: why: is missing"),
         ("[[gates]]", "[gates]", "gates: must be tables"),
         ("[tile]", "tile = 3\n[other]", "unknown key|must be a table"),
+        ("[tile]", '[scalars]\ngamma = "1"\n[tile]', "scalars. gamma: unknown key"),
+        ("[tile]", '[scalars]\nbeta = "K % 2"\n[tile]', "beta: the formula, C = alpha .*, does not have it"),
+        ("[tile]", '[scalars]\nalpha = "1 / (K - 2)"\n[tile]', 'alpha: "1 / .K - 2." is inf at M, N, K = 4x16x2'),
     ],
 )
 def test_mistakes_are_named(lesson: Lesson, old: str, new: str, message: str) -> None:

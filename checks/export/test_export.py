@@ -206,7 +206,7 @@ def test_a_makefile_and_a_text_for_those_who_have_none_of_this(programs: dict[st
         assert line in text
         assert "\t$(NVCC) -O3 -std=c++17 -lineinfo -arch=$(ARCH) main.cu -lcublas -o gemm\n" in makefile
         assert max(map(len, main.splitlines())) <= 140
-        assert not re.search(r"\{\{|\{%|None|Undefined", main + makefile + text)
+        assert not re.search(r"\{\{ |\{%|None|Undefined", main + makefile + text)
 
 
 def test_a_tile_size_that_the_preprocessor_asks_for_is_a_macro(tmp_path: Path) -> None:

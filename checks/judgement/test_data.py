@@ -237,3 +237,49 @@ def test_values_take_what_is_given() -> None:
     value = Formula.parse("C = 2 * A", ("A", "C")).value({"A": Value.exact(np.array([[1.0, -3.0]]))})
     assert value.value.tolist() == [[2.0, -6.0]]
     assert value.magnitude.tolist() == [[2.0, 6.0]]
+
+
+GIVEN = "C = relu(alpha * (A @ B) + beta * C + bias)"
+
+
+def test_where_beta_is_given_as_0_nobody_may_read_c() -> None:
+    beta = (("beta", Expression.parse("2 * (K % 2)", SIZES)),)
+    data = DataSpec.plain(("A", "B", "C", "bias", "alpha", "beta"), formula=GIVEN, given=beta)
+    for k, value in ((6, 0.0), (7, 2.0)):
+        shape = Shape(5, 4, k)
+        it = Problem(data, shape, 3)
+        a, b, c = (it.values[name].value for name in "ABC")
+        assert float(it.scalars["beta"]) == value
+        assert np.isnan(it.arrays["C"]).all() == (value == 0)
+        sums = float(it.scalars["alpha"]) * (a @ b) + value * c + it.values["bias"].value
+        assert np.allclose(it.reference, np.maximum(sums, 0), rtol=1e-14)
+        (given,) = (each for each in it.trial().arguments(("A", "C")) if isinstance(each, Buffer) and each.name == "C")
+        assert given.initialised == (value != 0)
+        assert data.bytes(shape.names) == 4 * (5 * k + k * 4 + 5 * 4 * (1 if value == 0 else 2) + 4)
+
+
+@pytest.mark.parametrize(
+    ("instead", "name", "said"),
+    [
+        ("alpha * (A @ B) + beta * C + bias", "relu_ignored", "relu was left out"),
+        ("relu(alpha * (A @ B) + beta * C) + bias", "relu_early", "relu came before bias was added"),
+        ("relu(alpha * (A @ B) + bias) + beta * C", "relu_early", "relu came before beta * C was added"),
+        ("relu(alpha * (A @ B + beta * C) + bias)", "alpha_spread", "alpha multiplied beta * C, too"),
+        ("relu(alpha * (A @ B + beta * C + bias))", "alpha_spread", "alpha multiplied beta * C and bias, too"),
+        ("relu(beta * C + bias)", "", ""),
+    ],
+)
+def test_an_epilogue_that_is_another_formula_is_recognised(instead: str, name: str, said: str) -> None:
+    it = Problem(DataSpec.plain(("A", "B", "C", "bias", "alpha", "beta"), formula=GIVEN), Shape(40, 48, 9), 5)
+    pattern = judge(it, it.answer_of(Formula(f"C = {instead}")).astype(np.float32), TileSizes(16, 16, 8)).pattern
+    assert (pattern.name if pattern and name else "") == name
+    assert said in (pattern.explanation if pattern else "")
+
+
+def test_a_bias_of_another_place_is_recognised() -> None:
+    it = Problem(DataSpec.plain(("A", "B", "C", "bias"), formula="C = A @ B + bias"), Shape(40, 48, 9), 5)
+    bias, columns = it.values["bias"].value, np.arange(48)
+    for other, name in ((bias[columns % 16], "bias_in_tile"), (bias[:40, None], "bias_by_row"), (bias[::-1], "")):
+        answer = it.evaluated({**it.values, "bias": Value.exact(other)})
+        pattern = judge(it, answer.astype(np.float32), TileSizes(16, 16, 8)).pattern
+        assert (pattern.name if pattern and name else "") == name, pattern

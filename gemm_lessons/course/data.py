@@ -85,6 +85,11 @@ class BufferLayout:
         return (self.batch, self.lines, self.leading)[3 - self.dimensions :]
 
     @property
+    def is_read(self) -> bool:
+        """Whether kernels may read what it holds before the first launch."""
+        return self.role in ("in", "inout") and self.fill != "poison"
+
+    @property
     def nbytes(self) -> int:
         """Bytes in memory, the gaps between lines too."""
         return self.batch * self.lines * self.leading * self.element.size
@@ -147,7 +152,8 @@ class Parameter:
 
 @dataclass(frozen=True)
 class DataSpec:
-    """Buffers, the type that sums are made in, the answer's formula, and the tile sizes that shapes may name."""
+    """Buffers, the type that sums are made in, the answer's formula, the tile sizes that shapes may name, and scalars
+    whose value follows from M, N and K; the others are drawn."""
 
     buffers: tuple[BufferSpec, ...]
     accumulate: Element
@@ -155,6 +161,7 @@ class DataSpec:
     sizes: tuple[tuple[str, int], ...] = ()
     padded: frozenset[str] = frozenset()  # buffers whose lines lie apart, since a launch is told how far
     maps: tuple[TensorMapSpec, ...] = ()
+    given: tuple[tuple[str, Expression], ...] = ()  # scalars
 
     @classmethod
     def plain(
@@ -169,6 +176,7 @@ class DataSpec:
         buffers: Sequence[BufferSpec] = (),
         sizes: tuple[tuple[str, int], ...] = (),
         maps: tuple[TensorMapSpec, ...] = (),
+        given: tuple[tuple[str, Expression], ...] = (),
     ) -> DataSpec:
         """A, B, C row-major, and what else ``parameters`` name; ``buffers`` come on top of or in place of these."""
         m, n, k = (Expression.parse(name, SIZES) for name in SIZES)
@@ -189,7 +197,7 @@ class DataSpec:
         if parsed.target in parsed.names and target.role == "out":
             known[target.name] = replace(target, role="inout", fill="random")
         padded = frozenset(name for name in known if leading_name(name) in parameters)
-        return cls(tuple(known.values()), ELEMENTS[accumulate], parsed, sizes, padded, maps)
+        return cls(tuple(known.values()), ELEMENTS[accumulate], parsed, sizes, padded, maps, given)
 
     @cached_property
     def by_name(self) -> Mapping[str, BufferSpec]:
@@ -220,6 +228,11 @@ class DataSpec:
         turned = (replace(it, order=orders.get(it.name, it.order)) for it in self.buffers)
         return replace(self, buffers=tuple(turned))
 
+    def scalar(self, name: str, sizes: Mapping[str, Number]) -> Number | None:
+        """The value of a scalar that lesson.toml gives; None for one that is drawn."""
+        found = dict(self.given).get(name)
+        return None if found is None else found.value(sizes)
+
     def names(self, sizes: Mapping[str, Number]) -> dict[str, Number]:
         """All names that expressions may use, at these sizes M, N, K."""
         return {**sizes, **dict(self.sizes)}
@@ -238,7 +251,10 @@ class DataSpec:
         batch, rows, cols = [1] * (3 - len(extents)) + extents
         length = cols if buffer.order == "row" else rows
         leading = length + gap * (buffer.name in self.padded)
-        how = (buffer.order, buffer.role, buffer.fill)
+        fill = buffer.fill
+        if buffer.role == "inout" and buffer is self.answer and self.scalar("beta", sizes) == 0:
+            fill = "poison"  # BLAS: where beta is 0, C need not be set
+        how = (buffer.order, buffer.role, fill)
         return BufferLayout(buffer.name, buffer.element, batch, rows, cols, leading, *how, dimensions=len(extents))
 
     def parameter(self, name: str) -> Parameter | None:
@@ -307,7 +323,7 @@ class DataSpec:
     def bytes(self, sizes: Mapping[str, Number]) -> int:
         """Bytes that have to cross the chip's border at least: what is given once, the answer once."""
         return sum(
-            layout.moved * (2 if layout.role == "inout" else 1)
+            layout.moved * (layout.is_read + (layout.role in ("out", "inout")))
             for layout in self.lay_out(sizes).values()
             if layout.role != "scratch"
         )

@@ -86,7 +86,7 @@ class _Reader(TomlReader):
     def lesson(self, directory: Path, raw: dict[str, Any]) -> Lesson:
         from gemm_lessons.launch import COUNTED  # --help reads no lesson
 
-        tables = "tile launch launches kernel choices buffers tensor_maps shapes gates todo".split()
+        tables = "tile launch launches kernel scalars choices buffers tensor_maps shapes gates todo".split()
         self.known((), raw, ("title", "idea", *tables))
         tile = self.tile(self.table((), raw, "tile", required=False))
         choices = self.choices(self.table((), raw, "choices", required=False), tile)
@@ -113,6 +113,7 @@ class _Reader(TomlReader):
         if numbers != list(range(1, len(numbers) + 1)):
             raise self.wrong(("todo",), f"the numbers are {numbers}; number the TODOs 1, 2, 3, ... in order")
         lesson = self.chosen(lesson)
+        self.try_scalars(lesson)
         self.try_launch(lesson)
         return lesson
 
@@ -149,6 +150,14 @@ class _Reader(TomlReader):
                 f"{name!r} is none that the compiler knows; write sm_{OLDEST_ARCH} or a later one, like {ARCHITECTURE}",
             )
         return name
+
+    def try_scalars(self, lesson: Lesson) -> None:
+        for name, value in lesson.data.given:
+            if name not in lesson.data.formula.names:
+                raise self.wrong(("scalars", name), f"the formula, {lesson.data.formula.text}, does not have it")
+            for shape in (*lesson.shapes.check, lesson.shapes.count):
+                if not math.isfinite(number := value.value(shape.names)):
+                    raise self.wrong(("scalars", name), f'"{value.text}" is {number} at M, N, K = {shape}')
 
     def try_launch(self, lesson: Lesson) -> None:
         for shape in (*lesson.shapes.check, lesson.shapes.count):
@@ -233,8 +242,11 @@ class _Reader(TomlReader):
         maps = self.tensor_maps(self.table((), raw, "tensor_maps", required=False), (*SIZES, *tile.defines))
         passed = [name for launch in launches for name in launch.parameters]
         formula = self.string(("kernel",), kernel, "formula") if "formula" in kernel else ""
+        given = self.scalars(self.table((), raw, "scalars", required=False))
         try:
-            data = DataSpec.plain(passed, **chosen, formula=formula, buffers=buffers, sizes=tile.sizes, maps=maps)
+            data = DataSpec.plain(
+                passed, **chosen, formula=formula, buffers=buffers, sizes=tile.sizes, maps=maps, given=given
+            )
         except ExpressionError as error:
             raise self.wrong(("kernel", "formula"), str(error)) from None
         self.fit(data)
@@ -270,6 +282,11 @@ class _Reader(TomlReader):
                     f"{buffer.name} is {buffer.element}, but sums are made in {data.accumulate}: integers are summed "
                     "in int32, the others in floating point",
                 )
+
+    def scalars(self, raw: dict[str, Any]) -> tuple[tuple[str, Expression], ...]:
+        """What the host passes as alpha or beta, by M, N and K; what is not given is random."""
+        self.known(("scalars",), raw, SCALARS)
+        return tuple((name, self.expression(("scalars", name), raw[name], SIZES)) for name in raw)
 
     def buffers(self, raw: dict[str, Any], names: Sequence[str]) -> list[BufferSpec]:
         found = []

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from gemm_lessons.course.data import SCALARS, BufferLayout, DataSpec
-from gemm_lessons.course.formula import Value
+from gemm_lessons.course.formula import Formula, Value
 from gemm_lessons.course.lesson import Shape
 from gemm_lessons.elements import bits
 from gemm_lessons.launch import Argument, Buffer, Finding, Scalar, Texture, buffers_of
@@ -58,26 +58,30 @@ class Problem:
         product = data.formula.product
         first = [product.left, product.right] if product else []
         self.arrays: dict[str, Array] = {name: _filled(self.layouts[name], random) for name in first}
-        self.scalars = {name: self._scalar(random, name in used, default) for name, default in DEFAULTS.items()}
+        self.scalars = {name: self._scalar(random, name, name in used) for name in SCALARS}
         for name, layout in self.layouts.items():
             if name not in self.arrays:
                 self.arrays[name] = _filled(layout, random)
 
-    def _scalar(self, random: np.random.Generator, given: bool, default: float) -> np.generic:
+    def _scalar(self, random: np.random.Generator, name: str, used: bool) -> np.generic:
         # Far from 0 and 1, so that leaving it out shows; exact in every type.
         kind = self.data.accumulate
-        value = float(random.choice([-2.0, -1.5, 1.5, 2.0] if kind.is_float else [-3, -2, 2, 3])) if given else default
+        value: float | None = DEFAULTS[name]
+        if used and (value := self.data.scalar(name, self.shape.names)) is None:
+            value = float(random.choice([-2.0, -1.5, 1.5, 2.0] if kind.is_float else [-3, -2, 2, 3]))
         scalar = kind.encode(np.array([value]))[0]
         assert isinstance(scalar, np.generic)
         return scalar
 
     @cached_property
     def values(self) -> dict[str, Value]:
-        """Every buffer and scalar in float64, exactly as kernels read them: rows by columns."""
+        """Every buffer and scalar in float64, exactly as kernels read them: rows by columns. 0 where nobody may."""
         found = {
             name: Value.exact(layout.element.decode(layout.matrix(self.arrays[name])))
             for name, layout in self.layouts.items()
         }
+        unread = (name for name, layout in self.layouts.items() if layout.role == "inout" and not layout.is_read)
+        found |= {name: Value.exact(np.zeros_like(found[name].value)) for name in unread}
         kind = self.data.accumulate
         return found | {name: Value.exact(kind.decode(np.array([it]))[0]) for name, it in self.scalars.items()}
 
@@ -105,6 +109,10 @@ class Problem:
     def evaluated(self, values: Mapping[str, Value], product: Value | None = None) -> Array:
         """The answer for other values of buffers and scalars, (M, N)."""
         return self._stored_exactly(_stacked(self.data.formula.value(values, product).value))
+
+    def answer_of(self, formula: Formula) -> Array:
+        """The answer if ``formula`` had been asked for, (M, N)."""
+        return self._stored_exactly(_stacked(formula.value(self.values).value))
 
     def _stored_exactly(self, values: Array) -> Array:
         kind = self.answer.element

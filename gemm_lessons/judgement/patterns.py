@@ -1,6 +1,7 @@
 """Wrong answers that have a name: which mistake gives exactly this C?
 
-    sums.py: of the wrong products    places.py: right, but elsewhere    here: the rest, and the order of all
+    sums.py: of the wrong products    places.py: right, but elsewhere    epilogues.py: of what comes after the product
+    here: the rest, and the order of all
 
 Each rule looks at a wrong answer and says what it recognises, or None. Most rules compute what C would be after a
 certain mistake, and recognise the mistake only if every element agrees within tolerance; so a rule never guesses. The
@@ -15,6 +16,7 @@ import numpy as np
 
 from gemm_lessons.course.data import BufferLayout
 from gemm_lessons.judgement import places, sums
+from gemm_lessons.judgement.epilogues import epilogue
 from gemm_lessons.judgement.wrong import Array, Pattern, Wrong, few
 
 FEW_POSITIONS = 0.25  # share of a tile's positions above which "the same few positions" is no explanation any more
@@ -171,14 +173,6 @@ def _same_k_tile(it: Wrong) -> Pattern | None:
     return None
 
 
-def _epilogue(it: Wrong) -> Pattern | None:
-    formula = it.problem.data.formula
-    for name, neutral in (("alpha", 1.0), ("beta", 0.0), ("bias", 0.0)):
-        if name in formula.names and it.agrees(it.without(name, neutral)):
-            return Pattern(f"{name}_ignored", f"{name} was left out of {formula.text}.")
-    return None
-
-
 def _shifted(it: Wrong) -> Pattern | None:
     for name, got, expected, tolerance, axis in (
         ("rows_shifted", it.got, it.problem.reference, it.problem.tolerance, "row"),
@@ -294,7 +288,7 @@ RULES: Sequence[Callable[[Wrong], Pattern | None]] = (
     _transposed,
     _k_tiles,
     _same_k_tile,
-    _epilogue,
+    epilogue,
     sums.weights,
     sums.partners,
     places.multiples,

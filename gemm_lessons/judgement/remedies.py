@@ -157,6 +157,8 @@ def _added_to_nothing(facts: Evidence, finding: Finding) -> str | None:
     answer = facts.lesson.data.answer.name
     if finding.kind != "uninitialised" or _array(finding) != answer:
         return None
+    if facts.lesson.data.answer.role == "inout":
+        return f"beta is 0 there, and {answer} holds nothing: read it only where beta is not 0, for 0 times NaN is NaN."
     return f"{answer} holds nothing before the kernel: store the sum there (=), do not add to what is there (+=)."
 
 

@@ -61,8 +61,12 @@ def previous_misses_a_gate(it: Candidate) -> Iterator[str]:
     before = next((row for row in it.solved.rows if row.role == "previous"), None)
     if before is None or isinstance(before.verdict, GateMissed):
         return
-    if before.built is not None and before.built.lesson.shapes.refusal(it.lesson.shapes.count):
-        return  # it cannot even take this lesson's shape
+    count = it.lesson.shapes.count
+    if before.built is not None and (
+        before.built.lesson.shapes.refusal(count)  # it cannot even take this lesson's shape
+        or not before.built.lesson.data.asks_the_same(it.lesson.data, count.names)  # it answers another question
+    ):
+        return
     name = it.course.neighbour(it.lesson, -1)
     if before.unsupported:
         yield flaw(it.lesson.directory, None, f"cannot be compared with lesson {name}: {before.unsupported}")

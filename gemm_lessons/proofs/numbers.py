@@ -33,10 +33,11 @@ UNITS = {
     "percent": ("percent_of_cublas", 1.0, 1),
     "ms": ("median_us", 1e-3, 3),
     "us": ("median_us", 1.0, 1),
+    "gain": ("gain", 1.0, 2),
 }
 FILES = {"h200": "h200.json", "ncu": "h200_ncu.json", "variants": "h200_variants.json",
-         "layouts": "h200_layouts.json"}  # fmt: skip
-SOURCES = "simulator M,N,K, h200, ncu, variants or layouts: see lessons/measured/README.md"
+         "layouts": "h200_layouts.json", "epilogues": "h200_epilogues.json"}  # fmt: skip
+SOURCES = f"simulator M,N,K, {', '.join(FILES)}: see lessons/measured/README.md"
 
 
 class Numbers:
@@ -62,7 +63,7 @@ class Numbers:
             match kind:
                 case "simulator":
                     done = self._simulated(words, head, rows)
-                case "h200" | "variants" | "layouts":
+                case "h200" | "variants" | "layouts" | "epilogues":
                     done = self._measured(kind, words, head, rows)
                 case "ncu":
                     done = self._profiled(words, head, rows)

@@ -73,14 +73,14 @@ def movement_of(data: DataSpec, parameters: Sequence[str]) -> Movement:
     reads = {it.name for it in data.buffers if it.role in ("in", "inout") or (it.role == "scratch" and not multiplies)}
     writes = {it.name for it in data.buffers if it.role in ("out", "inout") or (it.role == "scratch" and multiplies)}
 
-    def moved(names: set[str], shape: Shape) -> float:
-        layouts = data.lay_out(shape.names)
-        return float(sum(layouts[name].moved for name in names & held))
+    def moved(names: set[str], shape: Shape, reading: bool = False) -> float:
+        layouts = [layout for name, layout in data.lay_out(shape.names).items() if name in names & held]
+        return float(sum(it.moved for it in layouts if not reading or it.is_read or it.role == "scratch"))
 
     left, right = data.factors if multiplies else (data.answer, data.answer)
     target = next((it for it in data.buffers if it.name in writes & held), data.answer)
     return Movement(
-        lambda shape: moved(reads, shape),
+        lambda shape: moved(reads, shape, reading=True),
         lambda shape: moved(writes, shape),
         lambda shape: data.operations(shape.names) if multiplies else 0,
         left.element.size,
