@@ -336,6 +336,7 @@ class Counters:
     conflicts: Sequence[Conflict] = ()
     opcodes: Mapping[str, int] = field(default_factory=dict)  # PTX opcode -> executed warp instructions
     inexact: Mapping[str, str] = field(default_factory=dict)  # metric name -> why Nsight Compute may count otherwise
+    uncounted: Mapping[str, str] = field(default_factory=dict)  # short name of a counter -> why no gate trusts it
     obstacle: str = ""  # why the machine code could not be counted, with its line: then no gate trusts a number
 
     def get(self, short: str) -> int:
@@ -393,6 +394,7 @@ def _added(counters: Sequence[Counters]) -> Counters:
         tuple(conflict for one in counters for conflict in one.conflicts),
         dict(opcodes),
         {name: why for one in counters for name, why in one.inexact.items()},
+        {name: why for one in counters for name, why in one.uncounted.items()},
         next((one.obstacle for one in counters if one.obstacle), ""),
     )
 

@@ -42,6 +42,24 @@ def test_it_passes_on_ragged_shapes_too() -> None:
     assert Shape(45, 36, 100) in [result.shape for result in checked.shapes]
 
 
+def test_it_is_counted() -> None:
+    """Copies of tensors are in the sums over every kind of access, and in none of the load units' own."""
+    counters, (m, n, k) = solved().kernel.checked.counters, (64, 64, 128)
+    assert counters is not None
+    assert not counters.obstacle
+    assert counters.get("global_bytes_read") == 4 * (m * k * n // 32 + k * n * m // 32)
+    assert counters.get("global_sectors_read") * 32 == counters.get("global_bytes_read")
+    assert counters.get("shared_bytes_written") == counters.get("global_bytes_read")
+    assert counters.get("global_load_sectors") == 0
+    assert counters.get("ffma") == m * n * k
+    (gate,) = solved().kernel.checked.gates
+    assert gate.value == 0.25
+
+
+def test_it_is_not_estimated_by_a_model_that_does_not_know_its_unit() -> None:
+    assert solved().kernel.speed.estimate is None
+
+
 def test_who_does_not_wait_reads_what_has_not_come() -> None:
     verdict = run(FOLDER / "stub.cu").verdict
     assert isinstance(verdict, Faulted)

@@ -233,7 +233,8 @@ def uncounted(counters: Counters) -> dict[str, str]:
     """Names of counters that no gate may trust, with the reason."""
     if not counters.totals:
         return dict.fromkeys(COUNTED, "the launch was not simulated")
-    return dict.fromkeys((it for it in COUNTED if it not in ON_PTX), counters.obstacle) if counters.obstacle else {}
+    whole = dict.fromkeys((it for it in COUNTED if it not in ON_PTX), counters.obstacle) if counters.obstacle else {}
+    return {**counters.uncounted, **whole}
 
 
 def counted_names(built: Built, counters: Counters) -> dict[str, Number]:

@@ -133,11 +133,12 @@ class Phase:
     """What ``lanes`` (n,) do with the mbarriers at ``offsets`` (n,) of their blocks' shared memory, in line ``line``.
 
     init: they make them. arrive: they arrive in ``phases`` (n,). wait: they have seen that ``phases`` are over (-1: the
-    one before the first). copies: ``phases`` end only when all that these lanes have copied by ``cp.async`` has come.
+    one before the first); vain: that they are not. copies: ``phases`` end only when all that these lanes have copied by
+    ``cp.async`` has come.
     ``total``: lanes of a batch.
     """
 
-    kind: Literal["init", "arrive", "wait", "copies"]
+    kind: Literal["init", "arrive", "wait", "vain", "copies"]
     lanes: np.ndarray[Any, Any]
     offsets: np.ndarray[Any, Any]
     phases: np.ndarray[Any, Any]
@@ -145,15 +146,25 @@ class Phase:
     line: int | None = None
 
 
+@dataclass(frozen=True)
+class Moved:
+    """Bytes and 32-byte sectors of global memory that all lanes' copies move; ``reduces``: they read them, too."""
+
+    bytes: int = 0
+    sectors: int = 0
+    reduces: bool = False
+
+
 @dataclass(frozen=True, eq=False)
 class Bulk:
     """Follows the ``Touch`` of shared memory by a bulk copy of ``lanes`` (n,). Into shared memory: it will report to
     the mbarriers at ``offsets`` (n,), see ``Landed``. Out of it (None): it is done when the group is that the lane
-    commits next."""
+    commits next. ``moved``: what it costs."""
 
     touch: Touch
     lanes: np.ndarray[Any, Any]
     offsets: np.ndarray[Any, Any] | None = None
+    moved: Moved = Moved()
 
 
 @dataclass(frozen=True, eq=False)

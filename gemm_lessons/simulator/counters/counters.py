@@ -19,6 +19,7 @@ from gemm_lessons.errors import KitError
 from gemm_lessons.launch import COUNTED, METRICS, Conflict, Counters, LineCount
 from gemm_lessons.simulator.counters import banks, machinecode
 from gemm_lessons.simulator.counters.accounts import Account, is_fused
+from gemm_lessons.simulator.counters.async_counts import AsyncCounts
 from gemm_lessons.simulator.counters.machinecode.waiting import OPERATIONS
 from gemm_lessons.simulator.counters.tally import Shot, Sums, Tally, shot
 from gemm_lessons.simulator.events import WARP, Access, Barrier, Batch, Boundary, LaunchInfo, Record, SharedArray, Touch
@@ -56,6 +57,7 @@ class CounterObserver:
         self._names: list[str] = []
         self._ffma: list[int] = []
         self.launch: LaunchInfo | None = None
+        self._phases = AsyncCounts(None)
         self._barriers = 0  # of this batch, at which all threads met
         self._waits: Array | None = None  # by lane: those at which only some did
         self._compiled = compiled
@@ -66,6 +68,7 @@ class CounterObserver:
         self.interpreted.by_warps = launch.kernel.by_warps
         if meant_to_meet.waits(launch.kernel):
             self.code = dataclasses.replace(self.code, plan=None, obstacle=WAITING)
+        self._phases = AsyncCounts(launch.kernel)
         self._names = [instruction.full_opcode for instruction in launch.kernel.instructions]
         self.lanes = np.zeros(len(self._names), np.int64)
         self._ffma = [i.index for i in launch.kernel.instructions if is_fused(i)]
@@ -74,6 +77,7 @@ class CounterObserver:
     def begin_batch(self, batch: Batch) -> None:
         """A new set of blocks starts."""
         self._barriers, self._waits = 0, None
+        self._phases.begin_batch()
 
     def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
         """Barriers; without machine code also every distinct touch, analysed once and multiplied."""
@@ -81,6 +85,8 @@ class CounterObserver:
         for record in records:
             if type(record) is Barrier and record.kind != "warp":
                 self._wait(batch, record)
+        if self._phases.anything:
+            self._phases.follow(records)
         self._recent.update(record for record in records if type(record) is Touch and record.access.is_counted)
         if len(self._recent) > MOST_UNCOUNTED:
             self._settle(batch)
@@ -131,6 +137,10 @@ class CounterObserver:
         self.interpreted.arrivals = int(self.lanes[self._bar].sum())
         self._sums.ffma = self.interpreted.fused = int(self.lanes[self._ffma].sum())
         sums, inexact = self._sums, self.code.obstacle
+        if self._phases.obstacle:
+            self.code = dataclasses.replace(self.code, plan=None, obstacle=self._phases.obstacle)
+            self._count()
+            inexact = self.code.obstacle
         if self.code.plan is not None:
             try:
                 sums = machinecode.count(self.code, self.launch, parameters, memory, budget=self._budget())
@@ -143,6 +153,8 @@ class CounterObserver:
         marks = dict.fromkeys(NSIGHT, f"counted on PTX: {inexact}") if inexact else {}
         if any(one.access.effect == "copy" and one.access.width == VECTOR for one in sums.tallies.values()):
             marks.setdefault(METRICS["shared_wavefronts"], BYPASS)
+        if self._phases.polls:
+            marks.setdefault(METRICS["warp_instructions"], self._phases.polls)
         totals = self._totals(sums)
         return Counters(
             totals=totals,
@@ -150,6 +162,7 @@ class CounterObserver:
             conflicts=conflicts(sums, self.launch.shared_arrays),
             opcodes=dict(self.opcodes.most_common()),
             inexact=marks,
+            uncounted=self._phases.uncounted,
             obstacle=self._placed(inexact) if inexact else "",
         )
 
@@ -167,6 +180,8 @@ class CounterObserver:
 
     def _totals(self, sums: Sums) -> dict[str, int]:
         result = totals(sums)
+        for short, value in self._phases.totals.items():
+            result[COUNTED[short]] += value
         result[METRICS["barriers"]] = self.barriers
         result[METRICS["blocks"]] = self.blocks
         result[METRICS["instructions"]] = sum(self.opcodes.values())

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.errors import UnsupportedKernel
-from gemm_lessons.simulator.events import Access, Bulk, BulkGroup, Effect, Landed, Placed, Space, Touch
+from gemm_lessons.simulator.events import Access, Bulk, BulkGroup, Effect, Landed, Moved, Placed, Space, Touch
 from gemm_lessons.simulator.machine.access import LINE, access_of
 from gemm_lessons.simulator.machine.atomics import Updates, operation_of
 from gemm_lessons.simulator.machine.faults import Misses
@@ -30,7 +30,7 @@ from gemm_lessons.simulator.program.ptx import SIZES, Address, Immediate, Instru
 Array = NDArray[Any]
 Guard = Callable[[], Array | None]
 
-UNIT = 16  # bytes
+UNIT, SECTOR = 16, 32  # bytes
 INTO = ("global", "mbarrier__complete_tx__bytes")  # behind the space that is copied to
 OUT_OF = ("global", "shared__cta", "bulk_group")
 HINT = "L2__cache_hint"
@@ -185,7 +185,7 @@ def _into_shared(
             flat = shared.place_shared(places, lanes, count)
             step = np.arange(count // UNIT)
             window[flat[:, None] // UNIT + step] = arena[offsets[:, None] // UNIT + step]
-            report(state, barriers, lanes, count)
+            report(state, barriers, lanes, count, Moved(lanes.size * count, sectors(addresses, count)))
 
     return run
 
@@ -211,7 +211,7 @@ def _out_of_shared(
             outside.aligned(addresses, lanes, count)
             shared.aligned(places, lanes, count)
             flat = shared.place_shared(places, lanes, count)
-            read(state, lanes)
+            read(state, lanes, Moved(lanes.size * count, sectors(addresses, count), reduction is not None))
             offsets = outside.place_global(addresses, lanes, count)
             step = np.arange(count // UNIT)
             moved = window[flat[:, None] // UNIT + step]
@@ -226,13 +226,18 @@ def _out_of_shared(
     return run
 
 
-def report(state: State, barriers: Mbarriers, lanes: Array, count: int) -> None:
+def sectors(begin: Array, length: Array | int) -> int:
+    """Sectors that pieces of global memory lie in, one by one."""
+    return int(((begin + length - 1) // SECTOR - begin // SECTOR + 1).sum())
+
+
+def report(state: State, barriers: Mbarriers, lanes: Array, count: int, moved: Moved) -> None:
     """The copy whose touch was traced last will report ``count`` bytes of each lane to its mbarrier: as late as can be,
     so that nobody who does not wait finds them there by luck."""
     touch = state.trace[-1]
     assert isinstance(touch, Touch)
     cell = barriers.of(lanes)
-    bulk = Bulk(touch, lanes, barriers.offsets(cell))
+    bulk = Bulk(touch, lanes, barriers.offsets(cell), moved)
 
     def land() -> None:
         try:
@@ -249,11 +254,11 @@ def report(state: State, barriers: Mbarriers, lanes: Array, count: int) -> None:
     state.flying.append(land)
 
 
-def read(state: State, lanes: Array) -> None:
+def read(state: State, lanes: Array, moved: Moved) -> None:
     """Tell the trace that the copy whose touch was traced last reads shared memory until its group is done."""
     touch = state.trace[-1]
     assert isinstance(touch, Touch)
-    state.trace.append(Bulk(touch, lanes))
+    state.trace.append(Bulk(touch, lanes, None, moved))
 
 
 def by_size(state: State, instruction: Instruction, chosen: Callable[[], Array | None], sizes: Any) -> Any:

@@ -209,7 +209,10 @@ def _wait(
             return
         if over.any():
             state.trace.append(Phase("wait", lanes[over], one.offsets(cell[over]), now[over] - 1, state.lanes, line))
-        state.stall(lanes[~over], cell[~over], instruction)
+        vain = ~over
+        offsets = one.offsets(cell[vain])
+        state.trace.append(Phase("vain", lanes[vain], offsets, now[vain], state.lanes, line))
+        state.stall(lanes[vain], cell[vain], instruction)
 
     return run
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.simulator.events import Effect
+from gemm_lessons.simulator.events import Effect, Moved
 from gemm_lessons.simulator.machine.bulk import (
     HINT,
     INTO,
@@ -23,6 +23,7 @@ from gemm_lessons.simulator.machine.bulk import (
     read,
     reduction,
     report,
+    sectors,
     unsupported,
 )
 from gemm_lessons.simulator.machine.maps import Map
@@ -136,7 +137,7 @@ def _into_shared(
             source = _in_arena(memory, one, offset[inside])
             data[inside] = arena[source[:, None] + np.arange(one.element)]
             window[_by_element(one, places, flat, window.size)] = data.reshape(-1, one.element)
-            report(state, barriers, lanes, one.bytes)
+            report(state, barriers, lanes, one.bytes, _moved(one, offset, inside))
 
     return run
 
@@ -162,7 +163,7 @@ def _out_of_shared(
             shared.aligned(places, lanes, one.bytes, SHARED_ALIGNMENT)
             offset, inside = one.elements(corner)
             flat = shared.place_shared(places, lanes, one.bytes)
-            read(state, lanes)
+            read(state, lanes, _moved(one, offset, inside, bool(name)))
             _tell(outside, one, lanes, offset, inside)
             arena, window = memory.memory_of("global"), state.shared
             data = window[_by_element(one, places, flat, window.size)].reshape(*offset.shape, one.element)[inside]
@@ -190,6 +191,15 @@ def _by_element(one: Map, places: Array, flat: Array, size: int) -> Array:
     step = np.arange(0, one.bytes, one.element)
     addresses = one.swizzled(places[:, None] + step) - places[:, None] + flat[:, None]
     return np.asarray(addresses.reshape(-1)[:, None] + np.arange(one.element))
+
+
+def _moved(one: Map, offset: Array, inside: Array, reduces: bool = False) -> Moved:
+    """What boxes move of global memory: their rows, as far as they are there."""
+    first, good = offset.reshape(-1, one.box[0]), inside.reshape(-1, one.box[0])
+    count = good.sum(axis=1)
+    begin = one.base + first[np.arange(len(first)), good.argmax(axis=1)]
+    there = count > 0
+    return Moved(int(count.sum()) * one.element, sectors(begin[there], count[there] * one.element), reduces)
 
 
 def _tell(outside: BulkSide, one: Map, lanes: Array, offset: Array, inside: Array) -> None:

@@ -10,6 +10,7 @@ from gemm_lessons.frozen import dataclass
 # NVIDIA's attribute number for "parameters in the constant bank" (EIATTR_PARAM_CBANK of .nv.info): symbol, u16 offset,
 # u16 size; and the format number of attributes that carry a size.
 PARAMETER_BANK = 0x0A
+PARAMETER = 0x17  # EIATTR_KPARAM_INFO: number, ordinal, offset from there
 SIZED = 0x04
 
 
@@ -52,12 +53,16 @@ def _attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
 
 def parameter_offset(parts: list[Section], entry: str) -> int | None:
     """Where the parameters of kernel ``entry`` begin in constant bank 0."""
+    base, first = None, None
     for section in parts:
         if section.name == f".nv.info.{entry}":
             for attribute, data in _attributes(section.data):
                 if attribute == PARAMETER_BANK and len(data) >= 8:
-                    return int(struct.unpack_from("<H", data, 4)[0])
-    return None
+                    base = int(struct.unpack_from("<H", data, 4)[0])
+                elif attribute == PARAMETER and len(data) >= 8:  # a tensor map at a multiple of 64 comes later
+                    place = int(struct.unpack_from("<H", data, 6)[0])
+                    first = place if first is None else min(first, place)
+    return None if base is None else base + (first or 0)
 
 
 @dataclass(frozen=True)

@@ -182,6 +182,29 @@ def _vote(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
     return compute
 
 
+def _elect(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
+    """ELECT P, URZ, PT: the lowest of the lanes that execute it."""
+    guard = None if d.guard is None else lanes.fetcher(d.guard)
+    if len(d.operands) != 3 or d.modifiers or any(results(d)[0][1:]) or d.operands[2] != MachineRegister("P", None):
+        raise _form(d)
+
+    def compute() -> tuple[Array, ...]:
+        active = _active(lanes, alive)
+        if guard is not None:
+            active = active & _spread(lanes, guard()).reshape(-1, WARP)
+        first = active.argmax(axis=1)[:, None] == np.arange(WARP)
+        return (first & active).reshape(-1), ZERO
+
+    return compute
+
+
+def _phase_over(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
+    """SYNCS.PHASECHK: whoever waits for a phase sees it end, sooner or later."""
+    if not d.has("PHASECHK") or len(results(d)[0]) != 1:
+        raise unknown(d)
+    return lambda: (np.ones(lanes.geometry.lanes, np.bool_),)
+
+
 def _shuffle(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
     """SHFL: a value from another lane; lane arithmetic as of ``shfl.sync`` in "PTX ISA"."""
     if len(d.operands) != 5 or d.modifiers not in (("UP",), ("DOWN",), ("BFLY",), ("IDX",)):
@@ -289,5 +312,5 @@ TABLE: Mapping[str, Rule] = {
     "S2R": _special_register, "S2UR": _special_register, "CS2R": _special_register, "LDC": _load_constant,
     "ULDC": _load_constant, "P2R": _predicates_to_register, "R2P": _register_to_predicates, "R2UR": _to_uniform,
     "VOTE": _vote, "VOTEU": _vote, "SHFL": _shuffle, "REDUX": _reduce, "MATCH": _match,
-    "BAR": _block_vote, "B2R": _block_vote_result,
+    "ELECT": _elect, "SYNCS": _phase_over, "BAR": _block_vote, "B2R": _block_vote_result,
 }  # fmt: skip

@@ -24,13 +24,18 @@ LOADS: Mapping[str, str] = {"LDG": "global", "LDS": "shared", "LDL": "local", "L
 STORES: Mapping[str, str] = {"STG": "global", "STS": "shared", "STL": "local", "STSM": "shared"}
 ATOMICS: Mapping[str, str] = {"ATOM": "global", "ATOMG": "global", "RED": "global", "REDG": "global", "ATOMS": "shared"}
 COPIES: Mapping[str, str] = {"LDGSTS": "shared"}  # cp.async: reads global, writes shared
+# Copies by the async proxy and what goes with them: no load or store. Into shared memory; out of it; neither.
+BULK_IN, BULK_OUT = frozenset({"UBLKCP", "UTMALDG"}), frozenset({"UBLKCP", "UBLKRED", "UTMASTG", "UTMAREDG"})
+BULK = BULK_IN | BULK_OUT | {"UTMACMDFLUSH", "UTMACCTL", "UTMAPF", "UBLKPF"}
+# mbarriers: made, arrived at, looked at, made invalid.
+_PHASES = "EXCH 64 ARRIVE TRANS64 A1T0 ART0 A0T1 A0TR A0TX RED OPTOUT PHASECHK TRYWAIT CCTL IV".split()
 MEMORY: Mapping[str, str] = {**LOADS, **STORES, **ATOMICS, **COPIES}
 
 # No register is written.
 SILENT = frozenset(
     "BRA BRX JMP EXIT RET CALL BAR BSSY BSYNC BREAK BPT NOP YIELD WARPSYNC NANOSLEEP MEMBAR ERRBAR CGAERRBAR CCTL "
     "CCTLL DEPBAR LDGDEPBAR ARRIVES PMTRIG KILL FENCE ACQBULK ENDCOLLECTIVE PREEXIT".split()
-) | {*STORES, *COPIES, "RED", "REDG"}
+) | {*STORES, *COPIES, *BULK, "RED", "REDG"}
 # Only predicates are written, as many as named.
 PREDICATES_ONLY: Mapping[str, int] = {
     "ISETP": 2, "FSETP": 2, "DSETP": 2, "HSETP2": 2, "PLOP3": 2, "UISETP": 2, "UPLOP3": 2, "PSETP": 2, "FCHK": 1,
@@ -55,12 +60,13 @@ MODIFIERS: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("LDSM", "STSM"), frozenset("16 M88 MT88 1 2 4".split())),
     "LDGSTS": frozenset((*_CACHE, *_WIDTHS, "BYPASS", "ACCESS", "ZFILL")),
     **dict.fromkeys(ATOMICS, frozenset(_ATOMIC)),
+    "SYNCS": frozenset(_PHASES),
 }
 ONE = frozenset(
     "MOV UMOV IADD IADD3 UIADD3 VIADD IABS LEA ULEA IMAD UIMAD LOP3 ULOP3 SHF USHF SEL USEL FSEL PRMT UPRMT VIMNMX "
     "IMNMX POPC UPOPC FLO UFLO BREV UBREV BMSK UBMSK SGXT USGXT IDP S2R S2UR R2UR P2R UP2UR VOTE VOTEU SHFL MATCH "
     "REDUX I2I FADD FMUL FFMA FMNMX MUFU HFMA2 HADD2 HMUL2 HMNMX2 HSET2 FSET F2FP I2FP I2IP VABSDIFF VABSDIFF4 "
-    "FSWZADD VIADDMNMX VIMNMX3 QSPC MOVM B2R".split()
+    "FSWZADD VIADDMNMX VIMNMX3 QSPC MOVM B2R ELECT".split()
 )
 # Modifiers that make the result, and those that make the source, two registers. F2F: by their order.
 CONVERSIONS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -84,6 +90,8 @@ def results(d: Decoded) -> tuple[tuple[str, ...], int]:
         return (VOTED,), 0
     if d.name in SILENT:
         return (), 0
+    if d.name == "SYNCS":
+        return _of_phase(d)
     if d.name == "R2P":
         mask = d.operands[2]
         return tuple(f"P{i}" for i in range(7) if getattr(mask, "bits", 0x7F) >> i & 1), 1
@@ -109,6 +117,16 @@ def results(d: Decoded) -> tuple[tuple[str, ...], int]:
         count += 1
         extra -= 1
     return tuple(written), count
+
+
+def _of_phase(d: Decoded) -> tuple[tuple[str, ...], int]:
+    """What an operation on an mbarrier writes: whether the phase is over, or the state that it found."""
+    target = d.operands[0]
+    if not isinstance(target, MachineRegister):
+        return (), 0
+    if target.is_predicate:
+        return (target.shifted(0),), 1
+    return (target.shifted(0), target.shifted(1)), 1
 
 
 def _is_predicate(operand: Operand) -> bool:
@@ -168,6 +186,8 @@ def reads(d: Decoded) -> tuple[str, ...]:
         names.append(VOTED)
     if d.name == "P2R":
         names += [f"P{i}" for i in range(7)]
+    if d.name == "SYNCS":  # whoever asks is told that the phase is over, whatever state or parity it names
+        return tuple(names)
     for position, operand in enumerate(d.operands[skip:]):
         if isinstance(operand, Memory):
             is_global = position > 0 if d.name in COPIES else MEMORY.get(d.name) == "global"

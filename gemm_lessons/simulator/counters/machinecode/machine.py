@@ -23,6 +23,9 @@ from gemm_lessons.simulator.counters.footprint import Footprint, moved, pattern
 from gemm_lessons.simulator.counters.machinecode import conversions, exchange, floats, functions, integers
 from gemm_lessons.simulator.counters.machinecode.flow import (
     ATOMICS,
+    BULK,
+    BULK_IN,
+    BULK_OUT,
     COPIES,
     LOADS,
     MEMORY,
@@ -55,7 +58,7 @@ REMEMBERED = 64  # address patterns of one instruction
 CONTROL = frozenset("BRA BRX EXIT CALL RET BSSY BSYNC BREAK BAR WARPSYNC KILL".split())
 EVERYONE = np.array([0xFFFFFFFF], np.uint32)
 CONTROL_MODIFIERS = {
-    "BRA": frozenset(("U", "DIV", "CONV")),
+    "BRA": frozenset(("U", "DIV", "CONV", "ANY")),
     "CALL": frozenset(("REL", "ABS", "NOINC")),
     "RET": frozenset(("REL", "NODEC")),
     **dict.fromkeys(("BRX", "EXIT", "BSSY", "BSYNC", "BREAK", "KILL"), frozenset[str]()),
@@ -63,7 +66,7 @@ CONTROL_MODIFIERS = {
 FUSED = ("FFMA",)
 IGNORED = frozenset(
     "NOP YIELD BAR MEMBAR ERRBAR CGAERRBAR CCTL CCTLL DEPBAR LDGDEPBAR NANOSLEEP PMTRIG FENCE ARRIVES WARPSYNC".split()
-)
+).union(BULK)
 
 Step = Callable[[], None]
 Watch = Callable[[Access, Array, Array | None, int], None]  # access, addresses, lanes, number of the first lane
@@ -99,9 +102,10 @@ def plan(program: Listing) -> Plan:
         if loaded <= spaces:
             paired = bool(calls(program)) and call_by_call(program) is not None
             return Plan(program, tuple(chosen), spaces, paired)
-        moved = any(d.name in (*COPIES, "STSM") for d in program.code) and "shared" in loaded
+        moved = any(d.name in (*COPIES, *BULK_IN, "STSM") for d in program.code) and "shared" in loaded
+        moved |= any(d.name in BULK_OUT for d in program.code) and "global" in loaded
         if moved or any(needed and d.name == "LDSM" for d, needed in zip(program.code, chosen, strict=True)):
-            raise Uncountable("addresses depend on data that cp.async or ldmatrix moves")
+            raise Uncountable("addresses depend on data that an asynchronous copy or ldmatrix moves")
         spaces |= loaded
 
 
@@ -394,6 +398,8 @@ class Walker:
                 return enter
             if d.has("DIV", "CONV"):
                 return lambda front: fronts.split(front, self._diverged(front), target, after)
+            if d.has("ANY"):
+                return lambda front: fronts.split(front, self._any(front, truth), target, after)
             extra = [self.lanes.fetcher(o) for o in d.operands if isinstance(o, MachineRegister)]
             if not extra:
                 return lambda front: fronts.split(front, truth(), target, after)
@@ -471,6 +477,11 @@ class Walker:
         mask = self.fronts.mask_of(front).reshape(-1, WARP)
         whole = (mask == self.fronts.alive.reshape(-1, WARP)).all(axis=1)
         return np.repeat(~whole, WARP)
+
+    def _any(self, front: Front, truth: Fetch) -> Array:
+        """Lanes in whose warp ``truth`` holds for some lane of the front."""
+        here = (self.fronts.mask_of(front) & truth()).reshape(-1, WARP)
+        return np.repeat(here.any(axis=1), WARP)
 
     def _jump(self, d: Decoded) -> Callable[[Front], Front | None]:
         """BRX R10 -0x240: to as many bytes behind the next instruction as the register and the number say."""

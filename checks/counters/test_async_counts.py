@@ -1,0 +1,88 @@
+"""Counters of kernels with mbarriers and bulk copies: Nsight Compute's own, and by name what cannot be counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from checks.simulator.phase_cases import HEAD, MIRROR, PIPELINE
+from gemm_lessons import simulate
+from gemm_lessons.launch import Counters
+
+# Read on one H200 (driver 580, Nsight Compute 2025.3, 2026-11-22): instructions, and none of the units for loads and
+# stores sees a bulk copy.
+NAMES = "warp_instructions shared_load_instructions shared_store_instructions shared_wavefronts global_store_sectors"
+READ = {"mirror": (1328, 32, 32, 64, 0), "pipeline": (644, 32, 0, 32, 128), "add": (1336, 32, 32, 64, 0)}
+SOURCES = {
+    "mirror": (MIRROR, 4, 256),
+    "pipeline": (PIPELINE, 1, 96),
+    "add": (MIRROR.replace("bulk_store(y + 256 * blockIdx.x", "bulk_add(y"), 4, 256),
+}
+
+
+def counted(source: str, grid: int, block: int) -> Counters:
+    arrays: list[Any] = [np.arange(1024, dtype=np.float32), np.zeros(1024, np.float32)]
+    launched = simulate(source, "k", grid, block, arrays)
+    assert launched.fault is None
+    return launched.counters
+
+
+@pytest.mark.parametrize("name", READ)
+def test_as_nsight_compute_counts(name: str) -> None:
+    counters = counted(*SOURCES[name])
+    assert not counters.obstacle
+    assert tuple(counters.get(short) for short in NAMES.split()) == READ[name]
+    assert counters.get("global_load_instructions") == counters.get("global_load_sectors") == 0
+
+
+def test_the_sums_over_every_access_have_them() -> None:
+    counters = counted(*SOURCES["mirror"])
+    assert counters.get("global_bytes_read") == counters.get("global_bytes_written") == 4096
+    assert counters.get("global_sectors_read") == 128
+    assert counters.get("global_accesses") == 8
+    assert counters.get("shared_bytes_written") == 4096 + 4096, "by the copies, and by the threads"
+    assert counted(*SOURCES["add"]).get("global_bytes_read") == 2 * 4096, "a reduction reads what it adds to"
+
+
+def test_what_depends_on_time_is_named() -> None:
+    uncounted = counted(*SOURCES["pipeline"]).uncounted
+    assert set(uncounted) == {"warp_instructions", "instructions", "barriers", "global_bytes_waited_for"}
+    assert "mbarrier.try_wait" in uncounted["warp_instructions"]
+    assert uncounted["global_bytes_waited_for"].endswith(("20", "21", "22", "23"))
+
+
+def test_work_while_waiting_is_not_counted() -> None:
+    """How much of it there is depends on time."""
+    busy = MIRROR.replace("wait(&bar, 0);", "float s = 0; for (int i = 0; !over(&bar, 0); ++i) s += x[i % 1024];")
+    counters = counted(busy.replace("tile[t] = v", "tile[t] = v + 0 * s"), 4, 256)
+    assert "depends on time: ld.global" in counters.obstacle
+
+
+EACH = HEAD + """
+extern "C" __global__ void k(const float *x, float *y)
+{
+    __shared__ __align__(128) float tile[256];
+    __shared__ u64 bar;
+    const int t = threadIdx.x;
+    if (t == 0) { init(&bar, 1); made(); }
+    __syncthreads();
+    if (t == 0) expect(&bar, 1024);
+    if (t < 64) bulk_load(tile + 4 * t, x + 4 * t, 16, &bar);
+    wait(&bar, 0);
+    y[PLACE] = tile[t];
+}"""  # fmt: skip
+
+
+def test_lanes_that_copy_each_its_own_take_turns() -> None:
+    """Machine code goes round once for each lane."""
+    counters = counted(EACH.replace("PLACE", "t"), 1, 256)
+    assert not counters.obstacle
+    assert counters.get("global_accesses") == 64 + 8
+    assert counters.get("warp_instructions") > 2 * 32 * 7
+
+
+def test_addresses_that_a_copy_brings_are_not_followed() -> None:
+    obstacle = counted(EACH.replace("PLACE", "(int)tile[t] & 255"), 1, 256).obstacle
+    assert obstacle == "addresses depend on data that an asynchronous copy or ldmatrix moves"
