@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from checks.course import halves
 from checks.course.measure import ROOT, ROUNDS, rates, solutions, spread
 from checks.course.variants import VARIANTS
 from gemm_lessons.course.folder import Course
@@ -19,7 +20,7 @@ def rows(file: str) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+@pytest.mark.parametrize("variant", [*VARIANTS, *halves.VARIANTS], ids=lambda variant: variant.name)
 def test_the_edits_of_a_variant_match_its_solution(variant: Any) -> None:
     kernel = variant.kernel()
     changed = kernel.source != kernel.lesson.solution_path.read_text()
@@ -36,21 +37,36 @@ def test_every_variant_was_measured() -> None:
     assert measured == {variant.name for variant in VARIANTS} | {"cublas"}
 
 
+def test_every_kernel_of_halves_was_measured() -> None:
+    measured = {row["kernel"] for row in rows("h200_halves.json")}
+    assert measured == {variant.name for variant in halves.VARIANTS} | {"cublas", halves.IN_FLOAT32}
+
+
 def test_every_solution_was_measured_at_every_size() -> None:
     measured = {(row["kernel"], row["size"]) for row in rows("h200.json")}
     assert measured == {(name, n) for n in ROUNDS for name in ("cublas", *(kernel.name for kernel in solutions()))}
 
 
-@pytest.mark.parametrize("file", ["h200.json", "h200_variants.json"])
+@pytest.mark.parametrize("file", ["h200.json", "h200_variants.json", "h200_halves.json"])
 @pytest.mark.parametrize("way", ["warm", "cold"])
 def test_rates_follow_from_the_times(file: str, way: str) -> None:
-    found = rows(file)
+    found = [row for row in rows(file) if way in row]  # some are there for their errors alone
     base = {row["size"]: row[way]["median_us"] for row in found if row["kernel"] == "cublas"}
     for row in found:
         here, expected = row[way], rates(row[way]["median_us"], row["size"], base[row["size"]])
         assert here["tflops"] == pytest.approx(expected["tflops"], abs=0.002)
         assert here["percent_of_cublas"] == pytest.approx(expected["percent_of_cublas"], abs=0.02)
         assert here["p10_us"] <= here["median_us"] <= here["p90_us"]
+
+
+def test_tensor_cores_keep_what_they_promise() -> None:
+    by_place = {(row["kernel"], row["size"]): row for row in rows("h200_halves.json")}
+    for size in (4096, 8192):
+        assert by_place["tensor_cores", size]["cold"]["percent_of_cublas"] >= 30
+    ours, half, plain = (by_place[name, 4096] for name in ("tensor_cores", halves.HALF_SUMS, halves.IN_FLOAT32))
+    assert ours["error"] == by_place["cublas", 4096]["error"], "the same sums, cut off at the same places"
+    assert plain["error"] < ours["error"] < half["error"] / 100
+    assert ours["error_positive"] > 10 * plain["error_positive"], "cuts do not cancel"
 
 
 def test_spread() -> None:

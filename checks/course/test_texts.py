@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gemm_lessons.course.bugs import bugs_of
@@ -15,8 +16,9 @@ from gemm_lessons.course.text import BLOCK, numbered, section
 from gemm_lessons.judgement.hints import COALESCING, CONFLICTS
 from gemm_lessons.proofs.numbers import FILES, TABLE
 from gemm_lessons.proofs.pitfalls import QUOTE
+from gemm_lessons.simulator.program.fragments import Fragment
 
-MEASURED = "|".join(set(FILES) - {"ncu"})
+MEASURED = "|".join(set(FILES) - {"ncu", "precision"})
 TEXTS = sorted(packaged_course().lessons_dir.glob("*_*/README.md"))
 each_text = pytest.mark.parametrize("readme", TEXTS, ids=lambda path: path.parent.name)
 
@@ -80,3 +82,13 @@ def test_it_draws(readme: Path) -> None:
 def test_the_section_that_a_hint_names_is_there(name: str, heading: str) -> None:
     readme = next(path for path in TEXTS if path.parent.name[3:] == name)
     assert section(readme.read_text(), heading).strip()
+
+
+def test_the_fragment_that_is_drawn_is_the_one_that_is_simulated() -> None:
+    readme = next(path for path in TEXTS if path.parent.name[3:] == "tensor_cores")
+    drawn = re.findall(r"^ +row (\d+) ((?: +\d+){16})$", section(readme.read_text(), "What a fragment holds"), re.M)
+    assert [int(row) for row, _ in drawn] == list(range(9))
+    rows, cols = Fragment("c", 16, 8, 32, 32).places  # of half the columns; the other half lies the same way
+    for row, lanes in drawn:
+        held = [int(np.flatnonzero(((rows == int(row)) & (cols == col % 8)).any(axis=1))[0]) for col in range(16)]
+        assert [int(lane) for lane in lanes.split()] == held

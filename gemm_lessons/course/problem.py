@@ -129,7 +129,11 @@ class Problem:
         up to K = 6000 in fp32; summing in fp16 or multiplying in TF32 exceeds it by an order of magnitude.
 
         - float64: NumPy's sum has the same error as the kernel's, so the tolerance is doubled.
-        - narrower factors into float32: tensor cores truncate instead of rounding to nearest, so u is doubled.
+        - narrower factors into float32: u is doubled, for tensor cores cut off instead of rounding to nearest. Of 16
+          products and the sum so far each loses less than 2^-25 of the largest, the result less than 2^-23 of it: 10.5
+          u for 16 products, where roundings may be 16 u. But cuts do not cancel, so that the square root needs another
+          reason: they are parts of the sum so far, which for random signs stays below 8 * 0.58 sqrt(k). All at their
+          worst they are 3.1 u k sqrt(k), and 9 u k sqrt(k) are allowed. Older GPUs cut off more at each step.
         - rounding to the answer's type adds half a unit in its last place, and half its smallest number.
         - integers are exact: 0.
         """

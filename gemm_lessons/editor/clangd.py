@@ -1,7 +1,8 @@
 """How clangd is to read each lesson's kernel: ``compile_commands.json``, with the lesson's tile sizes.
 
 clang knows CUDA C++ by itself, but wants NVIDIA's headers, which came as wheels, and the C++ library's, which come with
-a compiler for the host. Where those are missing it gets ``cuda_names.h`` instead: all that the lessons use, declared.
+a compiler for the host. Where those are missing it gets ``cuda_names.h`` and ``headers/plain`` instead: all that the
+lessons use, declared. ``mma.h`` is ours in any case: NVIDIA's is for NVIDIA's compiler.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from gemm_lessons.compiler import nvrtc
 from gemm_lessons.course.lesson import Lesson
 
 NAMES = Path(__file__).parent / "cuda_names.h"
+HEADERS = Path(__file__).parent / "headers"
 CUDA = 13
 CXX_HEADERS = (Path("/usr/include/c++"), Path("/usr/local/include/c++"))  # of libstdc++, of libc++
 SOURCES = ("kernel.cu", "stub.cu", "solution.cu", "bug.cu")
@@ -22,7 +24,7 @@ HOW = ("clang++", "-xcuda", "-std=c++17", "--cuda-device-only", "-nocudalib", "-
 
 def commands(lessons: Sequence[Lesson], architecture: str, headers: Path | None) -> str:
     """The text of ``compile_commands.json``. ``headers``: the CUDA folder whose ``include`` is to be read, if any."""
-    own = ["-nocudainc", "-nostdlibinc", "-include", str(NAMES)]
+    own = ["-nocudainc", "-nostdlibinc", "-include", str(NAMES), f"-I{HEADERS / 'plain'}"]
     cuda = own if headers is None else [f"--cuda-path={headers}"]
     entries = [
         {
@@ -32,6 +34,7 @@ def commands(lessons: Sequence[Lesson], architecture: str, headers: Path | None)
                 *HOW,
                 f"--cuda-gpu-arch={architecture}",
                 *cuda,
+                f"-I{HEADERS}",
                 *(f"-D{size}={value}" for size, value in lesson.tile.defines.items()),
                 *(f"-I{folder.resolve()}" for folder in lesson.include_dirs),
                 name,

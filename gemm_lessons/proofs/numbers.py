@@ -36,7 +36,8 @@ UNITS = {
     "gain": ("gain", 1.0, 2),
 }
 FILES = {"h200": "h200.json", "ncu": "h200_ncu.json", "variants": "h200_variants.json",
-         "layouts": "h200_layouts.json", "epilogues": "h200_epilogues.json"}  # fmt: skip
+         "layouts": "h200_layouts.json", "epilogues": "h200_epilogues.json", "halves": "h200_halves.json",
+         "precision": "h200_halves.json"}  # fmt: skip
 SOURCES = f"simulator M,N,K, {', '.join(FILES)}: see lessons/measured/README.md"
 
 
@@ -63,10 +64,10 @@ class Numbers:
             match kind:
                 case "simulator":
                     done = self._simulated(words, head, rows)
-                case "h200" | "variants" | "layouts" | "epilogues":
+                case "h200" | "variants" | "layouts" | "epilogues" | "halves":
                     done = self._measured(kind, words, head, rows)
-                case "ncu":
-                    done = self._profiled(words, head, rows)
+                case "ncu" | "precision":
+                    done = self._profiled(kind, words, head, rows)
                 case _:
                     raise LessonError(f"numbers: {source}: {kind!r} is no source; write {SOURCES}")
             return table_of(head, done)
@@ -170,8 +171,8 @@ class Numbers:
                     values.append(f"{by_place[kernel, int(size)][how][field] * scale:.{digits}f}")
             yield [row[0], *values]
 
-    def _profiled(self, words: list[str], head: list[str], rows: list[list[str]]) -> Iterator[list[str]]:
-        by_place = {(entry["kernel"], entry["size"]): entry for entry in self._rows("ncu")}
+    def _profiled(self, kind: str, words: list[str], head: list[str], rows: list[list[str]]) -> Iterator[list[str]]:
+        by_place = {(entry["kernel"], entry["size"]): entry for entry in self._rows(kind)}
         for row in rows:
             expression = _expression(row)
             kernels = map(self._stored_name, head[1:])

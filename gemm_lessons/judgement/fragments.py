@@ -1,0 +1,57 @@
+"""Wrong answers of tensor cores: sums in 16 bits, and fragments whose rows and columns are exchanged."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gemm_lessons.elements import ELEMENTS
+from gemm_lessons.judgement.wrong import Array, Pattern, Wrong
+
+SIDE = 16  # rows and columns of a fragment
+HALF = ELEMENTS["float16"]
+NEAR = 2.0**14  # times what is allowed in float32: more than sums in half are off by
+EXCHANGED = (
+    "was read with rows and columns exchanged. wmma::row_major and wmma::col_major in a fragment's type say how the "
+    "matrix lies in memory, not how it is used"
+)
+
+
+def half_sums(it: Wrong) -> Pattern | None:
+    """Every element is a number of 16 bits, and near the right one."""
+    if it.problem.answer.element.precision <= HALF.precision or not np.isfinite(it.got).all():
+        return None
+    near = np.abs(it.got - it.problem.reference) <= NEAR * it.problem.tolerance
+    with np.errstate(over="ignore"):
+        exact = HALF.decode(HALF.encode(it.got)) == it.got
+    if not (near & exact).all():
+        return None
+    return Pattern(
+        "half_sums",
+        "every element of C is near the right one, and a number of 16 bits: the sums were made in half. Its 11 bits "
+        "hold a factor, and not the sum of many products; make the accumulator float.",
+    )
+
+
+def turned(it: Wrong) -> Pattern | None:
+    """Each 16 x 16 of A, B or C is transposed."""
+    a, b = it.factors
+    for name, matrix in (("A", a), ("B", b)):
+        blocks = _turned(matrix)
+        if blocks is not None and it.agrees(it.product(*((blocks, b) if name == "A" else (a, blocks)))):
+            return Pattern("fragments_turned", f"each {SIDE} x {SIDE} of {name} {EXCHANGED}.")
+    blocks = _turned(it.problem.reference)
+    if blocks is not None and it.agrees(blocks):
+        return Pattern(
+            "fragments_turned",
+            f"each {SIDE} x {SIDE} of C is transposed: store_matrix_sync was told wmma::mem_col_major, and C is "
+            "row-major.",
+        )
+    return None
+
+
+def _turned(matrix: Array) -> Array | None:
+    rows, cols = matrix.shape
+    if rows % SIDE or cols % SIDE:
+        return None
+    blocks = matrix.reshape(rows // SIDE, SIDE, cols // SIDE, SIDE)
+    return blocks.transpose(0, 3, 2, 1).reshape(rows, cols)

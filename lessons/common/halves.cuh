@@ -1,0 +1,19 @@
+// Eight halves that lie side by side, read or written as one 128-bit access, as float4 is for floats.
+//
+//   half8_at(x) are the eight halves that start at the half x. x must lie at a multiple of 16 bytes, in any memory.
+//
+//   half8_at(As[row][col]) = half8_at(a_tile(row, col));     one 128-bit load, one 128-bit store
+//
+// What is inside does not matter on the way: uint4 is 128 bits that nobody computes with. Lesson 15 uses it.
+#pragma once
+#include <cuda_fp16.h>
+
+__device__ inline uint4 &half8_at(half &first)
+{
+    return reinterpret_cast<uint4 &>(first);
+}
+
+__device__ inline const uint4 &half8_at(const half &first)
+{
+    return reinterpret_cast<const uint4 &>(first);
+}
