@@ -59,6 +59,18 @@ TOTALS: Mapping[str, str] = {
     "global_bytes_waited_for": "simulator__global_bytes_waited_for.sum",  # with less than 128 multiply-adds before use
     "operations": "simulator__operations_floating_point.sum",  # of threads, a multiply-add two; in fp32 and fp64
     "shuffles": "simulator__inst_executed_shuffle.sum",  # warps; each brings a lane 4 bytes of another's
+    # Of other units than the course's first lessons use; warps, but for dfma and sectors.
+    "dfma": "smsp__sass_thread_inst_executed_op_dfma_pred_on.sum",  # threads
+    "fp64_instructions": "smsp__inst_executed_pipe_fp64.sum",
+    "dot_products": "simulator__inst_executed_dot_product.sum",  # dp4a, dp2a
+    "hmma": "smsp__inst_executed_pipe_tensor_op_hmma.sum",  # tensor cores: f16, bf16, tf32; and some of half2
+    "imma": "smsp__inst_executed_pipe_tensor_op_imma.sum",
+    "dmma": "smsp__inst_executed_pipe_tensor_op_dmma.sum",
+    "ldmatrix": "smsp__inst_executed_op_ldsm.sum",
+    "stmatrix": "smsp__inst_executed_op_shared_stsm.sum",
+    "async_copies": "smsp__inst_executed_op_ldgsts.sum",  # cp.async
+    "global_reductions": "smsp__inst_executed_op_global_red.sum",  # atomics whose result nobody reads
+    "global_reduction_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_red.sum",
 }
 COUNTED: Mapping[str, str] = {**METRICS, **TOTALS}  # what gates may name
 ON_PTX = frozenset(("barriers", "blocks", "instructions"))  # always exact: the others are counted on machine code

@@ -6,6 +6,7 @@ kernels' addresses depend on it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from checks.estimate.matrices import CASES
 from gemm_lessons.course.folder import Course
 from gemm_lessons.course.problem import Problem
 from gemm_lessons.launch import Argument, Buffer, Grid, Scalar, StructWithBuffers
@@ -440,6 +442,91 @@ def _tensor_cases() -> list[Case]:
     ]
 
 
+def _matrix_cases() -> list[Case]:
+    def product(form: str, kind: str, total: str) -> Case:
+        given = [Array(4 * 8 * 32, kind, modulus=1 << 14), Array(4 * 4 * 32, kind, modulus=1 << 13)]
+        return _case(f"mma_{form}", "matrix.cu", form, 3, 64, [*given, Array(6 * 4 * 32, total), 5], f"mma, {form}")
+
+    def moved(name: str, layout: str, count: int, across: bool, width: int = 0, kept: bool = False) -> Case:
+        entry = f"moved<{layout}, {count}, {str(across).lower()}, {width}, {str(kept).lower()}>"
+        given: list[Given] = [Array(32 * 64, "float16"), Array(96, "int32"), 29]
+        return _case(
+            name, "matrix.cu", entry, 1, 96, given, "ldmatrix, stmatrix, movmatrix" + ", cp.async" * (width > 0)
+        )
+
+    def fragments(name: str, kinds: str, shape: str, rows: str, pad: int) -> Case:
+        kind, written, across, total, sums = kinds.split()
+        m, n, k = map(int, shape.split())
+        ways = ", ".join(str(row == "r").lower() for row in rows)
+        entry = f"fragments<{written}, {across}, {total}, {m}, {n}, {k}, {ways}, {pad}>"
+        given = [Array(m * k, kind, modulus=64), Array(k * n, kind, modulus=64), Array(m * n, sums, modulus=64)]
+        return _case(f"wmma_{name}", "matrix.cu", entry, 1, 32, given, "wmma")
+
+    half, tf32 = "float16 half half float float32", "float32 float nvcuda::wmma::precision::tf32 float float32"
+    short, byte = "float16 half half half float16", "int8 s8 s8 int int32"
+    brain, double = "uint16 __nv_bfloat16 __nv_bfloat16 float float32", "float64 double double double float64"
+    forms = {
+        "f16_k8 f16_k16 bf16_k8 bf16_k16 tf32_k4 tf32_k8 e4m3_k32": ("int32", "float32"),
+        "half_k8 half_k16 s8_k16 u8_k32": ("int32", "int32"),
+        "f64_m8k4 f64_k4 f64_k8 f64_k16": ("float64", "float64"),
+    }
+    return [
+        *(product(form, *kinds) for names, kinds in forms.items() for form in names.split()),
+        *(
+            moved(f"moved_{layout.lower()}_x{count}{'_trans' * across}", layout, count, across)
+            for layout, count, across in (
+                ("SIDE_BY_SIDE", 4, False), ("SIDE_BY_SIDE", 1, True), ("PADDED", 4, True), ("PADDED", 2, False),
+                ("SWIZZLED", 4, False), ("SWIZZLED", 2, True), ("SWIZZLED", 1, False),
+            )
+        ),
+        *(
+            moved(f"copied_{layout.lower()}_{width}{'_kept' * kept}", layout, 4, False, width, kept)
+            for layout in ("SIDE_BY_SIDE", "PADDED", "SWIZZLED")
+            for width, kept in ((4, False), (8, False), (16, False), (16, True))
+        ),
+        fragments("half", half, "16 16 16", "rr", 8),
+        fragments("half_columns", half, "16 16 16", "cc", 0),
+        fragments("half_tall", short, "32 8 16", "rc", 8),
+        fragments("half_global", short, "8 32 16", "cr", -1),
+        fragments("bf16", brain, "16 16 16", "rc", 8),
+        fragments("bf16_global", brain, "16 16 16", "cr", -1),
+        fragments("tf32", tf32, "16 16 8", "rr", 4),
+        fragments("tf32_columns", tf32, "16 16 8", "cc", 0),
+        fragments("s8", byte, "16 16 16", "rc", 16),
+        fragments("s8_rows", byte, "32 8 16", "rr", 0),
+        fragments("f64", double, "8 8 4", "rr", 2),
+        fragments("f64_columns", double, "8 8 4", "cc", 0),
+    ]  # fmt: skip
+
+
+def _product_cases() -> list[Case]:
+    """The kernels of the estimate's table, each on a few tiles."""
+    found = []
+    for case in CASES:
+        (rows, cols, depth), (factor, total) = case.tile, case.kinds
+        m, n, k = rows, 2 * cols, 4 * depth * case.split
+        if "RAGGED" in case.defines:
+            m, n, k = m - 5, n - 7, k - 3
+        words = k // int(case.defines.get("PACKED", 1))
+        arrays = [Array(m * words, factor, modulus=64), Array(words * n, factor, modulus=64)]
+        given: tuple[Given, ...] = (*arrays, Array(m * n * case.split, total, modulus=2), m, n, k)
+        found.append(
+            Case(
+                "product_" + re.sub(r"\W+", "_", case.name),
+                case.path,
+                "gemm",
+                case.grid(m, n),
+                (case.threads, 1, 1),
+                given,
+                "products: tensor cores, fp64, packed bytes, splits",
+                case.shared,
+                case.defines,
+                (case.path.parent,),
+            )
+        )
+    return found
+
+
 def _lesson_cases() -> list[Case]:
     found = []
     course = Course(ROOT)
@@ -474,5 +561,7 @@ def plan() -> tuple[Case, ...]:
         + _loop_cases()
         + _mixed_cases()
         + _tensor_cases()
+        + _matrix_cases()
+        + _product_cases()
         + _lesson_cases()
     )

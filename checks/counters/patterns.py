@@ -37,12 +37,11 @@ SHARED_PROBES: dict[str, tuple[int, int]] = {
     "matrix_2": (16, 1),
     "matrix_4": (16, 1),
     "matrix_4t": (16, 1),
-    "copy_4": (4, 1),
-    "copy_8": (8, 1),
-    "copy_16": (16, 1),
     "atomic_4": (4, 1),
     "reduce_4": (4, 1),
 }
+COPY_PROBES: dict[str, tuple[int, int]] = {"copy_4": (4, 2), "copy_8": (8, 2), "copy_16": (16, 2)}
+BYPASS, BYPASSES = "bypass_16", 120  # cp.async past L1, and its patterns: each in a launch of its own
 GLOBAL_PROBES: dict[str, tuple[int, int]] = {
     **{f"global_load_{w}": (w, 20) for w in (1, 2, 4, 8, 16)},
     **{f"cached_load_{w}": (w, 12) for w in (4, 16)},
@@ -53,6 +52,7 @@ KERNEL: dict[str, str] = {"partial_16": "load_16"}
 NEEDS_ALL_LANES = ("matrix_1", "matrix_2", "matrix_4", "matrix_4t")
 WINDOW = 8192  # bytes of shared memory the probes address
 GLOBAL_WINDOW = 1 << 16
+COPIED = 4096  # bytes that one cp.async of a probe reads from; the next one reads from as many bytes further on
 
 
 def _lanes(rule: Callable[[int], int]) -> list[int]:
@@ -199,6 +199,44 @@ def shared_patterns(probe: str) -> list[Pattern]:
     if probe == "partial_16":
         return _partial(width, launches * PROBES)
     return _patterns(probe, width, launches * PROBES, WINDOW, masks=probe not in NEEDS_ALL_LANES)
+
+
+def _sources(width: int, rng: random.Random) -> list[int]:
+    """Where the lanes of a cp.async read, in units of ``width``: rows of some lanes each, some further in disorder."""
+    slots = COPIED // width
+    kind = rng.randrange(8)
+    start = rng.choice([0, 0, 1, 2, 3, 5])
+    if kind < 4:
+        lanes, step = rng.choice([1, 2, 4, 8, 16, 32]), rng.choice([128, 128, 256, 64, 32, 144, 160]) // width
+        values = [start + n // lanes * max(step, 1) + n % lanes for n in range(WARP)]
+    elif kind == 4:
+        values = [start + n for n in rng.sample(range(WARP), WARP)]
+    elif kind == 5:
+        values = [rng.randrange(rng.choice([8, 32, 64, slots])) for _ in range(WARP)]
+    elif kind == 6:
+        group = rng.choice([2, 4, 8, 16, 32])
+        values = [start + n // group for n in range(WARP)]
+    else:
+        values = [start + n for n in range(WARP)]
+    return [value % slots for value in values]
+
+
+def copy_patterns(probe: str) -> tuple[list[Pattern], list[Pattern]]:
+    """Of one probe of cp.async: the lanes' bytes in shared memory, and in global memory."""
+    width, launches = COPY_PROBES.get(probe, (16, 1))
+    rng = random.Random(f"gemm-lessons sources of {probe}")
+    targets: list[Pattern] = []
+    sources: list[Pattern] = []
+    for other in _patterns(probe, width, launches * PROBES, WINDOW, masks=True):
+        plain = rng.random() < 0.5  # no bank conflict, so that only the sources matter
+        mask = _mask(rng) if rng.random() < 0.25 else (1 << WARP) - 1
+        target = tuple(n * width if mask >> n & 1 else OFF for n in range(WARP)) if plain else other
+        targets.append(target)
+        first = len(sources) % PROBES * COPIED
+        sources.append(tuple(first + value * width for value in _sources(width, rng)))
+    if probe == BYPASS:
+        return targets[:BYPASSES], [tuple(source % COPIED for source in one) for one in sources[:BYPASSES]]
+    return targets, sources
 
 
 def global_patterns(probe: str) -> list[Pattern]:

@@ -1,7 +1,8 @@
 """The stored readings: what Nsight Compute counted on a GPU, for which machine code, with which tools.
 
-``suite.json`` has one entry per kernel of the manifest, ``shared_probes.json`` and ``global_probes.json`` one number
-per pattern. ``checks/readings/counters/renew.py`` writes them; tests and ``table.py`` read them, without a GPU.
+``suite.json`` has one entry per kernel of the manifest, ``shared_probes.json``, ``global_probes.json`` and
+``copy_probes.json`` one number per pattern. ``checks/readings/counters/renew.py`` writes them; tests and ``table.py``
+read them, without a GPU.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from checks import readings
-from gemm_lessons.launch import METRICS
+from gemm_lessons.launch import COUNTED
 from gemm_lessons.simulator.counters.machinecode import cubin
 
 FOLDER = readings.FOLDER / "counters"
 
 # What is compared: short name -> metric of Nsight Compute.
 COMPARED: Mapping[str, str] = {
-    name: METRICS[name]
+    name: COUNTED[name]
     for name in (
         "shared_wavefronts",
         "shared_wavefronts_ideal",
@@ -33,6 +34,17 @@ COMPARED: Mapping[str, str] = {
         "global_load_sectors",
         "global_store_sectors",
         "ffma",
+        # what is read of kernels for tensor cores, fp64 and packed bytes alone
+        "dfma",
+        "fp64_instructions",
+        "hmma",
+        "imma",
+        "dmma",
+        "ldmatrix",
+        "stmatrix",
+        "async_copies",
+        "global_reductions",
+        "global_reduction_sectors",
     )
 }
 
@@ -99,7 +111,7 @@ def save(readings: Readings) -> None:
 
 
 def load_probes(name: str) -> dict[str, Any]:
-    """``shared_probes`` or ``global_probes``: {"session": ..., "probes": {probe: {counter: [number per pattern]}}}."""
+    """``shared_probes``, ``global_probes`` or ``copy_probes``: {"session", "probes": {probe: {counter: [...]}}}."""
     data: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
     return data
 

@@ -35,7 +35,7 @@ def main() -> None:
     for number, session in enumerate(known.sessions):
         tools = f"driver {session.driver}, {session.profiler}, {session.compiler}"
         print(f"readings {number}: {session.gpu}, {tools}, {session.date}")
-    print(f"{'kernel':32}" + "".join(f"{HEADS[name]:>11}" for name in NUMBERS))
+    print(f"{'kernel':32}" + "".join(f"{head:>11}" for head in HEADS.values()))
     equal = unequal = missing = 0
     for case in plan():
         if given.kernels and not any(case.name.startswith(name) for name in given.kernels):
@@ -48,12 +48,13 @@ def main() -> None:
         different = one.differences
         equal, unequal = equal + (not different), unequal + bool(different)
         mark = "*" if different else "="
-        print(f"{mark} {case.name:30}" + "".join(f"{one.reading.numbers[name]:>11}" for name in NUMBERS))
+        print(f"{mark} {case.name:30}" + "".join(f"{one.measured[name]:>11}" for name in HEADS))
         if different:
-            cells = "".join(f"{different[name][1] if name in different else '':>11}" for name in NUMBERS)
+            cells = "".join(f"{different[name][1] if name in different else '':>11}" for name in HEADS)
             print(f"    {'simulator':28}{cells}")
             for name in different:
-                print(f"    {HEADS[name]}: {compare.UNEQUAL.get((case.name, name), 'NOT EXPLAINED')}")
+                what = HEADS.get(name) or f"{name} {different[name]}"
+                print(f"    {what}: {compare.UNEQUAL.get((case.name, name), 'NOT EXPLAINED')}")
         if one.inexact:
             print(f"    {one.inexact}")
     print(f"{equal} kernels equal in all {len(NUMBERS)} counters, {unequal} not, {missing} without a comparison")

@@ -7,8 +7,8 @@ import pytest
 
 from checks.counters import compare, patterns, readings
 from checks.counters.manifest import KERNELS, Case, plan
-from gemm_lessons.launch import METRICS, buffers_of
-from gemm_lessons.simulator.counters import banks, machinecode
+from gemm_lessons.launch import COUNTED, buffers_of
+from gemm_lessons.simulator.counters import banks, copies, machinecode
 from gemm_lessons.simulator.counters.counters import totals
 from gemm_lessons.simulator.events import LaunchInfo
 from gemm_lessons.simulator.machine.memory import GlobalMemory, parameter_block
@@ -18,6 +18,7 @@ CASES = plan()
 KNOWN = readings.load()
 SHARED = readings.load_probes("shared_probes")["probes"]
 GLOBAL = readings.load_probes("global_probes")["probes"]
+COPIES = readings.load_probes("copy_probes")["probes"]
 KINDS: dict[str, banks.Access] = {
     "load": "load", "partial": "load", "store": "store", "matrix": "matrix", "atomic": "atomic", "reduce": "atomic",
 }  # fmt: skip
@@ -58,12 +59,12 @@ def test_machine_code_alone_counts_what_is_not_interpreted_yet(name: str) -> Non
     launch = LaunchInfo(kernel, case.shape, shared_bytes=compiled.resources.shared_bytes)
     parameters = parameter_block(kernel, arguments, memory)
     found = totals(machinecode.count(machinecode.prepare(compiled), launch, parameters, lambda: memory))
-    assert {short: found[METRICS[short]] for short in readings.COMPARED} == reading.metrics
+    assert {short: found[COUNTED[short]] for short in reading.metrics} == reading.metrics
 
 
 def test_enough_is_measured() -> None:
     """At least the issue's 24 kernels, every pattern it names, every lesson that has a solution."""
-    assert len(KNOWN.kernels) >= 160
+    assert len(KNOWN.kernels) >= 240
     measured = " ".join(case.covers for case in CASES if case.name in KNOWN.kernels)
     for pattern in (
         "coalesced", "strided", "misaligned", "broadcast", "64-bit", "128-bit", "2 ways", "4 ways", "8 ways", "16 ways",
@@ -73,7 +74,7 @@ def test_enough_is_measured() -> None:
         assert pattern in measured, pattern
 
 
-@pytest.mark.parametrize("probe", [p for p in SHARED if not p.startswith("copy")])
+@pytest.mark.parametrize("probe", SHARED)
 def test_wavefronts_of_patterns(probe: str) -> None:
     addresses = patterns.as_array(patterns.shared_patterns(probe)).astype(np.int64)
     active = addresses >= 0
@@ -85,6 +86,31 @@ def test_wavefronts_of_patterns(probe: str) -> None:
         active &= banks.rows_of_matrices(4 * int(probe.rpartition("_")[2].rstrip("t")), patterns.WARP)
     cost, ideal = banks.wavefronts(addresses, active, width, kind)
     assert (cost == np.array(measured["wavefronts"])).all()
+    assert (ideal == np.array(measured["ideal"])).all()
+
+
+@pytest.mark.parametrize("probe", patterns.COPY_PROBES)
+def test_wavefronts_of_copies_through_l1(probe: str) -> None:
+    """All of which the rule is certain: those that meet at banks on one side alone."""
+    target, source = (patterns.as_array(found).astype(np.int64) for found in patterns.copy_patterns(probe))
+    active, measured, width = target >= 0, COPIES[probe], patterns.COPY_PROBES[probe][0]
+    assert (np.array(measured["threads"]) == active.sum(axis=1)).all(), "the readings belong to other patterns"
+    sure = 0
+    for one in range(len(target)):
+        row = slice(one, one + 1)
+        cost, ideal, certain = copies.through_l1(target[row], source[row], active[row], width)
+        assert ideal[0] == measured["ideal"][one]
+        assert cost[0] == measured["wavefronts"][one] or not certain
+        assert cost[0] <= measured["wavefronts"][one]
+        sure += certain
+    assert sure > 0.7 * len(target)
+
+
+def test_wavefronts_of_copies_past_l1() -> None:
+    target, source = (patterns.as_array(found).astype(np.int64) for found in patterns.copy_patterns(patterns.BYPASS))
+    cost, ideal = copies.past_l1(target, source, target >= 0)
+    measured = COPIES[patterns.BYPASS]
+    assert np.flatnonzero(cost != np.array(measured["wavefronts"])).tolist() == [70], "one is not understood"
     assert (ideal == np.array(measured["ideal"])).all()
 
 

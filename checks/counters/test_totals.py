@@ -82,7 +82,7 @@ def test_a_copy_is_waited_for_where_its_group_is() -> None:
 
 
 def test_what_cannot_be_counted_meets_no_gate() -> None:
-    generic = counted("const float *p = n ? (const float *)s : x; y[t] = p[t];")
+    generic = counted("const float *p = n ? (const float *)s : x; y[(int)p[t] & 31] = 1;")
     assert "line" in generic.obstacle
     gates = [
         Gate("reads", Expression("global_bytes_read / M"), "", at_most=1e9),
@@ -96,3 +96,12 @@ def test_what_cannot_be_counted_meets_no_gate() -> None:
     assert most.passed
     assert barriers.passed, "barriers are counted on PTX"
     assert not any(it.passed for it in judge_gates(gates, names, uncounted(Counters())) if it.name != "most")
+
+
+def test_who_is_asked_by_a_generic_address_is_counted() -> None:
+    """As global or as shared memory, lane by lane; in ncu's counters a generic load is no instruction of either."""
+    found = counted("const float *p = t < 8 * n ? (const float *)s + t : x + t; y[t] = *p;", 2)
+    assert not found.inexact
+    assert found.get("shared_bytes_read") == 16 * 4
+    assert (found.get("global_load_requests"), found.get("global_load_sectors")) == (2, 6)
+    assert (found.get("global_load_instructions"), found.get("shared_load_instructions")) == (0, 0)

@@ -31,8 +31,10 @@ PARTS = {
 }
 FIRST, LATER = 20, 2230  # fragments of a style that are answered in one piece: of the first piece, of the others
 PIECES = 11
-STYLES = ("bits", "special", "normal", "wide", "medium", "positive", "cancel", "large c", "tiny")
+STYLES = ("bits", "special", "normal", "wide", "medium", "positive", "cancel", "large c", "tiny", "vanishing")
 LANES = 32
+# By the bias of the factors: the exponent of the smallest number of the type that they are summed in.
+VANISHING = {1023: -1076, 127: -151, 15: -27, 7: -27}
 
 
 def _mma(shape: str, d: str, a: str, b: str, c: str, more: str = "") -> str:
@@ -116,6 +118,8 @@ def _codes(kind: str, style: str, operand: str, raw: Array) -> Array:
         fraction &= np.uint64(((1 << fraction_bits) - 1) & ~((1 << max(fraction_bits - 2, 0)) - 1))
     sign = (raw >> np.uint64(63)) & one if style != "positive" else np.uint64(0) * raw
     codes = (sign << np.uint64(bits - 1)) | (exponent << np.uint64(fraction_bits)) | fraction
+    if style == "vanishing" and operand == "c":  # a zero of either sign, or next to it
+        codes = (sign << np.uint64(bits - 1)) | (fraction & np.uint64(3))
     if style == "special":
         specials = [0, 1 << (bits - 1), top << fraction_bits, top << fraction_bits | 1 << (bits - 1), 1, 3,
                     (top << fraction_bits) | 1, (1 << (bits - 1)) - 1, ((top - 1) << fraction_bits) | 1]  # fmt: skip
@@ -126,6 +130,9 @@ def _codes(kind: str, style: str, operand: str, raw: Array) -> Array:
 
 def _exponents(style: str, operand: str, bias: int, top: int) -> tuple[int, int]:
     """From, to, with the bias."""
+    if style == "vanishing" and operand != "c":  # products about as large as the smallest number that the sum can be
+        low = max(0, min(bias + VANISHING[bias] // 2 - 1, bias))
+        return low, low + 3
     spread = {"wide": top, "medium": 8, "cancel": 0, "tiny": 0}.get(style, 2)
     middle = bias
     if style == "large c" and operand == "c":

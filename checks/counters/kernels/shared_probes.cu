@@ -49,7 +49,7 @@ PROBE(store_8, asm volatile(GUARD "st.volatile.shared.v2.u32 [%1], {%0, %0}; }" 
 PROBE(store_16, asm volatile(GUARD "st.volatile.shared.v4.u32 [%1], {%0, %0, %0, %0}; }" :: "r"(offset), "r"(at) : "memory"))
 
 // Other instructions that reach shared memory: ldmatrix (every lane gives an address, x1 and x2 use the first 8 and
-// 16), cp.async (the copy's shared side) and atomics.
+// 16) and atomics.
 PROBE(matrix_1, unsigned a;
       asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(a) : "r"(at) : "memory"); KEEP(a))
 PROBE(matrix_2, unsigned a; unsigned b;
@@ -61,9 +61,6 @@ PROBE(matrix_4, unsigned a; unsigned b; unsigned c; unsigned d;
 PROBE(matrix_4t, unsigned a; unsigned b; unsigned c; unsigned d;
       asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                    : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(at) : "memory"); KEEP(a + b + c + d))
-PROBE(copy_4, asm volatile(GUARD "cp.async.ca.shared.global [%1], [%2], 4; }" :: "r"(offset), "r"(at), "l"(source + threadIdx.x) : "memory"))
-PROBE(copy_8, asm volatile(GUARD "cp.async.ca.shared.global [%1], [%2], 8; }" :: "r"(offset), "r"(at), "l"(source + threadIdx.x) : "memory"))
-PROBE(copy_16, asm volatile(GUARD "cp.async.cg.shared.global [%1], [%2], 16; }" :: "r"(offset), "r"(at), "l"(source + threadIdx.x) : "memory"))
 PROBE(atomic_4, unsigned a = 0;
       asm volatile("{ .reg .pred p; setp.ge.s32 p, %1, 0; @p atom.shared.add.u32 %0, [%2], %1; }"
                    : "+r"(a) : "r"(offset), "r"(at) : "memory"); KEEP(a))

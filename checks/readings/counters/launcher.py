@@ -1,7 +1,7 @@
 """The program that ncu profiles: loads the carried cubins with cupy and launches every case once, in a fixed order.
 
-``python -m checks.readings.counters.launcher DIR suite|shared|global SECONDS``; ``renew build`` has filled DIR. Runs on
-a machine with a GPU and cupy; nothing else is launched, so the profiler's n-th kernel is the n-th of what is listed in
+``python -m checks.readings.counters.launcher DIR suite|shared|global|copies SECONDS``; ``renew build`` has filled DIR.
+Runs on a machine with a GPU and cupy; nothing else is launched, so the profiler's n-th kernel is the n-th of what is in
 DIR/GROUP.launched.json.
 """
 
@@ -19,6 +19,8 @@ import numpy as np
 from checks.counters import patterns
 from checks.counters.manifest import plan
 from gemm_lessons.launch import Argument, Buffer, Grid, Scalar
+
+AT_ALL = 48 << 10  # bytes of shared memory that a block has without asking for more
 
 Launch = tuple[str, str, Grid, list[Argument]]  # name, cubin key, shape, arguments
 
@@ -49,7 +51,21 @@ def _global() -> Iterator[Launch]:
             yield f"{probe}/{first}", f"global_probes/{probe}", shape, arguments
 
 
-PLANS = {"suite": _suite, "shared": _shared, "global": _global}
+def _copies() -> Iterator[Launch]:
+    data = Buffer("data", np.zeros(patterns.COPIED * (patterns.PROBES + 1), dtype=np.uint8))
+    shape = Grid((1, 1, 1), (patterns.WARP, 1, 1), 2 * patterns.WINDOW)
+    for probe in (*patterns.COPY_PROBES, patterns.BYPASS):
+        targets, sources = (patterns.as_array(found) for found in patterns.copy_patterns(probe))
+        step = 1 if probe == patterns.BYPASS else patterns.PROBES
+        for first in range(0, len(targets), step):
+            part = slice(first, first + step)
+            tables: list[Argument] = [
+                Buffer(name, np.ascontiguousarray(table[part])) for name, table in (("to", targets), ("from", sources))
+            ]
+            yield f"{probe}/{first}", f"copy_probes/{probe}", shape, [*tables, data]
+
+
+PLANS = {"copies": _copies, "suite": _suite, "shared": _shared, "global": _global}
 
 
 def launches(which: str) -> Iterator[Launch]:
@@ -87,6 +103,8 @@ def main(folder: Path, which: str, seconds: float) -> None:
         if file not in modules:
             modules[file] = cupy.RawModule(path=str(folder / file))
         function = modules[file].get_function(kernel)
+        if shape.dynamic_shared > AT_ALL:
+            function.max_dynamic_shared_size_bytes = shape.dynamic_shared
         kept: list[Any] = []
         device = tuple(_on_device(argument, cupy, kept) for argument in arguments)
         try:

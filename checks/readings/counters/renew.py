@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,11 @@ REQUESTS = tuple(name for name in COMPARED.values() if name.startswith("l1tex__t
 METRICS = {
     "shared": (*WAVEFRONTS, *PER_INSTRUCTION),
     "global": REQUESTS,
+    "copies": (*WAVEFRONTS, *PER_INSTRUCTION),
     "suite": (*COMPARED.values(), *PER_INSTRUCTION),
 }
 # Seconds of launching after which the rest is left for another call.
-SECONDS = {"shared": 600.0, "global": 600.0, "suite": 1200.0}
+SECONDS = {"shared": 600.0, "global": 600.0, "copies": 600.0, "suite": 1200.0}
 # The machine instruction that a probe is about.
 PROBED = {
     "load": "LDS",
@@ -70,7 +72,12 @@ def build(folder: Path, missing: bool) -> None:
             compiler = compiled.compiler
         if missing and case.name in known and known[case.name].code == index[case.key][2]:
             skip.append(case.name)
-    for file, probes in (("shared_probes", patterns.SHARED_PROBES), ("global_probes", patterns.GLOBAL_PROBES)):
+    files = {
+        "shared_probes": patterns.SHARED_PROBES,
+        "global_probes": patterns.GLOBAL_PROBES,
+        "copy_probes": (*patterns.COPY_PROBES, patterns.BYPASS),
+    }
+    for file, probes in files.items():
         path = KERNELS / f"{file}.cu"
         defines = {"PROBES": patterns.PROBES}
         probed = compile_source(path.read_text(), path=str(path), entry=next(iter(probes)), defines=defines)
@@ -138,7 +145,12 @@ def store(folder: Path, out: Path) -> None:
     readings.FOLDER.mkdir(exist_ok=True)
     index = json.loads((folder / "index.json").read_text())["kernels"]
     session = Session(**json.loads((out / "session.json").read_text()))
-    for group, keep in (("suite", _store_suite), ("shared", _store_shared), ("global", _store_global)):
+    for group, keep in (
+        ("suite", _store_suite),
+        ("shared", partial(_store_probes, "shared_probes")),
+        ("copies", partial(_store_probes, "copy_probes")),
+        ("global", _store_global),
+    ):
         path = out / f"{group}.json"
         if path.exists():
             keep(session, index, folder, json.loads(path.read_text()))
@@ -161,14 +173,21 @@ def _store_suite(session: Session, index: dict[str, list[str]], folder: Path, ro
     readings.save(Readings(sessions, {name: found[name] for name in keys if name in found}))
 
 
-def _store_shared(session: Session, index: dict[str, list[str]], folder: Path, rows: list[dict[str, Any]]) -> None:
+def _store_probes(
+    file: str, session: Session, index: dict[str, list[str]], folder: Path, rows: list[dict[str, Any]]
+) -> None:
     from gemm_lessons.compiler import sass
 
-    text = sass.disassemble((folder / "shared_probes.cubin").read_bytes())
+    text = sass.disassemble((folder / f"{file}.cubin").read_bytes())
     probes: dict[str, dict[str, list[int]]] = {}
     for row in rows:
         probe = row["launch"].partition("/")[0]
         kernel = patterns.KERNEL.get(probe, probe)
+        if probe == patterns.BYPASS:  # the profiler does not say which of its copies a wavefront is for
+            counters = probes.setdefault(probe, {"wavefronts": [], "ideal": []})
+            for counter, name in zip(counters, WAVEFRONTS, strict=True):
+                counters[counter].append(round(row["totals"][name] / patterns.PROBES))
+            continue
         opcode = PROBED[kernel.partition("_")[0]]
         places = [
             i.address for i in sass.parse(text, kernel) if i.opcode.split(".")[0] == opcode and "[RZ]" not in i.text
@@ -180,7 +199,7 @@ def _store_shared(session: Session, index: dict[str, list[str]], folder: Path, r
         for counter, name in zip(counters, names, strict=True):
             table = dict(row["instructions"][name])
             counters[counter] += [table.get(place, 0) for place in places]
-    readings.save_probes("shared_probes", session, probes)
+    readings.save_probes(file, session, probes)
 
 
 def _store_global(session: Session, index: dict[str, list[str]], folder: Path, rows: list[dict[str, Any]]) -> None:
@@ -200,7 +219,7 @@ def main() -> None:
     parser.add_argument("step", nargs="?", choices=("build", "measure", "store"))
     parser.add_argument("folders", nargs="*", type=Path)
     parser.add_argument("--missing", action="store_true", help="only kernels without a reading of this machine code")
-    parser.add_argument("--groups", default="shared,global,suite", help="what to measure")
+    parser.add_argument("--groups", default="shared,global,copies,suite", help="what to measure")
     parser.add_argument("--seconds", default="", help="GROUP=SECONDS,...: stop launching after so long")
     given = parser.parse_args()
     seconds = {**SECONDS, **{k: float(v) for k, v in (p.split("=") for p in given.seconds.split(",") if p)}}

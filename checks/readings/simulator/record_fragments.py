@@ -1,8 +1,9 @@
 """What a GPU's matrix instructions answer: products of fragments, and where the fragments of wmma hold which element.
 
-    python -m checks.readings.simulator.record_fragments OUT.json     needs cupy and a GPU; a minute
+    python -m checks.readings.simulator.record_fragments OUT.json [STYLE ...]    needs cupy and a GPU; a minute
     python -m checks.readings.simulator.record_fragments --compare    the simulator beside what is kept; many minutes
-    python -m checks.readings.simulator.record_fragments --compare f64    the same, of forms with this in their names
+    python -m checks.readings.simulator.record_fragments --compare f64 tiny    the same, of forms with this in their
+                                                                               names, and of these styles
 
 ``fragments.json`` beside this file keeps a fingerprint of each piece of the answers: of each form, in every style, a
 first piece of 20 fragments, which the tests compare, and ten more of 2,230.
@@ -15,6 +16,7 @@ import multiprocessing
 import sys
 import zlib
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +51,13 @@ def simulated(form: Form, fragments: dict[str, Any]) -> Any:
     return out
 
 
-def _recorded(name: str) -> dict[str, list[str]]:
+def _recorded(name: str, styles: tuple[str, ...]) -> dict[str, list[str]]:
     import cupy
 
     form = Form(name)
     function = cupy.RawModule(code=kernel(form)).get_function("k")
     found = {}
-    for style in STYLES:
+    for style in styles:
         fragments = given(form, style, pieces()[-1].stop)
         count = len(fragments["a"])
         out = cupy.zeros((count, form.words("d"), LANES), f"u{form.word('d') // 8}")
@@ -79,14 +81,17 @@ def _layouts() -> dict[str, list[str]]:
     return found
 
 
-def record(path: str) -> None:
-    """Run everything on the GPU."""
+def record(path: str, *styles: str) -> None:
+    """Run everything on the GPU, or these styles; the others stay as they are kept."""
     import cupy
 
     facts = cupy.cuda.runtime.getDeviceProperties(0)
     spawned = multiprocessing.get_context("spawn")  # a CUDA context does not survive a fork
     with ProcessPoolExecutor(8, mp_context=spawned) as pool:
-        answers = dict(zip(MMA, pool.map(_recorded, MMA), strict=True))
+        answers = dict(zip(MMA, pool.map(partial(_recorded, styles=styles or STYLES), MMA), strict=True))
+    if styles:
+        before = json.loads(KEPT.read_text())["products"]
+        answers = {name: before[name] | found for name, found in answers.items()}
     kept = {
         "gpu": facts["name"].decode(),
         "driver": cupy.cuda.runtime.driverGetVersion(),
@@ -107,15 +112,16 @@ def _compared(kept: dict[str, Any], name: str, style: str) -> list[int]:
     ]
 
 
-def compare(word: str = "") -> int:
+def compare(word: str = "", *chosen: str) -> int:
     """The simulator beside what is kept of the forms with ``word`` in their names; how many pieces differ."""
+    styles = chosen or STYLES
     kept = json.loads(KEPT.read_text())["products"]
-    total, found = pieces()[-1].stop * len(STYLES), 0
+    total, found = pieces()[-1].stop * len(styles), 0
     with ProcessPoolExecutor() as pool:
-        chosen = [name for name in reversed(MMA) if word in name]
-        asked = {name: [pool.submit(_compared, kept, name, style) for style in STYLES] for name in chosen}
+        names = [name for name in reversed(MMA) if word in name]
+        asked = {name: [pool.submit(_compared, kept, name, style) for style in styles] for name in names}
         for name, answers in asked.items():
-            wrong = [f"{style} {at}" for style, it in zip(STYLES, answers, strict=True) for at in it.result()]
+            wrong = [f"{style} {at}" for style, it in zip(styles, answers, strict=True) for at in it.result()]
             found += len(wrong)
             print(
                 f"{name:60} {total:9,} fragments  {'DIFFERENT: ' + ', '.join(wrong) if wrong else 'equal'}", flush=True
@@ -127,7 +133,7 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["--compare", *words]:
             sys.exit(compare(*words) > 0)
-        case [path]:
-            record(path)
+        case [path, *styles]:
+            record(path, *styles)
         case _:
             sys.exit(__doc__)

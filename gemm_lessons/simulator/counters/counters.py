@@ -33,7 +33,19 @@ Array = NDArray[Any]
 KEY = "counters"
 VECTOR = 16  # bytes per lane of a 128-bit access
 MOST_UNCOUNTED = 4096  # distinct touches kept in case the machine code cannot be followed to its end
-BYPASS = "cp.async of 16 bytes goes past L1; its wavefronts also depend on where it reads from"
+BOTH_SIDES = "cp.async with bank conflicts where it reads and where it writes: in which order they pass is not known"
+# Machine instructions by the counter that they add to.
+UNITS = {
+    "fp64_instructions": ("DFMA", "DADD", "DMUL", "DSETP"),
+    "dot_products": ("IDP",),
+    "hmma": ("HMMA", "HFMA2.MMA"),
+    "imma": ("IMMA",),
+    "dmma": ("DMMA",),
+    "ldmatrix": ("LDSM",),
+    "stmatrix": ("STSM",),
+    "async_copies": ("LDGSTS",),
+    "global_reductions": ("RED", "REDG"),
+}
 # Basic blocks of machine code for each instruction that a warp executes on PTX, far beyond what division takes.
 LEAST_BLOCKS, BLOCKS_PER_INSTRUCTION = 20_000, 4
 WAITING = "threads wait for each other in a loop, and how often they look depends on time"
@@ -151,8 +163,8 @@ class CounterObserver:
         if sums is self._sums:  # machine code cannot be followed, or not to the end
             sums.issued = self.opcodes
         marks = dict.fromkeys(NSIGHT, f"counted on PTX: {inexact}") if inexact else {}
-        if any(one.access.effect == "copy" and one.access.width == VECTOR for one in sums.tallies.values()):
-            marks.setdefault(METRICS["shared_wavefronts"], BYPASS)
+        if not all(tally.certain for tally in sums.tallies.values()):
+            marks.setdefault(METRICS["shared_wavefronts"], BOTH_SIDES)
         if self._phases.polls:
             marks.setdefault(METRICS["warp_instructions"], self._phases.polls)
         totals = self._totals(sums)
@@ -204,6 +216,9 @@ def totals(sums: Sums) -> dict[str, int]:
             if short == "shared_wavefronts":
                 result[METRICS["shared_wavefronts_ideal"]] += ideal
     result[METRICS["ffma"]] += sums.ffma
+    result[COUNTED["dfma"]] += sums.dfma
+    for short, names in UNITS.items():
+        result[COUNTED[short]] += sum(sums.issued[name] for name in names)
     result[METRICS["warp_instructions"]] += sums.issued.total()
     result[COUNTED["shuffles"]] += sums.issued["SHFL"]
     result[COUNTED["global_bytes_waited_for"]] += sums.waited_for
@@ -251,6 +266,8 @@ def _of_all_kinds(tally: Tally) -> Iterator[tuple[str, int]]:
     space, moved = access.space, tally.lanes * access.width
     if space not in ("shared", "global"):
         return
+    if space == "global" and access.text.startswith("RED"):
+        yield "global_reduction_sectors", tally.cost
     yield f"{space}_accesses", tally.warps  # not what ptxas adds to keep time, with every lane switched off
     reads = access.effect in ("load", "atomic") or (access.effect, space) == ("copy", "global")
     writes = access.effect in ("store", "atomic") or (access.effect, space) == ("copy", "shared")
@@ -261,7 +278,7 @@ def _of_all_kinds(tally: Tally) -> Iterator[tuple[str, int]]:
 
 
 def _is_plain(access: Access) -> bool:
-    return access.effect in ("load", "store") and not access.is_matrix
+    return access.effect in ("load", "store") and not access.is_matrix and not access.text.startswith(("LD.", "ST."))
 
 
 def _direction(access: Access) -> str:

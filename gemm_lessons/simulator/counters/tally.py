@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.frozen import dataclass
-from gemm_lessons.simulator.counters import banks
+from gemm_lessons.simulator.counters import banks, copies
 from gemm_lessons.simulator.counters.footprint import Footprint
 from gemm_lessons.simulator.events import WARP, Access
 
 Array = NDArray[Any]
+BYPASS = ".BYPASS"  # of LDGSTS: past L1
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,14 @@ class Shot:
     cost: int
     ideal: int
     worst: tuple[int, int] = (0, 0)  # warp with the most excess wavefronts, and its excess
+    certain: bool = True
 
 
-def shot(access: Access, addresses: Array, active: Array | None) -> Shot:
-    """Analyse one execution of a memory instruction. ``addresses`` and ``active`` hold whole warps, flat."""
+def shot(access: Access, addresses: Array, active: Array | None, other: Array | None = None) -> Shot:
+    """Analyse one execution of a memory instruction. ``addresses`` and ``active`` hold whole warps, flat. ``other``: of
+    a copy in machine code, the addresses of its other side."""
     rows = addresses.reshape(-1, WARP)
+    beside = None if other is None else other.reshape(-1, WARP)
     mask = None if active is None else active.reshape(-1, WARP)
     if mask is not None:
         some = mask.any(axis=1)
@@ -39,24 +43,39 @@ def shot(access: Access, addresses: Array, active: Array | None) -> Shot:
             if len(where) == 0:
                 return Shot(0, 0, 0, 0)
             rows, mask = rows[where], mask[where]
+            beside = None if beside is None else beside[where]
         else:
             where = None
     else:
         where = None
     lanes = rows.size if mask is None else int(np.count_nonzero(mask))
     if access.space == "shared":
-        cost, ideal = banks.wavefronts(rows, mask, access.width, kind_of(access))
+        cost, ideal, certain = _wavefronts(access, rows, mask, beside)
         excess = cost - ideal
         warp = int(excess.argmax())
         worst = (warp if where is None else int(where[warp]), int(excess[warp]))
-        return Shot(len(rows), lanes, int(cost.sum()), int(ideal.sum()), worst)
+        return Shot(len(rows), lanes, int(cost.sum()), int(ideal.sum()), worst, certain)
     taking_part = np.full(len(rows), WARP) if mask is None else np.count_nonzero(mask, axis=1)
     return Shot(
         len(rows),
         lanes,
-        int(banks.sectors(rows, mask, access.width).sum()),
+        int(_sectors(access, rows, mask, beside).sum()),
         int(banks.ideal_sectors(taking_part, access.width).sum()),
     )
+
+
+def _wavefronts(access: Access, rows: Array, mask: Array | None, source: Array | None) -> tuple[Array, Array, bool]:
+    if source is None:
+        return *banks.wavefronts(rows, mask, access.width, kind_of(access)), access.effect != "copy"
+    if BYPASS in access.text:
+        return *copies.past_l1(rows, source, mask), True
+    return copies.through_l1(rows, source, mask, access.width)
+
+
+def _sectors(access: Access, rows: Array, mask: Array | None, target: Array | None) -> Array:
+    if target is None or BYPASS not in access.text:
+        return banks.sectors(rows, mask, access.width)
+    return copies.sectors_past_l1(target, rows, mask)
 
 
 def kind_of(access: Access) -> banks.Access:
@@ -78,6 +97,7 @@ class Tally:
     ideal: int = 0
     worst_excess: int = 0
     worst: tuple[Array, Array | None] | None = None  # addresses and mask of one warp
+    certain: bool = True  # the cost is what the profiler counts
     footprint: Footprint = field(default_factory=Footprint)
 
     def add(self, one: Shot, times: int, addresses: Array, active: Array | None) -> None:
@@ -86,6 +106,7 @@ class Tally:
         self.lanes += one.lanes * times
         self.cost += one.cost * times
         self.ideal += one.ideal * times
+        self.certain = self.certain and one.certain
         if one.worst[1] > self.worst_excess:
             lanes = slice(one.worst[0] * WARP, (one.worst[0] + 1) * WARP)
             self.worst_excess = one.worst[1]
@@ -98,6 +119,7 @@ class Sums:
 
     tallies: dict[tuple[int, str], Tally] = field(default_factory=dict)  # by instruction and memory
     ffma: int = 0  # threads
+    dfma: int = 0  # threads
     arrivals: int = 0  # threads at block-wide barriers
     waited_for: int = 0  # bytes from global memory that no arithmetic hides (``machinecode/waiting.py``)
     certain: bool = True  # no address depends on the last bits of an approximate function
@@ -106,7 +128,7 @@ class Sums:
     def figures(self) -> tuple[object, ...]:
         """All the numbers, to compare two counts."""
         tallies = {key: (t.executed, t.warps, t.lanes, t.cost, t.ideal) for key, t in self.tallies.items()}
-        return tallies, self.ffma, self.issued
+        return tallies, self.ffma, self.dfma, self.issued
 
     def touched(self) -> dict[tuple[int, str], tuple[int, int]]:
         """The footprint of every instruction."""

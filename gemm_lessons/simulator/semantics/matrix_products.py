@@ -3,11 +3,11 @@
 Integers wrap (or saturate), float64 is a chain of fused multiply-adds in the order of k. All others are summed as an
 H200 does it, found by fitting its answers (checks/readings/simulator/fragments.json): the products are exact; all of
 them and c are cut off, towards zero, at the 25th bit below the largest of their exponents, where the exponent of a
-product is the sum of its factors' exponents and a subnormal number has that of the smallest normal one; the sum of what
-is left is exact; it is cut off towards zero to float32, or rounded to nearest even to float16; no zero is negative. fp8
-goes by way of float16: the products of the first two of every four k, then the others, then c is added by an ordinary
-addition. Other architectures sum fewer products at once, or keep fewer bits (B. Khattak, M. Mikaitis, "Accurate models
-of NVIDIA tensor cores", 2025); theirs is not modelled.
+product is the sum of its factors' exponents, a subnormal number has that of the smallest normal one, and the largest is
+-133 at least; the sum of what is left is exact; it is cut off towards zero to float32, or rounded to nearest even to
+float16; no zero is negative. fp8 goes by way of float16: the products of the first two of every four k, then the
+others, then c is added by an ordinary addition. Other architectures sum fewer products at once, or keep fewer bits (B.
+Khattak, M. Mikaitis, "Accurate models of NVIDIA tensor cores", 2025); theirs is not modelled.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ STORED: Mapping[str, str] = {
     "s8": "i1", "u8": "u1", "s32": "i4",
 }  # fmt: skip
 KEPT = 25  # bits below the largest exponent
+LEAST = 2.0**-133  # which counts as this at least
 AT_ONCE = 1 << 18  # products, so that they stay in a core's cache
 TF32_BITS = np.uint32(0xFFFFE000)  # the others are ignored
 NAN = {"f32": np.uint32(0x7FFFFFFF).view(np.float32), "f16": np.uint16(0x7FFF).view(np.float16)}
@@ -113,11 +114,11 @@ def _summed(d: str, a: _Factor, b: _Factor, c: Array) -> Array:
     added = _Factor.of(d, c)
     products = a.values[:, :, :, None] * b.values[:, None, :, :]  # (fragments, m, k, n)
     powers = a.powers[:, :, :, None] * b.powers[:, None, :, :]
-    peak = np.maximum(powers.max(axis=2), added.powers)
+    peak = np.maximum(np.maximum(powers.max(axis=2), added.powers), LEAST)
     strange = not np.isfinite(peak).all()  # an infinity or a NaN has the largest exponent
     if strange:
         plain = products.sum(axis=2) + added.values
-    scale = 2.0**KEPT / np.where(peak == 0, 1.0, peak)
+    scale = 2.0**KEPT / peak
     products *= scale[:, :, None, :]
     np.trunc(products, out=products)
     total = (products.sum(axis=2) + np.trunc(added.values * scale)) / scale

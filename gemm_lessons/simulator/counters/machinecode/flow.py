@@ -20,8 +20,8 @@ from gemm_lessons.simulator.counters.machinecode.operands import (
 )
 from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
 
-LOADS: Mapping[str, str] = {"LDG": "global", "LDS": "shared", "LDL": "local", "LDSM": "shared"}
-STORES: Mapping[str, str] = {"STG": "global", "STS": "shared", "STL": "local", "STSM": "shared"}
+LOADS: Mapping[str, str] = {"LDG": "global", "LDS": "shared", "LDL": "local", "LDSM": "shared", "LD": "generic"}
+STORES: Mapping[str, str] = {"STG": "global", "STS": "shared", "STL": "local", "STSM": "shared", "ST": "generic"}
 ATOMICS: Mapping[str, str] = {"ATOM": "global", "ATOMG": "global", "RED": "global", "REDG": "global", "ATOMS": "shared"}
 COPIES: Mapping[str, str] = {"LDGSTS": "shared"}  # cp.async: reads global, writes shared
 # Copies by the async proxy and what goes with them: no load or store. Into shared memory; out of it; neither.
@@ -30,6 +30,7 @@ BULK = BULK_IN | BULK_OUT | {"UTMACMDFLUSH", "UTMACCTL", "UTMAPF", "UBLKPF"}
 # mbarriers: made, arrived at, looked at, made invalid.
 _PHASES = "EXCH 64 ARRIVE TRANS64 A1T0 ART0 A0T1 A0TR A0TX RED OPTOUT PHASECHK TRYWAIT CCTL IV".split()
 MEMORY: Mapping[str, str] = {**LOADS, **STORES, **ATOMICS, **COPIES}
+GENERIC = "generic"  # global or shared memory, as each lane's address says
 
 # No register is written.
 SILENT = frozenset(
@@ -55,7 +56,7 @@ _ATOMIC = (
     "FTZ RN E SYS GPU SM CTA STRONG".split()
 )
 MODIFIERS: Mapping[str, frozenset[str]] = {
-    **dict.fromkeys(("LDG", "STG", "LDL", "STL"), frozenset((*_CACHE, *_WIDTHS))),
+    **dict.fromkeys(("LDG", "STG", "LDL", "STL", "LD", "ST"), frozenset((*_CACHE, *_WIDTHS))),
     **dict.fromkeys(("LDS", "STS"), frozenset(("U", *_WIDTHS))),
     **dict.fromkeys(("LDSM", "STSM"), frozenset("16 M88 MT88 1 2 4".split())),
     "LDGSTS": frozenset((*_CACHE, *_WIDTHS, "BYPASS", "ACCESS", "ZFILL")),
@@ -138,7 +139,7 @@ def _name(operand: Operand) -> str:
 
 
 def _registers_written(d: Decoded) -> int:
-    if d.name in ("LDG", "LDS", "LDL", "LDSM", "LDC", "ULDC", "ATOM", "ATOMG", "ATOMS"):
+    if d.name in ("LD", "LDG", "LDS", "LDL", "LDSM", "LDC", "ULDC", "ATOM", "ATOMG", "ATOMS"):
         return max(1, width_of(d.source.opcode) // 4)
     if d.name == "CS2R":
         return 1 if d.has("32") else 2
@@ -190,7 +191,7 @@ def reads(d: Decoded) -> tuple[str, ...]:
         return tuple(names)
     for position, operand in enumerate(d.operands[skip:]):
         if isinstance(operand, Memory):
-            is_global = position > 0 if d.name in COPIES else MEMORY.get(d.name) == "global"
+            is_global = position > 0 if d.name in COPIES else MEMORY.get(d.name) in ("global", GENERIC)
             names += _address_registers(operand, is_global)
             if d.name in MEMORY and d.name not in COPIES:
                 break  # behind the address stands the data

@@ -11,7 +11,7 @@ import numpy as np
 
 from gemm_lessons.frozen import dataclass
 from gemm_lessons.launch import Grid
-from gemm_lessons.simulator.counters.machinecode.flow import results
+from gemm_lessons.simulator.counters.machinecode.flow import GENERIC, results
 from gemm_lessons.simulator.counters.machinecode.operands import (
     Constant,
     Decoded,
@@ -42,6 +42,7 @@ SCALES = {"": 1, "U32": 1, "X4": 4, "X8": 8, "X16": 16}  # what an address regis
 UNINTERESTING = ((0x44, 0x4C), (0x118, 0x120), (0x208, 0x210))
 UNKNOWN = -1  # in the place of a bank's number
 STACK_TOP = 1 << 20  # bytes of local memory below the stack pointer
+SHARED_HIGH = 0x7FFF_F000  # the upper half of generic addresses of shared memory: no global address has it
 SHARED_WINDOW = 1 << 24  # bytes of addresses for each block of a cluster
 
 
@@ -71,6 +72,8 @@ class Geometry:
     def special(self, name: str) -> Array:
         """``SR_TID.X`` and the like, uint32. Raises ``Uncountable`` for one that is not known."""
         known = NAMES.get(name, "")
+        if name == "SR_SWINHI":
+            return np.array([SHARED_HIGH], np.uint32)
         if name == "SRZ" or (known == "%cluster_ctarank" and self.grid.cluster is None):
             return ZERO
         by_thread = of_threads(np.arange(self.padded, dtype=np.int64), self.grid)
@@ -189,7 +192,7 @@ class Lanes:
         """The sum of an address operand as int64. In global memory a lone register is the low half of 64 bits; in
         shared memory the upper bits name a block of the cluster, which is the own one (PTX knows no other here)."""
         terms: list[Fetch] = []
-        wide = space == "global"
+        wide = space in ("global", GENERIC)
         bits = SHARED_WINDOW - 1 if space == "shared" and self.geometry.grid.cluster else 0xFFFFFFFF
         for register in memory.registers:
             if register.number is None:
@@ -212,6 +215,12 @@ class Lanes:
             return result if wide else result & bits
 
         return total
+
+    def generic(self, memory: Memory) -> tuple[Fetch, Fetch]:
+        """Of a generic address: who means shared memory, and where there."""
+        total = self.address(memory, GENERIC)
+        low = (self.geometry.grid.cluster and SHARED_WINDOW - 1) or 0xFFFFFFFF
+        return lambda: total() >> 32 == SHARED_HIGH, lambda: total() & low
 
     # -- writing ------------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ predicates and drops what nobody reads, so the only count that can be equal is o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from functools import partial
@@ -19,6 +20,7 @@ from gemm_lessons.compiler.sass import width_of
 from gemm_lessons.frozen import dataclass
 from gemm_lessons.launch import Grid
 from gemm_lessons.simulator.counters import banks
+from gemm_lessons.simulator.counters.copies import LINE
 from gemm_lessons.simulator.counters.footprint import Footprint, moved, pattern
 from gemm_lessons.simulator.counters.machinecode import conversions, exchange, floats, functions, integers
 from gemm_lessons.simulator.counters.machinecode.flow import (
@@ -27,6 +29,7 @@ from gemm_lessons.simulator.counters.machinecode.flow import (
     BULK_IN,
     BULK_OUT,
     COPIES,
+    GENERIC,
     LOADS,
     MEMORY,
     STORES,
@@ -63,7 +66,8 @@ CONTROL_MODIFIERS = {
     "RET": frozenset(("REL", "NODEC")),
     **dict.fromkeys(("BRX", "EXIT", "BSSY", "BSYNC", "BREAK", "KILL"), frozenset[str]()),
 }
-FUSED = ("FFMA",)
+BY_TENSOR_CORES = "HFMA2.MMA"  # by its unit another one than HFMA2
+FUSED = ("FFMA", "DFMA")  # whose threads are counted, by what they are counted as
 IGNORED = frozenset(
     "NOP YIELD BAR MEMBAR ERRBAR CGAERRBAR CCTL CCTLL DEPBAR LDGDEPBAR NANOSLEEP PMTRIG FENCE ARRIVES WARPSYNC".split()
 ).union(BULK)
@@ -102,6 +106,9 @@ def plan(program: Listing) -> Plan:
         if loaded <= spaces:
             paired = bool(calls(program)) and call_by_call(program) is not None
             return Plan(program, tuple(chosen), spaces, paired)
+        moving = next((d for d in program.code if MEMORY.get(d.name) == GENERIC), None)
+        if moving is not None and (GENERIC in loaded or any(d.name == "ST" for d in program.code)):
+            raise Uncountable(f"addresses depend on data that is moved by {moving.text}")
         moved = any(d.name in (*COPIES, *BULK_IN, "STSM") for d in program.code) and "shared" in loaded
         moved |= any(d.name in BULK_OUT for d in program.code) and "global" in loaded
         if moved or any(needed and d.name == "LDSM" for d, needed in zip(program.code, chosen, strict=True)):
@@ -127,7 +134,7 @@ class Stretch:
     first: int
     end: int
     steps: list[Step] = field(default_factory=list)
-    fused: int = 0  # unguarded FFMA instructions
+    fused: Counter[str] = field(default_factory=Counter)  # unguarded multiply-adds
     barriers: int = 0  # unguarded BAR instructions
     warps: int = 0  # how often, in warps, it was executed
     lanes: int = 0
@@ -141,23 +148,27 @@ class _Seen:
         self.access = access
         self.period = period
         self.known: dict[tuple[int, bool], list[tuple[Array, Array | None, Shot, list[int]]]] = {}
+        self.others: dict[int, Array] = {}  # by the shot's identity: the other side's addresses, of a copy
         self.footprint = Footprint()
 
-    def look(self, where: Array, mask: Array | None, geometry: Geometry) -> Shot:
-        """What an access at these addresses costs."""
+    def look(self, where: Array, mask: Array | None, geometry: Geometry, other: Array | None = None) -> Shot:
+        """What an access at these addresses costs. ``other``: of a copy, the addresses of its other side."""
         first = int(where[0])
         shape = where - first
+        beside = None if other is None else other - other[0] // LINE * LINE
         found = self.known.setdefault((first % self.period, mask is None), [])
         for known, known_mask, one, bases in found:
             same_lanes = mask is known_mask or (
                 mask is not None and known_mask is not None and (mask == known_mask).all()
             )
-            if same_lanes and (known == shape).all():
+            if same_lanes and (known == shape).all() and (beside is None or (self.others[id(one)] == beside).all()):
                 bases.append(first)
                 return one
-        one = shot(self.access, where, mask)
+        one = shot(self.access, where, mask, other)
         if len(found) < REMEMBERED:
             found.append((shape, mask, one, [first]))
+            if beside is not None:
+                self.others[id(one)] = beside
         else:
             self.footprint.add(
                 pattern(where, mask, geometry.padded, geometry.by_warps), 1, 1, self.access.width, geometry.first
@@ -223,9 +234,9 @@ class Walker:
                     block.steps.append(self._issue(d))
                 if d.name in FUSED:
                     if d.guard is None:
-                        block.fused += 1
+                        block.fused[d.name] += 1
                     else:
-                        block.steps.append(self._count(d, self._add_fused))
+                        block.steps.append(self._count(d, partial(self._add_fused, d.name)))
                 elif d.name == "BAR":
                     if d.guard is None:
                         block.barriers += 1
@@ -257,6 +268,9 @@ class Walker:
         """Tells who executes a global load."""
         guard, waiting = self._guard(d), self.waiting
         assert waiting is not None
+        if MEMORY[d.name] == GENERIC:
+            means_shared, _ = self.lanes.generic(next(o for o in d.operands if isinstance(o, Memory)))
+            guard = both(guard, lambda: ~means_shared())
 
         def issue() -> None:
             some, mask = self.lanes.active(guard)
@@ -266,8 +280,11 @@ class Walker:
 
         return issue
 
-    def _add_fused(self, lanes: int) -> None:
-        self.sums.ffma += lanes
+    def _add_fused(self, name: str, lanes: int) -> None:
+        if name == "FFMA":
+            self.sums.ffma += lanes
+        else:
+            self.sums.dfma += lanes
 
     def _add_arrivals(self, lanes: int) -> None:
         self.sums.arrivals += lanes
@@ -319,6 +336,12 @@ class Walker:
         """Counts the execution of a memory instruction; two for a copy from global to shared memory."""
         memories = [operand for operand in d.operands if isinstance(operand, Memory)]
         effect: Effect = "load" if d.name in LOADS else "store" if d.name in STORES else "atomic"
+        if MEMORY[d.name] == GENERIC:
+            means_shared, _ = self.lanes.generic(memories[0])
+            return [
+                self._touch(d, memories[0], "shared", effect, means_shared),
+                self._touch(d, memories[0], "global", effect, lambda: ~means_shared()),
+            ]
         if d.name not in COPIES:
             return [self._touch(d, memories[0], MEMORY[d.name], effect)]
         last = d.operands[-1]
@@ -329,11 +352,26 @@ class Walker:
             if not isinstance(last, MachineRegister) or not last.is_predicate or last is not d.operands[2]:
                 raise Uncountable(f"unknown form {d.text}")
             reading = self.lanes.fetcher(last)
-        shared = self._touch(d, memories[0], "shared", "copy")
-        return [shared, self._touch(d, memories[1], "global", "copy", reading)]
+        to, source = memories
+        shared = self._touch(d, to, "shared", "copy", other=source)
+        return [shared, self._touch(d, source, "global", "copy", reading, to)]
 
-    def _touch(self, d: Decoded, memory: Memory, space: str, effect: Effect, also: Fetch | None = None) -> Step:
-        """``also``: a condition beside the instruction's own."""
+    def _place(self, d: Decoded, memory: Memory, space: str) -> Fetch:
+        """The addresses of an access in the memory where it turns out to be."""
+        if MEMORY[d.name] == GENERIC and space == "shared":
+            return self.lanes.generic(memory)[1]
+        return self.lanes.address(memory, space)
+
+    def _touch(
+        self,
+        d: Decoded,
+        memory: Memory,
+        space: str,
+        effect: Effect,
+        also: Fetch | None = None,
+        other: Memory | None = None,
+    ) -> Step:
+        """``also``: a condition beside the instruction's own; ``other``: the other side of a copy."""
         source = d.source
         width = max(1, width_of(source.opcode))
         kind: Space = "shared" if space == "shared" else "global"
@@ -343,9 +381,10 @@ class Walker:
         access = Access(d.index, kind, effect, width, source.line, source.file, d.text, is_matrix=matrix)
         key = (d.index, space)
         tally = self.sums.tallies.setdefault(key, Tally(access))
-        address = self.lanes.address(memory, space)
+        address = self._place(d, memory, space)
+        beside = other and self.lanes.address(other, "global" if space == "shared" else "shared")
         guard = both(self._guard(d), also)
-        period = banks.BANKS * banks.WORD if kind == "shared" else banks.SECTOR
+        period = LINE if kind == "shared" or other else banks.SECTOR
         seen, watch, lanes = _Seen(access, period), self.watch, self.geometry.lanes
 
         def touch() -> None:
@@ -363,7 +402,8 @@ class Walker:
                 where = np.broadcast_to(where, (lanes,))
             if watch is not None:
                 watch(access, where, mask, self.geometry.first * self.geometry.padded)
-            tally.add(seen.look(where, mask, self.geometry), 1, where, mask)
+            partner = np.broadcast_to(beside(), (lanes,)) if beside else None
+            tally.add(seen.look(where, mask, self.geometry, partner), 1, where, mask)
 
         self.seen.append((tally, seen))
         return touch
@@ -560,14 +600,17 @@ class Walker:
     def _sum(self) -> None:
         code = self.plan.program.code
         for block in self.blocks:
-            self.sums.ffma += block.fused * block.lanes
+            for name, count in block.fused.items():
+                self._add_fused(name, count * block.lanes)
             self.sums.arrivals += block.barriers * block.lanes
             for d in code[block.first : block.end]:
                 for space in ("shared", "global"):
                     tally = self.sums.tallies.get((d.index, space))
                     if tally is not None:
                         tally.executed += block.warps
-                self.sums.issued[d.name] += block.warps
+                self.sums.issued[BY_TENSOR_CORES if d.source.opcode.startswith(BY_TENSOR_CORES) else d.name] += (
+                    block.warps
+                )
         for tally, seen in self.seen:
             tally.footprint.merge(seen.left(self.geometry))
 
@@ -581,7 +624,7 @@ def both(one: Fetch | None, other: Fetch | None) -> Fetch | None:
 
 def _brought(d: Decoded) -> int:
     """Bytes that ``d`` brings each lane from global memory."""
-    if d.name in ("LDG", "ATOMG", "ATOM", "LDGSTS"):
+    if d.name in ("LD", "LDG", "ATOMG", "ATOM", "LDGSTS"):
         return max(1, width_of(d.source.opcode))
     return 0
 

@@ -188,13 +188,21 @@ class _Recorder(Walker):
     def _entered(self, number: int) -> Step:
         return lambda: self._log.append((number, self.lanes.mask, {}))
 
-    def _touch(self, d: Decoded, memory: Memory, space: str, effect: Effect, also: Fetch | None = None) -> Step:
+    def _touch(
+        self,
+        d: Decoded,
+        memory: Memory,
+        space: str,
+        effect: Effect,
+        also: Fetch | None = None,
+        other: Memory | None = None,
+    ) -> Step:
         width = max(1, width_of(d.source.opcode))
         matrix = d.name in ("LDSM", "STSM")
         access: Access = "matrix" if matrix else effect
         rows = banks.rows_of_matrices(width, self.geometry.lanes) if matrix else True
         width = banks.ROW_BYTES if matrix else width
-        address: Callable[[], NDArray[Any]] = self.lanes.address(memory, space)
+        address: Callable[[], NDArray[Any]] = self._place(d, memory, space)
         guard = both(self._guard(d), also)
         known: dict[bytes, list[Traffic | None]] = {}
 
