@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 
-from checks.checkers.manifest import Case, Floats
+from checks.checkers.manifest import KERNELS, Case, Floats
 from gemm_lessons.compiler.compile import Compiled, compile_source
 from gemm_lessons.launch import Argument, Buffer, Finding, Grid, Launched, Scalar
 from gemm_lessons.simulator import Setting, Simulator
@@ -17,7 +17,7 @@ from gemm_lessons.simulator import Setting, Simulator
 def compiled(case: Case) -> Compiled:
     """The kernel of a case, compiled with NVRTC."""
     result = compile_source(
-        case.file.read_text(), path=str(case.file), entry=case.entry, defines={}, include_dirs=[], arch="sm_90"
+        case.file.read_text(), path=str(case.file), entry=case.entry, defines={}, include_dirs=[KERNELS], arch="sm_90"
     )
     assert isinstance(result, Compiled), result
     return result

@@ -114,6 +114,22 @@ def _out(count: int) -> Floats:
     return Floats(count, "out")
 
 
+WARNINGS = frozenset("bulk_left_behind bulk_uncommitted bulk_unseen_barrier".split())
+# Asynchronous copies, mbarriers and matrices: a stage that is read or filled too early, phases that are waited for
+# twice, or never armed, lanes that do not take part. All but a few are errors.
+ASYNC = [
+    _pair(name, 1, 64, {"A": _in(2048), "C": _out(64)}, "warning" if name in WARNINGS else "error")
+    for name in (
+        "async_last_tile async_uncommitted async_filled_again async_wrong_stage async_store_over "
+        "async_half_waits async_in_a_warp async_three_stages phase_made_late phase_never_made phase_too_few "
+        "phase_too_many phase_wrong_parity phase_not_waited phase_next_round phase_overwritten phase_twice "
+        "phase_never_armed phase_too_long phase_nobody_empties phase_refilled bulk_read_early "
+        "bulk_one_lane_waits bulk_one_warp_waits bulk_no_proxy_fence bulk_one_fences bulk_store_no_barrier "
+        "bulk_overwritten bulk_left_behind bulk_uncommitted bulk_unseen_barrier bulk_misaligned bulk_odd_size "
+        "bulk_past_the_end matrix_odd_rows matrix_half_a_warp matrix_no_barrier matrix_past_the_end "
+        "matrix_stored_over product_in_a_branch matrix_next_tile "
+    ).split()
+]
 CASES: tuple[Case, ...] = tuple(
     case
     for pair in [
@@ -167,6 +183,7 @@ CASES: tuple[Case, ...] = tuple(
         _pair("async_no_barrier", 1, 64, {"A": _in(256), "C": _out(64)}),
         _pair("async_pipeline", 1, 64, {"A": _in(2048), "C": _out(64), "tiles": 8}),
         _pair("trap", 1, 64, {"A": _in(64), "C": _out(64), "n": 32}),
+        *ASYNC,
     ]
     for case in pair
 )

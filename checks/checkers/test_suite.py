@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from checks.checkers.launcher import findings, launch
-from checks.checkers.manifest import CASES, KERNELS, Case
-from checks.checkers.verdicts import verdicts
+from checks.checkers.manifest import ASYNC, CASES, KERNELS, Case
+from checks.checkers.verdicts import measured, verdicts
 
 RANK = {"error": 0, "warning": 1, "note": 2}
 BROKEN = [case for case in CASES if case.severity is not None]
 CLEAN = [case for case in CASES if case.severity is None]
+ASKED_BROKEN, ASKED_CLEAN = ([case for case in cases if measured(case)] for cases in (BROKEN, CLEAN))
+# Of the many kernels with asynchronous copies a few here; `python -m checks.checkers.table` and the slow tests run all.
+FEW = "async_wrong_stage phase_too_few phase_twice bulk_read_early bulk_no_proxy_fence matrix_half_a_warp".split()
+SLOW = {case for pair in ASYNC for case in pair if case.file.stem not in FEW}
+
+
+def some(cases: list[Case]) -> list[Any]:
+    """As parameters of a test, most of them slow ones."""
+    return [pytest.param(case, marks=pytest.mark.slow if case in SLOW else (), id=case.name) for case in cases]
+
 
 # Where compute-sanitizer warns and we call it an error: a copy that was not waited for is wrong in every warp, also
 # when the thread that reads it is the one that copies it.
@@ -26,7 +38,7 @@ def test_the_suite_is_half_clean_and_every_kernel_is_in_it():
     assert {case.file for case in CASES} == set(KERNELS.glob("*.cu"))
 
 
-@pytest.mark.parametrize("case", BROKEN, ids=name)
+@pytest.mark.parametrize("case", some(BROKEN))
 @pytest.mark.parametrize("block_limit", [None, 1], ids=["together", "one_by_one"])
 def test_a_defect_is_found_where_it_is(case, block_limit):
     found = findings(launch(case, block_limit))
@@ -36,13 +48,13 @@ def test_a_defect_is_found_where_it_is(case, block_limit):
     assert min(RANK[f.severity] for f in found) == RANK[case.severity]
 
 
-@pytest.mark.parametrize("case", CLEAN, ids=name)
+@pytest.mark.parametrize("case", some(CLEAN))
 @pytest.mark.parametrize("block_limit", [None, 1], ids=["together", "one_by_one"])
 def test_a_clean_kernel_is_not_accused(case, block_limit):
     assert findings(launch(case, block_limit)) == []
 
 
-@pytest.mark.parametrize("case", BROKEN, ids=name)
+@pytest.mark.parametrize("case", ASKED_BROKEN, ids=name)
 def test_what_the_sanitizer_reports_is_found(case):
     found = findings(launch(case))
     for verdict in verdicts(case):
@@ -53,12 +65,12 @@ def test_what_the_sanitizer_reports_is_found(case):
             assert verdict.lines & {line for f in same for line in (f.line, f.other_line)}, (verdict, same)
 
 
-@pytest.mark.parametrize("case", CLEAN, ids=name)
+@pytest.mark.parametrize("case", ASKED_CLEAN, ids=name)
 def test_the_sanitizer_finds_the_clean_kernels_clean(case):
     assert verdicts(case) == []
 
 
-@pytest.mark.parametrize("case", BROKEN, ids=name)
+@pytest.mark.parametrize("case", ASKED_BROKEN, ids=name)
 def test_a_defect_is_as_severe_as_the_sanitizer_says(case):
     said = [RANK[v.severity] for v in verdicts(case)]
     if said and case.name not in STRICTER:

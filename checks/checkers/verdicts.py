@@ -45,6 +45,11 @@ MEANINGS: Sequence[tuple[str, frozenset[str]]] = (
 )
 
 
+def measured(case: Case) -> bool:
+    """Whether there are readings of a kernel."""
+    return case.name in readings()["verdicts"]
+
+
 def verdicts(case: Case) -> list[Verdict]:
     """What the four tools said about a kernel; a process that hung is a deadlock."""
     found = []

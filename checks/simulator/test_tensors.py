@@ -9,6 +9,7 @@ import pytest
 
 from checks.simulator.conftest import Run
 from checks.simulator.phase_cases import BOX
+from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.launch import Launched, TensorMap
 
 ROWS, COLUMNS = 8, 32  # of the box
@@ -72,7 +73,7 @@ def test_narrow_swizzles(run: Run, swizzle: int) -> None:
     [
         ("box_load(tile,", "box_load(tile + 4,", "misaligned", "a multiple of 128"),
         ("expect(&bar, 1024)", "expect(&bar, 512)", "deadlock", "expect_tx of 512 bytes"),
-        ("&in, x, y, &bar", "&in, x + 1, y, &bar", "misaligned", "the box begins 4 bytes into a row of"),
+        ("&out, x2, y2", "&out, x2 + 1, y2", "misaligned", "the box begins 4 bytes into a row of"),
         ("&in, x, y, &bar", "(const Map *)raw, x, y, &bar", "illegal_access", "no tensor map lies at the address"),
     ],
 )
@@ -88,6 +89,12 @@ def test_faults(run: Run, old: str, new: str, kind: str, says: str) -> None:
 def test_findings(run: Run, old: str, new: str, kind: str) -> None:
     launched: Launched = moved(run, BOX.replace(old, new))[0]
     assert kind in {finding.kind for finding in launched.findings}
+
+
+def test_a_load_from_between_pieces_of_16_bytes_is_refused(run: Run) -> None:
+    with pytest.raises(UnsupportedKernel, match="the box begins 12 bytes into a row of") as refused:
+        moved(run, at=(3, 0, 0, 0))
+    assert refused.value.line
 
 
 def test_one_and_three_dimensions(run: Run) -> None:

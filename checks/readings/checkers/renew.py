@@ -4,7 +4,7 @@
     python -m checks.readings.checkers.renew store OUT                write sanitizer.json from what was kept in OUT
     python -m checks.readings.checkers.renew                          both, on one machine
 
-With KERNEL names (``first_barrier``) only those and all clean kernels are run, and the other readings stay.
+With KERNEL names (``first_barrier``) only those are built and run, and the other readings stay.
 
 Every broken kernel runs in a process of its own under each tool, and once without (what the hardware alone does); all
 clean kernels share a process per tool. A kernel that hangs is ended with its process.
@@ -28,7 +28,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from checks.checkers.manifest import CASES, KERNELS
+from checks.checkers.manifest import CASES
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 OPTIONS = {
@@ -90,21 +90,22 @@ def measure(out: Path, chosen: Sequence[str] = ()) -> None:
     """Build every kernel and run it under every tool; OUT/raw.json.gz keeps what was printed."""
     tool = _sanitizer()
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+    cases = [case for case in CASES if not chosen or case.file.stem in chosen]
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(AT_ONCE) as pool:
         folder = Path(name)
         build: list[tuple[str, ...]] = [
             (nvcc, "-arch=sm_90", "-lineinfo", "-cubin", "-o", str(folder / f"{f.stem}.cubin"), str(f))
-            for f in sorted(KERNELS.glob("*.cu"))
+            for f in sorted({case.file for case in cases})
         ]
         driver = str(folder / "driver")
         build.append((nvcc, "-O1", "-o", driver, str(HERE / "driver.cpp"), "-lcuda"))
         for result in pool.map(lambda command: _run(command, 60), build):
             if result["rc"] != 0:
                 raise SystemExit(result["text"])
-        (folder / "cases.txt").write_text("\n".join(case.driver_line() for case in CASES) + "\n")
+        (folder / "cases.txt").write_text("\n".join(case.driver_line() for case in cases) + "\n")
         program = (driver, str(folder / "cases.txt"))
-        clean = [case.name for case in CASES if case.severity is None]
-        groups = [[c.name] for c in CASES if c.severity is not None and (not chosen or c.file.stem in chosen)]
+        clean = [case.name for case in cases if case.severity is None]
+        groups = [[case.name] for case in cases if case.severity is not None]
         accepted = {which: _accepted(tool, which, (*program, clean[0])) for which in TOOLS}
         jobs: list[tuple[str, list[str]]] = [(t, g) for g in [clean, *groups] for t in (*TOOLS, "none")]
 

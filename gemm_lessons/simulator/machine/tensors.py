@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.simulator.events import Effect, Moved
 from gemm_lessons.simulator.machine.bulk import (
     HINT,
@@ -30,6 +31,7 @@ from gemm_lessons.simulator.machine.maps import Map
 from gemm_lessons.simulator.machine.mbarriers import USE, barriers_of
 from gemm_lessons.simulator.machine.state import Fault, State
 from gemm_lessons.simulator.machine.transfers import MemoryBinder, Value
+from gemm_lessons.simulator.program.cfg import line_of
 from gemm_lessons.simulator.program.ptx import Address, Instruction, Operand, Register, Symbol, Vector
 
 Array = NDArray[Any]
@@ -71,6 +73,7 @@ class Boxes:
             raise unsupported(instruction)
         first, *places = operand.elements
         self._state, self._memory, self._instruction = state, memory, instruction
+        self._stores = isinstance(instruction.operands[0], Vector)
         if isinstance(first, (Register, Symbol)):
             self._map = memory.addresses(Address(first), instruction)
         else:
@@ -90,16 +93,17 @@ class Boxes:
             yield found, lanes[here], corner[:, here]
 
     def _begins(self, found: Map, lanes: Array, first: Array) -> None:
-        """Boxes begin at multiples of 16 bytes of a row: others are an illegal instruction on an H200."""
+        """Boxes that are stored begin at multiples of 16 bytes of a row: else it is an illegal instruction on an H200.
+        What loads do there is not known."""
         odd = first * found.element % UNIT != 0
-        if odd.any():
-            position = int(odd.argmax())
-            who, name = self._state.describe(int(lanes[position])), self._instruction.full_opcode.replace("__", "::")
-            text = (
-                f"{name} by {who}: the box begins {first[position] * found.element} bytes into a row of {found.name};"
-                f" that must be a multiple of {UNIT}"
-            )
-            raise Fault("misaligned", text, self._instruction)
+        if not odd.any():
+            return
+        position = int(odd.argmax())
+        who, name = self._state.describe(int(lanes[position])), self._instruction.full_opcode.replace("__", "::")
+        text = f"{name} by {who}: the box begins {first[position] * found.element} bytes into a row of {found.name}"
+        if not self._stores:
+            raise UnsupportedKernel(f"{text}, no multiple of {UNIT}", line_of(self._instruction))
+        raise Fault("misaligned", f"{text}; that must be a multiple of {UNIT}", self._instruction)
 
     def _no_map(self, found: Map | None, address: int, lane: int) -> Fault:
         if found is None:

@@ -1,0 +1,15 @@
+// ldmatrix: each row begins at a multiple of 16 bytes. broken: rows are 20 bytes apart.
+#include "phases.cuh"
+
+template <bool BROKEN> __device__ __forceinline__ void go(const float *A, float *C)
+{
+    __shared__ __align__(16) unsigned words[512];
+    const int t = threadIdx.x;
+    for (int i = t; i < 512; i += 64)
+        words[i] = i;
+    __syncthreads();
+    unsigned r[4];
+    MATRICES(r, &words[t % 32 * (BROKEN ? 5 : 4)]); // here: misaligned
+    C[t] = r[0] + r[1] + r[2] + r[3];
+}
+KERNELS
