@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,8 +14,9 @@ import pytest
 from checks import forks
 from checks.gpu.test_device import compiled
 from checks.readings import FOLDER
-from gemm_lessons.cli.gpu import parse_sizes
+from gemm_lessons.cli.gpu import parse_layouts, parse_shapes, parse_sizes, squares
 from gemm_lessons.course.folder import CommandError, Course, WriteError, packaged_course
+from gemm_lessons.course.lesson import Shape
 from gemm_lessons.gpu import Gpu
 from gemm_lessons.hardware.sheets import find_gpu
 from gemm_lessons.run import bench
@@ -64,7 +66,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
 
 
 def simulated(course: Course, csv: Path | None, *names: str, sizes: tuple[int, ...] = (128, 256)) -> BenchRequest:
-    return BenchRequest(course, [course.lesson(name) for name in names], sizes, Simulated(), H200, csv)
+    return BenchRequest(course, [course.lesson(name) for name in names], squares(sizes), Simulated(), H200, csv)
 
 
 @pytest.fixture
@@ -77,9 +79,9 @@ def count_calls(patch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     real = bench._count
 
-    def count(request: BenchRequest, series: bench._Series) -> bench._Series | str:
+    def count(request: BenchRequest, series: bench._Series, shapes: Sequence[Shape]) -> bench._Series | str:
         seen.append(series.name)
-        return real(request, series)
+        return real(request, series, shapes)
 
     patch.setattr(bench, "_count", count)
     return seen
@@ -106,13 +108,50 @@ def test_sizes_that_cannot_be(text: str) -> None:
         parse_sizes(text)
 
 
+def test_shapes_and_layouts() -> None:
+    assert parse_shapes("128x64x8192, 1x2x3 128x64x8192") == [Shape(128, 64, 8192), Shape(1, 2, 3)]
+    assert parse_layouts("nn, TN,nn") == ["NN", "TN"]
+    assert parse_layouts(None) == ["NN"]
+
+
+@pytest.mark.parametrize("text", ["", "128", "1x2", "0x1x1", "1x2x3x4", "1,2,3", "axbxc", "1x1x1," * 65])
+def test_shapes_that_cannot_be(text: str) -> None:
+    with pytest.raises(CommandError, match="--shapes"):
+        parse_shapes(text)
+
+
+def test_layouts_that_cannot_be() -> None:
+    with pytest.raises(CommandError, match='--layout "XX" is none of NN, NT'):
+        parse_layouts("NN,XX")
+
+
+@pytest.mark.parametrize("shape", [Shape(4096, 4096, 4096), Shape(128, 64, 32), Shape(7, 7, 7, layout="TN")])
+def test_a_shape_s_label_is_read_back(shape: Shape) -> None:
+    assert bench.shape_of(bench.label(shape)) == shape
+
+
+def test_a_lesson_whose_host_chooses_is_estimated_as_it_is_launched_at_each_shape(tmp_path: Path) -> None:
+    """Narrow accesses where lines are odd, two blocks on a multiprocessor where there are few."""
+    any_shape = COURSE.lesson("any_shape")
+    shapes = [Shape(1024, 1024, 1024), Shape(1023, 1023, 1023), Shape(4096, 4096, 64, layout="TN")]
+    request = BenchRequest(COURSE, [any_shape, COURSE.lesson("naive")], shapes, Simulated(), H200, tmp_path / "out.csv")
+    result = bench.bench(request)
+    wide, narrow, turned = (it for it in result.points if it.series == any_shape.name)
+    assert [it.shape for it in (wide, narrow, turned)] == shapes
+    assert narrow.time_us > 1.05 * wide.time_us
+    assert turned.gflops > wide.gflops
+    assert len({it.flop_per_byte for it in (wide, narrow, turned)}) == 3
+    assert result.notes == ("01_naive cannot take 4096x4096x64 TN.",)
+    assert [it.key for it in read(tmp_path / "out.csv")] == [it.key for it in result.points]
+
+
 def test_estimates_are_marked_and_kept(done: Done, tmp_path: Path) -> None:
-    assert [(point.series, point.size) for point in done.result.points] == [
+    assert [(point.series, point.shape.m) for point in done.result.points] == [
         ("01_naive", 128), ("02_coalesced", 128), ("01_naive", 256), ("02_coalesced", 256),
     ]  # fmt: skip
     for point in done.result.points:
         assert (point.kind, point.gpu, point.of_cublas, point.launches) == ("estimated", "H200", None, 0)
-        assert point.gflops == pytest.approx(2 * point.size**3 / point.time_us / 1e3)
+        assert point.gflops == pytest.approx(2 * point.shape.m**3 / point.time_us / 1e3)
         assert point.limiter
         assert point.flop_per_byte is not None
     assert done.counted == ["01_naive", "02_coalesced"]
@@ -205,20 +244,20 @@ def test_what_is_left_out_is_said(copied: Course) -> None:
         "02_coalesced is left out: its verdict is wrong answer.",
     )
     thread_tile = COURSE.lesson("thread_tile")
-    result = bench.bench(BenchRequest(COURSE, [thread_tile], (100, 128), Simulated(), H200))
-    assert [point.size for point in result.points] == [128]
+    result = bench.bench(BenchRequest(COURSE, [thread_tile], squares((100, 128)), Simulated(), H200))
+    assert [point.shape.m for point in result.points] == [128]
     assert result.notes == (f"{thread_tile.name} cannot take 100.",)
 
 
 def measured(gpu: Gpu, csv: Path | None, *names: str, sizes: tuple[int, ...] = (64, 96)) -> BenchRequest:
     lessons = [COURSE.lesson(name) for name in names]
-    return BenchRequest(COURSE, lessons, sizes, ShadowedGpu(gpu), H200, csv, seconds=0.01)
+    return BenchRequest(COURSE, lessons, squares(sizes), ShadowedGpu(gpu), H200, csv, seconds=0.01)
 
 
 def test_measuring_beside_cublas(fake_gpu: Gpu, tmp_path: Path) -> None:
     csv = tmp_path / "out.csv"
     result = bench.bench(measured(fake_gpu, csv, "01", "02"))
-    assert sorted((point.size, point.series) for point in result.points) == [
+    assert sorted((point.shape.m, point.series) for point in result.points) == [
         (size, series) for size in (64, 96) for series in ("01_naive", "02_coalesced", CUBLAS)
     ]
     for point in result.points:
@@ -242,7 +281,8 @@ def test_a_kernel_that_fails_does_not_stop_the_others(fake_gpu: Gpu, monkeypatch
         series = real(request, lesson)  # type: ignore[arg-type]
         assert isinstance(series, bench._Series)
         kernel = {"01_naive": "fault 700", "02_coalesced": "lazy"}.get(series.name)
-        return replace(series, kernels=(compiled(kernel),)) if kernel else series
+        made = {series.lesson: bench._Made(series.lesson, (compiled(kernel),))} if kernel else series.made
+        return replace(series, made=made)
 
     monkeypatch.setattr(bench, "_compile", broken)
     result = bench.bench(measured(fake_gpu, None, "01", "02", "03", sizes=(64,)))
@@ -301,5 +341,5 @@ def test_versions() -> None:
 def test_a_point_is_itself_by_kernel_gpu_and_compiler() -> None:
     point: Point = read(DATA / "bench_h200.csv")[0]
     assert replace(point, time_us=1.0, date="2000-01-01").key == point.key
-    for change in ({"kernel": "x"}, {"gpu": "x"}, {"compiler": "x"}, {"size": 1}, {"series": "x"}):
+    for change in ({"kernel": "x"}, {"gpu": "x"}, {"compiler": "x"}, {"shape": Shape(1, 1, 1)}, {"series": "x"}):
         assert replace(point, **change).key != point.key

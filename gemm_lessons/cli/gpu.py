@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gemm_lessons.cli.options import LessonArgument, NoColor, complete_lesson, kernel_path, parse_shape
+from gemm_lessons.cli.options import LayoutOption, LessonArgument, NoColor, complete_lesson, kernel_path, parse_shape
 from gemm_lessons.cli.run import DEFAULT_GPU, DeviceChoice, device_for, sheet_for
+from gemm_lessons.course.data import LAYOUTS
 from gemm_lessons.course.folder import CommandError, any_course, own_course, read_source
+from gemm_lessons.course.lesson import Shape, astuple
+from gemm_lessons.course.tiles import laid
 from gemm_lessons.errors import KitError
 from gemm_lessons.run import contract
 
@@ -34,6 +39,7 @@ def profile(
     shape: Annotated[
         str | None, typer.Option("--shape", metavar="M,N,K", help="Profile a launch of this shape.")
     ] = None,
+    layout: LayoutOption = None,
     gpu_index: Annotated[int, typer.Option("--gpu-index", min=0, help="Which GPU.")] = 0,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The report's file. Default: the lesson's name, here.")
@@ -52,10 +58,13 @@ def profile(
     found = course.lesson(lesson)
     path = kernel_path(course, found, solution, False, file)
     read_source(path)
-    wanted = parse_shape(shape) if shape is not None else None
+    if layout is not None:
+        found = laid(found, layout.upper())
+    wanted = replace(parse_shape(shape), layout=found.shapes.count.layout) if shape is not None else None
     if wanted is not None:
         found.allow(wanted)
     options = ["--gpu-index", str(gpu_index)] if gpu_index else []
+    options += ["--layout", layout.upper()] if layout is not None else []
     options += ["--solution"] if solution else ["--file", str(file)] if file else []
     plan = profiling.plan(tool.value, found, label_for(course, found, path), options, wanted, output)
     console, errors = make_console(), make_console(stderr=True)
@@ -83,8 +92,18 @@ def bench(
         typer.Argument(metavar="[LESSON]...", help="Lessons; all of them by default.", autocompletion=complete_lesson),
     ] = None,
     sizes: Annotated[
-        str, typer.Option("--sizes", metavar="FIRST:LAST", help="M = N = K, doubling; or a list: 512,1000,4096.")
-    ] = "128:8192",
+        str | None,
+        typer.Option(
+            "--sizes", metavar="FIRST:LAST", help="M = N = K, doubling; or a list: 512,1000,4096. Default: 128:8192."
+        ),
+    ] = None,
+    shapes: Annotated[
+        str | None, typer.Option("--shapes", metavar="MxNxK,...", help="Other shapes: 128x128x8192,64x4096x4096.")
+    ] = None,
+    layout: Annotated[
+        str | None,
+        typer.Option("--layout", metavar="NN|NT|TN|TT,...", help="A and B as they are or transposed; or a list of it."),
+    ] = None,
     csv: Annotated[
         Path | None, typer.Option("--csv", help="Keep every point here, and do not repeat what it holds already.")
     ] = None,
@@ -100,7 +119,10 @@ def bench(
     no_color: NoColor = False,
 ) -> int:
     """Every lesson and cuBLAS over sizes: a table, a file, a plot. On the simulator these are estimates."""
-    wanted = parse_sizes(sizes)
+    if sizes is not None and shapes is not None:
+        raise CommandError("--sizes and --shapes exclude each other; give one")
+    wanted = parse_shapes(shapes) if shapes is not None else squares(parse_sizes(sizes or SIZES))
+    wanted = [replace(shape, layout=it) for shape in wanted for it in parse_layouts(layout)]
     sheet = sheet_for(gpu) if gpu is not None else None
     course = any_course()
     found = [course.lesson(name) for name in dict.fromkeys(map(course.resolve, lessons or course.names))]
@@ -128,7 +150,30 @@ def bench(
     return contract.EXIT_PASSED
 
 
+SIZES = "128:8192"
 MOST_SIZES = 64
+
+
+def squares(sizes: Sequence[int]) -> list[Shape]:
+    """M = N = K."""
+    return [Shape(size, size, size) for size in sizes]
+
+
+def parse_shapes(text: str) -> list[Shape]:
+    """``128x128x8192,64x4096x4096``, each once, in this order. Raises ``CommandError``."""
+    found = [re.fullmatch(r"(\d{1,6})x(\d{1,6})x(\d{1,6})", part) for part in re.split(r"[,;\s]+", text.strip())]
+    shapes = [Shape(*map(int, it.groups())) for it in found if it is not None]
+    if None in found or any(min(astuple(it)) < 1 for it in shapes) or len(shapes) > MOST_SIZES:
+        raise CommandError(f'--shapes "{text}": write shapes as MxNxK, like 128x128x8192,64x4096x4096')
+    return list(dict.fromkeys(shapes))
+
+
+def parse_layouts(text: str | None) -> list[str]:
+    """``NN,TN``; all of ``LAYOUTS`` are known. Raises ``CommandError``."""
+    found = list(dict.fromkeys(text.upper().replace(" ", "").split(","))) if text is not None else [LAYOUTS[0]]
+    if unknown := [it for it in found if it not in LAYOUTS]:
+        raise CommandError(f'--layout "{unknown[0]}" is none of {", ".join(LAYOUTS)}')
+    return found
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:

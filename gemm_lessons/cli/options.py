@@ -47,6 +47,10 @@ TimeLimit = Annotated[
 MemoryLimit = Annotated[
     float | None, typer.Option("--memory-limit", metavar="GIB", help="Memory for the run. Default: 4.")
 ]
+LayoutOption = Annotated[
+    str | None,
+    typer.Option("--layout", metavar="NN|NT|TN|TT", help="A and B as they are or transposed, if the lesson takes it."),
+]
 NoColor = Annotated[
     bool, typer.Option("--no-color", help="Plain text, as NO_COLOR=1 gives.", callback=_plain, is_eager=True)
 ]

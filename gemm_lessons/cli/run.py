@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gemm_lessons.cli.options import (
+    LayoutOption,
     LessonArgument,
     MemoryLimit,
     NoColor,
@@ -72,12 +73,7 @@ def run(
         list[str] | None,
         typer.Option("--tile", metavar="NAME=SIZE", help="Other tile sizes, for this run only: --tile BK=16."),
     ] = None,
-    layout: Annotated[
-        str | None,
-        typer.Option(
-            "--layout", metavar="NN|NT|TN|TT", help="A and B as they are or transposed, if the lesson takes it."
-        ),
-    ] = None,
+    layout: LayoutOption = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Repeat the inputs of an earlier run.")] = None,
     time_limit: TimeLimit = None,
     memory_limit: MemoryLimit = None,

@@ -2,12 +2,14 @@
 
 A kernel that takes the lesson's way only on the shape of lesson.toml, or that is right only up to the known sizes, is
 counted and checked elsewhere, too: on a wide and shallow shape, whose M and N are larger than all known ones, and on
-a small and deep one, whose K is. Each is little work, so that a run costs about a quarter more.
+a small and deep one, whose K is, each in one of the layouts that the lesson takes. Each is little work, so that a run
+costs about a quarter more.
 """
 
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from gemm_lessons.course.lesson import Lesson, Shape, astuple, tile_sizes
 
@@ -27,7 +29,8 @@ def hidden_counts(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     m, n, k = (_Axis(draw, *sizes) for sizes in zip(*shapes, strict=True))
     wide = Shape(m.beyond(2), n.beyond(2), k.shallow())
     deep = Shape(m.small(), n.small(), k.beyond(6))
-    return wide, deep
+    layouts = lesson.shapes.layouts
+    return tuple(replace(it, layout=layouts[int(draw.random() * len(layouts))]) for it in (wide, deep))
 
 
 def _tile(lesson: Lesson) -> Shape:

@@ -1,4 +1,4 @@
-"""A benchmark in the terminal: a progress bar, then two tables with one line per size and one column per lesson."""
+"""A benchmark in the terminal: a progress bar, then two tables with one line per shape and one column per lesson."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.text import Text
 
 from gemm_lessons.course.folder import shown
 from gemm_lessons.report.table import tera
-from gemm_lessons.run.bench import CUBLAS, BenchRequest, Point, Result
+from gemm_lessons.run.bench import CUBLAS, BenchRequest, Point, Result, is_square, label
 
 
 class Bar:
@@ -49,7 +49,8 @@ def show_bench(console: Console, request: BenchRequest, result: Result) -> None:
         lessons = sorted({point.series for point in points} - {CUBLAS})
         console.print(Text(", ".join(name.replace("_", " ") for name in lessons), style="quiet"))
         console.print()
-        console.print(Text(f"TFLOP/s (10^12 per second) on {points[0].gpu}, M = N = K; {what}", style="bold"))
+        sizes = "M = N = K" if all(is_square(point.shape) for point in points) else "M x N x K"
+        console.print(Text(f"TFLOP/s (10^12 per second) on {points[0].gpu}, {sizes}; {what}", style="bold"))
         console.print(_table(points, lambda point: tera(point.gflops)))
         if measured:
             console.print()
@@ -69,7 +70,8 @@ def _table(points: Sequence[Point], cell: Callable[[Point], str]) -> Table:
     table.add_column("size", justify="right")
     for name in series:
         table.add_column(name if name == CUBLAS else name[:2], justify="right", min_width=5)
-    for size in sorted({point.size for point in points}):
-        cells = {point.series: cell(point) for point in points if point.size == size}
-        table.add_row(f"{size}", *(cells.get(name, "-") for name in series))
+    named = label if all(is_square(point.shape) for point in points) else str
+    for shape in dict.fromkeys(point.shape for point in points):
+        cells = {point.series: cell(point) for point in points if point.shape == shape}
+        table.add_row(named(shape), *(cells.get(name, "-") for name in series))
     return table

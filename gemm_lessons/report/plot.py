@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from gemm_lessons.course.folder import CommandError, WriteError
 from gemm_lessons.errors import KitError
-from gemm_lessons.run.bench import CUBLAS, WAVEFRONT_BYTES, Point
+from gemm_lessons.run.bench import CUBLAS, WAVEFRONT_BYTES, Point, is_square, label
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from gemm_lessons.course.lesson import Shape
     from gemm_lessons.hardware.sheets import GpuSpec
 
 FORMATS = (".svg", ".png", ".pdf")
@@ -74,7 +75,7 @@ def draw(points: Sequence[Point], path: Path, gpu: GpuSpec | None) -> None:
 
 
 def figure_of(points: Sequence[Point], gpu: GpuSpec | None) -> Figure:
-    """The picture: two panels over sizes on the left, the roofline on the right."""
+    """The picture: two panels over shapes on the left, the roofline on the right."""
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
@@ -93,10 +94,21 @@ def figure_of(points: Sequence[Point], gpu: GpuSpec | None) -> Figure:
 
 def _title(points: Sequence[Point]) -> str:
     first = points[0]
+    sizes = "M = N = K" if _square(points) else "M x N x K"
     if first.kind == "estimated":
-        return f"Estimates for {first.gpu}; nothing was timed. M = N = K, L2 warm"
+        return f"Estimates for {first.gpu}; nothing was timed. {sizes}, L2 warm"
     versions = f"cuBLAS {first.cublas}, driver {first.driver}" if first.driver else f"cuBLAS {first.cublas}"
-    return f"Measured on {first.gpu}: medians, M = N = K, L2 cold. {versions}, {max(point.date for point in points)}"
+    return f"Measured on {first.gpu}: medians, {sizes}, L2 cold. {versions}, {max(point.date for point in points)}"
+
+
+def _square(points: Sequence[Point]) -> bool:
+    return all(is_square(point.shape) for point in points)
+
+
+def _places(points: Sequence[Point]) -> dict[Shape, float]:
+    """Where shapes stand on the axis, from left to right: squares at their size, others one after the other."""
+    shapes = list(dict.fromkeys(point.shape for point in points))
+    return {it: it.m for it in sorted(shapes)} if _square(points) else {it: i + 1 for i, it in enumerate(shapes)}
 
 
 def _around(crowd: Sequence[float], gap: float) -> list[float]:
@@ -117,23 +129,30 @@ def _colours(points: Sequence[Point]) -> dict[str, Any]:
 def _lines(axes: Any, points: Sequence[Point], colours: Mapping[str, Any], value: Any) -> None:
     """One line per series, its name at the right end; names are pushed apart where they would overlap."""
     ends = []
+    at, square = _places(points), _square(points)
     for name, colour in colours.items():
-        own = sorted((point for point in points if point.series == name), key=lambda point: point.size)
+        own = sorted((point for point in points if point.series == name), key=lambda point: at[point.shape])
         if not own:
             continue
         style = "--" if own[0].kind == "estimated" else "-"
-        xs, ys = [point.size for point in own], [value(point) for point in own]
+        xs, ys = [at[point.shape] for point in own], [value(point) for point in own]
         width = 2.4 if name == CUBLAS else 1.6
         axes.plot(xs, ys, style, color=colour, linewidth=width, marker="o", markersize=3.5, zorder=3)
         ends.append((ys[-1], xs[-1], _label(name), colour))
-    axes.set_xscale("log", base=2)
-    sizes = sorted({point.size for point in points})
-    axes.set_xticks(sizes, [str(size) for size in sizes])
+    sizes = list(at.values())
+    if square:
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(sizes, list(map(label, at)))
+    else:
+        axes.set_xticks(sizes, list(map(str, at)), rotation=25, ha="right", fontsize=8)
     axes.minorticks_off()
-    axes.set_xlabel("size: M = N = K")
+    axes.set_xlabel("size: M = N = K" if square else "shape: M x N x K")
     axes.grid(True)
-    if ends:
+    if ends and square:
         axes.set_xlim(sizes[0] / 1.15, sizes[-1] * (sizes[-1] / sizes[0]) ** 0.24 * 1.1)
+    elif ends:
+        axes.set_xlim(0.7, len(sizes) * 1.24 + 0.3)
+    if ends:
         _name_ends(axes, ends)
 
 
@@ -179,7 +198,7 @@ def _speed(axes: Any, points: Sequence[Point], colours: Mapping[str, Any], gpu: 
     axes.set_ylabel("TFLOP/s, log scale")
     if gpu is not None:
         peak = gpu.fp32_flops_per_s / 1e9
-        sizes = [point.size for point in points]  # the line ends where the names of the others begin
+        sizes = _places(points).values()  # the line ends where the names of the others begin
         axes.plot([min(sizes) / 1.15, max(sizes)], [peak, peak], color=FAINT, linewidth=1, linestyle=":")
         axes.annotate(
             f"fp32 peak of the data sheet, {peak / 1e3:.1f}", (0, peak), xycoords=("axes fraction", "data"),
@@ -206,20 +225,19 @@ def _share(axes: Any, points: Sequence[Point], colours: Mapping[str, Any], gpu: 
 
 def _roofline(axes: Any, points: Sequence[Point], colours: Mapping[str, Any], gpu: GpuSpec | None) -> None:
     """The largest size of each lesson: operations per byte of the path to shared memory and L1, against speed."""
-    size = max(point.size for point in points)
-    shown = [point for point in points if point.size == size and point.flop_per_byte]
+    largest = max((point.shape for point in points), key=lambda shape: shape.m * shape.n * shape.k)
+    shown = [point for point in points if point.shape == largest and point.flop_per_byte]
     shown.sort(key=lambda point: point.series)
     estimated = points[0].kind == "estimated"
-    axes.set_title(
-        f"Roofline at {size}" + (", estimated" if estimated else "") + ": how near each lesson is to its limit"
-    )
+    what = f"{label(largest) if _square(points) else largest}{', estimated' if estimated else ''}"
+    axes.set_title(f"Roofline at {what}: how near each lesson is to its limit")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xlabel("operations per byte that wavefronts move between SM and shared memory or L1")
     axes.set_ylabel("TFLOP/s")
     axes.grid(True)
     if not shown:
-        axes.text(0.5, 0.5, "no counters at this size", transform=axes.transAxes, ha="center", color=FAINT)
+        axes.text(0.5, 0.5, "no counters at this shape", transform=axes.transAxes, ha="center", color=FAINT)
         return
     xs = [point.flop_per_byte or 1.0 for point in shown]
     ys = [point.gflops for point in shown]
@@ -241,7 +259,7 @@ def _roofline(axes: Any, points: Sequence[Point], colours: Mapping[str, Any], gp
             middle, middle * slope * 1.1, f"shared memory and L1: {slope / 1e3:.1f} TB/s", rotation=angle,
             rotation_mode="anchor", ha="center", color=INK, fontsize=9,
         )  # fmt: skip
-    cublas = next((point for point in points if point.series == CUBLAS and point.size == size), None)
+    cublas = next((point for point in points if point.series == CUBLAS and point.shape == largest), None)
     if cublas is not None:
         axes.axhline(cublas.gflops, color=GREEN, linestyle="--", linewidth=1.4)
         axes.text(

@@ -10,11 +10,12 @@ import csv
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, field, fields, replace
+from dataclasses import field, fields, replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from gemm_lessons.course.data import LAYOUTS
 from gemm_lessons.course.folder import CommandError, Course, ReadError, WriteError, read_source, shown
 from gemm_lessons.course.lesson import Lesson, Shape
 from gemm_lessons.device import Device
@@ -24,6 +25,7 @@ from gemm_lessons.frozen import dataclass
 from gemm_lessons.gpu import Entrant, Gpu, Measurement, Timed
 from gemm_lessons.hardware.sheets import GpuSpec
 from gemm_lessons.judgement.verdict import CompileFailed, Passed
+from gemm_lessons.run.estimating import estimator_of
 from gemm_lessons.run.measuring import steps_of
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ TellSteps = Callable[[int, int, str], None]  # steps done, steps in all, what is
 
 @dataclass(frozen=True)
 class Point:
-    """One kernel at M = N = K = ``size``; a line of the CSV file.
+    """One kernel at one shape; a line of the CSV file, whose column ``size`` has the shape's ``label``.
 
     ``gflops`` are 10^9 operations per second at the median time. ``flop_per_byte`` counts the bytes that the kernel's
     wavefronts take of the path to shared memory and L1, by the simulator; it is None for cuBLAS.
@@ -50,7 +52,7 @@ class Point:
     gpu: str
     series: str  # the lesson's name, or cuBLAS
     kernel: str  # fingerprint of the source and what goes into it
-    size: int
+    shape: Shape
     time_us: float
     q1_us: float | None  # quartiles of the measured times
     q3_us: float | None
@@ -67,7 +69,7 @@ class Point:
     @property
     def key(self) -> tuple[str, ...]:
         """What makes a point the same point."""
-        return (self.kind, self.gpu, self.series, self.kernel, str(self.size), self.compiler)
+        return (self.kind, self.gpu, self.series, self.kernel, label(self.shape), self.compiler)
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class BenchRequest:
 
     course: Course
     lessons: Sequence[Lesson]
-    sizes: Sequence[int]
+    shapes: Sequence[Shape]
     device: Device
     gpu: GpuSpec
     csv: Path | None = None
@@ -94,15 +96,33 @@ class Result:
 
 
 @dataclass
+class _Made:
+    """A kernel as the host chooses it at some of the shapes; its ``estimator`` is made when a point is missing."""
+
+    lesson: Lesson
+    kernels: tuple[Compiled, ...]
+    estimator: Estimator | None = None
+
+
+@dataclass
 class _Series:
-    """One kernel; its ``estimator`` is made when the first point is missing."""
+    """One kernel file. ``made`` by what the host chooses: most lessons have one for all shapes."""
 
     lesson: Lesson
     name: str
     path: Path
+    source: str
     fingerprint: str
-    kernels: tuple[Compiled, ...]
-    estimator: Estimator | None = None
+    compiler: str
+    made: dict[Lesson, _Made]
+
+    def at(self, shape: Shape) -> _Made | None:
+        """What is launched at this shape; None before it is made."""
+        return self.made.get(self.lesson.at(shape))
+
+    def takes(self, shape: Shape) -> bool:
+        """Whether the lesson's contract allows it."""
+        return self.lesson.shapes.refusal(shape) is None
 
 
 @dataclass
@@ -130,43 +150,58 @@ def bench(request: BenchRequest, progress: TellSteps = lambda done, total, what:
     old = read(request.csv) if request.csv is not None and request.csv.exists() else []
     book = _Book(request.csv, {point.key: point for point in old})
     notes: list[str] = []
-    steps = len(request.lessons) + len(request.sizes)
+    steps = len(request.lessons) + len(request.shapes)
     series: list[_Series] = []
     for done, lesson in enumerate(request.lessons):
         progress(done, steps, f"count {lesson.name}")
         found = _compile(request, lesson)
         if isinstance(found, _Series):
-            shapes = [shape for shape in map(_square, request.sizes) if lesson.shapes.refusal(shape) is None]
-            if not all(_key(request, found, shape.m) in book.points for shape in shapes):
-                found = _count(request, found)
+            shapes = [shape for shape in request.shapes if found.takes(shape)]
+            if missing := [shape for shape in shapes if _key(request, found, shape) not in book.points]:
+                found = _count(request, found, missing)
         if isinstance(found, _Series):
             series.append(found)
         else:
             notes.append(found)
     reused = 0
     wanted: list[Point] = []
-    for done, size in enumerate(request.sizes):
-        progress(len(request.lessons) + done, steps, f"{size} x {size} x {size}")
-        shape = _square(size)
-        allowed = [it for it in series if it.lesson.shapes.refusal(shape) is None]
-        notes += [f"{it.name} cannot take {size}." for it in series if it not in allowed]
-        missing = [it for it in allowed if _key(request, it, size) not in book.points]
-        reused += len(allowed) - len(missing)
+    for done, shape in enumerate(request.shapes):
+        progress(len(request.lessons) + done, steps, str(shape))
+        allowed = [it for it in series if it.takes(shape)]
+        notes += [f"{it.name} cannot take {label(shape)}." for it in series if it not in allowed]
+        lacking = [it for it in allowed if _key(request, it, shape) not in book.points]
+        reused += len(allowed) - len(lacking)
         if (timer := request.device.timer) is not None:
-            if missing:
-                with stage("time", str(shape), payload=2 * size**3):
-                    book.add(_measure(timer, request, missing, shape, notes))
-            baseline = _latest(book, request.device.name, size)
+            if lacking:
+                with stage("time", str(shape), payload=2 * shape.m * shape.n * shape.k):
+                    book.add(_measure(timer, request, lacking, shape, notes))
+            baseline = _latest(book, request.device.name, shape)
             wanted += [baseline] if baseline else []
         else:
-            book.add(_estimated(request, it, shape) for it in missing)
-        wanted += [book.points[key] for it in allowed if (key := _key(request, it, size)) in book.points]
+            book.add(_estimated(request, it, shape) for it in lacking)
+        wanted += [book.points[key] for it in allowed if (key := _key(request, it, shape)) in book.points]
     progress(steps, steps, "")
     return Result(tuple(wanted), tuple(dict.fromkeys(notes)), reused)
 
 
-def _square(size: int) -> Shape:
-    return Shape(size, size, size)
+def is_square(shape: Shape) -> bool:
+    """M = N = K, and A and B as they are."""
+    return shape.m == shape.n == shape.k and shape.layout == LAYOUTS[0]
+
+
+def label(shape: Shape) -> str:
+    """``4096``, or ``128x128x8192 TN``."""
+    return str(shape.m) if is_square(shape) else str(shape)
+
+
+def shape_of(text: str) -> Shape:
+    """The shape with this label. Raises ``ValueError``."""
+    sizes, _, layout = text.partition(" ")
+    found = [int(size) for size in sizes.split("x")]
+    if len(found) not in (1, 3) or (layout and layout not in LAYOUTS):
+        raise ValueError(f"{text!r} is no shape")
+    m, n, k = found * (3 // len(found))
+    return Shape(m, n, k, layout=layout or LAYOUTS[0])
 
 
 def _compile(request: BenchRequest, lesson: Lesson) -> _Series | str:
@@ -182,11 +217,13 @@ def _compile(request: BenchRequest, lesson: Lesson) -> _Series | str:
     compiled = builder_for(device, request.gpu).build(lesson, path, source)
     if isinstance(compiled, CompileFailed):
         return f"{name} is left out: it does not compile."
-    return _Series(lesson, name, path, fingerprint(lesson, source), compiled)
+    made = {lesson: _Made(lesson, compiled)}
+    return _Series(lesson, name, path, source, fingerprint(lesson, source), compiled[0].compiler, made)
 
 
-def _count(request: BenchRequest, series: _Series) -> _Series | str:
-    """Check the kernel on the simulator and count what it does; or a note why it is left out."""
+def _count(request: BenchRequest, series: _Series, shapes: Sequence[Shape]) -> _Series | str:
+    """Check the kernel on the simulator and count what it does, for each way that it is launched at these shapes; or a
+    note why it is left out."""
     from gemm_lessons.run.pipeline import RunRequest, run_lesson
     from gemm_lessons.run.simulated import Simulated
 
@@ -197,13 +234,33 @@ def _count(request: BenchRequest, series: _Series) -> _Series | str:
         if isinstance(row.verdict, Passed):
             return f"{series.name} is left out: the estimate does not know all of its machine instructions."
         return f"{series.name} is left out: its verdict is {row.verdict.kind.replace('_', ' ')}."
-    series.estimator = row.speed.estimator
+    if not series.lesson.choices:
+        series.made[series.lesson].estimator = row.speed.estimator
+        return series
+    return _chosen(request, series, shapes)
+
+
+def _chosen(request: BenchRequest, series: _Series, shapes: Sequence[Shape]) -> _Series | str:
+    """With a kernel for each choice that the host makes at these shapes."""
+    from gemm_lessons.run.builder import builder_for
+
+    for lesson in dict.fromkeys(series.lesson.at(shape) for shape in shapes):
+        if lesson not in series.made:
+            compiled = builder_for(request.device, request.gpu).build(lesson, series.path, series.source)
+            if isinstance(compiled, CompileFailed):
+                return f"{series.name} is left out: it does not compile for every shape."
+            series.made[lesson] = _Made(lesson, compiled)
+        made = series.made[lesson]
+        made.estimator = estimator_of(lesson, made.kernels, request.gpu)
+        if made.estimator is None:
+            return f"{series.name} is left out: no block fits on {request.gpu.name}, or it is beyond the estimate."
     return series
 
 
 def fingerprint(lesson: Lesson, source: str) -> str:
     """Twelve hex digits of everything that the compiler reads: the source, the tile sizes, the common headers."""
     parts = [source, repr(sorted(lesson.tile.defines.items())), repr(lesson.launches), repr(lesson.data)]
+    parts += [repr(lesson.choices)] * bool(lesson.choices)
     for folder in lesson.include_dirs:
         parts += [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.cuh")) if path.is_file()]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
@@ -219,16 +276,16 @@ def flop_per_byte(estimator: Estimator, shape: Shape) -> float | None:
     return operations / moved if moved else None
 
 
-def _point(request: BenchRequest, series: _Series, size: int) -> Point:
+def _point(request: BenchRequest, series: _Series, shape: Shape) -> Point:
     """A point with all but its time."""
-    shape, device = _square(size), request.device
+    device, made = request.device, series.at(shape)
     return Point(
         date=date.today().isoformat(),
         kind="measured" if device.kind == "gpu" else "estimated",
         gpu=device.name if device.kind == "gpu" else request.gpu.name,
         series=series.name,
         kernel=series.fingerprint,
-        size=size,
+        shape=shape,
         time_us=0.0,
         q1_us=None,
         q3_us=None,
@@ -236,22 +293,24 @@ def _point(request: BenchRequest, series: _Series, size: int) -> Point:
         gflops=0.0,
         of_cublas=None,
         limiter="",
-        flop_per_byte=flop_per_byte(series.estimator, shape) if series.estimator else None,
+        flop_per_byte=flop_per_byte(made.estimator, shape) if made and made.estimator else None,
         clock_mhz=None,
         driver="",
         cublas="",
-        compiler=series.kernels[0].compiler,
+        compiler=series.compiler,
     )
 
 
-def _key(request: BenchRequest, series: _Series, size: int) -> tuple[str, ...]:
-    return _point(request, series, size).key
+def _key(request: BenchRequest, series: _Series, shape: Shape) -> tuple[str, ...]:
+    return _point(request, series, shape).key
 
 
 def _estimated(request: BenchRequest, series: _Series, shape: Shape) -> Point:
-    assert series.estimator is not None  # _count has been there
-    estimate = series.estimator.at(shape, request.gpu)
-    point = _point(request, series, shape.m)
+    made = series.at(shape)
+    assert made is not None
+    assert made.estimator is not None, "_count has been there"
+    estimate = made.estimator.at(shape, request.gpu)
+    point = _point(request, series, shape)
     return replace(point, time_us=estimate.time_us, gflops=estimate.gflops, limiter=estimate.limiter)
 
 
@@ -264,7 +323,8 @@ def _measure(
     points: list[Point] = []
     groups: list[list[_Series]] = []
     for it in missing:
-        alike = (group for group in groups if it.lesson.data.asks_the_same(group[0].lesson.data, shape.names))
+        data = it.lesson.at(shape).data
+        alike = (group for group in groups if data.asks_the_same(group[0].lesson.at(shape).data, shape.names))
         found = next(alike, None)
         if found is None:
             groups.append([it])
@@ -272,10 +332,13 @@ def _measure(
             found.append(it)
     for group in groups:
         while group:
+            made = [(it.name, it.at(shape)) for it in group]
             entrants = [
-                Entrant(it.name, "reference", steps_of(it.lesson, it.kernels, shape), it.lesson.data) for it in group
+                Entrant(name, "reference", steps_of(it.lesson, it.kernels, shape), it.lesson.data)
+                for name, it in made
+                if it is not None
             ]
-            data = group[0].lesson.data
+            data = group[0].lesson.at(shape).data
             seed = secrets.randbits(32)
             measured = gpu.measure(data, shape, entrants, seed=seed, seconds=request.seconds)
             if measured.fault is None:
@@ -283,25 +346,25 @@ def _measure(
                 break
             if measured.culprit not in [it.name for it in group]:
                 raise KitError(f"{measured.culprit or 'the GPU'} failed at {shape}: {measured.fault.message}")
-            notes.append(f"{measured.culprit} is left out at {shape.m}: {measured.fault.message}")
+            notes.append(f"{measured.culprit} is left out at {label(shape)}: {measured.fault.message}")
             group = [it for it in group if it.name != measured.culprit]
     return points
 
 
 def _points(request: BenchRequest, group: Sequence[_Series], measured: Measurement, notes: list[str]) -> list[Point]:
-    size = measured.shape.m
-    notes += [f"At {size}: {note}" for note in measured.notes]
+    shape = measured.shape
+    notes += [f"At {label(shape)}: {note}" for note in measured.notes]
     timed = {it.label: it for it in measured.kernels}
     found = []
     for series in group:
         it = timed[series.name]
         if it.wrong or it.overran:
             what = "writes out of bounds" if it.overran else f"{it.wrong} elements are wrong"
-            notes.append(f"{series.name} is left out at {size}: {what}.")
+            notes.append(f"{series.name} is left out at {label(shape)}: {what}.")
             continue
-        found.append(_filled(_point(request, series, size), it, measured))
+        found.append(_filled(_point(request, series, shape), it, measured))
     if measured.cublas is not None:
-        blank = replace(_point(request, group[0], size), series=CUBLAS, kernel="", flop_per_byte=None, compiler="")
+        blank = replace(_point(request, group[0], shape), series=CUBLAS, kernel="", flop_per_byte=None, compiler="")
         found.append(_filled(blank, measured.cublas, measured))
     return found
 
@@ -326,9 +389,9 @@ def version(number: int) -> str:
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
 
-def _latest(book: _Book, gpu: str, size: int) -> Point | None:
+def _latest(book: _Book, gpu: str, shape: Shape) -> Point | None:
     found = [
-        it for it in book.points.values() if (it.series, it.gpu, it.size, it.kind) == (CUBLAS, gpu, size, "measured")
+        it for it in book.points.values() if (it.series, it.gpu, it.shape, it.kind) == (CUBLAS, gpu, shape, "measured")
     ]
     return found[-1] if found else None
 
@@ -336,7 +399,7 @@ def _latest(book: _Book, gpu: str, size: int) -> Point | None:
 # The file.
 
 
-COLUMNS = tuple(it.name for it in fields(Point))
+COLUMNS = tuple("size" if it.name == "shape" else it.name for it in fields(Point))
 
 
 def append(path: Path, points: Sequence[Point]) -> None:
@@ -351,7 +414,8 @@ def append(path: Path, points: Sequence[Point]) -> None:
             elif not _ends_with_newline(path):
                 file.write("\n")  # the last line was cut off when the benchmark was stopped
             for point in points:
-                writer.writerow({name: _cell(value) for name, value in asdict(point).items()})
+                values = [getattr(point, it.name) for it in fields(Point)]
+                writer.writerow(dict(zip(COLUMNS, map(_cell, values), strict=True)))
     except OSError as error:
         raise WriteError(path, error) from None
 
@@ -363,6 +427,8 @@ def _ends_with_newline(path: Path) -> bool:
 
 
 def _cell(value: object) -> object:
+    if isinstance(value, Shape):
+        return label(value)
     return "" if value is None else f"{value:.6g}" if isinstance(value, float) else value
 
 
@@ -398,7 +464,7 @@ def _parse(row: Sequence[str]) -> Point | None:
             gpu=cells["gpu"],
             series=cells["series"],
             kernel=cells["kernel"],
-            size=int(cells["size"]),
+            shape=shape_of(cells["size"]),
             time_us=float(cells["time_us"]),
             q1_us=number("q1_us"),
             q3_us=number("q3_us"),

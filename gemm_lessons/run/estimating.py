@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gemm_lessons.compiler.compile import occupancy
 from gemm_lessons.course.data import HELD, DataSpec
 from gemm_lessons.course.lesson import Lesson, Shape, tile_sizes
 from gemm_lessons.course.problem import Problem
@@ -18,6 +19,7 @@ from gemm_lessons.simulator import Simulator
 
 if TYPE_CHECKING:
     from gemm_lessons.compiler.compile import Compiled
+    from gemm_lessons.hardware.sheets import GpuSpec
 
 SEED = 1  # of the inputs; their values do not matter
 
@@ -32,18 +34,25 @@ def estimate(plan: RunPlan, built: Built, checked: Checked) -> Speed:
     timed = built.code.timed
     if not checked.right or checked.counters is None or lesson.shapes.refusal(shape):
         return UNTIMED
-    if timed is None or not all(fit.blocks_per_sm for fit in built.occupancies):
+    if timed is None:
         return UNTIMED
     plan.tell(f"estimate {shape}")
     with stage("estimate", str(shape), payload=lesson.data.operations(shape.names)):
-        profiles = []
-        for number, (compiled, fit) in enumerate(zip(timed, built.occupancies, strict=True)):
-            profile = profile_of(subject_of(lesson, compiled, number), fit.blocks_per_sm)
-            if profile is None:
-                return UNTIMED
-            profiles.append(profile)
-        estimator = Estimator(tuple(profiles), lesson.grids)
-        return Speed(estimator.at(shape, plan.gpu), estimator)
+        estimator = estimator_of(lesson, timed, plan.gpu)
+        return UNTIMED if estimator is None else Speed(estimator.at(shape, plan.gpu), estimator)
+
+
+def estimator_of(lesson: Lesson, kernels: Sequence[Compiled], gpu: GpuSpec) -> Estimator | None:
+    """Estimates for the shapes at which the host launches these kernels; None where no block fits on a multiprocessor,
+    or beyond the model."""
+    profiles = []
+    for number, (compiled, grid) in enumerate(zip(kernels, lesson.grids(lesson.shapes.count), strict=True)):
+        resident = occupancy(compiled.resources, grid.threads, grid.dynamic_shared, gpu).blocks_per_sm
+        profile = profile_of(subject_of(lesson, compiled, number), resident) if resident else None
+        if profile is None:
+            return None
+        profiles.append(profile)
+    return Estimator(tuple(profiles), lesson.grids)
 
 
 def subject_of(lesson: Lesson, compiled: Compiled, number: int = 0) -> Subject:
