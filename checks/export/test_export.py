@@ -17,10 +17,12 @@ from gemm_lessons.course.data import DataSpec
 from gemm_lessons.course.expression import Expression
 from gemm_lessons.course.folder import CommandError, packaged_course, shown
 from gemm_lessons.course.formula import Formula
-from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.course.lesson import Lesson, Shape
 from gemm_lessons.course.lesson_toml import load_lesson
+from gemm_lessons.course.tiles import laid
 from gemm_lessons.export import cplusplus
 from gemm_lessons.export.folder import HOST, Exported, export_lesson
+from gemm_lessons.export.program import LARGE
 
 COURSE = packaged_course()
 SPLIT_K = Path(__file__).parents[1] / "course" / "kernels" / "90_split_k"
@@ -43,6 +45,18 @@ static void gemm(const float *A, const float *B, float *C, int M, int N, int K)
                 acc += A[i * K + k] * B[k * N + j];
             if (!wrong("store") || i != 1 || j != N - 1)
                 C[i * N + j] = acc;
+        }
+}
+"""
+TURNED = """
+static void gemm(const float *A, const float *B, float *C, int M, int N, int K, int lda, int ldb, int ldc)
+{
+    for (int i = 0; i < M; i++)
+        for (int j = 0; j < N; j++) {
+            float acc = 0.0f;
+            for (int k = 0; k < K; k++)
+                acc += A[k * lda + i] * B[k * ldb + j];
+            C[i * ldc + j] = acc;
         }
 }
 """
@@ -92,6 +106,7 @@ def instructions(ptx: str) -> list[str]:
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.name)
 def test_the_device_runs_the_lesson_s_kernel(programs: dict[str, Path], path: Path) -> None:
     lesson, main = load_lesson(path), programs[path.name] / "main.cu"
+    lesson = lesson.at(LARGE)
     for entry in dict.fromkeys(launch.entry for launch in lesson.launches):
         there = compile_source(main.read_text(), path=str(main), entry=entry)
         here = compile_source(
@@ -184,6 +199,28 @@ def test_halves_columns_scratch_and_an_epilogue(programs: dict[str, Path]) -> No
     done = run_program(program, 33, 17, 70)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert "right: all rows compared with cuBLAS's" in done.stdout
+
+
+@needs_compiler
+def test_sizes_that_want_another_kernel_are_refused(tmp_path: Path) -> None:
+    """What the host of a lesson chooses for each launch, a program has chosen once."""
+    lesson = laid(COURSE.lesson("any_shape"), "TN")
+    path = lesson.solution_path
+    made = export_lesson(lesson, path, tmp_path / "out", "sm_90", Shape(34, 30, 9, layout="TN"))
+    main = (made.folder / "main.cu").read_text()
+    chosen = {name: int(value) for name, value in re.findall(r"constexpr int (\w+) = (\d+);", main)}
+    assert {name: chosen[name] for name in ("TRANS_A", "TRANS_B", "WIDTH_A", "WIDTH_B", "PREFETCH")} == {
+        "TRANS_A": 1, "TRANS_B": 0, "WIDTH_A": 2, "WIDTH_B": 2, "PREFETCH": 1,
+    }  # fmt: skip
+    program = built(made.folder / "main.cu", TURNED)
+    for sizes in ((), (34, 30, 9), (66, 2, 5)):
+        done = run_program(program, *sizes)
+        assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    for sizes, why in (((33, 30, 9), "WIDTH_A is 2; here it should be 1"), ((4098, 4098, 9), "PREFETCH is 1; here")):
+        done = run_program(program, *sizes)
+        assert done.returncode == 2
+        assert why in done.stderr
+        assert f"gemm-lessons export {lesson.number:02} --layout TN --shape {','.join(map(str, sizes))}" in done.stderr
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gemm_lessons.cli.options import LessonArgument, NoColor, kernel_path
+from gemm_lessons.cli.options import LayoutOption, LessonArgument, NoColor, kernel_path, parse_shape
 from gemm_lessons.course.folder import CommandError, any_course, own_course
+from gemm_lessons.course.tiles import laid
 from gemm_lessons.run import contract
 
 
@@ -19,6 +21,10 @@ def export(
     ] = None,
     solution: Annotated[bool, typer.Option("--solution", help="Take the reference.")] = False,
     file: Annotated[Path | None, typer.Option("--file", help="Take this file as the lesson's kernel.")] = None,
+    shape: Annotated[
+        str | None, typer.Option("--shape", metavar="M,N,K", help="The program's own size. Default: 4096,4096,4096.")
+    ] = None,
+    layout: LayoutOption = None,
     no_color: NoColor = False,
 ) -> int:
     """Write a program of its own to take to a GPU machine: your kernel, and the host code around it.
@@ -34,8 +40,13 @@ def export(
     course = any_course() if solution or file else own_course()
     found = course.lesson(lesson)
     path = kernel_path(course, found, solution, False, file)
+    if layout is not None:
+        found = laid(found, layout.upper())
+    wanted = replace(parse_shape(shape), layout=found.shapes.count.layout) if shape is not None else None
+    if wanted is not None:
+        found.allow(wanted)
     from gemm_lessons.export.folder import export_lesson  # loads what renders templates
 
-    exported = export_lesson(found, path, out or Path("export") / found.name, course.architecture)
+    exported = export_lesson(found, path, out or Path("export") / found.name, course.architecture, wanted)
     show_export(make_console(), exported)
     return contract.EXIT_PASSED

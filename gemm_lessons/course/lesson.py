@@ -230,15 +230,19 @@ class Lesson:
         among the tile sizes."""
         if not self.choices:
             return self
-        data = self.data.laid(shape.layout)
-        names = self.names(shape) | {
-            f"trans_{name.lower()}": int(letter == "T") for name, letter in zip("AB", shape.layout, strict=True)
-        }
-        names |= {leading_name(name): layout.leading for name, layout in data.lay_out(shape.names).items()}
-        chosen: dict[str, int] = {}
+        names = self.choosing(shape)
+        chosen = {name: int(names[name]) for name, _ in self.choices}
+        tile = Tile(tuple({**self.tile.defines, **chosen}.items()))
+        return replace(self, data=self.data.laid(shape.layout)).with_tile(tile)
+
+    def choosing(self, shape: Shape) -> dict[str, Number]:
+        """What the expressions of the choices may name, and the choices themselves, at this shape."""
+        layouts = self.data.laid(shape.layout).lay_out(shape.names)
+        names = {**self.names(shape), **transposed(shape.layout)}
+        names |= {leading_name(name): layout.leading for name, layout in layouts.items()}
         for name, expression in self.choices:
-            chosen[name] = names[name] = expression.whole(names, at_least=0)
-        return replace(self, data=data).with_tile(Tile(tuple({**self.tile.defines, **chosen}.items())))
+            names[name] = expression.whole(names, at_least=0)
+        return names
 
     def names(self, shape: Shape) -> dict[str, Number]:
         """The names that launch expressions may use: ``M N K`` and the tile sizes."""
@@ -267,6 +271,11 @@ class Lesson:
         refusal = self.shapes.refusal(shape)
         if refusal:
             raise ShapeError(f"lesson {self.name} cannot take {shape.m},{shape.n},{shape.k}: {refusal}")
+
+
+def transposed(layout: str) -> dict[str, int]:
+    """``trans_a`` and ``trans_b``: 1 for a factor that lies as its transpose."""
+    return {f"trans_{name.lower()}": int(letter == "T") for name, letter in zip("AB", layout, strict=True)}
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from gemm_lessons.course.expression import Expression, Number
 from gemm_lessons.course.folder import CommandError
@@ -24,10 +25,13 @@ PRECEDENCE: Mapping[type[ast.operator], tuple[int, str]] = {
 Code = tuple[str, int]  # and how tightly it binds
 
 
-def arithmetic(expression: Expression, places: Sequence[Mapping[str, Number]]) -> str:
+def arithmetic(
+    expression: Expression, places: Sequence[Mapping[str, Number]], names: Mapping[str, str] = MappingProxyType({})
+) -> str:
     """Whole-number arithmetic over ``M N K`` and the tile, as C++. ``places``: the names' values at the shapes that the
-    lesson knows. Raises ``CommandError`` for what C++ would round otherwise there."""
-    return _Arithmetic(expression.text, places).code(_tree(expression.text))[0]
+    lesson knows; ``names``: what C++ calls some of them. Raises ``CommandError`` for what C++ would round otherwise
+    there."""
+    return _Arithmetic(expression.text, places, names).code(_tree(expression.text))[0]
 
 
 def _tree(text: str) -> ast.expr:
@@ -35,8 +39,8 @@ def _tree(text: str) -> ast.expr:
 
 
 class _Arithmetic:
-    def __init__(self, text: str, places: Sequence[Mapping[str, Number]]) -> None:
-        self.text, self.places = text, places
+    def __init__(self, text: str, places: Sequence[Mapping[str, Number]], names: Mapping[str, str]) -> None:
+        self.text, self.places, self.names = text, places, names
 
     def refused(self, what: str) -> CommandError:
         return CommandError(f'cannot be exported: "{self.text}" of lesson.toml {what}')
@@ -48,7 +52,7 @@ class _Arithmetic:
             case ast.Constant():
                 raise self.refused(f"holds {ast.unparse(node)}, which is no whole number")
             case ast.Name(id=name):
-                return name, ATOM
+                return self.names.get(name, name), ATOM
             case ast.UnaryOp(op=op, operand=operand):
                 sign = "-" if isinstance(op, ast.USub) else ""
                 return f"({sign}{self.code(operand)[0]})", ATOM
@@ -60,7 +64,7 @@ class _Arithmetic:
                 self.check(left, right, exact=False)
                 (above, _), below = self.code(left), self.code(right)
                 return infix((f"({above} + {_held(below, 1)} - 1)", ATOM), ast.Div(), below)
-            case ast.Call(func=ast.Name(id=name), args=[first, *others]):  # min, max of two or more
+            case ast.Call(func=ast.Name(id=name), args=[first, *others]):  # min, max, gcd of two or more
                 made = self.code(first)[0]
                 for other in others:
                     made = f"std::{name}({made}, {self.code(other)[0]})"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gemm_lessons.compiler.source import without_comments
 from gemm_lessons.course.folder import CommandError, WriteError, read_bytes, replace_with_backup, shown
-from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.course.lesson import Lesson, Shape
 from gemm_lessons.export.kernel import KernelText, read_kernel
 from gemm_lessons.export.program import context
 from gemm_lessons.frozen import dataclass
@@ -27,15 +27,18 @@ class Exported:
     compile: str
 
 
-def export_lesson(lesson: Lesson, kernel: Path, folder: Path, architecture: str) -> Exported:
+def export_lesson(
+    lesson: Lesson, kernel: Path, folder: Path, architecture: str, shape: Shape | None = None
+) -> Exported:
     """Write a program of the lesson with this kernel into ``folder``; a file there that differs is kept first.
+    ``shape``: the program's own size, if it is to be another one than 4096.
 
     Raises ``CommandError`` when the lesson or the kernel cannot be exported: nothing is written then.
     """
     if folder.exists() and not folder.is_dir():
         raise CommandError(f"{shown(folder)} is a file; name a folder")
     text = read_kernel(lesson, kernel)
-    names = context(lesson, text, shown(kernel), architecture)
+    names = context(lesson, text, shown(kernel), architecture, shape)
     contents = {
         "main.cu": _rendered("main.cu", names),
         **dict(text.headers),

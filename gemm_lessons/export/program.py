@@ -10,17 +10,18 @@ from __future__ import annotations
 import re
 
 from gemm_lessons.compiler.source import GlobalFunction, kernels
-from gemm_lessons.course.data import SCALARS, SIZES, BufferSpec, Parameter
+from gemm_lessons.course.data import LAYOUTS, SCALARS, SIZES, BufferSpec, Parameter, leading_name
 from gemm_lessons.course.expression import Expression
 from gemm_lessons.course.folder import CommandError, shown
 from gemm_lessons.course.formula import PROBABLE, Product
-from gemm_lessons.course.lesson import LaunchSpec, Lesson, Shape, astuple
+from gemm_lessons.course.lesson import LaunchSpec, Lesson, Shape, astuple, transposed
 from gemm_lessons.elements import Element
 from gemm_lessons.export import cplusplus
 from gemm_lessons.export.kernel import KernelText
 from gemm_lessons.frozen import dataclass
 
 LARGE, SMALL = Shape(4096, 4096, 4096), Shape(512, 256, 128)  # a program's own size, and another to show, if allowed
+OTHER = Shape(4096, 2048, 1024)  # to show where a program is for large ones only
 TYPE_HEADERS = {"float16": "cuda_fp16.h", "bfloat16": "cuda_bf16.h"}
 NOT_YET = ("tf32", "float8_e4m3", "float8_e5m2")  # the host has no type that rounds to them
 FLOAT_SCALARS, INTEGER_SCALARS = ("1.5", "-0.5"), ("2", "-1")  # alpha and beta, where the formula has them
@@ -99,11 +100,15 @@ class Library:
 class _Description:
     """A lesson's facts in C++, part by part. Raises ``CommandError`` for what a stand-alone program cannot show."""
 
-    def __init__(self, lesson: Lesson, kernel: KernelText) -> None:
-        self.lesson, self.data, self.kernel = lesson, lesson.data, kernel
-        rounded = [self.allowed(shape) for shape in (LARGE, SMALL, Shape(1, 1, 1))]
-        self.default, self.example, _ = rounded
-        self.places = [lesson.names(shape) for shape in (*rounded, *lesson.shapes.check, lesson.shapes.count)]
+    def __init__(self, lesson: Lesson, kernel: KernelText, shape: Shape | None) -> None:
+        self.lesson = lesson
+        rounded = [shape or self.allowed(LARGE), *map(self.allowed, (SMALL, OTHER, Shape(1, 1, 1)))]
+        self.default = rounded[0]
+        self.lesson = lesson = lesson.at(self.default)
+        self.data, self.kernel = lesson.data, kernel
+        self.example = next(it for it in (*rounded[1:], self.default) if lesson.at(it) == lesson)
+        known = (*rounded, *lesson.shapes.check, lesson.shapes.count)
+        self.places = [lesson.choosing(it) for it in known]
         self.product = self._product()
 
     def refused(self, why: str) -> CommandError:
@@ -112,7 +117,17 @@ class _Description:
     def allowed(self, shape: Shape) -> Shape:
         """The smallest shape from this one on that the lesson's contract allows."""
         sizes = zip(astuple(shape), astuple(self.lesson.shapes.multiple_of), strict=True)
-        return Shape(*(-(-size // multiple) * multiple for size, multiple in sizes))
+        whole = (-(-size // multiple) * multiple for size, multiple in sizes)
+        return Shape(*whole, layout=self.lesson.shapes.count.layout)
+
+    def choices(self) -> list[tuple[str, str]]:
+        """What the host chose for the program's own size, and how it follows from M, N and K: name, C++."""
+        names = {name: str(value) for name, value in transposed(self.default.layout).items()}
+        names |= {leading_name(spec.name): self.leading(spec) for spec in self.data.buffers}
+        found = [
+            (name, cplusplus.arithmetic(expression, self.places, names)) for name, expression in self.lesson.choices
+        ]
+        return [(name, code) for name, code in found if not code.isdigit()]
 
     def _product(self) -> Product:
         product = self.data.formula.product
@@ -316,11 +331,14 @@ def as_double(element: Element, code: str) -> str:
     return f"(double)(float){code}" if element.name in TYPE_HEADERS else f"(double){code}"
 
 
-def context(lesson: Lesson, kernel: KernelText, origin: str, architecture: str) -> dict[str, object]:
-    """Everything that the templates name. Raises ``CommandError``."""
+def context(
+    lesson: Lesson, kernel: KernelText, origin: str, architecture: str, shape: Shape | None = None
+) -> dict[str, object]:
+    """Everything that the templates name; ``shape`` is the program's own size. Raises ``CommandError``."""
     from gemm_lessons.course.problem import EPILOGUE
 
-    made = _Description(lesson, kernel)
+    made = _Description(lesson, kernel, shape)
+    lesson = made.lesson
     data, loop, library, exponent = lesson.data, made.loop(), made.library(), made.unit()
     answer, narrow = data.answer, data.answer.element.roundoff > data.accumulate.roundoff
     place = made.at(answer, "i", "j")
@@ -340,6 +358,9 @@ def context(lesson: Lesson, kernel: KernelText, origin: str, architecture: str) 
         "libraries": libraries,
         "default": astuple(made.default),
         "example": astuple(made.example),
+        "choices": made.choices(),
+        "again": f"gemm-lessons export {lesson.number:02}"
+        + f" --layout {made.default.layout}" * (made.default.layout != LAYOUTS[0]),
         "multiples": multiples,
         "usage": "".join(f"; {name}: a multiple of {size}" for name, size in multiples),
         "type_headers": sorted({TYPE_HEADERS[b.element.name] for b in data.buffers if b.element.name in TYPE_HEADERS}),
