@@ -25,6 +25,7 @@ from gemm_lessons.cli.options import LessonArgument, NoColor, keep_progress
 from gemm_lessons.cli.practice import bug, predict
 from gemm_lessons.cli.run import run
 from gemm_lessons.cli.site import site
+from gemm_lessons.cli.tune import tune
 from gemm_lessons.cli.view import view
 from gemm_lessons.cli.watch import watch
 from gemm_lessons.course.folder import (
@@ -235,6 +236,11 @@ command(
     "gemm-lessons bench thread_tile vector_loads --sizes 512:4096 --plot out.svg",
     "gemm-lessons bench --device sim --gpu v100",
 )(bench)
+command(
+    "gemm-lessons tune double_buffer",
+    "gemm-lessons tune block_tile --try BK=32,64,128 --shape 1024,1024,1024",
+    "gemm-lessons tune 09 --mine --csv tune.csv --keep",
+)(tune)
 command("gemm-lessons export 03", "gemm-lessons export 03 my_gemm --solution", "gemm-lessons export 03 --file try.cu")(
     export
 )

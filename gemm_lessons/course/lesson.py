@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from gemm_lessons.course.data import LAYOUTS, SIZES, DataSpec, Parameter, leading_name
 from gemm_lessons.course.data import prototype as prototype_of
 from gemm_lessons.course.expression import Expression, ExpressionError, Number
+from gemm_lessons.course.search_space import SearchSpace
 from gemm_lessons.errors import KitError
 from gemm_lessons.frozen import dataclass
 
@@ -170,6 +171,7 @@ class Lesson:
     gates: tuple[Gate, ...] = ()
     todos: tuple[Todo, ...] = ()
     choices: tuple[tuple[str, Expression], ...] = ()  # what the host decides for each launch, as it hands over a tile
+    search: SearchSpace = SearchSpace()  # what `tune` tries
 
     @property
     def name(self) -> str:

@@ -40,6 +40,7 @@ from gemm_lessons.course.lesson import (
     Tile,
     Todo,
 )
+from gemm_lessons.course.search_space import MOST, Condition, SearchSpace
 from gemm_lessons.course.toml import TomlReader, Where, read_toml
 from gemm_lessons.elements import ELEMENTS
 
@@ -86,7 +87,7 @@ class _Reader(TomlReader):
     def lesson(self, directory: Path, raw: dict[str, Any]) -> Lesson:
         from gemm_lessons.launch import COUNTED  # --help reads no lesson
 
-        tables = "tile launch launches kernel scalars choices buffers tensor_maps shapes gates todo".split()
+        tables = "tile launch launches kernel scalars choices buffers tensor_maps shapes gates todo tune".split()
         self.known((), raw, ("title", "idea", *tables))
         tile = self.tile(self.table((), raw, "tile", required=False))
         choices = self.choices(self.table((), raw, "choices", required=False), tile)
@@ -106,6 +107,7 @@ class _Reader(TomlReader):
             ),
             todos=tuple(self.todo(("todo", i), table) for i, table in enumerate(self.tables(raw, "todo"))),
             choices=choices,
+            search=self.search(self.table((), raw, "tune", required=False), (*tile.defines, *dict(choices))),
         )
         if lesson.shapes.layouts != LAYOUTS[:1] and not choices:
             raise self.wrong(("shapes", "layouts"), "needs [choices], or a kernel never hears how A and B lie")
@@ -137,6 +139,27 @@ class _Reader(TomlReader):
             found.append((name, self.expression(("choices", name), raw[name], names)))
             names.append(name)
         return tuple(found)
+
+    def search(self, raw: dict[str, Any], sizes: Sequence[str]) -> SearchSpace:
+        """What ``tune`` may try: a list of whole numbers for each size, and conditions."""
+        self.known(("tune",), raw, (*sizes, "where"))
+        values = []
+        for name, given in raw.items():
+            if name == "where":
+                continue
+            if not isinstance(given, list) or not given or not all(type(it) is int and it >= 0 for it in given):
+                raise self.wrong(("tune", name), "must be a list of whole numbers, like [64, 128]")
+            values.append((name, tuple(dict.fromkeys(given))))
+        conditions = raw.get("where", [])
+        if not isinstance(conditions, list) or not all(isinstance(text, str) for text in conditions):
+            raise self.wrong(("tune", "where"), 'must be a list of conditions, like ["BM % WM == 0"]')
+        try:
+            space = SearchSpace(tuple(values), tuple(Condition.parse(text, sizes) for text in conditions))
+        except ExpressionError as error:
+            raise self.wrong(("tune", "where"), str(error)) from None
+        if space.combinations > MOST:
+            raise self.wrong(("tune",), f"makes {space.combinations:,} combinations; at most {MOST:,} can be searched")
+        return space
 
     def architecture(self, raw: dict[str, Any]) -> str:
         from gemm_lessons.hardware.sheets import OLDEST_ARCH  # only who compiles asks

@@ -1,0 +1,124 @@
+"""``gemm-lessons tune``: which tile sizes are fastest? Registered by ``app.py``."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gemm_lessons.cli.options import LessonArgument, NoColor, kernel_path, parse_shape
+from gemm_lessons.cli.run import DEFAULT_GPU, DeviceChoice, device_for, sheet_for
+from gemm_lessons.course.folder import CommandError, any_course, own_course, read_source, shown
+from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.run import contract
+
+
+def tune(
+    lesson: LessonArgument,
+    shape: Annotated[
+        str, typer.Option("--shape", metavar="M,N,K", help="What it is to be fast at.")
+    ] = "4096,4096,4096",
+    try_: Annotated[
+        list[str] | None,
+        typer.Option("--try", metavar="NAME=A,B,C", help="Try these values of a size, not those of lesson.toml."),
+    ] = None,
+    mine: Annotated[bool, typer.Option("--mine", help="Your kernel.cu, not the reference.")] = False,
+    file: Annotated[Path | None, typer.Option("--file", help="This file as the lesson's kernel.")] = None,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", help="Keep every result here, and go on from what it holds already.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Draw a picture: .svg, .png or .pdf.")] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Write the fastest sizes into your course's lesson.toml, with a backup.")
+    ] = False,
+    measure: Annotated[int, typer.Option("--measure", min=1, help="Time so many, the best by estimate.")] = 24,
+    processes: Annotated[int | None, typer.Option("--processes", min=1, help="That share the work.")] = None,
+    device: Annotated[
+        DeviceChoice, typer.Option("--device", help="gpu measures, sim estimates; auto takes a GPU when there is one.")
+    ] = DeviceChoice.auto,
+    gpu_index: Annotated[int, typer.Option("--gpu-index", min=0, help="Which GPU.")] = 0,
+    gpu: Annotated[
+        str | None, typer.Option("--gpu", help="The GPU to estimate for. Default: the one here, else H200.")
+    ] = None,
+    no_color: NoColor = False,
+) -> int:
+    """Search for the fastest tile sizes: compile, check and rank by estimate; on a GPU, time the best.
+
+    What is tried stands in lesson.toml, in [tune]. Nothing is written into the course without --keep.
+    """
+    if mine and file is not None:
+        raise CommandError("--mine and --file exclude each other; give one")
+    course = own_course() if mine or keep else any_course()
+    found = course.lesson(lesson)
+    path = kernel_path(course, found, not mine, False, file)
+    read_source(path)
+    wanted = parse_shape(shape)
+    found.allow(wanted)
+    space = found.search.with_values(parse_values(found, try_ or ()))
+    if not space.values:
+        first = next(iter(found.tile.defines), None)
+        what = f"say what to try, like --try {first}=8,16" if first else "it has no tile sizes"
+        raise CommandError(f"lesson {found.name} has no [tune] in its lesson.toml: {what}")
+    if plot is not None:
+        from gemm_lessons.report.plot import need_matplotlib
+
+        need_matplotlib(plot)
+    from gemm_lessons.report.bench import Bar
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.tune import show_tuning
+    from gemm_lessons.run.tuning import TuneRequest
+    from gemm_lessons.run.tuning import tune as search
+
+    on = device_for(device, gpu_index)
+    sheet = (sheet_for(gpu) if gpu is not None else None) or on.sheet or sheet_for(DEFAULT_GPU)
+    cores = processes or len(os.sched_getaffinity(0))
+    request = TuneRequest(course, found, path, space, wanted, on, sheet, csv, measure, cores)
+    with Bar(make_console(stderr=True)) as bar:
+        tuning = search(request, bar)
+    show_tuning(make_console(), request, tuning)
+    if plot is not None:
+        from gemm_lessons.report.tune_plot import draw_tuning
+
+        draw_tuning(request, tuning, plot)
+        make_console(stderr=True).print(f"drawn: {plot}")
+    if keep and tuning.ranked:
+        make_console(stderr=True).print(keep_sizes(found, tuning.ranked[0].sizes))
+    return contract.EXIT_PASSED if tuning.ranked else contract.EXIT_NOT_PASSED
+
+
+def parse_values(lesson: Lesson, texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """``["BM=64,128"]`` as ``{"BM": (64, 128)}``. Raises ``CommandError``."""
+    found: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        match = re.fullmatch(r"\s*([A-Z][A-Z0-9_]*)\s*=\s*(\d{1,6}(?:\s*,\s*\d{1,6})*)\s*", text)
+        if not match:
+            raise CommandError(f'--try "{text}" is no list of sizes; write it like --try BK=8,16,32')
+        if match[1] not in lesson.tile.defines:
+            known = ", ".join(lesson.tile.defines) or "none"
+            raise CommandError(f"--try: lesson {lesson.name} has no size {match[1]}; it has {known}")
+        found[match[1]] = tuple(dict.fromkeys(int(size) for size in match[2].split(",")))
+    return found
+
+
+def keep_sizes(lesson: Lesson, sizes: dict[str, int]) -> str:
+    """Write the sizes into ``[tile]`` of the lesson's file, the old one kept beside it; what was done. Raises
+    ``CommandError`` and ``WriteError``."""
+    from gemm_lessons.course.folder import replace_with_backup
+
+    had = {name: size for name, size in sizes.items() if lesson.tile.defines[name] != size}
+    if not had:
+        return f"{shown(lesson.toml_path)} has these sizes already."
+    lines = read_source(lesson.toml_path).splitlines(keepends=True)
+    start = next(i for i, line in enumerate(lines) if re.match(r"\s*\[tile\]", line)) + 1
+    end = next((i for i in range(start, len(lines)) if re.match(r"\s*\[", lines[i])), len(lines))
+    for name, size in had.items():
+        at = next((i for i in range(start, end) if re.match(rf"\s*{name}\s*=", lines[i])), None)
+        if at is None:
+            raise CommandError(f"{shown(lesson.toml_path)}: {name} is chosen for each launch, and not kept in [tile]")
+        lines[at] = re.sub(r"=(\s*)\d+", rf"=\g<1>{size}", lines[at], count=1)
+    kept = replace_with_backup(lesson.toml_path, "".join(lines).encode())
+    return f"{shown(lesson.toml_path)}: {', '.join(f'{k} = {v}' for k, v in had.items())}; the old one is {kept.backup and shown(kept.backup)}"

@@ -1,0 +1,101 @@
+"""A search for tile sizes in the terminal: the best as a table, and why the others were left out."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from gemm_lessons.course.folder import shown
+from gemm_lessons.report.table import duration, tera
+from gemm_lessons.run.tuning import Tuning, TuneRequest
+from gemm_lessons.run.tuning_book import Candidate
+
+SHOWN = 10
+OWN = "*"  # behind the place of the lesson's own sizes
+
+
+def show_tuning(console: Console, request: TuneRequest, tuning: Tuning) -> None:
+    """The ten fastest and the lesson's own sizes, then what to know about them."""
+    measured = bool(tuning.measured)
+    where = request.device.name if measured else request.gpu.name
+    what = "measured: medians, L2 cold" if measured else "ESTIMATES: nothing was timed, L2 warm"
+    console.print(Text(f"{request.lesson.name} at {request.shape} on {where}", style="bold"))
+    console.print(Text(what, style="quiet"))
+    best = tuning.ranked[:SHOWN]
+    rows = [*enumerate(best, 1)]
+    if tuning.own in tuning.ranked and tuning.own not in best:
+        rows.append((tuning.ranked.index(tuning.own) + 1, tuning.own))
+    if rows:
+        console.print(_table(rows, tuning, measured))
+    for text, style in _words(request, tuning):
+        console.print(Text(text, style=style))
+
+
+def _table(rows: list[tuple[int, Candidate]], tuning: Tuning, measured: bool) -> Table:
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("", justify="right")
+    for name in tuning.own.sizes:
+        table.add_column(_short(name), justify="right")
+    for name in ("regs", "fit", "time", "TFLOP/s", *(("cuBLAS", "estimate") if measured else ())):
+        table.add_column(name, justify="right", no_wrap=True)
+    if not measured:
+        table.add_column("limiter", no_wrap=True)
+    for place, it in rows:
+        tuned = it.tuned
+        mark = f"{place}{OWN if it == tuning.own else ' '}"
+        cells = [mark, *(f"{size}" for size in it.sizes.values()), f"{tuned.registers}", f"{tuned.blocks_per_sm}"]
+        if measured:
+            share = "-" if tuned.of_cublas is None else f"{tuned.of_cublas:.0%}"
+            cells += [duration(tuned.time_us), tera(tuned.gflops), share, duration(tuned.estimate_us)]
+        else:
+            cells += [duration(tuned.estimate_us), tera(tuned.estimate_gflops), tuned.limiter]
+        table.add_row(*cells, style="bold" if it == tuning.own else None)
+    return table
+
+
+def _short(name: str) -> str:
+    """``BLOCKS_PER_SM`` in a column of two digits: ``B/SM``."""
+    words = name.split("_")
+    return name if len(name) <= 5 else "".join(word[0] for word in words)
+
+
+def _words(request: TuneRequest, tuning: Tuning) -> list[tuple[str, str]]:
+    said: list[tuple[str, str]] = []
+    long = [name for name in tuning.own.sizes if _short(name) != name]
+    if long:
+        said.append((", ".join(f"{_short(name)}: {name}" for name in long) + ".", "quiet"))
+    own, ranked = tuning.own, tuning.ranked
+    if own.tuned.why_not:
+        said.append((f"The lesson's own sizes ({own.text}) are left out: {own.tuned.why_not}.", "doubt"))
+    elif ranked:
+        ours, fastest = (_time(it, tuning) for it in (own, ranked[0]))
+        gain = "are the fastest" if ranked[0] == own else f"take {ours / fastest - 1:.1%} longer than the fastest"
+        said.append((f"The lesson's own sizes ({OWN}) {gain}.", ""))
+    if tuning.place is not None:
+        said.append(
+            (f"The estimate had put the fastest of {len(tuning.measured)} measured in place {tuning.place}.", "")
+        )
+    reasons = Counter(_reason(it.tuned.why_not) for it in tuning.candidates if it.tuned.why_not)
+    said.append(("regs: registers of a thread. fit: blocks on a multiprocessor.", "quiet"))
+    said.append((f"{len(tuning.candidates)} candidates, {len(ranked)} of them right.", "quiet"))
+    said += [(f"  {count:4} left out: {reason}", "quiet") for reason, count in reasons.most_common()]
+    said += [(note, "doubt") for note in tuning.notes]
+    if request.csv is not None:
+        again = f"; {tuning.reused} were there already" if tuning.reused else ""
+        said.append((f"kept in {shown(request.csv)}{again}.", "quiet"))
+    return said
+
+
+def _time(candidate: Candidate, tuning: Tuning) -> float:
+    tuned = candidate.tuned
+    return (tuned.time_us if tuning.measured and tuned.time_us is not None else tuned.estimate_us) or 1.0
+
+
+def _reason(why_not: str) -> str:
+    """Reasons that differ in their numbers only are one."""
+    return re.sub(r"\d[\d,]*", "N", why_not)
