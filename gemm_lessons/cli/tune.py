@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -104,7 +104,7 @@ def parse_values(lesson: Lesson, texts: Sequence[str]) -> dict[str, tuple[int, .
     return found
 
 
-def keep_sizes(lesson: Lesson, sizes: dict[str, int]) -> str:
+def keep_sizes(lesson: Lesson, sizes: Mapping[str, int]) -> str:
     """Write the sizes into ``[tile]`` of the lesson's file, the old one kept beside it; what was done. Raises
     ``CommandError`` and ``WriteError``."""
     from gemm_lessons.course.folder import replace_with_backup
@@ -121,4 +121,6 @@ def keep_sizes(lesson: Lesson, sizes: dict[str, int]) -> str:
             raise CommandError(f"{shown(lesson.toml_path)}: {name} is chosen for each launch, and not kept in [tile]")
         lines[at] = re.sub(r"=(\s*)\d+", rf"=\g<1>{size}", lines[at], count=1)
     kept = replace_with_backup(lesson.toml_path, "".join(lines).encode())
-    return f"{shown(lesson.toml_path)}: {', '.join(f'{k} = {v}' for k, v in had.items())}; the old one is {kept.backup and shown(kept.backup)}"
+    assert kept.backup is not None  # the file was there: it has been read
+    written = ", ".join(f"{name} = {size}" for name, size in had.items())
+    return f"{shown(lesson.toml_path)}: {written}; the old one is {shown(kept.backup)}"

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from gemm_lessons.course.folder import shown
 from gemm_lessons.report.table import duration, tera
-from gemm_lessons.run.tuning import Tuning, TuneRequest
-from gemm_lessons.run.tuning_book import Candidate
+from gemm_lessons.run.tuning import TuneRequest, Tuning
+from gemm_lessons.run.tuning_book import TileCandidate
 
 SHOWN = 10
 OWN = "*"  # behind the place of the lesson's own sizes
@@ -36,7 +36,7 @@ def show_tuning(console: Console, request: TuneRequest, tuning: Tuning) -> None:
         console.print(Text(text, style=style))
 
 
-def _table(rows: list[tuple[int, Candidate]], tuning: Tuning, measured: bool) -> Table:
+def _table(rows: list[tuple[int, TileCandidate]], tuning: Tuning, measured: bool) -> Table:
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("", justify="right")
     for name in tuning.own.sizes:
@@ -91,7 +91,7 @@ def _words(request: TuneRequest, tuning: Tuning) -> list[tuple[str, str]]:
     return said
 
 
-def _time(candidate: Candidate, tuning: Tuning) -> float:
+def _time(candidate: TileCandidate, tuning: Tuning) -> float:
     tuned = candidate.tuned
     return (tuned.time_us if tuning.measured and tuned.time_us is not None else tuned.estimate_us) or 1.0
 

@@ -1,7 +1,7 @@
 """Which tile sizes are fastest? Every candidate is compiled, checked and counted in its own process; then estimated, or
 the best by estimate measured on a GPU beside cuBLAS.
 
-    [tune] of lesson.toml --> candidates --compile--> registers, occupancy --run--> right? counters --> estimate --> time
+    [tune] of lesson.toml --> candidates --compile--> registers, occupancy --run--> right? --> estimate --> time
 
 Each result is appended to a CSV file as soon as it is there, and what the file holds already is not done again.
 """
@@ -30,7 +30,7 @@ from gemm_lessons.judgement.verdict import CompileFailed, GateMissed, Passed
 from gemm_lessons.run.bench import TellSteps, fingerprint
 from gemm_lessons.run.builder import Builder
 from gemm_lessons.run.measuring import steps_of
-from gemm_lessons.run.tuning_book import Candidate, Tuned, TuningBook
+from gemm_lessons.run.tuning_book import TileCandidate, Tuned, TuningBook
 
 if TYPE_CHECKING:
     from gemm_lessons.gpu import Entrant, Gpu
@@ -65,18 +65,18 @@ class TuneRequest:
 class Tuning:
     """All candidates, the fastest first, those that are left out last; ``own``: with the lesson's own sizes."""
 
-    candidates: tuple[Candidate, ...]
-    own: Candidate
+    candidates: tuple[TileCandidate, ...]
+    own: TileCandidate
     notes: tuple[str, ...] = ()
     reused: int = 0
 
     @property
-    def ranked(self) -> tuple[Candidate, ...]:
+    def ranked(self) -> tuple[TileCandidate, ...]:
         """Those that are right, the fastest first: the measured ones before those that are only estimated."""
         return tuple(it for it in self.candidates if it.tuned.estimate_us is not None)
 
     @property
-    def measured(self) -> tuple[Candidate, ...]:
+    def measured(self) -> tuple[TileCandidate, ...]:
         """Those that were timed, the fastest first."""
         return tuple(it for it in self.ranked if it.tuned.time_us is not None)
 
@@ -95,8 +95,8 @@ def tune(request: TuneRequest, progress: TellSteps = lambda done, total, what: N
     own = {name: lesson.tile.defines[name] for name, _ in request.space.values}
     wanted = [own, *(sizes for sizes in request.space.candidates(lesson.tile.defines) if sizes != own)]
     book = TuningBook.of(request.csv)
-    found: list[Candidate] = []
-    missing: list[Candidate] = []
+    found: list[TileCandidate] = []
+    missing: list[TileCandidate] = []
     for sizes in wanted:
         candidate = _candidate(request, sizes, source)
         known = book.known(candidate)
@@ -116,7 +116,7 @@ def tune(request: TuneRequest, progress: TellSteps = lambda done, total, what: N
     return Tuning(tuple(sorted(found, key=_rank)), mine, tuple(notes), reused)
 
 
-def _rank(candidate: Candidate) -> tuple[int, float, str]:
+def _rank(candidate: TileCandidate) -> tuple[int, float, str]:
     tuned = candidate.tuned
     if tuned.why_not:
         return 2, 0.0, candidate.text
@@ -125,7 +125,7 @@ def _rank(candidate: Candidate) -> tuple[int, float, str]:
     return 1, tuned.estimate_us or 0.0, candidate.text
 
 
-def _candidate(request: TuneRequest, sizes: Mapping[str, int], source: str) -> Candidate:
+def _candidate(request: TuneRequest, sizes: Mapping[str, int], source: str) -> TileCandidate:
     """A candidate as it is before anybody has compiled it; with a reason if it cannot be launched."""
     why_not, print_ = "", ""
     try:
@@ -136,10 +136,10 @@ def _candidate(request: TuneRequest, sizes: Mapping[str, int], source: str) -> C
             why_not = f"cannot take the shape: {refusal}"
     except CommandError as error:
         why_not = str(error).partition("cannot be launched: ")[2] or str(error)
-    return Candidate(dict(sizes), print_, request.gpu.name, str(request.shape), Tuned(why_not=why_not))
+    return TileCandidate(dict(sizes), print_, request.gpu.name, str(request.shape), Tuned(why_not=why_not))
 
 
-def _looked_at(request: TuneRequest, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
+def _looked_at(request: TuneRequest, candidates: Sequence[TileCandidate]) -> Iterator[TileCandidate]:
     """Each of them, compiled, checked and estimated, as it is ready."""
     about = (request.course.root, request.lesson.name, request.path, request.shape, request.gpu, request.target)
     if request.processes == 1 or len(candidates) < 2:
@@ -197,12 +197,12 @@ def _look(
 def _timed(
     request: TuneRequest,
     timer: Gpu,
-    found: Sequence[Candidate],
+    found: Sequence[TileCandidate],
     own: Mapping[str, int],
     book: TuningBook,
     notes: list[str],
     progress: TellSteps,
-) -> list[Candidate]:
+) -> list[TileCandidate]:
     """All candidates, the best by estimate and the lesson's own with their times."""
     ranked = sorted((it for it in found if it.tuned.estimate_us is not None), key=lambda it: it.tuned.estimate_us or 0)
     chosen = [it for it in ranked if it.sizes == own or it in ranked[: request.measured]]
@@ -218,8 +218,8 @@ def _timed(
 
 
 def _measure(
-    request: TuneRequest, timer: Gpu, group: Sequence[Candidate], notes: list[str]
-) -> Iterator[Candidate]:
+    request: TuneRequest, timer: Gpu, group: Sequence[TileCandidate], notes: list[str]
+) -> Iterator[TileCandidate]:
     """Time a group in one run with cuBLAS; one that faults is left out, and the rest timed again."""
     by_text = {it.text: it for it in group}
     while by_text:
@@ -243,12 +243,10 @@ def _measure(
         return
 
 
-def _entrant(request: TuneRequest, candidate: Candidate) -> Entrant:
+def _entrant(request: TuneRequest, candidate: TileCandidate) -> Entrant:
     from gemm_lessons.gpu import Entrant
 
     lesson = retiled(request.lesson, candidate.sizes).at(request.shape)
     compiled = Builder(request.target).build(lesson, request.path, read_source(request.path))
     assert not isinstance(compiled, CompileFailed)  # it did compile
     return Entrant(candidate.text, "reference", steps_of(lesson, compiled, request.shape), lesson.data)
-
-

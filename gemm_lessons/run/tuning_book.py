@@ -30,7 +30,7 @@ class Tuned:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class TileCandidate:
     """Tile sizes, what they are compiled to (``kernel``: the fingerprint of source and sizes), and what came of it."""
 
     sizes: Mapping[str, int]
@@ -82,17 +82,17 @@ class TuningBook:
             raise ReadError(path, error) from None
         return cls(path, {key: tuned for key, tuned in found if tuned is not None})
 
-    def known(self, candidate: Candidate) -> Tuned | None:
+    def known(self, candidate: TileCandidate) -> Tuned | None:
         """What came of it, if it was looked at."""
         return self._rows.get(candidate.key)
 
-    def add(self, candidate: Candidate) -> None:
+    def add(self, candidate: TileCandidate) -> None:
         """Keep it, in the file first. Raises ``WriteError``."""
         if self._path is not None:
             self._append(self._path, candidate)
         self._rows[candidate.key] = candidate.tuned
 
-    def _append(self, path: Path, candidate: Candidate) -> None:
+    def _append(self, path: Path, candidate: TileCandidate) -> None:
         row = {**dict(zip(KEY, candidate.key, strict=True)), "tile": candidate.text, **asdict(candidate.tuned)}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
