@@ -1,4 +1,4 @@
-"""What is inlined from CUDA's own headers belongs to the line that calls it, in findings and in counters."""
+"""What is inlined from CUDA's headers, or the course's, belongs to the line that calls it: findings and counters."""
 
 from __future__ import annotations
 
@@ -40,15 +40,16 @@ def test_wmma_is_told_by_the_lines_that_call_it() -> None:
     assert set(stored) == {LINES["wmma::store_matrix_sync"]}
 
 
-def test_what_is_cudas_own() -> None:
+def test_what_is_cudas_own_or_the_courses() -> None:
     for path in (
         "/x/lib/python3.12/site-packages/nvidia/cu13/include/crt/mma.hpp",
         "/x/site-packages/nvidia/cuda_runtime/include/cuda_fp16.hpp",
         "/usr/local/cuda-12.9/include/crt/mma.hpp",
         "/usr/local/cuda/targets/x86_64-linux/include/cuda_pipeline_helpers.h",
+        "/a/lessons/common/mma.cuh",
     ):
         assert is_toolkit_header(path)
-    for path in ("kernel.cu", "/home/a/cuda/kernel.cu", "/home/a/include/mine.cuh", "/a/lessons/common/matrix.cuh"):
+    for path in ("kernel.cu", "/home/a/cuda/kernel.cu", "/home/a/include/mine.cuh", "/a/lessons/03_mine/matrix.cuh"):
         assert not is_toolkit_header(path)
 
 

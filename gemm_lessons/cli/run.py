@@ -28,7 +28,7 @@ from gemm_lessons.course.folder import CommandError, Course, NotText, any_course
 from gemm_lessons.course.lesson import Lesson, Shape
 from gemm_lessons.course.original import remarks_on
 from gemm_lessons.course.progress import load_progress
-from gemm_lessons.course.tiles import laid, parse_tile, retiled
+from gemm_lessons.course.tiles import laid, parse_tile, retiled, typed
 from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.run import contract
 
@@ -74,6 +74,9 @@ def run(
         typer.Option("--tile", metavar="NAME=SIZE", help="Other tile sizes, for this run only: --tile BK=16."),
     ] = None,
     layout: LayoutOption = None,
+    type_: Annotated[
+        str | None, typer.Option("--type", metavar="NAME", help="Another type of numbers, if the lesson has several.")
+    ] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Repeat the inputs of an earlier run.")] = None,
     time_limit: TimeLimit = None,
     memory_limit: MemoryLimit = None,
@@ -97,6 +100,8 @@ def run(
     with contextlib.suppress(NotText):  # that is a verdict
         read_source(path)
     remarks = remarks_on(found) if path == found.kernel_path else ()
+    if type_ is not None:
+        found = typed(found, type_)
     if tile:
         sizes, usual = parse_tile(tile), found
         found = retiled(found, sizes)
@@ -114,10 +119,11 @@ def run(
 
     def show(outcome: RunOutcome) -> int:
         practice: Callable[[], None] | None = None
+        as_it_is = wanted is None and not tile and layout is None and type_ is None
         # Before anything is printed: whoever reads it may have seen enough after four lines.
-        if path.resolve() == found.kernel_path.resolve() and wanted is None and not tile and layout is None:
+        if path.resolve() == found.kernel_path.resolve() and as_it_is:
             keep_progress(course, load_progress(course).after_run(found.name, outcome.verdict.kind))
-        if wanted is None and not tile and layout is None:
+        if as_it_is:
             practice = practised(course, found, path, outcome)
         if as_json:
             import json
@@ -127,6 +133,7 @@ def run(
             option = " --stub" if stub else " --bug" if bug else f" --file {shlex.quote(str(file))}" if file else ""
             option += "".join(f" --tile {text}" for text in tile or ())
             option += f" --layout {layout.upper()}" if layout is not None else ""
+            option += f" --type {type_}" if type_ is not None else ""
             _show(course, outcome, f"gemm-lessons run {found.number:02}{option}", remarks)
             if problems:
                 from gemm_lessons.report.console import make_console

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-# The folders of wheels (nvidia/cu13/include, nvidia/cuda_runtime/include) and of installed toolkits.
-_FOLDER = re.compile(r"/(nvidia/cu\w+|cuda[-.\w]*)/(targets/[^/]+/)?include/")
+# The folders of wheels (nvidia/cu13/include, nvidia/cuda_runtime/include), of installed toolkits, and lessons/common.
+_FOLDER = re.compile(r"/(nvidia/cu\w+|cuda[-.\w]*)/(targets/[^/]+/)?include/|/lessons/common/")
 
 
 @lru_cache(maxsize=256)
 def is_toolkit_header(path: str) -> bool:
-    """Whether a file belongs to CUDA, by its path."""
+    """Whether a file belongs to CUDA or to what the lessons share, by its path."""
     return _FOLDER.search(path) is not None

@@ -172,6 +172,8 @@ class Lesson:
     todos: tuple[Todo, ...] = ()
     choices: tuple[tuple[str, Expression], ...] = ()  # what the host decides for each launch, as it hands over a tile
     search: SearchSpace = SearchSpace()  # what `tune` tries
+    types: tuple[str, ...] = ()  # of numbers, that the same source takes besides
+    type: str = ""  # which of them this is; empty: the lesson's own
 
     @property
     def name(self) -> str:

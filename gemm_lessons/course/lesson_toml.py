@@ -53,8 +53,8 @@ TYPES = ("a", "b", "c", "accumulate")  # of [kernel]
 ACCUMULATORS = ("float64", "float32", "float16", "int32")
 
 
-def load_lesson(directory: Path) -> Lesson:
-    """Read ``directory/lesson.toml``.
+def load_lesson(directory: Path, type_: str = "") -> Lesson:
+    """Read ``directory/lesson.toml``; ``type_``: with what ``[types.NAME]`` says in place of the rest.
 
     Raises ``LessonError`` with file, line, key and remedy when the file is missing, unreadable or wrong in any way.
     """
@@ -64,7 +64,8 @@ def load_lesson(directory: Path) -> Lesson:
             f"{directory}: a lesson's folder is named like 03_block_tile (two digits, _, lower-case name)"
         )
     text, raw = read_toml(path, "every lesson folder needs a lesson.toml")
-    return _Reader(path, text).lesson(directory, raw)
+    reader = _Reader(path, text)
+    return reader.lesson(directory, reader.typed(raw, type_) if type_ else raw, type_)
 
 
 def load_architecture(lessons: Path) -> str:
@@ -84,10 +85,24 @@ class _Reader(TomlReader):
 
     several = False  # launches, in [[launches]]
 
-    def lesson(self, directory: Path, raw: dict[str, Any]) -> Lesson:
+    def typed(self, raw: dict[str, Any], type_: str) -> dict[str, Any]:
+        """The file as it is for one of its ``[types]``: keys of tables are replaced one by one, lists as a whole."""
+        types = self.table((), raw, "types")
+        there = self.table(("types",), types, type_)
+        self.known(("types", type_), there, ("tile", "launch", "launches", "kernel", "buffers", "shapes", "gates"))
+        merged = {key: value for key, value in raw.items() if key not in there}
+        for key, value in there.items():
+            before = raw.get(key)
+            merged[key] = {**before, **value} if isinstance(before, dict) and isinstance(value, dict) else value
+        if "launches" in there:  # in place of the one launch
+            merged.pop("launch", None)
+            merged["kernel"] = there.get("kernel", {})
+        return merged
+
+    def lesson(self, directory: Path, raw: dict[str, Any], type_: str) -> Lesson:
         from gemm_lessons.launch import COUNTED  # --help reads no lesson
 
-        tables = "tile launch launches kernel scalars choices buffers tensor_maps shapes gates todo tune".split()
+        tables = "tile launch launches kernel scalars choices buffers tensor_maps shapes gates todo tune types".split()
         self.known((), raw, ("title", "idea", *tables))
         tile = self.tile(self.table((), raw, "tile", required=False))
         choices = self.choices(self.table((), raw, "choices", required=False), tile)
@@ -108,6 +123,8 @@ class _Reader(TomlReader):
             todos=tuple(self.todo(("todo", i), table) for i, table in enumerate(self.tables(raw, "todo"))),
             choices=choices,
             search=self.search(self.table((), raw, "tune", required=False), (*tile.defines, *dict(choices))),
+            types=tuple(self.table((), raw, "types", required=False)),
+            type=type_,
         )
         if lesson.shapes.layouts != LAYOUTS[:1] and not choices:
             raise self.wrong(("shapes", "layouts"), "needs [choices], or a kernel never hears how A and B lie")

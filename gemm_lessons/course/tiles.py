@@ -1,5 +1,5 @@
-"""A lesson with other tile sizes or another layout, for one run: ``--tile BK=16``, ``--layout TN``. The shape contract
-follows the tile."""
+"""A lesson with other tile sizes, another layout or other numbers, for one run: ``--tile BK=16``, ``--layout TN``,
+``--type bf16``. The shape contract follows the tile."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from math import lcm
 from gemm_lessons.course.expression import ExpressionError, closest
 from gemm_lessons.course.folder import CommandError
 from gemm_lessons.course.lesson import Lesson, LessonError, Shape, Shapes, Tile, astuple
-from gemm_lessons.course.lesson_toml import MAX_THREADS
+from gemm_lessons.course.lesson_toml import MAX_THREADS, load_lesson
 
 OF_SIZES = ("BM", "BN", "BK")  # the tile of M, of N, of K
 
@@ -64,6 +64,14 @@ def laid(lesson: Lesson, layout: str) -> Lesson:
         raise CommandError(f'--layout "{layout}": lesson {lesson.name} takes {", ".join(known)}')
     shapes = lesson.shapes.laid(layout)
     return replace(lesson, shapes=shapes).at(shapes.count)
+
+
+def typed(lesson: Lesson, name: str) -> Lesson:
+    """The lesson for another type of numbers. Raises ``CommandError`` when it has none of this name."""
+    if name not in lesson.types:
+        known = f"has the types {', '.join(lesson.types)}" if lesson.types else "has one type of numbers"
+        raise CommandError(f'--type "{name}": lesson {lesson.name} {known}')
+    return load_lesson(lesson.directory, name)
 
 
 def _promise(multiple: int, before: int, now: int) -> int:

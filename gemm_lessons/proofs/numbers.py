@@ -37,7 +37,7 @@ UNITS = {
 }
 FILES = {"h200": "h200.json", "ncu": "h200_ncu.json", "variants": "h200_variants.json",
          "layouts": "h200_layouts.json", "epilogues": "h200_epilogues.json", "halves": "h200_halves.json",
-         "precision": "h200_halves.json"}  # fmt: skip
+         "precision": "h200_halves.json", "mma": "h200_mma.json", "errors": "h200_mma.json"}  # fmt: skip
 SOURCES = f"simulator M,N,K, {', '.join(FILES)}: see lessons/measured/README.md"
 
 
@@ -64,9 +64,9 @@ class Numbers:
             match kind:
                 case "simulator":
                     done = self._simulated(words, head, rows)
-                case "h200" | "variants" | "layouts" | "epilogues" | "halves":
+                case "h200" | "variants" | "layouts" | "epilogues" | "halves" | "mma":
                     done = self._measured(kind, words, head, rows)
-                case "ncu" | "precision":
+                case "ncu" | "precision" | "errors":
                     done = self._profiled(kind, words, head, rows)
                 case _:
                     raise LessonError(f"numbers: {source}: {kind!r} is no source; write {SOURCES}")

@@ -46,8 +46,14 @@ def second_look(plan: RunPlan, built: Built, source: str, checked: Checked) -> C
     puzzling = isinstance(checked.verdict, WrongAnswer) and checked.verdict.is_vague
     if len(lesson.launches) > 1 or isinstance(checked.verdict, TimedOut) or not (todos or unsure or puzzling):
         return checked
+    count = len(todo_marks(stub))
+    if todos:
+        checked = replace(checked, unfinished=Unfinished(count - len(todos), count))
     shape = one_tile(lesson)
     lesson = lesson.at(shape)
+    problem = Problem(lesson.data, shape, plan.seed)
+    if not unsure and not can_tell(problem):  # nothing would be told
+        return checked
     plan.tell(f"look again {shape}")
     compiled = compile_source(
         source,
@@ -59,12 +65,8 @@ def second_look(plan: RunPlan, built: Built, source: str, checked: Checked) -> C
         options=AS_WRITTEN,
         withheld=(lesson.solution_path,),
     )
-    count = len(todo_marks(stub))
-    if todos:
-        checked = replace(checked, unfinished=Unfinished(count - len(todos), count))
     if not isinstance(compiled, Compiled):
         return checked
-    problem = Problem(lesson.data, shape, plan.seed)
     trial = problem.trial()
     try:
         remains = Simulator(Setting(budget=BUDGET)).remains(

@@ -5,6 +5,7 @@ struct __half {
     __half() = default;
     __device__ __half(float value);
     __device__ operator float() const;
+    unsigned short bits;
 };
 struct __half2 {
     __half x, y;
@@ -12,6 +13,7 @@ struct __half2 {
 typedef __half half;
 typedef __half2 half2;
 __device__ half __float2half(float value);
+__device__ half __float2half_rn(float value);
 __device__ float __half2float(half value);
 __device__ half2 __floats2half2_rn(float x, float y);
 __device__ half2 __halves2half2(half x, half y);

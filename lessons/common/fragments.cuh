@@ -1,0 +1,193 @@
+// Fragments<TYPE> of other types than float16: how a warp loads them from swizzled tiles, multiplies and stores them.
+//
+//   Element, Sum        numbers in memory, and what products are summed in
+//   DEPTH, COLS         of k and of columns, that one load_b takes
+//   PARTS, PASSES       matrices that each of A and B is given as, and products for each pair of fragments: 1 and 1, or
+//                       2 and 3 where fp32 is split
+//   A, B, Sums          a lane's registers: of 16 rows x DEPTH of A, of DEPTH x COLS of B, of 16 rows x COLS of C
+//   turn_a, turn_b      what the places of a row's pieces are xored with
+//   load_a, load_b      from a tile of WIDTH columns, at (row, k) and at (k, col)
+//   multiply_add        sums += a * b
+//   settle              after each tile
+//   store               to C, at (row, col)
+//
+// Lesson 17 includes this behind swizzled() and the fragments of 16-bit numbers, and explains it in "Other types": the
+// others are not 16 bits wide, so ldmatrix_trans cannot transpose them.
+#pragma once
+#include "matrix.cuh"
+#include "mma.cuh"
+
+enum Type { F16 = 1, BF16, TF32, S8, F64, FP32_BY_TF32, FP32_BY_F16 };
+
+template <>
+struct Fragments<BF16> : OfHalves<__nv_bfloat16> {
+    __device__ static void multiply_add(Sums &sums, const A &a, const B &b, int)
+    {
+        for (int w = 0; w < 2; w++)
+            mma_bf16(sums[w], a, b[w]);
+    }
+};
+
+// COUNT numbers that lie side by side, as one access.
+template <typename Number, int COUNT>
+struct alignas(COUNT * sizeof(Number) < 16 ? COUNT * sizeof(Number) : 16) Row {
+    Number at[COUNT];
+};
+
+template <int COUNT, typename Number>
+__device__ inline Row<Number, COUNT> &row_at(Number &first)
+{
+    return reinterpret_cast<Row<Number, COUNT> &>(first);
+}
+
+template <int COUNT, typename Number>
+__device__ inline const Row<Number, COUNT> &row_at(const Number &first)
+{
+    return reinterpret_cast<const Row<Number, COUNT> &>(first);
+}
+
+// tf32 are floats, of which the tensor core reads the first 19 bits. A row of 16 bytes is four of them, so ldmatrix serves
+// for A. Of B a lane takes two columns side by side. They are rows of the other factor: the tensor core multiplies the
+// transposed matrices, B^T A^T, and what it calls its first factor, with 16 rows, is 16 columns of B.
+template <>
+struct Fragments<TF32> {
+    using Element = float;
+    using Sum = float;
+    static constexpr int DEPTH = 8, COLS = 16, PARTS = 1, PASSES = 1;
+    using A = unsigned[2][2];
+    using B = unsigned[4];
+    using Sums = float[2][4];
+
+    __device__ static unsigned turn_a(unsigned row) { return row; }
+    __device__ static unsigned turn_b(unsigned row) { return row * 2; }
+
+    template <int WIDTH>
+    __device__ static void load_a(A &a, const float *tile, int row, int k)
+    {
+        const int lane = threadIdx.x % 32;
+        const int mine = lane / 16 * 8 + lane % 8;
+        unsigned to[4];
+        ldmatrix(to, &tile[swizzled<WIDTH, float>(row + mine, k + lane / 8 % 2 * 4, turn_a(mine))]);
+        for (int i = 0; i < 4; i++)
+            a[i / 2][i % 2] = to[i];
+    }
+
+    template <int WIDTH>
+    __device__ static void load_b(B &b, const float *tile, int k, int col)
+    {
+        const int lane = threadIdx.x % 32;
+        for (int half = 0; half < 2; half++) {
+            const int row = half * 4 + lane % 4;
+            const auto x = row_at<2>(tile[swizzled<WIDTH, float>(k + row, col + lane / 4 * 2, turn_b(lane % 4))]);
+            b[2 * half] = __float_as_uint(x.at[0]);
+            b[2 * half + 1] = __float_as_uint(x.at[1]);
+        }
+    }
+
+    __device__ static void multiply_add(Sums &sums, const A &a, const B &b, int)
+    {
+        for (int w = 0; w < 2; w++)
+            mma_tf32(sums[w], b, a[w]);
+    }
+
+    __device__ static void settle(Sums &) {}
+
+    __device__ static void store(const Matrix<float> &c, int row, int col, const Sums &sums)
+    {
+        const int lane = threadIdx.x % 32;
+        for (int w = 0; w < 2; w++)
+            for (int e = 0; e < 2; e++)
+                row_at<2>(c(row + w * 8 + lane % 4 * 2 + e, col + lane / 4 * 2)) = {sums[w][e], sums[w][2 + e]};
+    }
+};
+
+// int8: ldmatrix_trans transposes pairs of columns. A lane picks k = 4q to 4q + 3 of one column out of two registers.
+template <>
+struct Fragments<S8> {
+    using Element = signed char;
+    using Sum = int;
+    static constexpr int DEPTH = 32, COLS = 16, PARTS = 1, PASSES = 1;
+    using A = unsigned[4];
+    using B = unsigned[2][2];
+    using Sums = int[2][4];
+
+    __device__ static unsigned turn_a(unsigned row) { return row; }
+    __device__ static unsigned turn_b(unsigned row) { return row / 2; }
+
+    template <int WIDTH>
+    __device__ static void load_a(A &a, const Element *tile, int row, int k)
+    {
+        const int lane = threadIdx.x % 32;
+        ldmatrix(a, &tile[swizzled<WIDTH, Element>(row + lane % 16, k + lane / 16 * 16, turn_a(lane))]);
+    }
+
+    template <int WIDTH>
+    __device__ static void load_b(B &b, const Element *tile, int k, int col)
+    {
+        const int lane = threadIdx.x % 32;
+        const int row = lane / 16 * 16 + lane % 8 * 2 + lane / 8 % 2; // k = 0, 2, 4, ... first, then 1, 3, 5, ...
+        unsigned pairs[2][2];
+        ldmatrix_trans(pairs, &tile[swizzled<WIDTH, Element>(k + row, col, turn_b(row))]);
+        for (int half = 0; half < 2; half++) {
+            b[0][half] = __byte_perm(pairs[half][0], pairs[half][1], 0x6240);
+            b[1][half] = __byte_perm(pairs[half][0], pairs[half][1], 0x7351);
+        }
+    }
+
+    __device__ static void multiply_add(Sums &sums, const A &a, const B &b, int)
+    {
+        for (int w = 0; w < 2; w++)
+            mma_s8(sums[w], a, b[w]);
+    }
+
+    __device__ static void settle(Sums &) {}
+
+    // Product 0 has the even columns, product 1 the odd ones.
+    __device__ static void store(const Matrix<int> &c, int row, int col, const Sums &sums)
+    {
+        const int lane = threadIdx.x % 32;
+        for (int half = 0; half < 2; half++)
+            row_at<4>(c(row + half * 8 + lane / 4, col + lane % 4 * 4)) = {
+                sums[0][half * 2], sums[1][half * 2], sums[0][half * 2 + 1], sums[1][half * 2 + 1]};
+    }
+};
+
+// float64: a number is two registers, and each lane loads its own.
+template <>
+struct Fragments<F64> {
+    using Element = double;
+    using Sum = double;
+    static constexpr int DEPTH = 4, COLS = 8, PARTS = 1, PASSES = 1;
+    using A = double[2];
+    using B = double[1];
+    using Sums = double[4];
+
+    __device__ static unsigned turn_a(unsigned row) { return row * 2; }
+    __device__ static unsigned turn_b(unsigned row) { return row * 2; }
+
+    template <int WIDTH>
+    __device__ static void load_a(A &a, const double *tile, int row, int k)
+    {
+        const int lane = threadIdx.x % 32;
+        for (int half = 0; half < 2; half++)
+            a[half] = tile[swizzled<WIDTH, double>(row + half * 8 + lane / 4, k + lane % 4, turn_a(lane / 4))];
+    }
+
+    template <int WIDTH>
+    __device__ static void load_b(B &b, const double *tile, int k, int col)
+    {
+        const int lane = threadIdx.x % 32;
+        b[0] = tile[swizzled<WIDTH, double>(k + lane % 4, col + lane / 4, turn_b(lane % 4))];
+    }
+
+    __device__ static void multiply_add(Sums &sums, const A &a, const B &b, int) { mma_f64(sums, a, b); }
+
+    __device__ static void settle(Sums &) {}
+
+    __device__ static void store(const Matrix<double> &c, int row, int col, const Sums &sums)
+    {
+        const int lane = threadIdx.x % 32;
+        for (int half = 0; half < 2; half++)
+            row_at<2>(c(row + half * 8 + lane / 4, col + lane % 4 * 2)) = {sums[half * 2], sums[half * 2 + 1]};
+    }
+};
