@@ -129,6 +129,8 @@ class Flights:
         """Which of ``lane`` touch ``cell`` too early."""
         found = np.zeros(lane.size, np.bool_)
         source = self.source[cell]
+        if not source.any():
+            return found
         for number in np.unique(source[source > 0]).tolist():
             here = source == number
             found[here] = knowledge.number(sources[number - 1])[lane[here]] < self.need[cell[here]]
@@ -235,6 +237,8 @@ class BulkCopies:
             self._knowledge.phase(mark)
             if mark.kind == "wait":
                 self._met[mark.lanes] = self._time
+                if self._coming.anything:
+                    self._coming.land(self._sources, self._knowledge)
 
     def _report(self, mark: Phase) -> None:
         """What lanes have copied by ``cp.async`` so far has come when the phase ends."""
