@@ -134,7 +134,8 @@ _ROWS = (
             forms="async.ca/cg.shared.global 4 8 16 bytes, with zero fill; commit_group, wait_group, wait_all;"
             " async.mbarrier.arrive; async.bulk and async.bulk.tensor.1d/2d/3d (tiles) between shared and global memory"
             " of one block"),
-    _silent("cp.reduce", "copy", forms="reduce.async.bulk and reduce.async.bulk.tensor to global memory, but of 16-bit floats"),
+    _silent("cp.reduce", "copy",
+            forms="reduce.async.bulk and reduce.async.bulk.tensor to global memory, but of 16-bit floats"),
     *(_silent(f"mbarrier.{what}", "phase", "a[ri]?", what)
       for what in ("init", "inval", "expect_tx", "complete_tx")),
     *(Opcode(f"mbarrier.{what}", "phase", operands, forms=what)
