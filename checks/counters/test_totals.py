@@ -64,6 +64,11 @@ def test_only_what_is_executed_hides_a_load() -> None:
     assert waiting == {0: 4 * LINE, 100: 4 * LINE, 200: 2 * LINE}, "of the second load, the arithmetic is the first use"
 
 
+def test_products_of_bytes_hide_a_load() -> None:
+    body = "float v = x[t]; int a = t; for (int i = 0; i < n; i++) a = __dp4a(a, i, a); y[t] = a + v;"
+    assert [counted(body, n).get("global_bytes_waited_for") for n in (100, 200)] == [2 * LINE, 0]
+
+
 def test_products_of_tensor_cores_hide_a_load() -> None:
     product = (
         'asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %4}, {%4},'

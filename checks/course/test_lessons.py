@@ -77,5 +77,6 @@ def test_another_gpu_changes_the_estimate_alone(name: str) -> None:
         assert there.checked.gates == here.checked.gates
         assert there.checked.counters == here.checked.counters
         assert there.built.resources == here.built.resources
-        assert there.speed.estimate is not None
-        assert there.speed.estimate.gpu == GPUS[gpu].name
+        if here.speed.estimate is not None:  # not of every type of numbers
+            assert there.speed.estimate is not None
+            assert there.speed.estimate.gpu == GPUS[gpu].name

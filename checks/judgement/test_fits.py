@@ -135,3 +135,48 @@ def test_infinity_is_not_fitted() -> None:
     answer = stored(it, it.reference)
     answer[3, 3] = np.inf
     assert judged(it, answer).pattern is None
+
+
+INTEGERS = ("int8", "int32")
+DOUBLES = ("float64", "float64")
+
+
+def in_floats(it: Product) -> Array:
+    a, b = (factor.astype(np.float32) for factor in it.factors)
+    return (a @ b).astype(np.float64)
+
+
+def in_16_bits(it: Product) -> Array:
+    return it.reference.astype(np.int64).astype(np.int16).astype(np.float64)
+
+
+def without_signs(of_a: bool) -> Callable[[Product], Array]:
+    def computed(it: Product) -> Array:
+        a, b = it.factors
+        return np.where(a < 0, a + 256, a) @ b if of_a else a @ np.where(b < 0, b + 256, b)
+
+    return computed
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel", "types", "says"),
+    [
+        ("rounded_to_float", in_floats, DOUBLES, "as if it had been computed in float"),
+        ("wrapped_around", in_16_bits, INTEGERS, "it was kept in 16 bits, and wrapped around"),
+        ("without_sign", without_signs(True), INTEGERS, "the bytes of A were taken for numbers from 0 to 255"),
+        ("without_sign", without_signs(False), INTEGERS, "the bytes of B were taken for numbers from 0 to 255"),
+    ],
+)
+def test_too_few_bits_and_their_twin(
+    name: str, kernel: Callable[[Product], Array], types: tuple[str, str], says: str
+) -> None:
+    factor, result = types
+    it = problem(48, 32, 96, a=factor, b=factor, c=result, accumulate=result)
+    pattern = judged(it, kernel(it)).pattern
+    assert pattern is not None
+    assert pattern.name == name
+    assert says in pattern.explanation
+    twin = kernel(it).copy()
+    twin[30, 11] += 3
+    other = judged(it, twin).pattern
+    assert other is None or other.name != name

@@ -90,13 +90,14 @@ class LaunchSpec:
 
 @dataclass(frozen=True)
 class Shapes:
-    """The shape contract: what M, N and K must be multiples of, the shapes to check, the one to count on, and the
-    layouts of A and B that may be."""
+    """The shape contract: what M, N and K must be multiples of, the shapes to check, the one to count on, the layouts
+    of A and B that may be, and the largest M, N and K, by name, where there is one."""
 
     multiple_of: Shape
     check: tuple[Shape, ...]
     count: Shape
     layouts: tuple[str, ...] = LAYOUTS[:1]
+    at_most: tuple[tuple[str, int], ...] = ()
 
     def laid(self, layout: str) -> Shapes:
         """The same shapes, all in this layout."""
@@ -115,6 +116,8 @@ class Shapes:
                 below = size // multiple * multiple
                 near = f"{below} or {below + multiple}" if below else f"{multiple}"
                 wrong.append(f"{name} = {size} is not a multiple of {multiple} (try {near})")
+            if size > (most := dict(self.at_most).get(name, size)):
+                wrong.append(f"{name} = {size} is above {most}")
         return "; ".join(wrong) or None
 
 

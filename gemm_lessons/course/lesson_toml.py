@@ -373,15 +373,12 @@ class _Reader(TomlReader):
         return word
 
     def shapes(self, raw: dict[str, Any]) -> Shapes:
-        self.known(("shapes",), raw, ("multiple_of", "check", "count", "layouts"))
+        self.known(("shapes",), raw, ("multiple_of", "at_most", "check", "count", "layouts"))
         layouts = raw.get("layouts", list(LAYOUTS[:1]))
         if not isinstance(layouts, list) or not layouts or not all(layout in LAYOUTS for layout in layouts):
             raise self.wrong(("shapes", "layouts"), f"must be a list of some of {', '.join(LAYOUTS)}")
-        multiples = raw.get("multiple_of", {})
-        if not isinstance(multiples, dict):
-            raise self.wrong(("shapes", "multiple_of"), "must be a table, like { M = 1, N = 1, K = 1 }")
-        self.known(("shapes", "multiple_of"), multiples, SIZES)
-        m, n, k = (self.integer(("shapes", "multiple_of"), multiples, name, default=1) for name in SIZES)
+        multiples, most = self.sizes(raw, "multiple_of"), self.sizes(raw, "at_most")
+        m, n, k = (multiples.get(name, 1) for name in SIZES)
         check = self.present(("shapes",), raw, "check")
         if not isinstance(check, list) or not check:
             raise self.wrong(("shapes", "check"), "must be a list of at least one [M, N, K]")
@@ -390,12 +387,20 @@ class _Reader(TomlReader):
             tuple(self.shape(("shapes", "check"), item) for item in check),
             self.shape(("shapes", "count"), self.present(("shapes",), raw, "count")),
             tuple(layouts),
+            tuple(most.items()),
         )
         for key, shape in [*(("check", shape) for shape in shapes.check), ("count", shapes.count)]:
             if refusal := shapes.refusal(shape):
-                contract = "layouts" if shape.layout not in shapes.layouts else "multiple_of"
-                raise self.wrong(("shapes", key), f"[{shape.m}, {shape.n}, {shape.k}] breaks {contract}: {refusal}")
+                raise self.wrong(("shapes", key), f"[{shape.m}, {shape.n}, {shape.k}] breaks the contract: {refusal}")
         return shapes
+
+    def sizes(self, raw: dict[str, Any], key: str) -> dict[str, int]:
+        """M, N and K as far as the contract's table has them."""
+        table = raw.get(key, {})
+        if not isinstance(table, dict):
+            raise self.wrong(("shapes", key), "must be a table, like { M = 1, N = 1, K = 1 }")
+        self.known(("shapes", key), table, SIZES)
+        return {name: self.integer(("shapes", key), table, name) for name in table}
 
     def shape(self, where: Where, value: object) -> Shape:
         sizes, layout = (value[:3], value[3:]) if isinstance(value, list) else ([], [])

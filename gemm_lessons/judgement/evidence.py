@@ -53,6 +53,13 @@ class Built:
         return every[0] if len(every) == 1 else most(every)
 
     @property
+    def shared_bytes(self) -> int:
+        """Of a block, with what a launch asks for; of several launches, the most that one of them takes."""
+        grids = self.lesson.grids(self.lesson.shapes.count)
+        launched = zip(self.code.counted, grids, strict=True)
+        return max(compiled.resources.shared_bytes + grid.dynamic_shared for compiled, grid in launched)
+
+    @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """The compiler's warnings."""
         return tuple(dict.fromkeys(it for compiled in self.code.counted for it in compiled.diagnostics))
@@ -92,9 +99,12 @@ class Checked:
 
     @property
     def instructions_per_fma(self) -> float | None:
-        """Machine instructions for each multiply-add in fp32, both in warps; None where nothing or none was counted."""
-        fused = self.counters.get("ffma") if self.counters is not None else 0
-        if self.counters is None or not fused:
+        """Machine instructions for each multiply-add in fp32 or fp64, or product of 4 bytes, both in warps; None where
+        nothing or none was counted."""
+        if self.counters is None:
+            return None
+        fused = self.counters.get("ffma") + self.counters.get("dfma") + 32 * self.counters.get("dot_products")
+        if not fused:
             return None
         return 32 * self.counters.get("warp_instructions") / fused
 

@@ -1,7 +1,7 @@
 """Wrong answers that have a name: which mistake gives exactly this C?
 
     sums.py: of the wrong products    places.py: right, but elsewhere    epilogues.py: of what comes after the product
-    fragments.py: of tensor cores
+    widths.py: in too few bits        fragments.py: of tensor cores
     here: the rest, and the order of all
 
 Each rule looks at a wrong answer and says what it recognises, or None. Most rules compute what C would be after a
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from gemm_lessons.course.data import BufferLayout
-from gemm_lessons.judgement import fragments, places, sums
+from gemm_lessons.judgement import fragments, places, sums, widths
 from gemm_lessons.judgement.epilogues import epilogue
 from gemm_lessons.judgement.wrong import Array, Pattern, Wrong, few
 
@@ -281,12 +281,15 @@ def _few(noun: str, numbers: Array) -> str:
     return f"{noun} {numbers[0]}" if len(numbers) == 1 else f"{noun}s {few(numbers)}"
 
 
-PLAIN_ONLY = (_transposed, fragments.turned, _k_tiles, _same_k_tile)  # they speak of A and B
+PLAIN_ONLY = (widths.without_sign, _transposed, fragments.turned, _k_tiles, _same_k_tile)  # they speak of A and B
 RULES: Sequence[Callable[[Wrong], Pattern | None]] = (
     _never_written,
     _nan,
     _all_zero,
     fragments.half_sums,
+    widths.rounded,
+    widths.wrapped,
+    widths.without_sign,
     _transposed,
     fragments.turned,
     _k_tiles,

@@ -207,7 +207,7 @@ def has_buffers(facts: Evidence) -> bool:
     tile, built = facts.lesson.tile.defines, facts.built
     if built is None or not {"BM", "BN", "BK"} <= tile.keys():
         return False
-    return built.resources.shared_bytes >= 2 * (tile["BM"] + tile["BN"]) * tile["BK"] * WORD
+    return built.shared_bytes >= 2 * (tile["BM"] + tile["BN"]) * tile["BK"] * WORD
 
 
 # -- out of bounds --------------------------------------------------------------------------------------------------

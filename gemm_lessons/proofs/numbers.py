@@ -27,6 +27,8 @@ GPU = "h200"  # what occupancies in the texts are for
 SEED = 20261121
 TABLE = re.compile(r"<!-- numbers: (.*?) -->\n(.*?)<!-- /numbers -->", re.DOTALL)
 FIELDS = ("registers", "shared_bytes", "spill_bytes")  # of a variant
+EVERY_SIZE = 0  # of a kernel that has no size, such as a loop on registers
+LIBRARY = ("cublas", "loop", "fed")  # rows that are no lesson's
 WAYS = ("cold", "warm")  # of measuring; see lessons/measured/README.md
 UNITS = {
     "tflops": ("tflops", 1.0, 1),
@@ -34,10 +36,12 @@ UNITS = {
     "ms": ("median_us", 1e-3, 3),
     "us": ("median_us", 1.0, 1),
     "gain": ("gain", 1.0, 2),
+    "loop": ("percent_of_loop", 1.0, 1),
 }
 FILES = {"h200": "h200.json", "ncu": "h200_ncu.json", "variants": "h200_variants.json",
          "layouts": "h200_layouts.json", "epilogues": "h200_epilogues.json", "halves": "h200_halves.json",
-         "precision": "h200_halves.json", "mma": "h200_mma.json", "errors": "h200_mma.json"}  # fmt: skip
+         "precision": "h200_halves.json", "mma": "h200_mma.json", "errors": "h200_mma.json",
+         "types": "h200_types.json"}  # fmt: skip
 SOURCES = f"simulator M,N,K, {', '.join(FILES)}: see lessons/measured/README.md"
 
 
@@ -64,10 +68,10 @@ class Numbers:
             match kind:
                 case "simulator":
                     done = self._simulated(words, head, rows)
-                case "h200" | "variants" | "layouts" | "epilogues" | "halves" | "mma":
-                    done = self._measured(kind, words, head, rows)
                 case "ncu" | "precision" | "errors":
                     done = self._profiled(kind, words, head, rows)
+                case _ if kind in FILES:
+                    done = self._measured(kind, words, head, rows)
                 case _:
                     raise LessonError(f"numbers: {source}: {kind!r} is no source; write {SOURCES}")
             return table_of(head, done)
@@ -124,6 +128,7 @@ class Numbers:
         return {
             **{short: launched.counters.get(short) for short in COUNTED},
             **{name: getattr(resources, name) for name in FIELDS},
+            "shared_bytes": resources.shared_bytes + grid.dynamic_shared,
             **lesson.names(shape),
             "threads": grid.threads,
             "blocks_per_sm": fit.blocks_per_sm,
@@ -168,7 +173,9 @@ class Numbers:
                     how = " ".join(way or own)
                     if how not in WAYS:
                         raise ValueError(f"{how or 'nothing'} is no way of measuring: {' or '.join(WAYS)}")
-                    values.append(f"{by_place[kernel, int(size)][how][field] * scale:.{digits}f}")
+                    place = (kernel, int(size))
+                    found = by_place[place] if place in by_place else by_place[kernel, EVERY_SIZE]
+                    values.append(f"{found[how][field] * scale:.{digits}f}")
             yield [row[0], *values]
 
     def _profiled(self, kind: str, words: list[str], head: list[str], rows: list[list[str]]) -> Iterator[list[str]]:
@@ -182,7 +189,7 @@ class Numbers:
         """What a text calls a kernel, as the stored readings name it: ``05_thread_tile`` or ``05 BK16`` without the
         number, which may move. Raises ``CommandError`` for a lesson that the course does not have."""
         lesson, *change = label.split()
-        return label if lesson == "cublas" else " ".join([self.course.resolve(lesson)[3:], *change])
+        return label if lesson in LIBRARY else " ".join([self.course.resolve(lesson)[3:], *change])
 
     def _rows(self, kind: str) -> list[dict[str, Any]]:
         path = self.course.lessons_dir / "measured" / FILES[kind]

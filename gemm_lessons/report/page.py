@@ -16,7 +16,7 @@ from gemm_lessons.judgement.verdict import WrongAnswer
 from gemm_lessons.launch import METRICS
 from gemm_lessons.report.accesses import heading
 from gemm_lessons.report.run import summary_of, title_of
-from gemm_lessons.report.table import columns_of, footnotes
+from gemm_lessons.report.table import columns_of, footnotes, told_apart
 from gemm_lessons.report.template import asset, embedded
 from gemm_lessons.view.accesses import Request
 from gemm_lessons.view.banks import bank_map
@@ -133,7 +133,7 @@ def _wrong(verdict: WrongAnswer) -> JSON:
         "tile": [judged.tiles.tile_rows, judged.tiles.tile_cols] if judged.tiles else None,
         "map": judged.tiles.wrong if judged.tiles else None,
         "pattern": judged.pattern.explanation if judged.pattern else "",
-        "first": [[it.row, it.col, f"{it.got:.6g}", f"{it.expected:.6g}"] for it in judged.first],
+        "first": [[it.row, it.col, *told_apart(it.got, it.expected)] for it in judged.first],
     }
 
 

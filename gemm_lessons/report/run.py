@@ -26,7 +26,7 @@ from gemm_lessons.launch import Conflict, Finding, Printed
 from gemm_lessons.report.console import THEME
 from gemm_lessons.report.course import step
 from gemm_lessons.report.links import link
-from gemm_lessons.report.table import SHORT, STYLE, show_footnotes, table
+from gemm_lessons.report.table import SHORT, STYLE, show_footnotes, table, told_apart
 from gemm_lessons.run.bought import Bought
 from gemm_lessons.run.outcome import Row, RunOutcome
 
@@ -194,8 +194,8 @@ def _problem(console: Console, row: Row) -> None:
             for name in ("row", "col", "got", "expected"):
                 wrong.add_column(name, justify="right", header_style="quiet")
             for element in judged.first:
-                got = Text(f"{element.got:.6g}", style="bad")
-                wrong.add_row(str(element.row), str(element.col), got, f"{element.expected:.6g}")
+                got, expected = told_apart(element.got, element.expected)
+                wrong.add_row(str(element.row), str(element.col), Text(got, style="bad"), expected)
             console.print(_indented(wrong))
             console.print(
                 Text(f"  worst error {judged.max_error:.3g}, allowed there {judged.tolerance:.3g}", style="quiet")

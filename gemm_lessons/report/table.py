@@ -143,11 +143,11 @@ def _occupancy_cell(row: Row) -> str:
 
 
 def _shared_cell(row: Row) -> str:
-    return f"{row.built.resources.shared_bytes:,}" if row.built else "-"
+    return f"{row.built.shared_bytes:,}" if row.built else "-"
 
 
 def _kib_cell(row: Row) -> str:
-    return f"{row.built.resources.shared_bytes / 1024:.3g}" if row.built else "-"
+    return f"{row.built.shared_bytes / 1024:.3g}" if row.built else "-"
 
 
 def _instructions_cell(row: Row) -> str:
@@ -225,6 +225,12 @@ def _timing(outcome: RunOutcome) -> list[str]:
         shares = ", ".join(f"{it.label} {it.gflops / outcome.peak_gflops:.0%}" for it in kernels)
         notes.append(f"Of the data sheet's {tera(outcome.peak_gflops)} TFLOP/s: {shares}.")
     return notes
+
+
+def told_apart(got: float, expected: float) -> tuple[str, str]:
+    """Two different numbers, with six digits or as many as tell them apart."""
+    digits = next((it for it in range(6, 17) if f"{got:.{it}g}" != f"{expected:.{it}g}"), 17)
+    return f"{got:.{digits}g}", f"{expected:.{digits}g}"
 
 
 def duration(microseconds: float | None) -> str:

@@ -243,7 +243,7 @@ def counted_names(built: Built, counters: Counters) -> dict[str, Number]:
     return {
         **{short: counters.get(short) for short in COUNTED},
         "registers": resources.registers,
-        "shared_bytes": resources.shared_bytes,
+        "shared_bytes": built.shared_bytes,
         "spill_bytes": resources.spill_bytes,
         "stack_bytes": resources.stack_bytes,
     }

@@ -116,7 +116,7 @@ def _compile(row: Row) -> JSON:
     return {
         "arch": built.arch if built else "",
         "registers": resources.registers if resources else None,
-        "shared_bytes": resources.shared_bytes if resources else None,
+        "shared_bytes": built.shared_bytes if built else None,
         "spill_bytes": resources.spill_bytes if resources else None,
         "occupancy": occupancy.fraction if occupancy else None,
         "diagnostics": list(_diagnostics(row)),

@@ -22,7 +22,7 @@ OPERATIONS = {"FFMA": 2, "FMUL": 1, "FADD": 1, "DFMA": 2, "DMUL": 1, "DADD": 1}
 ENOUGH = 128  # of such instructions hide a load: a quarter of the multiply-adds of a tile of lesson 09
 # As many multiply-adds of a thread keep its warp's units busy as long: one of a tensor core takes 4 clocks or more, on
 # every GPU so far.
-HIDES = {**dict.fromkeys(OPERATIONS, 1), **dict.fromkeys(MATRIX, 4)}
+HIDES = {**dict.fromkeys((*OPERATIONS, "IDP"), 1), **dict.fromkeys(MATRIX, 4)}
 
 
 @dataclass(frozen=True)

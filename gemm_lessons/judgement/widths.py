@@ -1,0 +1,61 @@
+"""Wrong answers of numbers that were kept in too few bits, or taken for another type of the same size."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gemm_lessons.course.problem import unit
+from gemm_lessons.elements import ELEMENTS
+from gemm_lessons.judgement.wrong import Array, Pattern, Wrong
+
+NARROW = (16, 8)  # bits that an integer sum may have been kept in
+
+
+def rounded(it: Wrong) -> Pattern | None:
+    """A sum of doubles that is as good as one of floats, everywhere."""
+    if it.problem.answer.element.name != "float64" or not np.isfinite(it.got).all():
+        return None
+    allowed = it.problem.tolerance * (ELEMENTS["float32"].roundoff / unit(it.problem.data))
+    if (np.abs(it.got - it.problem.reference) > allowed).any():
+        return None
+    return Pattern(
+        "rounded_to_float",
+        "every element is right to some seven digits, as if it had been computed in float. A double that passes "
+        "through a float on its way, a fragment or a sum, loses more than half of its digits.",
+    )
+
+
+def wrapped(it: Wrong) -> Pattern | None:
+    """A sum of integers that is right but for its upper bits."""
+    if it.problem.answer.element.is_float:
+        return None
+    for bits in NARROW:
+        low = np.mod(it.problem.reference, 2.0**bits)
+        for kept in (np.where(low < 2.0 ** (bits - 1), low, low - 2.0**bits), low):
+            if it.agrees(kept):
+                return Pattern(
+                    "wrapped_around",
+                    f"every sum is right in its last {bits} bits and in no others: it was kept in {bits} bits, and "
+                    "wrapped around where it left their range. A product of two bytes has 16 bits, a sum of them more.",
+                )
+    return None
+
+
+def without_sign(it: Wrong) -> Pattern | None:
+    """Bytes taken for 0 to 255. Of a plain product only."""
+    names = [buffer.element.name for buffer in it.problem.data.factors]
+    if names != ["int8", "int8"]:
+        return None
+    a, b = it.factors
+    for which, left, right in (("A and B", _unsigned(a), _unsigned(b)), ("A", _unsigned(a), b), ("B", a, _unsigned(b))):
+        if it.agrees(it.product(left, right)):
+            return Pattern(
+                "without_sign",
+                f"the bytes of {which} were taken for numbers from 0 to 255: -1 became 255. Of a word of four bytes, "
+                "int says that they have signs, unsigned that they have none.",
+            )
+    return None
+
+
+def _unsigned(values: Array) -> Array:
+    return np.where(values < 0, values + 256, values)
