@@ -171,6 +171,55 @@ extern "C" __global__ void k(const int *x, int *y)
     assert not serious(run(own, 1, 64, [x, y]))
 
 
+def test_an_mbarrier_may_be_made_anew(run: Run) -> None:
+    """What was seen to arrive by its former phases stays; its new ones are waited for as ever."""
+    source = HEAD + """
+extern "C" __global__ void k(const float *x, float *y)
+{
+    __shared__ __align__(128) float tile[2][256];
+    __shared__ u64 bar;
+    const int t = threadIdx.x;
+    float sum = 0;
+    for (int i = 0; i < 2; ++i) {
+        if (t == 0) { init(&bar, 1); made(); expect(&bar, 1024); bulk_load(tile[i], x + 256 * i, 1024, &bar); }
+        __syncthreads();
+        WAIT
+        sum += tile[i][t];
+        __syncthreads();
+        if (t == 0) asm volatile("mbarrier.inval.shared::cta.b64 [%0];" :: "r"(AT(&bar)) : "memory");
+        __syncthreads();
+    }
+    y[t] = sum + tile[0][255 - t];
+}"""  # fmt: skip
+    x, y = np.arange(512, dtype=np.float32), np.zeros(64, np.float32)
+    assert not serious(run(source.replace("WAIT", "wait(&bar, 0);"), 1, 64, [x, y]))
+    assert y[3] == 3 + 259 + 252
+    half = "if (t < 32 || i == 0) wait(&bar, 0);"
+    assert "async_in_flight" in serious(run(source.replace("WAIT", half), 1, 64, [x, y]))
+
+
+def test_copies_that_were_waited_for_need_no_mbarrier(run: Run) -> None:
+    source = HEAD + """
+extern "C" __global__ void k(const int *x, int *y)
+{
+    __shared__ int box[2][64];
+    __shared__ u64 bar;
+    const int t = threadIdx.x;
+    if (t == 0) init(&bar, 64);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(AT(&box[0][t])), "l"(x + t) : "memory");
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    __syncthreads();
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(AT(&box[1][t])), "l"(x + 64 + t) : "memory");
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(AT(&bar)) : "memory");
+    int sum = box[0][63 - t];
+    wait(&bar, 0);
+    y[t] = sum + box[1][63 - t];
+}"""  # fmt: skip
+    x, y = np.arange(128, dtype=np.int32), np.zeros(64, np.int32)
+    assert not serious(run(source, 1, 64, [x, y]))
+    assert y[0] == 63 + 127
+
+
 def test_what_is_not_known_is_named(run: Run) -> None:
     for text in ("mbarrier.arrive.shared::cta.b64.frobnicate s, [%0];", "fence.proxy.tensormap::generic.release.gpu;"):
         body = f'asm volatile("{{ .reg .b64 s; {text} }}" :: "r"(AT(&bar[0])) : "memory");'

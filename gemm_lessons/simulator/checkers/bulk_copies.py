@@ -14,16 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.simulator.checkers.epochs import RECENT, cells
+from gemm_lessons.simulator.checkers.epochs import cells
+from gemm_lessons.simulator.checkers.knowledge import Flights, Knowledge, Source, taking
 from gemm_lessons.simulator.checkers.ledger import Key, Ledger, Names, line
 from gemm_lessons.simulator.events import (
-    WARP,
     Access,
+    AsyncGroup,
     Barrier,
     Batch,
     Boundary,
@@ -37,113 +38,7 @@ from gemm_lessons.simulator.events import (
 )
 
 Array = NDArray[Any]
-Source = tuple[Literal["mbarrier", "groups"], int]  # by offset in shared memory; of a thread of the block
-
 NOT_YET = np.iinfo(np.int32).max
-LANE = np.arange(WARP, dtype=np.uint32)
-
-
-class Knowledge:
-    """How many phases or groups of each source every lane knows to be over."""
-
-    def __init__(self, lanes: int, padded: int) -> None:
-        self.lanes, self.padded, self.blocks = lanes, padded, lanes // padded
-        self.of: dict[Source, Array] = {}
-        self._told: dict[tuple[int, Source], Array] = {}  # by mbarrier: (blocks, RECENT), what arrivals of a phase knew
-        self._signals: dict[tuple[int, Source], Array] = {}  # by named barrier: (blocks,)
-
-    def number(self, source: Source) -> Array:
-        """Of one source, by lane."""
-        if source not in self.of:
-            self.of[source] = np.zeros(self.lanes, np.int32)
-        return self.of[source]
-
-    def meet(self, mark: Barrier | None) -> None:
-        """Threads meet; None: all of every block."""
-        for source, known in self.of.items():
-            by_block = known.reshape(self.blocks, -1)
-            if mark is None or (mark.lanes is None and mark.blocks is None and mark.kind != "warp"):
-                by_block[:] = by_block.max(axis=1, keepdims=True)
-            elif mark.kind == "warp":
-                self._in_warps(known, mark)
-            else:
-                lanes = taking(mark, self.padded)
-                most = np.where(lanes, known, 0).reshape(self.blocks, -1).max(axis=1)
-                key = mark.number, source
-                if mark.kind == "arrive":
-                    self._signals[key] = np.maximum(self._signals.get(key, 0), most)
-                    continue
-                if mark.kind == "named" and key in self._signals:
-                    most = np.maximum(most, self._signals[key])
-                np.copyto(known, np.maximum(known, np.repeat(most, self.padded)), where=lanes)
-
-    def _in_warps(self, known: Array, mark: Barrier) -> None:
-        warps = known.reshape(-1, WARP)
-        if mark.groups is not None:
-            member = (mark.groups.reshape(-1, WARP)[:, :, None] >> LANE & np.uint32(1)) != 0
-            warps[:] = np.maximum(warps, np.where(member, warps[:, None, :], 0).max(axis=2))
-            return
-        lanes = np.ones_like(warps, np.bool_) if mark.lanes is None else mark.lanes.reshape(-1, WARP)
-        most = np.where(lanes, warps, 0).max(axis=1, keepdims=True)
-        np.copyto(warps, np.maximum(warps, most), where=lanes)
-
-    def phase(self, mark: Phase) -> None:
-        """Threads arrive at mbarriers, or see phases of them end."""
-        block = mark.lanes // self.padded
-        for offset in np.unique(mark.offsets).tolist():
-            here = mark.offsets == offset
-            lanes, phases, blocks = mark.lanes[here], mark.phases[here], block[here]
-            if mark.kind == "wait":
-                own = self.number(("mbarrier", offset))
-                own[lanes] = np.maximum(own[lanes], phases + 1)
-            for source, known in self.of.items():
-                told = self._told.get((offset, source))
-                if mark.kind == "arrive":
-                    if told is None:
-                        told = self._told[offset, source] = np.zeros((self.blocks, RECENT), np.int32)
-                    before = told[blocks, (phases - 1) % RECENT]  # those phases are over, with all that was told
-                    np.maximum.at(told, (blocks, phases % RECENT), np.maximum(known[lanes], before))
-                elif told is not None:
-                    known[lanes] = np.maximum(known[lanes], np.where(phases >= 0, told[blocks, phases % RECENT], 0))
-
-
-def taking(mark: Barrier, padded: int) -> Array:
-    """Lanes that take part in a barrier of blocks, or of some lanes."""
-    if mark.lanes is not None:
-        return mark.lanes
-    assert mark.blocks is not None
-    return np.repeat(mark.blocks, padded)
-
-
-class Flights:
-    """What must be over before each granule may be touched: one kind of copy."""
-
-    def __init__(self, count: int) -> None:
-        self.source = np.zeros(count, np.int16)  # 1 + position in ``sources``; 0: nothing
-        self.need = np.zeros(count, np.int32)
-        self.owner = np.zeros(count, np.int32)
-        self.copy = np.zeros(count, np.int32)  # position in ``copies``; -1: cp.async
-        self.anything = False
-
-    def early(self, lane: Array, cell: Array, sources: list[Source], knowledge: Knowledge) -> Array:
-        """Which of ``lane`` touch ``cell`` too early."""
-        found = np.zeros(lane.size, np.bool_)
-        source = self.source[cell]
-        if not source.any():
-            return found
-        for number in np.unique(source[source > 0]).tolist():
-            here = source == number
-            found[here] = knowledge.number(sources[number - 1])[lane[here]] < self.need[cell[here]]
-        return found
-
-    def land(self, sources: list[Source], knowledge: Knowledge) -> None:
-        """Forget what every thread of its block knows to be over."""
-        cell = np.flatnonzero(self.source)
-        for number in np.unique(self.source[cell]).tolist():
-            here = cell[self.source[cell] == number]
-            least = knowledge.number(sources[number - 1]).reshape(knowledge.blocks, -1).min(axis=1)
-            self.source[here[least[self.owner[here] // knowledge.padded] >= self.need[here]]] = 0
-        self.anything = bool(self.source.any())
 
 
 @dataclass
@@ -199,6 +94,8 @@ class BulkCopies:
                 self._land(record)  # type: ignore[arg-type]
             elif kind is BulkGroup:
                 self._group(record)  # type: ignore[arg-type]
+            elif kind is AsyncGroup and record.kind == "wait" and record.pending <= 0:  # type: ignore[union-attr]
+                self._waited(record.lanes)  # type: ignore[union-attr]
             elif kind is ProxyFence:
                 self._fence(record)  # type: ignore[arg-type]
         if boundary == "barrier":
@@ -230,7 +127,7 @@ class BulkCopies:
             for lane, offset in zip(mark.lanes.tolist(), mark.offsets.tolist(), strict=True):
                 made = self._made.setdefault(offset, np.zeros((3, self._lanes // self._padded), np.int32))
                 made[:, lane // self._padded] = self._time - 1, lane, mark.line or 0
-                self._knowledge.number(("mbarrier", offset)).reshape(-1, self._padded)[lane // self._padded] = 0
+                self._made_anew(("mbarrier", offset), lane // self._padded)
         elif mark.kind == "copies":
             self._report(mark)
         else:
@@ -239,6 +136,16 @@ class BulkCopies:
                 self._met[mark.lanes] = self._time
                 if self._coming.anything:
                     self._coming.land(self._sources, self._knowledge)
+
+    def _made_anew(self, source: Source, block: int) -> None:
+        """Phases of an mbarrier count from 0 again; what somebody has seen arrive by it before has."""
+        known = self._knowledge.number(source).reshape(-1, self._padded)
+        if source in self._sources:
+            flights, number = self._coming, self._sources.index(source) + 1
+            cell = np.flatnonzero(flights.source == number)
+            cell = cell[flights.owner[cell] // self._padded == block]
+            flights.source[cell[flights.need[cell] <= known[block].max()]] = 0
+        self._knowledge.forget(source, block)
 
     def _report(self, mark: Phase) -> None:
         """What lanes have copied by ``cp.async`` so far has come when the phase ends."""
@@ -254,6 +161,11 @@ class BulkCopies:
             here = offset[lane] == one
             self._begin(self._coming, cell[here], ("mbarrier", one), phase[lane[here]] + 1, lane[here], None)
         self._copied[cell] = -1
+
+    def _waited(self, lanes: Array | None) -> None:
+        """These have waited for their own copies by ``cp.async``, which no mbarrier need report any more."""
+        cell = np.flatnonzero(self._copied >= 0)
+        self._copied[cell if lanes is None else cell[lanes[self._copied[cell]]]] = -1
 
     def _group(self, mark: BulkGroup) -> None:
         self._next()
@@ -289,9 +201,8 @@ class BulkCopies:
         self._seen.add(touch)
         where = cells(touch, self._lanes, self._padded, self._stride, self._granule)
         self._check(batch, access, where.lane, where.cell)
-        if access.is_async:
-            self._copied[where.cell] = where.lane
         if access.effect != "load":
+            self._copied[where.cell] = where.lane if access.is_async else -1
             self._stores.time[where.cell] = self._time
             self._stores.lane[where.cell] = where.lane
 
