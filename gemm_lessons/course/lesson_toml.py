@@ -110,7 +110,7 @@ class _Reader(TomlReader):
         launches = self.launches(raw, names)
         lesson = Lesson(
             directory=directory,
-            title=self.string((), raw, "title"),
+            title=self.string((), raw, "title") + f" ({type_})" * bool(type_),
             idea=self.string((), raw, "idea"),
             tile=tile,
             data=self.data(raw, launches, tile),

@@ -242,7 +242,7 @@ def _limiter(facts: Evidence) -> Iterator[Hint]:
 
 def _occupancy(facts: Evidence) -> Iterator[Hint]:
     it = facts.built.occupancy if facts.built else None
-    if it is None or it.fraction > LOW_OCCUPANCY or not isinstance(facts.checked.verdict, Passed):
+    if it is None or not 0 < it.fraction <= LOW_OCCUPANCY or not isinstance(facts.checked.verdict, Passed):
         return
     yield Hint(
         11,

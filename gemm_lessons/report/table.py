@@ -203,6 +203,8 @@ def footnotes(outcome: RunOutcome) -> list[str]:
     count, built = outcome.count_shape, outcome.kernel.built
     arch, occupancy = (built.arch, built.occupancy) if built else ("", None)
     by = f" Occupancy is limited by {occupancy.limiter}." if occupancy and occupancy.fraction < 1 else ""
+    if occupancy and not occupancy.fraction:
+        by = " No block fits on that GPU: it has less shared memory or fewer registers than one wants."
     notes.append(f"Counters and gates: code for {arch}, one launch at M, N, K = {count.m}, {count.n}, {count.k}.{by}")
     notes += [f"{row.label} was not run: {row.unsupported}" for row in outcome.rows if row.unsupported]
     return notes
