@@ -82,6 +82,15 @@ VARIANTS: tuple[Variant, ...] = (
     Variant("tensor_cores rows in order", {}, pitfall="rows_in_order"),
     Variant("tensor_cores no padding", {}, pitfall="no_padding"),
     Variant(HALF_SUMS, {}, pitfall="half_sums"),
+    tiled("async_copy"),
+    tiled("async_copy STAGES2", STAGES=2),
+    tiled("async_copy STAGES4", STAGES=4),
+    tiled("async_copy BK32 STAGES3", BK=32, STAGES=3),
+    tiled("async_copy BK32 STAGES4", BK=32, STAGES=4),
+    tiled("async_copy BK32 STAGES5", BK=32, STAGES=5),
+    tiled("async_copy BN64", BN=64, WN=32, BLOCKS_PER_SM=3),
+    tiled("async_copy BN256", BN=256, BLOCKS_PER_SM=1),
+    Variant("async_copy copy first", {}, pitfall="copy_first"),
 )
 
 
