@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gemm_lessons.course.folder import Course
+from gemm_lessons.course.folder import CommandError, Course
 from gemm_lessons.course.lesson import Lesson, LessonError, Shape
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.course.problem import Problem
+from gemm_lessons.course.tiles import retiled
 from gemm_lessons.gpu.arena import passed
 from gemm_lessons.hardware.sheets import GPUS
 from gemm_lessons.judgement.verdict import Faulted
@@ -126,6 +127,17 @@ def changed(tmp_path: Path, old: str, new: str) -> Lesson:
 def test_mistakes_are_named(tmp_path: Path, old: str, new: str, message: str) -> None:
     with pytest.raises(LessonError, match=message):
         changed(tmp_path, old, new)
+
+
+def test_a_contract_that_no_map_keeps_is_named(tmp_path: Path) -> None:
+    """Also where the shapes that are checked happen to fit."""
+    with pytest.raises(LessonError, match=r"M, N, K = 1x4x1: map_A: rows must begin at multiples of 16 bytes, not 4"):
+        changed(tmp_path, "N = 4, K = 4 }", "N = 4, K = 1 }")
+
+
+def test_a_tile_that_no_map_takes_is_a_wrong_command() -> None:
+    with pytest.raises(CommandError, match=r"--tile BK=16 cannot be launched: map_A: a row of the box, 64 bytes"):
+        retiled(LESSON, {"BK": 16})
 
 
 def test_rows_that_no_map_can_have_are_named(tmp_path: Path) -> None:

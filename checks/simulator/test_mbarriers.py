@@ -9,6 +9,7 @@ from checks.simulator.conftest import Run
 from checks.simulator.phase_cases import HEAD, PIPELINE
 from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.launch import Launched
+from gemm_lessons.simulator.machine.phases import Phases
 
 BODY = (
     HEAD
@@ -218,6 +219,44 @@ extern "C" __global__ void k(const int *x, int *y)
     x, y = np.arange(128, dtype=np.int32), np.zeros(64, np.int32)
     assert not serious(run(source, 1, 64, [x, y]))
     assert y[0] == 63 + 127
+
+
+def test_many_lanes_at_once_are_as_one_after_the_other() -> None:
+    """Random arrivals, announcements and bytes at a few mbarriers, beside a plain model of each."""
+    random = np.random.default_rng(7)
+    phases = Phases(np.zeros(4 * 8, np.uint8))
+    phases.init(np.arange(4), np.array([1, 3, 5, 8]))
+    model = [[0, expected, expected, 0] for expected in (1, 3, 5, 8)]  # phase, missing, expected, bytes
+    for _ in range(400):
+        cell = np.sort(random.integers(0, 4, random.integers(1, 9)))
+        announced = random.integers(0, 3, cell.size) * 16 if random.random() < 0.5 else np.zeros(cell.size, np.int64)
+        if any(missing == 0 for _, missing, _, _ in model):  # only bytes can end that phase
+            cell = np.array([number for number, (_, missing, _, _) in enumerate(model) if missing == 0])
+            arriving, given = False, np.array([-model[number][3] for number in cell])
+        else:
+            arriving, given = True, announced
+        expected_phases, fits = [], True
+        trial = [list(one) for one in model]
+        for number, more in zip(cell.tolist(), given.tolist(), strict=True):
+            one = trial[number]
+            fits &= not arriving or one[1] > 0
+            expected_phases.append(one[0])
+            one[3] += more
+            one[1] -= arriving
+            if one[1] == one[3] == 0:
+                one[0], one[1] = one[0] + 1, one[2]
+        if not fits:
+            continue
+        if arriving:
+            found = phases.arrive(cell, np.ones_like(cell), given, False, True)
+        else:
+            found = phases.announce(cell, given)
+        model = trial
+        assert found.tolist() == expected_phases
+        state = np.stack((phases.phase, phases.pending, phases.expected, phases.bytes), axis=1)
+        assert state.tolist() == model
+        phases.check(np.arange(4))
+    assert min(one[0] for one in model) > 10
 
 
 def test_what_is_not_known_is_named(run: Run) -> None:

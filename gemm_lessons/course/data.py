@@ -288,7 +288,7 @@ class DataSpec:
         return layout.leading if parameter.kind == "leading" else layout.lines * layout.leading
 
     def check_maps(self, sizes: Mapping[str, Number]) -> None:
-        """Raises ``ValueError`` for a tensor map that no GPU has at these sizes."""
+        """Raises ``ExpressionError`` for a tensor map that no GPU has at these sizes."""
         if self.maps:
             layouts = self.lay_out(sizes)
             for one in self.maps:
@@ -296,10 +296,13 @@ class DataSpec:
                 self.tensor_map(one.name, layout.element.untouched(layout.shape), layout, sizes)
 
     def tensor_map(self, name: str, array: Array, layout: BufferLayout, sizes: Mapping[str, Number]) -> TensorMap:
-        """The tensor map of this name over its buffer. Raises ``ValueError`` for one that no GPU has."""
+        """The tensor map of this name over its buffer. Raises ``ExpressionError`` for one that no GPU has."""
         found = next(one for one in self.maps if one.name == name)
         tensor_map = found.over(layout, array, self.names(sizes))
-        tensor_map.check()
+        try:
+            tensor_map.check()
+        except ValueError as error:
+            raise ExpressionError(str(error)) from None
         return tensor_map
 
     def asks_the_same(self, other: DataSpec, sizes: Mapping[str, Number]) -> bool:

@@ -209,9 +209,10 @@ class _Reader(TomlReader):
                 lesson.data.lay_out(shape.names)
             except ExpressionError as error:
                 raise LessonError(f"{self.path}: [buffers] at M, N, K = {shape}: {error}") from None
+        for shape in (*lesson.shapes.check, lesson.shapes.multiple_of):
             try:
                 lesson.data.check_maps(shape.names)
-            except ValueError as error:
+            except ExpressionError as error:
                 raise LessonError(f"{self.path}: [tensor_maps] at M, N, K = {shape}: {error}") from None
 
     # One method per table.

@@ -86,6 +86,7 @@ def _try(lesson: Lesson, text: str) -> None:
         try:
             grids = lesson.grids(shape)
             lesson.data.lay_out(shape.names)
+            lesson.data.check_maps(shape.names)
         except (LessonError, ExpressionError) as error:
             why = str(error).partition(": ")[2] if isinstance(error, LessonError) else str(error)
             raise CommandError(f"--tile {text} cannot be launched: {why}") from None
