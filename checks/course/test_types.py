@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from checks.course.mma import VARIANTS
 from checks.forks import run
+from gemm_lessons.api import simulate
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.course.lesson import LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
+from gemm_lessons.simulator.program.fragments import Fragment
 
 LESSON = packaged_course().lesson("mma")
 SHAPES = {
@@ -63,3 +67,33 @@ def test_a_wrong_key_of_a_type_is_named(tmp_path: Path) -> None:
 def test_every_variant_that_is_measured_fits_the_solution() -> None:
     for variant in VARIANTS:
         assert variant.source(variant.lesson())
+
+
+def test_the_range_of_float16_in_two_parts_is_as_the_text_has_it() -> None:
+    """From 1/256 to 1023 nothing beyond 22 bits is lost; below, 2**-31 at most; above, it is infinite and shows."""
+    lesson = load_lesson(LESSON.directory, "fp32_by_f16")
+    random = np.random.default_rng(3)
+    inside = np.exp2(random.uniform(-8, np.log2(1023), 512))
+    below = np.exp2(random.uniform(-30, -8, 512))
+    given = np.concatenate([inside, below, np.full(512, 1024.0)]).astype(np.float32)[None] * np.float32(-1)
+    parts = np.zeros((2, *given.shape), np.float16)
+    source, defines = lesson.solution_path.read_text(), lesson.tile.defines
+    with np.errstate(over="ignore"):
+        simulate(
+            source, "split", 2, 256, [given, parts, 1, given.size], defines=defines, include_dirs=lesson.include_dirs
+        )
+    made = parts[:, 0, :1024].astype(float).sum(axis=0) / defines["SCALE"]
+    error = np.abs(made - given[0, :1024])
+    assert (error[:512] <= 2.0**-22 * inside).all()
+    assert (error[512:] <= 2.0**-31).all()
+    assert np.isinf(parts[0, 0, 1024:]).all()
+
+
+def test_the_matrix_that_is_drawn_is_the_one_that_is_simulated() -> None:
+    drawn = re.findall(r"^ +row (\d) +((?:\[ ?t\d+ \] ?){4})", LESSON.text_path.read_text(), re.MULTILINE)
+    assert [int(row) for row, _ in drawn] == [0, 1, 2, 7]
+    rows, cols = Fragment("a", 16, 16, 16, 32).places  # its first register is the first matrix
+    for row, lanes in drawn:
+        for number, lane in enumerate(map(int, re.findall(r"\d+", lanes))):
+            assert (rows[lane, :2] == int(row)).all()
+            assert list(cols[lane, :2]) == [2 * number, 2 * number + 1]
