@@ -64,6 +64,11 @@ VARIANTS = (
     Variant("dgemm 64x128 row by row", SMALL, pitfall="row_by_row"),
     Variant("dgemm 64x128 loads sink", SMALL, pitfall="loads_sink"),
     Variant("dgemm 64x128 BK8 loads sink", {**SMALL, "BK": 8, "PIECES": 1}, pitfall="loads_sink"),
+    Variant("dp4a", {}),
+    Variant("dp4a 64x128", {"BM": 64, "BN": 128, "WM": 32, "WN": 64}),
+    Variant("dp4a 128x128", {"BN": 128, "BLOCKS_PER_SM": 2}),
+    Variant("dp4a BK64", {"BK": 64, "BLOCKS_PER_SM": 2}),
+    Variant("dp4a bytes", {}, pitfall="bytes"),
 )
 
 

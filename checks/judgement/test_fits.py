@@ -158,12 +158,19 @@ def without_signs(of_a: bool) -> Callable[[Product], Array]:
     return computed
 
 
+def squares_of_b(it: Product) -> Array:
+    a, b = it.factors
+    k, n = b.shape
+    return a @ b.reshape(k // 4, 4, n // 4, 4).transpose(0, 3, 2, 1).reshape(k, n)
+
+
 @pytest.mark.parametrize(
     ("name", "kernel", "types", "says"),
     [
         ("rounded_to_float", in_floats, DOUBLES, "as if it had been computed in float"),
         ("wrapped_around", in_16_bits, INTEGERS, "it was kept in 16 bits, and wrapped around"),
         ("without_sign", without_signs(True), INTEGERS, "the bytes of A were taken for numbers from 0 to 255"),
+        ("not_turned", squares_of_b, INTEGERS, "each 4 x 4 of B is transposed"),
         ("without_sign", without_signs(False), INTEGERS, "the bytes of B were taken for numbers from 0 to 255"),
     ],
 )

@@ -34,7 +34,7 @@ NEVER = 1e18
 Step = tuple[int, Traffic | None]  # of a traced warp: the instruction's index, and its access if it made one
 FP32, MEMORY, INTEGER, SPECIAL, OTHER = range(5)
 UNITS: Mapping[str, int] = {
-    **dict.fromkeys("FFMA FADD FMUL FFMA32I FMUL32I FADD32I IMAD HFMA2 HADD2 HMUL2 IDP".split(), FP32),
+    **dict.fromkeys("FFMA FADD FMUL FFMA32I FMUL32I FADD32I IMAD HFMA2 HADD2 HMUL2".split(), FP32),
     **dict.fromkeys(
         "LDG STG LDS STS LDL STL LDC LDSM STSM LDGSTS ATOM ATOMG ATOMS RED REDG SHFL REDUX".split(), MEMORY
     ),
@@ -47,7 +47,7 @@ UNITS: Mapping[str, int] = {
 MOVES = ("IMAD.MOV", "IMAD.IADD", "IMAD.SHL")
 PRIVATE = ("LDC", "LDL", "STL")  # no memory that other threads see
 # Units of which this model knows no rates.
-UNKNOWN = re.compile(r"[HIDBQ]?MMA|[HIQ]GMMA|D(ADD|MUL|FMA|SETP|MNMX)|UTMA\w+|SYNCS|UBLK\w+")
+UNKNOWN = re.compile(r"[HIDBQ]?MMA|IDP|[HIQ]GMMA|D(ADD|MUL|FMA|SETP|MNMX)|UTMA\w+|SYNCS|UBLK\w+")
 
 
 def unknown_units(code: Iterable[SassInstruction]) -> set[str]:

@@ -281,7 +281,14 @@ def _few(noun: str, numbers: Array) -> str:
     return f"{noun} {numbers[0]}" if len(numbers) == 1 else f"{noun}s {few(numbers)}"
 
 
-PLAIN_ONLY = (widths.without_sign, _transposed, fragments.turned, _k_tiles, _same_k_tile)  # they speak of A and B
+PLAIN_ONLY = (
+    widths.without_sign,
+    widths.not_turned,
+    _transposed,
+    fragments.turned,
+    _k_tiles,
+    _same_k_tile,
+)  # they speak of A and B
 RULES: Sequence[Callable[[Wrong], Pattern | None]] = (
     _never_written,
     _nan,
@@ -290,6 +297,7 @@ RULES: Sequence[Callable[[Wrong], Pattern | None]] = (
     widths.rounded,
     widths.wrapped,
     widths.without_sign,
+    widths.not_turned,
     _transposed,
     fragments.turned,
     _k_tiles,

@@ -9,6 +9,7 @@ from gemm_lessons.elements import ELEMENTS
 from gemm_lessons.judgement.wrong import Array, Pattern, Wrong
 
 NARROW = (16, 8)  # bits that an integer sum may have been kept in
+WORD = 4  # bytes
 
 
 def rounded(it: Wrong) -> Pattern | None:
@@ -55,6 +56,22 @@ def without_sign(it: Wrong) -> Pattern | None:
                 "int says that they have signs, unsigned that they have none.",
             )
     return None
+
+
+def not_turned(it: Wrong) -> Pattern | None:
+    """Words of B that hold four columns of one k. Of a plain product only."""
+    a, b = it.factors
+    (depth, cols), element = b.shape, it.problem.data.factors[1].element
+    if element.size != 1 or depth % WORD or cols % WORD:
+        return None
+    squares = b.reshape(depth // WORD, WORD, cols // WORD, WORD).transpose(0, 3, 2, 1)
+    if not it.agrees(it.product(a, squares.reshape(depth, cols))):
+        return None
+    return Pattern(
+        "not_turned",
+        "each 4 x 4 of B is transposed: a word holds four columns of one k, as B lies in memory, and is multiplied as "
+        "if it were four k of one column. Turn it on its way to shared memory.",
+    )
 
 
 def _unsigned(values: Array) -> Array:

@@ -229,8 +229,13 @@ def _timing(outcome: RunOutcome) -> list[str]:
     return notes
 
 
+WHOLE = 1e10  # more digits than 32 bits have are not shown
+
+
 def told_apart(got: float, expected: float) -> tuple[str, str]:
-    """Two different numbers, with six digits or as many as tell them apart."""
+    """Two different numbers, with six digits or as many as tell them apart; whole ones in full."""
+    if got.is_integer() and expected.is_integer() and max(abs(got), abs(expected)) < WHOLE:
+        return f"{got:.0f}", f"{expected:.0f}"
     digits = next((it for it in range(6, 17) if f"{got:.{it}g}" != f"{expected:.{it}g}"), 17)
     return f"{got:.{digits}g}", f"{expected:.{digits}g}"
 

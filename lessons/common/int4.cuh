@@ -1,0 +1,24 @@
+// int4: four ints that lie side by side, read or written as one 128-bit access.
+//
+//   int4_at(x) is the int4 that starts at x: an int, or one of sixteen numbers of 8 bits. x must lie at a multiple of
+//   16 bytes, in any memory. int_at(x) is the int that starts at the 8-bit number x, at a multiple of 4 bytes.
+//
+//   int4_at(Bs[k][col]) = int4_at(b_tile(k, col));     one 128-bit load, one 128-bit store
+//
+// Lesson 14 explains what is in them.
+#pragma once
+
+__device__ inline int4 &int4_at(int &first)
+{
+    return reinterpret_cast<int4 &>(first);
+}
+
+__device__ inline const int4 &int4_at(const signed char &first)
+{
+    return reinterpret_cast<const int4 &>(first);
+}
+
+__device__ inline const int &int_at(const signed char &first)
+{
+    return reinterpret_cast<const int &>(first);
+}
