@@ -4,7 +4,8 @@
     python -m checks.readings.checkers.renew store OUT                write sanitizer.json from what was kept in OUT
     python -m checks.readings.checkers.renew                          both, on one machine
 
-With KERNEL names (``first_barrier``) only those are built and run, and the other readings stay.
+With KERNEL names (``first_barrier``) only those are built and run, and the other readings stay; ``new`` names all that
+have no readings yet.
 
 Every broken kernel runs in a process of its own under each tool, and once without (what the hardware alone does); all
 clean kernels share a process per tool. A kernel that hangs is ended with its process.
@@ -90,7 +91,10 @@ def measure(out: Path, chosen: Sequence[str] = ()) -> None:
     """Build every kernel and run it under every tool; OUT/raw.json.gz keeps what was printed."""
     tool = _sanitizer()
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
-    cases = [case for case in CASES if not chosen or case.file.stem in chosen]
+    known = json.loads(READINGS.read_text())["verdicts"] if "new" in chosen and READINGS.exists() else {}
+    cases = [
+        case for case in CASES if not chosen or case.file.stem in chosen or ("new" in chosen and case.name not in known)
+    ]
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(AT_ONCE) as pool:
         folder = Path(name)
         build: list[tuple[str, ...]] = [
