@@ -143,7 +143,8 @@ class Writer:
         self._launch()
 
     def _launch(self) -> None:
-        """Mostly few threads: the scalar interpreter pays for each. Warps in part, warps in full, several warps."""
+        """Mostly few threads, for each of which the scalar interpreter pays, and few blocks, for each of which the plain
+        machine does. Warps in part, warps in full, several warps."""
         chance = self.chance
         shape = chance.random()
         if shape < 0.5:  # whole warps: only then do all lanes of a batch take part
@@ -152,8 +153,8 @@ class Writer:
             self.block = chance.choice(((chance.randint(1, 12), 1, 1), (chance.randint(1, 4), 3, 1), (2, 2, 2)))
         else:
             self.block = chance.choice(((chance.randint(13, 70), 1, 1), (3, 2, 4), (6, 3, 3)))
-        self.grid = chance.choice(((1, 1, 1), (2, 1, 1), (2, 1, 1), (3, 1, 1), (2, 2, 1), (1, 1, 2)))
-        if shape > 0.5 and chance.random() < 0.2:
+        self.grid = chance.choice(((1, 1, 1), (1, 1, 1), (2, 1, 1), (2, 1, 1), (3, 1, 1), (1, 2, 1), (2, 1, 2)))
+        if shape > 0.5 and chance.random() < 0.1:
             self.grid = (chance.randint(4, 6), 1, 1)
         self.threads = self.block[0] * self.block[1] * self.block[2]
         self.blocks = self.grid[0] * self.grid[1] * self.grid[2]
@@ -161,7 +162,7 @@ class Writer:
     def case(self) -> Case:
         limit = self.chance.choice((None, None, 1, 2, 3))
         self.prologue()
-        size = self.chance.choice((3, 6, 9, 13))
+        size = self.chance.choice((3, 5, 8, 12))
         if self.sort == "racy":
             for name in ("%a0", "%a1", "%A0"):
                 self.any_shared(name, name[1] == "A", False)
