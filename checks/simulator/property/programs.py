@@ -143,8 +143,8 @@ class Writer:
         self._launch()
 
     def _launch(self) -> None:
-        """Mostly few threads, for each of which the scalar interpreter pays, and few blocks, for each of which the plain
-        machine does. Warps in part, warps in full, several warps."""
+        """Mostly few threads, as the scalar interpreter pays for each, and few blocks, as the plain machine does. Warps
+        in part, warps in full, several warps."""
         chance = self.chance
         shape = chance.random()
         if shape < 0.5:  # whole warps: only then do all lanes of a batch take part
