@@ -34,6 +34,10 @@ VECTOR = re.compile(
 )
 CHANGED = r"(?:\+\+|--)\s*{0}\b|\b{0}\s*(?:\+\+|--|[-+*/%&|^]?=(?!=))"
 LEAD = re.compile(r"(?:\s|#[^\n]*\n)*")  # before a statement: blanks and #pragma
+STRUCT = re.compile(r"\bstruct\s+(\w+)\s*\{")
+ELSEWHERE = re.compile(
+    r"[^;{}]*\b__shared__\b[^;{}]*$"
+)  # before the name of a type: what is declared is no thread's own
 NOT_OWN = frozenset("__shared__ extern static typedef __constant__ __device__ return else case goto new delete".split())
 MOST_CASES = 1 << 14
 
@@ -51,6 +55,7 @@ class _Loop:
 def may_run_past(source: str, defines: Mapping[str, int]) -> bool:
     """Whether some index of a local array is not known to stay inside. False where there is no such array."""
     text = COMMENT.sub(lambda comment: re.sub(r"[^\n]", " ", comment[0]), source)
+    text = _without_shared_structs(text)
     constants = dict(defines)
     for name, value in CONSTANT.findall(text):
         number = _value(value, constants)
@@ -61,6 +66,19 @@ def may_run_past(source: str, defines: Mapping[str, int]) -> bool:
         return True
     loops = list(_loops(text, constants)) if arrays else []
     return any(not _stays_inside(text, *array, constants, loops) for array in arrays)
+
+
+def _without_shared_structs(text: str) -> str:
+    """Without the members of types that only shared memory and pointers are made of."""
+    for match in STRUCT.finditer(text):
+        end = _closing(text, match.end() - 1)
+        others = [other for other in re.finditer(rf"\b{match[1]}\b", text) if not match.start() <= other.start() < end]
+        ours = text[end:].lstrip()[:1] != ";"  # struct S { ... } mine;
+        if not ours and all(
+            ELSEWHERE.search(text[: other.start()]) or text[other.end() :].lstrip()[:1] in "*&" for other in others
+        ):
+            text = text[: match.end()] + re.sub(r"[^\n]", " ", text[match.end() : end - 1]) + text[end - 1 :]
+    return text
 
 
 def _arrays(text: str, constants: Mapping[str, int]) -> Iterator[tuple[str, tuple[int | None, ...], int]]:

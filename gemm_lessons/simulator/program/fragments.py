@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -92,6 +92,12 @@ class Fragment:
         return np.ascontiguousarray(held).view(f"u{self.width // 8}")[..., 0]
 
 
+@cache
+def fragment_of(part: Part, rows: int, cols: int, bits: int) -> Fragment:
+    """One object for each kind, which works its places out once: a kernel may have hundreds of products."""
+    return Fragment(part, rows, cols, bits, max(32, bits))
+
+
 @dataclass(frozen=True)
 class ProductForm:
     """``mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32``, taken apart."""
@@ -119,6 +125,6 @@ def product_form(instruction: Instruction) -> ProductForm | None:
 
     def fragment(part: Part, kind: str, rows: int, cols: int) -> Fragment:
         bits = 8 * np.dtype(STORED[kind]).itemsize
-        return Fragment(part, rows, cols, bits, max(32, bits))
+        return fragment_of(part, rows, cols, bits)
 
     return ProductForm(fragment("a", a, m, k), fragment("b", b, k, n), fragment("c", c, m, n), (d, a, b), saturate)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 import numpy as np
 
 from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.program.cfg import WARP, line_of
-from gemm_lessons.simulator.program.fragments import GROUP, Fragment, Part
+from gemm_lessons.simulator.program.fragments import GROUP, Fragment, Part, fragment_of
 from gemm_lessons.simulator.program.ptx import Address, Immediate, Instruction, Kernel, Operand, Register, Vector
 from gemm_lessons.simulator.program.rewrite import rewritten
 from gemm_lessons.simulator.semantics.matrix_products import STORED
@@ -35,11 +35,14 @@ def expand_wmma(kernel: Kernel) -> Kernel:
     if not any(instruction.opcode == "wmma" for instruction in kernel.instructions):
         return kernel
     registers: dict[str, str] = {}
+    # Products read each element once, so only others can want the second copy of a fragment of float16.
+    others = (i for i in kernel.instructions if i.opcode != "wmma")
+    wanted = frozenset().union(*(mentioned for i in others for mentioned in i.mentioned))
 
     def parts(instruction: Instruction) -> Sequence[Instruction]:
         if instruction.opcode != "wmma":
             return (instruction,)
-        writer = _Writer(kernel.registers, registers, instruction)
+        writer = _Writer(kernel.registers, registers, instruction, wanted)
         _expand(writer, instruction)
         return writer.instructions
 
@@ -50,8 +53,10 @@ def expand_wmma(kernel: Kernel) -> Kernel:
 class _Writer:
     """Instructions in place of another, ``origin``; the registers that they need come to ``registers``."""
 
-    def __init__(self, declared: Mapping[str, str], registers: dict[str, str], origin: Instruction) -> None:
-        self.declared, self.registers, self.origin = declared, registers, origin
+    def __init__(
+        self, declared: Mapping[str, str], registers: dict[str, str], origin: Instruction, wanted: Set[str]
+    ) -> None:
+        self.declared, self.registers, self.origin, self.wanted = declared, registers, origin, wanted
         self.instructions: list[Instruction] = []
 
     def fresh(self, kind: str) -> Register:
@@ -96,10 +101,9 @@ class _Shape:
     def fragments(self, part: str, kind: str) -> list[tuple[Fragment, int, int]]:
         """The pieces in which a warp holds a, b or c of the product that is computed, with row and column of each."""
         bits = 8 * np.dtype(STORED[kind]).itemsize
-        width = max(32, bits)
 
         def piece(part: Part, rows: int, cols: int) -> Fragment:
-            return Fragment(part, rows, cols, bits, width)
+            return fragment_of(part, rows, cols, bits)
 
         if part == "a":
             return [(piece("a", self.rows, self.k), self.rows * i, 0) for i in range(self.wide)]
@@ -159,7 +163,7 @@ def _move(writer: _Writer, instruction: Instruction, what: str, words: Sequence[
             memory.move(next(used), piece, number, row, col)
     for copy in range(1, copies):
         for source, target in zip(registers[:count], registers[copy * count :], strict=False):
-            if source is not None and target is not None:
+            if source is not None and isinstance(target, Register) and target.name in writer.wanted:
                 writer.emit("mov.b32", target, source)
 
 
