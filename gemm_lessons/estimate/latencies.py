@@ -5,6 +5,10 @@ Sources, by the letter used below:
 [L] Latency table of github.com/markdewing/AI_kernels (latency/README.md): L1 and L2 of V100, A100, RTX 4090, H100.
 [J] Jia et al., "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking" (2018): P100 and V100.
 [G] NVIDIA, "CUDA C++ Programming Guide", arithmetic throughput by compute capability.
+[T] read on an H200 by ``checks/readings/estimate/pipes.py`` (pipes_h200.json there).
+[W] NVIDIA's white papers of V100, A100, H100 and the RTX 4090's chip: multiply-adds of tensor cores a clock, dense.
+[S] Sun et al., "Dissecting Tensor Cores via Microbenchmarks" (2022): a product's result comes after four times its
+    clocks.
 [F] fitted: one number for all kernels and sizes; on what, and how far it carries, is in lessons/common/ESTIMATE.md.
 """
 
@@ -12,6 +16,52 @@ from __future__ import annotations
 
 from gemm_lessons.frozen import dataclass
 from gemm_lessons.hardware.sheets import GpuSpec
+
+
+@dataclass(frozen=True)
+class Products:
+    """Tensor cores of one scheduler: multiply-adds a clock, by the type of the factors; 0 for what they cannot."""
+
+    f16: float  # and bf16, summed in fp32
+    half: float = 0.0  # summed in fp16, where that is another rate
+    tf32: float = 0.0
+    int8: float = 0.0
+    f64: float = 0.0
+    start: float = 0.0  # clocks that each instruction takes besides
+    rows: int = 8  # of a product of fp64, at least: fewer take as long
+    wait: float = 4.0  # until the result is there, over the clocks of the instruction, [S], [T]
+    wait_f64: float = 18.0  # clocks until it is there, after those of the instruction, [T]
+
+    def clocks(self, opcode: str) -> tuple[float, float] | None:
+        """(clocks of one warp's instruction, clocks until the result is there); None where they are not known."""
+        name, _, rest = opcode.partition(".")
+        shape, *words = rest.split(".")
+        size = SIZES.get(shape)
+        if size is None:
+            return None
+        m, n, k = size
+        if name == "DMMA":
+            rate, m = self.f64, max(m, self.rows)
+        elif name == "IMMA":
+            rate = self.int8
+        elif "TF32" in words:
+            rate = self.tf32
+        else:
+            rate = self.half or self.f16 if words[:1] == ["F16"] else self.f16
+        if not rate:
+            return None
+        took = m * n * k / rate
+        if name == "DMMA":
+            return took, took + self.wait_f64
+        return took + self.start, (took + self.start) * self.wait
+
+
+# Rows, columns and depth of a product, as machine code writes them.
+SIZES = {
+    "16816": (16, 8, 16), "1688": (16, 8, 8), "1684": (16, 8, 4), "16832": (16, 8, 32), "8816": (8, 8, 16),
+    "8x8x4": (8, 8, 4), "884": (8, 8, 4), "16x8x4": (16, 8, 4), "16x8x8": (16, 8, 8), "16x8x16": (16, 8, 16),
+}  # fmt: skip
+NO_PRODUCTS = Products(0.0)
 
 
 @dataclass(frozen=True)
@@ -37,6 +87,13 @@ class Pipes:
     branch: float = 7.0  # from a taken branch to the instruction after it, [R]
     barrier: float = 12.0  # from the last arrival to the release, [R]
     barrier_warp: float = 1.75  # and for each warp of the block, [R]
+    fp64: float = 64.0  # of a scheduler's fp64 lanes for one warp instruction, [G]; with three operands 9% more, [T]
+    fp64_latency: float = 10.0  # where it waits for a scoreboard
+    store: float = 1.0  # of L2's bandwidth, a sector that is written over one that is read
+    past: float = 0.5  # of the same, a sector that cp.async fetches past L1, which others fetch at the same time, [T]
+    arrival: float = 0.5  # of the shared-memory path, for each wavefront of what comes past L1, [F]
+    dot: float = 2.0  # dp4a and dp2a: 16 lanes, [G], [T]
+    products: Products = NO_PRODUCTS
 
 
 PIPES: dict[int, Pipes] = {
@@ -51,12 +108,45 @@ PIPES: dict[int, Pipes] = {
         dual=True,
         replay=1.75,
         fair=False,
+        fp64=2.0,
     ),
-    70: Pipes(l1=35.0, l2=221.0, shared=18.0, request=2.0, replay=1.75, fair=False),  # [L], [J]; request [F]
-    80: Pipes(l1=38.0, l2=210.0, shared=22.0, request=1.25),  # [L]; the rest as Hopper's
-    89: Pipes(l1=39.0, l2=296.0, shared=22.0, request=1.25),  # [L]; the rest as Hopper's
-    90: Pipes(l1=38.0, l2=287.0, shared=22.0, request=1.25),  # [R]; request: 1.2 alone [R], in a mix [F]
+    70: Pipes(  # [L], [J]; request [F]
+        l1=35.0,
+        l2=221.0,
+        shared=18.0,
+        request=2.0,
+        replay=1.75,
+        fair=False,
+        fp64=4.0,
+        products=Products(f16=128.0),  # 125 TFLOP/s, [W]
+    ),
+    80: Pipes(  # [L]; the rest as Hopper's; tensor cores: 312, 156, 624, 19.5 of an A100, [W]
+        l1=38.0,
+        l2=210.0,
+        shared=22.0,
+        request=1.25,
+        fp64=4.0,
+        products=Products(f16=256.0, tf32=128.0, int8=512.0, f64=16.0),
+    ),
+    89: Pipes(  # [L]; the rest as Hopper's; tensor cores: 165, 330, 83, 661 of an RTX 4090, [W]
+        l1=39.0,
+        l2=296.0,
+        shared=22.0,
+        request=1.25,
+        products=Products(f16=64.0, half=128.0, tf32=32.0, int8=256.0),
+    ),
+    90: Pipes(  # [R]; request: 1.2 alone [R], in a mix [F]; tensor cores [T]: two thirds of what wgmma reaches
+        l1=38.0,
+        l2=287.0,
+        shared=22.0,
+        request=1.25,
+        fp64=2.0,
+        fp64_latency=8.0,
+        store=2.0,  # [T]
+        products=Products(f16=512.0, tf32=256.0, int8=1024.0, f64=32.0, start=2.05, rows=16),
+    ),
 }
+THREE_OPERANDS = 1.09  # of a DFMA beside a DADD, [T]
 
 
 def pipes_of(gpu: GpuSpec) -> Pipes:

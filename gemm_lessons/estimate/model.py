@@ -34,8 +34,8 @@ BUSY = 0.75  # share of the time from which on a unit counts as what limits a ke
 @dataclass(frozen=True)
 class Estimate:
     """An estimated launch. ``parts`` are microseconds: of each unit, as if it were the only limit; ``latency``, of the
-    multiprocessor with all its waiting. ``limiter`` is the name of the one that decides: issue, fp32, shared, l1, l2,
-    dram, latency or launch."""
+    multiprocessor with all its waiting. ``limiter`` is the name of the one that decides: issue, fp32, tensor, fp64,
+    shared, l1, l2, dram, latency or launch."""
 
     gpu: str
     shape: Shape

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from gemm_lessons.simulator.counters.machinecode.trace import Trace
     from gemm_lessons.simulator.program.ptx import Kernel
 
-MODEL = 4  # of the timeline; another number forgets what is kept on disk
+MODEL = 5  # of the timeline; another number forgets what is kept on disk
 DEPTH = 64  # K of the shorter trace, at least: eight tiles of 8, one of 64; double buffering repeats itself every 32
+TILES = 8  # of the shorter trace of a kernel with cp.async, so that its pipeline is full
 
 Traces = tuple[tuple[int, "Trace"], tuple[int, "Trace"]]  # (K, trace), shorter first
 
@@ -157,7 +158,7 @@ class Profile:
             (k0, first), (k1, second) = ((k, play(trace, blocks, gpu)) for k, trace in self.traces)
             clocks = max(second.clocks - first.clocks, 1.0)
             per_k = clocks / (k1 - k0)
-            busy = {unit: (second.busy[unit] - first.busy[unit]) / clocks for unit in second.busy}
+            busy = {unit: (second.busy[unit] - first.busy.get(unit, 0.0)) / clocks for unit in second.busy}
             self._keep(name, [first.clocks - per_k * k0, per_k, busy])
         fixed, per_k, busy = self._kept[name]
         return Span(fixed, per_k, busy)
@@ -170,7 +171,7 @@ class Profile:
 
 def profile_of(subject: Subject, blocks_per_sm: int) -> Profile | None:
     """The profile of a kernel; None when its machine code cannot be followed, or needs units whose rates the model does
-    not know (tensor cores, fp64)."""
+    not know (wgmma, bulk copies)."""
     from gemm_lessons.estimate.timeline import unknown_units
     from gemm_lessons.simulator.counters.machinecode import Uncountable
     from gemm_lessons.simulator.counters.machinecode.trace import traceable
@@ -178,7 +179,8 @@ def profile_of(subject: Subject, blocks_per_sm: int) -> Profile | None:
     compiled = subject.compiled
     if unknown_units(compiled.sass):
         return None
-    short = traced_shape(subject, blocks_per_sm)
+    copies = any(it.opcode.startswith("LDGSTS") for it in compiled.sass)
+    short = traced_shape(subject, blocks_per_sm, TILES if copies else 1)
 
     def trace() -> Traces:
         kernel = traceable(compiled, subject.parsed())
@@ -205,14 +207,14 @@ def profile_of(subject: Subject, blocks_per_sm: int) -> Profile | None:
     return profile
 
 
-def traced_shape(subject: Subject, blocks: int) -> Shape:
-    """A shape of at least ``blocks`` full blocks side by side, and whole tiles of K."""
+def traced_shape(subject: Subject, blocks: int, tiles: int = 1) -> Shape:
+    """A shape of at least ``blocks`` full blocks side by side, and whole tiles of K, at least ``tiles``."""
     tile, multiple = subject.tile, subject.shapes.multiple_of
     rows, cols = math.lcm(tile.rows, multiple.m), math.lcm(tile.cols, multiple.n)
     depth = math.lcm(tile.depth, multiple.k)
     if tile.rows * tile.cols == 1:  # no block tile is known: the lesson's own choice, made wider
         rows, cols = subject.shapes.count.m, subject.shapes.count.n
-    shape = Shape(rows, cols, -(-DEPTH // depth) * depth, layout=subject.shapes.count.layout)
+    shape = Shape(rows, cols, max(-(-DEPTH // depth), tiles) * depth, layout=subject.shapes.count.layout)
     while subject.grid_at(shape).blocks < blocks:
         shape = replace(shape, n=shape.n + cols)
     return shape

@@ -4,6 +4,7 @@
                  (``fair``), or the same again
     a warp       goes on in order: after the stall that ptxas wrote, and when the loads it waits for are there
     fp32, ...    each unit of a scheduler takes its clocks per warp instruction, plus register bank conflicts
+    tensor cores the next product with the same sums waits until the one before is done; ptxas does not write that down
     load-store   one for the whole multiprocessor, first come first served: wavefronts (shared), lines (global)
     L1           a sector is fetched once; whoever wants it meanwhile waits for the same fetch
     L2           a port that brings the sectors one after the other, each ``l2`` clocks after it was asked for
@@ -20,10 +21,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
-from gemm_lessons.estimate.latencies import Pipes, pipes_of
+from gemm_lessons.estimate.latencies import PIPES, THREE_OPERANDS, Pipes, pipes_of
 from gemm_lessons.frozen import dataclass
 from gemm_lessons.hardware.sheets import GpuSpec
 from gemm_lessons.simulator.counters.banks import SECTOR, WARP
+from gemm_lessons.simulator.counters.machinecode.operands import Decoded, MachineRegister
 from gemm_lessons.simulator.counters.machinecode.trace import SCOREBOARDS, Trace, Traffic
 
 if TYPE_CHECKING:
@@ -31,13 +33,16 @@ if TYPE_CHECKING:
 
 LONGEST_RUN = 16  # arithmetic instructions of one warp that are issued together, to save time
 NEVER = 1e18
+PRODUCTS = ("HMMA", "IMMA", "DMMA")
 Step = tuple[int, Traffic | None]  # of a traced warp: the instruction's index, and its access if it made one
-FP32, MEMORY, INTEGER, SPECIAL, OTHER = range(5)
+FP32, MEMORY, INTEGER, SPECIAL, OTHER, TENSOR, FP64 = range(7)
 UNITS: Mapping[str, int] = {
-    **dict.fromkeys("FFMA FADD FMUL FFMA32I FMUL32I FADD32I IMAD HFMA2 HADD2 HMUL2".split(), FP32),
+    **dict.fromkeys("FFMA FADD FMUL FFMA32I FMUL32I FADD32I IMAD HFMA2 HADD2 HMUL2 IDP".split(), FP32),
     **dict.fromkeys(
-        "LDG STG LDS STS LDL STL LDC LDSM STSM LDGSTS ATOM ATOMG ATOMS RED REDG SHFL REDUX".split(), MEMORY
+        "LD ST LDG STG LDS STS LDL STL LDC LDSM STSM LDGSTS ATOM ATOMG ATOMS RED REDG SHFL REDUX".split(), MEMORY
     ),
+    **dict.fromkeys(PRODUCTS, TENSOR),
+    **dict.fromkeys("DFMA DADD DMUL DSETP DMNMX".split(), FP64),
     **dict.fromkeys("S2R S2UR MUFU F2I I2F F2F I2FP F2FP FRND POPC FLO BREV".split(), SPECIAL),
     **dict.fromkeys(
         "BRA EXIT BAR NOP BSSY BSYNC BREAK CALL RET WARPSYNC DEPBAR LDGDEPBAR MEMBAR ERRBAR CCTL YIELD".split(), OTHER
@@ -45,15 +50,24 @@ UNITS: Mapping[str, int] = {
 }  # all others: INTEGER
 # Moves that ptxas writes as multiplications: they need no multiplier.
 MOVES = ("IMAD.MOV", "IMAD.IADD", "IMAD.SHL")
+MATRICES = ("LDSM", "STSM")
 PRIVATE = ("LDC", "LDL", "STL")  # no memory that other threads see
 # Units of which this model knows no rates.
-UNKNOWN = re.compile(r"[HIDBQ]?MMA|IDP|[HIQ]GMMA|D(ADD|MUL|FMA|SETP|MNMX)|UTMA\w+|SYNCS|UBLK\w+")
+UNKNOWN = re.compile(r"[BQ]MMA|[HIQ]GMMA|UTMA\w+|SYNCS|UBLK\w+")
 
 
-def unknown_units(code: Iterable[SassInstruction]) -> set[str]:
-    """The opcodes whose unit this model does not know."""
-    names = {instruction.opcode.split(".")[0] for instruction in code}
-    return {name for name in names if UNKNOWN.fullmatch(name)}
+def unknown_units(code: Iterable[SassInstruction], gpu: GpuSpec | None = None) -> set[str]:
+    """The opcodes whose unit this model does not know; on ``gpu`` or, without it, on none that it has."""
+    found = set()
+    for instruction in code:
+        name = instruction.opcode.split(".")[0]
+        if UNKNOWN.fullmatch(name):
+            found.add(name)
+        elif name in PRODUCTS:
+            pipes = PIPES.values() if gpu is None else (pipes_of(gpu),)
+            if not any(it.products.clocks(instruction.opcode) for it in pipes):
+                found.add(name)
+    return found
 
 
 class Item(NamedTuple):
@@ -71,6 +85,9 @@ class Item(NamedTuple):
     name: str
     place: int  # in the code
     at_most: tuple[int, int] | None = None  # DEPBAR: scoreboard, how many may still be under way
+    other: float = 0.0  # clocks of the tensor cores, or of the fp64 lanes
+    later: float = 0.0  # clocks until a result without a fixed latency is there
+    sums: tuple[int, int] | None = None  # of a product: the first register of what it makes, and of what it adds to
 
 
 @dataclass
@@ -78,7 +95,7 @@ class Played:
     """How long it took and what was busy, in clocks; of the busiest scheduler where there are several."""
 
     clocks: float
-    busy: dict[str, float] = field(default_factory=dict)  # issue, fp32, shared, l1, l2
+    busy: dict[str, float] = field(default_factory=dict)  # issue, fp32, tensor, fp64, shared, l1, l2
 
 
 def play(trace: Trace, blocks: int, gpu: GpuSpec) -> Played:
@@ -112,6 +129,7 @@ def _items(trace: Trace, pipes: Pipes, gpu: GpuSpec) -> list[Item]:
         moves = opcode.startswith(MOVES)
         unit = INTEGER if moves else UNITS.get(d.name, INTEGER)
         slots = pipes.multiply_slots if d.name == "IMAD" and not moves else 1
+        other, later = _other(opcode, unit, pipes)
         stall = max(1, control.stall)
         at_most = None
         if d.name == "DEPBAR" and (match := re.search(r"SB(\d), (0x[0-9a-f]+)", d.text)):
@@ -119,13 +137,31 @@ def _items(trace: Trace, pipes: Pipes, gpu: GpuSpec) -> list[Item]:
         found.append(
             Item(
                 unit, control.waits, slots,
-                max(fp32 + conflict, slots) if unit == FP32 else 0.0,
+                max((pipes.dot if d.name == "IDP" else fp32) + conflict, slots) if unit == FP32 else 0.0,
                 pipes.integer if unit == INTEGER else 0.0,
                 stall if stall < 3 else stall * pipes.dependence,
                 control.sets, control.reads, max(1, d.source.width // 4), d.name, d.index, at_most,
+                other, later, _sums(d) if unit == TENSOR else None,
             )
         )  # fmt: skip
     return found
+
+
+def _other(opcode: str, unit: int, pipes: Pipes) -> tuple[float, float]:
+    """Of an instruction for the tensor cores or in fp64: its clocks, and those until its result is there."""
+    if unit == TENSOR:
+        return pipes.products.clocks(opcode) or (0.0, 0.0)
+    if unit == FP64:
+        return pipes.fp64 * (THREE_OPERANDS if opcode.startswith("DFMA") else 1.0), pipes.fp64_latency
+    return 0.0, pipes.special_latency
+
+
+def _sums(d: Decoded) -> tuple[int, int] | None:
+    registers = [it for it in d.operands if isinstance(it, MachineRegister) and it.file == "R"]
+    if len(registers) < 3 or registers[0].number is None:
+        return None
+    last = registers[-1].number
+    return registers[0].number, -1 if last is None or len(registers) < 4 else last
 
 
 @dataclass(frozen=True)
@@ -204,7 +240,8 @@ class Multiprocessor:
         self.unit = [OTHER] * count  # that this item goes to
         self.boards: list[list[list[float]]] = [[[] for _ in range(SCOREBOARDS)] for _ in range(count)]
         self.copies: list[float] = [0.0] * count  # when the last cp.async arrives
-        self.units = [[0.0] * 5 for _ in range(schedulers)]  # free from
+        self.units = [[0.0] * 7 for _ in range(schedulers)]  # free from
+        self.products: list[dict[int, float]] = [{} for _ in range(count)]  # when the sums in a register are done
         self.issue = [0.0] * schedulers  # free from
         self.queues: list[deque[float]] = [deque() for _ in range(schedulers)]
         self.rank = list(range(1, count + 1))  # of the warps that can go, the one with the least does
@@ -218,6 +255,7 @@ class Multiprocessor:
         self.end = 0.0
         self.issued = [0.0] * schedulers  # clocks in which it was busy
         self.multiplied = [0.0] * schedulers  # and its fp32 pipe
+        self.others = {TENSOR: [0.0] * schedulers, FP64: [0.0] * schedulers}
         self.moved = {"shared": 0.0, "l1": 0.0, "l2": 0.0}
 
     def run(self) -> Played:
@@ -233,8 +271,10 @@ class Multiprocessor:
             released = self._execute(time, scheduler, warp)
             for other in schedulers if released else (scheduler,):
                 following[other] = self._next(other)
-        end = max(self.end, self.stores, self.load_store, *(units[FP32] for units in self.units))
-        return Played(end, {"issue": max(self.issued), "fp32": max(self.multiplied), **self.moved})
+        end = max(self.end, self.stores, self.load_store, *(max(units[FP32], units[TENSOR]) for units in self.units))
+        others = {"tensor": max(self.others[TENSOR]), "fp64": max(self.others[FP64])}
+        busy = {"issue": max(self.issued), "fp32": max(self.multiplied), **self.moved}
+        return Played(end, busy | {unit: clocks for unit, clocks in others.items() if clocks})
 
     def _next(self, scheduler: int) -> tuple[float, int, int]:
         """When this scheduler issues next, and of which warp. Only its own instructions and barriers change that."""
@@ -277,6 +317,8 @@ class Multiprocessor:
                 if boards[number]:
                     time = max(time, *boards[number])
                     boards[number].clear()
+        if item.sums is not None:
+            time = max(time, self.products[warp].get(item.sums[1], 0.0))
         if item.at_most:
             number, allowed = item.at_most
             under_way = sorted(self.boards[warp][number])
@@ -305,7 +347,14 @@ class Multiprocessor:
             if item.integer:
                 units[INTEGER] = max(units[INTEGER], time) + item.integer
             if item.sets is not None:  # an arithmetic instruction without a fixed latency
-                self.boards[warp][item.sets].append(time + self.pipes.special_latency)
+                self.boards[warp][item.sets].append(time + item.later)
+        elif unit in (TENSOR, FP64):
+            self.units[scheduler][unit] = max(self.units[scheduler][unit], time) + item.other
+            self.others[unit][scheduler] += item.other
+            if item.sets is not None:
+                self.boards[warp][item.sets].append(time + item.later)
+            elif item.sums is not None:
+                self.products[warp][item.sums[0]] = time + item.later
         elif unit == SPECIAL:
             self.units[scheduler][SPECIAL] = time + self.pipes.special
             if item.sets is not None:
@@ -339,15 +388,20 @@ class Multiprocessor:
         start = max(self.load_store, time)
         if touch is not None and item.name not in PRIVATE:
             if touch.space == "shared":
-                clocks = touch.ideal + (touch.passes - touch.ideal) * pipes.replay
+                again = 1.0 if item.name in MATRICES else pipes.replay
+                clocks = touch.ideal + (touch.passes - touch.ideal) * again
                 self.moved["shared"] += clocks
                 self.load_store = through = start + clocks
                 done = through + pipes.shared
                 if touch.load:
-                    units[FP32] = max(units[FP32], time) + pipes.write_port * item.registers
+                    for unit in (FP32, TENSOR, FP64):
+                        units[unit] = max(units[unit], time) + pipes.write_port * item.registers
                     done = done + item.registers - 1
             else:
                 clocks = max(float(touch.passes), pipes.request)
+                if touch.written:
+                    written = touch.written * pipes.arrival if touch.past else touch.written + pipes.request
+                    clocks = max(clocks, written)
                 self.moved["l1"] += clocks
                 self.load_store = start + clocks
                 done = self._fetched(touch, start)
@@ -375,14 +429,16 @@ class Multiprocessor:
         """When an access to global memory that began at ``start`` is complete."""
         done, per_sector = self.load_store + self.pipes.l1, self.per_sector
         if not touch.load:
-            self.stores = max(self.stores, start) + per_sector * len(touch.sectors)
-            self.moved["l2"] += per_sector * len(touch.sectors)
+            taken = self.pipes.store * per_sector * len(touch.sectors)
+            self.stores = max(self.stores, start) + taken
+            self.moved["l2"] += taken
             return done
         for sector in touch.sectors:
-            there = self.sectors.get(sector)
+            there = None if touch.past else self.sectors.get(sector)
             if there is None:
-                self.port = max(self.port, start) + per_sector
-                self.moved["l2"] += per_sector
+                taken = per_sector * self.pipes.past if touch.past else per_sector
+                self.port = max(self.port, start) + taken
+                self.moved["l2"] += taken
                 there = self.sectors[sector] = self.port + self.pipes.l2
             if there > done:
                 done = there

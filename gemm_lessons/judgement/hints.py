@@ -32,6 +32,8 @@ MORE_INSTRUCTIONS = 1.1  # than the reference, for the same multiply-adds
 LIMITS: Mapping[str, tuple[str, str]] = {
     "issue": ("instructions", "do more multiply-adds for each load and each index computed"),
     "fp32": ("multiply-adds", "that is the best kind of limit; what remains is overlap and launch overhead"),
+    "tensor": ("the tensor cores", "that is the best kind of limit; what remains is overlap and launch overhead"),
+    "fp64": ("fp64 multiply-adds", "that is the best kind of limit; what remains is overlap and launch overhead"),
     "shared": ("shared-memory wavefronts", "reuse numbers in registers, use wider loads, remove bank conflicts"),
     "l1": ("global memory requests", "coalesce them, or read each number once into shared memory"),
     "l2": ("traffic to the L2 cache", "larger block tiles read every number less often"),

@@ -57,6 +57,8 @@ SPENT = {  # the columns of the table of stalls
 BUSY = {
     "issue": "issue slots",
     "fp32": "fp32 units",
+    "tensor": "tensor cores",
+    "fp64": "fp64 units",
     "shared": "shared memory",
     "l1": "requests to global memory",
     "l2": "the way to L2",

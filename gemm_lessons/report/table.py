@@ -39,6 +39,8 @@ SHORT: dict[Kind, str] = {
 LIMITERS = {
     "issue": "issuing instructions",
     "fp32": "multiply-adds (fp32 units)",
+    "tensor": "the tensor cores",
+    "fp64": "multiply-adds (fp64 units)",
     "shared": "shared memory (bytes its banks can move)",
     "l1": "global memory requests (L1 cache)",
     "l2": "traffic to the L2 cache",

@@ -45,10 +45,13 @@ def estimate(plan: RunPlan, built: Built, checked: Checked) -> Speed:
 def estimator_of(lesson: Lesson, kernels: Sequence[Compiled], gpu: GpuSpec) -> Estimator | None:
     """Estimates for the shapes at which the host launches these kernels; None where no block fits on a multiprocessor,
     or beyond the model."""
+    from gemm_lessons.estimate.timeline import unknown_units
+
     profiles = []
     for number, (compiled, grid) in enumerate(zip(kernels, lesson.grids(lesson.shapes.count), strict=True)):
         resident = occupancy(compiled.resources, grid.threads, grid.dynamic_shared, gpu).blocks_per_sm
-        profile = profile_of(subject_of(lesson, compiled, number), resident) if resident else None
+        known = resident and not unknown_units(compiled.sass, gpu)
+        profile = profile_of(subject_of(lesson, compiled, number), resident) if known else None
         if profile is None:
             return None
         profiles.append(profile)

@@ -382,7 +382,7 @@ class Walker:
         key = (d.index, space)
         tally = self.sums.tallies.setdefault(key, Tally(access))
         address = self._place(d, memory, space)
-        beside = other and self.lanes.address(other, "global" if space == "shared" else "shared")
+        beside = self.lanes.address(other, "global" if space == "shared" else "shared") if other else None
         guard = both(self._guard(d), also)
         period = LINE if kind == "shared" or other else banks.SECTOR
         seen, watch, lanes = _Seen(access, period), self.watch, self.geometry.lanes

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from gemm_lessons.compiler.sass import width_of
 from gemm_lessons.frozen import dataclass
 from gemm_lessons.launch import Argument, Grid, buffers_of
-from gemm_lessons.simulator.counters import banks
+from gemm_lessons.simulator.counters import banks, copies, tally
 from gemm_lessons.simulator.counters.banks import Access
 from gemm_lessons.simulator.counters.machinecode import Code, cubin, prepare
 from gemm_lessons.simulator.counters.machinecode.divisions import Undecided
@@ -61,13 +62,16 @@ class Control:
 @dataclass(frozen=True)
 class Traffic:
     """One warp's access. Shared: ``passes`` are wavefronts, ``ideal`` of them unavoidable. Global: ``passes`` are
-    128-byte lines, ``sectors`` the 32-byte sectors' numbers."""
+    128-byte lines, ``sectors`` the 32-byte sectors' numbers; of a copy to shared memory also the wavefronts ``written``
+    there, and whether it goes ``past`` L1."""
 
     space: Literal["shared", "global"]
     load: bool
     passes: int
     ideal: int
     sectors: tuple[int, ...] = ()
+    written: int = 0
+    past: bool = False
 
 
 @dataclass(frozen=True)
@@ -181,6 +185,7 @@ class _Recorder(Walker):
 
     def __init__(self, plan: Plan, geometry: Geometry, constants: dict[int, bytes], store: Store | None) -> None:
         self._log: list[tuple[int, NDArray[Any] | None, dict[int, list[Traffic | None]]]] = []
+        self._written: dict[int, list[int]] = {}  # by cp.async, the shared side of its last execution
         super().__init__(plan, geometry, constants, Sums(), store)
         for number, block in enumerate(self.blocks):
             block.steps.insert(0, self._entered(number))
@@ -204,6 +209,8 @@ class _Recorder(Walker):
         width = banks.ROW_BYTES if matrix else width
         address: Callable[[], NDArray[Any]] = self._place(d, memory, space)
         guard = both(self._guard(d), also)
+        beside = self.lanes.address(other, "global" if space == "shared" else "shared") if other else None
+        past = tally.BYPASS in d.source.opcode
         known: dict[bytes, list[Traffic | None]] = {}
 
         def touch() -> None:
@@ -213,12 +220,24 @@ class _Recorder(Walker):
             alive = self.fronts.alive
             active = ((alive if mask is None else mask & alive) & rows).reshape(-1, WARP)
             where = np.broadcast_to(address(), (self.geometry.lanes,)).reshape(-1, WARP)
+            if beside is not None and space == "shared":
+                source = np.broadcast_to(beside(), (self.geometry.lanes,)).reshape(-1, WARP)
+                written = (
+                    copies.past_l1(where, source, active) if past else copies.through_l1(where, source, active, width)
+                )
+                self._written[d.index] = written[0].tolist()
+                return
             key = b"" if space == "global" else where.tobytes() + active.tobytes()
             found = known.get(key) if key else None
             if found is None:
                 found = _touches(where, active, width, space == "shared", access)
                 if key:
                     known[key] = found
+            if beside is not None:
+                pairs = zip(found, self._written[d.index], strict=True)
+                found = [it and replace(it, written=written, past=past) for it, written in pairs]
+            if d.name in ("LD", "ST") and (before := self._log[-1][2].get(d.index)):  # asked as shared memory first
+                found = [now or then for now, then in zip(found, before, strict=True)]
             self._log[-1][2][d.index] = found
 
         return touch
