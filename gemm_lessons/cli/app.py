@@ -240,6 +240,7 @@ command(
     "gemm-lessons tune double_buffer",
     "gemm-lessons tune block_tile --try BK=32,64,128 --shape 1024,1024,1024",
     "gemm-lessons tune 09 --mine --csv tune.csv --keep",
+    "gemm-lessons tune --model dgemm --gpu a100",
 )(tune)
 command("gemm-lessons export 03", "gemm-lessons export 03 my_gemm --solution", "gemm-lessons export 03 --file try.cu")(
     export

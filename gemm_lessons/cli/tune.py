@@ -35,6 +35,9 @@ def tune(
     keep: Annotated[
         bool, typer.Option("--keep", help="Write the fastest sizes into your course's lesson.toml, with a backup.")
     ] = False,
+    model: Annotated[
+        bool, typer.Option("--model", help="No search: what registers, shared memory and DRAM allow.")
+    ] = False,
     measure: Annotated[int, typer.Option("--measure", min=1, help="Time so many, the best by estimate.")] = 24,
     processes: Annotated[int | None, typer.Option("--processes", min=1, help="That share the work.")] = None,
     device: Annotated[
@@ -48,12 +51,17 @@ def tune(
 ) -> int:
     """Search for the fastest tile sizes: compile, check and rank by estimate; on a GPU, time the best.
 
-    What is tried stands in lesson.toml, in [tune]. Nothing is written into the course without --keep.
+    What is tried stands in lesson.toml, in [tune]. Nothing is written into the course without --keep. --model works
+    the sizes out from the data sheet of a GPU, without a kernel.
     """
     if mine and file is not None:
         raise CommandError("--mine and --file exclude each other; give one")
     course = own_course() if mine or keep else any_course()
     found = course.lesson(lesson)
+    if model:
+        if mine or keep or any(it is not None for it in (file, try_, csv, plot)):
+            raise CommandError("--model reads a data sheet alone; beside it only --gpu is of use")
+        return show_bounds(found, gpu)
     path = kernel_path(course, found, not mine, False, file)
     read_source(path)
     wanted = parse_shape(shape)
@@ -88,6 +96,21 @@ def tune(
     if keep and tuning.ranked:
         make_console(stderr=True).print(keep_sizes(found, tuning.ranked[0].sizes))
     return contract.EXIT_PASSED if tuning.ranked else contract.EXIT_NOT_PASSED
+
+
+def show_bounds(lesson: Lesson, gpu: str | None) -> int:
+    """The tile sizes that a GPU's data sheet allows for the lesson's numbers. Raises ``CommandError``."""
+    from gemm_lessons.hardware.tile_model import tile_model
+
+    sheet, element = sheet_for(gpu or DEFAULT_GPU), lesson.data.factors[0].element.name
+    bounds = tile_model(sheet, element)
+    if bounds is None:
+        raise CommandError(f"--model knows the rates of float32 and float64, and {lesson.name} multiplies {element}")
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.tile_model import show_model
+
+    show_model(make_console(), lesson, bounds)
+    return contract.EXIT_PASSED
 
 
 def parse_values(lesson: Lesson, texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
