@@ -24,7 +24,7 @@ from gemm_lessons.simulator.machine.mbarriers import USE, Mbarriers, barriers_of
 from gemm_lessons.simulator.machine.phases import Misused
 from gemm_lessons.simulator.machine.state import Fault, State
 from gemm_lessons.simulator.machine.transfers import MemoryBinder, Value
-from gemm_lessons.simulator.program.cfg import line_of
+from gemm_lessons.simulator.program.cfg import line_of, unsupported
 from gemm_lessons.simulator.program.ptx import SIZES, Address, Immediate, Instruction, Operand
 
 Array = NDArray[Any]
@@ -309,8 +309,3 @@ def _group(state: State, instruction: Instruction, guard: Guard | None) -> Calla
         state.trace.append(BulkGroup("commit" if commit else "wait", pending, lanes, line))
 
     return run
-
-
-def unsupported(instruction: Instruction) -> UnsupportedKernel:
-    """The error for a form that is not known."""
-    return UnsupportedKernel(f"unsupported PTX: {instruction.text}", line_of(instruction))

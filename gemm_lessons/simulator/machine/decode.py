@@ -30,7 +30,7 @@ from gemm_lessons.simulator.machine.state import Fault, State
 from gemm_lessons.simulator.machine.textures import bind_query, bind_surface, bind_texture
 from gemm_lessons.simulator.machine.transfers import MemoryBinder, bind_load, bind_store
 from gemm_lessons.simulator.machine.warps import Groups, bind_warp
-from gemm_lessons.simulator.program.cfg import Block, line_of, writes
+from gemm_lessons.simulator.program.cfg import Block, line_of, unsupported, writes
 from gemm_lessons.simulator.program.inline import RUNTIME
 from gemm_lessons.simulator.program.opcodes import NOTHING_TO_DO
 from gemm_lessons.simulator.program.ptx import (
@@ -59,11 +59,6 @@ Guard = Callable[[], Array | None]
 def both(run: Run) -> Op:
     """The same closure for all lanes and for some."""
     return run, run
-
-
-def unsupported(instruction: Instruction, why: str = "unsupported PTX") -> UnsupportedKernel:
-    """The error for an instruction that cannot be bound."""
-    return UnsupportedKernel(f"{why}: {instruction.full_opcode} in `{instruction.text}`", line_of(instruction))
 
 
 class Binder:

@@ -16,12 +16,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.simulator.events import WARP
 from gemm_lessons.simulator.machine.access import access_of, remember
 from gemm_lessons.simulator.machine.state import Fault, State
 from gemm_lessons.simulator.machine.transfers import MemoryBinder, Value
-from gemm_lessons.simulator.program.cfg import lanes_with_address, line_of
+from gemm_lessons.simulator.program.cfg import lanes_with_address, unsupported
 from gemm_lessons.simulator.program.ptx import Address, Instruction, Operand, Register, Vector
 
 Array = NDArray[Any]
@@ -106,7 +105,7 @@ def bind_transpose(
 ) -> Callable[[], None]:
     """Bind ``movmatrix.sync.aligned.m8n8.trans.b16``. Raises ``UnsupportedKernel``."""
     if instruction.modifiers != ("sync", "aligned", "m8n8", "trans", "b16"):
-        raise unsupported_matrix(instruction)
+        raise unsupported(instruction)
     target, source = (_row(state, operand, instruction).reshape(-1, WARP) for operand in instruction.operands)
     present = whole_warps(state, instruction, guard, "holds a part of the matrix")
 
@@ -146,22 +145,17 @@ def _transposed(instruction: Instruction) -> bool:
     known = instruction.modifiers[:3] == ("sync", "aligned", "m8n8") and len(instruction.modifiers) in (6, 7)
     shape, *how, space, kind = instruction.modifiers[3:] if known else ("", "", "")
     if shape not in ("x1", "x2", "x4") or how not in ([], ["trans"]) or kind != "b16":
-        raise unsupported_matrix(instruction)
+        raise unsupported(instruction)
     if space not in ("shared", "shared__cta"):
-        raise unsupported_matrix(instruction)
+        raise unsupported(instruction)
     return bool(how)
 
 
 def _row(state: State, operand: Any, instruction: Instruction) -> Array:
     """The register that receives a fragment."""
     if not isinstance(operand, Register) or state.rows.get(operand.name, ("",))[0] != 32:
-        raise unsupported_matrix(instruction)
+        raise unsupported(instruction)
     return state.row(operand.name, "b32")
-
-
-def unsupported_matrix(instruction: Instruction) -> UnsupportedKernel:
-    """The error for a form of a matrix instruction that is not known."""
-    return UnsupportedKernel(f"unsupported PTX: {instruction.text}", line_of(instruction))
 
 
 def missing_lane(state: State, instruction: Instruction, mask: Array, lane: int, what: str) -> Fault:

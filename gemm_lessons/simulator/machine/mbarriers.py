@@ -15,14 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.compiler.diagnostics import plain_name
-from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.simulator.events import Effect, Phase, ProxyFence
 from gemm_lessons.simulator.machine.access import access_of, remember
 from gemm_lessons.simulator.machine.memory import SHARED_WINDOW
 from gemm_lessons.simulator.machine.phases import BYTES, PHASE, Misused, pending_count
 from gemm_lessons.simulator.machine.state import Fault, State
 from gemm_lessons.simulator.machine.transfers import MemoryBinder, Value
-from gemm_lessons.simulator.program.cfg import line_of
+from gemm_lessons.simulator.program.cfg import line_of, unsupported
 from gemm_lessons.simulator.program.ptx import Address, Instruction, Operand, Register
 
 Array = NDArray[Any]
@@ -79,7 +78,7 @@ def barriers_of(
 ) -> Mbarriers:
     """Binds an operand that is the address of an mbarrier. ``told``: the trace has every access to it."""
     if not isinstance(operand, Address):
-        raise _unsupported(instruction)
+        raise unsupported(instruction)
     access = dataclasses.replace(access_of(instruction, "shared", effect, BYTES, operand), is_mbarrier=True)
     space = memory.space_access(instruction, access, BYTES)
     plain = memory.addresses(operand, instruction)
@@ -105,7 +104,7 @@ def bind_mbarrier(
     """Bind ``mbarrier.*``. Raises ``UnsupportedKernel``."""
     what, *words = instruction.modifiers
     if what not in FORMS or not set(words) <= ANYHOW | FORMS[what]:
-        raise _unsupported(instruction)
+        raise unsupported(instruction)
     if what == "pending_count":
         return _pending_count(state, memory, instruction, guard, value)
     if what in ("test_wait", "try_wait"):
@@ -183,7 +182,7 @@ def _wait(
     by_parity = "parity" in instruction.modifiers
     given = value(which, "u32" if by_parity else "u64")
     if not isinstance(target, Register):
-        raise _unsupported(instruction)
+        raise unsupported(instruction)
     row = state.row(target.name, "pred")
     chosen = memory.lanes(guard)
     line = line_of(instruction)
@@ -222,7 +221,7 @@ def _pending_count(
 ) -> Callable[[], None]:
     target, source = instruction.operands
     if not isinstance(target, Register):
-        raise _unsupported(instruction)
+        raise unsupported(instruction)
     row, given, chosen = state.row(target.name, "u32"), value(source, "u64"), memory.lanes(guard)
 
     def run() -> None:
@@ -238,7 +237,7 @@ def bind_copies_arrive(
     """Bind ``cp.async.mbarrier.arrive{.noinc}``: the phase is not over before the lane's earlier copies have come."""
     words = instruction.modifiers[3:]
     if instruction.modifiers[2:3] != ("arrive",) or not set(words) <= ANYHOW | {"noinc"}:
-        raise _unsupported(instruction)
+        raise unsupported(instruction)
     one = barriers_of(state, memory, instruction, instruction.operands[0], USE)
     chosen = memory.lanes(guard)
     counts = "noinc" in words  # else it is expected on top of the others: nothing changes once it has come
@@ -272,7 +271,7 @@ def bind_proxy_fence(
         return lambda: None
     spaces = {"global", "shared__cta", "shared__cluster", "shared"}
     if kind == "proxy" and not (words[:1] == ["async"] and set(words[1:]) <= spaces):
-        raise _unsupported(instruction)
+        raise unsupported(instruction)
     if words[:2] == ["async", "global"]:
         return lambda: None
 
@@ -291,7 +290,3 @@ def _present(state: State, chosen: Callable[[], Array | None]) -> Array:
 
 def _by_lane(given: Any, lanes: Array) -> Array:
     return np.full(lanes.size, given) if np.ndim(given) == 0 else given[lanes]
-
-
-def _unsupported(instruction: Instruction) -> UnsupportedKernel:
-    return UnsupportedKernel(f"unsupported PTX: {instruction.text}", line_of(instruction))

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.simulator.events import WARP
-from gemm_lessons.simulator.machine.matrices import unsupported_matrix, whole_warps
+from gemm_lessons.simulator.machine.matrices import whole_warps
 from gemm_lessons.simulator.machine.state import State
 from gemm_lessons.simulator.machine.transfers import MemoryBinder, Value
+from gemm_lessons.simulator.program.cfg import unsupported
 from gemm_lessons.simulator.program.fragments import Fragment, product_form
 from gemm_lessons.simulator.program.ptx import Instruction, Operand, Register, Vector
 from gemm_lessons.simulator.semantics.matrix_products import STORED, multiply
@@ -25,15 +26,15 @@ def bind_product(
     """Bind ``mma.sync.aligned``. Raises ``UnsupportedKernel`` for a form that is not known."""
     form = product_form(instruction)
     if form is None:
-        raise unsupported_matrix(instruction)
+        raise unsupported(instruction)
     targets, *sources = (elements_of(operand) for operand in instruction.operands)
     for elements, fragment in zip((targets, *sources), (form.c, form.a, form.b, form.c), strict=True):
         if len(elements) != fragment.registers:
-            raise unsupported_matrix(instruction)
+            raise unsupported(instruction)
     rows = []
     for element in targets:
         if not isinstance(element, Register) or state.rows.get(element.name, ("",))[0] != form.c.width:
-            raise unsupported_matrix(instruction)
+            raise unsupported(instruction)
         rows.append(state.row(element.name, f"b{form.c.width}").reshape(-1, WARP))
 
     def reader(elements: tuple[Operand | None, ...], fragment: Fragment, kind: str) -> Callable[[Any], Array]:

@@ -25,13 +25,12 @@ from gemm_lessons.simulator.machine.bulk import (
     reduction,
     report,
     sectors,
-    unsupported,
 )
 from gemm_lessons.simulator.machine.maps import Map
 from gemm_lessons.simulator.machine.mbarriers import USE, barriers_of
 from gemm_lessons.simulator.machine.state import Fault, State
 from gemm_lessons.simulator.machine.transfers import MemoryBinder, Value
-from gemm_lessons.simulator.program.cfg import line_of
+from gemm_lessons.simulator.program.cfg import line_of, unsupported
 from gemm_lessons.simulator.program.ptx import Address, Instruction, Operand, Register, Symbol, Vector
 
 Array = NDArray[Any]

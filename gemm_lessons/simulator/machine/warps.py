@@ -14,22 +14,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.simulator.events import WARP
 from gemm_lessons.simulator.machine.convergence import BIT, LANE, ballot, groups, spread
 from gemm_lessons.simulator.machine.state import Fault, State
 from gemm_lessons.simulator.machine.transfers import MemoryBinder
-from gemm_lessons.simulator.program.cfg import line_of
+from gemm_lessons.simulator.program.cfg import unsupported
 from gemm_lessons.simulator.program.ptx import Instruction, Operand, PredicatePair, Register
 from gemm_lessons.simulator.semantics.operation import DTYPES
 
 Array = NDArray[Any]
 Value = Callable[[Operand | None, str], Any]
 Results = tuple[Array | None, ...]
-
-
-def _unsupported(instruction: Instruction) -> UnsupportedKernel:
-    return UnsupportedKernel(f"unsupported PTX: {instruction.text}", line_of(instruction))
 
 
 class Groups:
@@ -77,13 +72,13 @@ def bind_warp(
         or len(arguments) != len(codes)
         or (opcode != "activemask" and "sync" not in instruction.modifiers)
     ):
-        raise _unsupported(instruction)
+        raise unsupported(instruction)
     known = Groups(state, instruction)
 
     def warps(operand: Operand, code: str) -> Array:
         if isinstance(operand, PredicatePair):
             if not negated or operand.first is None:
-                raise _unsupported(instruction)
+                raise unsupported(instruction)
             operand = operand.first
         return np.broadcast_to(value(operand, code), (state.lanes,)).reshape(-1, WARP)
 

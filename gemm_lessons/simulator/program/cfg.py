@@ -88,6 +88,11 @@ def line_of(instruction: Instruction) -> int | None:
     return instruction.source.line if instruction.source and instruction.source.line else None
 
 
+def unsupported(instruction: Instruction, why: str = "unsupported PTX") -> UnsupportedKernel:
+    """The error for an instruction, or a form of one, that is not known."""
+    return UnsupportedKernel(f"{why}: {instruction.full_opcode} in `{instruction.text}`", line_of(instruction))
+
+
 def build(kernel: Kernel) -> tuple[Block, ...]:
     """Basic blocks of a kernel; the first one is the entry."""
     count = len(kernel.instructions)

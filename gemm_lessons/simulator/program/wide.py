@@ -8,8 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from gemm_lessons.errors import UnsupportedKernel
-from gemm_lessons.simulator.program.cfg import line_of
+from gemm_lessons.simulator.program.cfg import unsupported
 from gemm_lessons.simulator.program.ptx import Instruction, Kernel, Operand, Register, Vector, registers_in
 from gemm_lessons.simulator.program.rewrite import rewritten
 
@@ -45,7 +44,7 @@ def _halved(instruction: Instruction, wide: set[str]) -> Iterator[Instruction]:
         )
         yield dataclasses.replace(instruction, modifiers=(*modifiers, "v2", "b64"), operands=operands)
     else:
-        raise _unsupported(instruction)
+        raise unsupported(instruction, "unsupported use of a 128-bit register")
 
 
 def _pair(operand: Operand, instruction: Instruction, wide: set[str]) -> tuple[Operand | None, Operand | None]:
@@ -54,11 +53,4 @@ def _pair(operand: Operand, instruction: Instruction, wide: set[str]) -> tuple[O
         return _halves(operand.name)
     if isinstance(operand, Vector) and len(operand.elements) == 2:
         return operand.elements[0], operand.elements[1]
-    raise _unsupported(instruction)
-
-
-def _unsupported(instruction: Instruction) -> UnsupportedKernel:
-    return UnsupportedKernel(
-        f"unsupported use of a 128-bit register: {instruction.full_opcode} in `{instruction.text}`",
-        line_of(instruction),
-    )
+    raise unsupported(instruction, "unsupported use of a 128-bit register")

@@ -13,9 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 
 import numpy as np
 
-from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.frozen import dataclass
-from gemm_lessons.simulator.program.cfg import WARP, line_of
+from gemm_lessons.simulator.program.cfg import WARP, unsupported
 from gemm_lessons.simulator.program.fragments import GROUP, Fragment, Part, fragment_of
 from gemm_lessons.simulator.program.ptx import Address, Immediate, Instruction, Kernel, Operand, Register, Vector
 from gemm_lessons.simulator.program.rewrite import rewritten
@@ -120,7 +119,7 @@ def _expand(writer: _Writer, instruction: Instruction) -> None:
     elif what == "mma":
         _multiply(writer, instruction, words)
     else:
-        raise _unsupported(instruction)
+        raise unsupported(instruction)
 
 
 # -- loads and stores --------------------------------------------------------------------------------------------------
@@ -137,7 +136,7 @@ def _move(writer: _Writer, instruction: Instruction, what: str, words: Sequence[
         or name not in known.get(kind, "").split()
         or (space and (len(space) > 1 or space[0] not in SPACES))
     ):
-        raise _unsupported(instruction)
+        raise unsupported(instruction)
     first, second, *rest = instruction.operands
     address, held = (first, second) if what == "store" else (second, first)
     shape = _Shape.of(name)
@@ -149,9 +148,9 @@ def _move(writer: _Writer, instruction: Instruction, what: str, words: Sequence[
     count = sum(piece.registers for piece, _, _ in pieces)
     copies = len(registers) // count
     if not isinstance(address, Address) or len(registers) != count * copies or not copies:
-        raise _unsupported(instruction)
+        raise unsupported(instruction)
     if copies > 1 and (kind != "f16" or part in ("c", "d") or len(registers) != HALF_REGISTERS):
-        raise _unsupported(instruction)
+        raise unsupported(instruction)
     shortest = {"a": (shape.rows * shape.wide, shape.k), "b": (shape.k, 8 * shape.narrow)}.get(
         part, (shape.rows * shape.wide, 8 * shape.narrow)
     )
@@ -283,7 +282,7 @@ def _multiply(writer: _Writer, instruction: Instruction, words: Sequence[str]) -
         types = [types[0], "f16", "f16", types[1]]
     orders = {first, second} <= {"row", "col"} and (sync, aligned) == ("sync", "aligned")
     if not orders or len(types) != 4 or types[0] != types[3] or name not in SHAPES.get(types[1], "").split():
-        raise _unsupported(instruction)
+        raise unsupported(instruction)
     shape = _Shape.of(name)
     d, a, b, c = (o.elements if isinstance(o, Vector) else (o,) for o in instruction.operands)
     kinds = types[1:3]
@@ -298,7 +297,7 @@ def _multiply(writer: _Writer, instruction: Instruction, words: Sequence[str]) -
             list(_cut(*pair)) for pair in ((a, pieces[0]), (b, pieces[1]), (c, sums), (d, sums))
         )
     except ValueError:
-        raise _unsupported(instruction) from None
+        raise unsupported(instruction) from None
     opcode = ".".join(
         (
             "mma.sync.aligned",
@@ -324,9 +323,3 @@ def _cut(registers: Sequence[Operand | None], pieces: Sequence[Fragment]) -> Ite
             raise ValueError
         yield Vector(part)
         start += piece.registers
-
-
-def _unsupported(instruction: Instruction) -> UnsupportedKernel:
-    return UnsupportedKernel(
-        f"unsupported PTX: {instruction.full_opcode} in `{instruction.text}`", line_of(instruction)
-    )
