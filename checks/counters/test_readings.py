@@ -24,17 +24,17 @@ KINDS: dict[str, banks.Access] = {
 }  # fmt: skip
 
 
-def often(number: int, case: Case) -> bool:
-    """The lessons, and every fifth of the others; all of them are counted with the slow tests."""
-    return case.file.parent != KERNELS or number % 5 == 0
+def marks(number: int, case: Case) -> tuple[pytest.MarkDecorator, ...]:
+    """The lessons and every tenth of the others are counted always, every third of these with the slow tests, all of
+    them with the long ones and by ``python -m checks.counters.table``."""
+    if case.file.parent != KERNELS or number % 10 == 0:
+        return ()
+    return (pytest.mark.slow,) if number % 3 == 0 else (pytest.mark.slow, pytest.mark.long)
 
 
 @pytest.mark.parametrize(
     "case",
-    [
-        pytest.param(case, marks=() if often(i, case) else pytest.mark.slow, id=case.name)
-        for i, case in enumerate(CASES)
-    ],
+    [pytest.param(case, marks=marks(i, case), id=case.name) for i, case in enumerate(CASES)],
 )
 def test_counters_equal_hardware(case: Case) -> None:
     """All counters but those listed in ``UNEQUAL``, and those do differ: the list may not go stale."""

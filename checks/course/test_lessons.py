@@ -29,6 +29,10 @@ SEED = 20261121
 LONG = ("numbers", "quotes", "bugs")  # proofs that many runs go into
 ON_TENSOR_CORES = ("tensor_cores", "async_copy", "mma")
 each_lesson = pytest.mark.parametrize("name", COURSE.names)
+# Of the lessons behind double_buffer each takes as long as three of the others.
+each_in_its_time = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if int(name[:2]) < 10 else pytest.mark.long) for name in COURSE.names]
+)
 
 
 def lesson_of(name: str) -> Lesson:
@@ -57,7 +61,7 @@ def test_its_kernels_and_its_text_are_proven(name: str) -> None:
 
 
 @pytest.mark.slow
-@each_lesson
+@each_in_its_time
 def test_its_numbers_quotes_and_bugs_are_proven(name: str) -> None:
     """Numbers belong to one compiler; with another the tool prints the same sentences with other numbers."""
     long = [proof for proof in PROOFS if proof.name in LONG]
@@ -68,7 +72,7 @@ def test_its_numbers_quotes_and_bugs_are_proven(name: str) -> None:
 
 
 @pytest.mark.slow
-@each_lesson
+@each_in_its_time
 def test_another_gpu_changes_the_estimate_alone(name: str) -> None:
     here = solved(name).kernel
     assert here.checked.gates, "a lesson has gates"

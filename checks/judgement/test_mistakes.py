@@ -27,7 +27,13 @@ def test_there_are_enough_of_them() -> None:
 
 
 @pytest.mark.slow  # a run each; test_fits.py and test_remedies.py have the same mistakes without a kernel
-@pytest.mark.parametrize("it", MISTAKES, ids=lambda it: f"{it.lesson}-{it.name}")
+@pytest.mark.parametrize(
+    "it",
+    [
+        pytest.param(it, marks=() if i % 3 == 0 else pytest.mark.long, id=f"{it.lesson}-{it.name}")
+        for i, it in enumerate(MISTAKES)
+    ],
+)
 def test_a_mistake_is_named(it: Mistake) -> None:
     said = told(it)
     assert it.says in said
