@@ -139,7 +139,6 @@ def test_a_lesson_whose_host_chooses_is_estimated_as_it_is_launched_at_each_shap
     wide, narrow, turned = (it for it in result.points if it.series == any_shape.name)
     assert [it.shape for it in (wide, narrow, turned)] == shapes
     assert narrow.time_us > 1.05 * wide.time_us
-    assert turned.gflops > wide.gflops
     assert len({it.flop_per_byte for it in (wide, narrow, turned)}) == 3
     assert result.notes == ("01_naive cannot take 4096x4096x64 TN.",)
     assert [it.key for it in read(tmp_path / "out.csv")] == [it.key for it in result.points]

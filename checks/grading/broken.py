@@ -290,15 +290,24 @@ def judged(broken: Broken, folder: Path) -> tuple[str, str]:
 
 
 def wrong_answer(lesson: Lesson, source: str, seed: int) -> str:
-    """What NumPy says against a kernel on a shape and inputs that no run has seen; empty if nothing."""
+    """What NumPy says against a kernel on a shape and inputs that no run has seen; empty if nothing, or if the lesson's
+    answer is no plain product of A and B."""
+    if lesson.data.formula.text != "C = A @ B":
+        return ""
     draw = np.random.default_rng(seed)
     multiple = astuple(lesson.shapes.multiple_of)
     m, n, k = (step * int(draw.integers(1, 4 + 60 // step)) for step in multiple)
-    a, b = (draw.standard_normal(size).astype(np.float32) for size in ((m, k), (k, n)))
-    c = np.full((m, n), np.nan, np.float32)
+    lesson = lesson.at(Shape(m, n, k))
+    kinds = {name: np.dtype(lesson.data.by_name[name].element.storage) for name in "ABC"}
+    whole = kinds["C"].kind == "i"
+    a, b = (
+        (draw.integers(-128, 128, size) if whole else draw.standard_normal(size)).astype(kinds[name])
+        for name, size in (("A", (m, k)), ("B", (k, n)))
+    )
+    c = np.full((m, n), 0x7EADBEEF if whole else np.nan, kinds["C"])
     (grid,) = lesson.grids(Shape(m, n, k))
     (launch,) = lesson.launches
-    values: dict[str, Any] = {"A": a, "B": b, "C": c, "M": m, "N": n, "K": k}
+    values: dict[str, Any] = {"A": a, "B": b, "C": c, "M": m, "N": n, "K": k, "lda": k, "ldb": n, "ldc": n}
     quiet = PRINTING.sub(";", source)
     try:
         launched = simulate(
@@ -309,8 +318,9 @@ def wrong_answer(lesson: Lesson, source: str, seed: int) -> str:
         return str(error)
     if launched.fault is not None:
         return launched.fault.message
-    exact = a.astype(np.float64) @ b
-    bound = 8 * np.finfo(np.float32).eps * (k + 1) * (np.abs(a).astype(np.float64) @ np.abs(b)) + 1e-30
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    step = 0.0 if whole else 8 * np.finfo(kinds["C"]).eps * (k + 1)
+    bound = step * (np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64))) + 1e-30
     bad = ~(np.abs(c - exact) <= bound)
     return f"{int(bad.sum())} of {bad.size} elements are wrong at {m}x{n}x{k}" if bad.any() else ""
 

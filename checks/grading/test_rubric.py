@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from gemm_lessons.course.folder import CommandError, packaged_course
 from gemm_lessons.course.lesson import Shape
 from gemm_lessons.grading.rubric import LessonRubric, NearMiss, Points, Rubric, load_rubric, parse_lessons
-from gemm_lessons.grading.score import ELSEWHERE, score
+from gemm_lessons.grading.score import ELSEWHERE, out_of, score
 
 COURSE = packaged_course()
 LESSON = COURSE.lesson("block_tile")
@@ -132,9 +133,17 @@ def test_points_for_how_far_a_kernel_gets() -> None:
     assert points(outcome("passed", gates=gates(limit, 1.0))) == 10
 
 
-def test_a_lesson_without_gates_gives_their_points_for_right_values(tmp_path: Path) -> None:
-    from dataclasses import replace
+def test_points_add_up_whatever_the_number_of_gates() -> None:
+    """Three points for seven gates: what rounding gives one of them, another does without."""
+    for number in range(1, 12):
+        lesson = replace(LESSON, gates=tuple(replace(LESSON.gates[0], name=f"gate {n}") for n in range(number)))
+        met = [{"name": gate.name, "value": 0.0, "passed": True} for gate in lesson.gates]
+        scored = score(outcome("passed", gates=met), lesson, LessonRubric(), NearMiss())
+        assert scored.points == out_of(lesson, LessonRubric()) == 10
+        assert len({part.out_of for part in scored.parts[3:]}) <= 2
 
+
+def test_a_lesson_without_gates_gives_their_points_for_right_values(tmp_path: Path) -> None:
     plain = replace(LESSON, gates=())
     assert score(outcome("passed"), plain, LessonRubric(), NearMiss()).points == 10
     assert score(outcome("wrong_answer"), plain, LessonRubric(), NearMiss()).points == 2

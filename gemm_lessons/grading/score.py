@@ -8,6 +8,7 @@ values, and nothing of the solution.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 from gemm_lessons.course.lesson import Gate, Lesson, Shape
@@ -38,14 +39,20 @@ def score(outcome: Mapping[str, Any], lesson: Lesson, rubric: LessonRubric, near
     right = ran and verdict != "wrong_answer"
     why = _why(outcome, lesson)
     values = points.right_values + (0 if lesson.gates else points.gates)
+    worth = points.of_gates(lesson)
+    compiles, runs, values, *of_gates = _rounded(
+        [points.compiles, points.runs, values, *(worth[gate.name] for gate in lesson.gates)]
+    )
     parts = [
-        _part("compiles", points.compiles, compiled, "it compiles" if compiled else why),
-        _part("runs", points.runs, ran, "it runs to its end, without a fault" if ran else _after(compiled, why)),
+        _part("compiles", compiles, compiled, "it compiles" if compiled else why),
+        _part("runs", runs, ran, "it runs to its end, without a fault" if ran else _after(compiled, why)),
         _part("right values", values, right, "right on every shape" if right else _after(ran, why)),
     ]
     judged = {gate["name"]: gate for gate in outcome["gates"]} if right else {}
-    worth = points.of_gates(lesson)
-    parts += [_gate(gate, worth[gate.name], judged.get(gate.name), near_miss, right) for gate in lesson.gates]
+    parts += [
+        _gate(gate, most, judged.get(gate.name), near_miss, right)
+        for gate, most in zip(lesson.gates, of_gates, strict=True)
+    ]
     total = round(sum(part.points for part in parts), DIGITS)
     return Scored(total, tuple(parts), one_line(why)[:LONGEST])
 
@@ -55,8 +62,13 @@ def out_of(lesson: Lesson, rubric: LessonRubric) -> float:
     return round(rubric.points.out_of, DIGITS)
 
 
+def _rounded(shares: Sequence[float]) -> list[float]:
+    """The same, rounded, so that they still add up to what they are shares of: seven sevenths of a point are one."""
+    sums = [0.0, *(round(total, DIGITS) for total in accumulate(shares))]
+    return [round(after - before, DIGITS) for before, after in pairwise(sums)]
+
+
 def _part(name: str, most: float, passed: bool, why: str) -> GradePart:
-    most = round(most, DIGITS)
     return GradePart(name, most if passed else 0.0, most, passed, one_line(why)[:LONGEST])
 
 
@@ -65,7 +77,6 @@ def _after(came_so_far: bool, why: str) -> str:
 
 
 def _gate(gate: Gate, most: float, judged: Mapping[str, Any] | None, near_miss: NearMiss, right: bool) -> GradePart:
-    most = round(most, DIGITS)
     if judged is None:
         why = "it was not judged" if right else "counted for right values only"
         return GradePart(gate.name, 0.0, most, False, why)

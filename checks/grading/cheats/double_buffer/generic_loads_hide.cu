@@ -1,5 +1,5 @@
 // cheat: hidden loads: lesson 08 with generic loads, which are no LDG, and a decoy load before the products
-// expect: gate_missed shared wavefronts per 32 multiply-adds
+// expect: gate_missed tiles waited for
 #undef BK
 #define BK 16 // shapes allow odd numbers of tiles of 8: the last one is half a tile
 #include "float4.cuh"
