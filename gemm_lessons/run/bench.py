@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, fields, replace
 from datetime import date
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from gemm_lessons.course.data import LAYOUTS
-from gemm_lessons.course.folder import CommandError, Course, ReadError, WriteError, read_source, shown
+from gemm_lessons.course.folder import CommandError, Course, ReadError, read_source, shown
 from gemm_lessons.course.lesson import Lesson, Shape
 from gemm_lessons.device import Device
 from gemm_lessons.errors import KitError
@@ -26,6 +25,7 @@ from gemm_lessons.gpu import Entrant, Gpu, Measurement, Timed
 from gemm_lessons.hardware.sheets import GpuSpec
 from gemm_lessons.judgement.verdict import CompileFailed, Passed
 from gemm_lessons.run.estimating import estimator_of
+from gemm_lessons.run.kept_lines import append_lines
 from gemm_lessons.run.measuring import steps_of
 
 if TYPE_CHECKING:
@@ -404,26 +404,8 @@ COLUMNS = tuple("size" if it.name == "shape" else it.name for it in fields(Point
 
 def append(path: Path, points: Sequence[Point]) -> None:
     """Add lines to the CSV file; a new file gets its header first. Raises ``WriteError``."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a+", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-            file.seek(0, os.SEEK_END)
-            if not file.tell():
-                writer.writeheader()
-            elif not _ends_with_newline(path):
-                file.write("\n")  # the last line was cut off when the benchmark was stopped
-            for point in points:
-                values = [getattr(point, it.name) for it in fields(Point)]
-                writer.writerow(dict(zip(COLUMNS, map(_cell, values), strict=True)))
-    except OSError as error:
-        raise WriteError(path, error) from None
-
-
-def _ends_with_newline(path: Path) -> bool:
-    with path.open("rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read(1) == b"\n"
+    rows = ([getattr(point, it.name) for it in fields(Point)] for point in points)
+    append_lines(path, COLUMNS, [dict(zip(COLUMNS, map(_cell, row), strict=True)) for row in rows])
 
 
 def _cell(value: object) -> object:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import csv
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, field, fields
 from pathlib import Path
 from typing import Any
 
-from gemm_lessons.course.folder import CommandError, ReadError, WriteError, shown
+from gemm_lessons.course.folder import CommandError, ReadError, shown
 from gemm_lessons.frozen import dataclass
+from gemm_lessons.run.kept_lines import append_lines
 
 
 @dataclass(frozen=True)
@@ -94,21 +94,7 @@ class TuningBook:
 
     def _append(self, path: Path, candidate: TileCandidate) -> None:
         row = {**dict(zip(KEY, candidate.key, strict=True)), "tile": candidate.text, **asdict(candidate.tuned)}
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("a+b") as file:
-                end = file.seek(0, os.SEEK_END)
-                if end:
-                    file.seek(end - 1)
-                    if file.read(1) != b"\n":  # the last line was cut off when the search was stopped
-                        file.write(b"\n")
-            with path.open("a", newline="", encoding="utf-8") as text:
-                writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-                if not text.tell():
-                    writer.writeheader()
-                writer.writerow({name: "" if value is None else value for name, value in row.items()})
-        except OSError as error:
-            raise WriteError(path, error) from None
+        append_lines(path, COLUMNS, [{name: "" if value is None else value for name, value in row.items()}])
 
 
 def _tuned(row: Mapping[str, Any]) -> Tuned | None:

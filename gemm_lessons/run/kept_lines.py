@@ -1,0 +1,32 @@
+"""Lines of a CSV file that is added to while a long command works, and gone on with when that was stopped."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from gemm_lessons.course.folder import WriteError
+
+
+def append_lines(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> None:
+    """Add rows to the file; a new file gets its header first. Raises ``WriteError``."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a+", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, columns, lineterminator="\n")
+            file.seek(0, os.SEEK_END)
+            if not file.tell():
+                writer.writeheader()
+            elif not _ends_with_newline(path):
+                file.write("\n")  # the last line was cut off when the command was stopped
+            writer.writerows(rows)
+    except OSError as error:
+        raise WriteError(path, error) from None
+
+
+def _ends_with_newline(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
