@@ -166,6 +166,23 @@ def _side(side: Side) -> JSON:
             "twice": side.owners.twice,
             **_runs(side.owners.runs),
         },
+        "products": [
+            {
+                "text": product.text,
+                "matrices": [
+                    {
+                        "name": it.name,
+                        "prefix": it.prefix,
+                        "type": it.type,
+                        "cols": it.cols,
+                        "lanes": it.lanes,
+                        "registers": it.registers,
+                    }
+                    for it in product.matrices
+                ],
+            }
+            for product in side.products
+        ],
         "timeline": None if side.timeline is None else _timeline(side, side.timeline),
         "notes": side.notes,
     }

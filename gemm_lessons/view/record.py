@@ -17,6 +17,7 @@ from gemm_lessons.run.bench import WAVEFRONT_BYTES, flop_per_byte
 from gemm_lessons.run.outcome import Role, Row, RunOutcome
 from gemm_lessons.simulator.counters.machinecode import Uncountable
 from gemm_lessons.view.accesses import Request, Touched, follow
+from gemm_lessons.view.fragments import WarpProduct, products
 from gemm_lessons.view.owners import Owners, owners
 from gemm_lessons.view.timeline import Timeline, play, timeline
 
@@ -43,6 +44,7 @@ class Side:
     requests: tuple[Request, ...] = ()
     places: tuple[Place, ...] = ()
     owners: Owners | None = None
+    products: tuple[WarpProduct, ...] = ()  # of tensor cores
     recording: Recording | None = None
     timeline: Timeline | None = None
     notes: tuple[str, ...] = ()
@@ -146,6 +148,7 @@ def side_of(outcome: RunOutcome, row: Row, gpu: GpuSpec, depth: int = 1) -> Side
             if layout.batch == 1 and layout.dimensions == 2
         ),
         owners=owned,
+        products=tuple(dict.fromkeys(it for code in built.code.counted for it in products(code.ptx, code.entry))),
         recording=recording,
         timeline=strips,
         notes=tuple(notes),

@@ -431,6 +431,75 @@ function owners_of(side, index) {
   return node;
 }
 
+// -- who holds which elements of a product of tensor cores -------------------------------------------------------------
+
+function fragments() {
+  const products = [...new Map(DATA.sides.flatMap((side) => side.products).map((it) => [JSON.stringify([it.text, it.matrices.map((one) => one.type)]), it])).values()];
+  if (!products.length) return;
+  const node = section("fragments", "Fragments: which lane holds which element of a product");
+  node.append(make("p", { class: "soft" }, "The number in an element is the lane that holds it, its colour the register. " +
+    "Choose a lane with the slider, or point at an element. Lane t is number t % 4 in group t / 4."));
+  products.forEach((it, index) => node.append(fragments_of(it, index)));
+}
+
+function fragments_of(product, index) {
+  const slider = make("input", { type: "range", min: 0, max: 31, value: 5, id: `lane-${index}`, oninput: () => draw() });
+  const output = make("output", { for: `lane-${index}`, class: "readout", "aria-live": "polite" });
+  const drawn = product.matrices.map((it) => fragment_of(it, (lane) => {
+    slider.value = lane;
+    draw();
+  }));
+  function draw() {
+    const mine = Number(slider.value);
+    drawn.forEach(({ cells, it }) => cells.forEach((cell, i) => cell.classList.toggle("mine", it.lanes[i] === mine)));
+    output.replaceChildren(`Lane ${mine} (group ${Math.floor(mine / 4)}, number ${mine % 4})`,
+      ...product.matrices.map((it) => make("span", {}, `${it.name}: ${held_by(it, mine)}`)));
+  }
+  draw();
+  const types = product.matrices.map((it) => it.type), sum = types[2];
+  return make("figure", {}, make("figcaption", {}, make("strong", {}, product.text), `: ${types[0]} times ${types[1]}, summed in ${sum}`),
+    make("div", { class: "fragments" }, ...drawn.map(({ node }) => node)),
+    make("div", { class: "bar" }, make("label", { for: `lane-${index}` }, "lane "), slider), output);
+}
+
+// "a0: row 1, columns 2, 3; a1: ..."
+function held_by(it, lane) {
+  const found = new Map();
+  it.lanes.forEach((of, i) => {
+    if (of !== lane) return;
+    const places = found.get(it.registers[i]) || { rows: new Set(), cols: new Set() };
+    found.set(it.registers[i], places);
+    places.rows.add(Math.floor(i / it.cols));
+    places.cols.add(i % it.cols);
+  });
+  const plural = (word, numbers) => `${word}${numbers.size > 1 ? "s" : ""} ${ranges(numbers)}`;
+  return [...found].sort(([a], [b]) => a - b).map(([register, { rows, cols }]) => `${it.prefix}${register} ${plural("row", rows)}, ${plural("column", cols)}`).join("; ");
+}
+
+function fragment_of(it, choose) {
+  const rows = it.lanes.length / it.cols, wide = it.cols > 16 ? 15 : 19, high = 15, left = 20, top = 14;
+  const count = Math.max(...it.registers) + 1;
+  const told = `${it.name}, ${rows} x ${it.cols}, ${it.type}: ${count} register${count > 1 ? "s" : ""} ${it.prefix} of each lane. Lane 5: ${held_by(it, 5)}.`;
+  const width = left + it.cols * wide + 2, svg = make("svg", { viewBox: `0 0 ${width} ${top + rows * high + 2}`, width, role: "img", "aria-label": told });
+  for (let col = 0; col < it.cols; col += it.cols > 8 ? 4 : 2) svg.append(make("text", { x: left + col * wide + 2, y: top - 4 }, String(col)));
+  for (let row = 0; row < rows; row += 4) svg.append(make("text", { x: left - 4, y: top + row * high + 11, "text-anchor": "end" }, String(row)));
+  const cells = it.lanes.map((lane, i) => {
+    const x = left + (i % it.cols) * wide, y = top + Math.floor(i / it.cols) * high, hue = (it.registers[i] * 360) / count + 210;
+    const cell = make("g", { class: "element", style: `--hue: ${hue}` }, make("rect", { x, y, width: wide - 1, height: high - 1 }),
+      make("text", { x: x + wide / 2 - 0.5, y: y + 10.5, "text-anchor": "middle" }, String(lane)));
+    svg.append(cell);
+    return cell;
+  });
+  const at = (event) => {
+    const i = cells.indexOf(event.target.closest(".element"));
+    if (i >= 0) choose(it.lanes[i]);
+  };
+  svg.addEventListener("pointerdown", at);
+  svg.addEventListener("pointermove", (event) => event.pointerType === "mouse" && at(event));
+  const registers = Array.from({ length: count }, (_, i) => make("li", {}, make("i", { class: "element", style: `--hue: ${(i * 360) / count + 210}` }), `${it.prefix}${i}`));
+  return { it, cells, node: make("div", {}, make("h4", {}, `${it.name}, ${rows} x ${it.cols}`), make("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": `Fragment of ${it.name}` }, svg), make("ul", { class: "key" }, ...registers)) };
+}
+
 // -- the timeline -------------------------------------------------------------------------------------------------------
 
 const HEAD = 58, GUTTER = 52, AXIS = 18;
@@ -645,6 +714,7 @@ head();
 verdict();
 source();
 ownership();
+fragments();
 timelines();
 roofline();
 document.documentElement.dataset.ready = "yes";

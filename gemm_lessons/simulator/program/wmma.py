@@ -27,6 +27,7 @@ SHAPES = {
 SUMS = {"f32": "m16n16k16 m32n8k16 m8n32k16 m16n16k8", "f16": SHAPES["f16"], "s32": SHAPES["s8"], "f64": "m8n8k4"}
 HALF_REGISTERS = 8  # of a or b, of float16
 SPACES = ("global", "shared", "shared__cta")
+Placed = tuple[Fragment, int, int]  # and the row and column of the matrix at which it begins
 
 
 def expand_wmma(kernel: Kernel) -> Kernel:
@@ -97,7 +98,7 @@ class _Shape:
         rows = min(16, wide)
         return cls(m, n, k, turned, wide // rows, narrow // 8, rows)
 
-    def fragments(self, part: str, kind: str) -> list[tuple[Fragment, int, int]]:
+    def fragments(self, part: str, kind: str) -> list[Placed]:
         """The pieces in which a warp holds a, b or c of the product that is computed, with row and column of each."""
         bits = 8 * np.dtype(STORED[kind]).itemsize
 
@@ -175,7 +176,7 @@ class _Matrix:
         address: Address,
         stride: Operand,
         order: str,
-        pieces: Sequence[tuple[Fragment, int, int]],
+        pieces: Sequence[Placed],
         opcode: str,
     ) -> None:
         self.writer, self.order, self.opcode = writer, order, opcode
@@ -273,9 +274,19 @@ class _Matrix:
 # -- products ----------------------------------------------------------------------------------------------------------
 
 
-def _multiply(writer: _Writer, instruction: Instruction, words: Sequence[str]) -> None:
-    """``wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32`` (of float16), ``....s32.s8.s8.s32``."""
-    saturate = "satfinite" in words
+def placed(instruction: Instruction) -> Iterator[tuple[Part, str, Sequence[Placed], bool]]:
+    """How a warp holds a, b and c of a ``wmma.mma``: the type of the elements, fragments with row and column of each,
+    and whether they are those of the transposed matrix. Raises ``UnsupportedKernel``."""
+    shape, types = _form_of_product(instruction, instruction.modifiers[1:])
+    parts: tuple[Part, ...] = ("b", "a", "c") if shape.turned else ("a", "b", "c")
+    names: tuple[Part, ...] = ("a", "b", "c")
+    for name, part, kind in zip(names, parts, (*types[1:3], types[0]), strict=True):
+        yield name, kind, shape.fragments(part, kind), shape.turned
+
+
+def _form_of_product(instruction: Instruction, words: Sequence[str]) -> tuple[_Shape, Sequence[str]]:
+    """Shape and types of d, a, b and c of ``wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32`` (of float16),
+    ``....s32.s8.s8.s32``."""
     words = [word for word in words if word not in ("satfinite", "rn")]
     sync, aligned, first, second, name, *types = [*words, *[""] * (5 - len(words))]
     if len(types) == 2:
@@ -283,7 +294,13 @@ def _multiply(writer: _Writer, instruction: Instruction, words: Sequence[str]) -
     orders = {first, second} <= {"row", "col"} and (sync, aligned) == ("sync", "aligned")
     if not orders or len(types) != 4 or types[0] != types[3] or name not in SHAPES.get(types[1], "").split():
         raise unsupported(instruction)
-    shape = _Shape.of(name)
+    return _Shape.of(name), types
+
+
+def _multiply(writer: _Writer, instruction: Instruction, words: Sequence[str]) -> None:
+    """A ``wmma.mma`` as products of ``mma``."""
+    shape, types = _form_of_product(instruction, words)
+    saturate = "satfinite" in words
     d, a, b, c = (o.elements if isinstance(o, Vector) else (o,) for o in instruction.operands)
     kinds = types[1:3]
     if shape.turned:
