@@ -30,6 +30,12 @@ def compiler() -> str:
         return "none"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """One more option."""
+    words = "have the machine code's engine follow every kernel of the simulator's tests, not only where they say so"
+    parser.addoption("--both-engines", action="store_true", help=words)
+
+
 @pytest.fixture
 def interrupted() -> Iterator[Callable[[float, Callable[[], object]], None]]:
     """``interrupted(seconds, work)``: work, with Ctrl-C after that time, also where a background has it ignored. On a

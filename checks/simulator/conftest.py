@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from gemm_lessons import simulate
+from gemm_lessons import api, simulate
 from gemm_lessons.launch import Launched
 from gemm_lessons.simulator import Setting, Simulator
 
 Run = Callable[..., Launched]
 
 
+@pytest.fixture(autouse=True)
+def counting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether this test's launches are followed in machine code, too: where that says something of its own, the mark
+    ``counted``; all of them with ``--both-engines``. To disassemble a kernel takes longer than most of these tests."""
+    marked = request.node.get_closest_marker("counted") is not None
+    wanted = marked or bool(request.config.getoption("both_engines"))
+    if not wanted:
+        monkeypatch.setattr(api, "Simulator", partial(Simulator, Setting(counting=False)))
+    return wanted
+
+
 @pytest.fixture
-def run() -> Run:
+def run(counting: bool) -> Run:
     """``run(source, grid, block, args, entry="k", ...)``: launch and insist that nothing faulted unless told."""
 
     def launch(
@@ -31,7 +43,7 @@ def run() -> Run:
         budget: int = 200_000,
         **options: Any,
     ) -> Launched:
-        device = Simulator(Setting(block_limit=block_limit, budget=budget))
+        device = Simulator(Setting(block_limit=block_limit, budget=budget, counting=counting))
         launched = simulate(source, entry, grid, block, args, device=device, **options)
         kind = launched.fault.kind if launched.fault else None
         assert kind == fault, launched.fault

@@ -15,6 +15,7 @@ from gemm_lessons.compiler.compile import Compiled, compile_source
 from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.launch import Grid
 from gemm_lessons.simulator import Setting, Simulator
+from gemm_lessons.simulator.counters.accounts import Disagreement
 
 FILE = r"""
 #include <cuda_fp16.h>
@@ -63,8 +64,6 @@ __global__ void clusters(int *x)
     asm("mov.u32 %0, %%clusterid.x; mov.u32 %1, %%nclusterid.x;" : "=r"(block), "=r"(of));
     x[32 * blockIdx.x + threadIdx.x] = rank + 10 * blocks + 100 * block + 1000 * of;
 }
-__device__ char huge[3ull << 30], large[1 << 29];
-__global__ void out_of_hand(char *x) { huge[x[0]] = large[x[1]]; }
 __global__ void environment(int *x)
 {
     int value;
@@ -143,7 +142,6 @@ def test_a_launch_without_clusters_is_one_of_single_blocks(compiled):
     ("name", "line", "words"),
     [
         ("environment", "%%envreg5", "special register"),
-        ("out_of_hand", "huge[x[0]]", "3,221,225,472 bytes"),
         ("through_pointer", "functions[x[0] & 1](3)", "pointer"),
         ("wide_exchange", "atom.global.exch.b128", "128-bit"),
         ("elsewhere", "mapa.shared", "mapa"),
@@ -158,6 +156,16 @@ def test_it_is_refused_by_name_and_line(compiled, name, line, words):
     assert line in FILE.split("\n")[number - 1]
 
 
+def test_arrays_out_of_hand_are_refused_by_name_and_line():
+    """In a file of their own: to disassemble what lies beside them takes as much memory as they do."""
+    source = """__device__ char huge[3ull << 30], large[1 << 29];
+    extern "C" __global__ void k(char *x) { huge[x[0]] = large[x[1]]; }
+    """
+    with pytest.raises(UnsupportedKernel, match="3,221,225,472 bytes") as refused:
+        simulate(source, "k", 1, 32, [np.zeros(32, np.uint8)])
+    assert refused.value.line == 2
+
+
 TOKEN = re.compile(r"[%\w.$]+|\s+|.", re.S)
 JUNK = """{ } [ ] ( ) , ; @ ! | 0x 0f - + % . 08 99999999999999999999 -1 1e400 0f3F80000 %tid.x %r1 %rd1 %p1 %envreg5
     .u64 .b128 .v4 .f16x2 .shared .param .reg .loc .file ret bra call bar.sync ld st mov _ WARP_SZ \0 é < : .align .b8
@@ -166,7 +174,7 @@ JUNK = """{ } [ ] ( ) , ; @ ! | 0x 0f - + % . 08 99999999999999999999 -1 1e400 0
 
 @pytest.mark.parametrize("seed", range(3))
 def test_junk_is_refused_without_a_traceback(compiled, seed):
-    """Tokens deleted, doubled, replaced: it runs or it is unsupported, and nothing else comes out."""
+    """Tokens deleted, doubled, replaced: it runs, or it is unsupported, or fails as the machine code does not."""
     random = Random(seed)
     names = re.findall(r"\.entry\s+(\w+)\(", compiled.ptx)
     outcomes: Counter[str] = Counter()
@@ -188,6 +196,8 @@ def test_junk_is_refused_without_a_traceback(compiled, seed):
             outcomes["ran"] += 1
         except UnsupportedKernel:
             outcomes["refused"] += 1
+        except Disagreement:  # the machine code is what it was, and would not have failed so
+            outcomes["told"] += 1
     assert min(outcomes["ran"], outcomes["refused"]) > 5
 
 

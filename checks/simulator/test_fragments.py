@@ -180,6 +180,7 @@ extern "C" __global__ void k(const uint4 *in, unsigned *out)
 """
 
 
+@pytest.mark.counted
 @pytest.mark.parametrize("how", ["", ".trans"])
 def test_stmatrix_and_movmatrix(how: str) -> None:
     form = f"stmatrix.sync.aligned.m8n8.x4{how}.shared.b16 [%0], {{%1, %2, %3, %4}};"

@@ -245,6 +245,7 @@ extern "C" __global__ void k(const float *a, float *c) {
 """
 
 
+@pytest.mark.counted
 def test_counts_that_hang_on_an_approximation_are_exact_only_where_its_last_bits_do_not_matter() -> None:
     """exp2f is approximate: 1.3 is far from its value here, its value itself is not."""
     a = np.full(256, 0.3, np.float32)

@@ -100,6 +100,7 @@ def test_findings_are_those_of_the_rows_that_are_read(run: Run, text: str, form:
     assert {f.kind.removeprefix("shared_") for f in launched.findings if f.severity != "note"} == found
 
 
+@pytest.mark.counted
 @pytest.mark.parametrize(
     ("form", "stride", "wavefronts"),
     [("x4", 16, 4), ("x4", 128, 32), ("x4", 144, 4), ("x2.trans", 64, 8), ("x2", 32, 4), ("x1", 128, 8), ("x1", 0, 1)],
@@ -121,6 +122,7 @@ def test_each_matrix_costs_as_many_wavefronts_as_its_rows_meet_in_a_bank(
     assert bool(conflicts) == (wavefronts > int(form[1]))
 
 
+@pytest.mark.counted
 def test_an_address_that_comes_from_a_fragment_is_not_counted_silently(run: Run) -> None:
     text = f"{FILL} __syncthreads(); at += 16 * t; LOAD out[1] = tile[out[0] & 127];"
     launched = run(body(text), 1, 32, [np.zeros(32, np.uint32)])

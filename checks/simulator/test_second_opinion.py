@@ -8,6 +8,8 @@ import pytest
 from checks.simulator import planted
 from gemm_lessons import simulate
 
+pytestmark = pytest.mark.counted
+
 
 @pytest.mark.parametrize("entry", ["walk", "mixed"])
 def test_nothing_is_said_of_engines_that_agree(entry):

@@ -64,6 +64,7 @@ READS = {  # register -> its value for thread t of block b of 8 blocks of 48 thr
 }
 
 
+@pytest.mark.counted
 @pytest.mark.parametrize("name", READS)
 def test_a_register_that_decides_addresses_is_the_same_in_both_engines(run, name):
     """Counters of the machine code are those of the values that PTX gave; or they are marked."""
@@ -109,6 +110,7 @@ def test_a_clock_gives_a_variable_its_value(run):
     assert (out == 7).all()
 
 
+@pytest.mark.counted
 @pytest.mark.parametrize("asked", ["__cluster_dims__", "the launch"])
 def test_clusters_number_their_blocks(run, asked):
     """Rank within the cluster is x first, then y (PTX ISA, %cluster_ctarank)."""

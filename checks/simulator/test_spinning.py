@@ -161,6 +161,7 @@ def test_a_loop_without_end_that_waits_for_nobody_uses_up_its_budget(run):
     assert "20,000 instructions" in launched.fault.message
 
 
+@pytest.mark.counted
 @pytest.mark.parametrize("waits", [True, False])
 def test_what_depends_on_time_is_not_called_exact(run, waits):
     """A warp waits for a flag in shared memory; a sum over volatile memory in a loop waits for nobody."""

@@ -69,6 +69,7 @@ extern "C" __global__ void k(const float *x, float *y) { y[threadIdx.x] = x[plac
 """
 
 
+@pytest.mark.counted
 @pytest.mark.parametrize(("places", "sectors"), [(LANE, 8), (LANE % 8, 5), (LANE * 0, 5)])
 def test_the_machine_code_sees_the_same_values(places, sectors):
     """Addresses made from variables: 4 sectors of places, and those of x that they name."""
@@ -165,6 +166,7 @@ def test_races_between_two_pointers_are_found_and_disjoint_ones_are_clean():
     assert simulate(shifted, "k", 2, 64, [x, x[32:]]).findings
 
 
+@pytest.mark.counted
 def test_counters_follow_the_pointer():
     x, y = data(256), np.zeros(64, np.float32)
     for start, sectors in ((0, 4), (8, 4), (1, 5)):

@@ -45,6 +45,7 @@ def asked(case: cases.Case) -> Any:
     return out
 
 
+@pytest.mark.counted
 @pytest.mark.parametrize("case", [c for c in cases.every_case() if c.name in hardware()], ids=lambda c: c.name)
 def test_texture_gives_what_hardware_gave(case: cases.Case) -> None:
     """Points exactly, and lines of texels filtered; with more coordinates hardware rounds the products of weights."""
@@ -192,6 +193,7 @@ def test_without_objects_the_kernel_is_refused_before_it_runs() -> None:
     assert out[0] == 0
 
 
+@pytest.mark.counted
 def test_counts_are_those_of_the_other_accesses() -> None:
     """Texture reads are no requests of global memory; the machine code is not followed, which is said."""
     out = np.zeros(64, np.float32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from gemm_lessons.api import simulate
 from gemm_lessons.compiler.sass import parse
@@ -29,6 +30,7 @@ extern "C" __global__ void product(const half *A, float *C)
 LINES = {text.strip().split("(")[0]: number for number, text in enumerate(SOURCE.splitlines(), 1)}
 
 
+@pytest.mark.counted
 def test_wmma_is_told_by_the_lines_that_call_it() -> None:
     launched = simulate(SOURCE, "product", 1, 32, [np.ones(256, np.float16), np.zeros(256, np.float32)])
     unset = [finding for finding in launched.findings if finding.kind == "unset"]

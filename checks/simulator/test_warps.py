@@ -276,6 +276,7 @@ COUNTED = {  # what an address depends on, for masks of 16 lanes
 }
 
 
+@pytest.mark.counted
 @pytest.mark.parametrize("answer", COUNTED)
 def test_machine_code_answers_each_group_for_itself(run, answer):
     """The sectors that are stored to, counted on machine code, follow from what each group was answered."""
@@ -297,6 +298,7 @@ def test_machine_code_answers_each_group_for_itself(run, answer):
     assert launched.counters.totals[metric] == expected
 
 
+@pytest.mark.counted
 def test_machine_code_waits_at_warpsync(run):
     """Lanes that come by different ways store together behind a __syncwarp: one instruction of each warp."""
     source = """extern "C" __global__ void k(const int *a, int *o, int n) { const int t = threadIdx.x; int v = a[t];

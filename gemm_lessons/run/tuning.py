@@ -152,7 +152,7 @@ def _looked_at(request: TuneRequest, candidates: Sequence[TileCandidate]) -> Ite
             for done in as_completed(asked):
                 yield replace(asked[done], tuned=done.result())
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(cancel_futures=True)
 
 
 def _ignore_interrupts() -> None:
