@@ -61,7 +61,7 @@ def test_the_system_reserve_counts_since_ampere():
 
 @pytest.mark.parametrize(
     ("gpu", "teraflops"),
-    [("p100", 10.6), ("v100", 15.7), ("a100", 19.5), ("h100", 66.9), ("h200", 66.9), ("rtx4090", 82.6)],
+    [("p100", 10.6), ("v100", 15.7), ("t4", 8.1), ("a100", 19.5), ("h100", 66.9), ("h200", 66.9), ("rtx4090", 82.6)],
 )
 def test_peaks_are_those_of_the_data_sheets(gpu, teraflops):
     assert GPUS[gpu].fp32_flops_per_s / 1e12 == pytest.approx(teraflops, abs=0.06)
@@ -77,7 +77,7 @@ def test_data_sheets_are_plausible_and_frozen():
 
 
 @pytest.mark.parametrize(
-    ("name", "gpu"), [("h200", "H200"), ("RTX 4090", "RTX 4090"), ("4090", "RTX 4090"), ("v-100", "V100")]
+    ("name", "gpu"), [("h200", "H200"), ("RTX 4090", "RTX 4090"), ("4090", "RTX 4090"), ("v-100", "V100"), ("T4", "T4")]
 )
 def test_a_gpu_by_name(name, gpu):
     assert find_gpu(name).name == gpu
@@ -85,5 +85,5 @@ def test_a_gpu_by_name(name, gpu):
 
 @pytest.mark.parametrize("name", ["", "h201", "rtx", "gtx4090"])
 def test_an_unknown_gpu_lists_the_known_ones(name):
-    with pytest.raises(KeyError, match="p100, v100, a100, h100, h200, rtx4090"):
+    with pytest.raises(KeyError, match="p100, v100, t4, a100, h100, h200, rtx4090"):
         find_gpu(name)

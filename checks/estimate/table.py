@@ -18,13 +18,16 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from checks.course.epilogues import SIDE
 from checks.course.kernel import Kernel
 from checks.course.measure import solutions
 from checks.course.variants import VARIANTS, kernels
 from checks.estimate.articles import ARTICLES, Article
 from checks.estimate.matrices import CASES, MEASURED, QUEUED_US
 from gemm_lessons.compiler.compile import occupancy
+from gemm_lessons.course.folder import Course
 from gemm_lessons.course.lesson import Shape
+from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.estimate.latencies import PIPES
 from gemm_lessons.estimate.model import LAUNCH_US, Estimate, estimate_at, profile_of
 from gemm_lessons.hardware.sheets import GPUS
@@ -35,6 +38,13 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "lessons/common/ESTIMATE.md"
 TABLE = re.compile(r"<!-- estimate: (\w+) -->\n.*?<!-- /estimate -->", re.DOTALL)
 SIZES = (512, 1024, 2048, 4096)  # that the aims are for; the others are printed
+OTHERS = (
+    ("h200_epilogues.json", "cold", ("epilogue",)),  # the sizes are K's
+    ("h200_types.json", "cold", ("dgemm", "dp4a")),
+    ("h200_halves.json", "warm", ("tensor_cores", "async_copy")),
+    ("h200_mma.json", "cold", ("mma", "mma bf16", "mma tf32", "mma int8", "mma fp64")),
+)
+SAME = 0.01  # measured times that differ by less have no order
 VARIED = f"{len(VARIANTS)} variants of the lessons"
 HOPPER = 90  # the H200's entry in PIPES
 FAR = 0.40  # an error above this is too large
@@ -69,33 +79,56 @@ class Compared:
 
 
 def lessons() -> Iterator[Compared]:
-    """Every solution at every measured size."""
+    """Every solution at every measured size, the launch hidden."""
     rows = json.loads((ROOT / "lessons/measured/h200.json").read_text())["rows"]
     for kernel in solutions():
         for row, estimate in estimated(kernel, rows):
-            yield Compared("H200", kernel.name, row["size"], row["median_us"], 0.0, estimate)
+            yield Compared("H200", kernel.name, row["size"], row["warm"]["median_us"], 0.0, hidden(estimate))
 
 
 def variants() -> Iterator[Compared]:
-    """Every variant of a solution that was measured, by its warm times; the launch is hidden in these."""
+    """Every variant of a solution that was measured."""
     rows = json.loads((ROOT / "lessons/measured/h200_variants.json").read_text())["rows"]
     for kernel in kernels():
         for row, estimate in estimated(kernel, rows):
-            hidden = replace(estimate, time_us=estimate.time_us - LAUNCH_US)
-            yield Compared("H200", kernel.name, row["size"], row["warm"]["median_us"], 0.0, hidden)
+            yield Compared("H200", kernel.name, row["size"], row["warm"]["median_us"], 0.0, hidden(estimate))
 
 
 def estimated(kernel: Kernel, rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Estimate]]:
-    """The rows of this kernel, each with what the estimate says of its size."""
+    """The rows of this kernel, each with what the estimate says of its size. ``side``: M and N, where K is another."""
+    mine = [row for row in rows if row["kernel"] == kernel.name]
+    if not mine:
+        return
     lesson, compiled, gpu = kernel.lesson, kernel.compiled(), GPUS["h200"]
     launch = lesson.grids(Shape(SIZES[-1], SIZES[-1], SIZES[-1]))[0]
     resident = occupancy(compiled.resources, launch.threads, launch.dynamic_shared, gpu).blocks_per_sm
     profile = profile_of(subject_of(lesson, compiled), resident)
     assert profile is not None, kernel.name
-    for row in rows:
-        if row["kernel"] == kernel.name:
-            shape = Shape(row["size"], row["size"], row["size"])
-            yield row, estimate_at(profile, shape, lesson.grids(shape)[0].grid, gpu)
+    for row in mine:
+        side = row.get("side", row["size"])
+        shape = Shape(side, side, row["size"])
+        yield row, estimate_at(profile, shape, lesson.grids(shape)[0].grid, gpu)
+
+
+def hidden(estimate: Estimate) -> Estimate:
+    """As of a launch that was queued behind another kernel."""
+    return replace(estimate, time_us=estimate.time_us - LAUNCH_US + QUEUED_US)
+
+
+def typed() -> Iterator[Compared]:
+    """The lessons behind them, of other types or with an epilogue. ``cold``: L2."""
+    course = Course(ROOT)
+    for file, way, names in OTHERS:
+        rows = json.loads((ROOT / "lessons/measured" / file).read_text())["rows"]
+        for name in names:
+            lesson, _, type_ = name.partition(" ")
+            found = course.lesson(lesson)
+            if type_:
+                found = load_lesson(found.directory, type_)
+            if file == "h200_epilogues.json":
+                rows = [{**row, "side": SIDE} for row in rows]
+            for row, estimate in estimated(replace(Kernel.solution(found), name=name), rows):
+                yield Compared("H200", name, row["size"], row[way]["median_us"], 0.0, hidden(estimate))
 
 
 def articles(rows: Sequence[Article] = ARTICLES) -> Iterator[Compared]:
@@ -113,18 +146,19 @@ def matrices() -> Iterator[Compared]:
     for (name, *shape), time in times.items():
         m, n, k = shape
         launches = cases[name].estimate((m, n, k))
-        whole = replace(launches[0], time_us=sum(one.time_us - LAUNCH_US + QUEUED_US for one in launches))
+        whole = replace(launches[0], time_us=sum(hidden(one).time_us for one in launches))
         yield Compared("H200", name, m, time, 0.0, whole)
 
 
 def out_of_order(found: Sequence[Compared], size: int) -> list[tuple[str, str]]:
-    """Pairs of kernels that the estimate puts in the other order than the measurement."""
+    """Pairs of kernels that the estimate puts in the other order than the measurement, which tells them apart."""
     here = [one for one in found if one.size == size]
     return [
         (a.kernel, b.kernel)
         for at, a in enumerate(here)
         for b in here[at + 1 :]
         if (a.measured_us - b.measured_us) * (a.estimate.time_us - b.estimate.time_us) <= 0
+        and abs(a.measured_us / b.measured_us - 1) >= SAME
     ]
 
 
@@ -154,6 +188,16 @@ def _table(head: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
     return table_of([str(cell) for cell in head], [[str(cell) for cell in row] for row in rows])
 
 
+def _errors(found: Sequence[Compared]) -> str:
+    """A row a kernel, a column a size."""
+    sizes = sorted({one.size for one in found})
+    rows = []
+    for kernel in dict.fromkeys(one.kernel for one in found):
+        by_size = {one.size: f"{one.error:+.1%}" for one in found if one.kernel == kernel}
+        rows.append([kernel, *(by_size.get(size, "") for size in sizes)])
+    return _table(["kernel", *sizes], rows)
+
+
 def unfitted() -> list[Compared]:
     """The lessons without the two numbers that were fitted on them."""
     plain = replace(PIPES[HOPPER], replay=1.0, write_port=0.0)
@@ -174,17 +218,23 @@ def gains(found: Sequence[Compared], size: int) -> dict[tuple[str, str], tuple[f
 
 
 def tables(
-    ours: Sequence[Compared], varied: Sequence[Compared], theirs: Sequence[Compared], others: Sequence[Compared]
+    ours: Sequence[Compared],
+    behind: Sequence[Compared],
+    varied: Sequence[Compared],
+    theirs: Sequence[Compared],
+    others: Sequence[Compared],
 ) -> dict[str, str]:
     """The page's tables by name."""
+    whole = {"lessons to any_shape": [one for one in ours if one.size in SIZES], "lessons behind it": list(behind)}
+    whole["all lessons"] = [one for part in whole.values() for one in part]
+    sums = [
+        [name, len(part), f"{statistics.median(far := [abs(one.error) for one in part]):.1%}", f"{max(far):.1%}"]
+        for name, part in whole.items()
+    ]
     large = [one for one in ours if one.size == SIZES[-1]]
     units = [
         [one.kernel, *(f"{one.estimate.parts[unit] / 1e3:.2f}" for unit in UNITS), f"{one.measured_us / 1e3:.2f}"]
         for one in large
-    ]
-    errors = [
-        [kernel, *(f"{one.error:+.1%}" for one in ours if one.kernel == kernel)]
-        for kernel in dict.fromkeys(one.kernel for one in ours)
     ]
     parts = {f"{VARIED}, H200": varied, f"{len(CASES)} kernels for other units, H200": others} | {
         f"article, {gpu}": [one for one in theirs if one.table == gpu]
@@ -213,7 +263,9 @@ def tables(
                 for (before, after), (guess, truth) in gains(ours, SIZES[-1]).items()
             ],
         ),
-        "lessons": _table(["kernel", *sorted({one.size for one in ours})], errors),
+        "lessons": _errors(ours),
+        "behind": _errors(behind),
+        "all": _table(["H200", "times", "median error", "largest"], sums),
         "others": _table(["kernels", "times", "median error", "largest", f"above {FAR:.0%}"], lines),
     }
 
@@ -227,11 +279,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m checks.estimate.table", description=__doc__)
     parser.add_argument("--write", action="store_true", help="fill the tables of ESTIMATE.md in")
     given = parser.parse_args()
-    ours, varied, theirs, others = list(lessons()), list(variants()), list(articles()), list(matrices())
+    ours, behind, varied = list(lessons()), list(typed()), list(variants())
+    theirs, others = list(articles()), list(matrices())
     if given.write:
-        PAGE.write_text(rewritten(PAGE.read_text(), tables(ours, varied, theirs, others)))
+        PAGE.write_text(rewritten(PAGE.read_text(), tables(ours, behind, varied, theirs, others)))
         return
     show(ours)
+    show(behind)
+    print(f"H200, lessons behind any_shape: {summary(behind)}")
     judged = [one for one in ours if one.size in SIZES]
     print(f"H200, {SIZES[0]} to {SIZES[-1]}: {summary(judged)}")
     for size in SIZES:

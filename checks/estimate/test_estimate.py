@@ -11,9 +11,13 @@ from checks.estimate.test_timeline import FREE, Line, ffma, lds, shared, trace
 from gemm_lessons.compiler import cache as compile_cache
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.lesson import Shape, TileSizes, tile_sizes
+from gemm_lessons.device import BuildTarget
 from gemm_lessons.estimate.model import LAUNCH_US, Estimate, Profile, Subject, estimate_at
 from gemm_lessons.estimate.profile import traced_shape
-from gemm_lessons.hardware.sheets import GPUS, GpuSpec
+from gemm_lessons.hardware.sheets import GPUS, GpuSpec, buildable
+from gemm_lessons.judgement.verdict import CompileFailed
+from gemm_lessons.run.builder import Builder
+from gemm_lessons.run.estimating import estimator_of
 from gemm_lessons.simulator.counters.machinecode.trace import Trace, Traffic
 
 H200 = GPUS["h200"]
@@ -30,6 +34,20 @@ def profile(loop: list[Line], warps: int = 8, blocks: int = 2) -> Profile:
 
 def estimate(of: Profile, blocks: int, k: int = 1000, gpu: GpuSpec = H200) -> Estimate:
     return estimate_at(of, Shape(1, 1, k), (blocks, 1, 1), gpu)
+
+
+@pytest.mark.parametrize(("opcode", "slower"), [("HMMA.16816.F32", True), ("DMMA.16x8x16", False)])
+def test_tensor_cores_lower_the_clock(opcode: str, slower: bool) -> None:
+    """Where most multiprocessors have work for them; not those of fp64."""
+    line: Line = (f"{opcode} R8, R40, R44, R8", FREE, None)
+    cold = replace(H200, tensor_clock_hz=None)
+    ratio = H200.clock_hz / 1.755e9 if slower else 1.0
+
+    def takes(blocks: int, gpu: GpuSpec) -> float:
+        return estimate(profile([line] * 4), blocks, gpu=gpu).parts["latency"]
+
+    assert takes(264, H200) == pytest.approx(ratio * takes(264, cold))
+    assert takes(64, H200) == takes(64, cold)
 
 
 def test_full_pipes_by_hand() -> None:
@@ -130,3 +148,17 @@ def test_what_is_traced(name: str, blocks: int, shape: tuple[int, int, int]) -> 
     without = traced_shape(replace(subject, tile=TileSizes()), blocks)
     assert lesson.grids(without)[0].blocks >= blocks
     assert lesson.shapes.refusal(without) is None
+
+
+def test_a_t4_is_estimated_from_its_own_machine_code() -> None:
+    """Turing moves barriers into registers (BMOV), which later code does not."""
+    course = any_course()
+    lesson = course.lesson("double_buffer")
+    compiled = Builder(BuildTarget(buildable(GPUS["t4"].arch))).build(
+        lesson, lesson.solution_path, lesson.solution_path.read_text()
+    )
+    assert not isinstance(compiled, CompileFailed)
+    assert any(it.opcode.startswith("BMOV") for it in compiled[0].sass)
+    estimator = estimator_of(lesson, compiled, GPUS["t4"])
+    assert estimator is not None
+    assert 3e3 < estimator.at(Shape(4096, 4096, 4096), GPUS["t4"]).gflops < 8.1e3

@@ -15,12 +15,9 @@ pytestmark = pytest.mark.slow
 # Nothing in the model tells why these two are slower than it says. The naive kernel loses more at 4096 than caches and
 # DRAM explain; the other is printed as 0.06 ms, and its neighbours of the same size are slower than estimated, too.
 BEYOND = {("naive 32x32", 4096), ("V1 16x16", 256)}
-# What the many cases of any_shape cost a launch that is short is not in the model: it is 10 to 12% slower at 512 and
-# 1024 than estimated.
-UNTOLD = {
-    512: {("block_tile", "any_shape"), ("double_buffer", "any_shape")},
-    1024: {("double_buffer", "any_shape")},
-}
+# 33.9 and 32.3 us, estimated 32.1 both.
+UNTOLD = {512: {("block_tile", "double_buffer")}}
+TENSOR = ("tensor_cores", "async_copy", "mma")
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +54,23 @@ def test_lessons_come_in_the_right_order(lessons: list[Compared], size: int) -> 
 
 
 def test_lessons_on_the_h200(lessons: list[Compared]) -> None:
-    assert median(lessons) <= 0.15
-    assert max(abs(one.error) for one in lessons) <= table.FAR
+    assert median(lessons) <= 0.05
+    assert max(abs(one.error) for one in lessons) <= 0.15
+
+
+def test_the_lessons_behind_them(lessons: list[Compared]) -> None:
+    """Tensor cores, fp64, packed bytes, an epilogue, which lasts with a short loop."""
+    behind = list(table.typed())
+    by_name = {
+        name: [one for one in behind if one.kernel.startswith(name)] for *_, names in table.OTHERS for name in names
+    }
+    assert all(len(found) >= 4 for found in by_name.values())
+    assert median([*lessons, *behind]) <= 0.07
+    tensor = [one for name, found in by_name.items() if name.startswith(TENSOR) for one in found]
+    assert median(tensor) <= 0.10
+    assert max(abs(one.error) for one in tensor) <= 0.20
+    far = {(one.kernel, one.size) for one in behind if abs(one.error) > 0.20}
+    assert far <= {("epilogue", k) for k in (16, 32, 64)}
 
 
 def test_each_step_gains_what_was_measured(everything: list[Compared]) -> None:
@@ -119,6 +131,6 @@ def test_the_page_shows_what_is_computed(
     everything: list[Compared], varied: list[Compared], articles: list[Compared], others: list[Compared]
 ) -> None:
     text = table.PAGE.read_text()
-    found = table.tables(everything, varied, articles, others)
+    found = table.tables(everything, list(table.typed()), varied, articles, others)
     assert {match[1] for match in table.TABLE.finditer(text)} == found.keys()
     assert table.rewritten(text, found) == text, "run: python -m checks.estimate.table --write"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -119,6 +120,36 @@ def test_lines_and_small_requests_of_the_load_store_unit() -> None:
     scattered = Traffic("global", True, 32, 32, tuple(range(0, 128, 4)))
     assert stream(scattered) == pytest.approx(40 * 16 * 32, rel=0.05)
     assert stream(Traffic("global", True, 1, 1, (0,))) == pytest.approx(40 * 16 * HOPPER.request, rel=0.1)
+
+
+def global_load(first: int, count: int, opcode: str = "LDG.E.128", **more: Any) -> Line:
+    sectors = tuple(range(first, first + count))
+    return f"{opcode} R8, [R2.64]", FREE, Traffic("global", True, 4, 4, sectors, **more)
+
+
+def test_what_is_fetched_into_l1_is_written_there() -> None:
+    """A quarter of a clock for a sector, while shared memory waits; what is there already is not written again."""
+    reads = [lds(shared(4), None, "LDS.128")] * 40
+    fetched = [global_load(16 * i, 16) for i in range(40)]
+    again = clocks([*[global_load(0, 16)] * 40, *reads], warps=4)
+    assert clocks([*fetched, *reads]) - clocks([*[global_load(0, 16)] * 40, *reads]) == pytest.approx(39 * 4, rel=0.3)
+    assert again >= 40 * 4 * (4 + 4), "lines and wavefronts, one by one"
+
+
+def test_copies_past_l1_ask_l2_for_each_wavefront_that_is_written() -> None:
+    """As Nsight Compute counted in lesson async_copy: 10 wavefronts for 4, and more than twice the time of L2."""
+
+    def copies(written: int) -> float:
+        lines = [global_load(16 * i, 16, "LDGSTS.E.BYPASS.128", written=written, past=True) for i in range(60)]
+        return play(trace(lines, 8), 1, H200).busy["l2"]
+
+    assert copies(10) == pytest.approx(2.5 * copies(4))
+    assert copies(4) == pytest.approx(60 * 8 * 16 * HOPPER.past, rel=0.01)
+
+
+def test_a_t4_moves_half_the_bytes_a_clock() -> None:
+    loads = [lds(shared(4), None, "LDS.128")] * 50
+    assert clocks(loads, warps=16, gpu="t4") == pytest.approx(2 * clocks(loads, warps=16, gpu="v100"), rel=0.02)
 
 
 def test_stores_take_the_bandwidth_of_l2() -> None:

@@ -7,6 +7,7 @@
 - L2 bytes: what a block reads and writes at least, its rows of A and columns of B, as the L1 cache or shared memory
   serves the rest; or its sectors, if those are fewer.
 - DRAM bytes: every matrix once if they fit into L2; else the rows and columns that each wave of blocks needs.
+- Where tensor cores work on most multiprocessors, the clock is the one that the chip holds then.
 - Blocks along z share the work along K between them. Launches that follow each other take the sum of their times.
 - The limiter is the unit that is busy most of the time; if none is for ``BUSY`` of it, the kernel waits: latency.
 
@@ -28,6 +29,7 @@ __all__ = ["Estimate", "Estimator", "Movement", "Profile", "Subject", "Work", "e
 
 L2_SHARE = 0.8  # of the L2 cache that the operands can count on
 LAUNCH_US = 6.5  # an empty kernel between two CUDA events on an idle H200: 5.9 and 7.0 in two runs of checks/estimate
+HOT = 0.75  # share of the multiprocessors whose tensor cores lower the clock: half of an H200's do not, 128 of 132 do
 BUSY = 0.75  # share of the time from which on a unit counts as what limits a kernel
 
 
@@ -51,6 +53,9 @@ def estimate_at(profile: Profile, shape: Shape, grid: tuple[int, int, int], gpu:
     resident = profile.blocks_per_sm
     per_sm = math.ceil(blocks / gpu.sms)
     waves, rest = divmod(per_sm, resident)
+    work = profile.work(shape.k)
+    if work.products and blocks >= HOT * gpu.sms:
+        gpu = gpu.hot
     spans = [(waves, profile.span(resident, gpu))] if waves else []
     if rest:
         spans.append((1, profile.span(rest, gpu)))
@@ -60,7 +65,6 @@ def estimate_at(profile: Profile, shape: Shape, grid: tuple[int, int, int], gpu:
         took = times * span.clocks(shape.k) / microsecond
         for name, share in {**span.busy, "latency": 1.0}.items():
             parts[name] = parts.get(name, 0.0) + share * took
-    work = profile.work(shape.k)
     busiest = max((name for name in parts if name != "latency"), key=lambda name: parts[name])
     parts["l2"] = max(parts["l2"], blocks * _l2_bytes(profile, work, shape.k / grid[2]) / (gpu.l2_bytes_per_s / 1e6))
     parts["dram"] = _dram_bytes(profile, shape, grid, resident * gpu.sms, gpu.l2_bytes) / (gpu.dram_bytes_per_s / 1e6)

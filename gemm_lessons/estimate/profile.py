@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from gemm_lessons.simulator.counters.machinecode.trace import Trace
     from gemm_lessons.simulator.program.ptx import Kernel
 
-MODEL = 5  # of the timeline; another number forgets what is kept on disk
+MODEL = 6  # of the timeline; another number forgets what is kept on disk
 DEPTH = 64  # K of the shorter trace, at least: eight tiles of 8, one of 64; double buffering repeats itself every 32
 TILES = 8  # of the shorter trace of a kernel with cp.async, so that its pipeline is full
+
+HOT = ("HMMA", "IMMA")  # what lowers the clock of some GPUs; fp64 is sold at the highest one
 
 Traces = tuple[tuple[int, "Trace"], tuple[int, "Trace"]]  # (K, trace), shorter first
 
@@ -80,16 +82,19 @@ class Work:
     shared_wavefronts: float
     global_lines: float  # 128-byte lines that its global requests touch, one by one
     global_bytes: float  # sectors x 32, loads and stores
+    products: float = 0.0  # instructions of the tensor cores, but those of fp64
 
     @classmethod
     def of(cls, trace: Trace) -> Work:
         """One block's share of a trace."""
         touches = [touch for warp in trace.warps for _, touch in warp if touch is not None]
         blocks = len(trace.warps) / trace.warps_per_block
+        products = {d.index for d in trace.code if d.name in HOT}
         return cls(
             sum(touch.passes for touch in touches if touch.space == "shared") / blocks,
             sum(touch.passes for touch in touches if touch.space == "global") / blocks,
             sum(len(touch.sectors) * SECTOR for touch in touches) / blocks,
+            sum(index in products for warp in trace.warps for index, _ in warp) / blocks if products else 0.0,
         )
 
     def toward(self, other: Work, distance: float) -> Work:

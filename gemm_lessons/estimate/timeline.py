@@ -6,7 +6,8 @@
     fp32, ...    each unit of a scheduler takes its clocks per warp instruction, plus register bank conflicts
     tensor cores the next product with the same sums waits until the one before is done; ptxas does not write that down
     load-store   one for the whole multiprocessor, first come first served: wavefronts (shared), lines (global)
-    L1           a sector is fetched once; whoever wants it meanwhile waits for the same fetch
+    L1           a sector is fetched once; whoever wants it meanwhile waits for the same fetch; the load-store unit is
+                 busy while it is written
     L2           a port that brings the sectors one after the other, each ``l2`` clocks after it was asked for
     barrier      the last warp to arrive releases all
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 LONGEST_RUN = 16  # arithmetic instructions of one warp that are issued together, to save time
 NEVER = 1e18
+LINE = 128  # bytes of a line and of a wavefront
+SECTORS = 4  # of these
 PRODUCTS = ("HMMA", "IMMA", "DMMA")
 Step = tuple[int, Traffic | None]  # of a traced warp: the instruction's index, and its access if it made one
 FP32, MEMORY, INTEGER, SPECIAL, OTHER, TENSOR, FP64 = range(7)
@@ -233,6 +236,7 @@ class Multiprocessor:
         self.warps_per_block = warps_per_block
         self.pipes = pipes_of(gpu)
         self.per_sector = SECTOR / (gpu.l2_bytes_per_s / gpu.sms / gpu.clock_hz)
+        self.wavefront = LINE / self.pipes.bytes  # clocks
         count, schedulers = len(streams), gpu.schedulers
         self.members = [range(s, count, schedulers) for s in range(schedulers)]
         self.position = [0] * count
@@ -389,7 +393,7 @@ class Multiprocessor:
         if touch is not None and item.name not in PRIVATE:
             if touch.space == "shared":
                 again = 1.0 if item.name in MATRICES else pipes.replay
-                clocks = touch.ideal + (touch.passes - touch.ideal) * again
+                clocks = (touch.ideal + (touch.passes - touch.ideal) * again) * self.wavefront
                 self.moved["shared"] += clocks
                 self.load_store = through = start + clocks
                 done = through + pipes.shared
@@ -398,9 +402,10 @@ class Multiprocessor:
                         units[unit] = max(units[unit], time) + pipes.write_port * item.registers
                     done = done + item.registers - 1
             else:
-                clocks = max(float(touch.passes), pipes.request)
+                clocks = max(touch.passes * self.wavefront, pipes.request)
                 if touch.written:
-                    written = touch.written * pipes.arrival if touch.past else touch.written + pipes.request
+                    written = touch.written * self.wavefront
+                    written = written * pipes.arrival if touch.past else written + pipes.request
                     clocks = max(clocks, written)
                 self.moved["l1"] += clocks
                 self.load_store = start + clocks
@@ -433,13 +438,21 @@ class Multiprocessor:
             self.stores = max(self.stores, start) + taken
             self.moved["l2"] += taken
             return done
+        fetched = 0
+        taken = per_sector
+        if touch.past:  # L2 is asked once for each wavefront that is written
+            taken *= self.pipes.past * max(1.0, touch.written * SECTORS / len(touch.sectors))
         for sector in touch.sectors:
             there = None if touch.past else self.sectors.get(sector)
             if there is None:
-                taken = per_sector * self.pipes.past if touch.past else per_sector
+                fetched += 1
                 self.port = max(self.port, start) + taken
                 self.moved["l2"] += taken
                 there = self.sectors[sector] = self.port + self.pipes.l2
             if there > done:
                 done = there
+        if fetched and not touch.past:
+            written = fetched * self.wavefront / SECTORS
+            self.load_store += written
+            self.moved["l1"] += written
         return done

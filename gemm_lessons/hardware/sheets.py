@@ -4,17 +4,20 @@ Sources, by the letter used below:
 [G] NVIDIA, "CUDA C++ Programming Guide", table "Technical Specifications per Compute Capability".
 [O] NVIDIA, ``cuda_occupancy.h`` of CUDA 13.5: allocation granularities and scheduler partitions.
 [W] NVIDIA's white paper or data sheet of the product: P100 (WP-08019), V100 (WP-08608), A100 40 GB SXM4, H100 SXM5,
-    H200 SXM, Ada GPU architecture (RTX 4090). Clocks are the highest boost clock.
+    H200 SXM, Ada GPU architecture (RTX 4090), T4 (DS-09112), Turing (WP-09183). Clocks are the highest boost clock.
 [M] measured, because NVIDIA publishes no L2 bandwidth in bytes per second: P100 and V100 by Jia et al.,
-    "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", 2018; A100 and L40 (the RTX 4090's chip) by
+    "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", 2018; T4 by the same, "Dissecting the NVidia
+    Turing T4 GPU via Microbenchmarking", 2019; A100 and L40 (the RTX 4090's chip) by
     the ``gpu-l2-cache`` benchmark of github.com/te42kyfo/gpu-benches. H200: our own reading, by
-    ``checks/readings/estimate/constants.py``; the H100 has the same chip and L2.
+    ``checks/readings/estimate/constants.py``; the H100 has the same chip and L2. Its clock while tensor cores work:
+    1.70 to 1.78 GHz in nine kernels, counted by Nsight Compute.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from gemm_lessons.frozen import dataclass
 
@@ -43,12 +46,18 @@ class GpuSpec:
     schedulers: int  # warp schedulers of one multiprocessor, each with its own part of the register file, [G] [O]
     shared_unit: int  # shared memory is handed out in multiples of this, [O]
     shared_reserved_per_block: int  # taken by the system from every block's share since Ampere, [G]
+    tensor_clock_hz: float | None = None  # while tensor cores multiply on all multiprocessors; None: no lower, [W] [M]
     # The same on every GPU of this table:
     registers_per_sm: int = 64 * KIB  # 32-bit registers, [G]
     registers_per_block: int = 64 * KIB  # [G]
     registers_per_thread: int = 255  # [G]
     register_unit: int = 256  # registers are handed out to a warp in multiples of this, [O]
     max_threads_per_block: int = 1024  # [G]
+
+    @property
+    def hot(self) -> GpuSpec:
+        """The same with the clock of a chip whose tensor cores all work."""
+        return self if self.tensor_clock_hz is None else replace(self, clock_hz=self.tensor_clock_hz)
 
     @property
     def fp32_flops_per_s(self) -> float:
@@ -94,6 +103,23 @@ GPUS: Mapping[str, GpuSpec] = {
             shared_reserved_per_block=0,
         ),
         GpuSpec(
+            name="T4",
+            arch="sm_75",
+            sms=40,
+            lanes_per_sm=64,
+            clock_hz=1.59 * GHZ,
+            dram_bytes_per_s=320 * GB_PER_S,
+            l2_bytes_per_s=1_270 * GB_PER_S,
+            l2_bytes=4 * MIB,
+            shared_bytes_per_sm=64 * KIB,
+            shared_bytes_per_block=64 * KIB,
+            max_warps_per_sm=32,
+            max_blocks_per_sm=16,
+            schedulers=4,
+            shared_unit=256,
+            shared_reserved_per_block=0,
+        ),
+        GpuSpec(
             name="A100",
             arch="sm_80",
             sms=108,
@@ -126,6 +152,7 @@ GPUS: Mapping[str, GpuSpec] = {
             schedulers=4,
             shared_unit=128,
             shared_reserved_per_block=KIB,
+            tensor_clock_hz=1.83 * GHZ,  # that of its 989 TFLOP/s in fp16
         ),
         GpuSpec(
             name="H200",
@@ -143,6 +170,7 @@ GPUS: Mapping[str, GpuSpec] = {
             schedulers=4,
             shared_unit=128,
             shared_reserved_per_block=KIB,
+            tensor_clock_hz=1.755 * GHZ,  # the data sheet's 989 TFLOP/s in fp16 are those of 1.83 GHz
         ),
         GpuSpec(
             name="RTX 4090",
@@ -184,6 +212,7 @@ def sheet_of(arch: str) -> GpuSpec | None:
 PRODUCTS = {
     r"Tesla P100-SXM2-16GB": "p100",
     r"Tesla V100-SXM2-(16|32)GB": "v100",
+    r"Tesla T4": "t4",
     r"(NVIDIA )?A100-SXM4-40GB": "a100",
     r"NVIDIA H100 80GB HBM3": "h100",
     r"NVIDIA H200": "h200",

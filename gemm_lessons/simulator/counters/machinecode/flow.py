@@ -89,7 +89,7 @@ def results(d: Decoded) -> tuple[tuple[str, ...], int]:
         raise Uncountable(f"textures and surfaces are not followed: {d.text}")
     if d.name == "BAR" and d.has("RED"):
         return (VOTED,), 0
-    if d.name in SILENT:
+    if d.name in SILENT or (d.name == "BMOV" and d.text.split()[1:2] == ["RZ,"]):
         return (), 0
     if d.name == "SYNCS":
         return _of_phase(d)

@@ -58,12 +58,13 @@ if TYPE_CHECKING:
 LANES = 1 << 15  # in flight: as many as keep a register's array in the L2 cache
 BLOCK_BUDGET = 4_000_000  # basic blocks executed; far beyond any kernel of the course
 REMEMBERED = 64  # address patterns of one instruction
-CONTROL = frozenset("BRA BRX EXIT CALL RET BSSY BSYNC BREAK BAR WARPSYNC KILL".split())
+CONTROL = frozenset("BRA BRX EXIT CALL RET BSSY BSYNC BREAK BMOV BAR WARPSYNC KILL".split())
 EVERYONE = np.array([0xFFFFFFFF], np.uint32)
 CONTROL_MODIFIERS = {
     "BRA": frozenset(("U", "DIV", "CONV", "ANY")),
     "CALL": frozenset(("REL", "ABS", "NOINC")),
     "RET": frozenset(("REL", "NODEC")),
+    "BMOV": frozenset(("32", "CLEAR")),  # before Ampere: nobody is expected at a barrier any more
     **dict.fromkeys(("BRX", "EXIT", "BSSY", "BSYNC", "BREAK", "KILL"), frozenset[str]()),
 }
 BY_TENSOR_CORES = "HFMA2.MMA"  # by its unit another one than HFMA2
@@ -464,6 +465,17 @@ class Walker:
             if guard is not None:
                 raise Uncountable(f"unknown form {d.text}")
             return lambda front: fronts.meet(front, barrier, after)
+        if d.name == "BMOV":
+            if not d.has("CLEAR") or guard is not None or results(d)[0]:
+                raise Uncountable(f"unknown form {d.text}")
+            barrier = _barrier(d)
+
+            def clear(front: Front) -> Front:
+                fronts.forget(fronts.mask_of(front), barrier)
+                front.block = after
+                return front
+
+            return clear
         if d.name == "BREAK":
             barrier = _barrier(d)
             also = [self.lanes.fetcher(o) for o in d.operands if isinstance(o, MachineRegister) and o.is_predicate]
