@@ -15,7 +15,7 @@ from gemm_lessons.simulator.machine import machine
 from gemm_lessons.simulator.program import cfg, ptx, schedule
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 k_param_0)\n{\n"
-REGISTERS = ".reg .pred %p<9>; .reg .b32 %r<40>; .reg .f32 %f<200>; .reg .b64 %rd<9>;\n"
+REGISTERS = ".reg .pred %p<9>; .reg .b32 %r<40>; .reg .f32 %f<200>; .reg .b64 %rd<9>; .reg .f64 %d<20>;\n"
 
 
 def kernel(body: str) -> ptx.Kernel:
@@ -112,6 +112,13 @@ def test_an_outer_product_becomes_one_group_whatever_the_order_of_factors():
     assert isinstance(group, schedule.FmaGroup)
     assert {len(group.rows), len(group.columns)} == {3, 4}
     assert len(group.instructions) == 12
+
+
+@pytest.mark.parametrize(("kind", "letter"), [("fma.rn.f64", "d"), ("dp4a.s32.s32", "r")])
+def test_other_multiply_adds_are_grouped_each_kind_by_itself(kind: str, letter: str):
+    other = "".join(f"{kind} %{letter}{i + 9}, %{letter}{i}, %{letter}{i + 1}, %{letter}{i + 9};" for i in range(4))
+    groups = [s for s in steps(fma(1, 2, 3, 1) + other + fma(4, 5, 6, 4) + "ret;") if isinstance(s, schedule.FmaGroup)]
+    assert [(group.kind, len(group.instructions)) for group in groups] == [(kind, 4)]
 
 
 def test_dependent_fmas_stay_in_order():

@@ -30,8 +30,10 @@ DECLARES = re.compile(
 )
 LOOP = re.compile(r"\bfor\s*\(\s*(?:int|unsigned|size_t)\s+(\w+)\s*=\s*([^;]+);\s*\1\s*<\s*([^;]+);\s*([^)]*)\)")
 VECTOR = re.compile(
-    r"\b(?:float4_at|reinterpret_cast\s*<[^>]*>)\s*\(\s*&?\s*$|\(\s*(?:const\s+)?\w+[234]\s*[*&]\s*\)\s*&?\s*$"
+    r"\b(?:\w+(?P<side>[248])_at|reinterpret_cast\s*<[^>]*>)\s*\(\s*&?\s*$|\(\s*(?:const\s+)?\w+[234]\s*[*&]\s*\)\s*&?\s*$"
 )
+LOCAL = re.compile(r"\bconst\s+int\s+(\w+)\s*=\s*([^;{}]+);")
+EITHER = re.compile(r"([^?:]+)\?([^?:]+):([^?:]+)")
 CHANGED = r"(?:\+\+|--)\s*{0}\b|\b{0}\s*(?:\+\+|--|[-+*/%&|^]?=(?!=))"
 LEAD = re.compile(r"(?:\s|#[^\n]*\n)*")  # before a statement: blanks and #pragma
 STRUCT = re.compile(r"\bstruct\s+(\w+)\s*\{")
@@ -152,8 +154,12 @@ def _stays_inside(
         indices = _indices(written[0]) if written else []
         if len(indices) != len(sizes) or None in sizes:
             return False
-        beyond = 3 if VECTOR.search(text[max(0, at - 80) : at]) else 0
+        vector = VECTOR.search(text[max(0, at - 80) : at])
+        beyond = int(vector["side"] or 4) - 1 if vector else 0
         here = {loop.name: loop.values for loop in loops if loop.start <= at < loop.end}  # inner ones come later
+        body = max((loop.start for loop in loops if loop.start <= at < loop.end), default=at)
+        for local, value in _worked_out(text, body, at):
+            indices = [re.sub(rf"\b{local}\b", value, index) for index in indices]
         for place, (index, size) in enumerate(zip(indices, sizes, strict=True)):
             assert size is not None
             more = beyond if place == len(sizes) - 1 else 0
@@ -163,13 +169,26 @@ def _stays_inside(
     return True
 
 
+def _worked_out(text: str, start: int, end: int) -> Iterator[tuple[str, str]]:
+    """Constants that statements between two places declare, and nobody else, with what they are; the last one first."""
+    for local in reversed(list(LOCAL.finditer(text, start, end))):
+        if len(re.findall(rf"\b\w+\s+[*&]?\s*{local[1]}\b", text)) == 1:
+            yield local[1], _in_python(local[2])
+
+
+def _in_python(text: str) -> str:
+    """An expression of C as Python writes it, in parentheses: ``a ? b : c`` is ``b if a else c``."""
+    either = EITHER.fullmatch(text)
+    return f"({either[2]} if {either[1]} else {either[3]})" if either else f"({text})"
+
+
 def _indices(text: str) -> list[str]:
     return re.findall(r"\[([^\]]*)\]", text)
 
 
 def _values(text: str, constants: Mapping[str, int], loops: Mapping[str, tuple[int, ...] | None]) -> list[int] | None:
     """Every value of an index; None where that is not known."""
-    names = sorted(set(re.findall(r"[A-Za-z_]\w*", text)) - (set(constants) - set(loops)))
+    names = sorted(set(re.findall(r"[A-Za-z_]\w*", text)) - {"if", "else"} - (set(constants) - set(loops)))
     ranges = [loops.get(name) or () for name in names]
     if not all(ranges) or math.prod(map(len, ranges)) > MOST_CASES:
         return None
@@ -203,4 +222,6 @@ def _number(node: ast.expr, names: Mapping[str, int]) -> int:
                 return left // right
             case ast.Mod() if left >= 0 and right > 0:
                 return left % right
+    if isinstance(node, ast.IfExp):
+        return _number(node.body if _number(node.test, names) else node.orelse, names)
     raise ValueError(ast.dump(node))

@@ -20,7 +20,7 @@ from gemm_lessons.simulator.machine.access import Layout, form_of
 from gemm_lessons.simulator.machine.atomics import bind_atomic
 from gemm_lessons.simulator.machine.convergence import ballot
 from gemm_lessons.simulator.machine.copies import bind_copy, bind_reduction
-from gemm_lessons.simulator.machine.groups import Workspace, bind_fma, bind_loads, bind_moves
+from gemm_lessons.simulator.machine.groups import Workspace, bind_alike, bind_fma, bind_loads, bind_moves
 from gemm_lessons.simulator.machine.matrices import bind_matrix_load, bind_matrix_store, bind_transpose
 from gemm_lessons.simulator.machine.mbarriers import FORMS, bind_mbarrier, bind_proxy_fence
 from gemm_lessons.simulator.machine.memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
@@ -46,7 +46,7 @@ from gemm_lessons.simulator.program.ptx import (
     Vector,
     places_before,
 )
-from gemm_lessons.simulator.program.schedule import FmaGroup, LoadGroup, MoveGroup, Single, Step
+from gemm_lessons.simulator.program.schedule import GROUPED, FmaGroup, LoadGroup, MoveGroup, Single, Step
 from gemm_lessons.simulator.semantics import table as semantics
 from gemm_lessons.simulator.semantics.operation import DTYPES
 
@@ -128,7 +128,8 @@ class Binder:
             members = (step.instruction,) if isinstance(step, Single) else step.instructions
             return [operation for member in members for operation in (*self._named(member), *self.bumps(member))]
         if isinstance(step, FmaGroup):
-            run = bind_fma(self.state, step, self.workspace)
+            bind = bind_fma if step.kind == "fma.rn.f32" else bind_alike
+            run = bind(self.state, step, self.workspace)
         elif isinstance(step, LoadGroup):
             run = bind_loads(self.state, self.memory, step)
         else:
@@ -146,10 +147,11 @@ class Binder:
             raise UnsupportedKernel(text, line_of(instruction), places_before(before)) from error
 
     def _of_words(self, group: FmaGroup | LoadGroup | MoveGroup) -> bool:
-        """Whether the registers that a group moves are rows of the 32-bit file: inline PTX may load 32 bits into 64,
-        and a move may read a special register."""
+        """Whether the registers that a group moves are rows of one file: inline PTX may load 32 bits into 64, and a
+        move may read a special register."""
+        width = GROUPED[group.kind] if isinstance(group, FmaGroup) else 32
         names = {o.name for i in group.instructions for o in i.operands if isinstance(o, Register)}
-        return all(self.state.rows.get(name, ("", 0))[0] == 32 for name in names)
+        return all(self.state.rows.get(name, ("", 0))[0] == width for name in names)
 
     def bumps(self, *instructions: Instruction) -> list[Op]:
         """Closures that count up the version of the address registers that were just written."""

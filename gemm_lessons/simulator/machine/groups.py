@@ -18,8 +18,10 @@ from gemm_lessons.simulator.machine.access import SpaceAccess, access_of, rememb
 from gemm_lessons.simulator.machine.state import State
 from gemm_lessons.simulator.machine.transfers import MemoryBinder
 from gemm_lessons.simulator.program.ptx import Address, Instruction, Register
-from gemm_lessons.simulator.program.schedule import FmaGroup, LoadGroup, MoveGroup
+from gemm_lessons.simulator.program.schedule import GROUPED, FmaGroup, LoadGroup, MoveGroup
+from gemm_lessons.simulator.semantics import table as semantics
 from gemm_lessons.simulator.semantics.floats import UNDERFLOW, canonical, fix_double_rounding
+from gemm_lessons.simulator.semantics.operation import DTYPES
 
 Array = NDArray[Any]
 TIE = np.iinfo(np.int64).min  # low 29 bits 0x10000000, shifted to the top
@@ -54,7 +56,7 @@ class Workspace:
 
 
 def bind_fma(state: State, group: FmaGroup, workspace: Workspace) -> Callable[[], None]:
-    """One closure for a group of independent multiply-adds."""
+    """One closure for a group of independent ``fma.rn.f32``."""
     file = state.files[32].view(np.float32)
     count = len(group.instructions)
     target = _rows(state, _names(group.instructions, 0))
@@ -97,6 +99,32 @@ def bind_fma(state: State, group: FmaGroup, workspace: Workspace) -> Callable[[]
             active = state.active
             for row, values in zip(target, narrow, strict=True):
                 np.copyto(file[row], values, where=active)
+
+    return run
+
+
+def bind_alike(state: State, group: FmaGroup, workspace: Workspace) -> Callable[[], None]:
+    """One closure for a group of independent multiply-adds of another kind, by the function that one of them has. Which
+    factor comes first matters: of two NaNs in float64 one is handed on."""
+    operation = semantics.lookup(group.instructions[0].opcode, group.instructions[0].modifiers)
+    assert operation is not None
+    file = state.files[GROUPED[group.kind]]
+    count = len(group.instructions)
+    target = _rows(state, _names(group.instructions, 0))
+    numbers = [[state.rows[name][1] for name in _names(group.instructions, position)] for position in range(4)]
+    result, *codes = (DTYPES[code] for code in (*operation.result, *operation.sources))
+
+    def run() -> None:
+        rows = [workspace.get(key, count, file.dtype.type) for key in ("first", "second", "third")]
+        for values, of in zip(rows, numbers[1:], strict=True):
+            np.take(file, of, axis=0, out=values, mode="clip")
+        sources = [values.reshape(-1).view(code) for values, code in zip(rows, codes, strict=True)]
+        operation.function(rows[2].reshape(-1).view(result), *sources)
+        if state.full:
+            file[target] = rows[2]
+        else:
+            for row, values in zip(numbers[0], rows[2], strict=True):
+                np.copyto(file[row], values, where=state.active)
 
     return run
 

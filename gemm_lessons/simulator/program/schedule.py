@@ -1,8 +1,8 @@
 """Basic block -> steps that touch many registers at once. This is where the simulator's speed comes from.
 
 NumPy pays about a microsecond a call, and a thread-tile GEMM is almost only ``fma``. So within one basic block
-- ``fma.rn.f32`` wait in a pool until a result is needed, then leave in groups of independent ones (an outer product of
-  8 + 8 registers becomes one broadcast multiplication);
+- multiply-adds of one kind (``GROUPED``) wait in a pool until a result is needed, then leave in groups of independent
+  ones (an outer product of 8 + 8 registers becomes one broadcast multiplication);
 - shared-memory loads from the same base register leave as one gather;
 - neighbouring register moves become one copy.
 Only the order of instructions that do not depend on each other changes; memory accesses keep their order against
@@ -20,6 +20,8 @@ from gemm_lessons.simulator.program.cfg import Block, reads, writes
 from gemm_lessons.simulator.program.ptx import Address, Instruction, Register
 
 POOL_LIMIT = 512  # pending fma; bounds how long loaded values must stay alive
+# Multiply-adds d, a, b, c that leave in groups, by opcode and modifiers, and the width of their registers.
+GROUPED = {"fma.rn.f32": 32, "fma.rn.f64": 64, "dp4a.s32.s32": 32}
 
 
 @dataclass(frozen=True)
@@ -31,12 +33,17 @@ class Single:
 
 @dataclass(frozen=True)
 class FmaGroup:
-    """Independent ``fma.rn.f32 d, a, b, c``. With ``rows`` and ``columns`` it is a full outer product:
+    """Independent multiply-adds of one kind. With ``rows`` and ``columns`` it is a full outer product:
     ``instructions[i * len(columns) + j]`` multiplies rows[i] by columns[j]."""
 
     instructions: tuple[Instruction, ...]
     rows: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """A key of ``GROUPED``."""
+        return _kind(self.instructions[0])
 
 
 @dataclass(frozen=True)
@@ -60,10 +67,14 @@ def _all_registers(instruction: Instruction) -> bool:
     return all(isinstance(operand, Register) for operand in instruction.operands)
 
 
+def _kind(instruction: Instruction) -> str:
+    return ".".join((instruction.opcode, *instruction.modifiers))
+
+
 def _is_fma(instruction: Instruction) -> bool:
     return (
-        instruction.opcode == "fma"
-        and instruction.modifiers == ("rn", "f32")
+        instruction.opcode in ("fma", "dp4a")
+        and _kind(instruction) in GROUPED
         and instruction.guard is None
         and _all_registers(instruction)
     )
@@ -137,6 +148,8 @@ def schedule(block: Block) -> tuple[Step, ...]:
     body = block.instructions[:-1] if block.terminator is not None else block.instructions
     for instruction in body:
         if _is_fma(instruction):
+            if fmas.members and _kind(fmas.members[0]) != _kind(instruction):
+                flush_all()
             fmas.add(instruction)
             if len(fmas.members) >= POOL_LIMIT:
                 flush_all()
@@ -240,7 +253,7 @@ def _group_moves(steps: Sequence[Step]) -> Iterable[Step]:
 
 
 def row_order(blocks: Iterable[Sequence[Step]], registers: Iterable[str]) -> list[str]:
-    """An order of the 32-bit registers in which the members of groups are neighbours where possible."""
+    """An order of the registers in which the members of groups are neighbours where possible."""
     order: dict[str, None] = {}
     declared = dict.fromkeys(registers)
 
