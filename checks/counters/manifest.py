@@ -531,12 +531,13 @@ def _lesson_cases() -> list[Case]:
     found = []
     course = Course(ROOT)
     for lesson in map(course.lesson, course.names):
-        if lesson.solution_path.exists():
-            shape = lesson.shapes.count
-            (launch,), (grid,) = lesson.launches, lesson.grids(shape)
+        if not lesson.solution_path.exists():
+            continue
+        shape = lesson.shapes.count
+        for number, (launch, grid) in enumerate(zip(lesson.launches, lesson.grids(shape), strict=True)):
             found.append(
                 Case(
-                    f"lesson_{lesson.name[3:]}",
+                    f"lesson_{lesson.name[3:]}" + f"_{number}" * (number > 0),
                     lesson.solution_path,
                     launch.entry,
                     grid.grid,

@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -41,6 +41,7 @@ OPTIONS = {
 COMMON = ("--show-backtrace", "no", "--print-limit", "3000", "--print-level", "info")
 SECONDS = 10  # per process
 AT_ONCE = 12
+KEPT_EVERY = 20  # runs, should it be ended before the last
 HERE = Path(__file__).parent
 READINGS = HERE / "sanitizer.json"
 
@@ -119,18 +120,28 @@ def measure(out: Path, chosen: Sequence[str] = ()) -> None:
             seconds = SECONDS if len(names) == 1 else 6 * SECONDS
             return {"tool": which, "cases": names, **_run((*prefix, *program, *names), seconds)}
 
-        runs = list(pool.map(one, jobs))
-    versions = {
+        out.mkdir(parents=True, exist_ok=True)
+        versions = _versions(tool, nvcc, accepted)
+        runs: list[dict[str, Any]] = []
+        for run in pool.map(one, jobs):
+            runs.append(run)
+            if len(runs) % KEPT_EVERY == 0 or len(runs) == len(jobs):
+                (out / "raw.json.gz").write_bytes(
+                    gzip.compress(json.dumps({"versions": versions, "runs": runs}).encode())
+                )
+    slow = sorted(runs, key=lambda r: -r["seconds"])[:5]
+    print(len(runs), "runs; slowest:", [(r["tool"], r["cases"][0], r["seconds"], r["rc"]) for r in slow])
+
+
+def _versions(tool: str, nvcc: str, accepted: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    gpus = _output(("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"))
+    return {
         "sanitizer": _output((tool, "--version")).strip().splitlines()[-1:],
         "nvcc": _output((nvcc, "--version")).strip().splitlines()[-2:],
-        "gpu": _output(("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")).strip(),
+        "gpu": (gpus.splitlines() or [""])[0],
         "date": datetime.now(UTC).date().isoformat(),
         "options": {which: list(options) for which, options in accepted.items()},
     }
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "raw.json.gz").write_bytes(gzip.compress(json.dumps({"versions": versions, "runs": runs}).encode()))
-    slow = sorted(runs, key=lambda r: -r["seconds"])[:5]
-    print(len(runs), "runs; slowest:", [(r["tool"], r["cases"][0], r["seconds"], r["rc"]) for r in slow])
 
 
 # What a report starts with -> the words kept. Every tool prefixes its lines with "=========".

@@ -18,7 +18,7 @@ import numpy as np
 
 from checks.counters import patterns
 from checks.counters.manifest import plan
-from gemm_lessons.launch import Argument, Buffer, Grid, Scalar
+from gemm_lessons.launch import Argument, Buffer, Grid, Scalar, StructWithBuffers
 
 AT_ALL = 48 << 10  # bytes of shared memory that a block has without asking for more
 
@@ -80,6 +80,8 @@ def _on_device(argument: Argument, cupy: Any, kept: list[Any]) -> Any:
         return kept[-1]
     if isinstance(argument, Scalar):
         return argument.value
+    if not isinstance(argument, StructWithBuffers):
+        raise TypeError(f"{argument.name} is neither a buffer nor a number")
     raw = bytearray(argument.raw)
     for offset, buffer in argument.pointers.items():
         raw[offset : offset + 8] = int(_on_device(buffer, cupy, kept).data.ptr).to_bytes(8, "little")
@@ -106,8 +108,8 @@ def main(folder: Path, which: str, seconds: float) -> None:
         if shape.dynamic_shared > AT_ALL:
             function.max_dynamic_shared_size_bytes = shape.dynamic_shared
         kept: list[Any] = []
-        device = tuple(_on_device(argument, cupy, kept) for argument in arguments)
         try:
+            device = tuple(_on_device(argument, cupy, kept) for argument in arguments)
             function(shape.grid, shape.block, device, shared_mem=shape.dynamic_shared)
             cupy.cuda.runtime.deviceSynchronize()
         except (cupy.cuda.runtime.CUDARuntimeError, TypeError) as error:

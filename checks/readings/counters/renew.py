@@ -113,7 +113,8 @@ def measure(folder: Path, out: Path, groups: list[str], seconds: dict[str, float
     """Profile the launches of ``groups``; OUT/GROUP.json holds what the profiler read, launch by launch."""
     ncu, module = _profiler()
     out.mkdir(parents=True, exist_ok=True)
-    gpu, _, driver = _says("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader").partition(", ")
+    every = _says("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader").splitlines()
+    gpu, _, driver = (every or [""])[0].partition(", ")
     version = next((line for line in _says(ncu, "--version").splitlines() if line.startswith("Version")), "")
     compiler = json.loads((folder / "index.json").read_text())["compiler"]
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
