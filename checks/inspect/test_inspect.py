@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from checks import forks
+from checks.simulator.phase_cases import BOX
 from gemm_lessons.arguments.text import ArgumentError, build
 from gemm_lessons.compiler.compile import Compiled, compile_source
 from gemm_lessons.simulator import Simulator
@@ -201,3 +202,29 @@ def test_what_pointers_and_variables_are(blur):
 def test_bad_pointers_and_variables_are_named(blur, arguments, symbols, words):
     with pytest.raises(ArgumentError, match=words):
         blur(arguments, symbols)
+
+
+MAPS = (
+    "a=index f32[20,64] box[8,32] swizzle 128,out=out f32[8,32] box[8,32] swizzle 128,raw=out f32[256],"
+    "x=0,y=0,x2=0,y2=0"
+)
+
+
+def test_tensor_maps_by_their_boxes(tmp_path):
+    """A box of 8 x 32 goes through shared memory, where it is swizzled, and comes out as it was."""
+    kernel = tmp_path / "box.cu"
+    kernel.write_text(BOX)
+    launch = [str(kernel), "--entry", "k", "--grid", "1", "--block", "32", "--dynamic-shared", "2048"]
+    done = inspect(*launch, "--args", MAPS.replace("f32[20,64]", "f32[8,32]"), "--expect", "out = a")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["error"] == 0
+    for arguments, words in {
+        MAPS.replace("box[8,32] swizzle 128", "box[8,16] swizzle 32", 1): "no longer",
+        MAPS.replace("box[8,32]", "box[8]", 1): "a size of the box for each",
+        MAPS.replace("f32[20,64]", "f32[20,61]"): "multiples of 16 bytes",
+        MAPS.replace("a=index f32[20,64] box[8,32] swizzle 128", "a=index f32[20,64]"): "128 bytes, no pointer",
+        MAPS.replace("raw=out f32[256]", "raw=out f32[16,16] box[8,8]"): "the parameter has 8",
+        MAPS.replace("a=index", "a=view"): "not both",
+    }.items():
+        done = inspect(*launch, "--args", arguments)
+        assert (done.returncode, words in done.stderr) == (2, True), done.stdout + done.stderr

@@ -9,6 +9,8 @@ The arguments follow the kernel's parameters, separated by commas:
     B=A+16                a pointer 16 elements into the array of another argument; B=A is the same pointer again
     a=view f32[M,K]       a struct {pointer, int rows, cols, row_stride, col_stride} by value (the lessons' ``Matrix``);
     a=view.T f32[M,K]     the same over memory that is stored transposed
+    a=f32[M,K] box[8,32]  a tensor map of the array (CUtensorMap), its box in the order of the sizes
+    a=f32[M,K] box[8,32] swizzle 128      the same, swizzled: 32, 64 or 128 bytes
     M=256  alpha=1.5      numbers, as wide as the parameter; sizes may use the numbers' names: A=f32[M*lda]
     M:=256                a name for sizes only, not passed to the kernel
 
@@ -25,6 +27,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,18 +37,20 @@ from gemm_lessons.arguments.parameters import DeclaredType, check_array, scalar
 from gemm_lessons.course.expression import Expression, ExpressionError, Number
 from gemm_lessons.elements import ELEMENTS, Element
 from gemm_lessons.frozen import dataclass
-from gemm_lessons.launch import Argument, Buffer, HostVariable, Pointer, Scalar, StructWithBuffers
+from gemm_lessons.launch import Argument, Buffer, HostVariable, Pointer, Scalar, StructWithBuffers, TensorMap
 from gemm_lessons.simulator.machine.symbols import check
 from gemm_lessons.simulator.program.ptx import Kernel, KernelParameter, Variable
 
 TYPES: Mapping[str, Element] = {element.short: element for element in ELEMENTS.values()}
 FILLS = ("random", "zeros", "ones", "index")
+TENSOR_MAP_BYTES = 128
 LARGEST = 1 << 30  # bytes of one array; beyond this a mistyped size is likelier than a wish
 
 _NAME = r"[A-Za-z_]\w*"
 _POINTER = re.compile(rf"({_NAME})\s*(?:\+(.*))?$")
 _ARRAY = re.compile(
-    rf"(?P<words>(?:[a-z.T]+\s+)*)(?P<type>{'|'.join(TYPES)})\s*\[(?P<sizes>[^\]]+)\]$"
+    rf"(?P<words>(?:[a-z.T]+\s+)*)(?P<type>{'|'.join(TYPES)})\s*\[(?P<sizes>[^\]]+)\]"
+    r"(?:\s*box\s*\[(?P<box>[^\]]+)\](?:\s*swizzle\s*(?P<swizzle>\d+))?)?$"
 )  # words: out, inout, view, view.T and a fill
 
 
@@ -65,6 +70,8 @@ class ArraySpec:
     read: bool = True
     view: bool = False
     transposed: bool = False
+    box: tuple[int, ...] = ()  # of a tensor map
+    swizzle: int = 0
 
 
 def split(text: str) -> list[tuple[str, str, bool]]:
@@ -161,10 +168,13 @@ def array_spec(name: str, text: str, names: Mapping[str, Number]) -> ArraySpec:
             f'argument {name}: "{text}" is not understood; write [out|inout] TYPE[SIZES], like out f32[M,N]'
         )
     try:
-        shape = tuple(Expression.parse(size, names).whole(names, at_least=1) for size in match["sizes"].split(","))
+        shape, box = (
+            tuple(Expression.parse(size, names).whole(names, at_least=1) for size in sizes.split(",") if sizes)
+            for sizes in (match["sizes"], match["box"] or "")
+        )
     except ExpressionError as error:
         raise ArgumentError(f"argument {name}: {error}") from None
-    spec = ArraySpec(name, match["type"], shape)
+    spec = ArraySpec(name, match["type"], shape, box=box, swizzle=int(match["swizzle"] or 0))
     size = int(np.prod(shape, dtype=object)) * TYPES[spec.kind].size
     if size > LARGEST:
         raise ArgumentError(f"argument {name} would take {size:,} bytes; at most {LARGEST:,}")
@@ -182,7 +192,9 @@ def array_spec(name: str, text: str, names: Mapping[str, Number]) -> ArraySpec:
             )
     if fields.get("view") and len(shape) != 2:
         raise ArgumentError(f"argument {name}: a view has two sizes, rows and columns")
-    return ArraySpec(name, spec.kind, shape, **fields)
+    if fields.get("view") and box:
+        raise ArgumentError(f"argument {name}: it is a view or has a box, not both")
+    return replace(spec, **fields)
 
 
 def contents(spec: ArraySpec, rng: np.random.Generator) -> NDArray[Any]:
@@ -207,6 +219,8 @@ def _array_argument(
     spec: ArraySpec, array: NDArray[Any], parameter: KernelParameter, known: DeclaredType | None
 ) -> Argument:
     buffer = Buffer(spec.name, array, spec.output)
+    if spec.box:
+        return _tensor_map(spec, buffer, parameter)
     if not spec.view:
         if parameter.size != 8:
             raise ArgumentError(
@@ -226,6 +240,19 @@ def _array_argument(
             f"argument {spec.name} is a view of {len(raw)} bytes (pointer, 4 ints), the parameter has {parameter.size}"
         )
     return StructWithBuffers(spec.name, raw, {0: buffer})
+
+
+def _tensor_map(spec: ArraySpec, buffer: Buffer, parameter: KernelParameter) -> TensorMap:
+    if parameter.size != TENSOR_MAP_BYTES:
+        raise ArgumentError(
+            f"argument {spec.name} is a tensor map of {TENSOR_MAP_BYTES} bytes, the parameter has {parameter.size}"
+        )
+    found = TensorMap(buffer.array, spec.box, spec.swizzle, TYPES[spec.kind].name, f"argument {spec.name}", buffer)
+    try:
+        found.check()
+    except ValueError as error:
+        raise ArgumentError(str(error)) from None
+    return found
 
 
 def _pointer(
@@ -267,6 +294,8 @@ def _symbol(
     array = contents(spec, rng)
     if spec.view:
         raise ArgumentError(f"variable {name}: a view is for arguments")
+    if spec.box:
+        raise ArgumentError(f"variable {name}: a tensor map is for arguments")
     if spec.output and variable.space == "const":
         raise ArgumentError(f"variable {name} is __constant__: no kernel writes it; leave out and inout")
     array.flags.writeable = spec.output

@@ -70,8 +70,9 @@ def inspect(
 
     --args follows the kernel's parameters. Arrays: A=f32[M,K], C=out f32[M,N] (written), C=inout f32[M,N] (both),
     A=zeros f32[M,K] (also ones, index), a=view f32[M,K] (a struct of pointer, rows, cols, row and column stride; view.T
-    transposed). B=A+16 points 16 elements into the array of A. Numbers: M=256, alpha=1.5. M:=256 is a name for sizes
-    only. Types: f64 f32 tf32 f16 bf16 e4m3 e5m2 i8 u8 ... i64 u64.
+    transposed), a=f32[M,K] box[8,32] (a tensor map, also ... swizzle 128). B=A+16 points 16 elements into the array of
+    A. Numbers: M=256, alpha=1.5. M:=256 is a name for sizes only. Types: f64 f32 tf32 f16 bf16 e4m3 e5m2 i8 u8 ... i64
+    u64.
 
     --symbol sets variables of the source: --symbol 'weights=f32[9], ns::scale=1.5'. Those that are out or inout are
     shown after the launch, as of --symbol 'total=out i32[1]', which begins with what the source gives it.

@@ -23,7 +23,7 @@ from gemm_lessons.compiler.compile import Compiled, NotCompiled, compile_source
 from gemm_lessons.course.expression import Number
 from gemm_lessons.errors import KitError
 from gemm_lessons.frozen import dataclass
-from gemm_lessons.launch import Buffer, Grid, Launched
+from gemm_lessons.launch import Buffer, Grid, Launched, TensorMap
 from gemm_lessons.simulator import Setting, Simulator
 
 __all__ = ["ArgumentError", "Expectation", "InspectRequest", "Inspection", "as_json", "inspect"]
@@ -107,7 +107,7 @@ def _inspect(request: InspectRequest) -> Inspection:
     launched = device.launch(compiled, request.grid, given.arguments, given.symbols)
     unwritten = {
         a.name: count
-        for a in given.arguments
+        for a in (it.pointer if isinstance(it, TensorMap) else it for it in given.arguments)
         if launched.fault is None
         and isinstance(a, Buffer)
         and a.output
