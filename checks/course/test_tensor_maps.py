@@ -17,6 +17,7 @@ from gemm_lessons.gpu.arena import passed
 from gemm_lessons.hardware.sheets import GPUS
 from gemm_lessons.judgement.verdict import Faulted
 from gemm_lessons.launch import TensorMap
+from gemm_lessons.report.table import footnotes
 from gemm_lessons.run.estimating import movement_of
 from gemm_lessons.run.outcome import RunOutcome
 from gemm_lessons.run.pipeline import RunRequest, run_lesson
@@ -58,7 +59,10 @@ def test_it_is_counted() -> None:
 
 
 def test_it_is_not_estimated_by_a_model_that_does_not_know_its_unit() -> None:
-    assert solved().kernel.speed.estimate is None
+    speed = solved().kernel.speed
+    assert speed.estimate is None
+    assert set(speed.unknown) >= {"UTMALDG", "SYNCS"}
+    assert any(f"No estimate: it knows no times of {', '.join(speed.unknown)}." in it for it in footnotes(solved()))
 
 
 def test_who_does_not_wait_reads_what_has_not_come() -> None:

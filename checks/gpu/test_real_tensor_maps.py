@@ -44,9 +44,26 @@ def test_boxes(real_gpu: Gpu, x: int, y: int, swizzle: int) -> None:
         a = np.arange(1, 21 * 64 + 1, dtype=np.float32).reshape(21, 64)[:, :60]
         out = np.full((20, 64), -1, np.float32)
         maps = [TensorMap(a, (8, 32), swizzle), TensorMap(out, (8, 32), swizzle)]
-        return [*maps, np.zeros(256, np.float32), x, y, 4 * y, x]
+        return [*maps, np.zeros(256, np.float32), x, y, max(4 * y, 0), max(x, 0)]
 
     both(real_gpu, BOX, 1, 32, args, (1, 2), 2048)
+
+
+@pytest.mark.parametrize(("x", "y"), [(-4, 0), (0, -1)])
+def test_a_box_that_is_stored_begins_inside(real_gpu: Gpu, x: int, y: int) -> None:
+    """Else it is an illegal instruction."""
+
+    def args() -> list[Any]:
+        maps = [TensorMap(np.zeros((20, 64), np.float32), (8, 32)) for _ in range(2)]
+        return [*maps, np.zeros(256, np.float32), 0, 0, x, y]
+
+    compiled = build(real_gpu, BOX, "k")
+    simulated = simulate(BOX, "k", 1, 32, args(), dynamic_shared=2048)
+    given = arguments(Simulator().kernel(compiled), args())
+    launched = real_gpu.launch(compiled, Grid((1, 1, 1), (32, 1, 1), 2048), given)
+    assert simulated.fault is not None
+    assert launched.fault is not None
+    assert "illegal instruction" in launched.fault.message
 
 
 @pytest.mark.parametrize("offset", [128, 512, 640])

@@ -36,10 +36,11 @@ def moved(
 
 @pytest.mark.parametrize(("x", "y"), BOXES)
 def test_boxes_at_edges(run: Run, x: int, y: int) -> None:
-    launched, a, raw, out = moved(run, at=(x, y, 4 * y, x))
+    row, column = max(x, 0), max(4 * y, 0)
+    launched, a, raw, out = moved(run, at=(x, y, column, row))
     assert np.array_equal(raw, boxed(a, x, y))
     expected = np.full((220, 364), -1, np.float32)
-    expected[100 + x : 100 + x + ROWS, 150 + 4 * y : 150 + 4 * y + COLUMNS] = raw
+    expected[100 + row : 100 + row + ROWS, 150 + column : 150 + column + COLUMNS] = raw
     assert np.array_equal(out, expected[100:120, 150:214])
     assert not [f for f in launched.findings if f.severity != "note"]
 
@@ -74,6 +75,8 @@ def test_narrow_swizzles(run: Run, swizzle: int) -> None:
         ("box_load(tile,", "box_load(tile + 4,", "misaligned", "a multiple of 128"),
         ("expect(&bar, 1024)", "expect(&bar, 512)", "deadlock", "expect_tx of 512 bytes"),
         ("&out, x2, y2", "&out, x2 + 1, y2", "misaligned", "the box begins 4 bytes into a row of"),
+        ("&out, x2, y2", "&out, x2 - 4, y2", "illegal_access", "at (-4, 0), but none that is stored may begin before"),
+        ("&out, x2, y2", "&out, x2, y2 - 1", "illegal_access", "at (0, -1), but none that is stored may begin before"),
         ("&in, x, y, &bar", "(const Map *)raw, x, y, &bar", "illegal_access", "no tensor map lies at the address"),
     ],
 )

@@ -117,6 +117,7 @@ class Speed:
     estimator: Estimator | None = None  # for other shapes
     measured: Timed | None = None
     fraction_of_cublas: float | None = None
+    unknown: tuple[str, ...] = ()  # machine instructions of which the estimate knows no times
 
 
 UNTIMED = Speed()

@@ -39,18 +39,25 @@ def estimate(plan: RunPlan, built: Built, checked: Checked) -> Speed:
     plan.tell(f"estimate {shape}")
     with stage("estimate", str(shape), payload=lesson.data.operations(shape.names)):
         estimator = estimator_of(lesson, timed, plan.gpu)
-        return UNTIMED if estimator is None else Speed(estimator.at(shape, plan.gpu), estimator)
+        if estimator is None:
+            return Speed(unknown=unknown_of(timed, plan.gpu))
+        return Speed(estimator.at(shape, plan.gpu), estimator)
+
+
+def unknown_of(kernels: Sequence[Compiled], gpu: GpuSpec) -> tuple[str, ...]:
+    """The machine instructions of these kernels whose times on ``gpu`` are not known, such as UTMALDG."""
+    from gemm_lessons.estimate.timeline import unknown_units
+
+    return tuple(sorted(set().union(*(unknown_units(it.sass, gpu) for it in kernels))))
 
 
 def estimator_of(lesson: Lesson, kernels: Sequence[Compiled], gpu: GpuSpec) -> Estimator | None:
     """Estimates for the shapes at which the host launches these kernels; None where no block fits on a multiprocessor,
     or beyond the model."""
-    from gemm_lessons.estimate.timeline import unknown_units
-
     profiles = []
     for number, (compiled, grid) in enumerate(zip(kernels, lesson.grids(lesson.shapes.count), strict=True)):
         resident = occupancy(compiled.resources, grid.threads, grid.dynamic_shared, gpu).blocks_per_sm
-        known = resident and not unknown_units(compiled.sass, gpu)
+        known = resident and not unknown_of([compiled], gpu)
         profile = profile_of(subject_of(lesson, compiled, number), resident) if known else None
         if profile is None:
             return None

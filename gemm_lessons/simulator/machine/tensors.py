@@ -1,7 +1,7 @@
 """``cp.async.bulk.tensor`` in tiles, and its reduction: boxes of one to three dimensions by a tensor map.
 
 Elements of a box that lie outside of the array come as zeros, and count as bytes that have come; those of a box that is
-stored are left out. Source: NVIDIA, "PTX ISA" 9.0, 9.7.9.27.
+stored are left out, and it begins inside. Source: NVIDIA, "PTX ISA" 9.0, 9.7.9.27.
 """
 
 from __future__ import annotations
@@ -88,12 +88,21 @@ class Boxes:
             found = self._state.maps.get(self._memory.layout.memory, address)
             if found is None or address % MAP_ALIGNMENT or len(found.box) != len(corner):
                 raise self._no_map(found, address, int(lanes[int(here.argmax())]))
-            self._begins(found, lanes[here], corner[0, here])
+            self._begins(found, lanes[here], corner[:, here])
             yield found, lanes[here], corner[:, here]
 
-    def _begins(self, found: Map, lanes: Array, first: Array) -> None:
-        """Boxes that are stored begin at multiples of 16 bytes of a row: else it is an illegal instruction on an H200.
-        What loads do there is not known."""
+    def _begins(self, found: Map, lanes: Array, corner: Array) -> None:
+        """Boxes that are stored begin at multiples of 16 bytes of a row, and no coordinate is negative: else it is an
+        illegal instruction on an H200. What is loaded may begin before the array; what loads do at other bytes of a row
+        is not known."""
+        before = (corner < 0).any(axis=0) & self._stores
+        if before.any():
+            position = int(before.argmax())
+            place = ", ".join(map(str, corner[:, position].tolist()))
+            raise self._refused(
+                found, int(lanes[position]), f"at ({place}), but none that is stored may begin before it"
+            )
+        first = corner[0]
         odd = first * found.element % UNIT != 0
         if not odd.any():
             return
@@ -103,6 +112,11 @@ class Boxes:
         if not self._stores:
             raise UnsupportedKernel(f"{text}, no multiple of {UNIT}", line_of(self._instruction))
         raise Fault("misaligned", f"{text}; that must be a multiple of {UNIT}", self._instruction)
+
+    def _refused(self, found: Map, lane: int, why: str) -> Fault:
+        name = self._instruction.full_opcode.replace("__", "::")
+        text = f"{name} by {self._state.describe(lane)}: the box begins outside of {found.name}, {why}"
+        return Fault("illegal_access", text, self._instruction)
 
     def _no_map(self, found: Map | None, address: int, lane: int) -> Fault:
         if found is None:
