@@ -21,9 +21,7 @@ from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
 from gemm_lessons.simulator.semantics.floats import float_state
 
 RULES = {**integers.TABLE, **floats.TABLE, **conversions.TABLE, **functions.TABLE}
-# Convergence barriers kept in registers (compute capability 7.5 alone) are not followed.
-NOT_FOLLOWED = {"sm_75": {"shared_words", "quotients"}}
-UNFOLLOWED_FORMS = {"BMOV.32.CLEAR", "HMMA.16816.F32", "HMMA.1688.F32"}
+UNFOLLOWED_FORMS = {"HMMA.16816.F32", "HMMA.1688.F32"}
 
 
 def decoded(text: str) -> Decoded:
@@ -76,10 +74,8 @@ def test_both_engines_agree_on_kernels(arch: str, covered: dict[str, set[str]]) 
     code = forms.kernels(arch)
     for entry in code.kernels:
         problem = forms.disagreement(arch, entry)
-        assert bool(problem) == (entry in NOT_FOLLOWED.get(arch, ())), f"{entry}: {problem}"
-        assert not problem.startswith("WRONG"), f"{entry}: {problem}"
-        if not problem:
-            covered.setdefault(arch, set()).update(code.forms(entry))
+        assert not problem, f"{entry}: {problem}"
+        covered.setdefault(arch, set()).update(code.forms(entry))
 
 
 def test_every_form_seen_in_the_suite_is_tested(covered: dict[str, set[str]]) -> None:
