@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 import pytest
 
 from gemm_lessons.launch import Buffer
+from gemm_lessons.simulator.checkers.epochs import Epochs
+from gemm_lessons.simulator.checkers.global_memory import GlobalRaces
 
 
 def floats(count: int, *, output: bool = False) -> np.ndarray:
@@ -491,3 +495,30 @@ def test_what_is_remembered_is_bounded(check, monkeypatch):
     monkeypatch.setattr("gemm_lessons.simulator.checkers.epochs.HELD_BYTES", 1000)
     assert check(body, 4, 64, args, block_limit=2) == expected
     assert {f.kind for f in expected} == {"race"}
+
+
+# -- one warp alone: what the checkers save is never a finding ---------------------------------------------------------
+
+ROUNDS = {
+    "race in every round": "s[t] = A[t] + n; sum += s[t ^ 1]; __syncwarp();",
+    "race in one round": "s[t] = A[t] + n; if (n != 5) __syncwarp(); sum += s[t ^ 1]; __syncwarp();",
+    "race between halves": "s[t] = n; __syncwarp(t < 16 ? 0xffffu : ~0xffffu); sum += s[31 - t];",
+    "race in global memory": "C[t] = n; sum += A[n] + A[t] + C[(t + n) % 32];",
+    "unset": "s[t + n] = n; __syncwarp(); sum += s[t + n] + s[t + n + 1]; __syncwarp();",
+    "nothing": "s[t] = n; __syncwarp(); sum += s[t ^ n] + A[t ^ n] + A[n]; __syncwarp();",
+}
+
+
+@pytest.mark.parametrize("body", ROUNDS.values(), ids=ROUNDS)
+def test_a_warp_alone_is_told_what_each_of_its_accesses_alone_would_be(check, body):
+    def findings():
+        loop = f"{S} float sum = 0; for (int n = 0; n < 9; n++) {{ {body} }} C[t] += sum;"
+        return check(loop, 1, 32, [floats(32), floats(32, output=True)])
+
+    at_once = findings()
+    with (
+        mock.patch.object(Epochs, "_rounds", lambda self, records: (self._structured(records),)),
+        mock.patch.object(GlobalRaces, "_loaded_quietly", return_value=False),
+    ):
+        assert findings() == at_once
+    assert bool(at_once) == (body != ROUNDS["nothing"])

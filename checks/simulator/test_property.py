@@ -126,9 +126,7 @@ def _subtraction_adds(opcode: str, modifiers: tuple[str, ...], results: int = 1)
 
 
 def _as_large_as_the_last(self: access.SpaceAccess, shape: Any, lanes: Any) -> bool:
-    return (
-        self._shape is not None and shape.size == self._shape.size and (lanes is None) == (self._shape_active is None)
-    )
+    return len(self._shape) == shape.nbytes and (lanes is None) == (not self._shape_lanes)
 
 
 OUTER_PRODUCT, LOOKUP = schedule.outer_product, semantics.lookup

@@ -51,7 +51,8 @@ class Checks:
         granules = code.granules
         windows = Windows(self._lanes, self._padded, shared, granules["shared"], local, granules["local"])
         ledger, names = self._ledger, self._names
-        self._epochs = Epochs(self._padded, self._forget, code.flags)
+        by_warps = self._padded == WARP and not (code.has_async or code.has_phases or code.flags)
+        self._epochs = Epochs(self._padded, self._forget, code.flags, by_warps)
         self._races = SharedRaces(ledger, names, self._padded, shared, granules["shared"], code.optimistic, code.flags)
         self._initialised = Initialised(ledger, names, windows)
         self._copies = None
@@ -83,12 +84,16 @@ class Checks:
 
     def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
         """Hand what happened to the checkers."""
-        epoch, others = self._epochs.split(records)
+        (*rounds, epoch), others = self._epochs.split(records)
+        for one in rounds:
+            self._races.epoch(batch, one, "barrier", self._lanes)
         if boundary != "none" or not epoch.silent:
             self._races.epoch(batch, epoch, boundary, self._lanes)
-        if not epoch.silent:
-            self._initialised.epoch(batch, epoch)
-            self._ends.epoch(batch, epoch)
+        noisy = [one for one in (*rounds, epoch) if not one.silent]
+        for one in noisy:
+            self._initialised.epoch(batch, one)
+        for one in noisy:
+            self._ends.epoch(batch, one)
         if self._copies is not None:
             self._copies.epoch(batch, epoch, boundary)
         if self._bulk is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,8 +32,11 @@ class Flag:
 Mark = Barrier | AsyncGroup | Flag | Phase
 
 HELD_BYTES = 128 << 20  # of addresses kept alive by remembered epochs; beyond, all are forgotten
+TOUCH_BYTES = 1024  # what a touch takes beside
 RECENT = 4  # phases of an mbarrier that threads may be apart, with some to spare
 FEW = 256  # lanes of a batch whose NumPy calls cost more than what they do
+WINDOWS = ("shared", "local")
+WHOLE = Barrier("warp")  # a __syncwarp of everybody
 UNIFORM = "uniform"  # keys of Touch.memo
 CONTENT = "content"
 
@@ -53,7 +57,7 @@ class Epoch:
     segments: tuple[Segment, ...]
     uniform: bool
 
-    @property
+    @cached_property
     def silent(self) -> bool:
         """Whether neither shared nor local memory was touched."""
         return not any(segment.touches for segment in self.segments)
@@ -65,10 +69,18 @@ class Epoch:
 
 
 class Epochs:
-    """Interns epochs. ``forgotten`` is called when all of them are dropped to bound the memory."""
+    """Interns epochs. ``forgotten`` is called when all of them are dropped to bound the memory. ``by_warps``: blocks
+    are one warp each, and nothing is awaited but barriers."""
 
-    def __init__(self, padded: int, forgotten: Callable[[], None], flags: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self,
+        padded: int,
+        forgotten: Callable[[], None],
+        flags: frozenset[int] = frozenset(),
+        by_warps: bool = False,
+    ) -> None:
         self._padded = padded
+        self._by_warps = by_warps
         self._flags = flags  # instructions that access flags
         self._forgotten = forgotten
         self._by_touches: dict[tuple[Touch, ...], Epoch] = {}
@@ -76,16 +88,32 @@ class Epochs:
         self._held: set[Touch] = set()
         self._bytes = 0
 
-    def split(self, records: Sequence[Record]) -> tuple[Epoch, Sequence[Record]]:
-        """The epoch, and the records that are no touches."""
-        distinct = dict.fromkeys(records)
-        touches = tuple([record for record in distinct if type(record) is Touch])
-        if len(touches) == len(distinct) and not self._flagged(touches):
-            return self._plain(touches), ()
-        others = [record for record in distinct if type(record) is not Touch]
-        if any(isinstance(record, (Barrier, AsyncGroup, Phase)) for record in others) or self._flagged(touches):
-            return self._structured(records), others
-        return self._plain(touches), others
+    def split(self, records: Sequence[Record]) -> tuple[Sequence[Epoch], Sequence[Record]]:
+        """The epoch (with ``by_warps`` several, each ended by what orders as much as a barrier of the block), and the
+        records that are no touches."""
+        others = [record for record in records if type(record) is not Touch]
+        if self._by_warps and any(type(record) is Barrier for record in others):
+            return self._rounds(records), others
+        touches = tuple([record for record in dict.fromkeys(records) if type(record) is Touch])
+        marks = any(isinstance(record, (Barrier, AsyncGroup, Phase)) for record in others)
+        return (self._structured(records) if marks or self._flagged(touches) else self._plain(touches),), others
+
+    def _rounds(self, records: Sequence[Record]) -> Sequence[Epoch]:
+        """Of blocks of one warp each: an epoch for every stretch between two ``__syncwarp`` of all their threads."""
+        found: list[Epoch] = []
+        start, inner = 0, False
+        touches: dict[Touch, None] = {}
+        for end, record in enumerate((*records, WHOLE)):
+            if type(record) is Touch:
+                if record.access.space in WINDOWS:
+                    touches[record] = None
+            elif type(record) is Barrier:
+                if not _of_whole_warps(record):
+                    inner = True
+                    continue
+                found.append(self._structured(records[start:end]) if inner else self._plain(tuple(touches)))
+                start, inner, touches = end + 1, False, {}
+        return found
 
     def _flagged(self, touches: Sequence[Touch]) -> bool:
         return bool(self._flags) and any(self._is_flag(touch) for touch in touches)
@@ -96,7 +124,7 @@ class Epochs:
     def _plain(self, touches: tuple[Touch, ...]) -> Epoch:
         epoch = self._by_touches.get(touches)
         if epoch is None:
-            inside = tuple(t for t in touches if t.access.space in ("shared", "local"))
+            inside = tuple(t for t in touches if t.access.space in WINDOWS)
             epoch = self._intern(inside, (Segment(inside),))
             self._hold(touches)
             self._by_touches[touches] = epoch
@@ -108,7 +136,7 @@ class Epochs:
         current: dict[Touch, None] = {}
         for record in records:
             if type(record) is Touch:
-                if record.access.space in ("shared", "local"):
+                if record.access.space in WINDOWS:
                     current[record] = None
                 if self._flags and self._is_flag(record):
                     segments.append(Segment(tuple(current), Flag(record)))
@@ -139,7 +167,8 @@ class Epochs:
         for touch in touches:
             if touch not in self._held:
                 self._held.add(touch)
-                self._bytes += touch.addresses.nbytes + (0 if touch.active is None else touch.active.nbytes)
+                self._bytes += TOUCH_BYTES + touch.addresses.nbytes
+                self._bytes += 0 if touch.active is None else touch.active.nbytes
         if self._bytes > HELD_BYTES:
             self._by_touches.clear()
             self._by_content.clear()
@@ -185,6 +214,13 @@ class Epochs:
             and (lanes is None or bool((lanes == lanes[0]).all()))
             and (by_block is None or bool((by_block == by_block[0]).all()))
         )
+
+
+def _of_whole_warps(mark: Barrier) -> bool:
+    """Whether every warp meets, with all its threads that have not ended."""
+    if mark.kind != "warp" or mark.groups is not None or mark.blocks is not None:
+        return False
+    return mark.lanes is None or bool(mark.lanes.reshape(-1, WARP).any(axis=1).all())
 
 
 def _distinct(touches: tuple[Touch, ...]) -> tuple[Touch, ...]:

@@ -18,6 +18,7 @@ from gemm_lessons.simulator.checkers.shadow import Shadow, Visitors
 from gemm_lessons.simulator.events import WARP, Access, Barrier, Batch, Boundary, Phase, Placed, Record
 
 Array = NDArray[Any]
+AT_ONCE = 256  # loads that are looked at together
 NEVER = np.iinfo(np.int64).max
 VERBS = {"load": "read", "store": "written", "atomic": "updated", "copy": "read by cp.async"}
 
@@ -79,20 +80,31 @@ class GlobalRaces:
 
     def records(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
         """``records``: all but the touches, in order."""
+        alone = len(self._epoch) == 1 and not self._protocol.handshake
+        loads: list[Placed] = []  # of a block alone, with nothing but loads between them
         for record in records:
             if type(record) is Placed:
                 key = (id(record.touch), record.base)
                 if key not in self._seen:
                     self._seen.add(key)
                     self._held.append(record)  # keeps the identity of its touch from being reused
-                    self._placed(batch, record)
+                    if alone and record.touch.access.effect == "load" and record.touch.active is None:
+                        loads.append(record)
+                    else:
+                        self._loaded(batch, loads)
+                        self._placed(batch, record)
                 if self._protocol.handshake:
                     self._signal(batch, record)
             elif type(record) is Barrier and record.kind in ("block", "named"):
+                self._loaded(batch, loads)
                 self._barrier(record)
             elif type(record) is Phase and record.kind == "wait":  # counts for its whole block, as a named barrier
+                self._loaded(batch, loads)
                 self._epoch[np.unique(record.lanes // self._padded)] += 1
                 self._forget_repeats()
+            if len(loads) >= AT_ONCE:
+                self._loaded(batch, loads)
+        self._loaded(batch, loads)
         if boundary == "barrier":
             self._epoch += 1
         if boundary == "barrier" or len(self._held) > 4096:
@@ -152,24 +164,55 @@ class GlobalRaces:
                 here = which == buffer
                 self._in_buffer(batch, touch.access, buffer, lane[here], address[here])
 
-    def _in_buffer(self, batch: Batch, access: Access, buffer: int, lane: Array, address: Array) -> None:
-        name, start, size = self._buffers[buffer]
-        shadow = self._shadows.get(buffer)
-        if shadow is None:
-            shadow = self._shadows[buffer] = Shadow(size, self._granule, name in self._fresh)
-            if self._protocol.handshake:
-                shadow.writer_time = np.zeros(shadow.writer.size, np.int64)
+    def _loaded(self, batch: Batch, loads: list[Placed]) -> None:
+        """Several loads of one block after each other: at once if there is nothing to say of any."""
+        if len(loads) == 1 or not self._loaded_quietly(batch, loads):
+            for placed in loads:
+                self._placed(batch, placed)
+        loads.clear()
+
+    def _loaded_quietly(self, batch: Batch, loads: Sequence[Placed]) -> bool:
+        """False, and nothing done, where loads meet somebody's stores or atomics, or differ in more than where."""
+        if not loads:
+            return True
+        accesses = {placed.touch.access: None for placed in loads}
+        ways = {(access.width, self._how(access)) for access in accesses}
+        address = np.array([placed.touch.addresses for placed in loads])
+        address += np.array([placed.base for placed in loads])[:, None]
+        buffer = int(np.searchsorted(self._starts, address[0, 0], side="right")) - 1
+        _, start, size = self._buffers[buffer]
+        shadow = self._shadow(buffer)
+        inside = address.min() >= start and address.max() < start + size
+        if len(ways) > 1 or not inside or shadow.fresh or shadow.visitors.keys() & set(UPDATING):
+            return False
+        ((width, how),) = ways
         cell = (address - start) // shadow.granule
+        if (count := width // shadow.granule) > 1:
+            cell = (cell[:, :, None] + np.arange(count)).reshape(len(loads), -1)
+        lane = np.repeat(np.arange(address.shape[1]), count)
+        thread = (lane + (batch.first_block * self._padded + 1)).astype(np.int32)
+        writer = shadow.writer[cell]
+        if ((writer != 0) & (writer != thread)).any():
+            return False
+        number = np.array([self._number(placed.touch.access) for placed in loads], np.int16)
+        visitors = self._visitors(shadow, how)
+        visitors.access[cell] = number[:, None]  # of entries for the same granule the last stays
+        # One after the other in the order of the threads, as ``note`` asks.
+        order = cell.T.reshape(-1)
+        epoch = np.full(order.shape, self._epoch[0])
+        visitors.note(visitors.access[order], order, np.repeat(thread, len(loads)), epoch, self._padded)
+        return True
+
+    def _in_buffer(self, batch: Batch, access: Access, buffer: int, lane: Array, address: Array) -> None:
+        shadow = self._shadow(buffer)
+        cell = (address - self._buffers[buffer][1]) // shadow.granule
         count = access.width // shadow.granule
         if count > 1:
             cell = (cell[:, None] + np.arange(count)).reshape(-1)
             lane = np.repeat(lane, count)
         thread = (lane + (batch.first_block * self._padded + 1)).astype(np.int32)
         epoch = self._epoch[lane // self._padded]
-        number = self._numbers.get(access.index)
-        if number is None:
-            number = self._numbers[access.index] = len(self._accesses)
-            self._accesses.append(access)
+        number = self._number(access)
         self._check_writers(shadow, access, buffer, cell, thread, epoch)
         for how, apart_only in self._may_not_meet(access):
             if how in shadow.visitors:
@@ -178,6 +221,26 @@ class GlobalRaces:
             self._write(shadow, access, number, buffer, cell, thread, epoch)
         else:
             self._visit(shadow, access, number, buffer, cell, thread, epoch)
+
+    def _shadow(self, buffer: int) -> Shadow:
+        shadow = self._shadows.get(buffer)
+        if shadow is None:
+            name, _, size = self._buffers[buffer]
+            shadow = self._shadows[buffer] = Shadow(size, self._granule, name in self._fresh)
+            if self._protocol.handshake:
+                shadow.writer_time = np.zeros(shadow.writer.size, np.int64)
+        return shadow
+
+    def _number(self, access: Access) -> int:
+        if access.index not in self._numbers:
+            self._numbers[access.index] = len(self._accesses)
+            self._accesses.append(access)
+        return self._numbers[access.index]
+
+    def _visitors(self, shadow: Shadow, how: str) -> Visitors:
+        if how not in shadow.visitors:
+            shadow.visitors[how] = Visitors(shadow.writer.size, self._protocol.handshake)
+        return shadow.visitors[how]
 
     def _how(self, access: Access) -> str:
         protocol = self._protocol
@@ -277,9 +340,7 @@ class GlobalRaces:
         self, shadow: Shadow, access: Access, number: int, buffer: int, cell: Array, thread: Array, epoch: Array
     ) -> None:
         how = self._how(access)
-        visitors = shadow.visitors.get(how)
-        if visitors is None:
-            visitors = shadow.visitors[how] = Visitors(shadow.writer.size, self._protocol.handshake)
+        visitors = self._visitors(shadow, how)
         visitors.note(number, cell, thread, epoch, self._padded)
         if visitors.blocks is not None and visitors.threads is not None:
             visitors.threads.note(cell, thread, self._time)

@@ -72,8 +72,8 @@ class Visitors:
         self.threads = Turns(count) if turns else None
         self.blocks = Turns(count) if turns else None
 
-    def note(self, number: int, cell: Array, thread: Array, epoch: Array, padded: int) -> None:
-        """``thread`` visits ``cell`` with access ``number``."""
+    def note(self, number: int | Array, cell: Array, thread: Array, epoch: Array, padded: int) -> None:
+        """``thread``, in ascending order, visits ``cell`` with access ``number``."""
         low, high = self.recent_low[cell], self.recent_high[cell]
         same = (self.epoch[cell] == epoch) & ((high - 1) // padded == (thread - 1) // padded)
         # Threads ascend: of entries for the same granule the last assigned is the maximum, reversed the minimum.

@@ -113,8 +113,8 @@ def _filled(addresses: Array, active: Array | None) -> Array:
     """Inactive lanes repeat their row's first active lane, so that they add nothing."""
     if active is None:
         return addresses
-    first = np.take_along_axis(addresses, active.argmax(axis=1)[:, None], axis=1)
-    return np.where(active, addresses, first)
+    first = addresses[np.arange(len(addresses)), active.argmax(axis=1)]
+    return np.where(active, addresses, first[:, None])
 
 
 def _fullest_bank(addresses: Array, active: Array | None, width: int) -> Array:

@@ -72,6 +72,11 @@ class Form:
         return SIZES[self.kind] * self.elements
 
 
+def near(instruction: Instruction) -> bool:
+    """Whether it says that it means shared or local memory."""
+    return any(modifier.partition("__")[0] in ("shared", "local") for modifier in instruction.modifiers)
+
+
 def form_of(instruction: Instruction) -> Form:
     """Raises ``UnsupportedKernel`` for a modifier that changes what the access does and is not known here."""
     space, elements = "", 1
@@ -127,8 +132,7 @@ class SpaceAccess:
         self.access = access
         self.unit = unit
         self.misses = misses
-        self._shape: Array | None = None
-        self._shape_active: Array | None = None
+        self._shape = self._shape_lanes = b""  # of the last pattern: distances from the first lane, lanes
         self._shape_index: Array = np.zeros(0, np.int64)
         self._shape_low = self._shape_high = 0
         self._touches: dict[int, Touch] = {}
@@ -166,10 +170,10 @@ class SpaceAccess:
 
     def place_global(self, addresses: Array, lanes: Array | None) -> tuple[Touch, Array]:
         """Check virtual ``addresses``, append the touch to the trace, return it and the arena index per lane."""
-        first = int(addresses[0])
-        shape = addresses - first
+        first = addresses.item(0)
+        shape = addresses - np.array(first)
         if not self._same_shape(shape, lanes):
-            self._shape, self._shape_active = shape, lanes
+            self._shape, self._shape_lanes = shape.tobytes(), b"" if lanes is None else lanes.tobytes()
             self._shape_low, self._shape_high = int(shape.min()), int(shape.max())
             self._shape_index = shape // self.unit
             self._touches = {}
@@ -193,7 +197,7 @@ class SpaceAccess:
             met = self.memory.touched(addresses)
         else:
             # Exact: the phase passed the alignment check, so `first` and the shape are both multiples of the unit.
-            index = self._shape_index + (first - allocation.base + allocation.offset) // self.unit
+            index = self._shape_index + np.array((first - allocation.base + allocation.offset) // self.unit)
             tracked = allocation.tracked
         writing = self.access.effect in ("store", "atomic")
         for one in met:
@@ -211,13 +215,7 @@ class SpaceAccess:
         return touch, index
 
     def _same_shape(self, shape: Array, lanes: Array | None) -> bool:
-        if self._shape is None or shape.size != self._shape.size:
-            return False
-        if (lanes is None) != (self._shape_active is None):
-            return False
-        if lanes is not None and not np.array_equal(lanes, self._shape_active):  # type: ignore[arg-type]
-            return False
-        return bool((shape == self._shape).all())
+        return shape.tobytes() == self._shape and (b"" if lanes is None else lanes.tobytes()) == self._shape_lanes
 
 
 def remember(

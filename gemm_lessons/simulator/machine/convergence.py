@@ -77,11 +77,11 @@ class Convergence:
 
     def __init__(self, state: State, blocks: Sequence[Block], value: Callable[[Operand | None, str], Any]) -> None:
         self._state = state
-        self._meetings: dict[int, _Meeting] = {}
+        self.meetings: dict[int, _Meeting] = {}  # by the block that begins with it
         for block in blocks:
             first = block.instructions[0] if block.instructions else None
             if first is not None and meets_in_warp(first):
-                self._meetings[block.number] = self._meeting(first, value)
+                self.meetings[block.number] = self._meeting(first, value)
         self._answers: dict[int, tuple[Any, Any, bool]] = {}  # of ``complete``: for which masks, who lived, and what
         self.begin()
 
@@ -101,7 +101,7 @@ class Convergence:
 
     def complete(self, number: int) -> bool:
         """Whether every living lane, all being at block ``number``, may execute it at once."""
-        meeting = self._meetings.get(number)
+        meeting = self.meetings.get(number)
         if meeting is None:
             return True
         if meeting.trivial:
@@ -119,7 +119,7 @@ class Convergence:
 
     def gather(self, number: int, active: Array) -> Array:
         """The lanes of ``active``, all at block ``number``, that may execute it now; the others are held."""
-        meeting = self._meetings.get(number)
+        meeting = self.meetings.get(number)
         if meeting is None:
             return active
         state = self._state

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.simulator.events import WARP, Barrier
-from gemm_lessons.simulator.machine.access import Layout, form_of
+from gemm_lessons.simulator.machine.access import Layout, form_of, near
 from gemm_lessons.simulator.machine.atomics import bind_atomic
 from gemm_lessons.simulator.machine.convergence import ballot
 from gemm_lessons.simulator.machine.copies import bind_copy, bind_reduction
@@ -48,10 +48,10 @@ from gemm_lessons.simulator.program.ptx import (
 )
 from gemm_lessons.simulator.program.schedule import GROUPED, FmaGroup, LoadGroup, MoveGroup, Single, Step
 from gemm_lessons.simulator.semantics import table as semantics
-from gemm_lessons.simulator.semantics.operation import DTYPES
+from gemm_lessons.simulator.semantics.operation import DTYPES, Plain
 
 Array = NDArray[Any]
-Run = Callable[[], None]
+Run = Callable[[], object]
 Op = tuple[Run, Run]  # how to run when every lane that matters takes part, and when only state.active does
 Guard = Callable[[], Array | None]
 
@@ -173,17 +173,28 @@ class Binder:
         """``bar.warp.sync``: only recorded."""
         state, line = self.state, line_of(instruction)
         guard = self.guard(instruction)
-        members = np.broadcast_to(self.value(instruction.operands[0], "u32"), (state.lanes,)).reshape(-1, WARP)
+        value = self.value(instruction.operands[0], "u32")
+        members = np.broadcast_to(value, (state.lanes,)).reshape(-1, WARP)
         known = Groups(state, instruction)
+        always = guard is None and value.ndim == 0  # the same threads are named each time
+        last: tuple[Array | None, Array] | None = None
+        record = Barrier("warp")
 
         def run() -> None:
+            nonlocal last, record
+            if last is not None and last[0] is state.active and last[1] is state.alive:
+                state.trace.append(record)
+                return
             mask = state.active if guard is None else guard()
             lanes = None if mask is None else mask.copy()
             active = known.everyone if lanes is None else lanes.reshape(-1, WARP)
             group = known.of(members, active)
             partial = bool((active & (group != ballot(state.alive)[:, None])).any())
             groups = np.where(active, group, 0).reshape(-1) if partial else None
-            state.trace.append(Barrier("warp", None, lanes, line, groups=groups))
+            record = Barrier("warp", None, lanes, line, groups=groups)
+            state.trace.append(record)
+            if always and (state.active is None or state.active is state.alive):  # neither is ever changed in place
+                last = state.active, state.alive
 
         return [both(run)]
 
@@ -222,6 +233,8 @@ class Binder:
 
         if guard is not None:
             return masked, masked
+        if isinstance(function, Plain):
+            return function.into(target, sources), masked
         return functools.partial(function, target, *sources), masked
 
     def destination(self, operand: Operand, code: str, instruction: Instruction) -> tuple[Array, bool]:
@@ -305,7 +318,9 @@ class Binder:
             width, _ = self.state.rows[operand.name]
             if isinstance(width, int) and np.dtype(DTYPES[code]).itemsize * 8 > width:
                 raise unsupported(instruction, "register narrower than the type")
-        return self.value(operand, code)
+        value = self.value(operand, code)
+        # Without an axis NumPy takes a number next to a row of lanes in half the time of a scalar.
+        return np.asarray(value) if value.ndim == 0 else value
 
     # -- moves ------------------------------------------------------------------------------------------------------
 
@@ -463,7 +478,7 @@ def _special(values: Any, dtype: np.dtype[Any], name: str) -> Any:
 
 
 def _copy(out: Array, source: Any) -> None:
-    np.copyto(out, source, casting="unsafe")
+    out[...] = source
 
 
 def _shifted(out: Array, value: Any, shift: np.int64) -> None:
@@ -494,11 +509,12 @@ def _from_bits(value: int, bits: int, dtype: type[np.generic]) -> Any:
 
 
 def address_registers(blocks: Sequence[Block]) -> set[str]:
-    """Registers that memory instructions use as base of an address."""
+    """Registers that are the base of an address in shared or local memory, where patterns of addresses come again."""
     return {
         operand.base.name
         for block in blocks
         for instruction in block.instructions
+        if near(instruction) or instruction.row.lanes or instruction.row.effect not in ("load", "store", "atomic")
         for operand in instruction.operands
         if isinstance(operand, Address) and isinstance(operand.base, Register)
     }

@@ -194,7 +194,7 @@ def bind_loads(state: State, memory: MemoryBinder, group: LoadGroup) -> Callable
             index, touches = known[key]
             last_version = version
         if isinstance(target, slice):
-            np.take(shared, index, out=file[target], mode="clip")
+            shared.take(index, None, file[target], "clip")
         else:
             file[target] = shared[index]
         state.trace.extend(touches)

@@ -54,6 +54,7 @@ GRID_BARRIER = "the barrier of the grid"
 BARRIER_ADDRESS = ("%envreg1", "%envreg2")
 TRACE_LIMIT = 1 << 16  # records handed over at once, also without a barrier
 DONE = np.iinfo(np.int32).max
+NOWHERE = np.array(DONE, np.int32)
 INTERRUPT = 1 << 40  # instructions: more than any budget
 
 
@@ -71,6 +72,11 @@ class Program:
     def suspects(self) -> frozenset[str]:
         """Registers that may be read before anything was written into them."""
         return suspects(self.kernel, self.blocks)
+
+    @functools.cached_property
+    def leaving(self) -> Array:
+        """By block: whether a thread that comes there does nothing more than end."""
+        return _only_ends(self.blocks)
 
     @functools.cached_property
     def may_wait(self) -> bool:
@@ -167,7 +173,7 @@ class Machine:
             self.state.special |= zip(BARRIER_ADDRESS, halves, strict=True)
         self.state.images = Images(arguments)
         self.state.maps = Maps(arguments, self.memory)
-        self.state.leaving = np.array([_only_ends(block, program.blocks) for block in program.blocks])
+        self.state.leaving = program.leaving
         binder = Binder(self.state, self.layout, kernel.parameters, self.parameters, address_registers(program.blocks))
         self.printer = Printer(self.state, self.memory)
         self.state.say = self.printer.call
@@ -192,11 +198,11 @@ class Machine:
             operations += self.unset.at_end(block)
             self.full.append([operation[0] for operation in operations])
             self.masked.append([operation[1] for operation in operations])
+        self.numbers = [np.array(block.number, np.int32) for block in program.blocks]
         self.lengths = [max(1, len(block.instructions)) for block in program.blocks]
         self.predicates = [self._predicate(block) for block in program.blocks]
         self.guards = self._guards()
-        self.block_warps = np.zeros(len(program.blocks), np.int64)
-        self.block_lanes = np.zeros(len(program.blocks), np.int64)
+        self.block_warps, self.block_lanes = ([0] * len(program.blocks) for _ in range(2))  # how often each was run
         self.spinning = spinning.Spinning(self.state, self.memory, program.blocks, program.may_wait, setting.budget)
         self.budget = 0  # instructions until ``spinning`` looks again
         self.running = 0  # block being executed, for the message of a timeout
@@ -331,8 +337,7 @@ class Machine:
                     if instruction.guard is None or instruction.row.ends_block:
                         self.warps_executed[instruction.index] += self.block_warps[number]
                         self.lanes_executed[instruction.index] += self.block_lanes[number]
-        self.block_warps[:] = 0
-        self.block_lanes[:] = 0
+            self.block_warps[number] = self.block_lanes[number] = 0
 
     # -- scheduling ---------------------------------------------------------------------------------------------------
 
@@ -350,23 +355,25 @@ class Machine:
         """All living lanes are at block ``number``; stay here while they stay together."""
         state = self.state
         state.active = None if self.everyone else self.alive
-        warps = int(self.alive.reshape(-1, WARP).any(axis=1).sum())
+        warps = _warps(self.alive)
         lanes = int(np.count_nonzero(self.alive))
-        full, lengths, predicates = self.full, self.lengths, self.predicates
+        full, lengths, predicates, guards = self.full, self.lengths, self.predicates, self.guards
+        blocks, meetings = self.program.blocks, self.convergence.meetings
+        block_warps, block_lanes, trace = self.block_warps, self.block_lanes, state.trace
         while True:
             self.running = number
-            if not self.convergence.complete(number):
+            if number in meetings and not self.convergence.complete(number):
                 self.position[self.alive] = number
                 state.full = False
                 return number
             for operation in full[number]:
                 operation()
-            self.block_warps[number] += warps
-            self.block_lanes[number] += lanes
-            if self.guards[number]:
-                self._count_guards(self.guards[number], None if self.everyone else self.alive)
+            block_warps[number] += warps
+            block_lanes[number] += lanes
+            if guards[number]:
+                self._count_guards(guards[number], None if self.everyone else self.alive)
             self.budget -= lengths[number]
-            block = self.program.blocks[number]
+            block = blocks[number]
             if self.budget < 0 and self._used_up(number, self.alive):
                 return self._proceed(block, self.alive)
             last = block.terminator
@@ -398,26 +405,27 @@ class Machine:
                 number = block.fallthrough
             else:
                 return self._leave(block, last, self.alive.copy())
-            if len(state.trace) > TRACE_LIMIT:
+            if len(trace) > TRACE_LIMIT:
                 self._hand_over("none")
 
     def _divergent(self, number: int) -> int | None:
         state = self.state
-        active = (self.position == number) & ~self.barriers.waiting
+        active: Array = (self.position == self.numbers[number]) > self.barriers.waiting
         if self.stalls.anyone:
             active &= ~self.stalls.held
         if self.spinning.anyone:
             active &= ~self.spinning.held
             self.spinning.moved = True
         active = self.convergence.gather(number, active)
-        if not active.any():
+        lanes = int(np.count_nonzero(active))
+        if not lanes:
             return self._next()
         state.active = active
         self.running = number
         for operation in self.masked[number]:
             operation()
-        self.block_warps[number] += int(np.count_nonzero(active.reshape(-1, WARP).any(axis=1)))
-        self.block_lanes[number] += int(np.count_nonzero(active))
+        self.block_warps[number] += _warps(active)
+        self.block_lanes[number] += lanes
         if self.guards[number]:
             self._count_guards(self.guards[number], active)
         self.budget -= self.lengths[number]
@@ -430,14 +438,16 @@ class Machine:
     def _proceed(self, block: Block, active: Array) -> int | None:
         """``active`` lanes have executed ``block``; send them on."""
         last = block.terminator
-        taken = self._taken(block.number, active)
         if last is None:
             self._go(active, block.fallthrough)
             return self._next()
-        stay = active & ~taken
-        if stay.any():
-            self._go(stay, block.fallthrough)
-        if taken.any():
+        taken = active
+        if self.predicates[block.number] is not None:
+            taken = self._taken(block.number, active)
+            stay: Array = active > taken
+            if np.count_nonzero(stay):
+                self._go(stay, block.fallthrough)
+        if np.count_nonzero(taken):
             if last.opcode == "bra":
                 self._go(taken, block.targets[0])
             else:
@@ -484,8 +494,8 @@ class Machine:
             mask = ~predicate if negated else predicate
             if active is not None:
                 mask = mask & active
-            self.lanes_executed[index] += int(np.count_nonzero(mask))
-            self.warps_executed[index] += int(np.count_nonzero(mask.reshape(-1, WARP).any(axis=1)))
+            self.lanes_executed[index] += np.count_nonzero(mask)
+            self.warps_executed[index] += _warps(mask)
 
     def _taken(self, number: int, active: Array) -> Array:
         predicate = self.predicates[number]
@@ -542,20 +552,21 @@ class Machine:
     def _next(self) -> int | None:
         """The block to run next; sets ``state.full``. Releases barriers when nobody else can run."""
         while True:
-            runnable = self.alive & ~self._waiting()
+            runnable: Array = self.alive > self._waiting()
             if self.stalls.anyone:
                 self.stalls.look(self.state.phases)
                 runnable &= ~self.stalls.held
             if self.spinning.anyone:
                 runnable &= ~self.spinning.held
-            if not runnable.any():
-                if not self.alive.any():
+            if not np.count_nonzero(runnable):
+                if not np.count_nonzero(self.alive):
                     return None
                 self._release()
                 continue
-            number = int(self.position[runnable].min())
-            at = runnable & (self.position == number)
-            self.state.full = bool((at == self.alive).all())
+            places = np.where(runnable, self.position, NOWHERE)
+            number: int = places.item(places.argmin())
+            here = np.count_nonzero(places == self.numbers[number])
+            self.state.full = bool(here == np.count_nonzero(self.alive))
             return number
 
     # -- barriers -----------------------------------------------------------------------------------------------------
@@ -616,20 +627,36 @@ class Machine:
         )
 
 
-def _only_ends(block: Block, blocks: Sequence[Block]) -> bool:
-    """Whether a thread that comes to ``block`` does nothing more than end."""
-    for _ in blocks:
-        last = block.terminator
-        inside = block.instructions if last is None else block.instructions[:-1]
-        if not all(i.row.computes for i in inside) or (last is not None and last.guard is not None):
-            return False
-        if last is not None and last.row.effect == "end":
-            return True
-        following = block.targets[0] if last is not None and last.opcode == "bra" else block.fallthrough
-        if following is None or (last is not None and last.opcode != "bra"):
-            return last is None
-        block = blocks[following]
-    return False
+def _warps(lanes: Array) -> int:
+    """How many warps have one of ``lanes`` (a mask)."""
+    return int(np.count_nonzero(np.packbits(lanes).view(np.uint32)))
+
+
+def _only_ends(blocks: Sequence[Block]) -> Array:
+    """By block: whether a thread that comes there does nothing more than end."""
+    found: dict[int, bool] = {}
+    for first in blocks:
+        passed: list[int] = []
+        block = first
+        while block.number not in found:
+            passed.append(block.number)
+            found[block.number] = False  # of a ring, which never ends, and until it is known
+            last = block.terminator
+            inside = block.instructions if last is None else block.instructions[:-1]
+            if not all(i.row.computes for i in inside) or (last is not None and last.guard is not None):
+                break
+            jumps = last is not None and last.opcode == "bra"
+            following = block.targets[0] if jumps else block.fallthrough
+            if last is not None and not jumps:
+                ends = last.row.effect == "end"
+            elif following is None:
+                ends = last is None
+            else:
+                block = blocks[following]
+                continue
+            found[block.number] = ends
+        found.update(dict.fromkeys(passed, found[block.number]))
+    return np.array([found[block.number] for block in blocks])
 
 
 def stopped(end: OutOfTime | MemoryError, instruction: Instruction | None) -> Fault:

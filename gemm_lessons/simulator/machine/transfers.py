@@ -78,13 +78,13 @@ class Data:
             if row is None:
                 return
             if lanes is None and row.dtype == view.dtype:
-                np.take(view, index, out=row, mode="clip")
+                view.take(index, None, row, "clip")
             elif lanes is None:
                 row[...] = view[index]
             else:
                 row[lanes] = view[index]
             return
-        values = np.take(view, index, axis=0)
+        values = view.take(index, 0)
         if lanes is None and self.block is not None:
             self.block[...] = values.T
             return
@@ -156,7 +156,7 @@ class MemoryBinder:
         # Signed: addresses wrap, so a base below an array and an offset that leads back into it are fine.
         width = self.state.lanes_of(base.name).itemsize * 8
         row = self.state.row(base.name, "s64" if width == 64 else "s32")
-        offset = row.dtype.type(_wrapped(address.offset, width))
+        offset = np.array(_wrapped(address.offset, width), row.dtype)
 
         def compute(lanes: Array | None) -> Array:
             chosen = row if lanes is None else row[lanes]

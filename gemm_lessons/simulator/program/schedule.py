@@ -135,6 +135,9 @@ class _Pool:
 
 def schedule(block: Block) -> tuple[Step, ...]:
     """The steps of one block, its terminator (a branch or barrier) left out."""
+    body = block.instructions[:-1] if block.terminator is not None else block.instructions
+    if len(body) < 2:
+        return tuple(Single(instruction) for instruction in body)
     steps: list[Step] = []
     loads, fmas = _Pool(), _Pool()
 
@@ -145,7 +148,6 @@ def schedule(block: Block) -> tuple[Step, ...]:
         flush_loads()
         steps.extend(_group_fmas(fmas.take()))
 
-    body = block.instructions[:-1] if block.terminator is not None else block.instructions
     for instruction in body:
         if _is_fma(instruction):
             if fmas.members and _kind(fmas.members[0]) != _kind(instruction):

@@ -6,12 +6,13 @@ beyond the width gives 0, or copies of the sign.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from gemm_lessons.simulator.semantics.operation import DTYPES, Array, Function, Operation, Table, binary, unary
+from gemm_lessons.simulator.semantics.operation import DTYPES, Array, Function, Operation, Plain, Table
 
 U8, U32, U64 = np.uint8, np.uint32, np.uint64
 
@@ -212,15 +213,25 @@ def _prmt(mode: str | None) -> Function:
     return function
 
 
+def logic(code: int) -> Callable[[Array, Array, Array], Array]:
+    """``lut`` of one ``code``."""
+    return COMMON.get(code) or functools.partial(_any_lut, code)
+
+
 def lut(code: int, a: Array, b: Array, c: Array) -> Array:
     """Bitwise function of three rows: bit ``4a + 2b + c`` of ``code`` (a = 0xF0, b = 0xCC, c = 0xAA)."""
-    common: dict[int, Callable[[], Array]] = {
-        0xC0: lambda: a & b, 0xFC: lambda: a | b, 0x3C: lambda: a ^ b, 0x33: lambda: ~b, 0x0F: lambda: ~a,
-        0x30: lambda: a & ~b, 0x96: lambda: a ^ b ^ c, 0xFE: lambda: a | b | c, 0x80: lambda: a & b & c,
-        0xF8: lambda: a | (b & c), 0xC8: lambda: b & (a | c), 0xEA: lambda: (a & b) | c,
-    }  # fmt: skip
-    if code in common:
-        return common[code]()
+    return logic(code)(a, b, c)
+
+
+COMMON: Mapping[int, Callable[[Array, Array, Array], Array]] = {
+    0xC0: lambda a, b, c: a & b, 0xFC: lambda a, b, c: a | b, 0x3C: lambda a, b, c: a ^ b,
+    0x33: lambda a, b, c: ~b, 0x0F: lambda a, b, c: ~a, 0x30: lambda a, b, c: a & ~b,
+    0x96: lambda a, b, c: a ^ b ^ c, 0xFE: lambda a, b, c: a | b | c, 0x80: lambda a, b, c: a & b & c,
+    0xF8: lambda a, b, c: a | (b & c), 0xC8: lambda a, b, c: b & (a | c), 0xEA: lambda a, b, c: (a & b) | c,
+}  # fmt: skip
+
+
+def _any_lut(code: int, a: Array, b: Array, c: Array) -> Array:
     both = [(np.invert(x), x) for x in (a, b, c)]
     result: Array = a & both[0][0] & b & c  # zeros of the joint shape
     for term in range(8):
@@ -239,17 +250,17 @@ def table() -> Table:
     entries: Table = {}
     for code in ("pred", "b16", "b32", "b64"):
         for opcode, ufunc in (("and", np.bitwise_and), ("or", np.bitwise_or), ("xor", np.bitwise_xor)):
-            entries[f"{opcode}.{code}"] = Operation((code,), (code, code), binary(ufunc))
-        entries[f"not.{code}"] = Operation((code,), (code,), unary(np.invert))
+            entries[f"{opcode}.{code}"] = Operation((code,), (code, code), Plain(ufunc))
+        entries[f"not.{code}"] = Operation((code,), (code,), Plain(np.invert))
         if code != "pred":
             entries[f"cnot.{code}"] = Operation((code,), (code,), _cnot)
     for bits in (16, 32, 64):
         # A negative signed count counts as huge, so signed rows may shift by signed rows: one type, one loop.
         count = {16: "u32", 32: "s32", 64: "u32"}[bits]
-        entries[f"shl.b{bits}"] = Operation((f"b{bits}",), (f"b{bits}", "u32"), binary(np.left_shift))
+        entries[f"shl.b{bits}"] = Operation((f"b{bits}",), (f"b{bits}", "u32"), Plain(np.left_shift))
         for code in (f"b{bits}", f"u{bits}"):
-            entries[f"shr.{code}"] = Operation((code,), (code, "u32"), binary(np.right_shift))
-        entries[f"shr.s{bits}"] = Operation((f"s{bits}",), (f"s{bits}", count), binary(np.right_shift))
+            entries[f"shr.{code}"] = Operation((code,), (code, "u32"), Plain(np.right_shift))
+        entries[f"shr.s{bits}"] = Operation((f"s{bits}",), (f"s{bits}", count), Plain(np.right_shift))
     for bits in (32, 64):
         raw = f"b{bits}"
         entries[f"popc.{raw}"] = Operation(("u32",), (raw,), _popc)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gemm_lessons.simulator.semantics import floats
-from gemm_lessons.simulator.semantics.operation import DTYPES, Array, Function, Operation, Table, in_halves
+from gemm_lessons.simulator.semantics.operation import DTYPES, Array, Function, Operation, Plain, Table, in_halves
 
 Compare = Callable[[Array, Array, Any], Any]  # ufunc-like: (a, b, out)
 
@@ -99,6 +99,8 @@ def comparisons() -> dict[str, tuple[str, Compare]]:
 
 
 def _setp(compare: Compare, combine: Callable[..., Any] | None) -> Function:
+    if combine is None and isinstance(compare, np.ufunc):
+        return Plain(compare)
     if combine is None:
 
         def plain(out: Array, a: Array, b: Array) -> None:

@@ -30,17 +30,15 @@ def _extreme(minimum: bool, code: str, nan: bool, xorsign: bool) -> Function:
         if xorsign:
             flipped = np.bitwise_xor(np.asarray(a).view(raw), np.asarray(b).view(raw)) & sign
             a, b = np.abs(a), np.abs(b)
-        same = np.equal(a, b)
-        # Equal numbers have equal bits, but for the two zeros: joining the bits picks the right one.
-        joined = join(np.asarray(a).view(raw), np.asarray(b).view(raw)) if np.count_nonzero(same) else None
+        r = np.empty(out.shape, out.dtype)
+        ufunc(a, b, out=r)
+        if np.count_nonzero(r) != r.size:
+            # Equal numbers have equal bits, but for the two zeros: joining the bits picks the right one.
+            joined = join(np.asarray(a).view(raw), np.asarray(b).view(raw))
+            np.copyto(r.view(raw), joined, where=np.equal(a, b))
         if code == "f64":
-            r = np.array(np.broadcast_to(ufunc(a, b), out.shape))
             floats.inherit_nan(r, b, a)
-            np.copyto(out, r)
-        else:
-            ufunc(a, b, out=out)
-        if joined is not None:
-            np.copyto(out.view(raw), joined, where=same)
+        out[...] = r
         if xorsign:
             out.view(raw)[...] |= flipped
         if code != "f64":

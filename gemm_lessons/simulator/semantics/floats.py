@@ -20,6 +20,7 @@ Mode = Literal["rn", "rz", "rm", "rp"]
 
 F32, F64 = np.float32, np.float64
 LOWEST = np.iinfo(np.int64).min
+CUT = np.array(35)  # the bits of a float64 that come before the last 29
 # The NaN that NVIDIA GPUs make, as the integer view of each format.
 NAN_BITS = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0xFFF8000000000000}
 SMALLEST_NORMAL = {np.dtype(t): np.finfo(t).smallest_normal for t in (np.float16, np.float32, np.float64)}
@@ -47,12 +48,9 @@ def float_state() -> np.errstate:
 
 
 def canonical(out: Array) -> None:
-    """Replace every NaN in ``out`` (float32, contiguous, 1-D) by the one that NVIDIA GPUs make.
-
-    The dot product is the cheapest question whether there is any: squares cannot cancel, so it is NaN only then.
-    """
-    total = out.dot(out)
-    if total != total:
+    """Replace every NaN in ``out`` (float32, contiguous, 1-D) by the one that NVIDIA GPUs make."""
+    largest = out.item(out.argmax())  # the cheapest question whether there is any: NumPy takes NaN for the largest
+    if largest != largest:
         out.view(np.uint32)[np.isnan(out)] = NAN_BITS["f32"]
 
 
@@ -91,6 +89,8 @@ def sum_error(a: Array, b: Array, s: Array) -> Array:
 def to_odd(s: Array, error: Array) -> Array:
     """Round ``s + error`` to odd: where something was lost, the neighbour of the exact value with the last bit set."""
     s = np.atleast_1d(s)
+    if not np.count_nonzero(error):
+        return s
     lost = np.atleast_1d((error > 0) | (error < 0))
     lost &= (s.view(np.int64) & 1) == 0
     odd: Array = np.where(lost, np.nextafter(s, np.copysign(np.inf, error)), s)
@@ -192,8 +192,8 @@ def midpoints(s: Array, scratch: Array | None = None) -> bool:
 
     ``scratch``: int64, shape of ``s``; with it nothing is allocated. Two passes.
     """
-    shifted = np.left_shift(s.view(np.int64), 35, out=scratch)
-    return bool(np.minimum.reduce(shifted, axis=None) == LOWEST)
+    shifted = np.left_shift(s.view(np.int64), CUT, out=scratch)
+    return bool(shifted.item(shifted.argmin()) == LOWEST)
 
 
 def settle(p: Array, c: Array, s: Array, tiny: bool, scratch: Array | None = None) -> bool:
@@ -222,14 +222,36 @@ def fix_double_rounding(p: Array, c: Array, s: Array, result: Array, scratch: Ar
         UNDERFLOW.seen = False
 
 
+class _Rows(threading.local):
+    """Rows for the intermediate results of ``fma_f32``: making them anew costs as much as filling them."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, tuple[Array, ...]] = {}
+
+    def of(self, lanes: int) -> tuple[Array, ...]:
+        """Four in float64, the last one's bits, and as many bits more. Contents undefined."""
+        rows = self.known.get(lanes)
+        if rows is None:
+            if len(self.known) > 8:
+                self.known.clear()
+            p, b, c, s = np.empty((4, lanes))
+            rows = self.known[lanes] = p, b, c, s, s.view(np.int64), np.empty(lanes, np.int64)
+        return rows
+
+
+ROWS = _Rows()
+
+
 def fma_f32(out: Array, a: Array, b: Array, c: Array) -> None:
     """``fma.rn.f32``: correctly rounded; ``out`` may be any of the sources."""
-    p = np.multiply(a.astype(F64), b.astype(F64))
-    addend = c.astype(F64)
-    s = np.add(p, addend)
+    p, factor, addend, s, bits, shifted = ROWS.of(out.size)
+    p[...], factor[...], addend[...] = a, b, c
+    np.multiply(p, factor, p)
+    np.add(p, addend, s)
     UNDERFLOW.seen = False
-    np.copyto(out, s, casting="unsafe")
-    if UNDERFLOW.seen or midpoints(s):
+    out[...] = s
+    np.left_shift(bits, CUT, shifted)
+    if UNDERFLOW.seen or shifted.item(shifted.argmin()) == LOWEST:
         np.copyto(out, to_odd(s, sum_error(p, addend, s)), casting="unsafe")
         UNDERFLOW.seen = False
     canonical(out)

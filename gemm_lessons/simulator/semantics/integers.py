@@ -16,10 +16,9 @@ from gemm_lessons.simulator.semantics.operation import (
     Array,
     Function,
     Operation,
+    Plain,
     Table,
-    binary,
     in_halves,
-    unary,
 )
 
 TYPES = ("u16", "s16", "u32", "s32", "u64", "s64")
@@ -122,7 +121,7 @@ def _multiplications(table: Table) -> None:
     for code in TYPES:
         two, three = (code, code), (code, code, code)
         high = _high(code)
-        table[f"mul.lo.{code}"] = Operation((code,), two, binary(np.multiply))
+        table[f"mul.lo.{code}"] = Operation((code,), two, Plain(np.multiply))
         table[f"mul.hi.{code}"] = Operation((code,), two, _of(high))
         table[f"mad.lo.{code}"] = Operation((code,), three, _mad_lo)
         table[f"mad.hi.{code}"] = Operation((code,), three, _plus(high))
@@ -303,13 +302,13 @@ def table() -> Table:
     for code in TYPES:
         two = (code, code)
         for opcode, ufunc in (("add", np.add), ("sub", np.subtract), ("min", np.minimum), ("max", np.maximum)):
-            entries[f"{opcode}.{code}"] = Operation((code,), two, binary(ufunc))
+            entries[f"{opcode}.{code}"] = Operation((code,), two, Plain(ufunc))
         entries[f"div.{code}"] = Operation((code,), two, _divide(code, False))
         entries[f"rem.{code}"] = Operation((code,), two, _divide(code, True))
         entries[f"sad.{code}"] = Operation((code,), (code,) * 3, _sad)
         if code[0] == "s":
-            entries[f"abs.{code}"] = Operation((code,), (code,), unary(np.abs))
-            entries[f"neg.{code}"] = Operation((code,), (code,), unary(np.negative))
+            entries[f"abs.{code}"] = Operation((code,), (code,), Plain(np.abs))
+            entries[f"neg.{code}"] = Operation((code,), (code,), Plain(np.negative))
     for opcode, ufunc in (("add", np.add), ("sub", np.subtract)):
         entries[f"{opcode}.sat.s32"] = Operation(("s32",), ("s32", "s32"), saturated(ufunc))
     for opcode, ufunc in (("min", np.minimum), ("max", np.maximum)):
@@ -324,7 +323,7 @@ def table() -> Table:
             entries[name] = Operation(("u32",), ("u32",) * 3, _differences(4 // fields, add))
     for opcode, ufunc in (("add", np.add), ("min", np.minimum), ("max", np.maximum)):
         for code, dtype in (("u16x2", np.uint16), ("s16x2", np.int16)):
-            entries[f"{opcode}.{code}"] = Operation((code,), (code, code), in_halves(binary(ufunc), dtype))
+            entries[f"{opcode}.{code}"] = Operation((code,), (code, code), in_halves(Plain(ufunc), dtype))
     for a_code in ("u32", "s32"):
         for b_code in ("u32", "s32"):
             three = ("b32", "b32", "b32")

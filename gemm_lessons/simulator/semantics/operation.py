@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,22 +50,21 @@ def put(entries: Table, name: str, code: str, count: int, function: Function) ->
     entries[f"{name}.{code}"] = Operation((code,), (code,) * count, function)
 
 
-def binary(ufunc: Callable[..., Any]) -> Function:
-    """A ufunc of two sources as a table function."""
+@dataclass(frozen=True)
+class Plain:
+    """A ufunc as a table function."""
 
-    def function(out: Array, a: Array, b: Array) -> None:
-        ufunc(a, b, out=out)
+    ufunc: Callable[..., Any]
 
-    return function
+    def __call__(self, out: Array, *sources: Array) -> None:
+        """Write the ufunc's result into ``out``."""
+        self.ufunc(*sources, out=out)
 
-
-def unary(ufunc: Callable[..., Any]) -> Function:
-    """A ufunc of one source as a table function."""
-
-    def function(out: Array, a: Array) -> None:
-        ufunc(a, out=out)
-
-    return function
+    def into(self, out: Array, sources: Sequence[Any]) -> Callable[[], object]:
+        """The same as one call. NumPy takes ``out`` sooner by its place than by its name, but not of all ufuncs."""
+        if self.ufunc in (np.minimum, np.maximum):
+            return functools.partial(self.ufunc, *sources, out=out)
+        return functools.partial(self.ufunc, *sources, out)
 
 
 def in_halves(function: Function, dtype: Any) -> Function:

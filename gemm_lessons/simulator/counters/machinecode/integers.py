@@ -8,16 +8,18 @@ is tested against the PTX that ptxas makes it of, and against a GPU (checks/simu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from gemm_lessons.simulator.counters.machinecode.flow import results
 from gemm_lessons.simulator.counters.machinecode.operands import Constant, MachineImmediate, MachineRegister, Operand
 from gemm_lessons.simulator.counters.machinecode.sources import (
     HALF,
     LOW,
+    ZERO,
     Array,
     Compute,
     Fetch,
@@ -27,6 +29,8 @@ from gemm_lessons.simulator.counters.machinecode.sources import (
     by_ptx,
     carries_written,
     either,
+    is_true,
+    is_zero,
     split,
     unknown,
     words_of,
@@ -70,6 +74,20 @@ def _move(s: Sources) -> Compute:
 # -- sums, with carries ------------------------------------------------------------------------------------------------
 
 
+def _sum(terms: Sequence[Fetch]) -> Compute:
+    """Of at most three words."""
+    if len(terms) == 1:
+        only = terms[0]
+        return lambda: (only(),)
+    if len(terms) == 2:
+        a, b = terms
+        return lambda: (a() + b(),)
+    if len(terms) == 3:
+        a, b, c = terms
+        return lambda: (a() + b() + c(),)
+    return lambda: (ZERO,)
+
+
 def _addend(s: Sources, position: int) -> Fetch:
     """As uint64 for sums with carry: minus is ``~x + 1``, so that ``a - b`` carries when there is no borrow."""
     fetch = s.word(position)
@@ -86,8 +104,17 @@ def _add3(s: Sources) -> Compute:
         raise _form(s)
     written = carries_written(s)
     if not written and not extended:
-        a, b, c = s.word(0), s.word(1), s.word(2)
-        return lambda: (a() + b() + c(),)
+        return _sum(s.terms(0, 1, 2))
+    terms = s.terms(0, 1, 2)
+    if written == 1 and not extended and len(terms) == 2 and not any(map(_negated, s.words)):
+        first, second = terms
+
+        def two() -> Values:
+            augend = first()
+            low = augend + second()
+            return low, low < augend
+
+        return two
     parts = [_addend(s, i) for i in range(3)]
 
     def compute() -> Values:
@@ -105,8 +132,7 @@ def _add2(s: Sources) -> Compute:
     s.expect(2)
     if packed:
         return words_of(by_ptx(s.d, "add.u16x2", _plain(s, 0), _plain(s, 1)))
-    a, b = s.word(0), s.word(1)
-    return lambda: (a() + b(),)
+    return _sum(s.terms(0, 1))
 
 
 def _plain(s: Sources, position: int) -> Fetch:
@@ -124,15 +150,20 @@ def _multiply_add(s: Sources) -> Compute:
         return _multiply_add_wide(s)
     if carries_written(s):
         raise _form(s)
-    a, b, c = s.word(0), s.word(1), s.word(2)
+    factors, addends = s.terms(0, 1), s.terms(2)
     if _flag(s, "X"):
         if any(map(_negated, s.words)):
             raise _form(s)
         carry = s.truths[0]
-        return lambda: (a() * b() + c() + carry().astype(np.uint32),)
-    if _flag(s, "MOV") and _is_zero(s.words[0]):
-        return lambda: (c(),)
-    return lambda: (a() * b() + c(),)
+        addends = [s.reader.term(s.words[2])] if addends else []
+        addends.append(lambda: carry().astype(np.uint32))
+    if len(factors) < 2:
+        return _sum(addends)
+    a, b = factors
+    if not addends:
+        return lambda: (a() * b(),)
+    rest = _sum(addends)
+    return lambda: (a() * b() + rest()[0],)
 
 
 def _multiply_add_wide(s: Sources) -> Compute:
@@ -167,10 +198,6 @@ def _multiply_add_wide(s: Sources) -> Compute:
     return wide
 
 
-def _is_zero(operand: Operand) -> bool:
-    return isinstance(operand, MachineRegister) and operand.number is None
-
-
 def _lea(s: Sources) -> Compute:
     """(a << shift) + b, or with HI the upper word of that shift of 64 bits (of ``a`` with its sign: SX32)."""
     s.choose({"": "", "HI": ""}, {"": "", "X": ""}, {"": "", "SX32": ""})
@@ -183,6 +210,12 @@ def _lea(s: Sources) -> Compute:
     a, b, minus = s.word(0), _addend(s, 1), _negated(s.words[0])
     upper = s.word(2) if high and not sign else None
     shift = s.constant(len(s.words) - 1) & 31
+    if not (high or extended or written or minus or _negated(s.words[1])):
+        places = np.array(shift, np.uint32)
+        if is_zero(s.words[1]):
+            return lambda: (a() << places,)
+        word = s.word(1)
+        return lambda: ((a() << places) + word(),)
 
     def compute() -> Values:
         if not high:
@@ -217,7 +250,10 @@ def _logic(s: Sources) -> Compute:
     a, b, c = s.word(0), s.word(1), s.word(2)
     table = s.constant(3)
     if not written:
-        return lambda: (bits.lut(table, a(), b(), c()),)
+        if any(isinstance(o, MachineRegister) and o.number is not None for o in s.words[:2]):
+            a, b = (s.reader.term(o) for o in s.words[:2])
+        logic = bits.logic(table)
+        return lambda: (logic(a(), b(), c()),)
     other, join = s.truths[0], np.logical_and if _flag(s, "PAND") else np.logical_or
 
     def compute() -> Values:
@@ -336,14 +372,21 @@ def _compare(s: Sources) -> Compute:
     s.expect(2, 2 if extended else 1)
     compare, combine = INTEGER[comparison], COMBINE[join]
     a, b, other = _plain(s, 0), _plain(s, 1), s.truths[0]
-    signed, equal_counts = code == "s32", comparison in ("le", "ge", "eq")
+    if isinstance(s.words[0], MachineRegister):
+        b = s.reader.term(s.words[1])
+    signed = code == "s32" and comparison not in ("eq", "ne")
+    equal_counts = comparison in ("le", "ge", "eq")
     lower = s.truths[1] if extended else None
+    simple = join == "and" and not extended and is_true(s.d.operands[-1])
+    opposite = bool(results(s.d)[0][-1])  # somebody reads the second result
 
     def compute() -> Values:
         x, y = a(), b()
         if signed:
             x, y = x.view(np.int32), y.view(np.int32)
         truth = compare(x, y, None)
+        if simple:
+            return truth, (~truth if opposite else truth)
         if lower is not None:  # the high words of 64 bits: equal ones leave it to the low words
             equal = x == y
             if comparison == "ne":

@@ -30,6 +30,7 @@ from gemm_lessons.simulator.counters.machinecode.sources import (
     Array,
     Fetch,
     Sources,
+    is_uniform,
 )
 from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
 from gemm_lessons.simulator.events import WARP
@@ -121,6 +122,24 @@ class Lanes:
             return self._signed(self.constant(operand, 4), operand)
         return _unknown(operand)
 
+    def term(self, operand: Operand) -> Fetch:
+        """``fetcher``; what is one number for all lanes has no axis: next to lanes NumPy takes that in a third."""
+        fetch = self.fetcher(operand)
+        if is_uniform(operand):
+
+            def one() -> Array:
+                value = fetch()
+                return value.reshape(()) if value.size == 1 else value
+
+            return one
+        known = isinstance(operand, MachineImmediate) and not operand.is_float
+        if isinstance(operand, Constant):
+            known = operand.index is None and not (operand.absolute or operand.suffix)
+        if not known:
+            return fetch
+        value = fetch().reshape(())
+        return lambda: value
+
     def _register(self, register: MachineRegister) -> Fetch:
         registers, name = self.registers, register.shifted(0)
         if register.is_predicate:
@@ -203,16 +222,23 @@ class Lanes:
             else:
                 if register.suffix not in SCALES:
                     raise Uncountable(f"unknown address {memory}")
-                scale = SCALES[register.suffix]
-                word = self.fetcher(MachineRegister(register.file, register.number))
-                terms.append(lambda word=word, scale=scale: word().astype(np.int64) * scale)  # type: ignore[misc]
-        offset = np.array([memory.offset], np.int64)
+                bare = MachineRegister(register.file, register.number)
+                word = self.term(bare) if terms else self.fetcher(bare)
+                terms.append(_scaled(word, SCALES[register.suffix]))
+        offset, low = np.array(memory.offset, np.int64), np.array(bits, np.int64)
+        if not terms:
+            whole = (offset if wide else offset & low).reshape(1)
+            return lambda: whole
+        first, *others = terms
+        moved = memory.offset != 0
 
         def total() -> Array:
-            result = offset
-            for term in terms:
+            result = first()
+            for term in others:
                 result = result + term()
-            return result if wide else result & bits
+            if moved:
+                result = result + offset
+            return result if wide else result & low
 
         return total
 
@@ -241,7 +267,19 @@ class Lanes:
             self.registers[name] = value
         else:
             old = self.registers.get(name, FALSE if value.dtype == np.bool_ else ZERO)
-            self.registers[name] = np.where(mask, value, old)
+            if old.size == mask.size and old.dtype == value.dtype:
+                joined = old.copy()
+                np.copyto(joined, value, where=mask)
+                self.registers[name] = joined
+            else:
+                self.registers[name] = np.where(mask, value, old)
+
+
+def _scaled(word: Fetch, scale: int) -> Fetch:
+    if scale == 1:
+        return lambda: word().astype(np.int64)
+    factor = np.array(scale, np.int64)
+    return lambda: word().astype(np.int64) * factor
 
 
 def _unknown(operand: Operand) -> Callable[[], Array]:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -142,46 +142,67 @@ class Stretch:
     passage: Passage | None = None  # of global loads and what may hide them; None: none of that
 
 
+class _Pattern(NamedTuple):
+    """An access: its addresses, those of the first lane taken off, who makes it, its cost, and the first lane's
+    addresses so far."""
+
+    shape: Array
+    mask: Array | None
+    shot: Shot
+    bases: list[int]
+
+
 class _Seen:
     """What one instruction's accesses cost, remembered: moved by a multiple of ``period`` bytes they cost the same."""
 
     def __init__(self, access: Access, period: int) -> None:
         self.access = access
         self.period = period
-        self.known: dict[tuple[int, bool], list[tuple[Array, Array | None, Shot, list[int]]]] = {}
-        self.others: dict[int, Array] = {}  # by the shot's identity: the other side's addresses, of a copy
+        # By where in a period the first lane's address lies, and the bytes of what makes a pattern.
+        self.known: dict[int, dict[tuple[bytes | None, ...], _Pattern]] = {}
+        self.places: dict[bytes, tuple[_Pattern, int]] = {}  # of shared memory: a pattern by its true addresses
         self.footprint = Footprint()
 
-    def look(self, where: Array, mask: Array | None, geometry: Geometry, other: Array | None = None) -> Shot:
-        """What an access at these addresses costs. ``other``: of a copy, the addresses of its other side."""
-        first = int(where[0])
-        shape = where - first
-        beside = None if other is None else other - other[0] // LINE * LINE
-        found = self.known.setdefault((first % self.period, mask is None), [])
-        for known, known_mask, one, bases in found:
-            same_lanes = mask is known_mask or (
-                mask is not None and known_mask is not None and (mask == known_mask).all()
-            )
-            if same_lanes and (known == shape).all() and (beside is None or (self.others[id(one)] == beside).all()):
-                bases.append(first)
-                return one
+    def look(self, where: Array, mask: Array | None, geometry: Geometry, other: Array | None = None) -> Shot | None:
+        """What an access at these addresses costs, None if it is remembered for ``left``. ``other``: of a copy, the
+        addresses of its other side."""
+        addresses = b""
+        if mask is None and other is None and self.access.space == "shared":
+            addresses = where.tobytes()
+            if addresses in self.places:
+                known, first = self.places[addresses]
+                known.bases.append(first)
+                return None
+        first = where.item(0)
+        shape = where - np.array(first)
+        found = self.known.setdefault(first % self.period, {})
+        key = (
+            shape.tobytes(),
+            None if mask is None else mask.tobytes(),
+            None if other is None else (other - other[0] // LINE * LINE).tobytes(),
+        )
+        if key in found:
+            known = found[key]
+            known.bases.append(first)
+            if addresses and len(self.places) < REMEMBERED:
+                self.places[addresses] = known, first
+            return None
         one = shot(self.access, where, mask, other)
         if len(found) < REMEMBERED:
-            found.append((shape, mask, one, [first]))
-            if beside is not None:
-                self.others[id(one)] = beside
+            found[key] = _Pattern(shape, mask, one, [first])
         else:
             self.footprint.add(
                 pattern(where, mask, geometry.padded, geometry.by_warps), 1, 1, self.access.width, geometry.first
             )
         return one
 
-    def left(self, geometry: Geometry) -> Footprint:
-        """Every byte that was looked at."""
+    def left(self, geometry: Geometry, tally: Tally) -> Footprint:
+        """Every byte that was looked at; what came again goes into ``tally``."""
         for found in self.known.values():
-            for shape, mask, _, bases in found:
-                one = pattern(shape, mask, geometry.padded, geometry.by_warps)
-                self.footprint.add(one, len(bases), moved(bases), self.access.width, geometry.first)
+            for known in found.values():
+                tally.add(known.shot, len(known.bases) - 1, known.shape, known.mask)
+                one = pattern(known.shape, known.mask, geometry.padded, geometry.by_warps)
+                self.footprint.add(one, len(known.bases), moved(known.bases), self.access.width, geometry.first)
         return self.footprint
 
 
@@ -295,7 +316,7 @@ class Walker:
         if (d.name in IGNORED or d.name in CONTROL) and not votes:
             return None
         lanes, guard = self.lanes, self._guard(d)
-        names = results(d)[0]
+        names, registers = results(d)[0], lanes.registers
         if d.name in MEMORY:
             if self.store is None:
                 raise Uncountable(f"addresses depend on {d.text}")
@@ -308,16 +329,22 @@ class Walker:
                 values = compute()
                 if len(values) != 1:
                     raise Uncountable(f"unknown form {d.text}")
-                lanes.write(only, values[0], lanes.mask)
+                if lanes.mask is None:
+                    registers[only] = values[0]
+                else:
+                    lanes.write(only, values[0], lanes.mask)
 
             return execute_plainly
 
         def execute() -> None:
-            some, mask = lanes.active(guard)
+            some, mask = (True, lanes.mask) if guard is None else lanes.active(guard)
             if some:
                 values = compute()
                 if len(values) != len(names):
                     raise Uncountable(f"unknown form {d.text}")
+                if mask is None:
+                    registers.update(zip(names, values, strict=True))
+                    return
                 for name, value in zip(names, values, strict=True):
                     lanes.write(name, value, mask)
 
@@ -389,7 +416,7 @@ class Walker:
         seen, watch, lanes = _Seen(access, period), self.watch, self.geometry.lanes
 
         def touch() -> None:
-            some, mask = self.lanes.active(guard)
+            some, mask = (True, self.lanes.mask) if guard is None else self.lanes.active(guard)
             if not some:
                 return
             if mask is None:
@@ -400,11 +427,13 @@ class Walker:
                 mask = rows if mask is None else rows & mask
             where = address()
             if where.size != lanes:  # else broadcasting costs as much as all the rest
-                where = np.broadcast_to(where, (lanes,))
+                where = where.repeat(lanes)
             if watch is not None:
                 watch(access, where, mask, self.geometry.first * self.geometry.padded)
             partner = np.broadcast_to(beside(), (lanes,)) if beside else None
-            tally.add(seen.look(where, mask, self.geometry, partner), 1, where, mask)
+            one = seen.look(where, mask, self.geometry, partner)
+            if one is not None:
+                tally.add(one, 1, where, mask)
 
         self.seen.append((tally, seen))
         return touch
@@ -624,7 +653,7 @@ class Walker:
                     block.warps
                 )
         for tally, seen in self.seen:
-            tally.footprint.merge(seen.left(self.geometry))
+            tally.footprint.merge(seen.left(self.geometry, tally))
 
 
 def both(one: Fetch | None, other: Fetch | None) -> Fetch | None:

@@ -46,16 +46,30 @@ class Passage:
     events: tuple[_Event, ...]
     first_use: dict[str, int]  # register -> arithmetic of the stretch before it is named
     arithmetic: int
+    _known: dict[frozenset[str], int] = field(default_factory=dict)
+
+    def before_use(self, registers: frozenset[str]) -> int:
+        """Arithmetic of the stretch before any of ``registers`` is named; -1 if none is."""
+        if registers not in self._known:
+            places = [self.first_use[name] for name in registers if name in self.first_use]
+            self._known[registers] = min(places, default=-1)
+        return self._known[registers]
 
 
 @dataclass
 class _Pending:
-    """A load that nobody has used yet: for each lane the arithmetic that it had executed then, -1 where none is."""
+    """A load that nobody has used yet, by the lanes of ``by``. ``since``: the arithmetic that they had executed then,
+    one number while it is the same for all of them, else for each lane, -1 where none is."""
 
     width: int
-    since: Array
+    by: Array
+    since: Array | int
     registers: frozenset[str] = frozenset()
     group: int = -1  # of a cp.async, once committed
+
+    def lanes(self) -> Array:
+        """``since`` of each lane."""
+        return np.where(self.by, self.since, -1)
 
 
 @dataclass
@@ -73,35 +87,34 @@ class Waiting:
 
     def follow(self, passage: Passage, mask: Array | None) -> None:
         """The lanes of ``mask`` (None: all) have executed a stretch."""
-        for number, load in list(self._pending.items()):
-            places = [passage.first_use[name] for name in load.registers if name in passage.first_use]
-            if places:
-                self._use(load, min(places), mask)
-                if not (load.since >= 0).any():
-                    del self._pending[number]
+        for number, load in list(self._pending.items()) if self._pending else ():
+            before = passage.before_use(load.registers)
+            if before >= 0 and self._use(load, before, mask):
+                del self._pending[number]
         for event in passage.events:
             if event.kind == "load":
                 self._load(event)
             elif event.kind == "copy":
                 if (some := self.active.pop(event.load, None)) is not None:
-                    self._copies.append(_Pending(event.width, np.where(some, self._now() + event.before, -1)))
+                    self._copies.append(_Pending(event.width, some, self._now(event.before)))
             elif event.kind == "commit":
                 for copy in self._copies:
                     copy.group = self._groups if copy.group < 0 else copy.group
                 self._groups += 1
             else:
-                for copy in self._copies:
-                    if 0 <= copy.group < self._groups - event.newest:
-                        self._use(copy, event.before, mask)
-                self._copies = [copy for copy in self._copies if (copy.since >= 0).any()]
+                ended = range(self._groups - event.newest)
+                self._copies = [
+                    copy for copy in self._copies if copy.group not in ended or not self._use(copy, event.before, mask)
+                ]
         if mask is None:
             self._done += passage.arithmetic
         elif passage.arithmetic:
             self._more = np.zeros(self.lanes, np.int64) if self._more is None else self._more
             self._more[mask] += passage.arithmetic
 
-    def _now(self) -> Array:
-        return np.broadcast_to(self._done if self._more is None else self._done + self._more, (self.lanes,))
+    def _now(self, before: int) -> Array | int:
+        """The arithmetic that each lane has executed, with ``before`` of this stretch."""
+        return self._done + before if self._more is None else self._more + (self._done + before)
 
     def _load(self, event: _Event) -> None:
         some = self.active.pop(event.load, None)
@@ -111,19 +124,29 @@ class Waiting:
             if event.until - event.before < ENOUGH:
                 self.sums.waited_for += int(np.count_nonzero(some)) * event.width
             return
-        since = np.where(some, self._now() + event.before, -1)
+        pending = _Pending(event.width, some, self._now(event.before), event.registers)
         known = self._pending.get(event.load)
         if known is not None:  # of lanes that have gone another way
-            since = np.where(some, since, known.since)
-        self._pending[event.load] = _Pending(event.width, since, event.registers)
+            pending.since = np.where(some, pending.since, known.lanes())
+            pending.by = pending.since >= 0
+        self._pending[event.load] = pending
 
-    def _use(self, load: _Pending, before: int, mask: Array | None) -> None:
-        here = load.since >= 0
+    def _use(self, load: _Pending, before: int, mask: Array | None) -> bool:
+        """The lanes of ``mask`` want what they loaded. Whether nobody is left."""
+        now = self._now(before)
+        if mask is None and isinstance(now, int) and isinstance(load.since, int):
+            if now - load.since < ENOUGH:
+                self.sums.waited_for += int(np.count_nonzero(load.by)) * load.width
+            return True
+        since = load.lanes()
+        here = since >= 0
         if mask is not None:
             here &= mask
-        late = here & (self._now() + before - load.since < ENOUGH)
+        late = here & (now - since < ENOUGH)
         self.sums.waited_for += int(np.count_nonzero(late)) * load.width
-        load.since = np.where(here, -1, load.since)
+        load.since = np.where(here, -1, since)
+        load.by = load.since >= 0
+        return not load.by.any()
 
 
 def passage_of(code: Sequence[Decoded], loads: Callable[[Decoded], int]) -> Passage:
