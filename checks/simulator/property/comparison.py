@@ -1,7 +1,8 @@
 """One program run three ways: as users run it, with every trick of the machine off, and by the scalar interpreter.
 
 Every trick off means: each instruction a basic block of its own (so nothing is grouped, reordered or counted by the
-block), one block at a time, no address pattern remembered, and only ever the way for lanes that diverged.
+block), one block at a time, no address pattern remembered, every access checked by itself, and only ever the way for
+lanes that diverged.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
@@ -24,6 +24,8 @@ from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.launch import Argument, Buffer, Conflict, Finding, Grid, Launched, Scalar
 from gemm_lessons.simulator import Setting, Simulator
 from gemm_lessons.simulator.checkers import ledger
+from gemm_lessons.simulator.checkers.epochs import Epochs
+from gemm_lessons.simulator.checkers.global_memory import GlobalRaces
 from gemm_lessons.simulator.machine import copies, groups, transfers
 from gemm_lessons.simulator.machine.access import SpaceAccess
 from gemm_lessons.simulator.machine.machine import Machine, Program, prepare
@@ -68,13 +70,28 @@ def plain(program: Program) -> Program:
 def tricks_off() -> Iterator[None]:
     """Launches in here are run one instruction at a time."""
     given = simulator._program
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.object(simulator, "_program", lambda text, entry: plain(given(text, entry))))
-        stack.enter_context(mock.patch.object(simulator, "Machine", PlainMachine))
-        for module in (transfers, groups, copies):
-            stack.enter_context(mock.patch.object(module, "remember", _forget))
-        stack.enter_context(mock.patch.object(SpaceAccess, "_same_shape", return_value=False))
+    with replaced(
+        (simulator, "_program", lambda text, entry: plain(given(text, entry))),
+        (simulator, "Machine", PlainMachine),
+        *((module, "remember", _forget) for module in (transfers, groups, copies)),
+        (SpaceAccess, "_same_shape", lambda self, shape, lanes: False),
+        (Epochs, "_rounds", lambda self, records: (self._structured(records),)),
+        (GlobalRaces, "_loaded_quietly", lambda self, batch, loads: False),
+    ):
         yield
+
+
+@contextlib.contextmanager
+def replaced(*changes: tuple[Any, str, Any]) -> Iterator[None]:
+    """Attributes changed for a while: ``mock.patch`` without what costs time, for it is done for every program."""
+    before = [(where, name, getattr(where, name)) for where, name, _ in changes]
+    try:
+        for where, name, value in changes:
+            setattr(where, name, value)
+        yield
+    finally:
+        for where, name, value in before:
+            setattr(where, name, value)
 
 
 @dataclass(frozen=True)
@@ -207,12 +224,9 @@ def _check(case: Case) -> Ran:
         np.frombuffer(third, np.uint64)[0],
     ]
     compiled = _compiled(case)
-    with (
-        mock.patch.object(simulator, "_program", return_value=program),
-        # All findings, not the first fifty: of a load that races with a store either may be reported as the earlier
-        # one, each under a line of its own, so that the same findings would be cut off at different places.
-        mock.patch.object(ledger, "MOST", sys.maxsize),
-    ):
+    # All findings, not the first fifty: of a load that races with a store either may be reported as the earlier one,
+    # each under a line of its own, so that the same findings would be cut off at different places.
+    with replaced((simulator, "_program", lambda text, entry: program), (ledger, "MOST", sys.maxsize)):
         ours = launch(compiled, grid, buffers, scalars, Setting(case.block_limit, BUDGET))
         with tricks_off():
             theirs = launch(compiled, grid, buffers, scalars, Setting(1, BUDGET))

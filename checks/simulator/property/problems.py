@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from multiprocessing import get_all_start_methods, get_context
+from typing import Any
 
 from checks.simulator.property import kernels, programs
 from checks.simulator.property.comparison import check
 from checks.simulator.property.shrinking import shrink
 
-TOGETHER = 75  # tasks that a process takes at once, and the garbage of which it then collects
+TOGETHER, LEAST = 150, 20  # tasks of a process, which grows by about a megabyte with each
+LONGEST = 900  # seconds until a part is taken for lost
 
 
 def problem_of_program(seed: int) -> str:
@@ -43,25 +44,32 @@ def _problem(task: tuple[bool, int]) -> str:
 
 
 def _problems(tasks: Sequence[tuple[bool, int]]) -> list[str]:
-    """Each program makes tens of thousands of objects that end with it. To look through them for cycles again and again
-    while it runs was a sixth of the time; what lives on, such as the modules, is not looked through at the end either.
-    """
-    gc.freeze()
+    """Each program makes tens of thousands of objects, in rings that only the garbage collector can take apart, and to
+    look for these was a quarter of the time. So it is left to the end of the process."""
     gc.disable()
-    try:
-        return [_problem(task) for task in tasks]
-    finally:
-        gc.enable()
-        gc.collect()
+    return [_problem(task) for task in tasks]
+
+
+def _parts(tasks: Sequence[tuple[bool, int]], processes: int) -> Iterator[Sequence[tuple[bool, int]]]:
+    """Of ``TOGETHER`` tasks, and smaller ones towards the end, so that all processes end at about the same time."""
+    while tasks:
+        size = min(TOGETHER, max(LEAST, len(tasks) // (4 * processes)))
+        yield tasks[:size]
+        tasks = tasks[size:]
 
 
 def problems(tasks: Sequence[tuple[bool, int]], processes: int) -> Iterator[str]:
-    """One text for each task, in their order."""
-    chunks = [tasks[at : at + TOGETHER] for at in range(0, len(tasks), TOGETHER)]
+    """One text for each task, in their order. With several processes every part of them has one of its own, made from
+    one that has imported what they need."""
     if processes == 1:
-        for chunk in chunks:
-            yield from _problems(chunk)
+        yield from map(_problem, tasks)
         return
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        for found in pool.map(_problems, chunks):
-            yield from found
+    fork = "forkserver" in get_all_start_methods()
+    context: Any = get_context("forkserver" if fork else "spawn")
+    if fork:
+        context.set_forkserver_preload([__name__])
+    with context.Pool(processes, maxtasksperchild=1) as pool:
+        parts = list(_parts(tasks, processes))
+        results = pool.imap(_problems, parts)
+        for _ in parts:
+            yield from results.next(LONGEST)

@@ -430,6 +430,16 @@ class Interpreter:
                 value = thread.slots[slot] & (1 << 8 * size) - 1
                 memory[start + n * size : start + (n + 1) * size] = value.to_bytes(size, "little")
 
+        if loads and len(slots) == 1 and code[0] != "s":
+            (only,) = slots
+            assert only is not None
+
+            def load_one(thread: Thread) -> None:
+                memory, start = where(thread)
+                assert 0 <= start <= len(memory) - size, instruction.text
+                thread.slots[only] = int.from_bytes(memory[start : start + size], "little")
+
+            return load_one
         return load if loads else store
 
     def _atomic(self, instruction: Instruction) -> Step:
