@@ -24,6 +24,7 @@ SAMPLE = (  # of each lesson one, those that are judged quickly
     "thread_tile/float4_everywhere",
     "vector_loads/fetched_before",
     "bank_conflicts/xor_swizzle",
+    "bank_conflicts/a_by_cp_async",
     "warp_tile/boehm_warptiling",
     "double_buffer/async_three_buffers",
 )
