@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from checks.simulator.property.scalar import ATOMICS
+from gemm_lessons.api import simulate
+from gemm_lessons.launch import TOTALS
 from gemm_lessons.simulator.machine import atomics
 from gemm_lessons.simulator.semantics import table as semantics
 from gemm_lessons.simulator.semantics.operation import DTYPES
@@ -68,3 +70,42 @@ def test_one_operand_for_all_lanes():
     view = np.array([7, 7], np.uint32)
     assert updates("add", "u32").apply(view, np.array([1, 1, 0]), [np.array(2, np.uint32)[()]]).tolist() == [7, 9, 7]
     assert view.tolist() == [9, 11]
+
+
+VECTORS = """
+extern "C" __global__ void k(float *x, float *y, float *old, const float *by, int gap)
+{
+    const float4 b = reinterpret_cast<const float4 *>(by)[threadIdx.x];
+    const float4 found = atomicAdd(reinterpret_cast<float4 *>(x + gap) + threadIdx.x % 3, b);
+    reinterpret_cast<float4 *>(old)[threadIdx.x] = found;
+    atomicAdd(reinterpret_cast<float2 *>(y) + threadIdx.x % 5, make_float2(b.x, b.y));
+}
+"""
+
+
+@pytest.mark.counted
+def test_four_floats_in_one_access(random):
+    """Each of them is an update of its own; Hopper does them as one access."""
+    x, y, old, by = (random.integers(-9, 9, n).astype(np.float32) for n in (16, 10, 128, 128))
+    expected, pairs, before = x[:12].reshape(3, 4).copy(), y.reshape(5, 2).copy(), np.empty((32, 4), np.float32)
+    for lane, row in enumerate(by.reshape(32, 4)):
+        before[lane] = expected[lane % 3]
+        expected[lane % 3] += row
+        pairs[lane % 5] += row[:2]
+    launched = simulate(VECTORS, "k", 1, 32, [x, y, old, by, 0])
+    assert not launched.findings
+    assert (x[:12].reshape(3, 4) == expected).all()
+    assert (y.reshape(5, 2) == pairs).all()
+    assert (old.reshape(32, 4) == before).all()
+    assert launched.counters.get("global_reductions") == 1, "nobody reads what the second one returns"
+    assert TOTALS["global_reduction_sectors"] in launched.counters.inexact
+    fault = simulate(VECTORS, "k", 1, 32, [x, y, old, by, 1]).fault
+    assert fault is not None
+    assert fault.kind == "misaligned"
+
+
+def test_four_floats_by_atomics_and_by_a_store_race():
+    source = VECTORS.replace("    atomicAdd(reinterpret_cast<float2", "    x[3] = 1; atomicAdd(reinterpret_cast<float2")
+    x, y, old, by = (np.zeros(n, np.float32) for n in (16, 10, 128, 128))
+    launched = simulate(source, "k", 1, 32, [x, y, old, by, 0])
+    assert "race" in {finding.kind for finding in launched.findings}

@@ -159,6 +159,10 @@ _SCALAR: dict[str, Callable[..., int]] = {
 }
 
 
+def _elements(operand: Operand) -> tuple[Operand | None, ...]:
+    return operand.elements if isinstance(operand, Vector) else (operand,)
+
+
 def bind_atomic(
     state: State,
     memory: MemoryBinder,
@@ -174,26 +178,32 @@ def bind_atomic(
     name = next((w for w in words if w.partition("__")[0] not in ("global", "shared")), "")
     operation = operation_of(name, kind)
     address = instruction.operands[1 if returns else 0]
+    given = instruction.operands[2 if returns else 1 :]
+    targets = _elements(instruction.operands[0]) if returns else ()
     vectors = any(isinstance(operand, Vector) for operand in instruction.operands)
-    if operation is None or kind not in SIZES or vectors or not isinstance(address, Address):
+    known = not vectors or (name, kind, space, len(given)) == ("add", "f32", "global", 1)
+    if operation is None or kind not in SIZES or not known or not isinstance(address, Address):
         raise UnsupportedKernel(f"unsupported PTX: {instruction.text}", line_of(instruction))
-    sources = [value(operand, kind) for operand in instruction.operands[2 if returns else 1 :]]
-    target = instruction.operands[0] if returns else None
-    row = state.row(target.name, kind) if isinstance(target, Register) and target.name in state.rows else None
+    # For each element of a vector: each of them is an update of its own.
+    sources = [[value(part, kind) for part in parts] for parts in zip(*map(_elements, given), strict=True)]
+    rows = [state.row(it.name, kind) if isinstance(it, Register) and it.name in state.rows else None for it in targets]
     updates = Updates(name, kind, operation)
     chosen = memory.lanes(guard)
     compute = memory.addresses(address, instruction)
-    width = SIZES[kind]
+    size = SIZES[kind]
     names: tuple[Space, ...] = ("shared", "global")
     spaces = {
-        n: memory.space_access(instruction, access_of(instruction, n, "atomic", width, address), width) for n in names
+        n: memory.space_access(instruction, access_of(instruction, n, "atomic", size * len(sources), address), size)
+        for n in names
     }
     views = {n: view_for(memory.memory_of(n), kind, 1) for n in names}
 
     def update(view: Array, index: Array, lanes: Array) -> None:
-        old = updates.apply(view, index, [s if s.ndim == 0 else s[lanes] for s in sources])
-        if row is not None:
-            row[lanes] = old
+        for element, source in enumerate(sources):
+            old = updates.apply(view, index + element, [s if s.ndim == 0 else s[lanes] for s in source])
+            row = rows[element] if rows else None
+            if row is not None:
+                row[lanes] = old
 
     def shared(addresses: Array, lanes: Array) -> None:
         placement = spaces["shared"].window(addresses, lanes)

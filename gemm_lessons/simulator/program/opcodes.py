@@ -128,7 +128,7 @@ _ROWS = (
     Opcode("ldu", "load", "[rv]a", vector="v", forms="as ld.global"),
     _silent("st", "store", "a[risv]r?", "global shared local generic; .v2 .v4; b8 to b128", vector="v"),
     Opcode("atom", "atomic", "[rv]a[riv]{1,2}r?", vector="any",
-           forms="global shared generic; add min max and or xor exch cas inc dec"),
+           forms="global shared generic; add min max and or xor exch cas inc dec; .v2 .v4 f32 add on global memory"),
     _silent("red", "atomic", "a[riv]{1,2}r?", "as atom", vector="any"),
     _silent("cp.async", "copy",
             forms="async.ca/cg.shared.global 4 8 16 bytes, with zero fill; commit_group, wait_group, wait_all;"

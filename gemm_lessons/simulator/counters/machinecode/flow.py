@@ -261,7 +261,7 @@ class Listing:
         if d.name == "RET":
             return [*(call.index + 1 for call in calls(self)), *(after if d.guard else [])]
         if d.name in ("EXIT", "KILL"):
-            return after if d.guard else []
+            return after if conditional else []
         if d.name == "BRX":  # one of a table's places: each of them has a label
             return sorted({*self.labels.values(), *(after if d.guard else [])})
         if d.name in ("JMP", "JMX", "BRXU", "BPT"):

@@ -475,7 +475,8 @@ class Walker:
                 return lambda front: fronts.split(front, truth(), target, after)
             return lambda front: fronts.split(front, truth() & extra[0](), target, after)
         if d.name in ("EXIT", "KILL"):
-            return lambda front: fronts.leave(front, truth(), after)
+            both = [self.lanes.fetcher(o) for o in d.operands if isinstance(o, MachineRegister)]
+            return lambda front: fronts.leave(front, truth() & both[0]() if both else truth(), after)
         if d.name == "RET":
             return self._return(d)
         if d.name == "BRX":
@@ -550,7 +551,8 @@ class Walker:
         conditions = [o for o in d.operands if isinstance(o, MachineRegister) and o.is_predicate]
         if known is None:
             return
-        if not known.issuperset(d.modifiers) or (conditions and d.name not in ("BRA", "BREAK")) or len(conditions) > 1:
+        unlikely = conditions and d.name not in ("BRA", "BREAK", "EXIT")
+        if not known.issuperset(d.modifiers) or unlikely or len(conditions) > 1:
             raise Uncountable(f"unknown form {d.text}")
 
     def _diverged(self, front: Front) -> Array:
