@@ -12,12 +12,12 @@ from gemm_lessons.compiler import cache as compile_cache
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.lesson import Shape, TileSizes, tile_sizes
 from gemm_lessons.device import BuildTarget
-from gemm_lessons.estimate.model import LAUNCH_US, Estimate, Profile, Subject, estimate_at
+from gemm_lessons.estimate.model import LAUNCH_US, NEXT_US, Estimate, Profile, Subject, estimate_at, in_a_row
 from gemm_lessons.estimate.profile import traced_shape
 from gemm_lessons.hardware.sheets import GPUS, GpuSpec, buildable
 from gemm_lessons.judgement.verdict import CompileFailed
 from gemm_lessons.run.builder import Builder
-from gemm_lessons.run.estimating import estimator_of
+from gemm_lessons.run.estimating import estimator_of, sharing_of
 from gemm_lessons.simulator.counters.machinecode.trace import Trace, Traffic
 
 H200 = GPUS["h200"]
@@ -162,3 +162,23 @@ def test_a_t4_is_estimated_from_its_own_machine_code() -> None:
     estimator = estimator_of(lesson, compiled, GPUS["t4"])
     assert estimator is not None
     assert 3e3 < estimator.at(Shape(4096, 4096, 4096), GPUS["t4"]).gflops < 8.1e3
+
+
+def test_what_is_traced_where_blocks_share_out_the_k_tiles() -> None:
+    """M and N of the timed shape, since its choices belong to them, and little of K."""
+    course = any_course()
+    assert sharing_of(course.lesson("any_shape"), 0, Shape(128, 128, 8192)) is None, "a block has a tile"
+    for shape, sharers, k in ((Shape(128, 128, 8192), 128, 4096), (Shape(3072, 3072, 3072), 396, 64)):
+        lesson = course.lesson("split_k").at(shape)
+        assert {sharing_of(lesson, number, shape) for number in (0, 1)} == {(shape, sharers)}
+        grid = lesson.grids(shape)[0]
+        subject = Subject(
+            Mock(), Mock(), Mock(return_value=grid), Mock(), tile_sizes(lesson), lesson.shapes, sharing=(shape, sharers)
+        )
+        assert traced_shape(subject, 3) == replace(shape, k=k)
+
+
+def test_only_the_first_launch_finds_an_idle_gpu() -> None:
+    one = Estimate("", Shape(1, 1, 1), 10.0, 1.0, "issue", {})
+    assert in_a_row([one]) is one
+    assert in_a_row([one, one]).time_us == 20.0 - LAUNCH_US + NEXT_US

@@ -8,7 +8,8 @@
   serves the rest; or its sectors, if those are fewer.
 - DRAM bytes: every matrix once if they fit into L2; else the rows and columns that each wave of blocks needs.
 - Where tensor cores work on most multiprocessors, the clock is the one that the chip holds then.
-- Blocks along z share the work along K between them. Launches that follow each other take the sum of their times.
+- Blocks along z share the work along K between them; so do blocks that share out the K tiles of all tiles of C.
+- Launches that follow each other take the sum of their times; only the first finds an idle GPU.
 - The limiter is the unit that is busy most of the time; if none is for ``BUSY`` of it, the kernel waits: latency.
 
 ``lessons/common/ESTIMATE.md`` explains the model on a page and holds it against measurements.
@@ -30,6 +31,7 @@ __all__ = ["Estimate", "Estimator", "Movement", "Profile", "Subject", "Work", "e
 L2_SHARE = 0.8  # of the L2 cache that the operands can count on
 LAUNCH_US = 6.5  # an empty kernel between two CUDA events on an idle H200: 5.9 and 7.0 in two runs of checks/estimate
 HOT = 0.75  # share of the multiprocessors whose tensor cores lower the clock: half of an H200's do not, 128 of 132 do
+NEXT_US = 2.0  # what a launch costs that follows another one
 BUSY = 0.75  # share of the time from which on a unit counts as what limits a kernel
 
 
@@ -66,8 +68,10 @@ def estimate_at(profile: Profile, shape: Shape, grid: tuple[int, int, int], gpu:
         for name, share in {**span.busy, "latency": 1.0}.items():
             parts[name] = parts.get(name, 0.0) + share * took
     busiest = max((name for name in parts if name != "latency"), key=lambda name: parts[name])
-    parts["l2"] = max(parts["l2"], blocks * _l2_bytes(profile, work, shape.k / grid[2]) / (gpu.l2_bytes_per_s / 1e6))
-    parts["dram"] = _dram_bytes(profile, shape, grid, resident * gpu.sms, gpu.l2_bytes) / (gpu.dram_bytes_per_s / 1e6)
+    tiled = _tiled(profile, shape, grid)
+    l2_bytes = _l2_bytes(profile, blocks * work.global_bytes, shape, tiled)
+    parts["l2"] = max(parts["l2"], l2_bytes / (gpu.l2_bytes_per_s / 1e6))
+    parts["dram"] = _dram_bytes(profile, shape, tiled, resident * gpu.sms, gpu.l2_bytes) / (gpu.dram_bytes_per_s / 1e6)
     parts["launch"] = LAUNCH_US
     slowest = max(("latency", "l2", "dram", "launch"), key=lambda name: parts[name])
     limiter = busiest if slowest == "latency" and parts[busiest] >= BUSY * parts["latency"] else slowest
@@ -85,26 +89,37 @@ class Estimator:
     def at(self, shape: Shape, gpu: GpuSpec) -> Estimate:
         """The time of all launches, one after the other."""
         launches = zip(self.profiles, self.grids_at(shape), strict=True)
-        return _in_a_row([estimate_at(profile, shape, grid.grid, gpu) for profile, grid in launches])
+        return in_a_row([estimate_at(profile, shape, grid.grid, gpu) for profile, grid in launches])
 
 
-def _in_a_row(estimates: Sequence[Estimate]) -> Estimate:
+def in_a_row(estimates: Sequence[Estimate]) -> Estimate:
     """Launches that follow each other, as one: the limiter is that of the longest."""
     if len(estimates) == 1:
         return estimates[0]
     longest = max(estimates, key=lambda one: one.time_us)
-    time_us = sum(one.time_us for one in estimates)
-    work = sum(one.gflops * one.time_us for one in estimates)
+    time_us = sum(one.time_us for one in estimates) - (len(estimates) - 1) * (LAUNCH_US - NEXT_US)
+    work = sum(one.gflops * one.time_us for one in estimates)  # of operations
     names = dict.fromkeys(name for one in estimates for name in one.parts)
     parts = {name: sum(one.parts.get(name, 0.0) for one in estimates) for name in names}
     return Estimate(longest.gpu, longest.shape, time_us, work / time_us, longest.limiter, parts)
 
 
-def _l2_bytes(profile: Profile, work: Work, depth: float) -> float:
+def _tiled(profile: Profile, shape: Shape, grid: tuple[int, int, int]) -> tuple[int, int, int]:
+    """The grid with a block for each tile of C, or several along z; about as many where they share out the K tiles."""
+    if not profile.shared:
+        return grid
+    cols, rows = math.ceil(shape.n / profile.tile_cols), math.ceil(shape.m / profile.tile_rows)
+    return cols, rows, max(1, round(math.prod(grid) / (cols * rows)))
+
+
+def _l2_bytes(profile: Profile, sectors: float, shape: Shape, grid: tuple[int, int, int]) -> float:
+    """Of all blocks, whose ``sectors`` are so many bytes."""
     rows, cols, traffic = profile.tile_rows, profile.tile_cols, profile.traffic
     if not traffic.tiled:
-        return work.global_bytes
-    return min(work.global_bytes, (rows * traffic.left + cols * traffic.right) * depth + rows * cols * traffic.target)
+        return sectors
+    depth = shape.k / grid[2]
+    own = (rows * traffic.left + cols * traffic.right) * depth + rows * cols * traffic.target
+    return min(sectors, math.prod(grid) * own)
 
 
 def _dram_bytes(profile: Profile, shape: Shape, grid: tuple[int, int, int], in_flight: int, l2_bytes: float) -> float:

@@ -63,7 +63,8 @@ class Subject:
     """What to trace: a kernel, how it is launched on any shape, and what it has to move there.
 
     ``parsed`` gives its PTX, which is read only when there is no trace yet; ``arguments_at`` fresh arguments, whose
-    values do not matter.
+    values do not matter. ``sharing``, of a launch whose grid does not grow with M and N: the timed shape, and how many
+    blocks share out its K tiles; None where a block has a tile of C.
     """
 
     compiled: Compiled
@@ -73,6 +74,7 @@ class Subject:
     tile: TileSizes
     shapes: Shapes
     traffic: Movement = PLAIN
+    sharing: tuple[Shape, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -120,8 +122,8 @@ class Span:
 class Profile:
     """How a kernel is launched, and its traces: made when they are first needed, and what follows from them kept.
 
-    ``blocks_per_sm``: resident, from the occupancy; ``tile_rows`` x ``tile_cols``: of C, per block. ``key`` names the
-    traces for the cache on disk; None keeps nothing there.
+    ``blocks_per_sm``: resident, from the occupancy; ``tile_rows`` x ``tile_cols``: of C, per block, or ``shared`` out
+    among the blocks. ``key`` names the traces for the cache on disk; None keeps nothing there.
     """
 
     def __init__(
@@ -133,9 +135,10 @@ class Profile:
         tile_cols: int,
         traffic: Movement = PLAIN,
         key: str | None = None,
+        shared: bool = False,
     ) -> None:
         self.blocks_per_sm = max(blocks_per_sm, 1)
-        self.tile_rows, self.tile_cols, self.traffic = tile_rows, tile_cols, traffic
+        self.tile_rows, self.tile_cols, self.traffic, self.shared = tile_rows, tile_cols, traffic, shared
         self._tracer, self._key = tracer, key
         self._traces: Traces | None = None
         self._kept: dict[str, Any] = json.loads((key and compile_cache.get(key)) or b"{}")
@@ -204,6 +207,7 @@ def profile_of(subject: Subject, blocks_per_sm: int) -> Profile | None:
         tile_cols=subject.tile.cols,
         traffic=subject.traffic,
         key=compile_cache.key_of(f"gemm-lessons/traced/{MODEL} {__version__}", *parts),
+        shared=subject.sharing is not None,
     )
     try:
         profile.work(short.k)
@@ -213,10 +217,15 @@ def profile_of(subject: Subject, blocks_per_sm: int) -> Profile | None:
 
 
 def traced_shape(subject: Subject, blocks: int, tiles: int = 1) -> Shape:
-    """A shape of at least ``blocks`` full blocks side by side, and whole tiles of K, at least ``tiles``."""
+    """A shape of at least ``blocks`` full blocks side by side, and whole tiles of K, at least ``tiles``. Where blocks
+    share out the K tiles: the timed shape's M and N, and so little of K that a block has about ``DEPTH``."""
     tile, multiple = subject.tile, subject.shapes.multiple_of
     rows, cols = math.lcm(tile.rows, multiple.m), math.lcm(tile.cols, multiple.n)
     depth = math.lcm(tile.depth, multiple.k)
+    if subject.sharing is not None:
+        timed, sharers = subject.sharing
+        wanted = DEPTH * max(1.0, sharers / (math.ceil(timed.m / tile.rows) * math.ceil(timed.n / tile.cols)))
+        return replace(timed, k=depth * max(1, math.ceil(min(wanted, timed.k / 2) / depth)))
     if tile.rows * tile.cols == 1:  # no block tile is known: the lesson's own choice, made wider
         rows, cols = subject.shapes.count.m, subject.shapes.count.n
     shape = Shape(rows, cols, max(-(-DEPTH // depth), tiles) * depth, layout=subject.shapes.count.layout)

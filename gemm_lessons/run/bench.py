@@ -244,14 +244,14 @@ def _chosen(request: BenchRequest, series: _Series, shapes: Sequence[Shape]) -> 
     """With a kernel for each choice that the host makes at these shapes."""
     from gemm_lessons.run.builder import builder_for
 
-    for lesson in dict.fromkeys(series.lesson.at(shape) for shape in shapes):
+    for lesson, shape in {series.lesson.at(shape): shape for shape in shapes}.items():
         if lesson not in series.made:
             compiled = builder_for(request.device, request.gpu).build(lesson, series.path, series.source)
             if isinstance(compiled, CompileFailed):
                 return f"{series.name} is left out: it does not compile for every shape."
             series.made[lesson] = _Made(lesson, compiled)
         made = series.made[lesson]
-        made.estimator = estimator_of(lesson, made.kernels, request.gpu)
+        made.estimator = estimator_of(lesson, made.kernels, request.gpu, shape)
         if made.estimator is None:
             return f"{series.name} is left out: no block fits on {request.gpu.name}, or it is beyond the estimate."
     return series

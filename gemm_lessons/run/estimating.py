@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from gemm_lessons.compiler.compile import occupancy
 from gemm_lessons.course.data import HELD, DataSpec
-from gemm_lessons.course.lesson import Lesson, Shape, tile_sizes
+from gemm_lessons.course.lesson import Lesson, Shape, TileSizes, tile_sizes
 from gemm_lessons.course.problem import Problem
 from gemm_lessons.estimate.model import Estimator, Movement, Subject, profile_of
 from gemm_lessons.judgement.evidence import UNTIMED, Built, Checked, Speed
@@ -38,7 +39,7 @@ def estimate(plan: RunPlan, built: Built, checked: Checked) -> Speed:
         return UNTIMED
     plan.tell(f"estimate {shape}")
     with stage("estimate", str(shape), payload=lesson.data.operations(shape.names)):
-        estimator = estimator_of(lesson, timed, plan.gpu)
+        estimator = estimator_of(lesson, timed, plan.gpu, shape)
         if estimator is None:
             return Speed(unknown=unknown_of(timed, plan.gpu))
         return Speed(estimator.at(shape, plan.gpu), estimator)
@@ -51,21 +52,23 @@ def unknown_of(kernels: Sequence[Compiled], gpu: GpuSpec) -> tuple[str, ...]:
     return tuple(sorted(set().union(*(unknown_units(it.sass, gpu) for it in kernels))))
 
 
-def estimator_of(lesson: Lesson, kernels: Sequence[Compiled], gpu: GpuSpec) -> Estimator | None:
+def estimator_of(
+    lesson: Lesson, kernels: Sequence[Compiled], gpu: GpuSpec, timed: Shape | None = None
+) -> Estimator | None:
     """Estimates for the shapes at which the host launches these kernels; None where no block fits on a multiprocessor,
-    or beyond the model."""
+    or beyond the model. ``timed``: the one of them that matters, where a launch's grid does not grow with M and N."""
     profiles = []
     for number, (compiled, grid) in enumerate(zip(kernels, lesson.grids(lesson.shapes.count), strict=True)):
         resident = occupancy(compiled.resources, grid.threads, grid.dynamic_shared, gpu).blocks_per_sm
         known = resident and not unknown_of([compiled], gpu)
-        profile = profile_of(subject_of(lesson, compiled, number), resident) if known else None
+        profile = profile_of(subject_of(lesson, compiled, number, timed), resident) if known else None
         if profile is None:
             return None
         profiles.append(profile)
     return Estimator(tuple(profiles), lesson.grids)
 
 
-def subject_of(lesson: Lesson, compiled: Compiled, number: int = 0) -> Subject:
+def subject_of(lesson: Lesson, compiled: Compiled, number: int = 0, timed: Shape | None = None) -> Subject:
     """What to trace of a lesson's launch."""
     launch = lesson.launches[number]
 
@@ -80,7 +83,20 @@ def subject_of(lesson: Lesson, compiled: Compiled, number: int = 0) -> Subject:
         tile_sizes(lesson),
         lesson.shapes,
         movement_of(lesson.data, launch.parameters),
+        sharing_of(lesson, number, timed) if timed else None,
     )
+
+
+def sharing_of(lesson: Lesson, number: int, timed: Shape) -> tuple[Shape, int] | None:
+    """The shape and the blocks that share out its K tiles; None for a launch whose grid grows with M and N."""
+    if tile_sizes(lesson) == TileSizes():
+        return None
+    wider = replace(timed, m=2 * timed.m, n=2 * timed.n)
+    here, there = lesson.grids(timed), lesson.grids(wider)
+    if here[number] != there[number]:
+        return None
+    multiplies = (movement_of(lesson.data, launch.parameters).tiled for launch in lesson.launches)
+    return timed, next((grid.blocks for grid, it in zip(here, multiplies, strict=True) if it), here[number].blocks)
 
 
 def movement_of(data: DataSpec, parameters: Sequence[str]) -> Movement:

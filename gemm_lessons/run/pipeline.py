@@ -243,7 +243,7 @@ def advised(plan: RunPlan, rows: Sequence[Row]) -> Row:
         speed=row.speed,
         counted=plan.counting_shape(lesson),
         shape=shape,
-        blocks=lesson.grids(shape)[0].blocks if allowed else 0,
+        blocks=lesson.at(shape).grids(shape)[0].blocks if allowed else 0,
         sms=plan.gpu.sms,
         gpu=plan.gpu.name,
         reference=next((other.checked for other in rows if other.role == "reference"), None),
