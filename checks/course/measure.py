@@ -28,6 +28,7 @@ from checks.course.kernel import GPU_ARCH, Kernel
 from gemm_lessons.course.folder import Course
 from gemm_lessons.course.lesson import Lesson, Shape
 from gemm_lessons.course.pitfalls import resized
+from gemm_lessons.course.tiles import typed
 
 ROOT = Path(__file__).parent.parent.parent
 ROUNDS = {128: 60, 256: 60, 512: 60, 1024: 40, 2048: 20, 4096: 9, 8192: 7}
@@ -82,6 +83,7 @@ def compile_kernels(folder: Path, kernels: Iterable[Kernel], shapes: Iterable[Sh
         listed.append({
             "name": kernel.name,
             "lesson": lesson.name,
+            "type": lesson.type,
             "tile": own,
             "chosen": lesson.tile.defines,
             "file": f"{number}.cubin",
@@ -113,12 +115,16 @@ class Bench:
         self.resources: dict[str, dict[str, int]] = {"cublas": {}}
         self.lessons: dict[str, Lesson] = {}
         self.functions: dict[str, dict[tuple[tuple[str, int], ...], Any]] = {}  # by name, and by what the host chose
+        self.later: dict[tuple[str, tuple[tuple[str, int], ...]], Any] = {}  # the same, for later launches
         for kernel in about["kernels"]:
             name = kernel["name"]
             self.resources.setdefault(name, kernel["resources"])
-            self.lessons[name] = resized(course.lesson(kernel["lesson"]), kernel["tile"])
-            function = cupy.RawModule(path=str(folder / kernel["file"])).get_function(kernel["entry"])
-            self.functions.setdefault(name, {})[tuple(sorted(kernel["chosen"].items()))] = function
+            lesson = course.lesson(kernel["lesson"])
+            self.lessons[name] = resized(typed(lesson, kernel["type"]) if kernel["type"] else lesson, kernel["tile"])
+            module, chosen = cupy.RawModule(path=str(folder / kernel["file"])), tuple(sorted(kernel["chosen"].items()))
+            self.functions.setdefault(name, {})[chosen] = module.get_function(kernel["entry"])
+            self.later[name, chosen] = module
+        self.room: dict[str, Any] = {}  # scratch buffers by name, which all kernels share
         self.spin = cupy.RawModule(path=str(folder / "spin.cubin")).get_function("spin")
         self.scratch = cupy.empty(FLUSH_BYTES, cupy.uint8)
         self.events = [cupy.cuda.Event() for _ in range(2)]
@@ -128,7 +134,7 @@ class Bench:
     def call(
         self, name: str, a: Any, b: Any, c: Any, layout: str = "NN", more: Mapping[str, Any] = MappingProxyType({})
     ) -> Call:
-        """C = A B by one kernel, ready to go: only the launch itself may stand between the events. ``layout``: T for a
+        """C = A B by one kernel, ready to go: only its launches may stand between the events. ``layout``: T for a
         factor that is given as its transpose. ``more``: what the kernel takes beside matrices and sizes."""
         (m, n), k = c.shape, a.shape["NT".index(layout[0]) - 1]
         if name == "cublas":  # counts columns first: C^T = B^T A^T
@@ -137,12 +143,27 @@ class Bench:
             left, right = (b.data.ptr, FLOAT32, b.shape[1]), (a.data.ptr, FLOAT32, a.shape[1])
             product = (c.data.ptr, FLOAT32, n, COMPUTE_32F, -1)
             return partial(self.cublas.gemmEx, self.handle, *ways, n, m, k, one, *left, *right, zero, *product)
-        lesson = self.lessons[name].at(Shape(m, n, k, layout=layout))
-        grid, function = lesson.grids(Shape(m, n, k))[0], self.functions[name][tuple(sorted(lesson.tile.sizes))]
+        shape = Shape(m, n, k, layout=layout)
+        lesson = self.lessons[name].at(shape)
+        chosen = tuple(sorted(lesson.tile.sizes))
         sizes = {"M": m, "N": n, "K": k, "lda": a.shape[1], "ldb": b.shape[1], "ldc": n}
         known = {"A": a, "B": b, "C": c, **{size: self.np.int32(value) for size, value in sizes.items()}, **more}
-        arguments = tuple(known[parameter] for parameter in lesson.launches[0].parameters)
-        return partial(function, grid.grid, grid.block, arguments, shared_mem=grid.dynamic_shared)
+        known |= self.scratch_of(lesson, shape)
+        calls: list[Call] = []
+        for launch, grid in zip(lesson.launches, lesson.grids(shape), strict=True):
+            function = self.functions[name][chosen]
+            if calls:
+                function = self.later[name, chosen].get_function(launch.entry)
+            arguments = tuple(known[parameter] for parameter in launch.parameters)
+            calls.append(partial(function, grid.grid, grid.block, arguments, shared_mem=grid.dynamic_shared))
+        return calls[0] if len(calls) == 1 else partial(in_a_row, calls)
+
+    def scratch_of(self, lesson: Lesson, shape: Shape) -> dict[str, Any]:
+        """The lesson's scratch buffers, as large as any kernel has wanted them."""
+        for layout in lesson.data.lay_out(shape.names).values():
+            if layout.role == "scratch" and getattr(self.room.get(layout.name), "nbytes", 0) < layout.nbytes:
+                self.room[layout.name] = self.cupy.empty(layout.nbytes, self.cupy.uint8)
+        return dict(self.room)
 
     def random(self, *shape: int) -> Any:
         return self.cupy.random.standard_normal(shape, dtype=self.cupy.float32)
@@ -236,6 +257,12 @@ class Bench:
                     row[how] = here | rates(here["median_us"], n, base)
             found.append(row | self.resources[name])
         return found
+
+
+def in_a_row(calls: Sequence[Call]) -> None:
+    """Several launches as one call."""
+    for call in calls:
+        call()
 
 
 def spread(times: Sequence[float]) -> dict[str, float]:

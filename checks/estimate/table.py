@@ -26,13 +26,14 @@ from checks.estimate.articles import ARTICLES, Article
 from checks.estimate.matrices import CASES, MEASURED, QUEUED_US
 from gemm_lessons.compiler.compile import occupancy
 from gemm_lessons.course.folder import Course
-from gemm_lessons.course.lesson import Shape
+from gemm_lessons.course.lesson import Lesson, Shape
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.estimate.latencies import PIPES
 from gemm_lessons.estimate.model import LAUNCH_US, Estimate, estimate_at, profile_of
 from gemm_lessons.hardware.sheets import GPUS
 from gemm_lessons.proofs.numbers import table_of
-from gemm_lessons.run.estimating import subject_of
+from gemm_lessons.run.bench import shape_of
+from gemm_lessons.run.estimating import estimator_of, subject_of
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "lessons/common/ESTIMATE.md"
@@ -97,6 +98,9 @@ def variants() -> Iterator[Compared]:
 def estimated(kernel: Kernel, rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Estimate]]:
     """The rows of this kernel, each with what the estimate says of its size. ``side``: M and N, where K is another."""
     mine = [row for row in rows if row["kernel"] == kernel.name]
+    if len(kernel.lesson.launches) > 1 and kernel.lesson.choices:
+        yield from of_several_launches(kernel, mine)
+        return
     if not mine:
         return
     lesson, compiled, gpu = kernel.lesson, kernel.compiled(), GPUS["h200"]
@@ -129,6 +133,36 @@ def typed() -> Iterator[Compared]:
                 rows = [{**row, "side": SIDE} for row in rows]
             for row, estimate in estimated(replace(Kernel.solution(found), name=name), rows):
                 yield Compared("H200", name, row["size"], row[way]["median_us"], 0.0, hidden(estimate))
+
+
+def splits() -> Iterator[Compared]:
+    """Lesson split_k and its atomics at small and skinny shapes. ``cold``: L2."""
+    rows = json.loads((ROOT / "lessons/measured/h200_split.json").read_text())["rows"]
+    skinny = [row for row in rows if isinstance(row["size"], str)]
+    found = Course(ROOT).lesson("split_k")
+    for name in ("split_k", "split_k atomics"):
+        lesson = load_lesson(found.directory, name.partition(" ")[2])
+        for row, estimate in estimated(replace(Kernel.solution(lesson), name=name), skinny):
+            label, shape = f"{name} {row['size']}", shape_of(row["size"])
+            yield Compared("H200", label, shape.k, row["cold"]["median_us"], 0.0, hidden(estimate))
+
+
+def of_several_launches(
+    kernel: Kernel, rows: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[Mapping[str, Any], Estimate]]:
+    """The same for a lesson whose host launches several kernels, and other ones at each size."""
+    for row in rows:
+        shape = shape_of(str(row["size"]))
+        [chosen] = kernel.chosen([shape])
+        launches = [replace(chosen, lesson=one).compiled() for one in by_launch(chosen.lesson)]
+        estimator = estimator_of(chosen.lesson, launches, GPUS["h200"], shape)
+        assert estimator is not None, kernel.name
+        yield row, estimator.at(shape, GPUS["h200"])
+
+
+def by_launch(lesson: Lesson) -> list[Lesson]:
+    """The lesson as if it had one of its launches."""
+    return [replace(lesson, launches=(launch,)) for launch in lesson.launches]
 
 
 def articles(rows: Sequence[Article] = ARTICLES) -> Iterator[Compared]:
@@ -294,6 +328,9 @@ def main() -> None:
         print(f"H200, order at {size}: {'; '.join(wrong) or 'right'}")
     show(varied)
     print(f"H200, {VARIED}: {summary(varied)}")
+    few = list(splits())
+    show(few)
+    print(f"H200, small and skinny shapes: {summary(few)}")
     show(others)
     print(f"H200, kernels for other units: {summary(others)}")
     for table in dict.fromkeys(one.table for one in theirs):

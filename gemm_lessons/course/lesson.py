@@ -244,7 +244,8 @@ class Lesson:
 
     def choosing(self, shape: Shape) -> dict[str, Number]:
         """What the expressions of the choices may name, and the choices themselves, at this shape."""
-        layouts = self.data.laid(shape.layout).lay_out(shape.names)
+        given = tuple(buffer for buffer in self.data.buffers if buffer.role != "scratch")
+        layouts = replace(self.data, buffers=given).laid(shape.layout).lay_out(shape.names)
         names = {**self.names(shape), **transposed(shape.layout)}
         names |= {leading_name(name): layout.leading for name, layout in layouts.items()}
         for name, expression in self.choices:

@@ -113,7 +113,7 @@ class _Reader(TomlReader):
             title=self.string((), raw, "title") + f" ({type_})" * bool(type_),
             idea=self.string((), raw, "idea"),
             tile=tile,
-            data=self.data(raw, launches, tile),
+            data=self.data(raw, launches, tile, names),
             launches=launches,
             shapes=self.shapes(self.table((), raw, "shapes")),
             gates=tuple(
@@ -206,7 +206,7 @@ class _Reader(TomlReader):
                     where = ("launches", number, "block") if self.several else ("launch", "block")
                     raise self.wrong(where, f"{grid.threads} threads per block; a block holds at most {MAX_THREADS}")
             try:
-                lesson.data.lay_out(shape.names)
+                lesson.at(shape).data.lay_out(shape.names)
             except ExpressionError as error:
                 raise LessonError(f"{self.path}: [buffers] at M, N, K = {shape}: {error}") from None
         for shape in (*lesson.shapes.check, lesson.shapes.multiple_of):
@@ -271,7 +271,7 @@ class _Reader(TomlReader):
             raise self.wrong((*where, "parameters"), "names a parameter twice")
         return tuple(parameters)
 
-    def data(self, raw: dict[str, Any], launches: Sequence[LaunchSpec], tile: Tile) -> DataSpec:
+    def data(self, raw: dict[str, Any], launches: Sequence[LaunchSpec], tile: Tile, names: Sequence[str]) -> DataSpec:
         """The buffers, their types and the formula; what launches pass must be among them, and nothing be left out."""
         kernel = self.table((), raw, "kernel", required=not self.several)
         if self.several:
@@ -279,7 +279,7 @@ class _Reader(TomlReader):
         chosen = {key: self.element(("kernel",), kernel, key) for key in TYPES if key in kernel}
         if "accumulate" in chosen and chosen["accumulate"] not in ACCUMULATORS:
             raise self.wrong(("kernel", "accumulate"), f"{chosen['accumulate']!r} is none of {', '.join(ACCUMULATORS)}")
-        buffers = self.buffers(self.table((), raw, "buffers", required=False), (*SIZES, *tile.defines))
+        buffers = self.buffers(self.table((), raw, "buffers", required=False), (*SIZES, *tile.defines), names)
         maps = self.tensor_maps(self.table((), raw, "tensor_maps", required=False), (*SIZES, *tile.defines))
         passed = [name for launch in launches for name in launch.parameters]
         formula = self.string(("kernel",), kernel, "formula") if "formula" in kernel else ""
@@ -329,11 +329,12 @@ class _Reader(TomlReader):
         self.known(("scalars",), raw, SCALARS)
         return tuple((name, self.expression(("scalars", name), raw[name], SIZES)) for name in raw)
 
-    def buffers(self, raw: dict[str, Any], names: Sequence[str]) -> list[BufferSpec]:
+    def buffers(self, raw: dict[str, Any], sizes: Sequence[str], chosen: Sequence[str]) -> list[BufferSpec]:
+        """Of scratch, the shape may name what the host has ``chosen``, too."""
         found = []
         for name in raw:
             where = (f"buffers.{name}",)
-            if not re.fullmatch(r"[A-Za-z]\w*", name) or name in (*names, *SCALARS):
+            if not re.fullmatch(r"[A-Za-z]\w*", name) or name in (*chosen, *SCALARS):
                 raise self.wrong(where, "a buffer is named like a variable of C, and not like a size")
             table = raw[name]
             if not isinstance(table, dict):
@@ -343,7 +344,8 @@ class _Reader(TomlReader):
             fill = self.choice(where, table, "fill", get_args(Fill), "random" if role in ("in", "inout") else "poison")
             order = self.choice(where, table, "order", get_args(Order), "row")
             element = ELEMENTS[self.element(where, table, "type")]
-            found.append(BufferSpec(name, element, self.expressions(where, table, "shape", names), order, role, fill))
+            shape = self.expressions(where, table, "shape", chosen if role == "scratch" else sizes)
+            found.append(BufferSpec(name, element, shape, order, role, fill))
         return found
 
     def tensor_maps(self, raw: dict[str, Any], names: Sequence[str]) -> tuple[TensorMapSpec, ...]:

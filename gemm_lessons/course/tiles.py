@@ -85,7 +85,7 @@ def _try(lesson: Lesson, text: str) -> None:
     for shape in (*lesson.shapes.check, lesson.shapes.count):
         try:
             grids = lesson.grids(shape)
-            lesson.data.lay_out(shape.names)
+            lesson.at(shape).data.lay_out(shape.names)
             lesson.data.check_maps(shape.names)
         except (LessonError, ExpressionError) as error:
             why = str(error).partition(": ")[2] if isinstance(error, LessonError) else str(error)

@@ -37,11 +37,12 @@ UNITS = {
     "us": ("median_us", 1.0, 1),
     "gain": ("gain", 1.0, 2),
     "loop": ("percent_of_loop", 1.0, 1),
+    "answers": ("answers", 1.0, 0),
 }
 FILES = {"h200": "h200.json", "ncu": "h200_ncu.json", "variants": "h200_variants.json",
          "layouts": "h200_layouts.json", "epilogues": "h200_epilogues.json", "halves": "h200_halves.json",
          "precision": "h200_halves.json", "mma": "h200_mma.json", "errors": "h200_mma.json",
-         "types": "h200_types.json"}  # fmt: skip
+         "types": "h200_types.json", "split": "h200_split.json"}  # fmt: skip
 SOURCES = f"simulator M,N,K, {', '.join(FILES)}: see lessons/measured/README.md"
 
 
@@ -173,7 +174,7 @@ class Numbers:
                     how = " ".join(way or own)
                     if how not in WAYS:
                         raise ValueError(f"{how or 'nothing'} is no way of measuring: {' or '.join(WAYS)}")
-                    place = (kernel, int(size))
+                    place = (kernel, int(size) if size.isdigit() else size)
                     found = by_place[place] if place in by_place else by_place[kernel, EVERY_SIZE]
                     values.append(f"{found[how][field] * scale:.{digits}f}")
             yield [row[0], *values]

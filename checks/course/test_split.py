@@ -1,0 +1,80 @@
+"""Lesson split_k: its other ways are right, and its measured times keep what the course promises."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from checks.course.measure import COLD, ROOT
+from checks.course.split import ANY, SHAPES, SKINNY, SPLIT, VARIANTS
+from checks.forks import run
+from gemm_lessons.course.folder import packaged_course
+from gemm_lessons.course.lesson import Shape
+from gemm_lessons.course.lesson_toml import load_lesson
+from gemm_lessons.run.bench import label
+
+LESSON = packaged_course().lesson(SPLIT)
+
+
+def measured() -> dict[tuple[str, str], dict[str, Any]]:
+    rows = json.loads((ROOT / "lessons" / "measured" / "h200_split.json").read_text())["rows"]
+    return {(row["kernel"], str(row["size"])): row[COLD] for row in rows}
+
+
+@pytest.mark.parametrize("name", ["atomics", pytest.param("slices", marks=pytest.mark.slow)])
+def test_the_other_ways_pass_as_well(name: str) -> None:
+    done = run(["run", SPLIT, "--solution", "--type", name, "--shape", "70,132,75", "--json"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["verdict"] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "workers", "whole"),
+    [
+        ((128, 128, 8192), 128, 0),
+        ((64, 4096, 4096), 384, 0),
+        ((1536, 1536, 1536), 396, 0),
+        ((3072, 3072, 3072), 396, 1),
+    ],
+)
+def test_how_many_workers_there_are(sizes: tuple[int, int, int], workers: int, whole: int) -> None:
+    shape = Shape(*sizes)
+    chosen = LESSON.at(shape).tile.defines
+    assert (chosen["WORKERS"], chosen["WHOLE"]) == (workers, whole)
+    gemm, combine = LESSON.at(shape).grids(shape)
+    cut = chosen["TILES"] - whole * workers
+    assert gemm.blocks == workers
+    assert combine.grid[1] == cut < 2 * workers
+    slots = LESSON.at(shape).data.lay_out(shape.names)["P"].rows
+    assert slots == workers + cut, "one more than that of the last worker in the last tile that is cut"
+    slices = load_lesson(LESSON.directory, "slices").at(shape).tile.defines
+    assert slices["WORKERS"] % slices["TILES"] == 0 or slices["TILES"] > slices["ROOM"]
+
+
+def test_everything_was_measured() -> None:
+    assert measured().keys() == {(name, label(shape)) for name in ("cublas", ANY, *VARIANTS) for shape in SHAPES}
+
+
+@pytest.mark.parametrize("sizes", SKINNY)
+def test_small_and_skinny_shapes_keep_up_with_cublas(sizes: tuple[int, int, int]) -> None:
+    """With two tiles and 64 pieces of each, only atomics do."""
+    found, at = measured(), label(Shape(*sizes))
+    assert found[f"{SPLIT} atomics", at]["percent_of_cublas"] >= 95
+    assert found[SPLIT, at]["percent_of_cublas"] >= (95 if sizes != SKINNY[0] else 75)
+    assert found[SPLIT, at]["tflops"] >= 3 * found[ANY, at]["tflops"]
+
+
+@pytest.mark.parametrize("size", ["1536", "3072"])
+def test_stream_k_is_faster_than_cublas_where_waves_are_not_full(size: str) -> None:
+    found = measured()[SPLIT, size]
+    assert found["percent_of_cublas"] >= 105
+    assert found["tflops"] >= 1.05 * {"1536": 37.7, "3072": 45.2}[size], "of what cuBLAS once reached"
+
+
+def test_two_launches_give_the_same_bits_each_time_and_atomics_do_not() -> None:
+    found = measured()
+    for shape in SHAPES:
+        assert found[SPLIT, label(shape)]["answers"] == 1
+    assert max(found[f"{SPLIT} atomics", label(shape)]["answers"] for shape in SHAPES) > 1
