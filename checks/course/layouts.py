@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from math import gcd
@@ -24,7 +24,8 @@ from checks.course.kernel import Kernel
 from checks.course.measure import COLD, ROOT, Bench, compile_kernels, machine, show, spread, write
 from gemm_lessons.course.data import LAYOUTS
 from gemm_lessons.course.folder import Course
-from gemm_lessons.course.lesson import Shape, Tile
+from gemm_lessons.course.lesson import Lesson, Shape, Tile
+from gemm_lessons.course.pitfalls import resized
 
 ROUNDS = {1000: 41, 1023: 41, 1024: 41, 2047: 21, 2048: 21, 4095: 11, 4096: 11, 4097: 11}
 BEFORE, ANY = "double_buffer", "any_shape"
@@ -50,10 +51,15 @@ def small() -> list[Kernel]:
     base = Kernel.solution(Course(ROOT).lesson(ANY))
     found = []
     for layout, *widths in product(LAYOUTS, (1, 2, 4), (1, 2, 4), (1, 2, 4)):
-        lesson = base.lesson.at(Shape(4, 4, 4, layout=layout))
-        sizes = lesson.tile.defines | dict(zip(("WIDTH_A", "WIDTH_B", "WIDTH_C"), widths, strict=True))
-        found.append(replace(base, lesson=lesson.with_tile(Tile(tuple(sizes.items())))))
+        shape = Shape(4, 4, 4, layout=layout)
+        sizes = chosen(base.lesson, shape, widths)
+        found.append(replace(base, lesson=base.lesson.at(shape).with_tile(Tile(tuple(sizes.items())))))
     return found
+
+
+def chosen(lesson: Lesson, shape: Shape, widths: Sequence[int]) -> Mapping[str, int]:
+    """What the host would choose at this shape if these were the widest accesses to A, B and C."""
+    return resized(lesson, dict(zip(("WIDTH_A", "WIDTH_B", "WIDTH_C"), widths, strict=True))).at(shape).tile.defines
 
 
 def run(folder: Path, target: Path) -> None:
@@ -123,10 +129,10 @@ def one(bench: Bench, shape: Shape, gaps: Sequence[int], offsets: Sequence[int])
     for matrix, (rows, length) in zip(inner[:2], lines, strict=False):
         matrix[:, :length] = bench.random(rows, length)
     a, b, c = inner
-    lesson = bench.lessons[ANY].at(shape)
+    lesson = bench.lessons[ANY]
     held = [gcd(4, offset, line[1], line[1] + gap) for line, gap, offset in zip(lines, gaps, offsets, strict=True)]
-    sizes = lesson.tile.defines | dict(zip(("WIDTH_A", "WIDTH_B", "WIDTH_C"), held, strict=True))
-    grid, function = lesson.grids(shape)[0], bench.functions[ANY][tuple(sorted(sizes.items()))]
+    sizes = chosen(lesson, shape, held)
+    grid, function = lesson.at(shape).grids(shape)[0], bench.functions[ANY][tuple(sorted(sizes.items()))]
     function(grid.grid, grid.block, (a, b, c, *map(bench.np.int32, (m, n, k, a.shape[1], b.shape[1], c.shape[1]))))
     left, right = (
         (it[:, : line[1]].T if letter == "T" else it[:, : line[1]]).astype(cupy.float64)

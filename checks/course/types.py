@@ -67,6 +67,7 @@ VARIANTS = (
     Variant("dp4a", {}),
     Variant("dp4a 64x128", {"BM": 64, "BN": 128, "WM": 32, "WN": 64}),
     Variant("dp4a 128x128", {"BN": 128, "BLOCKS_PER_SM": 2}),
+    Variant("dp4a 8 warps", {"BK": 64, "WM": 32, "WN": 32, "TN": 4, "BLOCKS_PER_SM": 2}),
     Variant("dp4a BK64", {"BK": 64, "BLOCKS_PER_SM": 2}),
     Variant("dp4a bytes", {}, pitfall="bytes"),
 )

@@ -136,6 +136,7 @@ VARIANTS = (
     tiled("any_shape never prefetch", PREFETCH=0),
     tiled("any_shape always prefetch", PREFETCH=1),
     tiled("any_shape 4 bytes", WIDTH_A=1, WIDTH_B=1, WIDTH_C=1),
+    tiled("any_shape 4 bytes through registers", WIDTH_A=1, WIDTH_B=1, WIDTH_C=1, DIRECT_A=0, DIRECT_B=0),
     Variant("any_shape guard every turn", {}, pitfall="guard_every_turn"),
 )
 

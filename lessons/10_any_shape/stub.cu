@@ -2,20 +2,25 @@
 // New idea: the host picks a kernel for the layout and the alignment; clamped rows and one short K tile do the rest.
 // Before:   lesson 09, whole tiles of row-major A and B only. Now: any M, N, K, any leading dimension, NN NT TN TT.
 // Launch:   grid (ceil(N/BN), ceil(M/BM)), block (BM/WM)*(BN/WN) warps; the tiles of lesson 09. For each launch the host
-//           chooses TRANS_A TRANS_B, WIDTH_A WIDTH_B WIDTH_C (floats per access), PREFETCH and BLOCKS_PER_SM.
+//           chooses TRANS_A TRANS_B, WIDTH_A WIDTH_B WIDTH_C (floats per access), DIRECT_A DIRECT_B (past the registers),
+//           PREFETCH, BM, BN and BLOCKS_PER_SM.
+#include "copy_async.cuh"
 #include "float4.cuh"
 #include "floats.cuh"
 #include "matrix.cuh"
 #include "prefetch.cuh"
 
-// An operand on its way to shared memory: ROWS x BK numbers of a view at a time, through registers.
-// A line is what lies side by side in memory: BK numbers of a row if ALONG_K, else ROWS numbers of a column.
-template <int ROWS, int THREADS, int WIDTH, bool ALONG_K>
+// An operand on its way to shared memory: ROWS x BK numbers of a view at a time, through registers; DIRECT: past them.
+// A line is what lies side by side in memory: BK numbers of a row if ALONG_K, else ROWS numbers of a column. If DIRECT
+// such a column is STRIPES lines: a thread has the same place in each, one address and offsets that are constants.
+template <int ROWS, int THREADS, int WIDTH, bool ALONG_K, bool DIRECT>
 struct Operand {
-    static constexpr int LINE = ALONG_K ? BK : ROWS;             // numbers in a line of the tile
-    static constexpr int LINES = THREADS * WIDTH / LINE;         // lines that the block copies in one round
-    static constexpr int ROUNDS = ROWS * BK / (THREADS * WIDTH); // rounds until the tile is complete
+    static constexpr int LINE = ALONG_K ? BK : DIRECT ? 32 : ROWS;       // numbers in a line of the tile
+    static constexpr int STRIPES = ALONG_K ? 1 : ROWS / LINE;            // lines side by side
+    static constexpr int LINES = THREADS * WIDTH / LINE;                 // lines that the block copies in one round
+    static constexpr int ROUNDS = ROWS / STRIPES * BK / THREADS / WIDTH; // rounds until the tile is complete
     static_assert(THREADS * WIDTH % LINE == 0 && ROUNDS > 0, "the tile must be whole rounds of copying");
+    static_assert(!DIRECT || WIDTH == 1, "straight into shared memory goes one float at a time");
 
     int line = 0;      // my first number in a tile: its line,
     int place = 0;     // and its place in the line
@@ -23,6 +28,7 @@ struct Operand {
     int k_stride;      // from one k to the next
     int line_stride;   // from one line to the next
     unsigned last;     // from `mine` to the last row of the view
+    int room;          // rows of the view from my first one on
     Floats<WIDTH> next[ROUNDS] = {};
 
     __device__ Operand(const Matrix<const float> &view, int first_row)
@@ -31,6 +37,7 @@ struct Operand {
 
         int row = first_row + (ALONG_K ? line : place);
         const int k = ALONG_K ? place : line;
+        room = view.rows - row;
         // TODO(2): clamp row: a thread that stands beyond the last row loads the last one again. See "Clamp".
 
         mine = &view(row, k);
@@ -39,13 +46,25 @@ struct Operand {
         last = (view.rows - 1 - row) * view.row_stride;
     }
 
-    // global memory -> registers, `depth` of BK k; the others are 0. Then on to the next tile.
-    __device__ void fetch(int depth)
+    // My numbers of round r, which begin at `from`, or zeros if they are not there: to registers, or straight to the tile.
+    __device__ void bring(float (&tile)[BK][ROWS + 4], int r, const float &from, bool there)
+    {
+        if constexpr (!DIRECT)
+            next[r] = there ? floats_at<WIDTH>(from) : Floats<WIDTH>{};
+        else if constexpr (ALONG_K)
+            copy_or_zero(tile[place][line + r * LINES], from, there);
+        else
+            for (int s = 0; s < ROWS; s += LINE)
+                copy_or_zero(tile[line + r * LINES][place + s], (&from)[s], there && s < room);
+    }
+
+    // Bring `depth` of BK k, and zeros for the others. Then on to the next tile.
+    __device__ void fetch(float (&tile)[BK][ROWS + 4], int depth)
     {
         for (int r = 0; r < ROUNDS; r++) {
             const int k = ALONG_K ? place : line + r * LINES;
-            // TODO(3): next[r] = my WIDTH numbers of line `line + r * LINES`, or zeros where k is not below depth.
-            // Along K the lines are rows: not beyond the last one.
+            // TODO(3): bring round r: it begins at my first number in line `line + r * LINES`, and is there if k is below
+            // depth. Along K the lines are rows: not beyond the last one.
         }
         mine += depth * k_stride;
     }
@@ -53,6 +72,8 @@ struct Operand {
     // registers -> shared memory: a tile is BK lines of ROWS, whatever the operand's layout
     __device__ void store(float (&tile)[BK][ROWS + 4])
     {
+        if constexpr (DIRECT)
+            return; // it is on its way there
         for (int r = 0; r < ROUNDS; r++) {
             // TODO(4): store next[r] in the tile: below each other if ALONG_K, else side by side.
         }
@@ -61,10 +82,13 @@ struct Operand {
     // Of the AHEAD k that begin AHEAD after this tile, bring one line of memory as far as the L2 cache (lesson 09).
     __device__ void prefetch() const
     {
-        if constexpr (ALONG_K)
+        if constexpr (ALONG_K) {
             prefetch_line(mine[min(threadIdx.x % ROUNDS * LINES * line_stride, last) + AHEAD - BK + 31 - place]);
-        else
-            prefetch_line(mine[(threadIdx.x % (AHEAD / LINES) * LINES + AHEAD - BK) * line_stride - place % 32]);
+        } else {
+            const int k = threadIdx.x % (AHEAD / LINES) * LINES + AHEAD - BK;
+            const int stripe = threadIdx.x % 32 / (AHEAD / LINES) % STRIPES * LINE;
+            prefetch_line(mine[k * line_stride + (stripe < room ? stripe : 0) - place % 32]);
+        }
     }
 };
 
@@ -99,14 +123,14 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K, int lda, int
 
     // Walk along K, one tile at a time.
     float acc[TM][TN] = {};
-    Operand<BM, THREADS, WIDTH_A, !TRANS_A> a(a_view, block_row);
-    Operand<BN, THREADS, WIDTH_B, TRANS_B> b(b_view, block_col);
+    Operand<BM, THREADS, WIDTH_A, !TRANS_A, DIRECT_A> a(a_view, block_row);
+    Operand<BN, THREADS, WIDTH_B, TRANS_B, DIRECT_B> b(b_view, block_col);
     int depth = BK; // of the first tile
     // TODO(5): the first tile takes what does not fill a tile, 1 to BK of K. See "The short tile first".
 
-    const auto fetch = [&](int k0) {
-        a.fetch(BK);
-        b.fetch(BK);
+    const auto fetch = [&](int buffer, int k0) {
+        a.fetch(As[buffer], BK);
+        b.fetch(Bs[buffer], BK);
         if (PREFETCH && (k0 - depth) % AHEAD == 0 && k0 + 2 * AHEAD <= K) {
             a.prefetch();
             b.prefetch();
@@ -116,6 +140,8 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K, int lda, int
     const auto store = [&](int buffer) {
         a.store(As[buffer]);
         b.store(Bs[buffer]);
+        if (DIRECT_A || DIRECT_B)
+            copies_are_done();
     };
 
     // shared memory -> products
@@ -137,14 +163,14 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K, int lda, int
 
     // One turn: the tile in buffer `now` is multiplied while the tile at k0 arrives and goes to the other buffer.
     const auto turn = [&](int now, int k0) {
-        fetch(k0);
+        fetch(1 - now, k0);
         multiply(now);
         store(1 - now);
         __syncthreads();
     };
 
-    a.fetch(depth);
-    b.fetch(depth);
+    a.fetch(As[0], depth);
+    b.fetch(Bs[0], depth);
     store(0);
     __syncthreads();
 
