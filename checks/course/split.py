@@ -50,6 +50,7 @@ VARIANTS: dict[str, tuple[str, dict[str, int], tuple[tuple[str, str], ...]]] = {
     f"{SPLIT} stream-K": ("stream_k", {}, ()),
     f"{SPLIT} atomics": ("atomics", {}, ()),
     f"{SPLIT} narrow atomics": ("atomics", {}, (("atomic_add<WIDTH_C>(c", NARROW),)),
+    f"{SPLIT} 64x64": ("", {"BN": 64, "BK": 16, "WN": 32, "TN": 4, "BLOCKS_PER_SM": 4}, ()),
 }
 
 
