@@ -8,6 +8,7 @@ predicates and drops what nobody reads, so the only count that can be equal is o
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import field
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 
 LANES = 1 << 15  # in flight: as many as keep a register's array in the L2 cache
 BLOCK_BUDGET = 4_000_000  # basic blocks executed; far beyond any kernel of the course
+TOLD_BY = 64  # lanes whose addresses tell most patterns apart: to look all up by their bytes costs more than to compare
 REMEMBERED = 64  # address patterns of one instruction
 CONTROL = frozenset("BRA BRX EXIT CALL RET BSSY BSYNC BREAK BMOV BAR WARPSYNC KILL".split())
 EVERYONE = np.array([0xFFFFFFFF], np.uint32)
@@ -143,13 +145,25 @@ class Stretch:
 
 
 class _Pattern(NamedTuple):
-    """An access: its addresses, those of the first lane taken off, who makes it, its cost, and the first lane's
-    addresses so far."""
+    """An access: its addresses, those of the first lane taken off, who makes it, of a copy the other side's addresses,
+    its cost, and the first lane's addresses so far."""
 
     shape: Array
     mask: Array | None
+    other: Array | None
     shot: Shot
     bases: list[int]
+
+    def matches(self, shape: Array, mask: Array | None, other: Array | None) -> bool:
+        """Whether it is this one. The first ``TOLD_BY`` lanes' addresses are known to be."""
+        more = shape.size > TOLD_BY and not (shape == self.shape).all()
+        return not more and _same(mask, self.mask) and _same(other, self.other)
+
+
+def _same(one: Array | None, other: Array | None) -> bool:
+    if one is other:
+        return True
+    return one is not None and other is not None and bool((one == other).all())
 
 
 class _Seen:
@@ -158,8 +172,8 @@ class _Seen:
     def __init__(self, access: Access, period: int) -> None:
         self.access = access
         self.period = period
-        # By where in a period the first lane's address lies, and the bytes of what makes a pattern.
-        self.known: dict[int, dict[tuple[bytes | None, ...], _Pattern]] = {}
+        # By where in a period the first lane's address lies, and the bytes of the first ``TOLD_BY`` of a pattern.
+        self.known: dict[int, dict[bytes, list[_Pattern]]] = {}
         self.places: dict[bytes, tuple[_Pattern, int]] = {}  # of shared memory: a pattern by its true addresses
         self.footprint = Footprint()
 
@@ -167,7 +181,7 @@ class _Seen:
         """What an access at these addresses costs, None if it is remembered for ``left``. ``other``: of a copy, the
         addresses of its other side."""
         addresses = b""
-        if mask is None and other is None and self.access.space == "shared":
+        if mask is None and other is None and self.access.space == "shared" and where.size <= TOLD_BY:
             addresses = where.tobytes()
             if addresses in self.places:
                 known, first = self.places[addresses]
@@ -176,20 +190,17 @@ class _Seen:
         first = where.item(0)
         shape = where - np.array(first)
         found = self.known.setdefault(first % self.period, {})
-        key = (
-            shape.tobytes(),
-            None if mask is None else mask.tobytes(),
-            None if other is None else (other - other[0] // LINE * LINE).tobytes(),
-        )
-        if key in found:
-            known = found[key]
-            known.bases.append(first)
-            if addresses and len(self.places) < REMEMBERED:
-                self.places[addresses] = known, first
-            return None
+        beside = None if other is None else other - other[0] // LINE * LINE
+        alike = found.setdefault(shape[:TOLD_BY].tobytes(), [])
+        for known in alike:
+            if known.matches(shape, mask, beside):
+                known.bases.append(first)
+                if addresses and len(self.places) < REMEMBERED:
+                    self.places[addresses] = known, first
+                return None
         one = shot(self.access, where, mask, other)
-        if len(found) < REMEMBERED:
-            found[key] = _Pattern(shape, mask, one, [first])
+        if sum(map(len, found.values())) < REMEMBERED:
+            alike.append(_Pattern(shape, mask, beside, one, [first]))
         else:
             self.footprint.add(
                 pattern(where, mask, geometry.padded, geometry.by_warps), 1, 1, self.access.width, geometry.first
@@ -199,7 +210,7 @@ class _Seen:
     def left(self, geometry: Geometry, tally: Tally) -> Footprint:
         """Every byte that was looked at; what came again goes into ``tally``."""
         for found in self.known.values():
-            for known in found.values():
+            for known in itertools.chain(*found.values()):
                 tally.add(known.shot, len(known.bases) - 1, known.shape, known.mask)
                 one = pattern(known.shape, known.mask, geometry.padded, geometry.by_warps)
                 self.footprint.add(one, len(known.bases), moved(known.bases), self.access.width, geometry.first)
