@@ -32,13 +32,18 @@ def readings() -> Mapping[str, Any]:
     return result
 
 
+# racecheck's note on every warp whose lanes look at an mbarrier together, right or wrong.
+POLLED = "(CUDA barrier operation)"
 # The start (or a part) of a report -> our kinds.
 MEANINGS: Sequence[tuple[str, frozenset[str]]] = (
     ("memcpy_async", frozenset({"async_in_flight"})),
-    ("hazard detected", frozenset({"race"})),
+    ("hazard detected", frozenset({"race", "async_in_flight"})),
     ("Race reported", frozenset({"race", "async_in_flight"})),
     ("Invalid __", frozenset({"out_of_bounds", "misaligned"})),
     ("Uninitialized", frozenset({"uninitialised"})),
+    ("Missing init", frozenset({"mbarrier"})),
+    ("Missing wait", frozenset({"mbarrier", "race"})),
+    ("Unknown Error", frozenset({"mbarrier"})),
     ("Barrier error", frozenset({"divergent_barrier"})),
     ("Illegal instruction", frozenset({"barrier_count"})),
     ("Trace/breakpoint trap", frozenset({"trap"})),
@@ -51,13 +56,16 @@ def measured(case: Case) -> bool:
 
 
 def verdicts(case: Case) -> list[Verdict]:
-    """What the four tools said about a kernel; a process that hung is a deadlock."""
+    """What the four tools said about a kernel; one that hangs also without a tool is a deadlock."""
     found = []
     for tool in TOOLS:
         run = readings()["verdicts"][case.name][tool]
-        if run["hung"]:
+        if run["hung"] and readings()["verdicts"][case.name]["none"]["hung"]:
             found.append(Verdict(tool, frozenset({HUNG}), "error", frozenset(), "does not end"))
+        polled = any(POLLED in report["message"] for report in run["reports"])
         for report in run["reports"]:
+            if polled and report["message"].startswith("Info"):
+                continue
             kinds = next(kinds for start, kinds in MEANINGS if start in report["message"])
             if kinds == {"out_of_bounds", "misaligned"}:
                 kinds = frozenset({"misaligned" if "misaligned" in " ".join(report["also"]) else "out_of_bounds"})

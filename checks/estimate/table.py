@@ -8,8 +8,10 @@ prints two decimals, the measured time is the one of all that it may stand for w
 from __future__ import annotations
 
 import argparse
+import csv
 import itertools
 import json
+import math
 import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,6 +50,7 @@ OTHERS = (
 SAME = 0.01  # measured times that differ by less have no order
 VARIED = f"{len(VARIANTS)} variants of the lessons"
 HOPPER = 90  # the H200's entry in PIPES
+FIRST = 10  # by estimate, among which the fastest should be
 FAR = 0.40  # an error above this is too large
 # The page's columns; the last is the whole, with all waiting.
 UNITS = {
@@ -222,6 +225,29 @@ def _table(head: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
     return table_of([str(cell) for cell in head], [[str(cell) for cell in row] for row in rows])
 
 
+def searches() -> str:
+    """What ``gemm-lessons tune`` measured of the tiles that it had ranked: ``tune NN --csv FILE --measure 200``."""
+    rows = []
+    for path in sorted(MEASURED.parent.glob("tune_*.csv")):
+        with path.open(newline="") as file:
+            ranked = sorted(
+                (it for it in csv.DictReader(file) if it["estimate_us"]), key=lambda it: float(it["estimate_us"])
+            )
+        times = [float(it["time_us"]) if it["time_us"] else math.inf for it in ranked]
+        fastest = min(times)
+        timed = sum(time < math.inf for time in times)
+        behind = min(times[:FIRST]) / fastest - 1
+        rows.append([path.stem.partition("_")[2], len(ranked), timed, times.index(fastest) + 1, f"{behind:.1%}"])
+    head = [
+        "lesson",
+        "right",
+        "measured",
+        "place of the fastest",
+        f"behind it, the fastest of the first {FIRST}",
+    ]
+    return _table(head, rows)
+
+
 def _errors(found: Sequence[Compared]) -> str:
     """A row a kernel, a column a size."""
     sizes = sorted({one.size for one in found})
@@ -299,6 +325,7 @@ def tables(
         ),
         "lessons": _errors(ours),
         "behind": _errors(behind),
+        "searches": searches(),
         "all": _table(["H200", "times", "median error", "largest"], sums),
         "others": _table(["kernels", "times", "median error", "largest", f"above {FAR:.0%}"], lines),
     }

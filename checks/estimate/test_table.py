@@ -85,6 +85,15 @@ def test_each_step_gains_what_was_measured(everything: list[Compared]) -> None:
     assert not wrong
 
 
+def test_a_search_ranks_the_fastest_tile_among_its_first() -> None:
+    """Of the stored ones, or one that is 5% behind; their estimates are those of the day when they were made."""
+    rows = [line.split("|")[1:-1] for line in table.searches().splitlines()[2:]]
+    assert {row[0].strip() for row in rows} == {"double_buffer", "dgemm"}
+    for _, right, timed, _, behind in rows:
+        assert int(right) == int(timed) >= 2 * table.FIRST
+        assert float(behind.strip().rstrip("%")) <= 5
+
+
 @pytest.mark.parametrize(("gpu", "times"), [("P100 PCIe", 24), ("V100 PCIe", 60)])
 def test_articles(articles: list[Compared], gpu: str, times: int) -> None:
     found = [one for one in articles if one.table == gpu]

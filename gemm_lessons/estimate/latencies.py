@@ -6,8 +6,7 @@ Sources, by the letter used below:
 [J] Jia et al., "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking" (2018): P100 and V100.
 [G] NVIDIA, "CUDA C++ Programming Guide", arithmetic throughput by compute capability.
 [T] read on an H200 by ``checks/readings/estimate/pipes.py`` (pipes_h200.json there).
-[W] NVIDIA's white papers of V100, T4, A100, H100 and the RTX 4090's chip: multiply-adds of tensor cores a clock, dense;
-    bytes of L1 and shared memory a clock (Turing's half of the others': that of GA102).
+[W] NVIDIA's white papers of V100, T4, A100, H100 and the RTX 4090's chip: multiply-adds of tensor cores a clock, dense.
 [M] github.com/sjfeng1999/gpu-arch-microbenchmark: L1, L2, shared memory of a TU104, the chip of a T4.
 [S] Sun et al., "Dissecting Tensor Cores via Microbenchmarks" (2022): a product's result comes after four times its
     clocks.
@@ -93,7 +92,6 @@ class Pipes:
     fp64: float = 64.0  # of a scheduler's fp64 lanes for one warp instruction, [G]; with three operands 9% more, [T]
     fp64_latency: float = 10.0  # where it waits for a scoreboard
     store: float = 1.0  # of L2's bandwidth, a sector that is written over one that is read
-    bytes: int = 128  # a clock, into and out of L1 and shared memory, [W]
     past: float = 0.5  # of L2's bandwidth, a sector that cp.async fetches past L1, which others fetch, too, [T]; more,
     # where banks conflict: L2 is asked for each wavefront that is written, [N]
     arrival: float = 0.5  # of the shared-memory path, for each wavefront of what comes past L1, [F]
@@ -132,7 +130,6 @@ PIPES: dict[int, Pipes] = {
         request=2.0,
         replay=1.75,
         fair=False,
-        bytes=64,
         products=Products(f16=128.0, int8=256.0),
     ),
     80: Pipes(  # [L]; the rest as Hopper's; tensor cores: 312, 156, 624, 19.5 of an A100, [W]

@@ -236,7 +236,7 @@ class Multiprocessor:
         self.warps_per_block = warps_per_block
         self.pipes = pipes_of(gpu)
         self.per_sector = SECTOR / (gpu.l2_bytes_per_s / gpu.sms / gpu.clock_hz)
-        self.wavefront = LINE / self.pipes.bytes  # clocks
+        self.wavefront = LINE / gpu.bytes_per_clock  # clocks
         count, schedulers = len(streams), gpu.schedulers
         self.members = [range(s, count, schedulers) for s in range(schedulers)]
         self.position = [0] * count

@@ -4,7 +4,8 @@ Sources, by the letter used below:
 [G] NVIDIA, "CUDA C++ Programming Guide", table "Technical Specifications per Compute Capability".
 [O] NVIDIA, ``cuda_occupancy.h`` of CUDA 13.5: allocation granularities and scheduler partitions.
 [W] NVIDIA's white paper or data sheet of the product: P100 (WP-08019), V100 (WP-08608), A100 40 GB SXM4, H100 SXM5,
-    H200 SXM, Ada GPU architecture (RTX 4090), T4 (DS-09112), Turing (WP-09183). Clocks are the highest boost clock.
+    H200 SXM, Ada GPU architecture (RTX 4090), T4 and Turing (WP-09183). Clocks are the highest boost clock. Of
+    Turing's shared memory: GA102's, which compares them.
 [M] measured, because NVIDIA publishes no L2 bandwidth in bytes per second: P100 and V100 by Jia et al.,
     "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", 2018; T4 by the same, "Dissecting the NVidia
     Turing T4 GPU via Microbenchmarking", 2019; A100 and L40 (the RTX 4090's chip) by
@@ -47,6 +48,7 @@ class GpuSpec:
     shared_unit: int  # shared memory is handed out in multiples of this, [O]
     shared_reserved_per_block: int  # taken by the system from every block's share since Ampere, [G]
     tensor_clock_hz: float | None = None  # while tensor cores multiply on all multiprocessors; None: no lower, [W] [M]
+    bytes_per_clock: int = 128  # of a multiprocessor's L1 and shared memory, [G]; Turing's half of that, [W]
     # The same on every GPU of this table:
     registers_per_sm: int = 64 * KIB  # 32-bit registers, [G]
     registers_per_block: int = 64 * KIB  # [G]
@@ -118,6 +120,7 @@ GPUS: Mapping[str, GpuSpec] = {
             schedulers=4,
             shared_unit=256,
             shared_reserved_per_block=0,
+            bytes_per_clock=64,
         ),
         GpuSpec(
             name="A100",

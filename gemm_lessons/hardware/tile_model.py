@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from gemm_lessons.frozen import dataclass
 from gemm_lessons.hardware.sheets import GpuSpec
 
-SHARED_BYTES_PER_CLOCK = 128  # of one multiprocessor: 32 banks of 4 bytes
 REGISTER = 4  # bytes
 OTHER_REGISTERS = 15  # of a thread, for addresses and what is on its way: what the paper had left
 SIDE = 16  # threads of a block's row and column
@@ -38,7 +37,7 @@ class TileModel:
     @property
     def shared_bytes_per_s(self) -> float:
         """Out of the shared memory of all multiprocessors."""
-        return SHARED_BYTES_PER_CLOCK * self.gpu.sms * self.gpu.clock_hz
+        return self.gpu.bytes_per_clock * self.gpu.sms * self.gpu.clock_hz
 
     @property
     def least_block(self) -> float:
