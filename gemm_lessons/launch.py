@@ -71,8 +71,17 @@ TOTALS: Mapping[str, str] = {
     "async_copies": "smsp__inst_executed_op_ldgsts.sum",  # cp.async
     "global_reductions": "smsp__inst_executed_op_global_red.sum",  # atomics whose result nobody reads
     "global_reduction_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_red.sum",
+    "texture_requests": "l1tex__t_requests_pipe_tex_mem_texture.sum",  # fetches from textures, warps
+    "texture_sectors": "l1tex__t_sectors_pipe_tex_mem_texture.sum",
+    "texture_bytes": "simulator__texture_bytes.sum",  # part of global_bytes_read
+    # What reading registers costs multiply-adds in fp32, as ptxas wrote it down (``machinecode/registers.py``); warps.
+    "reuse_flags": "simulator__operands_kept_for_reuse.sum",
+    "register_bank_conflicts": "simulator__register_bank_conflicts.sum",  # clocks
 }
 COUNTED: Mapping[str, str] = {**METRICS, **TOTALS}  # what gates may name
+# What tables show: of these totals only those that are not zero.
+BESIDE = ("texture_requests", "texture_sectors", "reuse_flags", "register_bank_conflicts")
+TABLED: Mapping[str, str] = {**METRICS, **{name: TOTALS[name] for name in BESIDE}}
 ON_PTX = frozenset(("barriers", "blocks", "instructions"))  # always exact: the others are counted on machine code
 
 

@@ -128,6 +128,7 @@ class Bench:
         self.spin = cupy.RawModule(path=str(folder / "spin.cubin")).get_function("spin")
         self.scratch = cupy.empty(FLUSH_BYTES, cupy.uint8)
         self.events = [cupy.cuda.Event() for _ in range(2)]
+        self.textures: list[Any] = []  # as long as kernels read through them
         self.handle = cublas.create()
         self.scalars = np.ones(1, np.float32), np.zeros(1, np.float32)
 
@@ -149,6 +150,9 @@ class Bench:
         sizes = {"M": m, "N": n, "K": k, "lda": a.shape[1], "ldb": b.shape[1], "ldc": n}
         known = {"A": a, "B": b, "C": c, **{size: self.np.int32(value) for size, value in sizes.items()}, **more}
         known |= self.scratch_of(lesson, shape)
+        for parameter in (it for launch in lesson.launches for it in lesson.parameters(launch)):
+            if parameter.kind == "texture":
+                known[parameter.name] = self.texture(known[parameter.source], parameter.channels)
         calls: list[Call] = []
         for launch, grid in zip(lesson.launches, lesson.grids(shape), strict=True):
             function = self.functions[name][chosen]
@@ -164,6 +168,13 @@ class Bench:
             if layout.role == "scratch" and getattr(self.room.get(layout.name), "nbytes", 0) < layout.nbytes:
                 self.room[layout.name] = self.cupy.empty(layout.nbytes, self.cupy.uint8)
         return dict(self.room)
+
+    def texture(self, array: Any, channels: int) -> Any:
+        """A texture object over an array, as a kernel takes it."""
+        from gemm_lessons.gpu.functions import address, by_value, linear_texture
+
+        self.textures.append(linear_texture(array.data.ptr, array.nbytes, array.dtype.name, channels))
+        return by_value(address(self.textures[-1].ptr))
 
     def random(self, *shape: int) -> Any:
         return self.cupy.random.standard_normal(shape, dtype=self.cupy.float32)

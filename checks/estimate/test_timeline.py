@@ -16,7 +16,8 @@ from gemm_lessons.estimate.latencies import PIPES
 from gemm_lessons.estimate.timeline import play, unknown_units
 from gemm_lessons.hardware.sheets import GPUS
 from gemm_lessons.simulator.counters.machinecode.operands import decode
-from gemm_lessons.simulator.counters.machinecode.trace import Control, Trace, Traffic, bank_conflicts, controls
+from gemm_lessons.simulator.counters.machinecode.registers import conflicts
+from gemm_lessons.simulator.counters.machinecode.trace import Control, Trace, Traffic, controls
 
 H200 = GPUS["h200"]
 HOPPER = PIPES[90]
@@ -35,7 +36,7 @@ def trace(lines: Sequence[Line], warps: int = 1, blocks: int = 1) -> Trace:
     code = tuple(decode(index, instruction(index, text)) for index, (text, _, _) in enumerate(lines))
     warp = tuple((index, touch) for index, (_, _, touch) in enumerate(lines))
     return Trace(
-        code, tuple(control for _, control, _ in lines), bank_conflicts(code), (warp,) * (warps * blocks), warps
+        code, tuple(control for _, control, _ in lines), conflicts(code), (warp,) * (warps * blocks), warps
     )  # fmt: skip
 
 
@@ -72,13 +73,13 @@ def test_half_the_lanes_take_twice_as_long() -> None:
 
 def test_operands_in_one_bank_cost_a_clock_and_reuse_saves_it() -> None:
     def three(text: str) -> tuple[int, ...]:
-        return bank_conflicts([decode(0, instruction(0, text))])
+        return conflicts([decode(0, instruction(0, text))])
 
     assert three("FFMA R10, R2, R4, R6") == (1,)
     assert three("FFMA R10, R2, R4, R7") == (0,)
     assert three("FFMA R10, R2, R2, R6") == (0,), "one register is read once"
     pair = [decode(0, instruction(0, "FFMA R10, R2.reuse, R4, R7")), decode(1, instruction(1, "FFMA R12, R2, R6, R8"))]
-    assert bank_conflicts(pair) == (0, 0)
+    assert conflicts(pair) == (0, 0)
     assert clocks([("FFMA R10, R2, R4, R6", FREE, None)] * 100, warps=4) == pytest.approx(200, abs=2)
 
 

@@ -195,10 +195,10 @@ def test_without_objects_the_kernel_is_refused_before_it_runs() -> None:
 
 @pytest.mark.counted
 def test_counts_are_those_of_the_other_accesses() -> None:
-    """Texture reads are no requests of global memory; the machine code is not followed, which is said."""
+    """Texture reads are no requests of global memory; filtered ones are not followed in machine code, which is said."""
     out = np.zeros(64, np.float32)
     source = 'extern "C" __global__ void k(cudaTextureObject_t t, float *out) {'
-    source += " out[threadIdx.x] = tex1Dfetch<float>(t, threadIdx.x); }"
+    source += " out[threadIdx.x] = tex1D<float>(t, threadIdx.x); }"
     counters = simulate(source, "k", 1, 64, [Texture(np.ones(64, np.float32)), out]).counters
     assert (counters.get("global_load_requests"), counters.get("global_store_requests")) == (0, 2)
     assert "textures and surfaces are not followed" in next(iter(counters.inexact.values()))

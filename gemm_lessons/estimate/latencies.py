@@ -95,6 +95,7 @@ class Pipes:
     past: float = 0.5  # of L2's bandwidth, a sector that cp.async fetches past L1, which others fetch, too, [T]; more,
     # where banks conflict: L2 is asked for each wavefront that is written, [N]
     arrival: float = 0.5  # of the shared-memory path, for each wavefront of what comes past L1, [F]
+    texture: float = 40.0  # what a fetch through the texture unit takes longer than a load: 50 from L1, 39 from L2, [R]
     dot: float = 2.0  # dp4a and dp2a: 16 lanes, [G], [T]
     products: Products = NO_PRODUCTS
 

@@ -27,6 +27,7 @@ from gemm_lessons.frozen import dataclass
 from gemm_lessons.hardware.sheets import GpuSpec
 from gemm_lessons.simulator.counters.banks import SECTOR, WARP
 from gemm_lessons.simulator.counters.machinecode.operands import Decoded, MachineRegister
+from gemm_lessons.simulator.counters.machinecode.textures import FETCHES
 from gemm_lessons.simulator.counters.machinecode.trace import SCOREBOARDS, Trace, Traffic
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ FP32, MEMORY, INTEGER, SPECIAL, OTHER, TENSOR, FP64 = range(7)
 UNITS: Mapping[str, int] = {
     **dict.fromkeys("FFMA FADD FMUL FFMA32I FMUL32I FADD32I IMAD HFMA2 HADD2 HMUL2 IDP".split(), FP32),
     **dict.fromkeys(
-        "LD ST LDG STG LDS STS LDL STL LDC LDSM STSM LDGSTS ATOM ATOMG ATOMS RED REDG SHFL REDUX".split(), MEMORY
+        "LD ST LDG STG LDS STS LDL STL LDC LDSM STSM LDGSTS TLD ATOM ATOMG ATOMS RED REDG SHFL REDUX".split(), MEMORY
     ),
     **dict.fromkeys(PRODUCTS, TENSOR),
     **dict.fromkeys("DFMA DADD DMUL DSETP DMNMX".split(), FP64),
@@ -409,7 +410,7 @@ class Multiprocessor:
                     clocks = max(clocks, written)
                 self.moved["l1"] += clocks
                 self.load_store = start + clocks
-                done = self._fetched(touch, start)
+                done = self._fetched(touch, start) + (pipes.texture if item.name in FETCHES else 0.0)
         elif item.name == "LDC":
             start = time
             done = time + pipes.constant

@@ -42,7 +42,8 @@ UNITS = {
 FILES = {"h200": "h200.json", "ncu": "h200_ncu.json", "variants": "h200_variants.json",
          "layouts": "h200_layouts.json", "epilogues": "h200_epilogues.json", "halves": "h200_halves.json",
          "precision": "h200_halves.json", "mma": "h200_mma.json", "errors": "h200_mma.json",
-         "types": "h200_types.json", "split": "h200_split.json"}  # fmt: skip
+         "types": "h200_types.json", "split": "h200_split.json",
+         "two_warps": "h200_two_warps.json"}  # fmt: skip
 SOURCES = f"simulator M,N,K, {', '.join(FILES)}: see lessons/measured/README.md"
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from gemm_lessons.launch import METRICS
+from gemm_lessons.launch import TABLED
 from gemm_lessons.simulator.counters.banks import BANKS, SECTOR, WARP, WORD
 from gemm_lessons.view.accesses import Request
 from gemm_lessons.view.banks import Cell, bank_map
 from gemm_lessons.view.record import Place, Side
 
 MOST = 4  # pictures of one line
-SHORT = {metric: short.replace("_", " ") for short, metric in METRICS.items()}
+SHORT = {metric: short.replace("_", " ") for short, metric in TABLED.items()}
 TURNS = "123456789abcdefghijklmnopqrstuvw"
 
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from gemm_lessons.judgement.evidence import Checked
 from gemm_lessons.judgement.verdict import Passed
-from gemm_lessons.launch import METRICS
+from gemm_lessons.launch import BESIDE, TABLED
 from gemm_lessons.report.run import show_conflicts, show_diagnostics, show_findings, show_printed
 from gemm_lessons.run.inspection import SHOWN, Inspection, values_of
 from gemm_lessons.run.outcome import Row
@@ -76,8 +76,8 @@ def _counters(result: Inspection) -> Table:
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column("Nsight Compute's name", style="quiet", overflow="ellipsis")
     totals = result.launched.counters.totals if result.launched else {}
-    for short, long in METRICS.items():
-        if long in totals:
+    for short, long in TABLED.items():
+        if long in totals and (totals[long] or short not in BESIDE):
             table.add_row(short.replace("_", " "), f"{totals[long]:,}", long if "simulator__" not in long else "-")
     return table
 

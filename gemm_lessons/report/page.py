@@ -13,7 +13,7 @@ from typing import Any
 
 from gemm_lessons import __version__
 from gemm_lessons.judgement.verdict import WrongAnswer
-from gemm_lessons.launch import METRICS
+from gemm_lessons.launch import TABLED
 from gemm_lessons.report.accesses import heading
 from gemm_lessons.report.run import summary_of, title_of
 from gemm_lessons.report.table import columns_of, footnotes, told_apart
@@ -140,7 +140,7 @@ def _wrong(verdict: WrongAnswer) -> JSON:
 
 
 def _side(side: Side) -> JSON:
-    row, short = side.row, {metric: name for name, metric in METRICS.items()}
+    row, short = side.row, {metric: name for name, metric in TABLED.items()}
     counts: dict[int, dict[str, list[int | None]]] = {}
     for count in side.counts:
         counts.setdefault(count.line, {})[short[count.metric]] = [count.value, count.ideal]

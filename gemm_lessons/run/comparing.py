@@ -7,7 +7,7 @@ import math
 from gemm_lessons import bounds
 from gemm_lessons.course.lesson import Gate, Shape
 from gemm_lessons.frozen import dataclass
-from gemm_lessons.launch import METRICS
+from gemm_lessons.launch import TABLED
 from gemm_lessons.run.checking import counted_names
 from gemm_lessons.run.outcome import Row
 from gemm_lessons.run.pipeline import Entry, row_of
@@ -43,7 +43,7 @@ def compare(request: RunRequest, other: Entry, mine: Entry, tell: Tell) -> Compa
         left, right = row_of(plan, other), row_of(plan, mine)
     gates = {gate.name: gate for gate in (*other.lesson.gates, *mine.lesson.gates)}
     ideas = tuple(Pair(gate.name, _value(plan, left, gate), _value(plan, right, gate)) for gate in gates.values())
-    counters = tuple(Pair(short, _count(left, short), _count(right, short)) for short in METRICS)
+    counters = tuple(Pair(short, _count(left, short), _count(right, short)) for short in TABLED)
     shapes = plan.counting_shape(other.lesson), plan.counting_shape(mine.lesson)
     touched = tuple(it for it in counters if it.left or it.right)
     return Comparison((left, right), shapes, plan.timed_shape, plan.gpu.name, ideas, touched)

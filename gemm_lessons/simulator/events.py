@@ -21,10 +21,10 @@ from gemm_lessons.frozen import dataclass
 if TYPE_CHECKING:
     import numpy as np
 
-    from gemm_lessons.launch import Grid
+    from gemm_lessons.launch import Argument, Grid
     from gemm_lessons.simulator.program.ptx import Kernel
 
-Space = Literal["global", "shared", "local", "param", "const"]
+Space = Literal["global", "shared", "local", "param", "const", "texture"]  # texture: of machine code only
 Effect = Literal["load", "store", "atomic", "copy"]
 
 WARP = 32
@@ -230,6 +230,7 @@ class LaunchInfo:
     fresh: frozenset[str] = frozenset()  # buffers that hold nothing yet
     lanes: int = 0  # of a batch's state: the length of every Touch's arrays
     local_bytes: int = 0  # local memory of a thread
+    arguments: Sequence[Argument] = ()
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ import numpy as np
 
 from checks.counters import patterns
 from checks.counters.manifest import plan
-from gemm_lessons.launch import Argument, Buffer, Grid, Scalar, StructWithBuffers
+from gemm_lessons.gpu.functions import address, by_value, linear_texture
+from gemm_lessons.launch import Argument, Buffer, Grid, Scalar, StructWithBuffers, Texture
 
 AT_ALL = 48 << 10  # bytes of shared memory that a block has without asking for more
 
@@ -80,6 +81,11 @@ def _on_device(argument: Argument, cupy: Any, kept: list[Any]) -> Any:
         return kept[-1]
     if isinstance(argument, Scalar):
         return argument.value
+    if isinstance(argument, Texture):
+        array = cupy.asarray(argument.array)
+        texture = linear_texture(array.data.ptr, array.nbytes, array.dtype.name, argument.channels)
+        kept += [array, texture]
+        return by_value(address(texture.ptr))
     if not isinstance(argument, StructWithBuffers):
         raise TypeError(f"{argument.name} is neither a buffer nor a number")
     raw = bytearray(argument.raw)

@@ -17,6 +17,8 @@ The rules were settled by readings of an H200 (``checks/readings/counters``), an
 - Atomics: as many wavefronts as lanes meet at one bank; lanes at the same word do not share.
 - ldmatrix: each 8x8 matrix costs what a group of 8 lanes with 16 bytes costs.
 - Global: different 32-byte sectors over the whole warp, at every width; one request if any lane is active.
+- Textures over plain memory: a request for each 8 lanes, for each 4 with texels of 16 bytes, if any of
+  them is active and inside; each request counts its own sectors (readings/counters/texture_probes.json).
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ BANKS = 32
 WORD = 4  # bytes a bank delivers per clock
 MATRIX_ROWS, ROW_BYTES = 8, 16  # of ldmatrix
 SECTOR = 32  # bytes of global memory fetched together
+LANES_OF_A_REQUEST = {4: 8, 8: 8, 16: 4}  # by the bytes of a texel; of the texture unit
 
 Array = NDArray[Any]
 Access = Literal["load", "store", "atomic", "copy", "matrix"]
@@ -141,6 +144,17 @@ def sectors(addresses: Array, active: Array | None, width: int) -> Array:
     if active is not None:
         count = np.where(active.any(axis=1), count, 0)
     return count
+
+
+def texture_requests(addresses: Array, active: Array | None, width: int) -> tuple[Array, Array]:
+    """Of fetches of texels of ``width`` bytes: how many requests each warp's fetch becomes, and the sectors of all of
+    them, int64 (warps,). The texture unit takes some lanes at a time, and none whose coordinate is outside."""
+    lanes = LANES_OF_A_REQUEST[width]
+    groups = addresses.reshape(-1, lanes)
+    mask = None if active is None else active.reshape(-1, lanes)
+    asked = np.ones(len(groups), np.int64) if mask is None else mask.any(axis=1).astype(np.int64)
+    found = sectors(groups, mask, width)
+    return asked.reshape(len(addresses), -1).sum(axis=1), found.reshape(len(addresses), -1).sum(axis=1)
 
 
 def ideal_sectors(active_lanes: Array, width: int) -> Array:

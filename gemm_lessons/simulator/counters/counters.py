@@ -209,17 +209,20 @@ def totals(sums: Sums) -> dict[str, int]:
     for tally in sums.tallies.values():
         access = tally.access
         direction = _direction(access)
-        result[METRICS[f"{access.space}_{direction}_bytes"]] += tally.lanes * access.width
+        if access.space != "texture":
+            result[METRICS[f"{access.space}_{direction}_bytes"]] += tally.lanes * access.width
         if access.width == VECTOR and _is_plain(access):
             result[METRICS[f"{access.space}_instructions_128"]] += tally.executed
         for short, value in _of_all_kinds(tally):
             result[COUNTED[short]] += value
         for short, value, ideal in _counted(tally):
-            result[METRICS[short]] += value
+            result[COUNTED[short]] += value
             if short == "shared_wavefronts":
                 result[METRICS["shared_wavefronts_ideal"]] += ideal
     result[METRICS["ffma"]] += sums.ffma
     result[COUNTED["dfma"]] += sums.dfma
+    result[COUNTED["reuse_flags"]] += sums.reuse_flags
+    result[COUNTED["register_bank_conflicts"]] += sums.register_conflicts
     for short, names in UNITS.items():
         result[COUNTED[short]] += sum(sums.issued[name] for name in names)
     result[METRICS["warp_instructions"]] += sums.issued.total()
@@ -236,7 +239,7 @@ def lines(sums: Sums) -> tuple[LineCount, ...]:
         if tally.access.line is None:
             continue
         for short, value, ideal in _counted(tally):
-            entry = found.setdefault((tally.access.file, tally.access.line, METRICS[short]), [0, 0])
+            entry = found.setdefault((tally.access.file, tally.access.line, COUNTED[short]), [0, 0])
             entry[0] += value
             entry[1] += ideal
     return tuple(
@@ -255,6 +258,9 @@ def _counted(tally: Tally) -> list[tuple[str, int, int]]:
     found: list[tuple[str, int, int]] = []
     if access.space == "shared":
         found.append(("shared_wavefronts", tally.cost, tally.ideal))
+    elif access.space == "texture":
+        found.append(("texture_requests", tally.requests, tally.requests))
+        found.append(("texture_sectors", tally.cost, tally.ideal))
     elif access.effect != "atomic":
         found.append((f"global_{direction}_requests", tally.warps, tally.warps))
         found.append((f"global_{direction}_sectors", tally.cost, tally.ideal))
@@ -267,6 +273,9 @@ def _of_all_kinds(tally: Tally) -> Iterator[tuple[str, int]]:
     """What an instruction adds to the sums over every kind of access."""
     access = tally.access
     space, moved = access.space, tally.lanes * access.width
+    if space == "texture":  # a way to read global memory
+        space = "global"
+        yield "texture_bytes", moved
     if space not in ("shared", "global"):
         return
     if space == "global" and access.text.startswith("RED"):
@@ -281,6 +290,9 @@ def _of_all_kinds(tally: Tally) -> Iterator[tuple[str, int]]:
 
 
 def _is_plain(access: Access) -> bool:
+    """Whether it is among the loads and stores that Nsight Compute counts as instructions."""
+    if access.space == "texture":
+        return False
     return access.effect in ("load", "store") and not access.is_matrix and not access.text.startswith(("LD.", "ST."))
 
 

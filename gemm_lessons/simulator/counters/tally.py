@@ -28,6 +28,7 @@ class Shot:
     ideal: int
     worst: tuple[int, int] = (0, 0)  # warp with the most excess wavefronts, and its excess
     certain: bool = True
+    requests: int = 0  # of the texture unit
 
 
 def shot(access: Access, addresses: Array, active: Array | None, other: Array | None = None) -> Shot:
@@ -56,11 +57,15 @@ def shot(access: Access, addresses: Array, active: Array | None, other: Array | 
         worst = (warp if where is None else int(where[warp]), int(excess[warp]))
         return Shot(len(rows), lanes, int(cost.sum()), int(ideal.sum()), worst, certain)
     taking_part = np.full(len(rows), WARP) if mask is None else np.count_nonzero(mask, axis=1)
+    best = int(banks.ideal_sectors(taking_part, access.width).sum())
+    if access.space == "texture":
+        requests, sectors = banks.texture_requests(rows, mask, access.width)
+        return Shot(len(rows), lanes, int(sectors.sum()), best, requests=int(requests.sum()))
     return Shot(
         len(rows),
         lanes,
         int(_sectors(access, rows, mask, beside).sum()),
-        int(banks.ideal_sectors(taking_part, access.width).sum()),
+        best,
     )
 
 
@@ -95,6 +100,7 @@ class Tally:
     lanes: int = 0
     cost: int = 0
     ideal: int = 0
+    requests: int = 0  # of the texture unit
     worst_excess: int = 0
     worst: tuple[Array, Array | None] | None = None  # addresses and mask of one warp
     certain: bool = True  # the cost is what the profiler counts
@@ -106,6 +112,7 @@ class Tally:
         self.lanes += one.lanes * times
         self.cost += one.cost * times
         self.ideal += one.ideal * times
+        self.requests += one.requests * times
         self.certain = self.certain and one.certain
         if one.worst[1] > self.worst_excess:
             lanes = slice(one.worst[0] * WARP, (one.worst[0] + 1) * WARP)
@@ -122,6 +129,8 @@ class Sums:
     dfma: int = 0  # threads
     arrivals: int = 0  # threads at block-wide barriers
     waited_for: int = 0  # bytes from global memory that no arithmetic hides (``machinecode/waiting.py``)
+    reuse_flags: int = 0  # operands of multiply-adds that are kept for the next instruction, warps
+    register_conflicts: int = 0  # clocks that multiply-adds lose to register banks, warps
     certain: bool = True  # no address depends on the last bits of an approximate function
     issued: Counter[str] = field(default_factory=Counter)  # opcode -> warps
 

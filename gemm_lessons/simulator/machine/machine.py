@@ -215,7 +215,15 @@ class Machine:
         fresh = frozenset(a.name for a in self.memory.allocations if a.fresh)
         lanes = self.state.lanes
         return LaunchInfo(
-            self.program.kernel, self.grid, shared, self.shared_bytes, buffers, fresh, lanes, self.local_bytes
+            self.program.kernel,
+            self.grid,
+            shared,
+            self.shared_bytes,
+            buffers,
+            fresh,
+            lanes,
+            self.local_bytes,
+            self.arguments,
         )
 
     def initial_memory(self) -> GlobalMemory:

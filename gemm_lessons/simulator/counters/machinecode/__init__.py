@@ -26,6 +26,7 @@ from gemm_lessons.simulator.counters.machinecode.machine import BLOCK_BUDGET, Pl
 from gemm_lessons.simulator.counters.machinecode.operands import decode
 from gemm_lessons.simulator.counters.machinecode.sources import Approximation
 from gemm_lessons.simulator.counters.machinecode.store import RESERVED_SHARED, Store
+from gemm_lessons.simulator.counters.machinecode.textures import texels_of
 from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
 from gemm_lessons.simulator.counters.tally import Sums
 from gemm_lessons.simulator.events import LaunchInfo
@@ -157,7 +158,8 @@ def _count(
     constants |= launch_constants(launch.grid, code.parameter_offset, parameters, launch.kernel.target)
     sums = Sums()
     store = Store(before, launch.shared_bytes, code.local_bytes) if before is not None and code.plan.spaces else None
+    textures = texels_of(launch.arguments)
     for first, size in batches(launch.grid, chosen):
         geometry = Geometry(launch.grid, first, size, launch.kernel.by_warps)
-        Walker(code.plan, geometry, constants, sums, store, approximation, watch).run(budget)
+        Walker(code.plan, geometry, constants, sums, store, approximation, watch, textures).run(budget)
     return sums

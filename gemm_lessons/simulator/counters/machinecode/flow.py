@@ -18,6 +18,7 @@ from gemm_lessons.simulator.counters.machinecode.operands import (
     Operand,
     Target,
 )
+from gemm_lessons.simulator.counters.machinecode.textures import FETCHES, filled
 from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
 
 LOADS: Mapping[str, str] = {"LDG": "global", "LDS": "shared", "LDL": "local", "LDSM": "shared", "LD": "generic"}
@@ -29,7 +30,8 @@ BULK_IN, BULK_OUT = frozenset({"UBLKCP", "UTMALDG"}), frozenset({"UBLKCP", "UBLK
 BULK = BULK_IN | BULK_OUT | {"UTMACMDFLUSH", "UTMACCTL", "UTMAPF", "UBLKPF"}
 # mbarriers: made, arrived at, looked at, made invalid.
 _PHASES = "EXCH 64 ARRIVE TRANS64 A1T0 ART0 A0T1 A0TR A0TX RED OPTOUT PHASECHK TRYWAIT CCTL IV".split()
-MEMORY: Mapping[str, str] = {**LOADS, **STORES, **ATOMICS, **COPIES}
+TEXTURE = "texture"  # global memory, read through the texture unit
+MEMORY: Mapping[str, str] = {**LOADS, **STORES, **ATOMICS, **COPIES, **dict.fromkeys(FETCHES, TEXTURE)}
 GENERIC = "generic"  # global or shared memory, as each lane's address says
 
 # No register is written.
@@ -74,7 +76,7 @@ CONVERSIONS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "F2F": ((), ()), "F2I": (("S64", "U64"), ("F64",)), "I2F": (("F64",), ("S64", "U64")), "FRND": (("F64",), ("F64",)),
 }  # fmt: skip
 MOST_NODES = 20_000  # instructions, those of functions once for each call
-TEXTURES = frozenset("TEX TLD TLD4 TXD TXQ TMML SULD SUST SUATOM SURED SUQ".split())
+TEXTURES = frozenset("TEX TLD4 TXD TXQ TMML SULD SUST SUATOM SURED SUQ".split())
 MATRIX = frozenset("HMMA IMMA DMMA BMMA QMMA".split())
 
 
@@ -87,6 +89,8 @@ def results(d: Decoded) -> tuple[tuple[str, ...], int]:
         raise Uncountable(f"unknown instruction {d.text}")
     if d.name in TEXTURES:
         raise Uncountable(f"textures and surfaces are not followed: {d.text}")
+    if d.name in FETCHES:
+        return filled(d), 2
     if d.name == "BAR" and d.has("RED"):
         return (VOTED,), 0
     if d.name in SILENT or (d.name == "BMOV" and d.text.split()[1:2] == ["RZ,"]):

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from functools import partial
+from functools import cached_property, partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from gemm_lessons.launch import Grid
 from gemm_lessons.simulator.counters import banks
 from gemm_lessons.simulator.counters.copies import LINE
 from gemm_lessons.simulator.counters.footprint import Footprint, moved, pattern
-from gemm_lessons.simulator.counters.machinecode import conversions, exchange, floats, functions, integers
+from gemm_lessons.simulator.counters.machinecode import conversions, exchange, floats, functions, integers, registers
 from gemm_lessons.simulator.counters.machinecode.flow import (
     ATOMICS,
     BULK,
@@ -34,6 +35,7 @@ from gemm_lessons.simulator.counters.machinecode.flow import (
     LOADS,
     MEMORY,
     STORES,
+    TEXTURE,
     Listing,
     call_by_call,
     calls,
@@ -47,6 +49,7 @@ from gemm_lessons.simulator.counters.machinecode.fronts import Front, Fronts
 from gemm_lessons.simulator.counters.machinecode.lanes import Geometry, Lanes
 from gemm_lessons.simulator.counters.machinecode.operands import Decoded, MachineImmediate, MachineRegister, Memory
 from gemm_lessons.simulator.counters.machinecode.sources import TRUE, Approximation, Array, Compute, Fetch
+from gemm_lessons.simulator.counters.machinecode.textures import FETCHES, Texels, addressed, fetched
 from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
 from gemm_lessons.simulator.counters.machinecode.waiting import Passage, Waiting, passage_of
 from gemm_lessons.simulator.counters.tally import Shot, Sums, Tally, shot
@@ -89,6 +92,16 @@ class Plan:
     paired: bool = False  # what is executed was found on the understanding that functions return behind their calls
     _passages: dict[tuple[int, int], Passage] = field(default_factory=dict, compare=False, repr=False)
 
+    @cached_property
+    def register_conflicts(self) -> tuple[int, ...]:
+        """Clocks that each instruction loses to register banks."""
+        return registers.conflicts(self.program.code)
+
+    @cached_property
+    def reuse_flags(self) -> tuple[int, ...]:
+        """Operands that each instruction keeps."""
+        return tuple(registers.reuse_flags(d) for d in self.program.code)
+
     def passage(self, first: int, end: int) -> Passage:
         """Of the straight-line code between two places, worked out once for all launches and batches."""
         if (first, end) not in self._passages:
@@ -106,6 +119,9 @@ def plan(program: Listing) -> Plan:
             for d, needed in zip(program.code, chosen, strict=True)
             if needed and (d.name in LOADS or d.name in ATOMICS)
         }
+        for d, needed in zip(program.code, chosen, strict=True):
+            if needed and d.name in FETCHES:
+                raise Uncountable(f"addresses depend on {d.text}")
         if loaded <= spaces:
             paired = bool(calls(program)) and call_by_call(program) is not None
             return Plan(program, tuple(chosen), spaces, paired)
@@ -229,8 +245,10 @@ class Walker:
         store: Store | None = None,
         approximation: Approximation | None = None,
         watch: Watch | None = None,
+        textures: Mapping[int, Texels] = MappingProxyType({}),
     ) -> None:
         self.plan = plan
+        self.textures = textures
         self.watch = watch
         self.geometry = geometry
         self.sums = sums
@@ -373,6 +391,8 @@ class Walker:
 
     def _touches(self, d: Decoded, block: Stretch) -> list[Step]:
         """Counts the execution of a memory instruction; two for a copy from global to shared memory."""
+        if d.name in FETCHES:
+            return [self._touch(d, None, TEXTURE, "load")]
         memories = [operand for operand in d.operands if isinstance(operand, Memory)]
         effect: Effect = "load" if d.name in LOADS else "store" if d.name in STORES else "atomic"
         if MEMORY[d.name] == GENERIC:
@@ -395,34 +415,43 @@ class Walker:
         shared = self._touch(d, to, "shared", "copy", other=source)
         return [shared, self._touch(d, source, "global", "copy", reading, to)]
 
-    def _place(self, d: Decoded, memory: Memory, space: str) -> Fetch:
-        """The addresses of an access in the memory where it turns out to be."""
+    def _place(self, d: Decoded, memory: Memory | None, space: str) -> tuple[Fetch, Fetch | None]:
+        """The addresses of an access in the memory where it turns out to be, and who touches any."""
+        if memory is None:
+            return addressed(d, self.lanes.fetcher, partial(self._active, self._guard(d)), self.textures)
         if MEMORY[d.name] == GENERIC and space == "shared":
-            return self.lanes.generic(memory)[1]
-        return self.lanes.address(memory, space)
+            return self.lanes.generic(memory)[1], None
+        return self.lanes.address(memory, space), None
+
+    def _active(self, guard: Fetch | None) -> Array:
+        """The lanes that execute an instruction now."""
+        some, mask = self.lanes.active(guard)
+        alive = self.fronts.alive
+        return (alive if mask is None else alive & mask) if some else np.zeros_like(alive)
 
     def _touch(
         self,
         d: Decoded,
-        memory: Memory,
+        memory: Memory | None,
         space: str,
         effect: Effect,
         also: Fetch | None = None,
         other: Memory | None = None,
     ) -> Step:
-        """``also``: a condition beside the instruction's own; ``other``: the other side of a copy."""
+        """``memory``: None of a fetch from a texture; ``also``: a condition beside the instruction's own; ``other``:
+        the other side of a copy."""
         source = d.source
-        width = max(1, width_of(source.opcode))
-        kind: Space = "shared" if space == "shared" else "global"
+        width = bytes_of(d)
+        kind: Space = "shared" if space == "shared" else "texture" if memory is None else "global"
         matrix = d.name in ("LDSM", "STSM")
         rows = banks.rows_of_matrices(width, self.geometry.lanes) if matrix else None
         width = banks.ROW_BYTES if matrix else width
         access = Access(d.index, kind, effect, width, source.line, source.file, d.text, is_matrix=matrix)
         key = (d.index, space)
         tally = self.sums.tallies.setdefault(key, Tally(access))
-        address = self._place(d, memory, space)
+        address, touching = self._place(d, memory, space)
         beside = self.lanes.address(other, "global" if space == "shared" else "shared") if other else None
-        guard = both(self._guard(d), also)
+        guard = both(self._guard(d), both(also, touching))
         period = LINE if kind == "shared" or other else banks.SECTOR
         seen, watch, lanes = _Seen(access, period), self.watch, self.geometry.lanes
 
@@ -657,8 +686,11 @@ class Walker:
             for name, count in block.fused.items():
                 self._add_fused(name, count * block.lanes)
             self.sums.arrivals += block.barriers * block.lanes
+            here = slice(block.first, block.end)
+            self.sums.reuse_flags += block.warps * sum(self.plan.reuse_flags[here])
+            self.sums.register_conflicts += block.warps * sum(self.plan.register_conflicts[here])
             for d in code[block.first : block.end]:
-                for space in ("shared", "global"):
+                for space in ("shared", "global", TEXTURE):
                     tally = self.sums.tallies.get((d.index, space))
                     if tally is not None:
                         tally.executed += block.warps
@@ -676,8 +708,15 @@ def both(one: Fetch | None, other: Fetch | None) -> Fetch | None:
     return lambda: one() & other()
 
 
+def bytes_of(d: Decoded) -> int:
+    """How many a memory instruction moves for each lane."""
+    return fetched(d) if d.name in FETCHES else max(1, width_of(d.source.opcode))
+
+
 def _brought(d: Decoded) -> int:
     """Bytes that ``d`` brings each lane from global memory."""
+    if d.name in FETCHES:
+        return fetched(d)
     if d.name in ("LD", "LDG", "ATOMG", "ATOM", "LDGSTS"):
         return max(1, width_of(d.source.opcode))
     return 0

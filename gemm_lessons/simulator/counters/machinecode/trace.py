@@ -8,27 +8,27 @@ ptxas writes into every instruction of Volta and later when the next one may fol
 
 from __future__ import annotations
 
-import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.compiler.sass import width_of
 from gemm_lessons.frozen import dataclass
 from gemm_lessons.launch import Argument, Grid, buffers_of
 from gemm_lessons.simulator.counters import banks, copies, tally
 from gemm_lessons.simulator.counters.banks import Access
-from gemm_lessons.simulator.counters.machinecode import Code, cubin, prepare
+from gemm_lessons.simulator.counters.machinecode import Code, cubin, prepare, registers
 from gemm_lessons.simulator.counters.machinecode.divisions import Undecided
+from gemm_lessons.simulator.counters.machinecode.flow import TEXTURE
 from gemm_lessons.simulator.counters.machinecode.lanes import Geometry, launch_constants
-from gemm_lessons.simulator.counters.machinecode.machine import Plan, Step, Walker, both
-from gemm_lessons.simulator.counters.machinecode.operands import Decoded, MachineRegister, Memory
+from gemm_lessons.simulator.counters.machinecode.machine import Plan, Step, Walker, both, bytes_of
+from gemm_lessons.simulator.counters.machinecode.operands import Decoded, Memory
 from gemm_lessons.simulator.counters.machinecode.sources import Fetch
 from gemm_lessons.simulator.counters.machinecode.store import Store
+from gemm_lessons.simulator.counters.machinecode.textures import Texels, texels_of
 from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
 from gemm_lessons.simulator.counters.tally import Sums
 from gemm_lessons.simulator.events import WARP, Effect
@@ -62,8 +62,8 @@ class Control:
 @dataclass(frozen=True)
 class Traffic:
     """One warp's access. Shared: ``passes`` are wavefronts, ``ideal`` of them unavoidable. Global: ``passes`` are
-    128-byte lines, ``sectors`` the 32-byte sectors' numbers; of a copy to shared memory also the wavefronts ``written``
-    there, and whether it goes ``past`` L1."""
+    128-byte lines (of a fetch from a texture, request by request), ``sectors`` the 32-byte sectors' numbers; of a copy
+    to shared memory also the wavefronts ``written`` there, and whether it goes ``past`` L1."""
 
     space: Literal["shared", "global"]
     load: bool
@@ -106,30 +106,6 @@ def _control(instruction: bytes) -> Control:
     )
 
 
-def bank_conflicts(code: Sequence[Decoded]) -> tuple[int, ...]:
-    """Clocks that each FFMA loses: registers lie in two banks, odd and even, and an instruction reads two of each at
-    once; what the one before kept in the same place (``.reuse``) is not read again (Jia et al., section 3.5)."""
-    kept: dict[int, int] = {}
-    lost = []
-    for d in code:
-        if d.name != "FFMA":
-            kept = {}
-            lost.append(0)
-            continue
-        banks_used: tuple[set[int], set[int]] = (set(), set())
-        keep: dict[int, int] = {}
-        texts = re.split(r",\s*", d.text)[1:]
-        for place, (operand, text) in enumerate(zip(d.operands[1:], texts, strict=False)):
-            if isinstance(operand, MachineRegister) and operand.file == "R" and operand.number is not None:
-                if kept.get(place) != operand.number:
-                    banks_used[operand.number % 2].add(operand.number)
-                if ".reuse" in text:
-                    keep[place] = operand.number
-        lost.append(max(0, max(len(used) for used in banks_used) - 2))
-        kept = keep
-    return tuple(lost)
-
-
 @dataclass(frozen=True)
 class Traceable:
     """A kernel whose machine code can be followed: decoded once, traced at any shape."""
@@ -164,7 +140,8 @@ class Traceable:
         }
         shared = self.shared_bytes + grid.dynamic_shared
         store = Store(memory, shared, self.code.local_bytes) if plan.spaces else None
-        recorder = _Recorder(plan, Geometry(grid, 0, min(blocks, grid.blocks)), constants, store)
+        geometry = Geometry(grid, 0, min(blocks, grid.blocks))
+        recorder = _Recorder(plan, geometry, constants, store, texels_of(arguments))
         recorder.run()
         return Trace(
             self.instructions, self.control, self.conflicts, recorder.warps(), -(-grid.threads // WARP)
@@ -176,17 +153,24 @@ def traceable(compiled: Compiled, kernel: Kernel) -> Traceable:
     code = prepare(compiled)
     if code.plan is None:
         raise Uncountable(code.obstacle)
-    conflicts = bank_conflicts(code.plan.program.code)
+    conflicts = registers.conflicts(code.plan.program.code)
     return Traceable(code, code.plan, kernel, controls(compiled), conflicts, compiled.resources.shared_bytes)
 
 
 class _Recorder(Walker):
     """Notes, block by block of code, which warps went through it and what its accesses cost them."""
 
-    def __init__(self, plan: Plan, geometry: Geometry, constants: dict[int, bytes], store: Store | None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        geometry: Geometry,
+        constants: dict[int, bytes],
+        store: Store | None,
+        textures: Mapping[int, Texels],
+    ) -> None:
         self._log: list[tuple[int, NDArray[Any] | None, dict[int, list[Traffic | None]]]] = []
         self._written: dict[int, list[int]] = {}  # by cp.async, the shared side of its last execution
-        super().__init__(plan, geometry, constants, Sums(), store)
+        super().__init__(plan, geometry, constants, Sums(), store, textures=textures)
         for number, block in enumerate(self.blocks):
             block.steps.insert(0, self._entered(number))
 
@@ -196,19 +180,19 @@ class _Recorder(Walker):
     def _touch(
         self,
         d: Decoded,
-        memory: Memory,
+        memory: Memory | None,
         space: str,
         effect: Effect,
         also: Fetch | None = None,
         other: Memory | None = None,
     ) -> Step:
-        width = max(1, width_of(d.source.opcode))
+        width = bytes_of(d)
         matrix = d.name in ("LDSM", "STSM")
         access: Access = "matrix" if matrix else effect
         rows = banks.rows_of_matrices(width, self.geometry.lanes) if matrix else True
         width = banks.ROW_BYTES if matrix else width
-        address: Callable[[], NDArray[Any]] = self._place(d, memory, space)
-        guard = both(self._guard(d), also)
+        address, touching = self._place(d, memory, space)
+        guard = both(self._guard(d), both(also, touching))
         beside = self.lanes.address(other, "global" if space == "shared" else "shared") if other else None
         past = tally.BYPASS in d.source.opcode
         known: dict[bytes, list[Traffic | None]] = {}
@@ -227,10 +211,10 @@ class _Recorder(Walker):
                 )
                 self._written[d.index] = written[0].tolist()
                 return
-            key = b"" if space == "global" else where.tobytes() + active.tobytes()
+            key = b"" if space != "shared" else where.tobytes() + active.tobytes()
             found = known.get(key) if key else None
             if found is None:
-                found = _touches(where, active, width, space == "shared", access)
+                found = _touches(where, active, width, space, access)
                 if key:
                     known[key] = found
             if beside is not None:
@@ -261,13 +245,11 @@ class _Recorder(Walker):
         return tuple(tuple(stream) for stream in streams)
 
 
-def _touches(
-    where: NDArray[Any], active: NDArray[Any], width: int, shared: bool, access: Access
-) -> list[Traffic | None]:
+def _touches(where: NDArray[Any], active: NDArray[Any], width: int, space: str, access: Access) -> list[Traffic | None]:
     """What one instruction asks of memory, for every warp. None: no lane took part."""
     mask = None if active.all() else active
     load = access in ("load", "copy", "matrix")
-    if shared:
+    if space == "shared":
         cost, ideal = banks.wavefronts(where, mask, width, access)
         return [
             Traffic("shared", load, c, i) if c else None for c, i in zip(cost.tolist(), ideal.tolist(), strict=True)
@@ -276,5 +258,8 @@ def _touches(
     for row, lanes in zip(where // banks.SECTOR, active, strict=True):
         sectors = sorted(set(row.tolist() if mask is None else row[lanes].tolist()))
         lines = len({sector // LINE for sector in sectors})
+        if space == TEXTURE:  # each request by itself
+            asked = zip(row // LINE, lanes, np.arange(WARP) // banks.LANES_OF_A_REQUEST[width], strict=True)
+            lines = len({(int(request), int(line)) for line, taking_part, request in asked if taking_part})
         found.append(Traffic("global", load, lines, lines, tuple(sectors)) if sectors else None)
     return found

@@ -172,9 +172,19 @@ def passage_of(code: Sequence[Decoded], loads: Callable[[Decoded], int]) -> Pass
             events.append(_Event("wait", before[place], newest=bits[0] if bits else 0))
         elif loads(d):
             filled = frozenset(filter(None, results(d)[0]))
-            later = (before[i] for i in range(place + 1, len(code)) if filled & named[i])
+            later = (
+                before[i] for i in range(place + 1, len(code)) if filled & named[i] and not _instead(code, place, i)
+            )
             events.append(_Event("load", before[place], d.index, loads(d), filled, next(later, -1)))
     return Passage(tuple(events), first_use, total)
+
+
+def _instead(code: Sequence[Decoded], one: int, other: int) -> bool:
+    """Whether two instructions stand under opposite guards, so that no thread executes both."""
+    first, second = code[one].guard, code[other].guard
+    if first is None or second is None or first.shifted(0) != second.shifted(0) or first.negated == second.negated:
+        return False
+    return not any(first.shifted(0) in results(d)[0] for d in code[one + 1 : other])
 
 
 def _named(d: Decoded) -> frozenset[str]:

@@ -1,0 +1,66 @@
+"""What the simulator counts of fetches from textures beside what Nsight Compute counted, and of reading registers."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from checks.readings.counters.textures import CHANNELS, SOURCE, STORED, TEXELS, probes
+from gemm_lessons import simulate
+from gemm_lessons.compiler.sass import SassInstruction
+from gemm_lessons.launch import Counters, Texture
+from gemm_lessons.simulator.counters.machinecode import registers
+from gemm_lessons.simulator.counters.machinecode.operands import decode
+
+
+@cache
+def stored() -> dict[str, list[int]]:
+    """Of each probe: requests, sectors, instructions."""
+    found: dict[str, list[int]] = json.loads(STORED.read_text())["probes"]
+    return found
+
+
+def counted(source: str, entry: str, channels: int, out: Any) -> Counters:
+    texels = np.zeros((TEXELS, channels) if channels > 1 else TEXELS, np.float32)
+    return simulate(source, entry, 1, 32, [Texture(texels, channels), out]).counters
+
+
+@pytest.mark.parametrize("kind", CHANNELS)
+def test_requests_and_sectors_are_those_of_the_texture_unit(kind: str) -> None:
+    source, channels = SOURCE.read_text(), CHANNELS[kind]
+    names = [name for name in probes() if name.startswith(f"{kind}_")]
+    for name in names:
+        counters = counted(source, name, channels, np.zeros((32, channels), np.float32))
+        assert not counters.obstacle
+        found = [counters.get("texture_requests"), counters.get("texture_sectors")]
+        assert found == stored()[name][:2], name
+
+
+def test_what_a_fetch_brings_is_read_from_global_memory() -> None:
+    out = np.zeros((32, 4), np.float32)
+    counters = counted(SOURCE.read_text(), "four_half_outside", 4, out)
+    assert counters.get("texture_bytes") == counters.get("global_bytes_read") == 16 * 16, "none comes from outside"
+    assert (counters.get("global_accesses"), counters.get("global_load_requests")) == (2, 0), "a fetch and a store"
+
+
+def test_who_reads_a_part_of_a_texel_is_told_that_it_is_not_counted() -> None:
+    source = 'extern "C" __global__ void k(cudaTextureObject_t t, float *out) {'
+    source += " out[threadIdx.x] = tex1Dfetch<float4>(t, threadIdx.x).y; }"
+    counters = counted(source, "k", 4, np.zeros(32, np.float32))
+    assert "whose texels are what is fetched" in counters.obstacle
+
+
+def decoded(*texts: str) -> list[Any]:
+    return [decode(i, SassInstruction("FFMA", 0, "", None, 16 * i, 0, text)) for i, text in enumerate(texts)]
+
+
+def test_three_operands_in_one_bank_cost_a_clock_unless_one_was_kept() -> None:
+    first, second = "FFMA R1, R2.reuse, R3, R5", "FFMA R9, R2, R4, R6"
+    assert registers.conflicts(decoded(first, second)) == (0, 0)
+    assert registers.conflicts(decoded(second)) == (1,)
+    assert registers.conflicts(decoded("FFMA R1, R3, R2.reuse, R5", second)) == (0, 1), "in the same place only"
+    assert [registers.reuse_flags(d) for d in decoded(first, second)] == [1, 0]
