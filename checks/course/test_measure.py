@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from checks.course import halves
+from checks.course import halves, two_warps
 from checks.course.measure import ROOT, ROUNDS, rates, solutions, spread
 from checks.course.variants import VARIANTS
 from gemm_lessons.course.folder import Course
@@ -20,7 +20,9 @@ def rows(file: str) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("variant", [*VARIANTS, *halves.VARIANTS], ids=lambda variant: variant.name)
+@pytest.mark.parametrize(
+    "variant", [*VARIANTS, *halves.VARIANTS, *two_warps.VARIANTS], ids=lambda variant: variant.name
+)
 def test_the_edits_of_a_variant_match_its_solution(variant: Any) -> None:
     kernel = variant.kernel()
     changed = kernel.source != kernel.lesson.solution_path.read_text()
@@ -47,7 +49,20 @@ def test_every_solution_was_measured_at_every_size() -> None:
     assert measured == {(name, n) for n in ROUNDS for name in ("cublas", *(kernel.name for kernel in solutions()))}
 
 
-@pytest.mark.parametrize("file", ["h200.json", "h200_variants.json", "h200_halves.json"])
+def test_every_kernel_of_two_warps_was_measured() -> None:
+    measured = {row["kernel"] for row in rows("h200_two_warps.json")}
+    assert measured == {variant.name for variant in two_warps.VARIANTS} | {"cublas"}
+
+
+def test_two_warps_keep_what_they_promise() -> None:
+    by_place = {(row["kernel"], row["size"]): row["cold"] for row in rows("h200_two_warps.json")}
+    for size in (512, 768):
+        before, after = (by_place[name, size]["median_us"] for name in ("double_buffer", "two_warps"))
+        assert before / after >= 1.3
+    assert by_place["two_warps", 4096]["percent_of_cublas"] >= 75
+
+
+@pytest.mark.parametrize("file", ["h200.json", "h200_variants.json", "h200_halves.json", "h200_two_warps.json"])
 @pytest.mark.parametrize("way", ["warm", "cold"])
 def test_rates_follow_from_the_times(file: str, way: str) -> None:
     found = [row for row in rows(file) if way in row]  # some are there for their errors alone

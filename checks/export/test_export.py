@@ -26,7 +26,8 @@ from gemm_lessons.export.program import LARGE
 
 COURSE = packaged_course()
 SPLIT_K = Path(__file__).parents[1] / "course" / "kernels" / "90_split_k"
-LESSONS = [COURSE.lessons_dir / name for name in COURSE.names] + [SPLIT_K]
+TEXTURED = COURSE.lessons_dir / COURSE.resolve("two_warps")
+LESSONS = [path for name in COURSE.names if (path := COURSE.lessons_dir / name) != TEXTURED] + [SPLIT_K]
 FAKE = Path(__file__).parent / "fake"
 COMPILER = shutil.which("g++")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler (g++)")
@@ -287,6 +288,11 @@ def test_what_would_not_compile_is_refused(tmp_path: Path, old: str, new: str, m
     with pytest.raises(CommandError, match=re.escape(message)):
         exported(lesson, tmp_path / "work", lesson.solution_path.read_text().replace(old, new, 1))
     assert not (tmp_path / "work" / "out").exists(), "nothing was written"
+
+
+def test_a_lesson_of_textures_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="its kernels read A through a texture"):
+        exported(load_lesson(TEXTURED), tmp_path / "work")
 
 
 def test_pointers_to_vectors_are_cast(tmp_path: Path) -> None:

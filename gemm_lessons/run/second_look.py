@@ -89,12 +89,18 @@ def _mostly_right(checked: Checked) -> bool:
 
 def one_tile(lesson: Lesson) -> Shape:
     """The shape of one block and one K tile, if the lesson takes it; else the smallest that it checks."""
-    tile = lesson.tile.defines
-    whole = Shape(*(tile.get(name, 1) for name in ("BM", "BN", "BK")))
-    whole = replace(whole, k=max(whole.k, lesson.shapes.multiple_of.k, 8))
-    if lesson.shapes.refusal(whole) is None and lesson.grids(whole)[0].blocks == 1:
-        return whole
+    whole = _tile_of(lesson)
+    if lesson.shapes.refusal(whole) is None:
+        whole = _tile_of(lesson.at(whole))  # the host may choose smaller ones for so little
+        if lesson.shapes.refusal(whole) is None and lesson.at(whole).grids(whole)[0].blocks == 1:
+            return whole
     return min(lesson.shapes.check, key=lambda shape: shape.m * shape.n * shape.k)
+
+
+def _tile_of(lesson: Lesson) -> Shape:
+    tile = lesson.tile.defines
+    shape = Shape(*(tile.get(name, 1) for name in ("BM", "BN", "BK")))
+    return replace(shape, k=max(shape.k, lesson.shapes.multiple_of.k, 8))
 
 
 def _names(compiled: Compiled, remains: Remains) -> Names:
