@@ -83,6 +83,7 @@ VARIANTS: tuple[Variant, ...] = (
     Variant("tensor_cores no padding", {}, pitfall="no_padding"),
     Variant(HALF_SUMS, {}, pitfall="half_sums"),
     tiled("async_copy"),
+    tiled("async_copy no bands", BAND=1),
     tiled("async_copy STAGES2", STAGES=2),
     tiled("async_copy STAGES4", STAGES=4),
     tiled("async_copy BK32 STAGES3", BK=32, STAGES=3),

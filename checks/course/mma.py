@@ -65,20 +65,17 @@ class Variant:
         return source
 
 
-COPY = """\
-            if (step == 0 && !last) {
-                if (k0 + (STAGES - 1) * BK < K)
-                    copy(before);
-                __pipeline_commit();
-            }
-"""
-MULTIPLY = "            multiply(step % 2);\n"
 ALONE = (
     ("                load((step + 1) % 2, now, step + 1);\n", "                ;\n"),
     ("                load(0, next, 0);\n", ""),
     ("    load(0, 0, 0);\n", "    load(0, 0, 0);\n    load(1, 0, 1);\n"),
     ("                    copy(before);\n", "                    ;\n"),
 )
+STRAIGHT = (
+    ("            Of::store(slab, 0, j * Of::COLS, acc[i][j]);\n",
+     "            Of::store(c, block_row + warp_row + i * 16, block_col + warp_col + j * Of::COLS, acc[i][j]);\n"),
+    ("n < 16 * WIDE;", "n < 0;"),
+)  # fmt: skip
 SMALL = {"BN": 64, "STAGES": 2, "BLOCKS_PER_SM": 2}
 TALL = {"BM": 256, "BN": 64, "STAGES": 2}
 VARIANTS = (
@@ -88,18 +85,16 @@ VARIANTS = (
     Variant("mma 128x128 2 blocks", tile={"BM": 128, "STAGES": 3, "BLOCKS_PER_SM": 2}),
     Variant("mma one set", pitfall="one_set"),
     Variant("mma no swizzle", pitfall="no_swizzle"),
-    Variant("mma copy behind", edits=((COPY + MULTIPLY, MULTIPLY + COPY),)),
-    Variant("mma copy at step 1", edits=(("step == 0 && !last", "step == 1 && !last"),)),
-    Variant("mma copy in turns", edits=((COPY, COPY.replace("step == 0 &&", "step == warp % 2 &&")),)),
+    Variant("mma no bands", tile={"BAND": 1}),
+    Variant("mma straight", edits=STRAIGHT),
     Variant("mma products alone", edits=ALONE),
     Variant("mma bf16", "bf16"),
     Variant("mma tf32", "tf32"),
-    Variant("mma tf32 copy at step 1", "tf32", edits=(("step == 0 && !last", "step == 1 && !last"),)),
     Variant("mma tf32 products alone", "tf32", edits=ALONE),
     Variant("mma int8", "int8"),
     Variant("mma int8 products alone", "int8", edits=ALONE),
     Variant("mma fp64", "fp64"),
-    Variant("mma fp64 128x128", "fp64", {"BN": 128, "STAGES": 4, "BLOCKS_PER_SM": 1}),
+    Variant("mma fp64 no bands", "fp64", {"BAND": 1}),
     Variant("mma fp32_by_tf32", "fp32_by_tf32"),
     Variant("mma fp32_by_tf32 128x64 2 blocks", "fp32_by_tf32", SMALL),
     Variant("mma fp32_by_tf32 1 sum 256x64", "fp32_by_tf32", {"SUMS": 1, **TALL}),

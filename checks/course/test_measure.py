@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from checks.course import halves, two_warps
+from checks.course import halves, mma, two_warps
 from checks.course.measure import ROOT, ROUNDS, rates, solutions, spread
 from checks.course.variants import VARIANTS
 from gemm_lessons.course.folder import Course
@@ -42,6 +42,19 @@ def test_every_variant_was_measured() -> None:
 def test_every_kernel_of_halves_was_measured() -> None:
     measured = {row["kernel"] for row in rows("h200_halves.json")}
     assert measured == {variant.name for variant in halves.VARIANTS} | {"cublas", halves.IN_FLOAT32}
+
+
+def test_every_kernel_of_mma_was_measured() -> None:
+    measured = {row["kernel"] for row in rows("h200_mma.json")}
+    libraries = {f"cublas {kind}" for kind in mma.OF_CUBLAS} | {"cublas int8 TN"}
+    assert measured == {variant.name for variant in mma.VARIANTS} | libraries
+
+
+def test_what_was_built_elsewhere_says_from_where() -> None:
+    for row in rows("h200_anchors.json"):
+        if row["kernel"].split()[0] in ("cutlass", "leimao"):
+            assert len(row["commit"]) == 40
+            assert row["source"].startswith("github.com/")
 
 
 def test_every_solution_was_measured_at_every_size() -> None:

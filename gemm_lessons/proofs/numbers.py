@@ -28,7 +28,7 @@ SEED = 20261121
 TABLE = re.compile(r"<!-- numbers: (.*?) -->\n(.*?)<!-- /numbers -->", re.DOTALL)
 FIELDS = ("registers", "shared_bytes", "spill_bytes")  # of a variant
 EVERY_SIZE = 0  # of a kernel that has no size, such as a loop on registers
-LIBRARY = ("cublas", "loop", "fed")  # rows that are no lesson's
+LIBRARY = ("cublas", "cutlass", "leimao", "torch", "loop", "fed")  # rows that are no lesson's
 WAYS = ("cold", "warm")  # of measuring; see lessons/measured/README.md
 UNITS = {
     "tflops": ("tflops", 1.0, 1),
@@ -42,8 +42,8 @@ UNITS = {
 FILES = {"h200": "h200.json", "ncu": "h200_ncu.json", "variants": "h200_variants.json",
          "layouts": "h200_layouts.json", "epilogues": "h200_epilogues.json", "halves": "h200_halves.json",
          "precision": "h200_halves.json", "mma": "h200_mma.json", "errors": "h200_mma.json",
-         "types": "h200_types.json", "split": "h200_split.json",
-         "two_warps": "h200_two_warps.json"}  # fmt: skip
+         "types": "h200_types.json", "split": "h200_split.json", "anchors": "h200_anchors.json",
+         "pipes": "h200_pipes.json", "two_warps": "h200_two_warps.json"}  # fmt: skip
 SOURCES = f"simulator M,N,K, {', '.join(FILES)}: see lessons/measured/README.md"
 
 
@@ -70,7 +70,7 @@ class Numbers:
             match kind:
                 case "simulator":
                     done = self._simulated(words, head, rows)
-                case "ncu" | "precision" | "errors":
+                case "ncu" | "precision" | "errors" | "pipes":
                     done = self._profiled(kind, words, head, rows)
                 case _ if kind in FILES:
                     done = self._measured(kind, words, head, rows)

@@ -2,7 +2,7 @@
 // New idea: a copy from global to shared memory that needs no registers and that nobody waits for, several tiles ahead.
 // Before:   lesson 15, through registers, one tile ahead. Now: STAGES tiles in shared memory, all but one on their way.
 // Launch:   grid (N/BN, M/BM), block (BM/WM)*(BN/WN) warps, shared memory for STAGES stages; the tiles of lesson 15 with
-//           BK = 64, STAGES = 3.
+//           BK = 64, STAGES = 3. BAND rows of blocks go through the columns of B together.
 #include <cuda_pipeline.h>
 #include <mma.h>
 
@@ -29,9 +29,15 @@ gemm(const half *A, const half *B, float *C, int M, int N, int K)
     const Matrix<const half> b{B, K, N, N, 1};
     const Matrix<float> c{C, M, N, N, 1};
 
-    // Which tile of C is my warp's?
-    const int block_row = blockIdx.y * BM;
-    const int block_col = blockIdx.x * BN;
+    // Which tile of C is my block's? Blocks start in the order of their numbers. Those of BAND rows go through the
+    // columns together, so that the blocks that run at a time want few different tiles of A and of B.
+    const int number = blockIdx.y * gridDim.x + blockIdx.x;
+    const int band = number / (BAND * gridDim.x) * BAND;
+    const int rows = min(BAND, gridDim.y - band);
+    const int block_row = (band + number % (BAND * gridDim.x) % rows) * BM;
+    const int block_col = number % (BAND * gridDim.x) / rows * BN;
+
+    // And my warp's?
     const int warp = threadIdx.x / 32;
     const int warp_row = warp / (BN / WN) * WM;
     const int warp_col = warp % (BN / WN) * WN;

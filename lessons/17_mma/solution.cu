@@ -3,6 +3,7 @@
 //           the next step on their way while this one is multiplied.
 // Before:   lesson 16, fragments that nobody looks into, and a warp that waits for each of them.
 // Launch:   grid (N/BN, M/BM), block (BM/WM)*(BN/WN) warps; BM = 256, BN = 128, BK = 64, WM = WN = 64, STAGES = 4.
+//           BAND rows of blocks go through the columns of B together.
 //           TYPE says which numbers: 1 is float16, fragments.cuh has the others, and split.cuh float32 in two parts.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -31,7 +32,8 @@ struct OfHalves {
     using A = unsigned[4];    // a lane's share of 16 rows x 16 k
     using B = unsigned[2][2]; // of 16 k x 16 columns, for two products
     using Sums = float[2][4]; // of 16 rows x 16 columns
-    static constexpr int DEPTH = 16, COLS = 16, PARTS = 1, PASSES = 1;
+    static constexpr int DEPTH = 16, COLS = 16, PARTS = 1, PASSES = 1, PAD = 8;
+    static constexpr bool B_FIRST = false;
 
     __device__ static unsigned turn_a(unsigned row) { return row; }
     __device__ static unsigned turn_b(unsigned row) { return row; }
@@ -93,8 +95,8 @@ gemm(const Element *A, const Element *B, Sum *C, int M, int N, int K)
     constexpr int PIECE = 16 / sizeof(Element);    // numbers that one copy takes
     constexpr int A_ROWS = THREADS / (BK / PIECE); // rows of a_tile that the block copies in one round
     constexpr int B_ROWS = THREADS / (BN / PIECE); // rows of b_tile
+    constexpr int PARTS = Of::PARTS;               // matrices that each of A and B is given as
     constexpr int STEPS = BK / Of::DEPTH;
-    constexpr int PARTS = Of::PARTS; // matrices that each of A and B is given as
     static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "the tiles must be whole rounds of copying");
     static_assert(BK % (8 * PIECE) == 0 && BN % (8 * PIECE) == 0, "eight pieces of a row change places");
     static_assert(WM % 16 == 0 && WN % Of::COLS == 0, "a warp tile is whole fragments");
@@ -109,9 +111,15 @@ gemm(const Element *A, const Element *B, Sum *C, int M, int N, int K)
     const Matrix<const Element> b{B, K, N, N, 1};
     const Matrix<Sum> c{C, M, N, N, 1};
 
-    // Which tile of C is my warp's?
-    const int block_row = blockIdx.y * BM;
-    const int block_col = blockIdx.x * BN;
+    // Which tile of C is my block's? Blocks start in the order of their numbers. Those of BAND rows go through the
+    // columns together, so that the blocks that run at a time want few different tiles of A and of B.
+    const int number = blockIdx.y * gridDim.x + blockIdx.x;
+    const int band = number / (BAND * gridDim.x) * BAND;
+    const int rows = min(BAND, gridDim.y - band);
+    const int block_row = (band + number % (BAND * gridDim.x) % rows) * BM;
+    const int block_col = number % (BAND * gridDim.x) / rows * BN;
+
+    // And my warp's?
     const int warp = threadIdx.x / 32;
     const int warp_row = warp / (BN / WN) * WM;
     const int warp_col = warp % (BN / WN) * WN;
@@ -156,14 +164,15 @@ gemm(const Element *A, const Element *B, Sum *C, int M, int N, int K)
             Of::template load_b<BN>(b_frag[set][j], b_tile, step * Of::DEPTH, warp_col + j * Of::COLS);
     };
 
-    // registers -> products
+    // registers -> products: each fragment of the factor that mma.sync takes first with all of the other
     Of::Sums acc[WM / 16][WN / Of::COLS] = {};
     const auto multiply = [&](int set) {
 #pragma unroll
-        for (int pass = 0; pass < Of::PASSES; pass++)
-            for (int i = 0; i < WM / 16; i++)
-                for (int j = 0; j < WN / Of::COLS; j++)
-                    Of::multiply_add(acc[i][j], a_frag[set][i], b_frag[set][j], pass);
+        for (int n = 0; n < Of::PASSES * (WM / 16) * (WN / Of::COLS); n++) {
+            const int i = Of::B_FIRST ? n % (WM / 16) : n / (WN / Of::COLS) % (WM / 16);
+            const int j = Of::B_FIRST ? n / (WM / 16) % (WN / Of::COLS) : n % (WN / Of::COLS);
+            Of::multiply_add(acc[i][j], a_frag[set][i], b_frag[set][j], n / (WM / 16) / (WN / Of::COLS));
+        }
     };
 
     // The first STAGES - 1 tiles are sent for, each a group of its own, as in lesson 16; and the first fragments.
@@ -179,7 +188,7 @@ gemm(const Element *A, const Element *B, Sum *C, int M, int N, int K)
     // Walk along K, one tile at a time.
     int now = 0; // the stage that holds the tile at k0
     int k0 = 0;
-    const auto turn = [&](bool last) {
+    const auto turn = [&](bool more, bool last) { // more: there is a tile STAGES - 1 further
         const int next = now == STAGES - 1 ? 0 : now + 1;
         const int before = now == 0 ? STAGES - 1 : now - 1; // holds the tile before this one
 #pragma unroll
@@ -194,7 +203,7 @@ gemm(const Element *A, const Element *B, Sum *C, int M, int N, int K)
             }
             // (6) The barrier above was passed: nobody reads the tile before this one any more.
             if (step == 0 && !last) {
-                if (k0 + (STAGES - 1) * BK < K)
+                if (more)
                     copy(before);
                 __pipeline_commit();
             }
@@ -206,14 +215,30 @@ gemm(const Element *A, const Element *B, Sum *C, int M, int N, int K)
         now = next;
         k0 += BK;
     };
+    while (Of::PASSES == 1 && k0 + (STAGES - 1) * BK < K)
+        turn(true, false); // a turn of its own, without questions; with three passes it gains nothing
     while (k0 + BK < K)
-        turn(false);
-    turn(true);
+        turn(k0 + (STAGES - 1) * BK < K, false);
+    turn(false, true);
 
-    // Write my elements back.
-    for (int i = 0; i < WM / 16; i++)
+    // Write my elements back: 16 rows at a time through the stage that nobody reads any more, so that the lanes of a
+    // warp store 16 bytes each, side by side in whole rows of its tile.
+    constexpr int SIDE = 16 / sizeof(Sum), WIDE = WN / SIDE;
+    static_assert(32 % WIDE == 0, "the lanes of a warp store whole rows");
+    static_assert(sizeof(Stage) >= THREADS / 32 * 16 * (WN + Of::PAD) * sizeof(Sum), "a stage has room for 16 rows");
+    Sum *room = reinterpret_cast<Sum *>(&stages[now]) + warp * 16 * (WN + Of::PAD);
+    const Matrix<Sum> slab{room, 16, WN, WN + Of::PAD, 1};
+    for (int i = 0; i < WM / 16; i++) {
         for (int j = 0; j < WN / Of::COLS; j++)
-            Of::store(c, block_row + warp_row + i * 16, block_col + warp_col + j * Of::COLS, acc[i][j]);
+            Of::store(slab, 0, j * Of::COLS, acc[i][j]);
+        __syncwarp();
+        for (int n = 0; n < 16 * WIDE; n += 32) {
+            const int row = (n + threadIdx.x % 32) / WIDE, col = threadIdx.x % WIDE * SIDE;
+            row_at<SIDE>(c(block_row + warp_row + i * 16 + row, block_col + warp_col + col)) =
+                row_at<SIDE>(slab(row, col));
+        }
+        __syncwarp();
+    }
 }
 
 #if TYPE > 5 // fp32: A and then B are split into two parts before gemm is launched

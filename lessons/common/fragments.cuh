@@ -4,6 +4,8 @@
 //   DEPTH, COLS         of k and of columns, that one load_b takes
 //   PARTS, PASSES       matrices that each of A and B is given as, and products for each pair of fragments: 1 and 1, or
 //                       2 and 3 where fp32 is split
+//   B_FIRST             whether B is what mma.sync takes as its first factor
+//   PAD                 numbers behind each row of C in shared memory, so that store has no bank conflicts
 //   A, B, Sums          a lane's registers: of 16 rows x DEPTH of A, of DEPTH x COLS of B, of 16 rows x COLS of C
 //   turn_a, turn_b      what the places of a row's pieces are xored with
 //   load_a, load_b      from a tile of WIDTH columns, at (row, k) and at (k, col)
@@ -53,7 +55,8 @@ template <>
 struct Fragments<TF32> {
     using Element = float;
     using Sum = float;
-    static constexpr int DEPTH = 8, COLS = 16, PARTS = 1, PASSES = 1;
+    static constexpr int DEPTH = 8, COLS = 16, PARTS = 1, PASSES = 1, PAD = 4;
+    static constexpr bool B_FIRST = true;
     using A = unsigned[2][2];
     using B = unsigned[4];
     using Sums = float[2][4];
@@ -106,7 +109,8 @@ template <>
 struct Fragments<S8> {
     using Element = signed char;
     using Sum = int;
-    static constexpr int DEPTH = 32, COLS = 16, PARTS = 1, PASSES = 1;
+    static constexpr int DEPTH = 32, COLS = 16, PARTS = 1, PASSES = 1, PAD = 16;
+    static constexpr bool B_FIRST = false;
     using A = unsigned[4];
     using B = unsigned[2][2];
     using Sums = int[2][4];
@@ -157,7 +161,8 @@ template <>
 struct Fragments<F64> {
     using Element = double;
     using Sum = double;
-    static constexpr int DEPTH = 4, COLS = 8, PARTS = 1, PASSES = 1;
+    static constexpr int DEPTH = 4, COLS = 8, PARTS = 1, PASSES = 1, PAD = 8;
+    static constexpr bool B_FIRST = false;
     using A = double[2];
     using B = double[1];
     using Sums = double[4];
