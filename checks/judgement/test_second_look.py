@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -17,6 +19,9 @@ from gemm_lessons.judgement.stage import contents
 from gemm_lessons.judgement.verdict import Faulted
 from gemm_lessons.simulator.remains import UNWRITTEN, Remains
 
+OPEN = re.compile(r"^\s*// TODO\((\d+)\)")
+SOLVED = re.compile(r"^\s*// \((\d+)\)")
+
 
 def written(lesson: str, todos: int) -> str:
     """The stub of a lesson with the first TODOs solved as in the reference."""
@@ -24,9 +29,22 @@ def written(lesson: str, todos: int) -> str:
     stub, solution = (path.read_text().splitlines() for path in (found.stub_path, found.solution_path))
     lines, solved = [], 0
     for tag, i1, i2, j1, j2 in difflib.SequenceMatcher(a=stub, b=solution, autojunk=False).get_opcodes():
-        solved += tag != "equal"
-        lines += solution[j1:j2] if tag != "equal" and solved <= todos else stub[i1:i2]
+        if tag == "equal":
+            lines += stub[i1:i2]
+            continue
+        left, done = by_number(stub[i1:i2], OPEN), by_number(solution[j1:j2], SOLVED)
+        if len(left) < 2 or len(left) != len(done):  # one TODO; its parts may be numbered, too
+            left, done = [stub[i1:i2]], [solution[j1:j2]]
+        for open_, solution_ in zip(left, done, strict=True):
+            solved += 1
+            lines += solution_ if solved <= todos else open_
     return "\n".join(lines) + "\n"
+
+
+def by_number(lines: list[str], mark: re.Pattern[str]) -> list[list[str]]:
+    """The lines from each mark to the next."""
+    begins = [i for i, line in enumerate(lines) if mark.match(line)]
+    return [lines[a:b] for a, b in pairwise([*begins, len(lines)])] if begins[:1] == [0] else [lines]
 
 
 def said_after(lesson: str, todos: int) -> str:

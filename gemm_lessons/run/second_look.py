@@ -44,11 +44,13 @@ def second_look(plan: RunPlan, built: Built, source: str, checked: Checked) -> C
     todos = {} if _mostly_right(checked) else open_todos(source, stub)
     unsure = may_run_past(source, lesson.tile.defines)
     puzzling = isinstance(checked.verdict, WrongAnswer) and checked.verdict.is_vague
-    if len(lesson.launches) > 1 or isinstance(checked.verdict, TimedOut) or not (todos or unsure or puzzling):
+    if isinstance(checked.verdict, TimedOut) or not (todos or unsure or puzzling):
         return checked
     count = len(todo_marks(stub))
     if todos:
         checked = replace(checked, unfinished=Unfinished(count - len(todos), count))
+    if len(lesson.launches) > 1:  # what one of them leaves behind is not the whole
+        return checked
     shape = one_tile(lesson)
     lesson = lesson.at(shape)
     problem = Problem(lesson.data, shape, plan.seed)
