@@ -122,7 +122,7 @@ def _show_line(side: Side, line: int) -> None:
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.course import show_note
 
-    if side.requests_of(line):
+    if side.requests_of(line) or any(count.line == line for count in side.counts):  # textures are counted only
         show_line(make_console(), side, line)
         return
     for note in side.notes:

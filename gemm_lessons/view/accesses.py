@@ -100,7 +100,9 @@ class _Notes:
     stores: Stores = field(default_factory=Stores)
 
     def watch(self, access: Access, addresses: Array, active: Array | None, first: int) -> None:
-        """See ``machinecode.Watch``."""
+        """See ``machinecode.Watch``. Textures are counted and not drawn: where they lie is not told."""
+        if access.space == "texture":
+            return
         rows = addresses.reshape(-1, WARP)
         taking_part = np.ones(rows.shape, np.bool_) if active is None else active.reshape(-1, WARP)
         if access.space == "global" and access.effect == "store":
