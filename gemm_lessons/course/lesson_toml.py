@@ -147,12 +147,13 @@ class _Reader(TomlReader):
 
     def choices(self, raw: dict[str, Any], tile: Tile) -> tuple[tuple[str, Expression], ...]:
         """What the host works out for each launch and hands to the compiler like a tile size: arithmetic over M, N, K,
-        the tile, earlier choices, trans_a and trans_b (0 or 1), and leading dimensions."""
+        the tile, earlier choices, trans_a and trans_b (0 or 1), and leading dimensions. One that is named like a tile
+        size takes its place."""
         found: list[tuple[str, Expression]] = []
         names = [*SIZES, *tile.defines, "trans_a", "trans_b", "lda", "ldb", "ldc"]
         for name in raw:
-            if not re.fullmatch(r"[A-Z][A-Z0-9_]*", name) or name in names:
-                raise self.wrong(("choices", name), "a choice is named in upper case, like WIDTH, and not like a size")
+            if not re.fullmatch(r"[A-Z][A-Z0-9_]*", name) or name in SIZES:
+                raise self.wrong(("choices", name), "a choice is named in upper case, like WIDTH, and not M, N or K")
             found.append((name, self.expression(("choices", name), raw[name], names)))
             names.append(name)
         return tuple(found)

@@ -27,6 +27,7 @@ GPU = "h200"  # what occupancies in the texts are for
 SEED = 20261121
 TABLE = re.compile(r"<!-- numbers: (.*?) -->\n(.*?)<!-- /numbers -->", re.DOTALL)
 FIELDS = ("registers", "shared_bytes", "spill_bytes")  # of a variant
+COLUMNS = (*FIELDS, "three", "bank", "other")  # that measured files may hold; the last three of machine code
 EVERY_SIZE = 0  # of a kernel that has no size, such as a loop on registers
 LIBRARY = ("cublas", "cutlass", "leimao", "torch", "loop", "fed")  # rows that are no lesson's
 WAYS = ("cold", "warm")  # of measuring; see lessons/measured/README.md
@@ -43,7 +44,8 @@ FILES = {"h200": "h200.json", "ncu": "h200_ncu.json", "variants": "h200_variants
          "layouts": "h200_layouts.json", "epilogues": "h200_epilogues.json", "halves": "h200_halves.json",
          "precision": "h200_halves.json", "mma": "h200_mma.json", "errors": "h200_mma.json",
          "types": "h200_types.json", "split": "h200_split.json", "anchors": "h200_anchors.json",
-         "pipes": "h200_pipes.json", "two_warps": "h200_two_warps.json"}  # fmt: skip
+         "pipes": "h200_pipes.json", "two_warps": "h200_two_warps.json",
+         "squares": "h200_squares.json"}  # fmt: skip
 SOURCES = f"simulator M,N,K, {', '.join(FILES)}: see lessons/measured/README.md"
 
 
@@ -168,8 +170,9 @@ class Numbers:
             values = []
             kernel = self._stored_name(row[0])
             for heading in head[1:]:
-                if heading in FIELDS:
-                    values.append(str(by_place[kernel, 4096][heading]))
+                if heading in COLUMNS:
+                    found = by_place.get((kernel, 4096)) or by_place[kernel, EVERY_SIZE]
+                    values.append(str(found.get(heading, "")))
                 else:
                     size, *own = heading.split()
                     how = " ".join(way or own)

@@ -1,0 +1,212 @@
+"""Measure beat_cublas, variants of it and double_buffer beside cuBLAS on squares, and loops of multiply-adds on
+registers: where ``lessons/measured/h200_squares.json`` comes from.
+
+    python -m checks.course.squares compile DIR                 # here: machine code of every kernel and loop
+    python -m checks.course.squares run DIR lessons/measured/h200_squares.json     # on a machine with the GPU and cupy
+
+Everything else is as in ``measure``. ``three`` and ``bank`` are read from the machine code of the fullest loop: percent
+of its multiply-adds that read three registers, and of those that read two of one bank; what the one before kept
+(``.reuse``) is not read again. ``other``: instructions that are none, for 100 multiply-adds.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from checks.course.kernel import GPU_ARCH
+from checks.course.measure import CHECKS, COLD, WARM, Bench, compile_kernels, every_size, machine, spread, write
+from checks.course.variants import Variant
+from gemm_lessons.course.lesson import Shape
+
+SOURCE = Path(__file__).with_name("registers.cu")
+ROUNDS = {1024: 40, 1536: 30, 2048: 20, 3072: 15, 4096: 11, 6144: 7, 8192: 7}
+BLOCKS, THREADS, TURNS, REPEATS = 2, 128, 4000, 7
+THREE, BANK, OTHER = "three", "bank", "other"
+
+ROW_BY_ROW = (
+    """\
+            for (int j = 0; j < TN; j++)
+                for (int n = 0; n < TM; n++) {
+                    const int i = j % 2 ? TM - 1 - n : n;
+                    acc[i][j] += a_frag[i] * b_frag[j];
+                }
+""",
+    """\
+            for (int i = 0; i < TM; i++)
+                for (int j = 0; j < TN; j++)
+                    acc[i][j] += a_frag[i] * b_frag[j];
+""",
+)
+COLUMNS = ("const int i = j % 2 ? TM - 1 - n : n;", "const int i = n;")
+"""Down each column, never up."""
+LAST_TILE = (
+    """\
+    for (int k0 = BK; k0 < K; k0 += BK) {
+        fetch(1 - now, k0);
+        multiply(now);
+        store(1 - now);
+        __syncthreads();
+        now = 1 - now;
+    }
+    // (3) The last tile has a multiply of its own.
+    multiply(now);
+""",
+    """\
+    for (int k0 = BK; k0 <= K; k0 += BK) {
+        if (k0 < K)
+            fetch(1 - now, k0);
+        multiply(now);
+        if (k0 < K) {
+            store(1 - now);
+            __syncthreads();
+        }
+        now = 1 - now;
+    }
+""",
+)
+GROUPS = (
+    """\
+    const int block_row = blockIdx.y * BM;
+    const int block_col = blockIdx.x * BN;
+""",
+    """\
+    const int number = blockIdx.y * gridDim.x + blockIdx.x;
+    const int first = number / (8 * gridDim.x) * 8;
+    const int rows = min(8, gridDim.y - first);
+    const int block_row = (first + number % (8 * gridDim.x) % rows) * BM;
+    const int block_col = number % (8 * gridDim.x) / rows * BN;
+""",
+)
+"""Eight rows of blocks at a time, column by column."""
+
+USUAL = {"BM": 64, "BN": 128, "BK": 16, "WM": 64, "WN": 32, "TM": 8, "TN": 8, "BLOCKS_PER_SM": 4}
+VARIANTS = (
+    Variant("double_buffer", {}),
+    Variant("beat_cublas", {}),
+    Variant("beat_cublas row by row", {}, (ROW_BY_ROW,)),
+    Variant("beat_cublas columns", {}, (COLUMNS,)),
+    Variant("beat_cublas one multiply", {}, (LAST_TILE,)),
+    Variant("beat_cublas groups", {}, (GROUPS,)),
+    Variant("beat_cublas 64x128", USUAL),
+    Variant("beat_cublas 64x128 row by row", USUAL, (ROW_BY_ROW,)),
+    Variant("beat_cublas 128x128", {**USUAL, "BM": 128, "BLOCKS_PER_SM": 2}),
+    Variant("beat_cublas 8x16", {**USUAL, "BM": 128, "BK": 8, "WN": 64, "TN": 16, "BLOCKS_PER_SM": 2}),
+)
+LOOPS = {  # name: TM, TN, FEED, ORDER
+    f"loop {tm}x{tn} {words}": (tm, tn, feed, order)
+    for tm, tn in ((8, 8), (8, 16))
+    for words, feed, order in (
+        ("registers row by row", 0, 0),
+        ("registers", 0, 2),
+        ("b from shared", 1, 2),
+        ("both from shared", 2, 2),
+        ("both row by row", 2, 0),
+        ("a from constants", 3, 2),
+        ("a by shuffles", 4, 2),
+    )
+}
+
+
+def reads(cubin: bytes, entry: str) -> dict[str, float]:
+    """What the multiply-adds of the fullest loop ask of the register file."""
+    from gemm_lessons.compiler.sass import disassemble, parse
+
+    code = parse(disassemble(cubin), entry)
+    at = {label: number for number, one in enumerate(code) for label in one.labels}
+    best: Sequence[Any] = ()
+    for number, one in enumerate(code):
+        target = re.search(r"BRA.*?(\.L_x_\d+)", one.text)
+        if target and at.get(target[1], number) < number:
+            body = code[at[target[1]] : number + 1]
+            if sum(it.opcode == "FFMA" for it in body) > sum(it.opcode == "FFMA" for it in best):
+                best = body
+    kept: dict[int, str] = {}
+    products = three = bank = 0
+    for one in best:
+        fresh: dict[int, str] = {}
+        if one.opcode == "FFMA":
+            places = [re.match(r"[-|]*(R\d+)(\.reuse)?", word.strip()) for word in one.text.split(",")[1:4]]
+            asked = {it[1] for place, it in enumerate(places) if it and kept.get(place) != it[1]}
+            fresh = {place: it[1] for place, it in enumerate(places) if it and it[2]}
+            odd = sum(int(name[1:]) % 2 for name in asked)
+            products += 1
+            three += len(asked) == 3
+            bank += len(asked) == 2 and odd != 1
+        kept = fresh
+    share = 100 / max(1, products)
+    found = {THREE: three * share, BANK: bank * share, OTHER: (len(best) - products) * share}
+    return {name: round(value, 1) for name, value in found.items()}
+
+
+def compile_all(folder: Path) -> None:
+    from gemm_lessons.compiler.compile import Compiled, compile_source
+
+    shapes = [Shape(n, n, n) for n in (4096, *ROUNDS)] + [Shape(*sizes) for sizes in CHECKS]
+    compile_kernels(folder, [variant.kernel() for variant in VARIANTS], shapes)
+    listed = json.loads((folder / "kernels.json").read_text())
+    for kernel in listed["kernels"]:
+        kernel["resources"] |= reads((folder / kernel["file"]).read_bytes(), kernel["entry"])
+    listed["loops"] = {}
+    for number, (name, (rows, cols, feed, order)) in enumerate(LOOPS.items()):
+        sizes = {"TM": rows, "TN": cols, "FEED": feed, "ORDER": order, "BLOCKS": BLOCKS, "THREADS": THREADS}
+        made = compile_source(
+            SOURCE.read_text(), path=str(SOURCE), entry="loop", defines=sizes, include_dirs=(), arch=GPU_ARCH
+        )
+        assert isinstance(made, Compiled), made.log
+        (folder / f"loop{number}.cubin").write_bytes(made.cubin)
+        listed["loops"][name] = {"file": f"loop{number}.cubin", **reads(made.cubin, made.entry)}
+    (folder / "kernels.json").write_text(json.dumps(listed))
+
+
+def loops(bench: Bench, folder: Path) -> list[dict[str, Any]]:
+    """A line for each loop; it has no size."""
+    cupy, np = bench.cupy, bench.np
+    numbers, out = bench.random(1 << 16), cupy.empty(BLOCKS * 132 * THREADS, cupy.float32)
+    found = []
+    for name, about in json.loads((folder / "kernels.json").read_text())["loops"].items():
+        rows, cols, *_ = LOOPS[name]
+        function = cupy.RawModule(path=str(folder / about.pop("file"))).get_function("loop")
+        times = []
+        for _ in range(REPEATS):
+            start, stop = bench.events
+            start.record()
+            function((BLOCKS * 132,), (THREADS,), (numbers, out, np.int32(TURNS)))
+            stop.record()
+            stop.synchronize()
+            times.append(float(cupy.cuda.get_elapsed_time(start, stop)) * 1e3)
+        work = 2 * rows * cols * 8 * TURNS * BLOCKS * 132 * THREADS
+        tflops = round(work / statistics.median(times) / 1e6, 3)
+        found.append(
+            {"kernel": name, "size": 0, "repeats": REPEATS, COLD: {**spread(times), "tflops": tflops}, **about}
+        )
+        print(name, tflops, about, flush=True)
+    return found
+
+
+def run(folder: Path, target: Path) -> None:
+    bench = Bench(folder)
+    rows = every_size(bench, ROUNDS, (WARM, COLD), lambda name, n: ROUNDS[n])
+    rows += loops(bench, folder)
+    about = {
+        "command": "python -m checks.course.squares compile DIR; python -m checks.course.squares run DIR FILE",
+        **machine(bench),
+        "what": "C = A B, fp32, square, standard normal inputs: beat_cublas, variants of it, double_buffer and cuBLAS,"
+        " one launch each in turn; and loops of multiply-adds (registers.cu), which have no size.",
+        "how": "CUDA events around one launch, median over the repeats. warm, cold: as in h200.json. three, bank,"
+        " other: percent of the inner loop's multiply-adds that read three registers, or two of one bank, and"
+        " instructions that are no multiply-adds for 100 that are; read from the machine code.",
+    }
+    write(target, about, rows)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "compile":
+        compile_all(Path(sys.argv[2]))
+    else:
+        run(Path(sys.argv[2]), Path(sys.argv[3]))

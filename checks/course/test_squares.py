@@ -1,0 +1,45 @@
+"""What the machine code of an inner loop asks of the register file."""
+
+from __future__ import annotations
+
+import pytest
+
+from checks.course.kernel import GPU_ARCH
+from checks.course.squares import BANK, LOOPS, OTHER, SOURCE, THREE, VARIANTS, reads
+from gemm_lessons.compiler.compile import Compiled, compile_source
+from gemm_lessons.course.lesson import Shape
+
+
+def loop(words: str) -> dict[str, float]:
+    rows, cols, feed, order = LOOPS[f"loop 8x8 {words}"]
+    sizes = {"TM": rows, "TN": cols, "FEED": feed, "ORDER": order, "BLOCKS": 2, "THREADS": 128}
+    made = compile_source(
+        SOURCE.read_text(), path=str(SOURCE), entry="loop", defines=sizes, include_dirs=(), arch=GPU_ARCH
+    )
+    assert isinstance(made, Compiled)
+    return reads(made.cubin, made.entry)
+
+
+@pytest.mark.stored
+def test_there_and_back_no_multiply_add_reads_three_registers() -> None:
+    """Row by row one in eight does at least: where both factors change."""
+    there_and_back, row_by_row = loop("registers"), loop("registers row by row")
+    assert there_and_back[THREE] == 0
+    assert row_by_row[THREE] >= 12.5
+    assert there_and_back[BANK] < 10
+    assert there_and_back[OTHER] < 1
+
+
+def test_the_host_chooses_four_kernels() -> None:
+    """One for each case of lesson beat_cublas, among the sizes that are measured."""
+    lesson = next(it for it in VARIANTS if it.name == "beat_cublas").kernel().lesson
+    tiles = {n: lesson.at(Shape(n, n, n)).tile.defines for n in (1024, 1536, 2048, 3072, 4096, 6144, 8192)}
+    assert {n: (it["BM"], it["BN"], it["BK"]) for n, it in tiles.items()} == {
+        1024: (64, 128, 8),
+        1536: (192, 96, 16),
+        2048: (128, 128, 16),
+        3072: (64, 128, 16),
+        4096: (128, 128, 16),
+        6144: (64, 128, 16),
+        8192: (64, 128, 16),
+    }
