@@ -31,7 +31,7 @@ __all__ = ["Estimate", "Estimator", "Movement", "Profile", "Subject", "Work", "e
 L2_SHARE = 0.8  # of the L2 cache that the operands can count on
 LAUNCH_US = 6.5  # an empty kernel between two CUDA events on an idle H200: 5.9 and 7.0 in two runs of checks/estimate
 HOT = 0.75  # share of the multiprocessors whose tensor cores lower the clock: half of an H200's do not, 128 of 132 do
-NEXT_US = 2.0  # what a launch costs that follows another one
+NEXT_US = 2.7  # one that follows another launch: the same, queued (launch_queued_us of the same readings)
 BUSY = 0.75  # share of the time from which on a unit counts as what limits a kernel
 
 
