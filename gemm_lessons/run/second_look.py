@@ -96,7 +96,7 @@ def one_tile(lesson: Lesson) -> Shape:
         whole = _tile_of(lesson.at(whole))  # the host may choose smaller ones for so little
         if lesson.shapes.refusal(whole) is None and lesson.at(whole).grids(whole)[0].blocks == 1:
             return whole
-    return min(lesson.shapes.check, key=lambda shape: shape.m * shape.n * shape.k)
+    return min(lesson.shapes.check or (lesson.shapes.count,), key=lambda shape: shape.m * shape.n * shape.k)
 
 
 def _tile_of(lesson: Lesson) -> Shape:
