@@ -20,6 +20,7 @@ BEYOND = {("naive 32x32", 4096), ("V1 16x16", 256)}
 UNTOLD = {
     512: {("block_tile", "double_buffer"), ("block_tile", "any_shape")},
     2048: {("double_buffer", "split_k"), ("any_shape", "split_k")},
+    4096: {("warp_tile", "two_warps")},
 }
 TENSOR = ("tensor_cores", "async_copy", "mma")
 
