@@ -45,7 +45,7 @@ def test_nothing_of_a_text_is_lost(out: Path, name: str) -> None:
     languages = [language for language, _ in BLOCK.findall(text)]
     assert page.count('<svg class="drawing"') == languages.count("drawing")
     assert page.count('<pre class="shown"') == languages.count("")
-    assert page.count('<pre class="code"') == languages.count("cuda")
+    assert page.count('<pre class="code"') == languages.count("cuda") + languages.count("toml")
     rows = re.findall(r"^\|.*\|$", outside, re.MULTILINE)
     rules = [row for row in rows if re.fullmatch(r"[|\s:-]+", row)]
     assert page.count("<tr>") >= len(rows) - len(rules) - 1
