@@ -1,12 +1,8 @@
-"""What each machine instruction writes and reads, where control can go next, and which instructions matter.
-
-To count memory accesses one needs addresses, predicates and branches, hardly ever the numbers that are multiplied. The
-slice holds the instructions that addresses and control depend on; all others need not be executed, nor be known.
-"""
+"""What each machine instruction writes and reads, and where control can go next."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
 from gemm_lessons.compiler.sass import width_of
 from gemm_lessons.frozen import dataclass
@@ -309,85 +305,3 @@ def call_by_call(program: Listing) -> tuple[list[int], list[list[int]]] | None:
     nodes = sorted(following)
     place = {node: number for number, node in enumerate(nodes)}
     return [index for index, _ in nodes], [[place[after] for after in following[node]] for node in nodes]
-
-
-def relevant(program: Listing, roots: Callable[[Decoded], Sequence[str]]) -> list[bool]:
-    """Which instructions the ``roots`` (registers needed by an instruction in itself) depend on, directly or not.
-
-    Backward liveness of what matters. ptxas turns branches into predicates, so a need has a condition: what ``@P0``
-    needs is settled by an earlier write under the same ``@P0``, unless P0 was written in between.
-    """
-    bits: dict[str, int] = {}
-
-    def mask(names: Sequence[str]) -> int:
-        result = 0
-        for name in filter(None, names):
-            result |= bits.setdefault(name, 1 << len(bits))
-        return result
-
-    code = program.code
-    conditions = _conditions(code)
-    number = {condition: i for i, condition in enumerate(conditions)}
-    guards = [number[_condition(d)] for d in code]
-    opposite = [number.get(_opposite(condition), -1) for condition in conditions]
-    # Predicates that an instruction writes, as the numbers of the conditions that lose their meaning there.
-    written_by = [results(d)[0] for d in code]
-    meaning: dict[str, list[int]] = {}
-    for c in conditions[1:]:
-        meaning.setdefault(c.removeprefix("!"), []).append(number[c])
-    forgotten = [[c for name in names for c in meaning.get(name, ())] for names in written_by]
-    needs = [mask(roots(d)) for d in code]
-    guard_bits = [mask([d.guard.shifted(0)]) if d.guard else 0 for d in code]
-    writes = [0 if _never(d) else mask(names) for d, names in zip(code, written_by, strict=True)]
-    inputs = [mask(reads(d)) for d in code]
-    paths = call_by_call(program)
-    origin, after = paths or (list(range(len(code))), [program.successors(d) for d in code])
-    nothing = (0,) * len(conditions)
-    live: list[tuple[int, ...]] = [nothing] * (len(origin) + 1)  # before each instruction, by condition
-    chosen = [False] * len(code)
-    changed = True
-    while changed:
-        changed = False
-        for node in range(len(origin) - 1, -1, -1):
-            index = origin[node]
-            state = list(live[after[node][0]] if after[node] else nothing)
-            for successor in after[node][1:]:
-                state = [a | b for a, b in zip(state, live[successor], strict=True)]
-            guard, written = guards[index], writes[index]
-            reaching = 0
-            for condition, mask_ in enumerate(state):
-                if condition != opposite[guard]:
-                    reaching |= mask_
-            wanted = needs[index]
-            if reaching & written:
-                chosen[index] = True
-                wanted |= inputs[index]
-                state = [m & ~written if guard in (0, c) else m for c, m in enumerate(state)]
-            for condition in forgotten[index]:
-                state[0] |= state[condition]
-                state[condition] = 0
-            state[guard] |= wanted & ~guard_bits[index]
-            state[0] |= wanted & guard_bits[index]
-            if tuple(state) != live[node]:
-                live[node] = tuple(state)
-                changed = True
-    return chosen
-
-
-def _condition(d: Decoded) -> str:
-    if d.guard is None or d.guard.number is None:
-        return ""
-    return ("!" if d.guard.negated else "") + d.guard.shifted(0)
-
-
-def _never(d: Decoded) -> bool:
-    return d.guard is not None and d.guard.number is None and d.guard.negated
-
-
-def _opposite(condition: str) -> str:
-    return condition.removeprefix("!") if condition.startswith("!") else f"!{condition}" if condition else "none"
-
-
-def _conditions(code: Sequence[Decoded]) -> list[str]:
-    """Every guard in use; the first is "", always."""
-    return ["", *sorted({_condition(d) for d in code} - {""})]

@@ -41,13 +41,13 @@ from gemm_lessons.simulator.counters.machinecode.flow import (
     calls,
     calls_outside,
     reads,
-    relevant,
     results,
     stored,
 )
 from gemm_lessons.simulator.counters.machinecode.fronts import Front, Fronts
 from gemm_lessons.simulator.counters.machinecode.lanes import Geometry, Lanes
 from gemm_lessons.simulator.counters.machinecode.operands import Decoded, MachineImmediate, MachineRegister, Memory
+from gemm_lessons.simulator.counters.machinecode.relevance import relevant
 from gemm_lessons.simulator.counters.machinecode.sources import TRUE, Approximation, Array, Compute, Fetch
 from gemm_lessons.simulator.counters.machinecode.textures import FETCHES, Texels, addressed, fetched
 from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable

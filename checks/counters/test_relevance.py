@@ -1,0 +1,89 @@
+"""Which machine instructions addresses depend on: what is settled under a predicate, and when it is not."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from gemm_lessons.compiler.sass import SassInstruction, width_of
+from gemm_lessons.simulator.counters.machinecode.flow import Listing
+from gemm_lessons.simulator.counters.machinecode.machine import _needs
+from gemm_lessons.simulator.counters.machinecode.operands import decode
+from gemm_lessons.simulator.counters.machinecode.relevance import relevant
+
+OLD = "FFMA R20, R9, R9, R9"  # the number that lay in the address's register before
+
+KEPT = """
+ISETP.GE.AND P5, PT, R0, R1, PT
+P2R R33, PR, RZ, 0x20
+@!P5 IMAD.WIDE R20, R2, 0x4, R6
+ISETP.GE.AND P5, PT, R3, R1, PT
+{between}
+ISETP.NE.AND P2, PT, R33, RZ, PT
+@!P2 LDG.E R29, [R20.64]
+"""
+AGAIN = """
+ISETP.GE.AND P5, PT, R0, R1, PT
+@!P5 IMAD.WIDE R20, R2, 0x4, R6
+ISETP.GE.AND P5, PT, R3, R1, PT
+{between}
+ISETP.GE.AND P4, PT, R0, R1, PT
+@!P4 LDG.E R29, [R20.64]
+"""
+MEETING = """
+@P1 BRA `(other)
+ISETP.GE.AND P0, PT, R0, R1, PT
+@!P0 IMAD.WIDE R20, R2, 0x4, R6
+BRA `(both)
+other: ISETP.GE.AND P0, PT, R1, R0, PT
+{guard} IMAD.WIDE R20, R3, 0x4, R6
+both: @!P0 LDG.E R29, [R20.64]
+"""
+AROUND = """
+ISETP.GE.AND P0, PT, R0, R1, PT
+loop: @!P0 IMAD.WIDE R20, R2, 0x4, R6
+{between}
+@!P0 LDG.E R29, [R20.64]
+ISETP.GE.AND P1, PT, R2, R1, PT
+@P1 BRA `(loop)
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "changes", "needed"),
+    [
+        (KEPT, {"between": "NOP"}, False),
+        (KEPT, {"between": "MOV R33, R4"}, True),  # another register's zero
+        (KEPT, {"between": "@P3 P2R R33, PR, RZ, 0x1"}, True),
+        (KEPT, {"between": "P2R R33, PR, RZ, 0x20"}, True),  # P5 as it is now
+        (KEPT, {"between": "P2R R33, PR, RZ, 0x60"}, True),  # this or another
+        (AGAIN, {"between": "NOP"}, False),
+        (AGAIN, {"between": "IADD3 R0, R0, 0x1, RZ"}, True),  # not the same comparison
+        (AGAIN, {"between": "@P3 MOV R1, R2"}, True),
+        (MEETING, {"guard": "@!P0"}, False),
+        (MEETING, {"guard": "@P0"}, True),
+        (AROUND, {"between": "NOP"}, False),
+        (AROUND, {"between": "ISETP.GE.AND P0, PT, R3, R1, PT"}, True),  # what the last turn decided
+        (AROUND, {"between": "@P0 ISETP.GE.AND P0, PT, R3, R1, PT"}, True),
+    ],
+)
+def test_a_number_is_needed_only_where_no_address_took_its_place(
+    code: str, changes: dict[str, str], needed: bool
+) -> None:
+    chosen = sliced([OLD, *code.format(**changes).strip().splitlines()])
+    assert (OLD in chosen) is needed
+    assert any("IMAD.WIDE" in text for text in chosen)
+
+
+def sliced(lines: list[str]) -> list[str]:
+    """The lines that addresses depend on. A line may have a label in front."""
+    labels, code = {}, []
+    for number, line in enumerate([*lines, "EXIT"]):
+        label, _, text = line.rpartition(": ")
+        if label:
+            labels[label] = number
+        opcode = text.split()[1 if text.startswith("@") else 0]
+        code.append(decode(number, SassInstruction(opcode, width_of(opcode), "", None, 16 * number, 0, text)))
+    listing = Listing(tuple(code), labels)
+    return [d.text for d, needed in zip(code, relevant(listing, partial(_needs, frozenset())), strict=True) if needed]
