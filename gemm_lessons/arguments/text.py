@@ -34,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.arguments.parameters import DeclaredType, check_array, scalar
+from gemm_lessons.course.data import TENSOR_MAP_SIZE
 from gemm_lessons.course.expression import Expression, ExpressionError, Number
 from gemm_lessons.elements import ELEMENTS, Element
 from gemm_lessons.frozen import dataclass
@@ -43,7 +44,6 @@ from gemm_lessons.simulator.program.ptx import Kernel, KernelParameter, Variable
 
 TYPES: Mapping[str, Element] = {element.short: element for element in ELEMENTS.values()}
 FILLS = ("random", "zeros", "ones", "index")
-TENSOR_MAP_BYTES = 128
 LARGEST = 1 << 30  # bytes of one array; beyond this a mistyped size is likelier than a wish
 
 _NAME = r"[A-Za-z_]\w*"
@@ -243,9 +243,9 @@ def _array_argument(
 
 
 def _tensor_map(spec: ArraySpec, buffer: Buffer, parameter: KernelParameter) -> TensorMap:
-    if parameter.size != TENSOR_MAP_BYTES:
+    if parameter.size != TENSOR_MAP_SIZE:
         raise ArgumentError(
-            f"argument {spec.name} is a tensor map of {TENSOR_MAP_BYTES} bytes, the parameter has {parameter.size}"
+            f"argument {spec.name} is a tensor map of {TENSOR_MAP_SIZE} bytes, the parameter has {parameter.size}"
         )
     found = TensorMap(buffer.array, spec.box, spec.swizzle, TYPES[spec.kind].name, f"argument {spec.name}", buffer)
     try:

@@ -202,12 +202,13 @@ class _Reader(TomlReader):
 
     def try_launch(self, lesson: Lesson) -> None:
         for shape in (*lesson.shapes.check, lesson.shapes.count):
-            for number, grid in enumerate(lesson.at(shape).grids(shape)):
+            there = lesson.at(shape)
+            for number, grid in enumerate(there.grids(shape)):
                 if grid.threads > MAX_THREADS:
                     where = ("launches", number, "block") if self.several else ("launch", "block")
                     raise self.wrong(where, f"{grid.threads} threads per block; a block holds at most {MAX_THREADS}")
             try:
-                lesson.at(shape).data.lay_out(shape.names)
+                there.data.lay_out(shape.names)
             except ExpressionError as error:
                 raise LessonError(f"{self.path}: [buffers] at M, N, K = {shape}: {error}") from None
         for shape in (*lesson.shapes.check, lesson.shapes.multiple_of):
