@@ -28,14 +28,6 @@ UNEQUAL: Mapping[tuple[str, str], str] = {
             "warp_instructions",
         )
     },
-    **{
-        (
-            "lesson_mma",
-            counter,
-        ): "a cp.async that a predicate switches off in all lanes of a warp, as the last ones are,"
-        " moves nothing, and hardware counts 1 or 4 wavefronts for it"
-        for counter in ("shared_wavefronts", "shared_wavefronts_ideal")
-    },
     # 4 of 2877, all BSYNC.
     ("nested", "warp_instructions"): "lanes that leave a loop one after the other each arrive at its end, or together: "
     "hardware chooses in which order it runs the parts of a warp",
