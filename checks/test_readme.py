@@ -36,7 +36,7 @@ def test_the_files_are_there() -> None:
 def test_the_commands_exist() -> None:
     from typer.main import get_command
 
-    from gemm_lessons.cli.app import app
+    from gemm_lessons.cli.app import whole
 
-    known = set(get_command(app).commands)  # type: ignore[attr-defined]
+    known = set(get_command(whole()).commands)  # type: ignore[attr-defined]
     assert set(re.findall(r"gemm-lessons ([a-z]+)\b", TEXT)) <= known

@@ -60,12 +60,12 @@ def _run() -> int:
             stream.reconfigure(errors="replace")  # an ASCII terminal shows "?", it does not crash us
     _bear_closed_pipes()
     from gemm_lessons import cli
-    from gemm_lessons.cli.app import app, app_for
+    from gemm_lessons.cli.app import app_for, whole
 
     cli.forking = True
     completing = "_GEMM_LESSONS_COMPLETE" in os.environ  # the shell asks, with the words in another variable
     try:
-        (app if completing else app_for(sys.argv[1:]))(prog_name="gemm-lessons")
+        (whole() if completing else app_for(sys.argv[1:]))(prog_name="gemm-lessons")
     except SystemExit as exit_:
         if sys.stdout is not None:  # closed by whoever started us
             sys.stdout.flush()

@@ -10,9 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.main import get_group
 
 from checks.cli.tiny_course import BINARY, environment
-from gemm_lessons.cli.app import app, app_for
+from gemm_lessons.cli.app import app_for, whole
+from gemm_lessons.cli.commands import NAMES
 from gemm_lessons.course.folder import packaged_course
 
 BLUR = Path(__file__).parent.parent / "inspect" / "blur.cu"
@@ -21,14 +23,39 @@ TRIES = 5
 HEAVY = ("numpy", "cuda", "cupy", "nvtx", "pygments", "markdown_it", "rich.progress", "pydantic")
 
 
+# What a short command does not need, by its first words: half of its time went into such modules once.
+PAGE = ("gemm_lessons.course", "gemm_lessons.report", "gemm_lessons.run", "gemm_lessons.cli.learn", "rich")
+UNUSED: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("--help",): PAGE,
+    ("--version",): PAGE,
+    ("version",): ("gemm_lessons.report", "gemm_lessons.cli.learn", "rich"),
+    ("list",): (
+        "gemm_lessons.cli.run", "gemm_lessons.cli.grade", "gemm_lessons.cli.dev", "gemm_lessons.run.pipeline",
+        "gemm_lessons.course.original", "gemm_lessons.course.standing", "gemm_lessons.simulator", "jinja2", "socket",
+        "gemm_lessons.compiler", "gemm_lessons.report.run", "gemm_lessons.report.home", "rich.markdown", "rich.syntax",
+    ),
+}  # fmt: skip
+
+
 def test_only_the_command_that_is_called_is_built() -> None:
-    assert [command.name for command in app_for(["run", "--help"]).registered_commands] == ["run"]
-    assert len(app_for(["grade", "merge"]).registered_groups) == 1
-    for words in ([], ["rnu"], ["--help"], ["--version", "run"], ["dev", "check"]):  # dev asks for all there are
-        assert app_for(words) is app
+    for words in (["run", "--help"], ["list"], ["next"], ["dev", "check"], ["grade", "merge"]):
+        assert list(get_group(app_for(words)).commands) == words[:1]
+    assert not get_group(app_for([])).commands
+    for words in (["rnu"], ["--nope"], ["--show-completion"]):
+        assert app_for(words) is whole()
 
 
-@pytest.mark.parametrize("arguments", [(), ("list",), ("--help",), ("--version",), ("start", "01"), ("hint", "01")])
+def test_the_page_of_help_says_what_each_command_says() -> None:
+    light, every = get_group(app_for(["--help"])).commands, get_group(whole()).commands
+    assert list(light) == list(every) == list(NAMES)
+    for name, command in every.items():
+        assert light[name].get_short_help_str(200) == command.get_short_help_str(200)
+        assert not light[name].params
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("list",), ("--help",), ("--version",), ("version",), ("start", "01"), ("hint", "01")]
+)
 def test_nothing_heavy_is_imported(course: Path, arguments: tuple[str, ...]) -> None:
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "gemm_lessons", *arguments],
@@ -41,7 +68,8 @@ def test_nothing_heavy_is_imported(course: Path, arguments: tuple[str, ...]) -> 
     )
     loaded = set(re.findall(r"\|\s+([\w.]+)$", done.stderr, flags=re.MULTILINE))
     assert "gemm_lessons.cli.app" in loaded
-    assert not [name for name in loaded if name.startswith(tuple(f"{heavy}." for heavy in HEAVY)) or name in HEAVY]
+    unused = (*HEAVY, *UNUSED.get(arguments, ()))
+    assert not [name for name in loaded if name.startswith(tuple(f"{other}." for other in unused)) or name in unused]
 
 
 @pytest.mark.parametrize("arguments", [("list",), ("--help",)])

@@ -11,7 +11,7 @@ import pytest
 from typer.main import get_group
 
 from checks.conftest import STORED_WITH, compiler
-from gemm_lessons.cli.app import app
+from gemm_lessons.cli.app import whole
 from gemm_lessons.course.folder import Course, packaged_course
 from gemm_lessons.course.lesson import Lesson, Shape
 from gemm_lessons.course.lesson_toml import load_lesson
@@ -24,7 +24,7 @@ from gemm_lessons.run.pipeline import RunOutcome, RunRequest, run_lesson
 from gemm_lessons.run.simulated import Simulated
 
 COURSE = Course(packaged_course().root)
-SHARED = Shared.of(COURSE, printed, get_group(app).commands)
+SHARED = Shared.of(COURSE, printed, get_group(whole()).commands)
 SEED = 20261121
 LONG = ("numbers", "quotes", "bugs")  # proofs that many runs go into
 ON_TENSOR_CORES = ("tensor_cores", "async_copy", "mma")

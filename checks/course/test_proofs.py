@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_group
 
-from gemm_lessons.cli.app import app
+from gemm_lessons.cli.app import whole
 from gemm_lessons.course.folder import CommandError, Course, packaged_course
 from gemm_lessons.course.lesson import LessonError
 from gemm_lessons.proofs.candidate import Shared
@@ -40,7 +40,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Shared:
         (folder / name).write_text(text.replace("    // Write", "    __syncthreads();\n\n    // Write"))
     toml = (folder / "lesson.toml").read_text()
     (folder / "lesson.toml").write_text(toml.replace('value = "ffma / (M * N * K)"', 'value = "barriers"'))
-    return Shared.of(Course(root), printed, get_group(app).commands)
+    return Shared.of(Course(root), printed, get_group(whole()).commands)
 
 
 def test_a_lesson_from_the_skeleton_is_proven(shared: Shared) -> None:

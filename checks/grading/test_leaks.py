@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from checks.grading.test_pages import Tags
-from gemm_lessons.cli.app import app
+from gemm_lessons.cli.app import whole
 from gemm_lessons.course.folder import packaged_course
 
 COURSE = packaged_course()
@@ -47,7 +47,7 @@ def test_hidden_shapes_stay_hidden(tmp_path: Path) -> None:
     out = tmp_path / "grades"
     options = [word for name in FORMATS for word in ("--format", name)]
     done = CliRunner().invoke(
-        app,
+        whole(),
         ["grade", str(tmp_path / "submissions"), "--lessons", "block_tile", "--seed", "7", "--out", str(out), *options],
     )
     assert done.exit_code == 0, done.output

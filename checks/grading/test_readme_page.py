@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from gemm_lessons.cli.app import app
+from gemm_lessons.cli.app import whole
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.grading.formats import FORMATS
 from gemm_lessons.grading.hosting import HOST
@@ -23,9 +23,9 @@ COMMANDS = re.findall(r"^gemm-lessons (grade .*?)(?:\s+#.*)?$", PAGE, re.MULTILI
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_are_understood(command: str) -> None:
     """``--help`` is obeyed once everything else has been read: an option that does not exist is an error."""
-    done = CliRunner().invoke(app, [*shlex.split(command), "--help"])
+    done = CliRunner().invoke(whole(), [*shlex.split(command), "--help"])
     assert (done.exit_code, done.output[:6]) == (0, "Usage:"), done.output
-    assert CliRunner().invoke(app, [*shlex.split(command), "--nonsense", "--help"]).exit_code == 2
+    assert CliRunner().invoke(whole(), [*shlex.split(command), "--nonsense", "--help"]).exit_code == 2
 
 
 def test_there_are_commands() -> None:

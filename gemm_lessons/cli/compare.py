@@ -1,4 +1,4 @@
-"""``gemm-lessons compare``: two lessons' kernels side by side. Registered by ``app.py``."""
+"""``gemm-lessons compare``: two lessons' kernels side by side."""
 
 from __future__ import annotations
 

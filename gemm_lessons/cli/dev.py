@@ -1,13 +1,12 @@
-"""``gemm-lessons dev``: for who writes lessons. Registered by ``app.py``."""
+"""``gemm-lessons dev``: for who writes lessons."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperGroup
 
+from gemm_lessons.cli.commands import NAMES
 from gemm_lessons.cli.options import NoColor, complete_lesson
 from gemm_lessons.course.folder import CommandError, Course, any_course, own_course
 from gemm_lessons.course.lesson import LessonError
@@ -31,7 +30,6 @@ def new(
 
 
 def check(
-    context: typer.Context,
     lessons: Annotated[
         list[str] | None,
         typer.Argument(
@@ -63,7 +61,7 @@ def check(
     from gemm_lessons.proofs.prove import prove
 
     console = make_console()
-    shared = Shared.of(course, printed, _commands(context))
+    shared = Shared.of(course, printed, NAMES)
     broken = []
     for name in names:
         with Working(make_console(stderr=True), f"lesson {name}"):
@@ -76,12 +74,6 @@ def check(
             broken.append(name)
     show_checked(console, len(names), broken, skipped)
     return contract.EXIT_NOT_PASSED if broken else contract.EXIT_PASSED
-
-
-def _commands(context: typer.Context) -> Iterable[str]:
-    """The names of all commands."""
-    root = context.find_root().command
-    return root.list_commands(context) if isinstance(root, TyperGroup) else ()
 
 
 def _filled(course: Course, name: str, numbers: Numbers) -> bool:

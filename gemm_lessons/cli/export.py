@@ -1,4 +1,4 @@
-"""``gemm-lessons export``: a lesson as a program of its own. Registered by ``app.py``."""
+"""``gemm-lessons export``: a lesson as a program of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gemm-lessons profile`` and ``bench``: what one does with a GPU beside running. Registered by ``app.py``."""
+"""``gemm-lessons profile`` and ``bench``: what one does with a GPU beside running."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gemm-lessons grade``: from arguments to an assignment, from grades to the terminal. Registered by ``app.py``."""
+"""``gemm-lessons grade``: from arguments to an assignment, from grades to the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gemm-lessons init``: a course folder with all that git and editors want. Registered by ``app.py``."""
+"""``gemm-lessons init``: a course folder with all that git and editors want."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gemm-lessons inspect``: any kernel on the simulator, with its counters and findings. Registered by ``app.py``."""
+"""``gemm-lessons inspect``: any kernel on the simulator, with its counters and findings."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The way from lesson to lesson: ``gemm-lessons`` alone, ``next``, ``hint``, ``diff``, ``reset``. Registered by
-``app.py``."""
+"""The way from lesson to lesson: ``gemm-lessons`` alone, ``list``, ``read``, ``start``, ``next``, ``hint``, ``diff``,
+``reset``."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from gemm_lessons.course.folder import (
     shown,
     start_lesson,
 )
-from gemm_lessons.course.original import restore_course, restore_lesson, restore_settings
+from gemm_lessons.course.lesson import Lesson, LessonError
+from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.course.progress import load_progress, waits_for_predictions
-from gemm_lessons.course.standing import marks_left, next_rung, rung, standing
-from gemm_lessons.course.todos import todo_marks
 from gemm_lessons.run import contract
 
 
 def home() -> int:
     """Where you are, the next step, three commands."""
+    from gemm_lessons.course.standing import standing
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.home import show_home
 
@@ -34,8 +34,61 @@ def home() -> int:
     return contract.EXIT_PASSED
 
 
+def list_(no_color: NoColor = False) -> int:
+    """The course: every lesson's idea, what is passed and what is next."""
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.course import show_error, show_list
+
+    course = any_course()
+    lessons: list[tuple[str, Lesson | LessonError]] = []
+    for name in course.names:
+        try:
+            lessons.append((name, load_lesson(course.lessons_dir / name)))
+        except LessonError as error:
+            lessons.append((name, error))
+    show_list(make_console(), course, lessons, load_progress(course))
+    broken = [lesson for _, lesson in lessons if isinstance(lesson, LessonError)]
+    for problem in broken:
+        show_error(make_console(stderr=True), str(problem))
+    return contract.EXIT_BROKEN if broken else contract.EXIT_PASSED
+
+
+def read(
+    lesson: LessonArgument,
+    raw: Annotated[bool, typer.Option("--raw", help="The Markdown as it is.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="With what comes out, also before you have predicted.")] = False,
+    no_color: NoColor = False,
+) -> int:
+    """The lesson's text, in a pager when it is long."""
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.course import show_text
+
+    course = any_course()
+    found = course.lesson(lesson)
+    text = read_source(found.text_path)
+    if raw:
+        typer.echo(text, nl=not text.endswith("\n"))
+    else:
+        waits = not all_ and not course.packaged and waits_for_predictions(found, load_progress(course))
+        show_text(make_console(), found, text, course, waits)
+    return contract.EXIT_PASSED
+
+
+def start(lesson: LessonArgument, no_color: NoColor = False) -> int:
+    """Make kernel.cu from the stub; say what to fill in."""
+    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report.course import show_started
+
+    course = own_course()
+    started, progress = start_lesson(course.lesson(lesson)), load_progress(course)
+    keep_progress(course, progress.at(started.lesson.name))
+    show_started(make_console(), started, waits_for_predictions(started.lesson, progress))
+    return contract.EXIT_PASSED
+
+
 def next_(no_color: NoColor = False) -> int:
     """Open the next lesson: its text, and kernel.cu made from the stub."""
+    from gemm_lessons.course.standing import standing
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.course import show_started, show_text
     from gemm_lessons.report.home import show_home
@@ -68,6 +121,8 @@ def hint(
     no_color: NoColor = False,
 ) -> int:
     """The next hint for the first TODO that is still open, or for the one that you name."""
+    from gemm_lessons.course.standing import marks_left, next_rung, rung
+    from gemm_lessons.course.todos import todo_marks
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.course import show_hint, show_todos
 
@@ -127,6 +182,7 @@ def reset(
     no_color: NoColor = False,
 ) -> int:
     """Back to the stub, or to what came with the course. The old files are kept as NAME.bak-1, -2, ..."""
+    from gemm_lessons.course.original import restore_course, restore_lesson, restore_settings
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.course import show_reset, show_restored
 

@@ -1,5 +1,4 @@
-"""``gemm-lessons predict``, a lesson's questions before the run, and ``bug``, a mistake to find. Registered by
-``app.py``."""
+"""``gemm-lessons predict``, a lesson's questions before the run, and ``bug``, a mistake to find."""
 
 from __future__ import annotations
 

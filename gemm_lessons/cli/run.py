@@ -1,4 +1,4 @@
-"""``gemm-lessons run``: from arguments to a request, and from the outcome to the terminal. Registered by ``app.py``."""
+"""``gemm-lessons run``: from arguments to a request, and from the outcome to the terminal."""
 
 from __future__ import annotations
 

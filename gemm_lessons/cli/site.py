@@ -1,4 +1,4 @@
-"""``gemm-lessons site``: the course as web pages. Registered by ``app.py``."""
+"""``gemm-lessons site``: the course as web pages."""
 
 from __future__ import annotations
 

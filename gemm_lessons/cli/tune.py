@@ -1,4 +1,4 @@
-"""``gemm-lessons tune``: which tile sizes are fastest? Registered by ``app.py``."""
+"""``gemm-lessons tune``: which tile sizes are fastest?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gemm-lessons view``: pictures of a run, as a page, as text, as a trace. Registered by ``app.py``."""
+"""``gemm-lessons view``: pictures of a run, as a page, as text, as a trace."""
 
 from __future__ import annotations
 

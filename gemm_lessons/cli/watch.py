@@ -1,4 +1,4 @@
-"""``gemm-lessons watch``: from arguments to a session. Registered by ``app.py``."""
+"""``gemm-lessons watch``: from arguments to a session."""
 
 from __future__ import annotations
 

@@ -10,11 +10,13 @@ import ast
 import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
+from functools import cache
+from operator import itemgetter
 
 from gemm_lessons.frozen import dataclass
 
 Number = int | float
+Evaluation = Callable[[Mapping[str, Number]], Number]
 
 LONGEST = 300  # characters; longer ones are mistakes, and a bound keeps the parser's recursion small
 
@@ -80,26 +82,19 @@ class Expression:
         """Check ``text`` against the grammar and the names its place knows. Raises ``ExpressionError``."""
         if len(text) > LONGEST:
             raise ExpressionError(f"an expression of {len(text)} characters; at most {LONGEST}")
-        expression = cls(text)
-        _check(expression._tree, text, list(names))
-        return expression
+        _check(_tree(text), text, list(names))
+        return cls(text)
 
-    @cached_property
-    def _tree(self) -> ast.expr:
-        try:
-            return ast.parse(self.text.strip(), mode="eval").body
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            raise ExpressionError(f'"{self.text}" is no arithmetic; allowed: {_ALLOWED}') from None
-
-    @cached_property
+    @property
     def names(self) -> frozenset[str]:
         """What it names."""
-        called = {node.func for node in ast.walk(self._tree) if isinstance(node, ast.Call)}
-        return frozenset(it.id for it in ast.walk(self._tree) if isinstance(it, ast.Name) and it not in called)
+        tree = _tree(self.text)
+        called = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call)}
+        return frozenset(it.id for it in ast.walk(tree) if isinstance(it, ast.Name) and it not in called)
 
     def value(self, names: Mapping[str, Number]) -> Number:
         """The value with these names. A division by zero gives infinity, 0/0 and x % 0 give NaN."""
-        return _evaluate(self._tree, names)
+        return _evaluated(self.text)(names)
 
     def whole(self, names: Mapping[str, Number], at_least: int) -> int:
         """The value as a whole number. Raises ``ExpressionError`` when it is none, or below ``at_least``."""
@@ -138,19 +133,36 @@ def _check(node: ast.expr, text: str, names: list[str]) -> None:
             raise ExpressionError(f'"{text}": {ast.unparse(node)} is not allowed; allowed: {_ALLOWED}')
 
 
-def _evaluate(node: ast.expr, names: Mapping[str, Number]) -> Number:
+@cache  # lessons share most of theirs
+def _tree(text: str) -> ast.expr:
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise ExpressionError(f'"{text}" is no arithmetic; allowed: {_ALLOWED}') from None
+
+
+@cache
+def _evaluated(text: str) -> Evaluation:
+    return _evaluation(_tree(text))
+
+
+def _evaluation(node: ast.expr) -> Evaluation:
+    """A function for each node of the tree, made once: an expression is asked for its value for many shapes."""
     match node:
         case ast.Constant(value=int() | float() as value):
-            return value
+            return lambda names: value
         case ast.Name(id=name):
-            return names[name]
+            return itemgetter(name)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_evaluate(operand, names)
+            of = _evaluation(operand)
+            return lambda names: -of(names)
         case ast.UnaryOp(operand=operand):
-            return _evaluate(operand, names)
+            return _evaluation(operand)
         case ast.BinOp(left=left, op=op, right=right):
-            return _OPERATORS[type(op)](_evaluate(left, names), _evaluate(right, names))
+            operator, first, second = _OPERATORS[type(op)], _evaluation(left), _evaluation(right)
+            return lambda names: operator(first(names), second(names))
         case ast.Call(func=ast.Name(id=name), args=arguments):
-            return _FUNCTIONS[name][0](*(_evaluate(argument, names) for argument in arguments))
+            function, values = _FUNCTIONS[name][0], [_evaluation(argument) for argument in arguments]
+            return lambda names: function(*[value(names) for value in values])
         case _:
             raise ExpressionError(f"{ast.unparse(node)} is not allowed; allowed: {_ALLOWED}")

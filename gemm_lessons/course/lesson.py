@@ -240,7 +240,7 @@ class Lesson:
         names = self.choosing(shape)
         chosen = {name: int(names[name]) for name, _ in self.choices}
         tile = Tile(tuple({**self.tile.defines, **chosen}.items()))
-        return replace(self, data=self.data.laid(shape.layout)).with_tile(tile)
+        return replace(self, tile=tile, data=replace(self.data.laid(shape.layout), sizes=tile.sizes))
 
     def choosing(self, shape: Shape) -> dict[str, Number]:
         """What the expressions of the choices may name, and the choices themselves, at this shape."""

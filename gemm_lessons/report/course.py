@@ -19,13 +19,13 @@ from rich.text import Text
 from gemm_lessons.course.folder import Course, Reset, Started, shown
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.progress import LessonProgress, Progress
-from gemm_lessons.course.standing import Rung
 from gemm_lessons.course.text import folded
-from gemm_lessons.course.todos import TodoMark
 from gemm_lessons.report.console import page
 from gemm_lessons.report.links import link
 
 if TYPE_CHECKING:
+    from gemm_lessons.course.standing import Rung
+    from gemm_lessons.course.todos import TodoMark
     from gemm_lessons.export.folder import Exported
     from gemm_lessons.run.doctor import Check
 

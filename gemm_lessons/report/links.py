@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -45,6 +44,8 @@ def url(path: str, line: int | None, column: int | None, environment: Mapping[st
     if environment.get("TERM_PROGRAM") == "vscode":
         return f"vscode://file{full}" + (f":{line}" if line else "") + (f":{column}" if line and column else "")
     place = full.as_uri().removeprefix("file://")
+    import socket  # for these links alone
+
     return f"file://{socket.gethostname()}{place}" + (f"#{line}" if line and _is_kitty(environment) else "")
 
 

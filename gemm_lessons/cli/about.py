@@ -1,0 +1,28 @@
+"""``gemm-lessons doctor`` and ``version``: is all there, and which is it?"""
+
+from __future__ import annotations
+
+import typer
+
+from gemm_lessons import __version__
+from gemm_lessons.cli.options import NoColor
+from gemm_lessons.run import contract
+
+
+def doctor(no_color: NoColor = False) -> int:
+    """Look for everything that a run needs, and say what to do."""
+    from gemm_lessons.grading.worker import walls_around_grading
+    from gemm_lessons.report.console import Working, make_console
+    from gemm_lessons.report.course import show_doctor
+    from gemm_lessons.run.doctor import examine, healthy
+
+    with Working(make_console(stderr=True), "examining"):
+        checks = [*examine(), walls_around_grading()]
+    show_doctor(make_console(), checks)
+    return contract.EXIT_PASSED if healthy(checks) else contract.EXIT_BROKEN
+
+
+def version(no_color: NoColor = False) -> int:
+    """The version of gemm-lessons."""
+    typer.echo(f"gemm-lessons {__version__}")
+    return contract.EXIT_PASSED

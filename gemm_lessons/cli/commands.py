@@ -1,0 +1,263 @@
+"""What commands there are: where each one's function is, what it is for, examples.
+
+``--help`` shows this and imports none of them; every other command line imports the one that it begins with. The first
+paragraph of a function's docstring is what stands here of it (a test holds that): ``--help`` of the command shows all.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    """A function of this room that is a command. ``what``: the first paragraph of its docstring."""
+
+    module: str
+    function: str
+    what: str
+    examples: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """As one types it."""
+        return self.function.rstrip("_")
+
+
+COURSE = (
+    Command(
+        "learn", "list_", "The course: every lesson's idea, what is passed and what is next.", ("gemm-lessons list",)
+    ),
+    Command(
+        "learn",
+        "read",
+        "The lesson's text, in a pager when it is long.",
+        (
+            "gemm-lessons read 03",
+            "gemm-lessons read block_tile --raw > block_tile.md",
+        ),
+    ),
+    Command("learn", "start", "Make kernel.cu from the stub; say what to fill in.", ("gemm-lessons start 03",)),
+    Command(
+        "init",
+        "init",
+        "Make a course folder to work and commit in. It holds texts, stubs and settings, but no solutions.",
+        (
+            "gemm-lessons init my-course",
+            "gemm-lessons init .",
+            "gemm-lessons init . --editor",
+        ),
+    ),
+    Command(
+        "learn", "next_", "Open the next lesson: its text, and kernel.cu made from the stub.", ("gemm-lessons next",)
+    ),
+    Command(
+        "watch",
+        "watch",
+        "Run the lesson's kernel each time you save it.",
+        (
+            "gemm-lessons watch",
+            "gemm-lessons watch 03",
+        ),
+    ),
+    Command(
+        "learn",
+        "hint",
+        "The next hint for the first TODO that is still open, or for the one that you name.",
+        (
+            "gemm-lessons hint 03",
+            "gemm-lessons hint 03 --todo 1",
+            "gemm-lessons hint 03 --list",
+        ),
+    ),
+    Command(
+        "learn",
+        "diff",
+        "Your kernel.cu against the reference, once it has passed.",
+        (
+            "gemm-lessons diff 03",
+            "gemm-lessons diff 03 --reveal",
+        ),
+    ),
+    Command(
+        "compare",
+        "compare",
+        "Two lessons side by side: where their source differs, and what each counts.",
+        (
+            "gemm-lessons compare 06 07",
+            "gemm-lessons compare block_tile thread_tile --solution",
+        ),
+    ),
+    Command(
+        "learn",
+        "reset",
+        "Back to the stub, or to what came with the course. The old files are kept as NAME.bak-1, -2, ...",
+        (
+            "gemm-lessons reset 03",
+            "gemm-lessons reset 03 --settings",
+            "gemm-lessons reset --all",
+        ),
+    ),
+    Command(
+        "run",
+        "run",
+        "Compile a kernel, check it, count, compare, advise.",
+        (
+            "gemm-lessons run 03",
+            "gemm-lessons run 03 --solution",
+            "gemm-lessons run 03 --file try.cu --shape 256,128,64",
+            "gemm-lessons run 03 --tile BK=16",
+            "gemm-lessons run 03 --gpu v100",
+            "gemm-lessons run 03 --json | python -m json.tool",
+        ),
+    ),
+    Command(
+        "site",
+        "site",
+        "The course as web pages: every lesson's text, drawings, charts of what was measured. Links are checked.",
+        ("gemm-lessons site pages",),
+    ),
+    Command(
+        "view",
+        "view",
+        "Look at a run: which lane hits which bank, who owns what, what every warp does when.",
+        (
+            "gemm-lessons view 03",
+            "gemm-lessons view bank_conflicts --solution --open",
+            "gemm-lessons view 03 --line 42",
+            "gemm-lessons view 03 --trace trace.json",
+        ),
+    ),
+    Command(
+        "inspect",
+        "inspect",
+        "Run any CUDA kernel on the simulator: counters by line, bank conflicts, races, faults.",
+        (
+            "gemm-lessons inspect gemm.cu --entry 'tile<64, 8>' --grid 4,4 --block 256 \\",
+            "    --args 'A=f32[M,K],B=f32[K,N],C=out f32[M,N],M=256,N=256,K=256' \\",
+            "    --expect 'C = A @ B'",
+            "gemm-lessons inspect blur.cu --entry blur --grid 8 --block 128 \\",
+            "    --args 'x=f32[1026],y=out f32[1024],middle=x+1' \\",
+            "    --symbol 'weights=f32[3], total=out i32[1]'",
+        ),
+    ),
+    Command(
+        "gpu",
+        "profile",
+        "Profile one kernel of a run with Nsight Compute, beside the simulator's counters; or trace it all.",
+        (
+            "gemm-lessons profile bank_conflicts",
+            "gemm-lessons profile bank_conflicts --solution --tool nsys",
+            "gemm-lessons profile bank_conflicts --print",
+        ),
+    ),
+    Command(
+        "gpu",
+        "bench",
+        "Every lesson and cuBLAS over sizes: a table, a file, a plot. On the simulator these are estimates.",
+        (
+            "gemm-lessons bench",
+            "gemm-lessons bench thread_tile vector_loads --sizes 512:4096 --plot out.svg",
+            "gemm-lessons bench --device sim --gpu v100",
+        ),
+    ),
+    Command(
+        "tune",
+        "tune",
+        "Search for the fastest tile sizes: compile, check and rank by estimate; on a GPU, time the best.",
+        (
+            "gemm-lessons tune double_buffer",
+            "gemm-lessons tune block_tile --try BK=32,64,128 --shape 1024,1024,1024",
+            "gemm-lessons tune 09 --mine --csv tune.csv --keep",
+            "gemm-lessons tune --model dgemm --gpu a100",
+        ),
+    ),
+    Command(
+        "export",
+        "export",
+        "Write a program of its own to take to a GPU machine: your kernel, and the host code around it.",
+        (
+            "gemm-lessons export 03",
+            "gemm-lessons export 03 my_gemm --solution",
+            "gemm-lessons export 03 --file try.cu",
+        ),
+    ),
+    Command(
+        "practice",
+        "bug",
+        "Write a kernel with a bug beside yours: find it with what a run says, and mend it until it passes.",
+        (
+            "gemm-lessons bug 03",
+            "gemm-lessons bug 03 --seed 7",
+        ),
+    ),
+    Command(
+        "practice",
+        "predict",
+        "Answer the lesson's questions; the run that passes scores them.",
+        (
+            "gemm-lessons predict 03",
+            "gemm-lessons predict 03 16384 '2 * K / BK' more",
+        ),
+    ),
+    Command(
+        "inspect",
+        "opcodes",
+        "The PTX instructions that the simulator runs, and those that it does not.",
+        (
+            "gemm-lessons opcodes",
+            "gemm-lessons opcodes cvt",
+        ),
+    ),
+    Command("about", "doctor", "Look for everything that a run needs, and say what to do.", ("gemm-lessons doctor",)),
+    Command("about", "version", "The version of gemm-lessons.", ("gemm-lessons version",)),
+)
+TEACHERS = (
+    Command(
+        "dev",
+        "new",
+        "Make a lesson in your course folder: small and working, to write yours over it.",
+        ("gemm-lessons dev new 22_my_idea",),
+    ),
+    Command(
+        "dev",
+        "check",
+        "Prove that a lesson is one: its kernels, its text and its numbers.",
+        (
+            "gemm-lessons dev check",
+            "gemm-lessons dev check 22 --write",
+        ),
+    ),
+)
+GRADERS = (
+    Command(
+        "grade",
+        "class_",
+        "Grade a class: judge every student's kernels, safely, and write the grades.",
+        (
+            "gemm-lessons grade submissions --lessons 01-09 --out grades",
+            "gemm-lessons grade submissions --config grading.toml --roster roster.csv",
+            "gemm-lessons grade submission --student ana --lessons 03",
+            "gemm-lessons grade submissions --again ana --lesson 03",
+            "gemm-lessons grade submissions --seed 4711 --shard 3/10 --out shard-3",
+            "gemm-lessons grade merge shard-1 shard-2 --out grades",
+            "gemm-lessons grade setup gradescope autograder",
+        ),
+    ),
+    Command(
+        "grade",
+        "merge",
+        "Put the grades of several shards together.",
+        ("gemm-lessons grade merge shard-1 shard-2 --out grades",),
+    ),
+    Command(
+        "grade",
+        "setup",
+        "Write the files that make another system grade: nothing is left to fill in.",
+        (
+            "gemm-lessons grade setup gradescope autograder --lessons 01-09",
+            "gemm-lessons grade setup laptop my-class --config grading.toml",
+        ),
+    ),
+)
+GROUPS = {"dev": "For teachers: add a lesson, and prove that it is one.", "grade": "For teachers: grade a class."}
+NAMES = (*(command.name for command in COURSE), *GROUPS)  # what a command line may begin with
