@@ -13,7 +13,7 @@ from gemm_lessons import simulate
 from gemm_lessons.compiler.compile import Compiled, compile_source
 from gemm_lessons.launch import Buffer, Counters, Grid
 from gemm_lessons.simulator.counters import machinecode
-from gemm_lessons.simulator.counters.machinecode import flow, machine
+from gemm_lessons.simulator.counters.machinecode import planning, relevance
 from gemm_lessons.simulator.counters.machinecode.divisions import DECIDED
 from gemm_lessons.simulator.counters.tally import Sums
 from gemm_lessons.simulator.events import LaunchInfo
@@ -123,8 +123,8 @@ def test_what_a_function_gives_is_needed_only_behind_the_calls_that_need_it(monk
         d for d, needed in zip(code.plan.program.code, code.plan.executed, strict=True) if needed and d.name == "MUFU"
     ]
     apart = launched(given)
-    monkeypatch.setattr(flow, "call_by_call", lambda program: None)
-    monkeypatch.setattr(machine, "call_by_call", lambda program: None)
+    monkeypatch.setattr(relevance, "call_by_call", lambda program: None)
+    monkeypatch.setattr(planning, "call_by_call", lambda program: None)
     together = launched(given)
     machinecode.prepare.cache_clear()
     assert not apart.inexact

@@ -8,8 +8,8 @@ import pytest
 
 from gemm_lessons.compiler.sass import SassInstruction, width_of
 from gemm_lessons.simulator.counters.machinecode.flow import Listing
-from gemm_lessons.simulator.counters.machinecode.machine import _needs
 from gemm_lessons.simulator.counters.machinecode.operands import decode
+from gemm_lessons.simulator.counters.machinecode.planning import needs
 from gemm_lessons.simulator.counters.machinecode.relevance import relevant
 
 OLD = "FFMA R20, R9, R9, R9"  # the number that lay in the address's register before
@@ -86,4 +86,4 @@ def sliced(lines: list[str]) -> list[str]:
         opcode = text.split()[1 if text.startswith("@") else 0]
         code.append(decode(number, SassInstruction(opcode, width_of(opcode), "", None, 16 * number, 0, text)))
     listing = Listing(tuple(code), labels)
-    return [d.text for d, needed in zip(code, relevant(listing, partial(_needs, frozenset())), strict=True) if needed]
+    return [d.text for d, there in zip(code, relevant(listing, partial(needs, frozenset())), strict=True) if there]

@@ -22,8 +22,9 @@ from gemm_lessons.simulator.counters.machinecode.divisions import Undecided, sho
 from gemm_lessons.simulator.counters.machinecode.flow import Listing
 from gemm_lessons.simulator.counters.machinecode.functions import division_seeds
 from gemm_lessons.simulator.counters.machinecode.lanes import Geometry, launch_constants
-from gemm_lessons.simulator.counters.machinecode.machine import BLOCK_BUDGET, Plan, Walker, Watch, batches, plan
+from gemm_lessons.simulator.counters.machinecode.machine import BLOCK_BUDGET, Walker, Watch, batches
 from gemm_lessons.simulator.counters.machinecode.operands import decode
+from gemm_lessons.simulator.counters.machinecode.planning import Plan, plan
 from gemm_lessons.simulator.counters.machinecode.sources import Approximation
 from gemm_lessons.simulator.counters.machinecode.store import RESERVED_SHARED, Store
 from gemm_lessons.simulator.counters.machinecode.textures import texels_of

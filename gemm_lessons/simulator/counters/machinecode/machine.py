@@ -1,6 +1,6 @@
 """Executes the part of a kernel's machine code that addresses and branches depend on, and counts every access.
 
-    Compiled.sass -> operands -> flow (what matters) -> lanes and fronts -> Sums
+    Compiled.sass -> operands -> flow, relevance, planning (what matters) -> lanes and fronts -> Sums
 
 Nsight Compute counts machine instructions. ptxas joins neighbouring loads and stores, unrolls, turns branches into
 predicates and drops what nobody reads, so the only count that can be equal is one of the machine code itself.
@@ -8,13 +8,12 @@ predicates and drops what nobody reads, so the only count that can be equal is o
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from functools import cached_property, partial
+from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,36 +22,30 @@ from gemm_lessons.frozen import dataclass
 from gemm_lessons.launch import Grid
 from gemm_lessons.simulator.counters import banks
 from gemm_lessons.simulator.counters.copies import LINE
-from gemm_lessons.simulator.counters.footprint import Footprint, moved, pattern
-from gemm_lessons.simulator.counters.machinecode import conversions, exchange, floats, functions, integers, registers
+from gemm_lessons.simulator.counters.machinecode import conversions, exchange, floats, functions, integers
 from gemm_lessons.simulator.counters.machinecode.flow import (
     ATOMICS,
     BULK,
-    BULK_IN,
-    BULK_OUT,
     COPIES,
     GENERIC,
     LOADS,
     MEMORY,
     STORES,
     TEXTURE,
-    Listing,
-    call_by_call,
     calls,
     calls_outside,
-    reads,
     results,
-    stored,
 )
 from gemm_lessons.simulator.counters.machinecode.fronts import Front, Fronts
 from gemm_lessons.simulator.counters.machinecode.lanes import Geometry, Lanes
 from gemm_lessons.simulator.counters.machinecode.operands import Decoded, MachineImmediate, MachineRegister, Memory
-from gemm_lessons.simulator.counters.machinecode.relevance import relevant
+from gemm_lessons.simulator.counters.machinecode.planning import CONTROL, FUSED, Plan, brought
+from gemm_lessons.simulator.counters.machinecode.remembered import Remembered
 from gemm_lessons.simulator.counters.machinecode.sources import TRUE, Approximation, Array, Compute, Fetch
 from gemm_lessons.simulator.counters.machinecode.textures import FETCHES, Texels, addressed, fetched
 from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
-from gemm_lessons.simulator.counters.machinecode.waiting import Passage, Waiting, passage_of
-from gemm_lessons.simulator.counters.tally import Shot, Sums, Tally, shot
+from gemm_lessons.simulator.counters.machinecode.waiting import Passage, Waiting
+from gemm_lessons.simulator.counters.tally import Sums, Tally
 from gemm_lessons.simulator.events import WARP, Access, Effect, Space
 from gemm_lessons.simulator.semantics.floats import float_state
 
@@ -61,9 +54,6 @@ if TYPE_CHECKING:
 
 LANES = 1 << 15  # in flight: as many as keep a register's array in the L2 cache
 BLOCK_BUDGET = 4_000_000  # basic blocks executed; far beyond any kernel of the course
-TOLD_BY = 64  # lanes whose addresses tell most patterns apart: to look all up by their bytes costs more than to compare
-REMEMBERED = 64  # address patterns of one instruction
-CONTROL = frozenset("BRA BRX EXIT CALL RET BSSY BSYNC BREAK BMOV BAR WARPSYNC KILL".split())
 EVERYONE = np.array([0xFFFFFFFF], np.uint32)
 CONTROL_MODIFIERS = {
     "BRA": frozenset(("U", "DIV", "CONV", "ANY")),
@@ -73,77 +63,12 @@ CONTROL_MODIFIERS = {
     **dict.fromkeys(("BRX", "EXIT", "BSSY", "BSYNC", "BREAK", "KILL"), frozenset[str]()),
 }
 BY_TENSOR_CORES = "HFMA2.MMA"  # by its unit another one than HFMA2
-FUSED = ("FFMA", "DFMA")  # whose threads are counted, by what they are counted as
 IGNORED = frozenset(
     "NOP YIELD BAR MEMBAR ERRBAR CGAERRBAR CCTL CCTLL DEPBAR LDGDEPBAR NANOSLEEP PMTRIG FENCE ARRIVES WARPSYNC".split()
 ).union(BULK)
 
 Step = Callable[[], None]
 Watch = Callable[[Access, Array, Array | None, int], None]  # access, addresses, lanes, number of the first lane
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A kernel ready to be counted: which instructions are executed, and which memories hold data they need."""
-
-    program: Listing
-    executed: tuple[bool, ...]
-    spaces: frozenset[str]  # memories whose contents addresses or branches depend on
-    paired: bool = False  # what is executed was found on the understanding that functions return behind their calls
-    _passages: dict[tuple[int, int], Passage] = field(default_factory=dict, compare=False, repr=False)
-
-    @cached_property
-    def register_conflicts(self) -> tuple[int, ...]:
-        """Clocks that each instruction loses to register banks."""
-        return registers.conflicts(self.program.code)
-
-    @cached_property
-    def reuse_flags(self) -> tuple[int, ...]:
-        """Operands that each instruction keeps."""
-        return tuple(registers.reuse_flags(d) for d in self.program.code)
-
-    def passage(self, first: int, end: int) -> Passage:
-        """Of the straight-line code between two places, worked out once for all launches and batches."""
-        if (first, end) not in self._passages:
-            self._passages[first, end] = passage_of(self.program.code[first:end], _brought)
-        return self._passages[first, end]
-
-
-def plan(program: Listing) -> Plan:
-    """Raises ``Uncountable`` when the slice cannot be found."""
-    spaces: frozenset[str] = frozenset()
-    while True:
-        chosen = relevant(program, partial(_needs, spaces))
-        loaded = {
-            {**LOADS, **ATOMICS}[d.name]
-            for d, needed in zip(program.code, chosen, strict=True)
-            if needed and (d.name in LOADS or d.name in ATOMICS)
-        }
-        for d, needed in zip(program.code, chosen, strict=True):
-            if needed and d.name in FETCHES:
-                raise Uncountable(f"addresses depend on {d.text}")
-        if loaded <= spaces:
-            paired = bool(calls(program)) and call_by_call(program) is not None
-            return Plan(program, tuple(chosen), spaces, paired)
-        moving = next((d for d in program.code if MEMORY.get(d.name) == GENERIC), None)
-        if moving is not None and (GENERIC in loaded or any(d.name == "ST" for d in program.code)):
-            raise Uncountable(f"addresses depend on data that is moved by {moving.text}")
-        moved = any(d.name in (*COPIES, *BULK_IN, "STSM") for d in program.code) and "shared" in loaded
-        moved |= any(d.name in BULK_OUT for d in program.code) and "global" in loaded
-        if moved or any(needed and d.name == "LDSM" for d, needed in zip(program.code, chosen, strict=True)):
-            raise Uncountable("addresses depend on data that an asynchronous copy or ldmatrix moves")
-        spaces |= loaded
-
-
-def _needs(spaces: frozenset[str], d: Decoded) -> Sequence[str]:
-    """Registers that ``d`` needs for itself: addresses, branch conditions, and data that goes to one of ``spaces``."""
-    needed = list(reads(d)) if (d.name in MEMORY or d.name in CONTROL) and not calls_outside(d) else []
-    if (d.name in FUSED or calls_outside(d)) and d.guard is not None:
-        needed.append(d.guard.shifted(0))
-    space = {**STORES, **ATOMICS}.get(d.name)
-    if space in spaces and space != "global":  # global memory is taken as it was before; ``Store`` watches over that
-        needed += stored(d)
-    return needed
 
 
 @dataclass
@@ -158,79 +83,6 @@ class Stretch:
     warps: int = 0  # how often, in warps, it was executed
     lanes: int = 0
     passage: Passage | None = None  # of global loads and what may hide them; None: none of that
-
-
-class _Pattern(NamedTuple):
-    """An access: its addresses, those of the first lane taken off, who makes it, of a copy the other side's addresses,
-    its cost, and the first lane's addresses so far."""
-
-    shape: Array
-    mask: Array | None
-    other: Array | None
-    shot: Shot
-    bases: list[int]
-
-    def matches(self, shape: Array, mask: Array | None, other: Array | None) -> bool:
-        """Whether it is this one. The first ``TOLD_BY`` lanes' addresses are known to be."""
-        more = shape.size > TOLD_BY and not (shape == self.shape).all()
-        return not more and _same(mask, self.mask) and _same(other, self.other)
-
-
-def _same(one: Array | None, other: Array | None) -> bool:
-    if one is other:
-        return True
-    return one is not None and other is not None and bool((one == other).all())
-
-
-class _Seen:
-    """What one instruction's accesses cost, remembered: moved by a multiple of ``period`` bytes they cost the same."""
-
-    def __init__(self, access: Access, period: int) -> None:
-        self.access = access
-        self.period = period
-        # By where in a period the first lane's address lies, and the bytes of the first ``TOLD_BY`` of a pattern.
-        self.known: dict[int, dict[bytes, list[_Pattern]]] = {}
-        self.places: dict[bytes, tuple[_Pattern, int]] = {}  # of shared memory: a pattern by its true addresses
-        self.footprint = Footprint()
-
-    def look(self, where: Array, mask: Array | None, geometry: Geometry, other: Array | None = None) -> Shot | None:
-        """What an access at these addresses costs, None if it is remembered for ``left``. ``other``: of a copy, the
-        addresses of its other side."""
-        addresses = b""
-        if mask is None and other is None and self.access.space == "shared" and where.size <= TOLD_BY:
-            addresses = where.tobytes()
-            if addresses in self.places:
-                known, first = self.places[addresses]
-                known.bases.append(first)
-                return None
-        first = where.item(0)
-        shape = where - np.array(first)
-        found = self.known.setdefault(first % self.period, {})
-        beside = None if other is None else other - other[0] // LINE * LINE
-        alike = found.setdefault(shape[:TOLD_BY].tobytes(), [])
-        for known in alike:
-            if known.matches(shape, mask, beside):
-                known.bases.append(first)
-                if addresses and len(self.places) < REMEMBERED:
-                    self.places[addresses] = known, first
-                return None
-        one = shot(self.access, where, mask, other)
-        if sum(map(len, found.values())) < REMEMBERED:
-            alike.append(_Pattern(shape, mask, beside, one, [first]))
-        else:
-            self.footprint.add(
-                pattern(where, mask, geometry.padded, geometry.by_warps), 1, 1, self.access.width, geometry.first
-            )
-        return one
-
-    def left(self, geometry: Geometry, tally: Tally) -> Footprint:
-        """Every byte that was looked at; what came again goes into ``tally``."""
-        for found in self.known.values():
-            for known in itertools.chain(*found.values()):
-                tally.add(known.shot, len(known.bases) - 1, known.shape, known.mask)
-                one = pattern(known.shape, known.mask, geometry.padded, geometry.by_warps)
-                self.footprint.add(one, len(known.bases), moved(known.bases), self.access.width, geometry.first)
-        return self.footprint
 
 
 class Walker:
@@ -258,7 +110,7 @@ class Walker:
             store.begin(self.lanes)
         self.fronts = Fronts(geometry.alive())
         self.lanes.alive = lambda: self.fronts.alive
-        self.seen: list[tuple[Tally, _Seen]] = []
+        self.seen: list[tuple[Tally, Remembered]] = []
         self.waiting = Waiting(geometry.lanes, sums) if watch is None else None
         self.returns = np.full(geometry.lanes, -1, np.int32)  # the block behind each lane's last call
         self.blocks = self._blocks()
@@ -276,12 +128,12 @@ class Walker:
         starts |= {d.index + 1 for d in code if d.name == "BSSY"}
         ordered = sorted(start for start in starts if start < len(code))
         blocks = [Stretch(first, end) for first, end in zip(ordered, [*ordered[1:], len(code)], strict=True)]
-        loading = self.waiting is not None and any(map(_brought, code))
+        loading = self.waiting is not None and any(map(brought, code))
         for block in blocks:
             if loading:
                 block.passage = self.plan.passage(block.first, block.end)
             for d in code[block.first : block.end]:
-                if loading and _brought(d):
+                if loading and brought(d):
                     block.steps.append(self._issue(d))
                 if d.name in FUSED:
                     if d.guard is None:
@@ -453,7 +305,7 @@ class Walker:
         beside = self.lanes.address(other, "global" if space == "shared" else "shared") if other else None
         guard = both(self._guard(d), both(also, touching))
         period = LINE if kind == "shared" or other else banks.SECTOR
-        seen, watch, lanes = _Seen(access, period), self.watch, self.geometry.lanes
+        seen, watch, lanes = Remembered(access, period), self.watch, self.geometry.lanes
 
         def touch() -> None:
             some, mask = (True, self.lanes.mask) if guard is None else self.lanes.active(guard)
@@ -711,15 +563,6 @@ def both(one: Fetch | None, other: Fetch | None) -> Fetch | None:
 def bytes_of(d: Decoded) -> int:
     """How many a memory instruction moves for each lane."""
     return fetched(d) if d.name in FETCHES else max(1, width_of(d.source.opcode))
-
-
-def _brought(d: Decoded) -> int:
-    """Bytes that ``d`` brings each lane from global memory."""
-    if d.name in FETCHES:
-        return fetched(d)
-    if d.name in ("LD", "LDG", "ATOMG", "ATOM", "LDGSTS"):
-        return max(1, width_of(d.source.opcode))
-    return 0
 
 
 def _barrier(d: Decoded) -> str:

@@ -24,8 +24,9 @@ from gemm_lessons.simulator.counters.machinecode import Code, cubin, prepare, re
 from gemm_lessons.simulator.counters.machinecode.divisions import Undecided
 from gemm_lessons.simulator.counters.machinecode.flow import TEXTURE
 from gemm_lessons.simulator.counters.machinecode.lanes import Geometry, launch_constants
-from gemm_lessons.simulator.counters.machinecode.machine import Plan, Step, Walker, both, bytes_of
+from gemm_lessons.simulator.counters.machinecode.machine import Step, Walker, both, bytes_of
 from gemm_lessons.simulator.counters.machinecode.operands import Decoded, Memory
+from gemm_lessons.simulator.counters.machinecode.planning import Plan
 from gemm_lessons.simulator.counters.machinecode.sources import Fetch
 from gemm_lessons.simulator.counters.machinecode.store import Store
 from gemm_lessons.simulator.counters.machinecode.textures import Texels, texels_of
