@@ -4,16 +4,20 @@ Most of the command line is tested by running it, and two thirds of such a proce
 own memory, folder, environment, streams and exit code; what it was never told before (shadowed packages, encodings,
 ``python -X``, a signal during the start) wants a fresh one, and ``run`` starts one where the environment asks for that.
 That commands load what they need, and no more, is ``test_startup``'s and ``test_layers``' to see.
+
+The compiler's process, whose start takes longer than most of what it compiles, goes from one command to the next.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import gc
 import io
 import json
 import locale
+import mmap
 import os
 import pkgutil
 import signal
@@ -29,6 +33,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import gemm_lessons
+from gemm_lessons.child import Blobs, Child, ChildDied, Header
 
 ROOT = Path(__file__).resolve().parent.parent
 BINARY = (sys.executable, "-m", "gemm_lessons")
@@ -138,12 +143,83 @@ def _import_all() -> None:
             import_module(module.name)
 
 
-def _serve(connection: socket.socket) -> Mapping[str, Any]:
+class _Compiler:
+    """The process of ``nvrtc_child`` that is handed on. Whoever holds the lock has it, to its end; with it come the
+    question that a dying compiler leaves behind, for one of its own, and a byte that says whether an answer is due."""
+
+    MODULE, ARGUMENTS = "gemm_lessons.compiler.nvrtc_child", ["13"]
+
+    def __init__(self) -> None:
+        self._lock = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the server)
+        self._identity = os.fstat(self._lock.fileno())[:3]
+        self._busy = mmap.mmap(-1, 1)
+        self._child = Child(self.MODULE, self.ARGUMENTS)
+        self._places = _of_cuda(os.environ)
+        self._own: Child | None = None
+        self._question: tuple[Header, Blobs] = ({}, ())
+
+    def renew(self) -> None:
+        """In the server, between two commands: another one if the last command has left this one dead or at work."""
+        if self._busy[0] or self._child._process.poll() is not None:
+            self._child.close()
+            self._busy[0] = 0
+            self._child = Child(self.MODULE, self.ARGUMENTS)
+
+    def __call__(self, module: str, arguments: Sequence[str]) -> _Compiler | Child:
+        """In a command, in place of ``Child``: this one where it is free and fits, else a new one."""
+        same = module == self.MODULE and list(arguments) == self.ARGUMENTS and _of_cuda(os.environ) == self._places
+        try:
+            if same and os.fstat(self._lock.fileno())[:3] == self._identity:  # else some fork has closed all files
+                fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return self
+        except OSError:
+            pass
+        return Child(module, arguments)
+
+    def send(self, header: Header, blobs: Blobs = ()) -> None:
+        self._question = (header, blobs)
+        if self._own:
+            return self._own.send(header, blobs)
+        self._busy[0] = 1
+        try:
+            self._child.send(header, blobs)
+        except ChildDied:
+            self._ask_another()
+
+    def receive(self, seconds: float) -> tuple[dict[str, Any], list[bytes]]:
+        if not self._own:
+            try:
+                answer = self._child.receive(seconds)
+                self._busy[0] = 0
+                return answer
+            except ChildDied:  # nobody but the server can ask what it died of
+                self._ask_another()
+        assert self._own
+        return self._own.receive(seconds)
+
+    def _ask_another(self) -> None:
+        self._own = Child(self.MODULE, self.ARGUMENTS)
+        self._own.send(*self._question)
+
+    def close(self) -> None:
+        if self._own:
+            self._own.close()
+            self._own = None
+        elif self._busy[0]:
+            self._child.close()
+
+
+def _of_cuda(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if name in ("CUDA_HOME", "CUDA_PATH")}
+
+
+def _serve(connection: socket.socket, compiler: _Compiler) -> Mapping[str, Any]:
     """Fork for each question. Returns it in the process that is to answer; ends where nobody asks any more."""
     while True:
         message, files, _, _ = socket.recv_fds(connection, MOST_BYTES, 3)
         if not message:
             raise SystemExit(0)
+        compiler.renew()
         if not (pid := os.fork()):
             connection.close()
             for stream, file in enumerate(files):
@@ -194,8 +270,12 @@ if __name__ == "__main__":
     _import_all()
     gc.collect()
     gc.freeze()
-    _become(_serve(socket.socket(fileno=int(sys.argv[1]))))
+    compiler = _Compiler()
+    _become(_serve(socket.socket(fileno=int(sys.argv[1])), compiler))
     from gemm_lessons.__main__ import main
+    from gemm_lessons.compiler import nvrtc_child
+
+    vars(nvrtc_child)["Child"] = compiler
 
     try:
         main()

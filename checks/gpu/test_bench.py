@@ -130,17 +130,56 @@ def test_a_shape_s_label_is_read_back(shape: Shape) -> None:
     assert bench.shape_of(bench.label(shape)) == shape
 
 
-def test_a_lesson_whose_host_chooses_is_estimated_as_it_is_launched_at_each_shape(tmp_path: Path) -> None:
-    """Narrow accesses where lines are odd, two blocks on a multiprocessor where there are few."""
-    any_shape = COURSE.lesson("any_shape")
-    shapes = [Shape(1024, 1024, 1024), Shape(1023, 1023, 1023), Shape(4096, 4096, 64, layout="TN")]
-    request = BenchRequest(COURSE, [any_shape, COURSE.lesson("naive")], shapes, Simulated(), H200, tmp_path / "out.csv")
+# Lesson coalesced with a row of A by WIDTH floats at a time, if it lies along K, and other blocks for a large M.
+CHOICES = """
+[choices]
+TRANS_A = "trans_a"
+WIDTH = "gcd(4, lda) * (1 - trans_a) + trans_a"
+BM = "4 + 4 * min(1, M // 2048)"
+
+[shapes]
+layouts = ["NN", "TN"]
+check = [[5, 33, 8, "NN"], [5, 33, 7, "NN"], [3, 5, 7, "TN"]]
+count = [8, 32, 8]
+"""
+CHOOSING = """
+extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
+{
+    const int row = blockIdx.y * BM + threadIdx.x / BN, col = blockIdx.x * BN + threadIdx.x % BN;
+    if (row >= M || col >= N)
+        return;
+    float acc = 0.0f;
+    for (int k = 0; k < K; k += WIDTH) {
+        struct alignas(4 * WIDTH) { float of[WIDTH]; } a;
+        a = *reinterpret_cast<decltype(&a)>(const_cast<float *>(A + (TRANS_A ? k * M + row : row * K + k)));
+        for (int i = 0; i < WIDTH; i++)
+            acc += a.of[i] * B[(k + i) * N + col];
+    }
+    C[row * N + col] = acc;
+}
+"""
+
+
+def test_a_lesson_whose_host_chooses_is_estimated_as_it_is_launched_at_each_shape(
+    copied: Course, tmp_path: Path
+) -> None:
+    """Narrow accesses where lines are odd, larger blocks where M is large."""
+    folder = copied.lessons_dir / "02_coalesced"
+    toml = (folder / "lesson.toml").read_text()
+    before, after = toml.index("[shapes]"), toml.index("[[gates]]")
+    sizes = "\n".join(line for line in toml[:before].splitlines() if not line.startswith("BM ="))
+    (folder / "lesson.toml").write_text(sizes + CHOICES + toml[toml.index("[[todo]]", after) :])
+    (folder / "solution.cu").write_text(CHOOSING)
+    choosing = copied.lesson("coalesced")
+    other = Shape(64, 64, 64, layout="NT")
+    shapes = [Shape(1024, 1024, 64), Shape(1024, 1024, 63), Shape(4096, 4096, 64, layout="TN")]
+    request = BenchRequest(copied, [choosing], [*shapes, other], Simulated(), H200, tmp_path / "out.csv")
     result = bench.bench(request)
-    wide, narrow, turned = (it for it in result.points if it.series == any_shape.name)
+    wide, narrow, turned = result.points
     assert [it.shape for it in (wide, narrow, turned)] == shapes
     assert narrow.time_us > 1.05 * wide.time_us
     assert len({it.flop_per_byte for it in (wide, narrow, turned)}) == 3
-    assert result.notes == ("01_naive cannot take 4096x4096x64 TN.",)
+    assert result.notes == ("02_coalesced cannot take 64x64x64 NT.",)
     assert [it.key for it in read(tmp_path / "out.csv")] == [it.key for it in result.points]
 
 
