@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from checks import forks
-from checks.cli.tiny_course import KERNEL, SOLUTION, STUB, Run, environment
+from checks.cli.tiny_course import GATE, KERNEL, SOLUTION, STUB, Run, environment
 
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -77,6 +77,13 @@ def test_a_shape_of_ones_own_is_no_pass_of_the_lesson(run: Run, course: Path, ke
     kernel.write_text(SOLUTION)
     assert run("run", "01", "--shape", "5,6,7").code == 0
     assert not (course / ".gemm-lessons").exists()
+
+
+def test_a_type_brings_what_it_names(run: Run, course: Path) -> None:
+    toml = course / "lessons" / "01_first" / "lesson.toml"
+    toml.write_text(f'{toml.read_text()}\n[types.strict]\n{GATE.replace("[[gates]]", "[[types.strict.gates]]")}')
+    done = run("run", "01", "--solution", "--type", "strict", "--json")
+    assert (done.code, json.loads(done.out)["verdict"]) == (1, "gate_missed")
 
 
 def test_the_seed_repeats_the_inputs(run: Run, kernel: Path) -> None:

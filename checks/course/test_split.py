@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from checks.course.measure import COLD, ROOT
 from checks.course.split import ANY, SHAPES, SKINNY, SPLIT, VARIANTS
-from checks.forks import run
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.course.lesson import Shape
 from gemm_lessons.course.lesson_toml import load_lesson
+from gemm_lessons.hardware.sheets import GPUS
+from gemm_lessons.judgement.verdict import Passed
 from gemm_lessons.run.bench import label
+from gemm_lessons.run.pipeline import RunRequest, run_lesson
+from gemm_lessons.run.simulated import Simulated
 
-LESSON = packaged_course().lesson(SPLIT)
+COURSE = packaged_course()
+LESSON = COURSE.lesson(SPLIT)
 
 
 def measured() -> dict[tuple[str, str], dict[str, Any]]:
@@ -25,9 +30,9 @@ def measured() -> dict[tuple[str, str], dict[str, Any]]:
 
 @pytest.mark.parametrize("name", ["atomics", pytest.param("slices", marks=pytest.mark.slow)])
 def test_the_other_ways_pass_as_well(name: str) -> None:
-    done = run(["run", SPLIT, "--solution", "--type", name, "--shape", "70,132,75", "--json"])
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert json.loads(done.stdout)["verdict"] == "passed"
+    lesson = load_lesson(LESSON.directory, name)
+    request = RunRequest(COURSE, lesson, LESSON.solution_path, Simulated(), GPUS["h200"], Shape(70, 132, 75))
+    assert isinstance(run_lesson(replace(request, beside=False, estimating=False)).verdict, Passed)
 
 
 @pytest.mark.parametrize(

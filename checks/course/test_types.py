@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +14,12 @@ from checks.course.mma import VARIANTS
 from checks.forks import run
 from gemm_lessons.api import simulate
 from gemm_lessons.course.folder import packaged_course
-from gemm_lessons.course.lesson import LessonError
+from gemm_lessons.course.lesson import LessonError, Shape
 from gemm_lessons.course.lesson_toml import load_lesson
+from gemm_lessons.hardware.sheets import GPUS
+from gemm_lessons.judgement.verdict import Passed
+from gemm_lessons.run.pipeline import RunRequest, run_lesson
+from gemm_lessons.run.simulated import Simulated
 from gemm_lessons.simulator.program.fragments import Fragment
 
 LESSON = packaged_course().lesson("mma")
@@ -30,10 +34,9 @@ SHAPES = {
     ["int8", *(pytest.param(name, marks=pytest.mark.slow) for name in LESSON.types if name != "int8")],
 )
 def test_the_same_source_is_right_for_each_type(name: str) -> None:
-    shape = ",".join(str(size) for size in SHAPES[name])
-    done = run(["run", "mma", "--solution", "--type", name, "--shape", shape, "--json"])
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert json.loads(done.stdout)["verdict"] == "passed"
+    lesson, shape = load_lesson(LESSON.directory, name), Shape(*SHAPES[name])
+    request = RunRequest(packaged_course(), lesson, LESSON.solution_path, Simulated(), GPUS["h200"], shape)
+    assert isinstance(run_lesson(replace(request, beside=False, estimating=False)).verdict, Passed)
 
 
 def test_a_type_replaces_what_it_names_and_nothing_else() -> None:
