@@ -170,10 +170,16 @@ def on_terminal(
 
 
 WIDTHS = (60, 80, 100, 120, 200)
-# One process and one terminal, made narrower and wider between the runs.
+# One process and one terminal, made narrower and wider between the reports of one run.
 AT_EVERY_WIDTH = """
 import fcntl, struct, sys, termios
 from gemm_lessons.__main__ import main
+from gemm_lessons.run import pipeline
+run_lesson, known = pipeline.run_lesson, []
+def once(request, progress):
+    known[:] = known or [run_lesson(request, progress)]
+    return known[0]
+pipeline.run_lesson = once
 for columns in WIDTHS:
     fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 200, columns, 0, 0))
     try:

@@ -82,6 +82,8 @@ def test_cold_start_is_quick(course: Path, arguments: tuple[str, ...]) -> None:
         process.returncode = os.waitstatus_to_exitcode(status)
         assert process.returncode == 0
         spent.append(used.ru_utime + used.ru_stime)
+        if spent[-1] < LIMIT:
+            break
     assert min(spent) < LIMIT, f"gemm-lessons {arguments[0]} took {min(spent):.3f} s at best"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -11,8 +12,11 @@ import pytest
 
 from checks.readings.counters.textures import CHANNELS, SOURCE, STORED, TEXELS, probes
 from gemm_lessons import simulate
+from gemm_lessons.api import arguments
+from gemm_lessons.compiler.compile import Compiled, compile_source
 from gemm_lessons.compiler.sass import SassInstruction
-from gemm_lessons.launch import Counters, Texture
+from gemm_lessons.launch import Counters, Grid, Texture
+from gemm_lessons.simulator import Simulator
 from gemm_lessons.simulator.counters.machinecode import registers
 from gemm_lessons.simulator.counters.machinecode.operands import decode
 
@@ -24,17 +28,30 @@ def stored() -> dict[str, list[int]]:
     return found
 
 
-def counted(source: str, entry: str, channels: int, out: Any) -> Counters:
-    texels = np.zeros((TEXELS, channels) if channels > 1 else TEXELS, np.float32)
-    return simulate(source, entry, 1, 32, [Texture(texels, channels), out]).counters
+def texture(channels: int) -> Texture:
+    return Texture(np.zeros((TEXELS, channels) if channels > 1 else TEXELS, np.float32), channels)
+
+
+@cache
+def compiled() -> Compiled:
+    """All probes, of which any is the entry."""
+    made = compile_source(SOURCE.read_text(), path=str(SOURCE), entry="one_row")
+    assert isinstance(made, Compiled)
+    return made
+
+
+def counted(probe: str, channels: int, out: Any) -> Counters:
+    made, device = replace(compiled(), entry=probe), Simulator()
+    given = arguments(device.kernel(made), [texture(channels), out])
+    return device.launch(made, Grid((1, 1, 1), (32, 1, 1)), given).counters
 
 
 @pytest.mark.parametrize("kind", CHANNELS)
 def test_requests_and_sectors_are_those_of_the_texture_unit(kind: str) -> None:
-    source, channels = SOURCE.read_text(), CHANNELS[kind]
+    channels = CHANNELS[kind]
     names = [name for name in probes() if name.startswith(f"{kind}_")]
     for name in names:
-        counters = counted(source, name, channels, np.zeros((32, channels), np.float32))
+        counters = counted(name, channels, np.zeros((32, channels), np.float32))
         assert not counters.obstacle
         found = [counters.get("texture_requests"), counters.get("texture_sectors")]
         assert found == stored()[name][:2], name
@@ -42,7 +59,7 @@ def test_requests_and_sectors_are_those_of_the_texture_unit(kind: str) -> None:
 
 def test_what_a_fetch_brings_is_read_from_global_memory() -> None:
     out = np.zeros((32, 4), np.float32)
-    counters = counted(SOURCE.read_text(), "four_half_outside", 4, out)
+    counters = counted("four_half_outside", 4, out)
     assert counters.get("texture_bytes") == counters.get("global_bytes_read") == 16 * 16, "none comes from outside"
     assert (counters.get("global_accesses"), counters.get("global_load_requests")) == (2, 0), "a fetch and a store"
 
@@ -50,7 +67,7 @@ def test_what_a_fetch_brings_is_read_from_global_memory() -> None:
 def test_who_reads_a_part_of_a_texel_is_told_that_it_is_not_counted() -> None:
     source = 'extern "C" __global__ void k(cudaTextureObject_t t, float *out) {'
     source += " out[threadIdx.x] = tex1Dfetch<float4>(t, threadIdx.x).y; }"
-    counters = counted(source, "k", 4, np.zeros(32, np.float32))
+    counters = simulate(source, "k", 1, 32, [texture(4), np.zeros(32, np.float32)]).counters
     assert "whose texels are what is fetched" in counters.obstacle
 
 
