@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from checks.simulator.conftest import PLAIN_ARCH
 from gemm_lessons import simulate
 from gemm_lessons.launch import Finding
 from gemm_lessons.simulator import Setting, Simulator
@@ -29,6 +30,7 @@ def check() -> Check:
         **options: Any,
     ) -> Sequence[Finding]:
         source = f'{before}\nextern "C" __global__ void k({head})\n{{ const int t = threadIdx.x;\n{body}\n}}'
+        options.setdefault("arch", PLAIN_ARCH)
         device = Simulator(Setting(block_limit=block_limit, budget=500_000, counting=False))
         launched = simulate(source, "k", grid, block, args, device=device, **options)
         return [*([launched.fault] if launched.fault else []), *launched.findings]

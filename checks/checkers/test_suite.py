@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from checks.checkers.launcher import findings, launch
 from checks.checkers.manifest import ASYNC, CASES, KERNELS, Case
 from checks.checkers.verdicts import measured, verdicts
+from gemm_lessons.launch import Finding
 
 RANK = {"error": 0, "warning": 1, "note": 2}
 BROKEN = [case for case in CASES if case.severity is not None]
@@ -36,6 +39,12 @@ def name(case: Case) -> str:
     return case.name
 
 
+@cache
+def found_in(case: Case, block_limit: int | None = None) -> Sequence[Finding]:
+    """Launched once for all that is asked of it."""
+    return findings(launch(case, block_limit))
+
+
 def test_the_suite_is_half_clean_and_every_kernel_is_in_it():
     assert len(BROKEN) == len(CLEAN) >= 30
     assert {case.file for case in CASES} == set(KERNELS.glob("*.cu"))
@@ -44,7 +53,7 @@ def test_the_suite_is_half_clean_and_every_kernel_is_in_it():
 @pytest.mark.parametrize("case", some(BROKEN))
 @pytest.mark.parametrize("block_limit", [None, 1], ids=["together", "one_by_one"])
 def test_a_defect_is_found_where_it_is(case, block_limit):
-    found = findings(launch(case, block_limit))
+    found = found_in(case, block_limit)
     assert case.kind in {f.kind for f in found if f.severity == case.severity}, found
     named = {line for f in found for line in (f.line, f.other_line) if line is not None}
     assert named <= case.lines, found
@@ -54,12 +63,12 @@ def test_a_defect_is_found_where_it_is(case, block_limit):
 @pytest.mark.parametrize("case", some(CLEAN))
 @pytest.mark.parametrize("block_limit", [None, 1], ids=["together", "one_by_one"])
 def test_a_clean_kernel_is_not_accused(case, block_limit):
-    assert findings(launch(case, block_limit)) == []
+    assert not found_in(case, block_limit)
 
 
 @pytest.mark.parametrize("case", ASKED_BROKEN, ids=name)
 def test_what_the_sanitizer_reports_is_found(case):
-    found = findings(launch(case))
+    found = found_in(case)
     if case.name in OTHERWISE:
         assert verdicts(case), "it says nothing now"
         return

@@ -81,7 +81,7 @@ def test_a_shape_of_ones_own_is_no_pass_of_the_lesson(run: Run, course: Path, ke
 
 def test_a_type_brings_what_it_names(run: Run, course: Path) -> None:
     toml = course / "lessons" / "01_first" / "lesson.toml"
-    toml.write_text(f'{toml.read_text()}\n[types.strict]\n{GATE.replace("[[gates]]", "[[types.strict.gates]]")}')
+    toml.write_text(f"{toml.read_text()}\n[types.strict]\n{GATE.replace('[[gates]]', '[[types.strict.gates]]')}")
     done = run("run", "01", "--solution", "--type", "strict", "--json")
     assert (done.code, json.loads(done.out)["verdict"]) == (1, "gate_missed")
 

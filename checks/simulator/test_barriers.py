@@ -95,4 +95,4 @@ def test_a_barrier_that_only_some_blocks_reach_releases_them(run, block_limit):
 def test_barriers_between_blocks_are_refused(run, instruction):
     """They are no barrier of one block: to run on past them would check a kernel for something it does not do."""
     with pytest.raises(UnsupportedKernel, match="cluster"):
-        launch(run, f'asm volatile("{instruction}" ::: "memory"); o[t] = s[t];')
+        launch(run, f'asm volatile("{instruction}" ::: "memory"); o[t] = s[t];', arch="sm_90")

@@ -10,6 +10,8 @@ from checks.simulator.phase_cases import HEAD, MIRROR, PIPELINE
 from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.launch import Launched
 
+ARCH = "sm_90"
+
 
 def serious(launched: Launched) -> set[tuple[str, str]]:
     return {(finding.kind, finding.severity) for finding in launched.findings if finding.severity != "note"}

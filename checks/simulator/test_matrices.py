@@ -100,19 +100,26 @@ def test_findings_are_those_of_the_rows_that_are_read(run: Run, text: str, form:
     assert {f.kind.removeprefix("shared_") for f in launched.findings if f.severity != "note"} == found
 
 
-@pytest.mark.counted
-@pytest.mark.parametrize(
-    ("form", "stride", "wavefronts"),
-    [("x4", 16, 4), ("x4", 128, 32), ("x4", 144, 4), ("x2.trans", 64, 8), ("x2", 32, 4), ("x1", 128, 8), ("x1", 0, 1)],
+COSTS = [  # form, stride, wavefronts
+    ("x4", 16, 4), ("x4", 128, 32), ("x4", 144, 4), ("x2.trans", 64, 8), ("x2", 32, 4), ("x1", 128, 8), ("x1", 0, 1),
+]  # fmt: skip
+# Without and with the load, all in one program, which is disassembled once.
+COSTING = "".join(
+    body(f"tile[t] = t; __syncthreads(); at += {stride} * t; {load}", form, 32 * max(stride, 16) // 4).replace(
+        "void k(", f"void {kind}_{number}("
+    )
+    for number, (form, stride, _) in enumerate(COSTS)
+    for kind, load in (("before", "out[0] = at;"), ("after", "LOAD"))
 )
+
+
+@pytest.mark.counted
+@pytest.mark.parametrize(("form", "stride", "wavefronts"), COSTS)
 def test_each_matrix_costs_as_many_wavefronts_as_its_rows_meet_in_a_bank(
     run: Run, form: str, stride: int, wavefronts: int
 ) -> None:
-    words = 32 * max(stride, 16) // 4
-    before, after = (
-        run(body(f"tile[t] = t; __syncthreads(); at += {stride} * t; {load}", form, words), 1, 32, [np.zeros(32, "u4")])
-        for load in ("out[0] = at;", "LOAD")
-    )
+    number = COSTS.index((form, stride, wavefronts))
+    before, after = (run(COSTING, 1, 32, [np.zeros(32, "u4")], f"{kind}_{number}") for kind in ("before", "after"))
     assert not after.counters.inexact
     cost = after.counters.get("shared_wavefronts") - before.counters.get("shared_wavefronts")
     ideal = after.counters.get("shared_wavefronts_ideal") - before.counters.get("shared_wavefronts_ideal")

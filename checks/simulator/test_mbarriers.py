@@ -11,6 +11,8 @@ from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.launch import Launched
 from gemm_lessons.simulator.machine.phases import Phases
 
+ARCH = "sm_90"
+
 BODY = (
     HEAD
     + """

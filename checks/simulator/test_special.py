@@ -64,16 +64,22 @@ READS = {  # register -> its value for thread t of block b of 8 blocks of 48 thr
 }
 
 
+# All of them in one program: to compile and to disassemble it takes as long as one of them alone.
+READERS = "extern __shared__ int s[];" + "".join(
+    f"""extern "C" __global__ void k{number}(unsigned *o, int *p) {{
+        unsigned v; asm volatile("mov.u32 %0, %{name};" : "=r"(v)); const int i = blockIdx.x * 48 + threadIdx.x;
+        o[i] = v; s[threadIdx.x] = v; p[(v * 37 + threadIdx.x * (v & 7)) & 1023] = s[threadIdx.x]; }}"""
+    for number, name in enumerate(READS)
+)
+
+
 @pytest.mark.counted
 @pytest.mark.parametrize("name", READS)
 def test_a_register_that_decides_addresses_is_the_same_in_both_engines(run, name):
     """Counters of the machine code are those of the values that PTX gave; or they are marked."""
     value, guessed = READS[name]
-    source = f"""extern __shared__ int s[]; extern "C" __global__ void k(unsigned *o, int *p) {{
-        unsigned v; asm volatile("mov.u32 %0, %{name};" : "=r"(v)); const int i = blockIdx.x * 48 + threadIdx.x;
-        o[i] = v; s[threadIdx.x] = v; p[(v * 37 + threadIdx.x * (v & 7)) & 1023] = s[threadIdx.x]; }}"""
     out, places = np.zeros(8 * 48, np.uint32), np.zeros(1024, np.int32)
-    launched = run(source, 8, 48, [out, places], dynamic_shared=192)
+    launched = run(READERS, 8, 48, [out, places], f"k{[*READS].index(name)}", dynamic_shared=192)
     expected = [value(i // 48, i % 48) for i in range(8 * 48)]
     assert out.tolist() == expected
     assert [f.kind for f in launched.findings if f.severity == "note" and f.kind == "guessed"] == ["guessed"] * guessed

@@ -12,6 +12,8 @@ from checks.simulator.phase_cases import BOX
 from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.launch import Launched, TensorMap
 
+ARCH = "sm_90"
+
 ROWS, COLUMNS = 8, 32  # of the box
 BOXES = [(0, 0), (32, 8), (4, 5), (-8, -3), (40, 18), (100, 2), (-28, 19)]
 
