@@ -40,7 +40,7 @@ def name(case: Case) -> str:
 
 
 @cache
-def found_in(case: Case, block_limit: int | None = None) -> Sequence[Finding]:
+def found_in(case: Case, block_limit: int | None) -> Sequence[Finding]:
     """Launched once for all that is asked of it."""
     return findings(launch(case, block_limit))
 
@@ -68,7 +68,7 @@ def test_a_clean_kernel_is_not_accused(case, block_limit):
 
 @pytest.mark.parametrize("case", ASKED_BROKEN, ids=name)
 def test_what_the_sanitizer_reports_is_found(case):
-    found = found_in(case)
+    found = found_in(case, None)
     if case.name in OTHERWISE:
         assert verdicts(case), "it says nothing now"
         return

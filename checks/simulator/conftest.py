@@ -14,8 +14,8 @@ from gemm_lessons.launch import Launched
 from gemm_lessons.simulator import Setting, Simulator
 
 Run = Callable[..., Launched]
-# What is followed in PTX alone is compiled for an older GPU than an H200, which takes NVIDIA's programs two thirds of the
-# time. A module whose kernels need a newer one has an ARCH of its own.
+# What is followed in PTX alone is compiled for an older GPU than an H200, which takes NVIDIA's programs two thirds of
+# the time. A module whose kernels need a newer one has an ARCH of its own.
 PLAIN_ARCH, COUNTED_ARCH = "sm_80", "sm_90"
 
 
