@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from checks.course.kernel import GPU_ARCH, Kernel
 from gemm_lessons.course.folder import Course
@@ -103,7 +103,9 @@ def compile_kernels(folder: Path, kernels: Iterable[Kernel], shapes: Iterable[Sh
 
 
 class Bench:
-    """The kernels of a folder on the current GPU."""
+    """The kernels of a folder on the current GPU. ``spins``: clocks for which a kernel spins in front of a call."""
+
+    spins: ClassVar[Mapping[str, int]] = {WARM: SPIN_CLOCKS}
 
     def __init__(self, folder: Path) -> None:
         import cupy
@@ -225,11 +227,11 @@ class Bench:
         """Microseconds of one call between two events."""
         runtime = self.cupy.cuda.runtime
         start, stop = self.events
-        if how == WARM:
-            self.spin((1,), (1,), (self.np.int64(SPIN_CLOCKS),))
         if how == COLD:
             runtime.memsetAsync(c.data.ptr, 0xFF, c.nbytes, 0)  # NaN
             runtime.memsetAsync(self.scratch.data.ptr, 0, FLUSH_BYTES, 0)
+        if clocks := self.spins.get(how, 0):
+            self.spin((1,), (1,), (self.np.int64(clocks),))
         start.record()
         call()
         stop.record()

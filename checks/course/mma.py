@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from checks.course.kernel import GPU_ARCH
 from checks.course.measure import COLD, ROOT, SPIN, SPIN_CLOCKS, Bench, Call, machine, spread, write
@@ -138,6 +138,8 @@ def compiled(source: str, path: str, entry: str, defines: Mapping[str, int], inc
 class Types(Bench):
     """A bench whose matrices are of the types of each kernel's lesson."""
 
+    spins: ClassVar[Mapping[str, int]] = {COLD: SPIN_CLOCKS}
+
     def __init__(self, folder: Path) -> None:
         import cupy
         import numpy as np
@@ -222,18 +224,6 @@ class Types(Bench):
                 call()
 
         return start
-
-    def timed(self, call: Call, how: str, c: Any) -> float:
-        runtime = self.cupy.cuda.runtime
-        start, stop = self.events
-        runtime.memsetAsync(c.data.ptr, 0xFF, c.nbytes, 0)
-        runtime.memsetAsync(self.scratch.data.ptr, 0, self.scratch.nbytes, 0)
-        self.spin((1,), (1,), (self.np.int64(SPIN_CLOCKS),))
-        start.record()
-        call()
-        stop.record()
-        stop.synchronize()
-        return float(self.cupy.cuda.get_elapsed_time(start, stop)) * 1e3
 
     def error(self, call: Call, c: Any, reference: Any) -> float:
         c.view("u1").fill(0xFF)

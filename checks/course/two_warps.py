@@ -9,15 +9,14 @@ Everything else is as in ``measure``, but for the sizes: where the tiles of the 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 from checks.course.measure import (
     COLD,
-    FLUSH_BYTES,
     WARM,
     Bench,
-    Call,
     compile_kernels,
     every_size,
     machine,
@@ -72,18 +71,7 @@ def rounds(name: str, n: int) -> int:
 class Hidden(Bench):
     """Small sizes take a few microseconds, and cuBLAS's host code far more: a kernel that spins waits for it."""
 
-    def timed(self, call: Call, how: str, c: Any) -> float:
-        runtime = self.cupy.cuda.runtime
-        start, stop = self.events
-        if how == COLD:
-            runtime.memsetAsync(c.data.ptr, 0xFF, c.nbytes, 0)  # NaN
-            runtime.memsetAsync(self.scratch.data.ptr, 0, FLUSH_BYTES, 0)
-        self.spin((1,), (1,), (self.np.int64(WAIT_CLOCKS),))
-        start.record()
-        call()
-        stop.record()
-        stop.synchronize()
-        return float(self.cupy.cuda.get_elapsed_time(start, stop)) * 1e3
+    spins: ClassVar[Mapping[str, int]] = {WARM: WAIT_CLOCKS, COLD: WAIT_CLOCKS}
 
 
 def run(folder: Path, target: Path) -> None:
