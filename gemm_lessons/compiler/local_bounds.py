@@ -170,10 +170,22 @@ def _stays_inside(
 
 
 def _worked_out(text: str, start: int, end: int) -> Iterator[tuple[str, str]]:
-    """Constants that statements between two places declare, and nobody else, with what they are; the last one first."""
+    """Constants that statements between two places declare, as far as the second still knows them, with what they are;
+    the last one first. Another of the same name between the two may be the one that is meant: then neither."""
     for local in reversed(list(LOCAL.finditer(text, start, end))):
-        if len(re.findall(rf"\b\w+\s+[*&]?\s*{local[1]}\b", text)) == 1:
+        declared = len(re.findall(rf"\b\w+\s+[*&]?\s*{local[1]}\b", text[start:end]))
+        if declared == 1 and not _is_closed(text, local.end(), end):
             yield local[1], _in_python(local[2])
+
+
+def _is_closed(text: str, start: int, end: int) -> bool:
+    """Whether the block that ``start`` stands in ends before ``end``."""
+    depth = 0
+    for character in text[start:end]:
+        depth += (character == "{") - (character == "}")
+        if depth < 0:
+            return True
+    return False
 
 
 def _in_python(text: str) -> str:
