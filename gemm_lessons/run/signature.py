@@ -27,7 +27,7 @@ def mismatch(lesson: Lesson, launch: LaunchSpec, compiled: Compiled) -> str | No
 
     Machine code keeps only their sizes, so an ``int *`` in the place of a ``float *`` is not seen.
     """
-    found = ptx.parse(compiled.ptx).kernels[compiled.entry].parameters
+    found = ptx.parse(compiled.ptx).parameters[compiled.entry]
     expected = lesson.parameters(launch)
     if [parameter.size for parameter in found] == [parameter.size for parameter in expected]:
         return None

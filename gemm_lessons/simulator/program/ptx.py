@@ -14,6 +14,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cache, cached_property, lru_cache, partial
+from typing import TypeVar
 
 from gemm_lessons.compiler.toolkit import is_toolkit_header
 from gemm_lessons.errors import UnsupportedKernel
@@ -207,6 +208,7 @@ class Module:
     functions: Mapping[str, Kernel]
     variables: tuple[Variable, ...]
     target: str
+    parameters: Mapping[str, tuple[KernelParameter, ...]]  # of both, for whoever does not ask what they do
 
 
 class PtxSyntaxError(UnsupportedKernel):
@@ -266,6 +268,7 @@ def parse(text: str) -> Module:
     target = re.search(r"\.target\s+(\w+)", text)
     name_of_target = target.group(1) if target else ""
     readers: tuple[dict[str, Callable[[], Kernel]], dict[str, Callable[[], Kernel]]] = {}, {}
+    heads: dict[str, Callable[[], tuple[KernelParameter, ...]]] = {}
     outside: list[str] = []
     position = 0
     entries = [(m, m[1], m[2], m[3], readers[0]) for m in _ENTRY.finditer(text)]
@@ -274,10 +277,11 @@ def parse(text: str) -> Module:
         outside.append(text[position : match.start()])
         position = _closing_brace(text, match.end())
         body = text[match.end() : position - 1]
+        heads[name] = partial(_parameters, parameters)
         table[name] = partial(_read, body, files, name, parameters, between, name_of_target)
     outside.append(text[position:])
     variables = tuple(v for chunk in outside for v in _module_variables(chunk))
-    return Module(_Lazily(readers[0]), _Lazily(readers[1]), variables, name_of_target)
+    return Module(_Lazily(readers[0]), _Lazily(readers[1]), variables, name_of_target, _Lazily(heads))
 
 
 def _read(body: str, files: Mapping[str, str], name: str, parameters: str, between: str, target: str) -> Kernel:
@@ -285,14 +289,17 @@ def _read(body: str, files: Mapping[str, str], name: str, parameters: str, betwe
     return replace(kernel, directives=dict(_directives(between)))
 
 
-class _Lazily(Mapping[str, Kernel]):
+Part = TypeVar("Part")
+
+
+class _Lazily(Mapping[str, Part]):
     """Kernels by name, each read when it is asked for: what one of them holds never hinders another."""
 
-    def __init__(self, readers: Mapping[str, Callable[[], Kernel]]) -> None:
+    def __init__(self, readers: Mapping[str, Callable[[], Part]]) -> None:
         self._readers = readers
-        self._known: dict[str, Kernel] = {}
+        self._known: dict[str, Part] = {}
 
-    def __getitem__(self, name: str) -> Kernel:
+    def __getitem__(self, name: str) -> Part:
         if name not in self._known:
             self._known[name] = self._readers[name]()
         return self._known[name]
