@@ -67,7 +67,8 @@ def suspects(kernel: Kernel, blocks: Sequence[Block]) -> frozenset[str]:
         after = set(known[number] or ())
         found[number] = set()
         for instruction in blocks[number].instructions:
-            found[number] |= (reads(instruction) & declared) - after
+            if missing := reads(instruction) - after:
+                found[number] |= missing & declared
             if instruction.guard is None:
                 after |= writes(instruction)
         for successor in successors[number]:

@@ -72,7 +72,9 @@ def _sources(kernel: Kernel, named: frozenset[str], starts: Mapping[str, str]) -
             return {operand.name} if operand.name in named else set()
         return made.get(operand.name, set()) if isinstance(operand, Register) else set()
 
-    definitions = [i for i in kernel.instructions if i.operands and isinstance(i.operands[0], Register)]
+    definitions = [
+        i for i in kernel.instructions if i.operands and isinstance(i.operands[0], Register) and _hands_on(i)
+    ]
     changed = True
     while changed:
         changed = False
@@ -96,10 +98,15 @@ def _sources(kernel: Kernel, named: frozenset[str], starts: Mapping[str, str]) -
     return arrays
 
 
+def _hands_on(instruction: Instruction) -> bool:
+    """Whether what it computes may be an address made from its operands."""
+    return instruction.row.effect not in ("load", "atomic") and instruction.row.pointer != "none"
+
+
 def _result(instruction: Instruction, of: Callable[[Operand | None], set[str]]) -> set[str]:
     sources = [of(operand) for operand in instruction.operands[1:]]
     row = instruction.row
-    if row.effect in ("load", "atomic") or row.pointer == "none":
+    if not any(sources):
         return set()
     if row.pointer in ("kept", "converted", "added", "joined"):
         return set().union(*sources) if sources else set()

@@ -92,6 +92,14 @@ class SourceLine:
         return [(self.file, self.line), *outer] if self.line else outer
 
 
+def _mentioned(operand: Operand) -> frozenset[str]:
+    """The registers that an operand names. It keeps them: what is written alike is one object for many instructions."""
+    known: frozenset[str] | None = operand.__dict__.get("_mentioned")
+    if known is None:
+        known = operand.__dict__["_mentioned"] = frozenset(registers_in(operand))
+    return known
+
+
 def registers_in(operand: Operand | None) -> Iterator[str]:
     """Names of the registers that an operand mentions."""
     if isinstance(operand, Register):
@@ -132,7 +140,7 @@ class Instruction:
     @cached_property
     def mentioned(self) -> tuple[frozenset[str], ...]:
         """The registers that each operand names; found once, every analysis of a kernel asks for them."""
-        return tuple(frozenset(registers_in(operand)) for operand in self.operands)
+        return tuple([_mentioned(operand) for operand in self.operands])
 
 
 def places_before(instructions: Sequence[Instruction]) -> list[tuple[str, int]]:
@@ -231,6 +239,7 @@ _LOC = re.compile(
     r"\.loc\s+(\d+)\s+(\d+)\s+\d+"
     r"(?:\s*,\s*function_name\s+[\w$.]+(?:\s*\+\s*\d+)?\s*,\s*inlined_at\s+(\d+)\s+(\d+)\s+\d+)?"
 )
+_BLANK = re.compile(r"\s+")
 _LABEL = re.compile(r"(%?[\w$]+)\s*:(?!:)")
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\(([^)]*)\)([^{]*)\{", re.S)
 _FUNCTION = re.compile(r"\.func\s+(?:\(([^)]*)\)\s*)?([\w$]+)\s*\(([^)]*)\)[^;{]*([;{])", re.S)
@@ -253,6 +262,7 @@ _GUARD = re.compile(r"@\s*(!?)\s*(%?[\w$]+)\s+")
 _ADDRESS = re.compile(r"\[\s*([%\w$.@]+)\s*(?:([+-])\s*(-?\w+))?\s*\]$")
 _SINGLE = re.compile(r"0[fF][0-9a-fA-F]{8}$")
 _DOUBLE = re.compile(r"0[dD][0-9a-fA-F]{16}$")
+_CUT = re.compile(r"\[[^\]]*,")  # a comma between brackets
 _NUMBER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$")
 _DECIMAL = re.compile(r"-?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][+-]?\d+)?$")
 _SYMBOL = re.compile(r"([A-Za-z_$][\w$]*)\s*(?:([+-])\s*(\w+))?$")
@@ -461,8 +471,8 @@ class _Body:
         pending_label = ""
         while position < len(text):
             character = text[position]
-            if character.isspace():
-                position += 1
+            if blank := _BLANK.match(text, position):
+                position = blank.end()
             elif text.startswith((".loc ", ".loc\t"), position):
                 match = _LOC.match(text, position)
                 if match is None:
@@ -515,7 +525,9 @@ class _Body:
     def _statement(self, statement: str, source: SourceLine | None, label: str) -> None:
         if not statement:
             return
-        if statement.startswith(".reg"):
+        if statement[0] != ".":
+            self._instruction(statement, source)
+        elif statement.startswith(".reg"):
             self._declare(statement)
         elif statement.startswith(".branchtargets"):
             self.tables.append((label, [x.strip() for x in statement.split(None, 1)[1].split(",")], self.scope))
@@ -524,12 +536,10 @@ class _Body:
             self.scope.symbols[name] = self.scope.unique(name)
         elif statement.startswith((".pragma", ".callprototype", ".calltargets")):
             return
-        elif statement.startswith("."):
+        else:
             variable = _variable(statement)
             unique = self.scope.symbols[variable.name] = self.scope.unique(variable.name)
             self.variables.append(replace(variable, name=unique))
-        else:
-            self._instruction(statement, source)
 
     def _declare(self, statement: str) -> None:
         match = _REGISTER.match(statement)
@@ -555,15 +565,13 @@ class _Body:
             guard = Register(self._register(match.group(2)))
             rest = statement[match.end() :]
         head, _, tail = rest.partition(" ")
-        opcode, *modifiers = head.replace("::", "__").split(".")
-        operands = tuple(self._operand(item) for item in _split(tail)) if tail else ()
+        opcode, modifiers, row = _parse_head(head)
+        operands = tuple([self._operand(item) for item in _split(tail)]) if tail else ()
         if self.scope is not self.root:
             self.inner.append((len(self.instructions), self.scope))
-        self.instructions.append(
-            Instruction(
-                len(self.instructions), opcode, tuple(modifiers), operands, guard, negated, source, statement + ";"
-            )
-        )
+        made = Instruction(len(self.instructions), opcode, modifiers, operands, guard, negated, source, statement + ";")
+        made.__dict__["row"] = row  # as if it had been asked for: it will be
+        self.instructions.append(made)
 
     def _register(self, name: str) -> str:
         return self.scope.register(name) or name
@@ -593,18 +601,27 @@ def _resolved(operand: Operand, scope: _Scope) -> Operand:
     return operand
 
 
-def _split(text: str) -> Iterator[str]:
+@lru_cache(maxsize=2000)
+def _parse_head(text: str) -> tuple[str, tuple[str, ...], Opcode]:
+    """``ld.shared::cta.f32`` -> ``ld``, its modifiers, and what is known of it."""
+    opcode, *modifiers = text.replace("::", "__").split(".")
+    return opcode, tuple(modifiers), row_of(opcode, modifiers[0] if modifiers else "")
+
+
+def _split(text: str) -> list[str]:
     """Split at commas outside brackets."""
-    depth = start = 0
-    for position, character in enumerate(text):
-        if character in "{[(":
-            depth += 1
-        elif character in "}])":
-            depth -= 1
-        elif character == "," and depth == 0:
-            yield text[start:position].strip()
-            start = position + 1
-    yield text[start:].strip()
+    parts = text.split(",")
+    if "{" not in text and "(" not in text and not _CUT.search(text):
+        return [part.strip() for part in parts]
+    whole: list[str] = []
+    depth = 0
+    for part in parts:
+        if depth:
+            whole[-1] += f",{part}"
+        else:
+            whole.append(part)
+        depth += sum(map(part.count, "{[(")) - sum(map(part.count, "}])"))
+    return [part.strip() for part in whole]
 
 
 def _number(text: str) -> int:

@@ -4,9 +4,11 @@ compiler; what comes from elsewhere is refused here, by line, and whatever follo
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.simulator.program.cfg import line_of
+from gemm_lessons.simulator.program.opcodes import row_of
 from gemm_lessons.simulator.program.ptx import (
     Address,
     Immediate,
@@ -36,24 +38,32 @@ def check(kernel: Kernel) -> Kernel:
 
 
 def _fits(instruction: Instruction, registers: Mapping[str, str]) -> bool:
-    opcode, operands = instruction.opcode, instruction.operands
     if instruction.guard is not None and registers.get(instruction.guard.name) != "pred":
         return False
-    letters = "".join(_LETTERS[type(operand)] for operand in operands)
-    if (shape := instruction.row.shape) is not None:
-        return shape.fullmatch(letters) is not None and _vectors_fit(instruction)
-    if not operands or not isinstance(operands[0], (Register, PredicatePair)):
+    operands = instruction.operands
+    negated = bool(operands) and isinstance(operands[0], PredicatePair) and operands[0].negated
+    kinds = tuple(map(type, operands))
+    return _kinds_fit(instruction.opcode, instruction.modifiers, kinds, negated) and _vectors_fit(instruction)
+
+
+@lru_cache(maxsize=4096)
+def _kinds_fit(opcode: str, modifiers: tuple[str, ...], kinds: tuple[type[Operand], ...], negated: bool) -> bool:
+    """Of instructions that are written alike but for their registers, one is looked at."""
+    letters = "".join(_LETTERS[kind] for kind in kinds)
+    if (shape := row_of(opcode, modifiers[0] if modifiers else "").shape) is not None:
+        return shape.fullmatch(letters) is not None
+    if letters[:1] not in ("r", "p"):
         return True  # unsupported, or without effect: told elsewhere
-    pair = isinstance(operands[0], PredicatePair)
-    operation = semantics.lookup(opcode, instruction.modifiers, 2 if pair else 1)
+    operation = semantics.lookup(opcode, modifiers, 2 if letters[0] == "p" else 1)
     if operation is None:
         return True
-    negated = isinstance(operands[0], PredicatePair) and operands[0].negated
-    return not negated and len(operands) - 1 == len(operation.sources) and not {"a", "v"} & set(letters)
+    return not negated and len(letters) - 1 == len(operation.sources) and not {"a", "v"} & set(letters)
 
 
 def _vectors_fit(instruction: Instruction) -> bool:
     row, modifiers = instruction.row, instruction.modifiers
+    if row.shape is None:  # its operands are those of an operation, which has no vectors
+        return True
     vectors = [operand for operand in instruction.operands if isinstance(operand, Vector)]
     if row.effect == "call" or (not vectors and row.vector in ("", "any")):
         return True
