@@ -11,7 +11,7 @@ import os
 import re
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, field
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -74,8 +74,7 @@ class Compiled:
     def sass(self) -> tuple[SassInstruction, ...]:
         """Machine instructions, function by function, in address order. Raises ``KitError`` without ``nvdisasm``."""
         text = self._early.wait() or sass.disassemble(self.cubin)
-        name = _program_name(self.path)
-        return tuple(replace(i, file=self.path) if i.file == name else i for i in sass.parse(text, self.entry))
+        return sass.parse(text, self.entry, {_program_name(self.path): self.path})
 
     def start_sass(self) -> None:
         """Begin disassembling in the background (0.3 s, on another core), for a caller that will want ``sass``."""

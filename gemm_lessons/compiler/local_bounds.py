@@ -37,9 +37,7 @@ EITHER = re.compile(r"([^?:]+)\?([^?:]+):([^?:]+)")
 CHANGED = r"(?:\+\+|--)\s*{0}\b|\b{0}\s*(?:\+\+|--|[-+*/%&|^]?=(?!=))"
 LEAD = re.compile(r"(?:\s|#[^\n]*\n)*")  # before a statement: blanks and #pragma
 STRUCT = re.compile(r"\bstruct\s+(\w+)\s*\{")
-ELSEWHERE = re.compile(
-    r"[^;{}]*\b__shared__\b[^;{}]*$"
-)  # before the name of a type: what is declared is no thread's own
+SHARED = re.compile(r"\b__shared__\b")
 NOT_OWN = frozenset("__shared__ extern static typedef __constant__ __device__ return else case goto new delete".split())
 MOST_CASES = 1 << 14
 
@@ -77,10 +75,16 @@ def _without_shared_structs(text: str) -> str:
         others = [other for other in re.finditer(rf"\b{match[1]}\b", text) if not match.start() <= other.start() < end]
         ours = text[end:].lstrip()[:1] != ";"  # struct S { ... } mine;
         if not ours and all(
-            ELSEWHERE.search(text[: other.start()]) or text[other.end() :].lstrip()[:1] in "*&" for other in others
+            SHARED.search(_statement_before(text, other.start())) or text[other.end() :].lstrip()[:1] in "*&"
+            for other in others
         ):
             text = text[: match.end()] + re.sub(r"[^\n]", " ", text[match.end() : end - 1]) + text[end - 1 :]
     return text
+
+
+def _statement_before(text: str, at: int) -> str:
+    """What stands before the name of a type: where that is ``__shared__``, what is declared is no thread's own."""
+    return text[1 + max(text.rfind(end, 0, at) for end in ";{}") : at]
 
 
 def _arrays(text: str, constants: Mapping[str, int]) -> Iterator[tuple[str, tuple[int | None, ...], int]]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
+from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from gemm_lessons.compiler import cache as compile_cache
@@ -56,6 +58,7 @@ _LABEL = re.compile(r"^([.$\w]+):")
 _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]+)\*/\s+(.*?)\s*;")
 
 
+@lru_cache(maxsize=2000)
 def width_of(opcode: str) -> int:
     """Bytes per lane that a machine instruction moves: ``LDS.128`` -> 16, ``LDG.E`` -> 4, ``FFMA`` -> 0."""
     name, *modifiers = opcode.split(".")
@@ -105,14 +108,15 @@ def _disassembled(program: Path, cubin: bytes) -> subprocess.CompletedProcess[st
             raise KitError(f"nvdisasm did not finish within {PATIENCE_S:g} s") from None
 
 
-def parse(text: str, entry: str) -> tuple[SassInstruction, ...]:
-    """The instructions of kernel ``entry`` and of device functions not inlined; not those of other kernels."""
+def parse(text: str, entry: str, names: Mapping[str, str] | None = None) -> tuple[SassInstruction, ...]:
+    """The instructions of kernel ``entry`` and of device functions not inlined; not those of other kernels. ``names``
+    are what files that were compiled under another name are called."""
     instructions: list[SassInstruction] = []
     sections = _sections(text)
     for name, lines in sections.items():
         is_kernel = any("STO_CUDA_ENTRY" in line for line in lines[:12])
         if name == entry or not is_kernel:
-            _parse_section(lines, instructions)
+            _parse_section(lines, instructions, names or {})
     return tuple(instructions)
 
 
@@ -127,10 +131,11 @@ def _sections(text: str) -> dict[str, list[str]]:
     return sections
 
 
-def _parse_section(lines: list[str], instructions: list[SassInstruction]) -> None:
+def _parse_section(lines: list[str], instructions: list[SassInstruction], names: Mapping[str, str]) -> None:
     block = instructions[-1].block + 1 if instructions else 0
     fresh = True  # nothing yet in this block
     file, line_number = "", None
+    called = names.get(file, file)
     inlined = False  # the last line was a place whose caller follows
     labels: list[str] = []
     for line in lines:
@@ -140,7 +145,7 @@ def _parse_section(lines: list[str], instructions: list[SassInstruction]) -> Non
             opcode = words[1] if words[0].startswith("@") and len(words) > 1 else words[0]
             instructions.append(
                 SassInstruction(
-                    opcode, width_of(opcode), file, line_number, int(match[1], 16), block, text, tuple(labels)
+                    opcode, width_of(opcode), called, line_number, int(match[1], 16), block, text, tuple(labels)
                 )
             )
             fresh = False
@@ -150,6 +155,7 @@ def _parse_section(lines: list[str], instructions: list[SassInstruction]) -> Non
         elif match := _LINE.match(line):
             if not inlined or is_toolkit_header(file):
                 file, line_number = plain_file_name(match[1]), int(match[2])
+                called = names.get(file, file)
             inlined = match[3] is not None
         elif match := _LABEL.match(line):
             labels.append(match[1])
