@@ -52,7 +52,7 @@ class Cubin:
         kernels = {}
         for entry, lines in sass._sections(sass.disassemble(compiled.cubin)).items():
             instructions: list[sass.SassInstruction] = []
-            sass._parse_section(lines, instructions)
+            sass._parse_section(lines, instructions, {})
             kernels[entry] = tuple(instructions)
         return Cubin(compiled, cubin.sections(compiled.cubin), kernels)
 

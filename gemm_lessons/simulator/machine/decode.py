@@ -514,7 +514,11 @@ def address_registers(blocks: Sequence[Block]) -> set[str]:
         operand.base.name
         for block in blocks
         for instruction in block.instructions
-        if near(instruction) or instruction.row.lanes or instruction.row.effect not in ("load", "store", "atomic")
         for operand in instruction.operands
-        if isinstance(operand, Address) and isinstance(operand.base, Register)
+        if isinstance(operand, Address) and isinstance(operand.base, Register) and _comes_again(instruction)
     }
+
+
+def _comes_again(instruction: Instruction) -> bool:
+    row = instruction.row
+    return near(instruction) or bool(row.lanes) or row.effect not in ("load", "store", "atomic")

@@ -98,16 +98,22 @@ class Program:
         return frozenset(found)
 
     @functools.cached_property
+    def address_registers(self) -> set[str]:
+        """What addresses are made of whose patterns come again."""
+        return address_registers(self.blocks)
+
+    @functools.cached_property
     def points_to_parameters(self) -> bool:
         """Whether the kernel uses the address of a parameter, not only its value: an index made at run time."""
         names = {parameter.name for parameter in self.kernel.parameters}
-        return any(isinstance(o, Symbol) and o.name in names for i in self.kernel.instructions for o in i.operands)
+        return any(type(o) is Symbol and o.name in names for i in self.kernel.instructions for o in i.operands)
 
     @functools.cached_property
     def is_cooperative(self) -> bool:
         """Whether the kernel asks where the barrier of the whole grid lies, which cooperative launches have."""
-        names = {o.name for i in self.kernel.instructions for o in i.operands if isinstance(o, Register)}
-        return not names.isdisjoint(BARRIER_ADDRESS)
+        return any(
+            type(o) is Register and o.name in BARRIER_ADDRESS for i in self.kernel.instructions for o in i.operands
+        )
 
     @property
     def has_large_groups(self) -> bool:
@@ -174,7 +180,7 @@ class Machine:
         self.state.images = Images(arguments)
         self.state.maps = Maps(arguments, self.memory)
         self.state.leaving = program.leaving
-        binder = Binder(self.state, self.layout, kernel.parameters, self.parameters, address_registers(program.blocks))
+        binder = Binder(self.state, self.layout, kernel.parameters, self.parameters, program.address_registers)
         self.printer = Printer(self.state, self.memory)
         self.state.say = self.printer.call
         self.state.counting, self.state.placed = setting.counting, setting.placed

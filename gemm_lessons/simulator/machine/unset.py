@@ -58,26 +58,32 @@ def suspects(kernel: Kernel, blocks: Sequence[Block]) -> frozenset[str]:
     what they write and what they read is not told apart here."""
     declared = frozenset(kernel.registers)
     successors = [[*([b.fallthrough] if b.fallthrough is not None else []), *b.targets] for b in blocks]
+    exposed, given = zip(*(_exposed(block) for block in blocks), strict=True)
     known: list[frozenset[str] | None] = [None] * len(blocks)  # set on every path to the block's start
     known[0] = frozenset()
-    found: dict[int, set[str]] = {}
     work = [0]
     while work:
         number = work.pop()
-        after = set(known[number] or ())
-        found[number] = set()
-        for instruction in blocks[number].instructions:
-            if missing := reads(instruction) - after:
-                found[number] |= missing & declared
-            if instruction.guard is None:
-                after |= writes(instruction)
+        after = (known[number] or frozenset()) | given[number]
         for successor in successors[number]:
             before = known[successor]
-            meet = frozenset(after) if before is None else before & after
+            meet = after if before is None else before & after
             if meet != before:
                 known[successor] = meet
                 work.append(successor)
-    return frozenset().union(*found.values()) - _handled(kernel)
+    found = (read - before for read, before in zip(exposed, known, strict=True) if before is not None)
+    return (frozenset().union(*found) & declared) - _handled(kernel)
+
+
+def _exposed(block: Block) -> tuple[frozenset[str], frozenset[str]]:
+    """What a block reads before it has written it, and what it writes in any case."""
+    exposed: set[str] = set()
+    written: set[str] = set()
+    for instruction in block.instructions:
+        exposed |= reads(instruction) - written
+        if instruction.guard is None:
+            written |= writes(instruction)
+    return frozenset(exposed), frozenset(written)
 
 
 def followed(kernel: Kernel, roots: frozenset[str]) -> frozenset[str]:

@@ -56,28 +56,26 @@ def lanes_with_address(instruction: Instruction) -> int:
 
 def writes(instruction: Instruction) -> frozenset[str]:
     """Registers that an instruction writes; of one that is not known, all that it mentions."""
-    return _uses(instruction)[1]
+    return (instruction.__dict__.get("_uses") or _uses(instruction))[1]
 
 
 def reads(instruction: Instruction) -> frozenset[str]:
     """Registers that an instruction reads, its guard included."""
-    return _uses(instruction)[0]
+    return (instruction.__dict__.get("_uses") or _uses(instruction))[0]
 
 
 def _uses(instruction: Instruction) -> tuple[frozenset[str], frozenset[str]]:
     """What it reads and writes; it keeps them, because every analysis of a kernel asks for them."""
-    known: tuple[frozenset[str], frozenset[str]] | None = instruction.__dict__.get("_uses")
-    if known is None:
-        row, mentioned = instruction.row, instruction.mentioned
-        written = row.writes and row.effect != "unknown"
-        guard = () if instruction.guard is None else (instruction.guard.name,)
-        read = frozenset(guard).union(*mentioned[1 if written else 0 :])
-        if row.effect == "unknown":
-            wrote = frozenset().union(*mentioned)
-        else:
-            wrote = mentioned[0] if row.writes and mentioned else frozenset()
-        known = instruction.__dict__["_uses"] = read, wrote
-    return known
+    row, mentioned = instruction.row, instruction.mentioned
+    written = row.writes and row.effect != "unknown"
+    guard = () if instruction.guard is None else (instruction.guard.name,)
+    read = frozenset(guard).union(*mentioned[1 if written else 0 :])
+    if row.effect == "unknown":
+        wrote = frozenset().union(*mentioned)
+    else:
+        wrote = mentioned[0] if row.writes and mentioned else frozenset()
+    instruction.__dict__["_uses"] = read, wrote
+    return read, wrote
 
 
 def branch_labels(instruction: Instruction, kernel: Kernel) -> tuple[str, ...]:
