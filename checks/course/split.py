@@ -6,7 +6,7 @@
 Small and skinny shapes, and squares whose tiles do not fill whole waves; ``size`` of a line is M = N = K, or
 ``128x128x8192``. Everything else is as in ``measure``. ``split_k`` chooses between ``split_k slices``, as many for each
 tile, and ``split_k stream-K``; in ``split_k atomics`` pieces are added up by atomics, clearing C included; ``narrow``:
-one float at a time.
+one float at a time; in ``one team`` nobody shares the pieces of a tile's element.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ VARIANTS: dict[str, tuple[str, dict[str, int], tuple[tuple[str, str], ...]]] = {
     f"{SPLIT} stream-K": ("stream_k", {}, ()),
     f"{SPLIT} atomics": ("atomics", {}, ()),
     f"{SPLIT} narrow atomics": ("atomics", {}, (("atomic_add<WIDTH_C>(c", NARROW),)),
+    f"{SPLIT} one team": ("", {"TEAMS": 1, "ADDERS": 64}, ()),
     f"{SPLIT} 64x64": ("", {"BN": 64, "BK": 16, "WN": 32, "TN": 4, "BLOCKS_PER_SM": 4}, ()),
 }
 

@@ -80,7 +80,6 @@ MISSED = {
     "epilogue, 64, cold: 170% of any_shape then kernel",
     "dgemm, 4096, cold: 92% of loop float64",
     "dgemm, 8192, cold: 92% of loop float64",
-    "split_k, 128x128x8192, cold: 95% of cublas",
     "beat_cublas, 2048, cold: 100% of cublas",
     "beat_cublas, 4096, cold: 105% of cublas",
     "mma, 4096, cold: 75% of 646",

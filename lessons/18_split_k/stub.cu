@@ -2,7 +2,7 @@
 // New idea: blocks share out the K tiles of all tiles of C: as many blocks as fit on the GPU, with equally much to do.
 // Before:   lesson 10, a block for each tile of C, however few or many. Now: WORKERS blocks, each with its share.
 // Launch:   gemm: grid WORKERS, block (BM/WM)*(BN/WN) warps. Then combine: grid (BM*BN/4/ADDERS, tiles that are cut),
-//           block ADDERS. For each launch the host chooses what it does for lesson 10, and WORKERS and WHOLE.
+//           block TEAMS * ADDERS. For each launch the host chooses what it does for lesson 10, WORKERS, WHOLE and TEAMS.
 //           run --type atomics: first clear, grid ceil(M*N/THREADS), block THREADS; then gemm, which adds by atomics.
 #include "atomics.cuh"
 #include "float4.cuh"
@@ -261,13 +261,16 @@ gemm(const float *A, const float *B, float *C, float *P, int M, int N, int K, in
     }
 }
 
-// C = the sum of all pieces, for each tile that was cut: tile blockIdx.y, 4 columns for each thread.
-extern "C" __global__ void __launch_bounds__(ADDERS)
+// C = the sum of all pieces, for each tile that was cut: tile blockIdx.y. TEAMS of ADDERS threads, 4 columns for each
+// thread: a team adds some of the pieces, one behind the other, and the first team adds what the teams have.
+extern "C" __global__ void __launch_bounds__(TEAMS *ADDERS)
 combine(float *P, float *C, int M, int N, int K, int ldc)
 {
     const Tiles tiles(M, N, K);
     const int tile = blockIdx.y;
-    const int quad = blockIdx.x * ADDERS + threadIdx.x;
+    const int team = threadIdx.x / ADDERS;
+    const int member = threadIdx.x % ADDERS;
+    const int quad = blockIdx.x * ADDERS + member;
 
     // Who has the tile's first K tile, and who the last?
     const int from = tiles.owner(tile * tiles.depth);
@@ -275,10 +278,24 @@ combine(float *P, float *C, int M, int N, int K, int ldc)
     if (from == to)
         return; // it was not cut, and stands in C
 
+    // My team's pieces: those of workers `first` to `last` - 1.
+    const int first = from + (to + 1 - from) * team / TEAMS;
+    const int last = from + (to + 1 - from) * (team + 1) / TEAMS;
     Floats<4> sum = {};
 #pragma unroll 16
-    for (int worker = from; worker <= to; worker++) {
+    for (int worker = first; worker < last; worker++) {
         // TODO(6): add this worker's piece to sum.
+    }
+
+    if constexpr (TEAMS > 1) {
+        __shared__ Floats<4> sums[TEAMS][ADDERS];
+        sums[team][member] = sum;
+        __syncthreads();
+        if (team > 0)
+            return;
+        for (int t = 1; t < TEAMS; t++)
+            for (int e = 0; e < 4; e++)
+                sum.at[e] += sums[t][member].at[e];
     }
 
     // Which elements are they? Those that thread `quad % THREADS` of gemm has stored there.
