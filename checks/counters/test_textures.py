@@ -64,6 +64,27 @@ def test_what_a_fetch_brings_is_read_from_global_memory() -> None:
     assert (counters.get("global_accesses"), counters.get("global_load_requests")) == (2, 0), "a fetch and a store"
 
 
+OBJECTS = """
+extern "C" __global__ void k(cudaTextureObject_t a, float4 *out, cudaTextureObject_t b)
+{
+    const int i = threadIdx.x;
+    const float4 one = tex1Dfetch<float4>(b, 2 * i), other = tex1Dfetch<float4>(i < 16 ? a : b, i + LAST - 24);
+    out[i] = make_float4(one.x + other.x, one.y + other.y, one.z + other.z, one.w + other.w);
+}
+"""
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_89"])
+def test_objects_are_found_among_the_parameters_and_in_registers(arch: str) -> None:
+    """Before compute capability 9.0, where an object has to be the same for all lanes."""
+    made, device = compile_source(OBJECTS, path="k.cu", entry="k", defines={"LAST": TEXELS}, arch=arch), Simulator()
+    assert isinstance(made, Compiled)
+    given = arguments(device.kernel(made), [texture(4), np.zeros((32, 4), np.float32), texture(4)])
+    counters = device.launch(made, Grid((1, 1, 1), (32, 1, 1)), given).counters
+    assert not counters.obstacle
+    assert (counters.get("texture_requests"), counters.get("texture_bytes")) == (16, 16 * (32 + 24))
+
+
 def test_who_reads_a_part_of_a_texel_is_told_that_it_is_not_counted() -> None:
     source = 'extern "C" __global__ void k(cudaTextureObject_t t, float *out) {'
     source += " out[threadIdx.x] = tex1Dfetch<float4>(t, threadIdx.x).y; }"

@@ -3,6 +3,9 @@
 R9 counts texels from 0; UR4 is the lower half of the texture object; 0x7 says which of four channels are wanted (all,
 if it is left out). The first two of them go to R4 and R5, the others to R6 and R7. Beyond the last texel a fetch gives
 zeros and touches no memory. Where a texture lies is not in the machine code: ``Texels`` says it of each object.
+
+Before compute capability 9.0 the object is read where the kernel's parameters lie, at word 0x58 of the constant bank in
+``TLD.SCR.LZ R6, R4, R9, 0x0, 0x58, 1D, 0x7``, or is in a register: R11 in ``TLD.SCR.B.LZ R6, R4, R9, R11, 1D, 0x7``.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from gemm_lessons.frozen import dataclass
 from gemm_lessons.launch import Argument, Texture
 from gemm_lessons.simulator.counters.banks import LANES_OF_A_REQUEST
 from gemm_lessons.simulator.counters.machinecode.operands import (
+    Constant,
     Decoded,
     MachineImmediate,
     MachineRegister,
@@ -55,25 +59,36 @@ def texels_of(arguments: Iterable[Argument]) -> dict[int, Texels]:
     return found
 
 
-def _operands(d: Decoded) -> tuple[MachineRegister, MachineRegister, int]:
-    """Where the channels go, and which are wanted. Raises ``Uncountable`` for any other form."""
-    registers, others = d.operands[:4], d.operands[4:]
-    plain = [it for it in registers if isinstance(it, MachineRegister) and not (it.negated or it.suffix)]
-    mask = others[2] if len(others) == 3 else MachineImmediate(EVERY_CHANNEL)
-    known = d.modifiers == ("LZ",) and others[:2] == (MachineImmediate(0), Special("1D")) and len(others) <= 3
-    if len(plain) < 4 or not known or not isinstance(mask, MachineImmediate):
+def _operands(d: Decoded) -> tuple[MachineRegister, MachineRegister, Operand, int]:
+    """Where the channels go, where the texture object is, and which channels are wanted. Raises ``Uncountable`` for any
+    other form."""
+    handle: Operand | None = None
+    where, others = d.operands[:3], d.operands[3:]
+    match d.modifiers, others:
+        case ("LZ",), (MachineRegister() as handle, MachineImmediate(bits=0), Special("1D"), *mask):
+            pass
+        case ("SCR", "B", "LZ"), (MachineRegister() as handle, Special("1D"), *mask):
+            pass
+        case ("SCR", "LZ"), (MachineImmediate(bits=0), MachineImmediate() as word, Special("1D"), *mask):
+            handle = Constant(0, WORD * word.bits)
+        case _:
+            mask = []
+    channels = mask[0] if len(mask) == 1 else MachineImmediate(EVERY_CHANNEL)
+    plain = [it for it in (*where, handle) if isinstance(it, MachineRegister) and not (it.negated or it.suffix)]
+    known = len(plain) == 3 + isinstance(handle, MachineRegister) and len(mask) < 2
+    if handle is None or not known or not isinstance(channels, MachineImmediate):
         raise Uncountable(f"textures and surfaces are not followed: {d.text}")
-    return plain[0], plain[1], mask.bits
+    return plain[0], plain[1], handle, channels.bits
 
 
 def fetched(d: Decoded) -> int:
     """Bytes that a fetch brings to each lane."""
-    return WORD * _operands(d)[2].bit_count()
+    return WORD * _operands(d)[3].bit_count()
 
 
 def filled(d: Decoded) -> tuple[str, ...]:
     """The registers that a fetch writes."""
-    rest, first, mask = _operands(d)
+    rest, first, _, mask = _operands(d)
     wanted = mask.bit_count()
     names = [first.shifted(i) for i in range(min(wanted, 2))]
     return tuple(names + [rest.shifted(i) for i in range(wanted - 2)])
@@ -84,7 +99,7 @@ def addressed(
 ) -> tuple[Fetch, Fetch]:
     """The addresses of a fetch, and which of them are inside. ``fetcher`` reads an operand, lane by lane; ``active``
     says who takes part: what the registers of others hold means nothing."""
-    brings, coordinate, handle = fetched(d), fetcher(d.operands[2]), fetcher(d.operands[3])
+    brings, coordinate, handle = fetched(d), fetcher(d.operands[2]), fetcher(_operands(d)[2])
 
     def of_each(what: Callable[[Array, Texels], Array]) -> Array:
         x, objects, here = np.broadcast_arrays(coordinate().view(np.int32).astype(np.int64), handle(), active())
