@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -24,10 +26,18 @@ KINDS: dict[str, banks.Access] = {
 }  # fmt: skip
 
 
+def kind_of(case: Case) -> str:
+    """``product_mma_int8`` of ``product_mma_int8_128x128x64_3_stages``: kernels for one type that differ in tiles."""
+    return re.sub(r"_\d+x\d+x.*", "", case.name)
+
+
+FIRST = {kind_of(case): case.name for case in reversed(CASES)}
+
+
 def marks(number: int, case: Case) -> tuple[pytest.MarkDecorator, ...]:
-    """The lessons and every tenth of the others are counted always, every third of these with the slow tests, all of
-    them with the long ones and by ``python -m checks.counters.table``."""
-    if case.file.parent != KERNELS or number % 10 == 0:
+    """The lessons, the first of each kind of product and every tenth of the others are counted always, every third of
+    these with the slow tests, all of them with the long ones and by ``python -m checks.counters.table``."""
+    if FIRST[kind_of(case)] == case.name if case.file.parent != KERNELS else number % 10 == 0:
         return ()
     return (pytest.mark.slow,) if number % 3 == 0 else (pytest.mark.slow, pytest.mark.long)
 

@@ -25,6 +25,7 @@ ESTIMATES = [
 ]
 H200 = find_gpu("h200")
 KERNELS = sorted({point.series for point in POINTS} - {"cuBLAS"})
+FEW = [point for point in POINTS if point.series in ("cuBLAS", KERNELS[-1])]
 
 
 def words(points: list[Point]) -> list[str]:
@@ -57,12 +58,12 @@ def test_estimates_say_that_nothing_was_timed() -> None:
 @pytest.mark.parametrize("suffix", plot.FORMATS)
 def test_files(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / "deep" / f"picture{suffix}"
-    plot.draw(POINTS, path, H200)
+    plot.draw(FEW, path, H200)
     start = path.read_bytes()[:5]
     if suffix == ".svg":
         root = ElementTree.parse(path).getroot()
         assert root.tag.endswith("svg")
-        plot.draw(POINTS, tmp_path / "again.svg", H200)
+        plot.draw(FEW, tmp_path / "again.svg", H200)
         assert (tmp_path / "again.svg").read_bytes() == path.read_bytes()
     else:
         assert start == {".png": b"\x89PNG\r", ".pdf": b"%PDF-"}[suffix]

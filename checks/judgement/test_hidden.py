@@ -25,7 +25,9 @@ LESSONS = ("naive", "coalesced", "block_tile", "thread_column", "thread_tile", "
 
 def run(lesson: Lesson, path: Path, graded: bool = True, seed: int = 5) -> RunOutcome:
     return run_lesson(
-        RunRequest(COURSE, lesson, path, Simulated(), GPUS["h200"], beside=False, seed=seed, graded=graded)
+        RunRequest(
+            COURSE, lesson, path, Simulated(), GPUS["h200"], beside=False, seed=seed, graded=graded, estimating=False
+        )
     )
 
 
@@ -60,6 +62,7 @@ def test_secret_shapes_are_checked_and_not_counted() -> None:
     lesson = COURSE.lesson("naive")
     secret = Shape(5, 6, 7)
     request = RunRequest(COURSE, lesson, lesson.solution_path, Simulated(), GPUS["h200"], beside=False, seed=1)
+    request = replace(request, estimating=False)
     known = run_lesson(replace(request, secret=(secret,)))
     assert known.verdict.kind == "passed"
     (found,) = (it for it in known.kernel.checked.shapes if it.shape == secret)

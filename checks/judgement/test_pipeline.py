@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -31,9 +32,18 @@ INSIDE = "if (row < M && col < N)"
 def run(
     lesson: str | Lesson, path: Path, course: Course = COURSE, budget: int | None = None, **changes: Any
 ) -> RunOutcome:
+    """Alone and without an estimate, unless told."""
     found = course.lesson(lesson) if isinstance(lesson, str) else lesson
     device = Simulated(Simulator(Setting(budget=budget)) if budget else None)
-    return run_lesson(replace(RunRequest(course, found, path, device, GPUS["h200"], beside=False), **changes))
+    request = RunRequest(course, found, path, device, GPUS["h200"], beside=False, estimating=False)
+    return run_lesson(replace(request, **changes))
+
+
+@cache
+def reference(name: str) -> RunOutcome:
+    """The lesson's solution, beside that of the lesson before."""
+    lesson = COURSE.lesson(name)
+    return run(lesson, lesson.solution_path, beside=True, estimating=True)
 
 
 @pytest.fixture
@@ -49,7 +59,7 @@ def kernel(tmp_path: Path):
 @pytest.mark.parametrize("name", ["naive", "coalesced", "block_tile", "thread_tile"])
 def test_references_pass_and_stubs_answer_wrongly(name: str) -> None:
     lesson = COURSE.lesson(name)
-    good = run(lesson, lesson.solution_path)
+    good = reference(name)
     assert good.verdict == Passed()
     row = good.kernel
     assert [result.shape for result in row.checked.shapes] == [
@@ -63,7 +73,7 @@ def test_references_pass_and_stubs_answer_wrongly(name: str) -> None:
     assert row.checked.counters is not None
     shape = lesson.shapes.count
     assert row.checked.counters.get("ffma") == shape.m * shape.n * shape.k
-    stub = run(lesson, lesson.stub_path)
+    stub = run(lesson, lesson.stub_path, estimating=True)
     assert isinstance(stub.verdict, WrongAnswer)
     assert stub.kernel.label == "stub"
     assert stub.kernel.speed.estimate is None, "a wrong kernel has no time"
@@ -74,9 +84,8 @@ def test_references_pass_and_stubs_answer_wrongly(name: str) -> None:
 @pytest.mark.parametrize("name", ["coalesced", "block_tile", "thread_tile"])
 def test_the_previous_solution_misses_a_gate(name: str) -> None:
     lesson = COURSE.lesson(name)
-    outcome = run(lesson, lesson.solution_path, beside=True)
-    reference, previous = outcome.rows
-    assert (reference.role, reference.label) == ("kernel", "reference")
+    kernel, previous = reference(name).rows
+    assert (kernel.role, kernel.label) == ("kernel", "reference")
     assert previous.role == "previous"
     assert previous.label == COURSE.neighbour(lesson, -1).replace("_", " ", 1)
     assert isinstance(previous.verdict, GateMissed)
@@ -113,7 +122,7 @@ def test_seeds_are_fresh_and_repeatable() -> None:
 
 def test_an_own_shape_replaces_the_checks_and_is_estimated() -> None:
     lesson = COURSE.lesson("01")
-    outcome = run(lesson, lesson.solution_path, shape=Shape(40, 50, 60))
+    outcome = run(lesson, lesson.solution_path, shape=Shape(40, 50, 60), estimating=True)
     assert [result.shape for result in outcome.kernel.checked.shapes] == [Shape(40, 50, 60), lesson.shapes.count]
     assert outcome.kernel.speed.estimate.shape == Shape(40, 50, 60)
     assert any("the grid has 4 blocks" in hint for hint in outcome.kernel.hints)
@@ -245,7 +254,7 @@ def test_a_learners_folder_needs_no_solutions(tmp_path: Path) -> None:
 
 def test_older_gpus_are_estimated_from_newer_code() -> None:
     lesson = COURSE.lesson("01")
-    outcome = run(lesson, lesson.solution_path, gpu=GPUS["p100"])
+    outcome = run(lesson, lesson.solution_path, gpu=GPUS["p100"], estimating=True)
     assert buildable(GPUS["p100"].arch) == "sm_80"
     assert outcome.kernel.built.arch == COURSE.architecture == "sm_90"
     assert outcome.kernel.speed.estimate.gpu == "P100"
@@ -272,7 +281,7 @@ def test_estimates_are_made_from_full_blocks(rows: int, cols: int, sectors: int)
     """Also where a block is larger than the counting shape, 128 x 128, or does not divide it."""
     lesson = COURSE.lesson("02")
     lesson = lesson.with_tile(Tile((("BM", rows), ("BN", cols))))
-    (profile,) = run(lesson, lesson.solution_path).kernel.speed.estimator.profiles
+    (profile,) = run(lesson, lesson.solution_path, estimating=True).kernel.speed.estimator.profiles
     warps = rows * cols / 32
     # Every warp and k: one sector of A and four of B, or where a warp is 8 rows of 4, eight and one.
     assert profile.work(4096).global_bytes - profile.work(4095).global_bytes == pytest.approx(warps * sectors * 32)

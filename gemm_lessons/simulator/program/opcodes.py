@@ -246,4 +246,5 @@ def supported() -> dict[str, str]:
 
 def unsupported() -> tuple[str, ...]:
     """Opcodes of the instruction set that end a run at decode."""
-    return tuple(opcode for opcode in INSTRUCTION_SET if opcode not in supported())
+    known = supported()
+    return tuple(opcode for opcode in INSTRUCTION_SET if opcode not in known)
