@@ -65,6 +65,25 @@ def test_blocks_come_in_whole_waves() -> None:
     assert times[4] == pytest.approx(times[2] + times[0])
 
 
+def test_blocks_overlap_where_k_is_short() -> None:
+    """What a full wave saves is asked for once, and no unit works for longer than there is time."""
+    store: Line = ("STG.E.128 [R2.64], R8", FREE, Traffic("global", False, 4, 4, tuple(range(16))))
+
+    def at(k: int) -> tuple[int, Trace]:
+        lines = [*ffma(64) * k, *[store] * 32]
+        both = trace(lines, 4, 2)
+        return k, replace(both, warps=(both.warps[0][: 64 * k],) * 4 + both.warps[4:])
+
+    of = Profile(lambda: (at(32), at(64)), blocks_per_sm=2, tile_rows=128, tile_cols=128)
+    one, many = (estimate(of, blocks, k=64) for blocks in (264, 264 * 8))
+    saved = of.overlap(H200) * 1e6 / H200.clock_hz
+    assert saved > 0.5
+    assert many.parts["latency"] == pytest.approx(8 * one.parts["latency"] - 7 * saved)
+    assert many.parts["latency"] >= max(many.parts["l2"], many.parts["fp32"])
+    deep = estimate(of, 264 * 8, k=4096)
+    assert deep.parts["latency"] == pytest.approx(8 * estimate(of, 264, k=4096).parts["latency"]), "nobody asks"
+
+
 def test_resident_blocks_hide_waiting() -> None:
     waiting: list[Line] = [lds(shared(1)), ("FFMA R4, R8, R3, R4", replace(FREE, waits=(0,)), None), *ffma(20)]
     alone = estimate(profile(waiting, warps=4, blocks=1), 132 * 4)
@@ -168,7 +187,7 @@ def test_what_is_traced_where_blocks_share_out_the_k_tiles() -> None:
     """M and N of the timed shape, since its choices belong to them, and little of K."""
     course = any_course()
     assert sharing_of(course.lesson("any_shape"), 0, Shape(128, 128, 8192)) is None, "a block has a tile"
-    for shape, sharers, k in ((Shape(128, 128, 8192), 128, 4096), (Shape(3072, 3072, 3072), 396, 64)):
+    for shape, sharers, k in ((Shape(128, 128, 8192), 256, 4096), (Shape(3072, 3072, 3072), 396, 64)):
         lesson = course.lesson("split_k").at(shape)
         assert {sharing_of(lesson, number, shape) for number in (0, 1)} == {(shape, sharers)}
         grid = lesson.grids(shape)[0]

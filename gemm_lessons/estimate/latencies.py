@@ -11,6 +11,8 @@ Sources, by the letter used below:
 [S] Sun et al., "Dissecting Tensor Cores via Microbenchmarks" (2022): a product's result comes after four times its
     clocks.
 [N] counted on an H200 by Nsight Compute, of lessons for tensor cores and variants of them.
+[B] loops of multiply-adds on an H200 (``checks/course/registers.cu``, lessons/measured/h200_squares.json), played by
+    this model: their registers come out of one file, two a clock.
 [F] fitted: one number for all kernels and sizes; on what, and how far it carries, is in lessons/common/ESTIMATE.md.
 """
 
@@ -83,7 +85,8 @@ class Pipes:
     special_latency: float = 20.0  # [J]: 14 to 26
     constant: float = 30.0  # until a load from constant memory returns, [J]: 27
     replay: float = 1.5  # of the shared-memory path for each wavefront that a bank conflict adds, [F]
-    write_port: float = 1.0  # of the fp32 pipe for each register that a shared load returns, [F]
+    write_port: float = 1.0  # of the fp32 pipe for each register that a shared load returns, [F]; from Ada on [B]
+    register: float = 0.0  # for each that a multiply-add reads, where there is one every clock, [B]
     read: float = 4.0  # from an access's start until its source registers may be overwritten, about a pipeline's depth
     queue: int = 8  # accesses of one scheduler that wait for the load-store unit; one more stops it
     branch: float = 7.0  # from a taken branch to the instruction after it, [R]
@@ -91,9 +94,12 @@ class Pipes:
     barrier_warp: float = 1.75  # and for each warp of the block, [R]
     fp64: float = 64.0  # of a scheduler's fp64 lanes for one warp instruction, [G]; with three operands 9% more, [T]
     fp64_latency: float = 10.0  # where it waits for a scoreboard
+    move_up: float = 350.0  # [R]: from the end of a block until the next one's first instruction
     store: float = 1.0  # of L2's bandwidth, a sector that is written over one that is read
     past: float = 0.5  # of L2's bandwidth, a sector that cp.async fetches past L1, which others fetch, too, [T]; more,
     # where banks conflict: L2 is asked for each wavefront that is written, [N]
+    held: float = 250.0  # of L2's work on copies past L1 may be left when their registers are free again, [F]; where
+    # they are needed at once, as in lesson async_copy, a warp alone waits there for a sixth of the time, [N]
     arrival: float = 0.5  # of the shared-memory path, for each wavefront of what comes past L1, [F]
     texture: float = 40.0  # what a fetch through the texture unit takes longer than a load: 50 from L1, 39 from L2, [R]
     dot: float = 2.0  # dp4a and dp2a: 16 lanes, [G], [T]
@@ -146,6 +152,8 @@ PIPES: dict[int, Pipes] = {
         l2=296.0,
         shared=22.0,
         request=1.25,
+        write_port=0.5,
+        register=0.5,
         products=Products(f16=64.0, half=128.0, tf32=32.0, int8=256.0),
     ),
     90: Pipes(  # [R]; request: 1.2 alone [R], in a mix [F]; tensor cores [T]: two thirds of what wgmma reaches
@@ -153,6 +161,8 @@ PIPES: dict[int, Pipes] = {
         l2=287.0,
         shared=22.0,
         request=1.25,
+        write_port=0.5,
+        register=0.5,
         fp64=2.0,
         fp64_latency=8.0,
         store=2.0,  # [T]

@@ -2,8 +2,9 @@
 
     SM(n) = clocks that one multiprocessor takes for n resident blocks, played by ``timeline``: a line in K
     n     = blocks of the fullest multiprocessor; R of them fit at once: n = waves * R + rest
-    T     = launch + max((waves * SM(R) + SM(rest)) / clock, L2 bytes / bandwidth, DRAM bytes / bandwidth)
+    T     = launch + max((waves * SM(R) + SM(rest) - overlaps) / clock, L2 bytes / bandwidth, DRAM bytes / bandwidth)
 
+- Overlaps: a block moves up when one ends, and loads while others store; as much as two waves of a short K save.
 - L2 bytes: what a block reads and writes at least, its rows of A and columns of B, as the L1 cache or shared memory
   serves the rest; or its sectors, if those are fewer.
 - DRAM bytes: every matrix once if they fit into L2; else the rows and columns that each wave of blocks needs.
@@ -32,6 +33,7 @@ L2_SHARE = 0.8  # of the L2 cache that the operands can count on
 LAUNCH_US = 6.5  # an empty kernel between two CUDA events on an idle H200: 5.9 and 7.0 in two runs of checks/estimate
 HOT = 0.75  # share of the multiprocessors whose tensor cores lower the clock: half of an H200's do not, 128 of 132 do
 NEXT_US = 2.7  # one that follows another launch: the same, queued (launch_queued_us of the same readings)
+SHORT = 0.02  # of a block's time that begins and ends it; below that nobody asks how the next one overlaps with it
 BUSY = 0.75  # share of the time from which on a unit counts as what limits a kernel
 
 
@@ -64,10 +66,13 @@ def estimate_at(profile: Profile, shape: Shape, grid: tuple[int, int, int], gpu:
     microsecond = gpu.clock_hz / 1e6
     parts: dict[str, float] = {}
     for times, span in spans:
-        took = times * span.clocks(shape.k) / microsecond
-        for name, share in {**span.busy, "latency": 1.0}.items():
-            parts[name] = parts.get(name, 0.0) + share * took
+        for name, clocks in {**span.working(shape.k), "latency": span.clocks(shape.k)}.items():
+            parts[name] = parts.get(name, 0.0) + times * clocks / microsecond
     busiest = max((name for name in parts if name != "latency"), key=lambda name: parts[name])
+    between = per_sm // resident - (rest == 0)  # times that blocks move up
+    if between and spans[0][1].fixed > SHORT * spans[0][1].clocks(shape.k):
+        parts["latency"] -= between * profile.overlap(gpu) / microsecond
+        parts["latency"] = max(parts["latency"], parts[busiest])
     tiled = _tiled(profile, shape, grid)
     l2_bytes = _l2_bytes(profile, blocks * work.global_bytes, shape, tiled)
     parts["l2"] = max(parts["l2"], l2_bytes / (gpu.l2_bytes_per_s / 1e6))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gemm_lessons.simulator.counters.machinecode.trace import Trace
     from gemm_lessons.simulator.program.ptx import Kernel
 
-MODEL = 6  # of the timeline; another number forgets what is kept on disk
+MODEL = 7  # of the timeline; another number forgets what is kept on disk
 DEPTH = 64  # K of the shorter trace, at least: eight tiles of 8, one of 64; double buffering repeats itself every 32
 TILES = 8  # of the shorter trace of a kernel with cp.async, so that its pipeline is full
 
@@ -107,16 +107,25 @@ class Work:
 
 @dataclass(frozen=True)
 class Span:
-    """Clocks of one multiprocessor for some blocks at once: ``fixed + per_k * K``. ``busy``: the share of them in which
-    each unit works, once the loop is under way."""
+    """Clocks of one multiprocessor for some blocks at once: ``fixed + per_k * K``. ``units``: the same of each unit, in
+    which it works."""
 
     fixed: float
     per_k: float
-    busy: Mapping[str, float]
+    units: Mapping[str, tuple[float, float]]
 
     def clocks(self, k: int) -> float:
         """At K = k."""
         return max(self.fixed + self.per_k * k, 1.0)
+
+    def working(self, k: int) -> dict[str, float]:
+        """Clocks in which each unit works, at K = k."""
+        return {unit: max(fixed + per_k * k, 0.0) for unit, (fixed, per_k) in self.units.items()}
+
+    @property
+    def busy(self) -> dict[str, float]:
+        """The share of the time in which each unit works, once the loop is under way."""
+        return {unit: per_k / self.per_k for unit, (_, per_k) in self.units.items()}
 
 
 class Profile:
@@ -164,12 +173,27 @@ class Profile:
             from gemm_lessons.estimate.timeline import play
 
             (k0, first), (k1, second) = ((k, play(trace, blocks, gpu)) for k, trace in self.traces)
-            clocks = max(second.clocks - first.clocks, 1.0)
-            per_k = clocks / (k1 - k0)
-            busy = {unit: (second.busy[unit] - first.busy.get(unit, 0.0)) / clocks for unit in second.busy}
-            self._keep(name, [first.clocks - per_k * k0, per_k, busy])
-        fixed, per_k, busy = self._kept[name]
-        return Span(fixed, per_k, busy)
+            per_k = max(second.clocks - first.clocks, 1.0) / (k1 - k0)
+            units = {}
+            for unit, clocks in second.busy.items():
+                before = first.busy.get(unit, 0.0)
+                each = (clocks - before) / (k1 - k0)
+                units[unit] = before - each * k0, each
+            self._keep(name, [first.clocks - per_k * k0, per_k, units])
+        fixed, per_k, units = self._kept[name]
+        return Span(fixed, per_k, {unit: (start, each) for unit, (start, each) in units.items()})
+
+    def overlap(self, gpu: GpuSpec) -> float:
+        """Clocks of one multiprocessor that a full wave of blocks saves because the blocks before it do not all end at
+        once: it loads and multiplies while they store."""
+        name = f"overlap {gpu} {pipes_of(gpu)}"
+        if name not in self._kept:
+            from gemm_lessons.estimate.timeline import play
+
+            _, trace = self.traces[0]
+            one, two = (play(trace, self.blocks_per_sm, gpu, waves).clocks for waves in (1, 2))
+            self._keep(name, max(2 * one - two, 0.0))
+        return float(self._kept[name])
 
     def _keep(self, name: str, value: Any) -> None:
         self._kept[name] = value
@@ -180,7 +204,7 @@ class Profile:
 def profile_of(subject: Subject, blocks_per_sm: int) -> Profile | None:
     """The profile of a kernel; None when its machine code cannot be followed, or needs units whose rates the model does
     not know (wgmma, bulk copies)."""
-    from gemm_lessons.estimate.timeline import unknown_units
+    from gemm_lessons.estimate.items import unknown_units
     from gemm_lessons.simulator.counters.machinecode import Uncountable
     from gemm_lessons.simulator.counters.machinecode.trace import traceable
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from gemm_lessons.estimate.timeline import MEMORY, Item, Multiprocessor, Step, Stream, streams_of
+from gemm_lessons.estimate.items import MEMORY, Item, Step, Stream, streams_of
+from gemm_lessons.estimate.timeline import Multiprocessor
 from gemm_lessons.frozen import dataclass
 from gemm_lessons.hardware.sheets import GpuSpec
 from gemm_lessons.simulator.counters.machinecode.operands import Decoded

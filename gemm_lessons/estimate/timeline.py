@@ -4,94 +4,39 @@
                  (``fair``), or the same again
     a warp       goes on in order: after the stall that ptxas wrote, and when the loads it waits for are there
     fp32, ...    each unit of a scheduler takes its clocks per warp instruction, plus register bank conflicts
+    registers    where there is a multiply-add every clock, their file gives it two a clock; what a load brings into
+                 them takes its share of that
     tensor cores the next product with the same sums waits until the one before is done; ptxas does not write that down
     load-store   one for the whole multiprocessor, first come first served: wavefronts (shared), lines (global)
     L1           a sector is fetched once; whoever wants it meanwhile waits for the same fetch; the load-store unit is
                  busy while it is written
-    L2           a port that brings the sectors one after the other, each ``l2`` clocks after it was asked for
+    L2           a port that brings the sectors one after the other, each ``l2`` clocks after it was asked for; a copy
+                 past L1 keeps its registers until the port has come near to it
     barrier      the last warp to arrive releases all
+    blocks       where there are more than fit, the next starts when one's warps have ended and its stores have left
 
-What it leaves out: L1's capacity, instruction fetch, the order in which blocks move up, DRAM's latency.
+What it leaves out: L1's capacity, instruction fetch, DRAM's latency.
 """
 
 from __future__ import annotations
 
-import re
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, NamedTuple
 
-from gemm_lessons.estimate.latencies import PIPES, THREE_OPERANDS, Pipes, pipes_of
+from gemm_lessons.estimate.items import FP32, FP64, INTEGER, MEMORY, OTHER, SPECIAL, TENSOR, Item, streams_of
+from gemm_lessons.estimate.latencies import pipes_of
 from gemm_lessons.frozen import dataclass
 from gemm_lessons.hardware.sheets import GpuSpec
-from gemm_lessons.simulator.counters.banks import SECTOR, WARP
-from gemm_lessons.simulator.counters.machinecode.operands import Decoded, MachineRegister
+from gemm_lessons.simulator.counters.banks import SECTOR
 from gemm_lessons.simulator.counters.machinecode.textures import FETCHES
 from gemm_lessons.simulator.counters.machinecode.trace import SCOREBOARDS, Trace, Traffic
 
-if TYPE_CHECKING:
-    from gemm_lessons.compiler.sass import SassInstruction
-
-LONGEST_RUN = 16  # arithmetic instructions of one warp that are issued together, to save time
 NEVER = 1e18
 LINE = 128  # bytes of a line and of a wavefront
 SECTORS = 4  # of these
-PRODUCTS = ("HMMA", "IMMA", "DMMA")
-Step = tuple[int, Traffic | None]  # of a traced warp: the instruction's index, and its access if it made one
-FP32, MEMORY, INTEGER, SPECIAL, OTHER, TENSOR, FP64 = range(7)
-UNITS: Mapping[str, int] = {
-    **dict.fromkeys("FFMA FADD FMUL FFMA32I FMUL32I FADD32I IMAD HFMA2 HADD2 HMUL2 IDP".split(), FP32),
-    **dict.fromkeys(
-        "LD ST LDG STG LDS STS LDL STL LDC LDSM STSM LDGSTS TLD ATOM ATOMG ATOMS RED REDG SHFL REDUX".split(), MEMORY
-    ),
-    **dict.fromkeys(PRODUCTS, TENSOR),
-    **dict.fromkeys("DFMA DADD DMUL DSETP DMNMX".split(), FP64),
-    **dict.fromkeys("S2R S2UR MUFU F2I I2F F2F I2FP F2FP FRND POPC FLO BREV".split(), SPECIAL),
-    **dict.fromkeys(
-        "BRA EXIT BAR NOP BSSY BSYNC BREAK CALL RET WARPSYNC DEPBAR LDGDEPBAR MEMBAR ERRBAR CCTL YIELD".split(), OTHER
-    ),
-}  # all others: INTEGER
-# Moves that ptxas writes as multiplications: they need no multiplier.
-MOVES = ("IMAD.MOV", "IMAD.IADD", "IMAD.SHL")
 MATRICES = ("LDSM", "STSM")
 PRIVATE = ("LDC", "LDL", "STL")  # no memory that other threads see
-# Units of which this model knows no rates.
-UNKNOWN = re.compile(r"[BQ]MMA|[HIQ]GMMA|UTMA\w+|SYNCS|UBLK\w+")
-
-
-def unknown_units(code: Iterable[SassInstruction], gpu: GpuSpec | None = None) -> set[str]:
-    """The opcodes whose unit this model does not know; on ``gpu`` or, without it, on none that it has."""
-    found = set()
-    for instruction in code:
-        name = instruction.opcode.split(".")[0]
-        if UNKNOWN.fullmatch(name):
-            found.add(name)
-        elif name in PRODUCTS:
-            pipes = PIPES.values() if gpu is None else (pipes_of(gpu),)
-            if not any(it.products.clocks(instruction.opcode) for it in pipes):
-                found.add(name)
-    return found
-
-
-class Item(NamedTuple):
-    """One instruction, or a run of arithmetic ones: what it waits for, what it takes, how long its warp pauses."""
-
-    unit: int
-    waits: tuple[int, ...]
-    slots: int  # issue slots
-    fp32: float  # clocks of the fp32 pipe
-    integer: float
-    stall: float
-    sets: int | None
-    reads: int | None
-    registers: int
-    name: str
-    place: int  # in the code
-    at_most: tuple[int, int] | None = None  # DEPBAR: scoreboard, how many may still be under way
-    other: float = 0.0  # clocks of the tensor cores, or of the fp64 lanes
-    later: float = 0.0  # clocks until a result without a fixed latency is there
-    sums: tuple[int, int] | None = None  # of a product: the first register of what it makes, and of what it adds to
 
 
 @dataclass
@@ -102,139 +47,30 @@ class Played:
     busy: dict[str, float] = field(default_factory=dict)  # issue, fp32, tensor, fp64, shared, l1, l2
 
 
-def play(trace: Trace, blocks: int, gpu: GpuSpec) -> Played:
-    """The first ``blocks`` of a trace, resident together, from the launch until the last result is on its way."""
+def play(trace: Trace, blocks: int, gpu: GpuSpec, waves: int = 1) -> Played:
+    """The first ``blocks`` of a trace, resident together, from the launch until the last result is on its way;
+    ``waves``: how often, each block in the place of one that has ended."""
     streams = [stream.of(warp) for stream, warp in streams_of(trace, blocks, gpu)]
-    return Multiprocessor(streams, trace.warps_per_block, gpu).run()
-
-
-def streams_of(trace: Trace, blocks: int, gpu: GpuSpec) -> list[tuple[Stream, Sequence[Step]]]:
-    """Every warp of the first ``blocks`` with its instructions as items. Most warps take the same path."""
-    items = _items(trace, pipes_of(gpu), gpu)
-    joined: dict[tuple[int, ...], Stream] = {}
-    found: list[tuple[Stream, Sequence[Step]]] = []
-    for warp in trace.warps[: blocks * trace.warps_per_block]:
-        path = tuple([index for index, _ in warp])
-        if path not in joined:
-            joined[path] = _stream(path, items)
-        found.append((joined[path], warp))
-    return found
-
-
-# -- instructions into items -------------------------------------------------------------------------------------------
-
-
-def _items(trace: Trace, pipes: Pipes, gpu: GpuSpec) -> list[Item]:
-    """Every instruction as an item of its own."""
-    fp32 = WARP * gpu.schedulers / gpu.lanes_per_sm
-    found = []
-    for d, control, conflict in zip(trace.code, trace.control, trace.conflicts, strict=True):
-        opcode = d.source.opcode
-        moves = opcode.startswith(MOVES)
-        unit = INTEGER if moves else UNITS.get(d.name, INTEGER)
-        slots = pipes.multiply_slots if d.name == "IMAD" and not moves else 1
-        other, later = _other(opcode, unit, pipes)
-        stall = max(1, control.stall)
-        at_most = None
-        if d.name == "DEPBAR" and (match := re.search(r"SB(\d), (0x[0-9a-f]+)", d.text)):
-            at_most = int(match[1]), int(match[2], 16)
-        found.append(
-            Item(
-                unit, control.waits, slots,
-                max((pipes.dot if d.name == "IDP" else fp32) + conflict, slots) if unit == FP32 else 0.0,
-                pipes.integer if unit == INTEGER else 0.0,
-                stall if stall < 3 else stall * pipes.dependence,
-                control.sets, control.reads, max(1, d.source.width // 4), d.name, d.index, at_most,
-                other, later, _sums(d) if unit == TENSOR else None,
-            )
-        )  # fmt: skip
-    return found
-
-
-def _other(opcode: str, unit: int, pipes: Pipes) -> tuple[float, float]:
-    """Of an instruction for the tensor cores or in fp64: its clocks, and those until its result is there."""
-    if unit == TENSOR:
-        return pipes.products.clocks(opcode) or (0.0, 0.0)
-    if unit == FP64:
-        return pipes.fp64 * (THREE_OPERANDS if opcode.startswith("DFMA") else 1.0), pipes.fp64_latency
-    return 0.0, pipes.special_latency
-
-
-def _sums(d: Decoded) -> tuple[int, int] | None:
-    registers = [it for it in d.operands if isinstance(it, MachineRegister) and it.file == "R"]
-    if len(registers) < 3 or registers[0].number is None:
-        return None
-    last = registers[-1].number
-    return registers[0].number, -1 if last is None or len(registers) < 4 else last
-
-
-@dataclass(frozen=True)
-class Stream:
-    """The items of one path through the code, and where in it each begins."""
-
-    items: Sequence[Item]
-    places: Sequence[int]
-
-    def of(self, warp: Sequence[Step]) -> list[tuple[Item, Traffic | None]]:
-        """With the accesses of a warp that took this path."""
-        return [(item, warp[place][1]) for item, place in zip(self.items, self.places, strict=True)]
-
-
-def _stream(path: Sequence[int], items: Sequence[Item]) -> Stream:
-    """The instructions of a path as items, with arithmetic that has nothing to wait for in between joined into runs."""
-    found: list[Item] = []
-    places: list[int] = []
-    run: list[int] = []
-
-    def close(end: int) -> None:
-        if run:
-            found.append(_joined([items[index] for index in run]))
-            places.append(end - len(run))
-            run.clear()
-
-    for place, index in enumerate(path):
-        item = items[index]
-        plain = item.unit in (FP32, INTEGER) and item.sets is None and item.reads is None
-        if run and (not plain or item.waits or len(run) == LONGEST_RUN):
-            close(place)
-        if not plain:
-            found.append(item)
-            places.append(place)
-            continue
-        run.append(index)
-        if item.stall > 2:
-            close(place + 1)
-    close(len(path))
-    return Stream(found, places)
-
-
-def _joined(parts: Sequence[Item]) -> Item:
-    first = parts[0]
-    if len(parts) == 1:
-        return first
-    return first._replace(
-        slots=sum(part.slots for part in parts),
-        fp32=sum(part.fp32 for part in parts),
-        integer=sum(part.integer for part in parts),
-        stall=sum(part.stall for part in parts),
-        place=parts[-1].place,
-    )
-
-
-# -- the multiprocessor ------------------------------------------------------------------------------------------------
+    return Multiprocessor(streams * waves, trace.warps_per_block, gpu, blocks).run()
 
 
 class Multiprocessor:
-    """Its schedulers and what they share. ``streams``: the items of each resident warp, in the order of blocks."""
+    """Its schedulers and what they share. ``streams``: the items of each warp, in the order of blocks, of which so many
+    are ``resident`` at once; all of them, if none is said."""
 
     def __init__(
         self,
         streams: Sequence[Sequence[tuple[Item, Traffic | None]]],
         warps_per_block: int,
         gpu: GpuSpec,
+        resident: int | None = None,
     ) -> None:
         self.streams = streams
         self.warps_per_block = warps_per_block
+        self.begun = len(streams) if resident is None else resident * warps_per_block  # warps; the others wait
+        self.alive = Counter(warp // warps_per_block for warp, stream in enumerate(streams) if stream)
+        self.over = [0.0] * len(self.alive)  # of each block: when its warps have ended and its stores have left
+        self.moved_up = False
         self.pipes = pipes_of(gpu)
         self.per_sector = SECTOR / (gpu.l2_bytes_per_s / gpu.sms / gpu.clock_hz)
         self.wavefront = LINE / gpu.bytes_per_clock  # clocks
@@ -255,7 +91,9 @@ class Multiprocessor:
         self.load_store = 0.0  # free from
         self.port = 0.0
         self.stores = 0.0
-        self.sectors: dict[int, float] = {}  # in L1, or on their way: from when
+        self.wave = max(self.begun, 1)  # warps that are resident together
+        self.sectors: dict[int, float] = {}  # in L1, or on their way: from when; of the wave that asked last
+        self.caches = [self.sectors, *({} for _ in range(self.wave, count, self.wave))]  # other waves, other tiles
         self.waiting: dict[int, list[tuple[int, float]]] = {}  # block -> warps at its barrier
         self.end = 0.0
         self.issued = [0.0] * schedulers  # clocks in which it was busy
@@ -266,14 +104,15 @@ class Multiprocessor:
     def run(self) -> Played:
         """Play all streams to their ends."""
         for warp, stream in enumerate(self.streams):
-            self.ready[warp] = self._ready(warp, 0.0) if stream else NEVER
+            self.ready[warp] = self._ready(warp, 0.0) if stream and warp < self.wave else NEVER
         schedulers = range(len(self.members))
         following = [self._next(scheduler) for scheduler in schedulers]
         while True:
             time, scheduler, warp = min(following)
             if time == NEVER:
                 break
-            released = self._execute(time, scheduler, warp)
+            released = self._execute(time, scheduler, warp) or self.moved_up
+            self.moved_up = False
             for other in schedulers if released else (scheduler,):
                 following[other] = self._next(other)
         end = max(self.end, self.stores, self.load_store, *(max(units[FP32], units[TENSOR]) for units in self.units))
@@ -313,6 +152,7 @@ class Multiprocessor:
         stream, at = self.streams[warp], self.position[warp]
         if at >= len(stream):
             self.end = max(self.end, time)
+            self._ended(warp, time)
             return NEVER
         item = stream[at][0]
         self.unit[warp] = item.unit
@@ -330,6 +170,19 @@ class Multiprocessor:
             if len(under_way) > allowed:
                 time = max(time, under_way[len(under_way) - allowed - 1])
         return time
+
+    def _ended(self, warp: int, time: float) -> None:
+        """A block whose last warp has ended makes room for the next one, as soon as its stores have left."""
+        block = warp // self.warps_per_block
+        self.alive[block] -= 1
+        self.over[block] = max(self.over[block], time)
+        if self.alive[block] or self.begun >= len(self.streams):
+            return
+        first = self.begun
+        self.begun += self.warps_per_block
+        for other in range(first, self.begun):
+            self.ready[other] = self._ready(other, self.over[block] + self.pipes.move_up)
+        self.moved_up = True
 
     def _execute(self, time: float, scheduler: int, warp: int) -> bool:
         """Issue the warp's next item. Did it release a barrier?"""
@@ -410,7 +263,11 @@ class Multiprocessor:
                     clocks = max(clocks, written)
                 self.moved["l1"] += clocks
                 self.load_store = start + clocks
+                self.sectors = self.caches[warp // self.wave]
                 done = self._fetched(touch, start) + (pipes.texture if item.name in FETCHES else 0.0)
+                if not touch.load:
+                    block = warp // self.warps_per_block
+                    self.over[block] = max(self.over[block], self.stores)
         elif item.name == "LDC":
             start = time
             done = time + pipes.constant
@@ -429,7 +286,10 @@ class Multiprocessor:
         if item.sets is not None:
             self.boards[warp][item.sets].append(done)
         if item.reads is not None:
-            self.boards[warp][item.reads].append(start + pipes.read)
+            free = start + pipes.read
+            if touch is not None and touch.past:
+                free = max(free, self.port - pipes.held)
+            self.boards[warp][item.reads].append(free)
 
     def _fetched(self, touch: Traffic, start: float) -> float:
         """When an access to global memory that began at ``start`` is complete."""

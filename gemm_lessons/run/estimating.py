@@ -47,7 +47,7 @@ def estimate(plan: RunPlan, built: Built, checked: Checked) -> Speed:
 
 def unknown_of(kernels: Sequence[Compiled], gpu: GpuSpec) -> tuple[str, ...]:
     """The machine instructions of these kernels whose times on ``gpu`` are not known, such as UTMALDG."""
-    from gemm_lessons.estimate.timeline import unknown_units
+    from gemm_lessons.estimate.items import unknown_units
 
     return tuple(sorted(set().union(*(unknown_units(it.sass, gpu) for it in kernels))))
 

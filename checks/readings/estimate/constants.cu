@@ -281,3 +281,14 @@ MIX(mix_logic_sixteen, LOGIC LOGIC)
 STORES(store_32, lane, asm volatile("st.global.u32 [%0], %1;" ::"l"(to), "r"(x));)
 STORES(store_32_apart, lane / 16 * 4096 + lane % 16 * 8, asm volatile("st.global.u32 [%0], %1;" ::"l"(to), "r"(x));)
 STORES(store_128, lane * 4, asm volatile("st.global.v4.u32 [%0], {%1, %1, %1, %1};" ::"l"(to), "r"(x));)
+
+// a block that lasts `words` clocks; with enough shared memory it is alone on its multiprocessor
+extern "C" __global__ void waits(ARGUMENTS)
+{
+    extern __shared__ u32 room[];
+    const long long start = clock64();
+    while (clock64() - start < words) {
+    }
+    if (words < 0)
+        sink[0] = room[0];
+}

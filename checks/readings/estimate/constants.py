@@ -21,6 +21,8 @@ import cupy
 import numpy as np
 
 STEPS = 4096  # as in constants.cu
+ALONE = 200 << 10  # bytes of shared memory, of which a multiprocessor has no two
+WAITED = 4000  # clocks that a block of ``waits`` lasts
 HERE = Path(__file__).parent
 LESSONS = HERE.parents[2] / "lessons"
 LOADED = (  # lessons, under load
@@ -104,6 +106,22 @@ def launches(bench: Bench) -> dict[str, float]:
     }
 
 
+def next_block(bench: Bench, sms: int) -> float:
+    """Clocks from the end of a block until the one that takes its place has begun, and a few to begin and end both."""
+    function = bench.module.get_function("waits")
+    function.max_dynamic_shared_size_bytes = ALONE
+    hertz = cupy.cuda.runtime.getDeviceProperties(0)["clockRate"] * 1e3
+    arguments = (bench.clocks, bench.sink, bench.data, np.int32(0), np.int32(WAITED))
+
+    def takes(blocks: int) -> float:
+        def start() -> None:
+            function((sms * blocks,), (128,), arguments, shared_mem=ALONE)
+
+        return statistics.median(event_us(start) for _ in range(11))
+
+    return (takes(64) - takes(16)) * 1e-6 * hertz / 48 - WAITED
+
+
 class Watch(threading.Thread):
     """Reads clock, power and reasons for slowing down while something runs."""
 
@@ -174,6 +192,7 @@ def main() -> None:
     for threads in (32, 128, 256, 512, 1024):
         clocks[f"latency_barrier_{threads}"] = bench.clocks_per_step("latency_barrier", 1, threads)
     clocks["latency_branch"] = bench.clocks_per_step("latency_branch", 1, 32) / 2
+    clocks["next_block"] = next_block(bench, sms)
     bench.data[:] = 0
     clocks["latency_l2_128"] = bench.clocks_per_step("latency_l2_128", 1, 32)
     bench.chain(1 << 12, 32)

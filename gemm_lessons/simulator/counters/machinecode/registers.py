@@ -25,15 +25,20 @@ def reuse_flags(d: Decoded) -> int:
 
 def conflicts(code: Sequence[Decoded]) -> tuple[int, ...]:
     """Clocks that each multiply-add loses; 0 of other instructions."""
-    return tuple(_conflicts(code))
+    return tuple(max(0, max(banks) - 2) for banks in reads(code))
 
 
-def _conflicts(code: Sequence[Decoded]) -> Iterator[int]:
+def reads(code: Sequence[Decoded]) -> tuple[tuple[int, int], ...]:
+    """Registers of each bank that a multiply-add reads, without those that were kept; none of other instructions."""
+    return tuple(_reads(code))
+
+
+def _reads(code: Sequence[Decoded]) -> Iterator[tuple[int, int]]:
     kept: dict[int, int] = {}
     for d in code:
         if d.name != "FFMA":
             kept = {}
-            yield 0
+            yield 0, 0
             continue
         banks: tuple[set[int], set[int]] = (set(), set())
         keep: dict[int, int] = {}
@@ -44,5 +49,5 @@ def _conflicts(code: Sequence[Decoded]) -> Iterator[int]:
                     banks[operand.number % 2].add(operand.number)
                 if REUSE in text:
                     keep[place] = operand.number
-        yield max(0, max(len(used) for used in banks) - 2)
+        yield len(banks[0]), len(banks[1])
         kept = keep

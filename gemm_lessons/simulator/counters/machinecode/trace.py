@@ -81,7 +81,7 @@ class Trace:
 
     code: tuple[Decoded, ...]
     control: tuple[Control, ...]
-    conflicts: tuple[int, ...]  # per instruction: clocks lost because its operands share a register bank
+    reads: tuple[tuple[int, int], ...]  # per instruction: registers of each bank that a multiply-add reads
     warps: tuple[tuple[tuple[int, Traffic | None], ...], ...]
     warps_per_block: int
 
@@ -115,7 +115,7 @@ class Traceable:
     plan: Plan
     kernel: Kernel
     control: tuple[Control, ...]
-    conflicts: tuple[int, ...]
+    reads: tuple[tuple[int, int], ...]
     shared_bytes: int
 
     @property
@@ -145,7 +145,7 @@ class Traceable:
         recorder = _Recorder(plan, geometry, constants, store, texels_of(arguments))
         recorder.run()
         return Trace(
-            self.instructions, self.control, self.conflicts, recorder.warps(), -(-grid.threads // WARP)
+            self.instructions, self.control, self.reads, recorder.warps(), -(-grid.threads // WARP)
         )  # fmt: skip
 
 
@@ -154,8 +154,8 @@ def traceable(compiled: Compiled, kernel: Kernel) -> Traceable:
     code = prepare(compiled)
     if code.plan is None:
         raise Uncountable(code.obstacle)
-    conflicts = registers.conflicts(code.plan.program.code)
-    return Traceable(code, code.plan, kernel, controls(compiled), conflicts, compiled.resources.shared_bytes)
+    reads = registers.reads(code.plan.program.code)
+    return Traceable(code, code.plan, kernel, controls(compiled), reads, compiled.resources.shared_bytes)
 
 
 class _Recorder(Walker):
