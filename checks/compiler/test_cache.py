@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gemm_lessons.compiler import cache as compile_cache
-from gemm_lessons.compiler import nvrtc_child
+from gemm_lessons.compiler import nvrtc_child, sass
 from gemm_lessons.compiler import source as cuda_source
 from gemm_lessons.compiler.compile import Compiled, NotCompiled, compile_source
 
@@ -48,6 +48,19 @@ def compiler(monkeypatch):
 
 
 @pytest.fixture
+def disassembled(monkeypatch):
+    """The cubins that were disassembled; the real thing happens all the same."""
+    seen, real = [], sass._disassembled
+
+    def disassemble(program, cubin):
+        seen.append(cubin)
+        return real(program, cubin)
+
+    monkeypatch.setattr(sass, "_disassembled", disassemble)
+    return seen
+
+
+@pytest.fixture
 def build(tmp_path):
     (tmp_path / "scale.cuh").write_text(HEADER)
 
@@ -68,6 +81,31 @@ def test_the_second_time_is_from_the_disk_and_equal(folder, compiler, build):
     assert second.diagnostics[0].line == 4
     assert second.sass == first.sass
     assert second.shared_layout == first.shared_layout
+
+
+TWO = """#include "scale.cuh"
+extern "C" __global__ void gemm(float *x) { __shared__ float s[8]; s[threadIdx.x] = x[1]; x[0] = scale(s[0]) * BM; }
+extern "C" __global__ void combine(float *x) { x[2] = scale(x[3]); }
+__global__ void mangled(float *x) { x[4] = 1; }
+"""
+
+
+def test_kernels_of_one_program_are_compiled_and_disassembled_once(folder, compiler, build, tmp_path, disassembled):
+    first, second = build(TWO), build(TWO, entry="combine")
+    assert compiler.calls == 1
+    first.start_sass()
+    second.start_sass([first])
+    assert {it.opcode for it in second.sass} != {it.opcode for it in first.sass}
+    assert len(disassembled) == 1
+    build(TWO, entry="mangled")
+    assert compiler.calls == 2, "its name is for the compiler to say"
+    alone = build(TWO.replace("x[4] = 1", "x[4] = 2"), entry="combine")
+    assert compiler.calls == 3
+    assert (alone.resources, alone.shared_layout) == (second.resources, second.shared_layout) != (
+        first.resources, first.shared_layout
+    )  # fmt: skip
+    (tmp_path / "scale.cuh").write_text(HEADER.replace("2", "3"))
+    assert build(TWO, entry="combine").ptx != second.ptx, "what it includes has changed"
 
 
 def test_a_hit_needs_no_compiler_at_all(folder, build, tmp_path):

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, field
 from functools import cached_property
 from pathlib import Path
@@ -37,7 +37,7 @@ __all__ = [
     "occupancy",
 ]
 
-CACHE_FORMAT = "gemm-lessons/compiled/1"
+CACHE_FORMAT = "gemm-lessons/compiled/2"
 HEADERS = Path(__file__).parent / "headers"  # what nvcc finds in the host's C library, as far as kernels need it
 WITHOUT_CCCL = HEADERS / "without_cccl"  # what NVIDIA's headers ask of its C++ core libraries, where those are missing
 PRE_INCLUDED = "nvcc_names.h"
@@ -76,8 +76,12 @@ class Compiled:
         text = self._early.wait() or sass.disassemble(self.cubin)
         return sass.parse(text, self.entry, {_program_name(self.path): self.path})
 
-    def start_sass(self) -> None:
-        """Begin disassembling in the background (0.3 s, on another core), for a caller that will want ``sass``."""
+    def start_sass(self, beside: Iterable[Compiled] = ()) -> None:
+        """Begin disassembling in the background (0.3 s, on another core), for a caller that will want ``sass``; once
+        for kernels that lie ``beside`` each other in one machine code."""
+        for other in beside:
+            if other.cubin == self.cubin:
+                object.__setattr__(self, "_early", other._early)
         if "sass" not in self.__dict__:
             self._early.start(self.cubin)
 
@@ -107,6 +111,27 @@ class _EarlySass:
         if self._thread is not None:
             self._thread.join()
         return self._text
+
+
+class _Latest:
+    """What NVRTC made last: a program of several kernels is compiled once, not again for the next of them."""
+
+    def __init__(self) -> None:
+        self._made: tuple[str, nvrtc.Translation, tuple[int, int]] | None = None
+
+    def keep(self, program: str | None, result: nvrtc.Translation, version: tuple[int, int]) -> None:
+        self._made = (program, result, version) if program else None
+
+    def other_kernel(self, program: str | None, entry: str) -> tuple[nvrtc.Translation, tuple[int, int]] | None:
+        """The answer for ``entry`` of the same program, if it is no template and its name is not mangled."""
+        made = self._made  # another thread may keep something else meanwhile
+        if made is None or made[0] != program or not re.search(rf"\.entry {re.escape(entry)}\(", made[1].ptx):
+            return None
+        _, it, version = made
+        return nvrtc.Translation(it.ok, it.log, entry, it.ptx, it.cubin), version
+
+
+_latest = _Latest()
 
 
 @dataclass(frozen=True)
@@ -163,11 +188,12 @@ def compile_source(
         *options,
         *(f"--include-path={folder}" for folder in (*folders, *cuda_folders)),
     ]
-    key = _cache_key(source, name, path, entry, arguments, major, folders, cuda_folders)
+    program = _cache_key(source, name, path, arguments, major, folders, cuda_folders)
+    key = program and compile_cache.key_of(program, entry)
     if key and (kept := _from_cache(key, source, path, arch)):
         return kept
 
-    answer = nvrtc_child.translate(major, source, name, arguments, entry)
+    answer = _latest.other_kernel(program, entry) or nvrtc_child.translate(major, source, name, arguments, entry)
     if isinstance(answer, nvrtc_child.Broken) and not answer.hung:  # once more: it may not have been the file's fault
         answer = nvrtc_child.translate(major, source, name, arguments, entry)
     if isinstance(answer, nvrtc_child.Broken):
@@ -186,6 +212,7 @@ def compile_source(
     if not result.ok:
         failure = explain_failure(found, result.log, path, source, entry)
         return NotCompiled((*left_out, *failure), result.log)
+    _latest.keep(program if result is answer[0] else None, result, version)
     resources = read_resources(result.log, result.lowered)
     compiled = Compiled(
         source=source,
@@ -326,13 +353,12 @@ def _cache_key(
     source: str,
     name: str,
     path: str,
-    entry: str,
     arguments: Sequence[str],
     major: int,
     folders: Sequence[Path],
     cuda_folders: Sequence[Path],
 ) -> str | None:
-    """All that the result depends on; None when that cannot be told, or when there is no cache."""
+    """All that the result depends on but the kernel; None when that cannot be told, or when there is no cache."""
     library = nvrtc.library(major)
     if compile_cache.folder() is None or library is None:
         return None
@@ -343,7 +369,7 @@ def _cache_key(
     stat = library.stat()
     identity = f"{library} {stat.st_size} {stat.st_mtime_ns}"
     texts = [part for file, content in sorted(included.items()) for part in (str(file), content)]
-    return compile_cache.key_of(CACHE_FORMAT, source, name, path, entry, *arguments, identity, *texts)
+    return compile_cache.key_of(CACHE_FORMAT, source, name, path, *arguments, identity, *texts)
 
 
 def _to_cache(key: str, compiled: Compiled) -> None:

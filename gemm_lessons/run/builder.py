@@ -85,7 +85,8 @@ class Builder:
                 withheld=(lesson.solution_path,),
             )
             if isinstance(result, Compiled):
-                result.start_sass()  # the counters will want it when the first shapes have been checked
+                beside = [it for it in made.values() if isinstance(it, Compiled) and it is not result]
+                result.start_sass(beside)  # the counters will want it when the first shapes have been checked
         return [made[launch.entry] for launch in lesson.launches]
 
 
