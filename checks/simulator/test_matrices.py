@@ -53,6 +53,16 @@ def test_both_names_of_the_space(run: Run, space: str) -> None:
     assert np.array_equal(out, cases.answer("x2", 1))
 
 
+@pytest.mark.parametrize(("ours", "order"), [("m8n8.x4", "x4.m8n8"), ("m8n8.x4.trans", "x4.trans.m8n8")])
+def test_what_stands_between_may_stand_in_any_order(run: Run, ours: str, order: str) -> None:
+    form = ours.partition(".")[2]
+    words, rows, out = cases.given(1)
+    source = cases.kernel(form)
+    assert f".{ours}." in source
+    run(source.replace(f".{ours}.", f".{order}."), 1, cases.THREADS, [words, rows, out])
+    assert np.array_equal(out, cases.answer(form, 1))
+
+
 @pytest.mark.parametrize(
     ("text", "form", "threads", "kind", "says"),
     [

@@ -141,14 +141,15 @@ def whole_warps(
 
 
 def _transposed(instruction: Instruction) -> bool:
-    """Whether the matrices are; refuses what is not known."""
-    known = instruction.modifiers[:3] == ("sync", "aligned", "m8n8") and len(instruction.modifiers) in (6, 7)
-    shape, *how, space, kind = instruction.modifiers[3:] if known else ("", "", "")
-    if shape not in ("x1", "x2", "x4") or how not in ([], ["trans"]) or kind != "b16":
+    """Whether the matrices are; refuses what is not known. ptxas takes what stands between in any order: ``x4.trans.m8n8``
+    is as common as ``m8n8.x4.trans``."""
+    *common, space, kind = ("", "", *instruction.modifiers)
+    how = sorted(common[4:])
+    shape = [it for it in how if it in ("x1", "x2", "x4")]
+    known = common[2:4] == ["sync", "aligned"] and how in (["m8n8", *shape], ["m8n8", "trans", *shape])
+    if not known or len(shape) != 1 or kind != "b16" or space not in ("shared", "shared__cta"):
         raise unsupported(instruction)
-    if space not in ("shared", "shared__cta"):
-        raise unsupported(instruction)
-    return bool(how)
+    return "trans" in how
 
 
 def _row(state: State, operand: Any, instruction: Instruction) -> Array:
