@@ -74,6 +74,7 @@ TOTALS: Mapping[str, str] = {
     "texture_requests": "l1tex__t_requests_pipe_tex_mem_texture.sum",  # fetches from textures, warps
     "texture_sectors": "l1tex__t_sectors_pipe_tex_mem_texture.sum",
     "texture_bytes": "simulator__texture_bytes.sum",  # part of global_bytes_read
+    "textures_of_a_warp": "simulator__textures_per_warp.max",  # different ones, of the warp that fetches from the most
     # What reading registers costs multiply-adds in fp32, as ptxas wrote it down (``machinecode/registers.py``); warps.
     "reuse_flags": "simulator__operands_kept_for_reuse.sum",
     "register_bank_conflicts": "simulator__register_bank_conflicts.sum",  # clocks

@@ -40,6 +40,13 @@ other: ISETP.GE.AND P0, PT, R1, R0, PT
 {guard} IMAD.WIDE R20, R3, 0x4, R6
 both: @!P0 LDG.E R29, [R20.64]
 """
+TURNS = """
+@P1 IMAD.WIDE R20, R2, 0x4, R6
+{guard} IMAD.WIDE R20, R3, 0x4, R6
+@P1 BRA `(other)
+LDG.E R29, [R20.64]
+other: @P1 LDG.E R28, [R20.64]
+"""
 AROUND = """
 ISETP.GE.AND P0, PT, R0, R1, PT
 loop: @!P0 IMAD.WIDE R20, R2, 0x4, R6
@@ -63,6 +70,8 @@ ISETP.GE.AND P1, PT, R2, R1, PT
         (AGAIN, {"between": "@P3 MOV R1, R2"}, True),
         (MEETING, {"guard": "@!P0"}, False),
         (MEETING, {"guard": "@P0"}, True),
+        (TURNS, {"guard": "@!P1"}, False),
+        (TURNS, {"guard": "@!P2"}, True),
         (AROUND, {"between": "NOP"}, False),
         (AROUND, {"between": "ISETP.GE.AND P0, PT, R3, R1, PT"}, True),  # what the last turn decided
         (AROUND, {"between": "@P0 ISETP.GE.AND P0, PT, R3, R1, PT"}, True),

@@ -92,6 +92,20 @@ def test_who_reads_a_part_of_a_texel_is_told_that_it_is_not_counted() -> None:
     assert "whose texels are what is fetched" in counters.obstacle
 
 
+@pytest.mark.parametrize(("mine", "most"), [("t < 32", 1), ("t < 32 || t % 2", 2), ("true", 1)])
+def test_from_how_many_textures_a_warp_fetches(mine: str, most: int) -> None:
+    source = (
+        'extern "C" __global__ void k(cudaTextureObject_t a, cudaTextureObject_t b, float *out) { int t = threadIdx.x;'
+    )
+    source += f" if ({mine}) out[t] = tex1Dfetch<float>(a, t); else out[t] = tex1Dfetch<float>(b, t); }}"
+    texels = np.zeros(64, np.float32)
+    counters = simulate(
+        source, "k", 3, 64, [Texture(texels), Texture(texels.copy()), np.zeros(64, np.float32)]
+    ).counters
+    assert not counters.obstacle
+    assert counters.get("textures_of_a_warp") == most
+
+
 def decoded(*texts: str) -> list[Any]:
     return [decode(i, SassInstruction("FFMA", 0, "", None, 16 * i, 0, text)) for i, text in enumerate(texts)]
 

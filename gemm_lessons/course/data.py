@@ -31,6 +31,7 @@ Role = Literal["in", "out", "inout", "scratch"]
 Fill = Literal["random", "poison", "zeros", "ones"]
 
 SCALARS = ("alpha", "beta")
+DRAWN = "drawn"  # a random number, where a lesson says what a scalar is
 SIZES = ("M", "N", "K")
 HELD = ("pointer", "texture", "tensor_map")  # kinds of parameters that give a kernel a buffer
 TEXTURES = {1: "tex", 2: "tex2", 4: "tex4"}  # channels -> what stands before the buffer's name
@@ -228,10 +229,11 @@ class DataSpec:
         turned = (replace(it, order=orders.get(it.name, it.order)) for it in self.buffers)
         return replace(self, buffers=tuple(turned))
 
-    def scalar(self, name: str, sizes: Mapping[str, Number]) -> Number | None:
-        """The value of a scalar that lesson.toml gives; None for one that is drawn."""
+    def scalar(self, name: str, sizes: Mapping[str, Number], drawn: Number = 1) -> Number | None:
+        """The value of a scalar that lesson.toml gives, where it may name what was ``drawn``; None for one that is
+        that number itself."""
         found = dict(self.given).get(name)
-        return None if found is None else found.value(sizes)
+        return None if found is None else found.value({**sizes, DRAWN: drawn})
 
     def names(self, sizes: Mapping[str, Number]) -> dict[str, Number]:
         """All names that expressions may use, at these sizes M, N, K."""

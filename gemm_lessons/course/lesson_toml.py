@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from gemm_lessons.course.data import (
+    DRAWN,
     HELD,
     LAYOUTS,
     SCALARS,
@@ -197,7 +198,7 @@ class _Reader(TomlReader):
             if name not in lesson.data.formula.names:
                 raise self.wrong(("scalars", name), f"the formula, {lesson.data.formula.text}, does not have it")
             for shape in (*lesson.shapes.check, lesson.shapes.count):
-                if not math.isfinite(number := value.value(shape.names)):
+                if not math.isfinite(number := value.value({**shape.names, DRAWN: 1})):
                     raise self.wrong(("scalars", name), f'"{value.text}" is {number} at M, N, K = {shape}')
 
     def try_launch(self, lesson: Lesson) -> None:
@@ -327,9 +328,9 @@ class _Reader(TomlReader):
                 )
 
     def scalars(self, raw: dict[str, Any]) -> tuple[tuple[str, Expression], ...]:
-        """What the host passes as alpha or beta, by M, N and K; what is not given is random."""
+        """What the host passes as alpha or beta, by M, N, K and a random number; what is not given is one."""
         self.known(("scalars",), raw, SCALARS)
-        return tuple((name, self.expression(("scalars", name), raw[name], SIZES)) for name in raw)
+        return tuple((name, self.expression(("scalars", name), raw[name], (*SIZES, DRAWN))) for name in raw)
 
     def buffers(self, raw: dict[str, Any], sizes: Sequence[str], chosen: Sequence[str]) -> list[BufferSpec]:
         """Of scratch, the shape may name what the host has ``chosen``, too."""

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from gemm_lessons.course.data import SCALARS, BufferLayout, DataSpec
+from gemm_lessons.course.data import DRAWN, SCALARS, BufferLayout, DataSpec
 from gemm_lessons.course.formula import Formula, Value
 from gemm_lessons.course.lesson import Shape
 from gemm_lessons.elements import bits
@@ -67,8 +67,13 @@ class Problem:
         # Far from 0 and 1, so that leaving it out shows; exact in every type.
         kind = self.data.accumulate
         value: float | None = DEFAULTS[name]
-        if used and (value := self.data.scalar(name, self.shape.names)) is None:
-            value = float(random.choice([-2.0, -1.5, 1.5, 2.0] if kind.is_float else [-3, -2, 2, 3]))
+        if used:
+            given = dict(self.data.given).get(name)
+            value = 1.0
+            if given is None or DRAWN in given.names:
+                value = float(random.choice([-2.0, -1.5, 1.5, 2.0] if kind.is_float else [-3, -2, 2, 3]))
+            if given is not None:
+                value = self.data.scalar(name, self.shape.names, value)
         scalar = kind.encode(np.array([value]))[0]
         assert isinstance(scalar, np.generic)
         return scalar

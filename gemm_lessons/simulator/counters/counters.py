@@ -219,6 +219,7 @@ def totals(sums: Sums) -> dict[str, int]:
             result[COUNTED[short]] += value
             if short == "shared_wavefronts":
                 result[METRICS["shared_wavefronts_ideal"]] += ideal
+    result[COUNTED["textures_of_a_warp"]] = max(Counter(warp for warp, _ in sums.textures).values(), default=0)
     result[METRICS["ffma"]] += sums.ffma
     result[COUNTED["dfma"]] += sums.dfma
     result[COUNTED["reuse_flags"]] += sums.reuse_flags

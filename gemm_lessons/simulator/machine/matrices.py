@@ -141,8 +141,8 @@ def whole_warps(
 
 
 def _transposed(instruction: Instruction) -> bool:
-    """Whether the matrices are; refuses what is not known. ptxas takes what stands between in any order: ``x4.trans.m8n8``
-    is as common as ``m8n8.x4.trans``."""
+    """Whether the matrices are; refuses what is not known. ptxas takes what stands between in any order, and
+    ``x4.trans.m8n8`` is as common as ``m8n8.x4.trans``."""
     *common, space, kind = ("", "", *instruction.modifiers)
     how = sorted(common[4:])
     shape = [it for it in how if it in ("x1", "x2", "x4")]

@@ -42,7 +42,7 @@ from gemm_lessons.simulator.counters.machinecode.operands import Decoded, Machin
 from gemm_lessons.simulator.counters.machinecode.planning import CONTROL, FUSED, Plan, brought
 from gemm_lessons.simulator.counters.machinecode.remembered import Remembered
 from gemm_lessons.simulator.counters.machinecode.sources import TRUE, Approximation, Array, Compute, Fetch
-from gemm_lessons.simulator.counters.machinecode.textures import FETCHES, Texels, addressed, fetched
+from gemm_lessons.simulator.counters.machinecode.textures import FETCHES, Texels, addressed, fetched, textures_of
 from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
 from gemm_lessons.simulator.counters.machinecode.waiting import Passage, Waiting
 from gemm_lessons.simulator.counters.tally import Sums, Tally
@@ -322,6 +322,8 @@ class Walker:
                 where = where.repeat(lanes)
             if watch is not None:
                 watch(access, where, mask, self.geometry.first * self.geometry.padded)
+            if kind == "texture":
+                self.sums.textures |= textures_of(where, mask, self.geometry.padded)
             partner = np.broadcast_to(beside(), (lanes,)) if beside else None
             one = seen.look(where, mask, self.geometry, partner)
             if one is not None:

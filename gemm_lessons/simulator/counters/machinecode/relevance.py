@@ -38,6 +38,7 @@ def relevant(program: Listing, roots: Callable[[Decoded], Sequence[str]]) -> lis
     origin, after = paths or (list(range(len(code))), [program.successors(d) for d in code])
     before, behind = _values(code, written_by, origin, after)
     guards = [_guard(code[index], values) for index, values in zip(origin, before, strict=True)]
+    turns = [guard if _turns(code[index]) else None for index, guard in zip(origin, guards, strict=True)]
     arriving = _arriving(before, behind, after)
     needs = [mask(roots(d)) for d in code]
     guard_bits = [mask([d.guard.shifted(0)]) if d.guard else 0 for d in code]
@@ -50,7 +51,7 @@ def relevant(program: Listing, roots: Callable[[Decoded], Sequence[str]]) -> lis
         changed = False
         for node in range(len(origin) - 1, -1, -1):
             index = origin[node]
-            state = _behind(node, after[node], live, arriving)
+            state = _behind(node, after[node], live, arriving, turns[node])
             guard, written, wanted = guards[node], writes[index], needs[index]
             if written:
                 opposite = guard and (guard[0], not guard[1])
@@ -86,17 +87,23 @@ def _behind(
     successors: Sequence[int],
     live: Sequence[Needs],
     arriving: Mapping[tuple[int, int], Mapping[Value, Value | None]],
+    turn: Condition | None,
 ) -> Needs:
-    """What is needed behind a place, by all ways that go on from it."""
+    """What is needed behind a place, by all ways that go on from it. ``turn``: the condition of a branch. Who goes
+    there has it, and who goes on has not, so what one of them needs is needed under that condition."""
     if len(successors) == 1 and (node, successors[0]) not in arriving:
         return live[successors[0]]
     state: Needs = {}
-    for successor in successors:
+    for number, successor in enumerate(successors):
         renamed = arriving.get((node, successor), {})
+        way = turn and (turn[0], turn[1] != (number > 0))
         for condition, wanted in live[successor].items():
             if condition and condition[0] in renamed:
                 value = renamed[condition[0]]
                 condition = (value, condition[1]) if value else None
+            if way and condition == (way[0], not way[1]):
+                continue
+            condition = condition or way
             state[condition] = state.get(condition, 0) | wanted
     return state
 
@@ -106,6 +113,11 @@ def _guard(d: Decoded, values: Values) -> Condition | None:
         return None
     name = d.guard.shifted(0)
     return values.get(name, (FIRST, 0, name)), d.guard.negated
+
+
+def _turns(d: Decoded) -> bool:
+    """Whether it is a branch by its guard alone, so that each thread goes the way that its predicate says."""
+    return d.name == "BRA" and not d.modifiers and not any(isinstance(it, MachineRegister) for it in d.operands)
 
 
 def _never(d: Decoded) -> bool:

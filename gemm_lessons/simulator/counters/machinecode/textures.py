@@ -28,6 +28,7 @@ from gemm_lessons.simulator.counters.machinecode.operands import (
 )
 from gemm_lessons.simulator.counters.machinecode.sources import Array, Fetch
 from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
+from gemm_lessons.simulator.events import WARP
 from gemm_lessons.simulator.machine.images import HANDLES
 
 FETCHES = frozenset(("TLD",))
@@ -113,3 +114,12 @@ def addressed(
 
     addresses = partial(of_each, lambda x, texels: texels.start + x * texels.size)
     return addresses, partial(of_each, lambda x, texels: (x >= 0) & (x < texels.count))
+
+
+def textures_of(addresses: Array, active: Array | None, padded: int) -> set[tuple[int, int]]:
+    """Which warp of a block, of ``padded`` lanes, fetches from which texture here."""
+    lanes = np.arange(addresses.size) if active is None else np.flatnonzero(active)
+    warps = padded // WARP
+    return {
+        divmod(int(it), warps)[::-1] for it in np.unique((addresses[lanes] >> APART) * warps + lanes % padded // WARP)
+    }
