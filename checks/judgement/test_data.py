@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from checks.judgement.cases import problem, stored
-from gemm_lessons.course.data import BufferSpec, DataSpec
+from gemm_lessons.course.data import DRAWN, BufferSpec, DataSpec
 from gemm_lessons.course.expression import Expression, ExpressionError
 from gemm_lessons.course.formula import Formula, Value
 from gemm_lessons.course.lesson import Shape, TileSizes
@@ -256,6 +256,16 @@ def test_where_beta_is_given_as_0_nobody_may_read_c() -> None:
         (given,) = (each for each in it.trial().arguments(("A", "C")) if isinstance(each, Buffer) and each.name == "C")
         assert given.initialised == (value != 0)
         assert data.bytes(shape.names) == 4 * (5 * k + k * 4 + 5 * 4 * (1 if value == 0 else 2) + 4)
+
+
+def test_what_is_given_may_name_a_number_that_is_drawn() -> None:
+    beta = (("beta", Expression.parse("drawn * (K % 2)", (*SIZES, DRAWN))),)
+    data = DataSpec.plain(("A", "B", "C", "beta"), formula="C = A @ B + beta * C", given=beta)
+    odd = {float(Problem(data, Shape(2, 3, 5), seed).scalars["beta"]) for seed in range(20)}
+    assert len(odd) > 2
+    assert 0 not in odd
+    assert float(Problem(data, Shape(2, 3, 4), 1).scalars["beta"]) == 0
+    assert np.isnan(Problem(data, Shape(2, 3, 4), 1).arrays["C"]).all()
 
 
 @pytest.mark.parametrize(
