@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from checks.grading.battery import Result, judged, main
-from checks.grading.fixtures import REJECTED, BadFixture, _cheat, cheats, chosen, lesson_names
+from checks.grading.fixtures import REJECTED, BadFixture, _cheat, cheats, chosen, honest, lesson_names
 from checks.grading.mutants import is_equivalent, mutants, survivors
 from gemm_lessons.course.folder import any_course
 
-FEWEST = 80
+FEWEST = 120
 SAMPLE = (  # of several classes and lessons, those that are judged quickly
     "coalesced/swapped_parameters",
     "block_tile/named_barriers",
@@ -25,14 +25,19 @@ SAMPLE = (  # of several classes and lessons, those that are judged quickly
     "vector_loads/knows_the_counting_shape",
     "bank_conflicts/text_in_a_comment",
     "double_buffer/generic_loads_hide",
+    "two_warps/one_warp_fetches",
+    "epilogue/knows_beta",
 )
+FIRST = ("dp4a/unsigned_bytes",)  # with every change: a few seconds of processor time
 SEED = 7
+CORE = 9  # lessons; the others have fewer kernels, and all are judged with the long tests
+LATER = [name for name, full in lesson_names().items() if int(full[:2]) > CORE]
 
 
 def test_cheats_cover_the_lessons_and_their_classes() -> None:
     every = cheats()
     assert len(every) >= FEWEST
-    assert {it.lesson[3:] for it in every} == set(lesson_names()) - {"naive"} - set(_later())
+    assert {it.lesson[3:] for it in every} == set(lesson_names()) - {"naive"}
     lessons_of: dict[str, set[str]] = defaultdict(set)
     count_of: Counter[str] = Counter(it.group for it in every)
     for it in every:
@@ -40,11 +45,6 @@ def test_cheats_cover_the_lessons_and_their_classes() -> None:
         assert "passed" not in it.verdicts, it.label
     assert {group: n for group, n in count_of.items() if n < 3} == {}
     assert {group: it for group, it in lessons_of.items() if len(it) < 2} == {}
-
-
-def _later() -> list[str]:
-    """Lessons after the core, whose cheats are another day's."""
-    return [name for name, full in lesson_names().items() if int(full[:2]) > 9]
 
 
 def test_a_fixture_says_what_it_is(tmp_path: Path) -> None:
@@ -64,13 +64,22 @@ def test_a_fixture_says_what_it_is(tmp_path: Path) -> None:
     assert not kernel.expects("passed", "race in line 7")
 
 
-@pytest.mark.slow
-def test_a_sample_of_cheats_is_rejected_with_the_reason() -> None:
-    kernels = [it for it in cheats() if it.label in SAMPLE]
-    assert len(kernels) == len(SAMPLE)
+@pytest.mark.parametrize("sample", [FIRST, pytest.param(SAMPLE, marks=pytest.mark.slow)], ids=["first", "sample"])
+def test_a_sample_of_cheats_is_rejected_with_the_reason(sample: tuple[str, ...]) -> None:
+    kernels = [it for it in cheats() if it.label in sample]
+    assert len(kernels) == len(sample)
     results = list(judged(kernels, processes=2, seed=SEED))
     assert [it for it in results if not it.expected] == []
-    assert {it.kernel for it in results} == set(SAMPLE)
+    assert {it.kernel for it in results} == set(sample)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("lesson", LATER)
+def test_all_kernels_of_a_lesson_behind_the_core_meet_their_fate(lesson: str) -> None:
+    kernels = [it for it in (*cheats(), *honest()) if it.lesson[3:] == lesson]
+    assert len(kernels) >= 6
+    assert [it for it in judged(kernels, processes=2) if not it.expected] == []
 
 
 def test_mutants_are_the_same_each_time_and_survivors_are_among_them() -> None:
