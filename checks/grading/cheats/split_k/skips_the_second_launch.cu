@@ -245,23 +245,38 @@ gemm(const float *A, const float *B, float *C, float *P, int M, int N, int K, in
     }
 }
 
-extern "C" __global__ void __launch_bounds__(ADDERS)
+extern "C" __global__ void __launch_bounds__(TEAMS *ADDERS)
 combine(float *P, float *C, int M, int N, int K, int ldc)
 {
     const Tiles tiles(M, N, K);
     const int tile = blockIdx.y;
-    const int quad = blockIdx.x * ADDERS + threadIdx.x;
+    const int team = threadIdx.x / ADDERS;
+    const int member = threadIdx.x % ADDERS;
+    const int quad = blockIdx.x * ADDERS + member;
 
     const int from = tiles.owner(tile * tiles.depth);
     const int to = tiles.owner((tile + 1) * tiles.depth - 1);
     return;
 
+    const int first = from + (to + 1 - from) * team / TEAMS;
+    const int last = from + (to + 1 - from) * (team + 1) / TEAMS;
     Floats<4> sum = {};
 #pragma unroll 16
-    for (int worker = from; worker <= to; worker++) {
+    for (int worker = first; worker < last; worker++) {
         const Floats<4> piece = floats_at<4>(partial(P, worker + tile, quad));
         for (int e = 0; e < 4; e++)
             sum.at[e] += piece.at[e];
+    }
+
+    if constexpr (TEAMS > 1) {
+        __shared__ Floats<4> sums[TEAMS][ADDERS];
+        sums[team][member] = sum;
+        __syncthreads();
+        if (team > 0)
+            return;
+        for (int t = 1; t < TEAMS; t++)
+            for (int e = 0; e < 4; e++)
+                sum.at[e] += sums[t][member].at[e];
     }
 
     const Matrix<float> c{C, M, N, ldc, 1};

@@ -134,7 +134,7 @@ extern "C" __global__ void combine(const float *P, float *C, int M, int N, int K
 {
     const int across = (N + BN - 1) / BN, tiles = (M + BM - 1) / BM * across, slices = slices_of(tiles);
     const int quad = blockIdx.x * ADDERS + threadIdx.x, tile = blockIdx.y;
-    if (slices == 1 || tile >= tiles)
+    if (slices == 1 || tile >= tiles || threadIdx.x >= ADDERS)
         return;
     Floats<4> sum = floats_at<4>(P[(tile * slices * BM * BN) + quad * 4]);
     for (int s = 1; s < slices; ++s) {

@@ -146,6 +146,8 @@ gemm(const float *A, const float *B, float *C, float *P, int M, int N, int K, in
 extern "C" __global__ void combine(float *P, float *C, int M, int N, int K, int ldc)
 {
     const int down = (M + BM - 1) / BM, depth = (K + BK - 1) / BK, tiles = down * ((N + BN - 1) / BN);
+    if (threadIdx.x >= ADDERS)
+        return; // one team is enough
     const int quad = blockIdx.x * ADDERS + threadIdx.x;
     for (int tile = blockIdx.y; tile < tiles; tile += gridDim.y) {
         float4 sum = make_float4(0.f, 0.f, 0.f, 0.f);

@@ -19,9 +19,15 @@ gemm(cudaTextureObject_t tex4_A, cudaTextureObject_t tex4_B, const float *, cons
     float c[TM][TM] = {};
 
     auto get = [&](int k0) {
-        for (int h = 0; h < BK / 8; h++)
-            for (int i = 0; i < TM / 2; i++)
-                v[h][i] = warp ? tex1Dfetch<float4>(tex4_B, at + i * 4 + (k0 + h * 8) * (N / 4)) : tex1Dfetch<float4>(tex4_A, at + i * 4 * K + (k0 + h * 8) / 4);
+        if (warp) {
+            for (int n = 0; n < BK / 8 * (TM / 2); n++)
+                v[n / (TM / 2)][n % (TM / 2)] =
+                    tex1Dfetch<float4>(tex4_B, at + n % (TM / 2) * 4 + (k0 + n / (TM / 2) * 8) * (N / 4));
+        } else {
+            for (int n = 0; n < BK / 8 * (TM / 2); n++)
+                v[n / (TM / 2)][n % (TM / 2)] =
+                    tex1Dfetch<float4>(tex4_A, at + n % (TM / 2) * 4 * K + (k0 + n / (TM / 2) * 8) / 4);
+        }
     };
     auto put = [&](int b) {
         for (int h = 0; h < BK / 8; h++)
