@@ -72,21 +72,26 @@ def _sources(kernel: Kernel, named: frozenset[str], starts: Mapping[str, str]) -
             return {operand.name} if operand.name in named else set()
         return made.get(operand.name, set()) if isinstance(operand, Register) else set()
 
-    definitions = [
-        i for i in kernel.instructions if i.operands and isinstance(i.operands[0], Register) and _hands_on(i)
-    ]
-    changed = True
-    while changed:
-        changed = False
-        for instruction in definitions:
-            result = _result(instruction, of)
-            if result:
-                target = instruction.operands[0]
-                assert isinstance(target, Register)
-                before = made.setdefault(target.name, set())
-                if not result <= before:
-                    before |= result
-                    changed = True
+    work: list[Instruction] = []
+    users: dict[str, list[Instruction]] = {}
+    for instruction in kernel.instructions:
+        if not instruction.operands or not isinstance(instruction.operands[0], Register) or not _hands_on(instruction):
+            continue
+        for operand in instruction.operands[1:]:
+            if isinstance(operand, Register):
+                users.setdefault(operand.name, []).append(instruction)
+            elif isinstance(operand, Symbol) and operand.name in named:
+                work.append(instruction)
+    work += (instruction for register in starts for instruction in users.get(register, ()))
+    while work:
+        instruction = work.pop()
+        target = instruction.operands[0]
+        assert isinstance(target, Register)
+        before = made.setdefault(target.name, set())
+        result = _result(instruction, of)
+        if not result <= before:
+            before |= result
+            work += users.get(target.name, ())
     arrays: dict[int, str] = {}
     for instruction in kernel.instructions:
         for operand in instruction.operands:

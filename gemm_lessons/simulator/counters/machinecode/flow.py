@@ -77,10 +77,17 @@ MATRIX = frozenset("HMMA IMMA DMMA BMMA QMMA".split())
 
 
 def results(d: Decoded) -> tuple[tuple[str, ...], int]:
-    """Registers that ``d`` writes ("" for RZ and PT), and how many of its operands name them.
+    """Registers that ``d`` writes ("" for RZ and PT), and how many of its operands name them. ``d`` keeps them.
 
     Raises ``Uncountable`` for an instruction that is not known.
     """
+    known: tuple[tuple[str, ...], int] | None = d.__dict__.get("_results")
+    if known is None:
+        known = d.__dict__["_results"] = _results(d)
+    return known
+
+
+def _results(d: Decoded) -> tuple[tuple[str, ...], int]:
     if d.name in MODIFIERS and not MODIFIERS[d.name].issuperset(d.modifiers):
         raise Uncountable(f"unknown instruction {d.text}")
     if d.name in TEXTURES:
