@@ -246,7 +246,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", metavar="SET", choices=names, help=f"one of {' '.join(names)}")
     parser.add_argument("--python", action="append", metavar="X.Y", choices=PYTHONS, help="only on this Python")
     parser.add_argument("--tests", choices=TESTS, default="all", help="course: lessons, pitfalls and random programs")
-    parser.add_argument("--processes", type=int, default=2, help="of pytest at a time")
+    parser.add_argument("--processes", type=int, default=3, help="of pytest at a time, for two cores")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the environments and their logs there")
     options = parser.parse_args()
     failed, ran = False, 0

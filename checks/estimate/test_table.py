@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import pickle
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -34,9 +37,21 @@ UNTOLD = {
 TENSOR = ("tensor_cores", "async_copy", "mma")
 
 
+def once(places: pytest.TempPathFactory, name: str, make: Callable[[], Iterator[Compared]]) -> list[Compared]:
+    """Made by the first process of this session that asks for it; the others read it."""
+    worker = "PYTEST_XDIST_WORKER" in os.environ
+    path = (places.getbasetemp().parent if worker else places.getbasetemp()) / f"{name}.pickle"
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            path.write_bytes(pickle.dumps(list(make())))
+        found: list[Compared] = pickle.loads(path.read_bytes())
+        return found
+
+
 @pytest.fixture(scope="module")
-def everything() -> list[Compared]:
-    return list(table.lessons())
+def everything(tmp_path_factory: pytest.TempPathFactory) -> list[Compared]:
+    return once(tmp_path_factory, "lessons", table.lessons)
 
 
 @pytest.fixture
@@ -45,8 +60,8 @@ def lessons(everything: list[Compared]) -> list[Compared]:
 
 
 @pytest.fixture(scope="module")
-def articles() -> list[Compared]:
-    return list(table.articles())
+def articles(tmp_path_factory: pytest.TempPathFactory) -> list[Compared]:
+    return once(tmp_path_factory, "articles", table.articles)
 
 
 @pytest.fixture(scope="module")

@@ -259,10 +259,10 @@ def test_text_of_any_editor_is_text() -> None:
 
 @pytest.mark.slow
 def test_a_plausible_class_is_graded_as_it_was_made(tmp_path: Path) -> None:
-    """Three students with nine lessons each, by the real judgement, within the memory of a small machine."""
+    """Two students with every lesson, by the real judgement, within the memory of a small machine."""
     submissions = tmp_path / "in"
     submissions.mkdir()
-    made = make_class(submissions, 3)
+    made = make_class(submissions, 2)
     command = [sys.executable, "-m", "gemm_lessons", "grade", str(submissions), "--out", str(tmp_path / "out")]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)

@@ -13,7 +13,7 @@ import difflib
 import sys
 import tempfile
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -73,11 +73,12 @@ def source_of(it: Mistake) -> str:
 
 
 def run(lesson: Lesson, source: str) -> RunOutcome:
-    """A run of a kernel on the simulator, without anything beside it."""
+    """A run of a kernel on the simulator, without anything beside it and without an estimate."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cu"
         path.write_text(source)
-        return run_lesson(RunRequest(any_course(), lesson, path, Simulated(), GPUS["h200"], seed=SEED, beside=False))
+        request = RunRequest(any_course(), lesson, path, Simulated(), GPUS["h200"], seed=SEED, beside=False)
+        return run_lesson(replace(request, estimating=False))
 
 
 def words_of(outcome: RunOutcome) -> str:

@@ -271,9 +271,10 @@ def test_fma_is_rounded_once() -> None:
 
 
 @pytest.mark.slow
-def test_fma_is_rounded_once_many_times() -> None:
+@pytest.mark.parametrize("seed", [2, pytest.param(3, marks=pytest.mark.long)])
+def test_fma_is_rounded_once_many_times(seed: int) -> None:
     reference.decode.cache_clear()
-    assert sum(check_fma(seed, 30_000) for seed in range(2, 4)) > 1000
+    assert check_fma(seed, 30_000) > 500
 
 
 def test_fix_double_rounding_in_batches() -> None:
