@@ -47,6 +47,11 @@ TURNS = """
 LDG.E R29, [R20.64]
 other: @P1 LDG.E R28, [R20.64]
 """
+BOTH = """
+@P1 IMAD.WIDE R20, R2, 0x4, R6
+{guard} IMAD.WIDE R20, R3, 0x4, R6
+LDG.E R29, [R20.64]
+"""
 AROUND = """
 ISETP.GE.AND P0, PT, R0, R1, PT
 loop: @!P0 IMAD.WIDE R20, R2, 0x4, R6
@@ -72,6 +77,9 @@ ISETP.GE.AND P1, PT, R2, R1, PT
         (MEETING, {"guard": "@P0"}, True),
         (TURNS, {"guard": "@!P1"}, False),
         (TURNS, {"guard": "@!P2"}, True),
+        (BOTH, {"guard": "@!P1"}, False),
+        (BOTH, {"guard": "@!P2"}, True),
+        (BOTH, {"guard": "ISETP.GE.AND P1, PT, R0, R1, PT\n@!P1"}, True),
         (AROUND, {"between": "NOP"}, False),
         (AROUND, {"between": "ISETP.GE.AND P0, PT, R3, R1, PT"}, True),  # what the last turn decided
         (AROUND, {"between": "@P0 ISETP.GE.AND P0, PT, R3, R1, PT"}, True),

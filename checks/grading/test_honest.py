@@ -28,7 +28,7 @@ SAMPLE = (  # of each lesson one, those that are judged quickly
     "warp_tile/boehm_warptiling",
     "double_buffer/async_three_buffers",
     "any_shape/interior_and_edges",
-    "two_warps/one_program_that_asks",
+    "two_warps/two_buffers_row_by_row",
     "split_k/plain_slices",
 )
 FIRST = ("dp4a/wide_rows_of_b",)  # with every change: a few seconds of processor time

@@ -66,6 +66,9 @@ def relevant(program: Listing, roots: Callable[[Decoded], Sequence[str]]) -> lis
                     wanted |= inputs[index]
                     settled = state if guard is None else {guard}
                     state = {c: then & ~written if c in settled else then for c, then in state.items()}
+                    if opposite and (others := state.get(None, 0) & written):  # who has not written it needs it still
+                        state[None] &= ~written
+                        state[opposite] = state.get(opposite, 0) | others
             if state:
                 for name in written_by[index]:  # before it was written, the value was not there
                     for condition in (((WRITTEN, node, name), False), ((WRITTEN, node, name), True)):
