@@ -63,10 +63,17 @@ class Plan:
 
 
 def plan(program: Listing) -> Plan:
-    """Raises ``Uncountable`` when the slice cannot be found."""
+    """Raises ``Uncountable`` when the slice cannot be found. To look closely takes longer and is seldom needed."""
+    try:
+        return _plan(program, closely=False)
+    except Uncountable:
+        return _plan(program, closely=True)
+
+
+def _plan(program: Listing, closely: bool) -> Plan:
     spaces: frozenset[str] = frozenset()
     while True:
-        chosen = relevant(program, partial(needs, spaces))
+        chosen = relevant(program, partial(needs, spaces), closely)
         loaded = {
             {**LOADS, **ATOMICS}[d.name]
             for d, needed in zip(program.code, chosen, strict=True)

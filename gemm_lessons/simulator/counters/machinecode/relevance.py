@@ -18,11 +18,12 @@ Needs = dict["Condition | None", int]  # registers needed, as bits, by condition
 WRITTEN, MET, FIRST = "written", "met", "first"  # FIRST: never written
 
 
-def relevant(program: Listing, roots: Callable[[Decoded], Sequence[str]]) -> list[bool]:
+def relevant(program: Listing, roots: Callable[[Decoded], Sequence[str]], closely: bool = True) -> list[bool]:
     """Which instructions the ``roots`` (registers needed by an instruction in itself) depend on, directly or not.
 
     Backward liveness of what matters. ptxas turns branches into predicates, so a need has a condition: what ``@P0``
     needs is settled by an earlier write under the same value of P0, or of another predicate that held it then.
+    ``closely``: a branch gives a condition, too, and what is written under ``@P0`` is from then on needed by others.
     """
     bits: dict[str, int] = {}
 
@@ -38,7 +39,7 @@ def relevant(program: Listing, roots: Callable[[Decoded], Sequence[str]]) -> lis
     origin, after = paths or (list(range(len(code))), [program.successors(d) for d in code])
     before, behind = _values(code, written_by, origin, after)
     guards = [_guard(code[index], values) for index, values in zip(origin, before, strict=True)]
-    turns = [guard if _turns(code[index]) else None for index, guard in zip(origin, guards, strict=True)]
+    turns = [guard if closely and _turns(code[index]) else None for index, guard in zip(origin, guards, strict=True)]
     arriving = _arriving(before, behind, after)
     needs = [mask(roots(d)) for d in code]
     guard_bits = [mask([d.guard.shifted(0)]) if d.guard else 0 for d in code]
@@ -66,7 +67,9 @@ def relevant(program: Listing, roots: Callable[[Decoded], Sequence[str]]) -> lis
                     wanted |= inputs[index]
                     settled = state if guard is None else {guard}
                     state = {c: then & ~written if c in settled else then for c, then in state.items()}
-                    if opposite and (others := state.get(None, 0) & written):  # who has not written it needs it still
+                    if (
+                        closely and opposite and (others := state.get(None, 0) & written)
+                    ):  # who has not written it needs it still
                         state[None] &= ~written
                         state[opposite] = state.get(opposite, 0) | others
             if state:
