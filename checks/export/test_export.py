@@ -99,7 +99,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def instructions(ptx: str) -> list[str]:
-    """Of the kernel, without comments and what is for debuggers."""
+    """Of all its kernels, without comments and what is for debuggers."""
     code = ptx.partition(".entry")[2].partition(".section")[0]
     return [line for line in code.splitlines() if not re.match(r"\s*(\.loc|\.file|//|$)", line)]
 
@@ -108,19 +108,20 @@ def instructions(ptx: str) -> list[str]:
 def test_the_device_runs_the_lesson_s_kernel(programs: dict[str, Path], path: Path) -> None:
     lesson, main = load_lesson(path), programs[path.name] / "main.cu"
     lesson = lesson.at(LARGE)
-    for entry in dict.fromkeys(launch.entry for launch in lesson.launches):
-        there = compile_source(main.read_text(), path=str(main), entry=entry)
-        here = compile_source(
-            lesson.solution_path.read_text(),
-            path=shown(lesson.solution_path),  # as a run names it: it may have been compiled already
-            entry=entry,
-            defines=lesson.tile.defines,
-            include_dirs=lesson.include_dirs,
-        )
-        assert isinstance(there, Compiled), there.log
-        assert isinstance(here, Compiled)
-        assert there.resources == here.resources
-        assert instructions(there.ptx) == instructions(here.ptx)
+    entries = dict.fromkeys(launch.entry for launch in lesson.launches)
+    there = compile_source(main.read_text(), path=str(main), entry=next(iter(entries)))
+    here = compile_source(
+        lesson.solution_path.read_text(),
+        path=shown(lesson.solution_path),  # as a run names it: it may have been compiled already
+        entry=next(iter(entries)),
+        defines=lesson.tile.defines,
+        include_dirs=lesson.include_dirs,
+    )
+    assert isinstance(there, Compiled), there.log
+    assert isinstance(here, Compiled)
+    assert there.resources == here.resources
+    assert all(f".entry {entry}(" in here.ptx for entry in entries), "one text holds all of its kernels"
+    assert instructions(there.ptx) == instructions(here.ptx)
 
 
 def built(main: Path, kernel: str) -> Path:

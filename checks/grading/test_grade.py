@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from checks import forks
 from checks.cli.tiny_course import BINARY, SOLUTION, STUB, WITH_BARRIER, Ran, environment, write_course
 
 WRONG = SOLUTION.replace("+=", "-=")
@@ -152,12 +153,12 @@ WRONG_COMMANDS = {
 
 
 @pytest.mark.parametrize("arguments", WRONG_COMMANDS, ids=" ".join)
-def test_wrong_commands(grade: Grade, arguments: tuple[str, ...]) -> None:
+def test_wrong_commands(graded: tuple[Path, Ran], arguments: tuple[str, ...]) -> None:
     more = () if "--course" in arguments or arguments[:1] in ((), ("merge",)) else ("--course", "course")
-    ran = grade(*arguments, *more)
-    assert (ran.code, ran.out) == (2, ""), ran.err
-    assert WRONG_COMMANDS[arguments].lower() in ran.err.lower()
-    assert "Traceback" not in ran.err
+    ran = forks.run(["grade", *arguments, *more], cwd=graded[0], env=environment())
+    assert (ran.returncode, ran.stdout) == (2, ""), ran.stderr
+    assert WRONG_COMMANDS[arguments].lower() in ran.stderr.lower()
+    assert "Traceback" not in ran.stderr
 
 
 def test_ctrl_c_ends_it_all_and_it_goes_on(tmp_path: Path) -> None:
