@@ -12,6 +12,7 @@ from checks.counters import readings
 from checks.counters.manifest import Case, plan
 from checks.counters.readings import COMPARED, Reading
 from gemm_lessons.compiler.compile import Compiled, NotCompiled, compile_source
+from gemm_lessons.course.folder import shown
 from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.simulator import Simulator
 
@@ -71,7 +72,7 @@ def compile_case(case: Case) -> Compiled:
 def _compile(case: Case) -> Compiled:
     compiled = compile_source(
         case.file.read_text(),
-        path=str(case.file),
+        path=shown(case.file),  # as a run names it: it may have been compiled and disassembled already
         entry=case.entry,
         defines=case.defines,
         include_dirs=case.include_dirs,
