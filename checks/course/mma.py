@@ -6,7 +6,8 @@
 
 Timed as in ``measure``, cold. Launches that split fp32 into two parts are part of the time. ``products alone`` does
 what the kernel does, without copies and loads in its loop: its answer is wrong, its time is what the products take.
-``cublas int8 TN`` has A as it is and B as its transpose, which is the layout that the library's fast kernels want.
+``cublas int8 TN`` and ``torch int8 TN`` (``torch._int_mm``, where torch is there) have A as it is and B as its
+transpose, which is the layout that the library's fast kernels want.
 
 Of fp32, the lines at one size have errors besides, against float64: ``error`` relative in the Frobenius norm, ``worst``
 the largest of any element, in 2**-24 of the magnitudes that it is added up from; ``_positive``: of magnitudes;
@@ -21,6 +22,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -65,6 +67,7 @@ class Variant:
         return source
 
 
+TORCH = "torch int8 TN"
 ALONE = (
     ("                load((step + 1) % 2, now, step + 1);\n", "                ;\n"),
     ("                load(0, next, 0);\n", ""),
@@ -88,10 +91,13 @@ VARIANTS = (
     Variant("mma no bands", tile={"BAND": 1}),
     Variant("mma straight", edits=STRAIGHT),
     Variant("mma products alone", edits=ALONE),
+    Variant("mma tma", "tma"),
     Variant("mma bf16", "bf16"),
     Variant("mma tf32", "tf32"),
     Variant("mma tf32 products alone", "tf32", edits=ALONE),
+    Variant("mma tf32_tma", "tf32_tma"),
     Variant("mma int8", "int8"),
+    Variant("mma int8_tma", "int8_tma"),
     Variant("mma int8 products alone", "int8", edits=ALONE),
     Variant("mma fp64", "fp64"),
     Variant("mma fp64 no bands", "fp64", {"BAND": 1}),
@@ -121,7 +127,12 @@ def compile_one(folder: Path, number: int) -> dict[str, Any]:
     lesson = variant.lesson()
     path = folder / f"{number}.cubin"
     made = compiled(
-        variant.source(lesson), str(lesson.solution_path), "gemm", lesson.tile.defines, lesson.include_dirs, path
+        variant.source(lesson),
+        str(lesson.solution_path),
+        lesson.launches[-1].entry,
+        lesson.tile.defines,
+        lesson.include_dirs,
+        path,
     )
     return {"compiler": made.compiler, "registers": made.resources.registers, "spill_bytes": made.resources.spill_bytes}
 
@@ -201,8 +212,19 @@ class Types(Bench):
         call = partial(self.cublas.gemmEx, self.handle, *ways, n, m, k, *factors, c.data.ptr, to, n, compute, -1)
         return lambda held=(one, zero): call()  # type: ignore[misc]  # the scalars live as long as the call
 
+    def torch(self, a: Any, b: Any, c: Any) -> dict[str, Call]:
+        """PyTorch's product of int8, where it is installed."""
+        try:
+            torch = import_module("torch")
+        except ImportError:
+            return {}
+        a, b, c = (torch.from_dlpack(it) for it in (a, b, c))
+        return {TORCH: lambda: torch._int_mm(a, b.t(), out=c)}
+
     def kernel(self, name: str, a: Any, b: Any, c: Any) -> Call:
         """All launches of the lesson, one after the other."""
+        from gemm_lessons.gpu.functions import tensor_map
+
         (m, n), k = c.shape, a.shape[1]
         lesson, shape = self.lessons[name], Shape(m, n, k)
         known: dict[str, Any] = {"A": a, "B": b, "C": c, **{s: self.np.int32(v) for s, v in shape.names.items()}}
@@ -211,6 +233,10 @@ class Types(Bench):
                 known[spec.name] = self.parts.setdefault(
                     (spec.name, layout.nbytes), self.cupy.empty(layout.nbytes, "u1")
                 )
+        for one in lesson.data.maps:
+            layout = lesson.data.lay_out(shape.names)[one.buffer]
+            given = lesson.data.tensor_map(one.name, layout.element.untouched(layout.shape), layout, shape.names)
+            known[one.name] = tensor_map(known[one.buffer].data.ptr, given.described)
         calls = []
         for launch, grid in zip(lesson.launches, lesson.grids(shape), strict=True):
             function = self.modules[name].get_function(launch.entry)
@@ -254,6 +280,7 @@ class Types(Bench):
             calls = {f"cublas {kind}": self.library(kind, a, b, c)}
             if kind == "int8":
                 calls["cublas int8 TN"] = self.library(kind, a, b, c, "NT")
+                calls |= self.torch(a, b, c)
             calls |= {name: self.kernel(name, a, b, c) for name in self.of(kind)}
             for call in calls.values():
                 call()

@@ -47,7 +47,7 @@ def test_every_kernel_of_halves_was_measured() -> None:
 def test_every_kernel_of_mma_was_measured() -> None:
     measured = {row["kernel"] for row in rows("h200_mma.json")}
     libraries = {f"cublas {kind}" for kind in mma.OF_CUBLAS} | {"cublas int8 TN"}
-    assert measured == {variant.name for variant in mma.VARIANTS} | libraries
+    assert measured - {mma.TORCH} == {variant.name for variant in mma.VARIANTS} | libraries
 
 
 def test_what_was_built_elsewhere_says_from_where() -> None:

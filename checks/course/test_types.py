@@ -16,6 +16,7 @@ from gemm_lessons.api import simulate
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.course.lesson import LessonError, Shape
 from gemm_lessons.course.lesson_toml import load_lesson
+from gemm_lessons.course.pitfalls import resized
 from gemm_lessons.hardware.sheets import GPUS
 from gemm_lessons.judgement.verdict import Passed
 from gemm_lessons.run.pipeline import RunRequest, run_lesson
@@ -26,6 +27,7 @@ LESSON = packaged_course().lesson("mma")
 SHAPES = {
     "bf16": (256, 128, 192), "tf32": (256, 128, 96), "int8": (256, 128, 384), "fp64": (128, 128, 80),
     "fp32_by_tf32": (128, 256, 96), "fp32_by_f16": (128, 256, 192),
+    "tma": (512, 256, 384), "tf32_tma": (512, 256, 192), "int8_tma": (512, 256, 384),
 }  # fmt: skip
 
 
@@ -35,6 +37,8 @@ SHAPES = {
 )
 def test_the_same_source_is_right_for_each_type(name: str) -> None:
     lesson, shape = load_lesson(LESSON.directory, name), Shape(*SHAPES[name])
+    if "BLOCKS" in lesson.tile.defines:
+        lesson = resized(lesson, {"BLOCKS": 3})  # one of them has two tiles of C
     request = RunRequest(packaged_course(), lesson, LESSON.solution_path, Simulated(), GPUS["h200"], shape)
     assert isinstance(run_lesson(replace(request, beside=False, estimating=False)).verdict, Passed)
 
@@ -47,6 +51,19 @@ def test_a_type_replaces_what_it_names_and_nothing_else() -> None:
     split = load_lesson(LESSON.directory, "fp32_by_f16")
     assert [launch.entry for launch in split.launches] == ["split", "split", "gemm"]
     assert split.data.by_name["A"].element.name == "float32"
+
+
+def test_a_gate_belongs_to_the_types_that_it_names(tmp_path: Path) -> None:
+    other = load_lesson(LESSON.directory, "tma")
+    assert {gate.name for gate in LESSON.gates} - {gate.name for gate in other.gates} == {"barriers, for each K tile"}
+    assert [one.name for one in other.data.maps] == ["map_A", "map_B"]
+    assert not LESSON.data.maps
+    folder = tmp_path / LESSON.name
+    shutil.copytree(LESSON.directory, folder)
+    toml = folder / "lesson.toml"
+    toml.write_text(toml.read_text().replace('where = "COPY == 1"', 'where = "COPIES == 1"'))
+    with pytest.raises(LessonError, match=r"\[\[gates\]\] number 4: where: .COPIES. names COPIES, which is not known"):
+        load_lesson(folder)
 
 
 def test_an_unknown_type_is_a_wrong_command() -> None:

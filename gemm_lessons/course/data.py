@@ -129,7 +129,8 @@ class TensorMapSpec:
             raise ExpressionError(f"the box of {self.name}: {error}") from None
         if layout.order == "column" and len(box) > 1:
             box[-1], box[-2] = box[-2], box[-1]
-        return TensorMap(layout.inside(array), tuple(box), self.swizzle, layout.element.name, self.name)
+        name = layout.element.name.replace("tf32", "float32")  # copied as they lie in memory, not rounded
+        return TensorMap(layout.inside(array), tuple(box), self.swizzle, name, self.name)
 
 
 @dataclass(frozen=True)

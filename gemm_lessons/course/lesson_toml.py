@@ -90,7 +90,8 @@ class _Reader(TomlReader):
         """The file as it is for one of its ``[types]``: keys of tables are replaced one by one, lists as a whole."""
         types = self.table((), raw, "types")
         there = self.table(("types",), types, type_)
-        self.known(("types", type_), there, ("tile", "launch", "launches", "kernel", "buffers", "shapes", "gates"))
+        replaced = ("tile", "launch", "launches", "kernel", "buffers", "tensor_maps", "shapes", "gates")
+        self.known(("types", type_), there, replaced)
         merged = {key: value for key, value in raw.items() if key not in there}
         for key, value in there.items():
             before = raw.get(key)
@@ -120,6 +121,7 @@ class _Reader(TomlReader):
             gates=tuple(
                 self.gate(("gates", i), table, (*names, *COUNTED, *RESOURCES))
                 for i, table in enumerate(self.tables(raw, "gates"))
+                if self.applies(("gates", i), table, tile)
             ),
             todos=tuple(self.todo(("todo", i), table) for i, table in enumerate(self.tables(raw, "todo"))),
             choices=choices,
@@ -416,7 +418,7 @@ class _Reader(TomlReader):
         return Shape(*sizes, layout=(*layout, LAYOUTS[0])[0])
 
     def gate(self, where: Where, raw: dict[str, Any], names: Sequence[str]) -> Gate:
-        self.known(where, raw, ("name", "value", "at_most", "at_least", "why"))
+        self.known(where, raw, ("name", "value", "at_most", "at_least", "why", "where"))
         if ("at_most" in raw) == ("at_least" in raw):
             raise self.wrong(where, "needs exactly one of at_most and at_least")
         bound = "at_most" if "at_most" in raw else "at_least"
@@ -425,6 +427,15 @@ class _Reader(TomlReader):
         limits = {bound: float(raw[bound])}
         value = self.expression((*where, "value"), self.present(where, raw, "value"), names)
         return Gate(self.string(where, raw, "name"), value, self.string(where, raw, "why"), **limits)
+
+    def applies(self, where: Where, raw: dict[str, Any], tile: Tile) -> bool:
+        """Whether a gate is one of this tile, and so of this type: ``where = "COPY == 1"``."""
+        try:
+            return "where" not in raw or Condition.parse(self.string(where, raw, "where"), tuple(tile.defines)).holds(
+                tile.defines
+            )
+        except ExpressionError as error:
+            raise self.wrong((*where, "where"), str(error)) from None
 
     def todo(self, where: Where, raw: dict[str, Any]) -> Todo:
         self.known(where, raw, ("number", "hints"))

@@ -247,3 +247,7 @@ extern "C" __global__ void split(const float *X, Element *parts, int rows, int c
     split_row(X, parts, rows, cols);
 }
 #endif
+
+#if COPY == 2 // tiles come by TMA: see "A tile by one thread"
+#include "by_tma.cuh"
+#endif

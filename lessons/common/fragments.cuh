@@ -62,7 +62,7 @@ struct Fragments<TF32> {
     using Sums = float[2][4];
 
     __device__ static unsigned turn_a(unsigned row) { return row; }
-    __device__ static unsigned turn_b(unsigned row) { return row * 2; }
+    __device__ static unsigned turn_b(unsigned row) { return row; }
 
     template <int WIDTH>
     __device__ static void load_a(A &a, const float *tile, int row, int k)
@@ -75,13 +75,21 @@ struct Fragments<TF32> {
             a[i / 2][i % 2] = to[i];
     }
 
+    // The first of my two columns. 16 lanes load at a time: four rows, and groups 0 to 3 or 4 to 7. Xor with 0 to 3 takes
+    // piece 0 of a row to places 0 to 3 and piece 4 to the others, so groups 0 to 3 take those two, half a piece each;
+    // groups 4 to 7 take pieces 1 and 5, and the next 16 columns pieces 2 and 6, 3 and 7.
+    __device__ static int my_col(int col)
+    {
+        const int group = threadIdx.x % 32 / 4;
+        return col / 32 * 32 + col % 32 / 2 + group / 2 % 2 * 16 + group / 4 * 4 + group % 2 * 2;
+    }
+
     template <int WIDTH>
     __device__ static void load_b(B &b, const float *tile, int k, int col)
     {
-        const int lane = threadIdx.x % 32;
         for (int half = 0; half < 2; half++) {
-            const int row = half * 4 + lane % 4;
-            const auto x = row_at<2>(tile[swizzled<WIDTH, float>(k + row, col + lane / 4 * 2, turn_b(lane % 4))]);
+            const int row = half * 4 + threadIdx.x % 4;
+            const auto x = row_at<2>(tile[swizzled<WIDTH, float>(k + row, my_col(col), turn_b(row))]);
             b[2 * half] = __float_as_uint(x.at[0]);
             b[2 * half + 1] = __float_as_uint(x.at[1]);
         }
@@ -97,10 +105,12 @@ struct Fragments<TF32> {
 
     __device__ static void store(const Matrix<float> &c, int row, int col, const Sums &sums)
     {
-        const int lane = threadIdx.x % 32;
         for (int w = 0; w < 2; w++)
-            for (int e = 0; e < 2; e++)
-                row_at<2>(c(row + w * 8 + lane % 4 * 2 + e, col + lane / 4 * 2)) = {sums[w][e], sums[w][2 + e]};
+            for (int e = 0; e < 2; e++) {
+                const bool odd = e ^ threadIdx.x % 4 / 2; // so rows 0 2 5 7 go together, and no banks meet
+                row_at<2>(c(row + w * 8 + threadIdx.x % 4 * 2 + odd, my_col(col))) = {odd ? sums[w][1] : sums[w][0],
+                                                                                      odd ? sums[w][3] : sums[w][2]};
+            }
     }
 };
 
@@ -116,7 +126,7 @@ struct Fragments<S8> {
     using Sums = int[2][4];
 
     __device__ static unsigned turn_a(unsigned row) { return row; }
-    __device__ static unsigned turn_b(unsigned row) { return row / 2; }
+    __device__ static unsigned turn_b(unsigned row) { return row; }
 
     template <int WIDTH>
     __device__ static void load_a(A &a, const Element *tile, int row, int k)
@@ -125,16 +135,20 @@ struct Fragments<S8> {
         ldmatrix(a, &tile[swizzled<WIDTH, Element>(row + lane % 16, k + lane / 16 * 16, turn_a(lane))]);
     }
 
+    // Two matrices of k = 0 1, 4 5, 10 11, 14 15 and 2 3, 6 7, 8 9, 12 13, and two more 16 further down: eight rows that
+    // are eight different numbers but for multiples of 8. A lane's four k are two of one matrix and two of the other.
     template <int WIDTH>
     __device__ static void load_b(B &b, const Element *tile, int k, int col)
     {
         const int lane = threadIdx.x % 32;
-        const int row = lane / 16 * 16 + lane % 8 * 2 + lane / 8 % 2; // k = 0, 2, 4, ... first, then 1, 3, 5, ...
+        const int second = lane / 8 % 2 ^ lane % 8 / 4; // in the upper half of a matrix it is the other way round
+        const int row = lane / 16 * 16 + lane % 8 / 2 * 4 + second * 2 + lane % 2;
         unsigned pairs[2][2];
         ldmatrix_trans(pairs, &tile[swizzled<WIDTH, Element>(k + row, col, turn_b(row))]);
+        const unsigned pick = lane % 4 < 2 ? 0x6420 : 0x2064;
         for (int half = 0; half < 2; half++) {
-            b[0][half] = __byte_perm(pairs[half][0], pairs[half][1], 0x6240);
-            b[1][half] = __byte_perm(pairs[half][0], pairs[half][1], 0x7351);
+            b[0][half] = __byte_perm(pairs[half][0], pairs[half][1], pick);
+            b[1][half] = __byte_perm(pairs[half][0], pairs[half][1], pick + 0x1111);
         }
     }
 

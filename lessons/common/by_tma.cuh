@@ -1,0 +1,146 @@
+// The kernel of lesson 17 once more, for GPUs of compute capability 9.0: its tiles come by TMA, and a block computes
+// several tiles of C, one after the other, so that the first tiles of the next are on their way while this one is stored.
+//
+// Lesson 17 includes this behind its fragments and explains it in "A tile by one thread".
+#pragma once
+#include "fragments.cuh"
+#include "tma.cuh"
+
+extern "C" __global__ void __launch_bounds__((BM / WM) * (BN / WN) * 32, 1)
+gemm_by_tma(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensorMap map_B,
+            Fragments<TYPE>::Sum *C, int M, int N, int K)
+{
+    using Of = Fragments<TYPE>;
+    using Element = Of::Element;
+    using Sum = Of::Sum;
+    constexpr int WARPS = (BM / WM) * (BN / WN);
+    constexpr int WIDTH = 128 / sizeof(Element); // numbers in a row of a box, which has 128 bytes
+    constexpr int STEPS = BK / Of::DEPTH;
+    static_assert(BK == WIDTH && BN % WIDTH == 0, "a tile of A is one box, and one of B several side by side");
+    static_assert(WM % 16 == 0 && WN % Of::COLS == 0, "a warp tile is whole fragments");
+    static_assert(STEPS % 2 == 0, "the two sets of fragments take turns");
+    struct Stage {
+        Element a[BM * BK], b[BN / WIDTH][BK * WIDTH];
+    };
+    extern __shared__ __align__(1024) unsigned char shared[]; // the swizzle goes by addresses: eight rows are 1,024 bytes
+    Stage *stages = reinterpret_cast<Stage *>(shared);
+    __shared__ Barrier full[STAGES], left[STAGES]; // a stage's tile has arrived; all warps have read it
+
+    // My tiles of C are number blockIdx.x, and every gridDim.x further. They are counted in bands, as the blocks of gemm.
+    const int across = N / BN, tiles = M / BM * across;
+    const auto row_of = [&](int number) {
+        const int band = number / (BAND * across) * BAND;
+        return (band + number % (BAND * across) % min(BAND, M / BM - band)) * BM;
+    };
+    const auto col_of = [&](int number) {
+        const int band = number / (BAND * across) * BAND;
+        return number % (BAND * across) / min(BAND, M / BM - band) * BN;
+    };
+    if (blockIdx.x >= tiles)
+        return;
+    const Matrix<Sum> c{C, M, N, N, 1};
+    const int warp = threadIdx.x / 32;
+    const int warp_row = warp / (BN / WN) * WM;
+    const int warp_col = warp % (BN / WN) * WN;
+
+    if (threadIdx.x == 0) {
+        for (int stage = 0; stage < STAGES; stage++) {
+            init(full[stage], 1);     // one thread asks
+            init(left[stage], WARPS); // a lane of each warp
+        }
+        barriers_are_ready();
+    }
+    __syncthreads();
+
+    // global memory -> shared memory: one thread asks for the next tiles of A and B, and goes on. Which they are, all know.
+    int to_ask = blockIdx.x, ask_k = 0; // for which tile of C, and from which k on
+    int ask_row = row_of(to_ask), ask_col = col_of(to_ask);
+    const auto ask = [&](int stage, unsigned before) { // the stage is free when that phase of `left` is over
+        if (threadIdx.x == 0 && to_ask < tiles) {
+            await(left[stage], before);
+            arrive_for(full[stage], sizeof(Stage));
+            copy_box(stages[stage].a, map_A, ask_k, ask_row, full[stage]);
+            for (int strip = 0; strip < BN / WIDTH; strip++)
+                copy_box(stages[stage].b[strip], map_B, ask_col + strip * WIDTH, ask_k, full[stage]);
+        }
+        ask_k += BK;
+        if (ask_k == K) {
+            ask_k = 0;
+            to_ask += gridDim.x;
+            if (to_ask < tiles) {
+                ask_row = row_of(to_ask);
+                ask_col = col_of(to_ask);
+            }
+        }
+    };
+    for (int stage = 0; stage < STAGES - 1; stage++)
+        ask(stage, 1); // the parity of a phase before the first; it counts as over
+
+    // shared memory -> registers
+    Of::A a_frag[2][WM / 16] = {};
+    Of::B b_frag[2][WN / Of::COLS] = {};
+    const auto load = [&](int set, int stage, int step) {
+        for (int i = 0; i < WM / 16; i++)
+            Of::template load_a<BK>(a_frag[set][i], stages[stage].a, warp_row + i * 16, step * Of::DEPTH);
+        for (int j = 0; j < WN / Of::COLS; j++) {
+            const int col = warp_col + j * Of::COLS;
+            Of::template load_b<WIDTH>(b_frag[set][j], stages[stage].b[col / WIDTH], step * Of::DEPTH, col % WIDTH);
+        }
+    };
+    // registers -> products
+    Of::Sums acc[WM / 16][WN / Of::COLS] = {};
+
+    // Walk along K, one tile at a time. The next one is awaited in the last step, behind the first LATE - 1 products.
+    int now = 0;         // the stage with the tile at hand
+    unsigned parity = 0; // of the phase that it is in
+    await(full[now], parity);
+    load(0, now, 0);
+    const auto turn = [&](bool last) {
+        const int next = now == STAGES - 1 ? 0 : now + 1;
+        const int before = now == 0 ? STAGES - 1 : now - 1;
+        const unsigned next_parity = next == 0 ? parity ^ 1 : parity;
+#pragma unroll
+        for (int step = 0; step < STEPS; step++) {
+            if (step < STEPS - 1) {
+                load((step + 1) % 2, now, step + 1);
+            } else {
+                __syncwarp();
+                if (threadIdx.x % 32 == 0)
+                    arrive(left[now]); // my warp has read this tile
+            }
+            if (step == ASK - 1 && !last) // the stage of the tile before is free now, or will be soon
+                ask(before, now == 0 ? parity ^ 1 : parity);
+#pragma unroll
+            for (int n = 0; n < (WM / 16) * (WN / Of::COLS); n++) {
+                if (step == STEPS - 1 && n == LATE - 1 && !last) {
+                    await(full[next], next_parity);
+                    load(0, next, 0);
+                }
+                const int i = Of::B_FIRST ? n % (WM / 16) : n / (WN / Of::COLS);
+                const int j = Of::B_FIRST ? n / (WM / 16) : n % (WN / Of::COLS);
+                Of::multiply_add(acc[i][j], a_frag[step % 2][i], b_frag[step % 2][j], 0);
+            }
+        }
+        now = next;
+        parity = next_parity;
+    };
+    for (int number = blockIdx.x; number < tiles; number += gridDim.x) {
+        for (int k0 = BK; k0 < K; k0 += BK)
+            turn(false);
+        if (number + gridDim.x < tiles)
+            turn(false); // the next tile is one for the next tile of C
+        else
+            turn(true);
+
+        // registers -> C
+        const int row = row_of(number) + warp_row, col = col_of(number) + warp_col;
+        for (int i = 0; i < WM / 16; i++)
+            for (int j = 0; j < WN / Of::COLS; j++)
+                Of::store(c, row + i * 16, col + j * Of::COLS, acc[i][j]);
+        for (auto &fragments : acc)
+            for (auto &products : fragments)
+                for (auto &product : products)
+                    for (auto &sum : product)
+                        sum = 0;
+    }
+}

@@ -1,0 +1,72 @@
+// TMA: one thread asks for a box of a matrix, and the hardware brings it to shared memory: finds its rows, swizzles their
+// pieces, counts the bytes. Compute capability 9.0 and later. How the matrix lies, and how large a box is, says a
+// CUtensorMap, which the host makes (lesson.toml, [tensor_maps]) and the kernel takes as a parameter by value.
+//
+//   copy_box(to, map, col, row, barrier)      sends for the box whose corner is (row, col) of a matrix, and goes on
+//
+// A Barrier lies in shared memory and knows phases. A phase ends when so many threads have arrived as init said, and all
+// bytes that they announced are there; then the next begins. The first two phases have the parities 0 and 1, and so on.
+//
+//   init(barrier, count)           by one thread, before anybody uses it; then barriers_are_ready() and __syncthreads()
+//   arrive(barrier)                I am here; nobody waits
+//   arrive_for(barrier, bytes)     the same, and so many bytes are on their way
+//   await(barrier, parity)         waits until the phase of this parity is over
+//
+// Lesson 17 explains them in "A tile by one thread".
+#pragma once
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#error "the TMA came with compute capability 9.0"
+#endif
+
+struct alignas(64) CUtensorMap {
+    unsigned long long opaque[16];
+};
+
+using Barrier = unsigned long long;
+
+__device__ inline void init(Barrier &barrier, int count)
+{
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"((unsigned)__cvta_generic_to_shared(&barrier)), "r"(count)
+                 : "memory");
+}
+
+// What I stored into shared memory is seen by the hardware that copies, too.
+__device__ inline void barriers_are_ready()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+__device__ inline void arrive(Barrier &barrier)
+{
+    asm volatile("{ .reg .b64 phase; mbarrier.arrive.shared.b64 phase, [%0]; }" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(&barrier))
+                 : "memory");
+}
+
+__device__ inline void arrive_for(Barrier &barrier, unsigned bytes)
+{
+    asm volatile("{ .reg .b64 phase; mbarrier.arrive.expect_tx.shared.b64 phase, [%0], %1; }" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(&barrier)),
+                 "r"(bytes)
+                 : "memory");
+}
+
+__device__ inline void await(Barrier &barrier, unsigned parity)
+{
+    asm volatile("{\n"
+                 ".reg .pred over;\n"
+                 "AGAIN%=: mbarrier.try_wait.parity.shared.b64 over, [%0], %1;\n"
+                 "@!over bra AGAIN%=;\n"
+                 "}" ::"r"((unsigned)__cvta_generic_to_shared(&barrier)),
+                 "r"(parity)
+                 : "memory");
+}
+
+__device__ inline void copy_box(void *to, const CUtensorMap &map, int col, int row, Barrier &barrier)
+{
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
+                 ::"r"((unsigned)__cvta_generic_to_shared(to)),
+                 "l"(&map), "r"(col), "r"(row), "r"((unsigned)__cvta_generic_to_shared(&barrier))
+                 : "memory");
+}
