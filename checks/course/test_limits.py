@@ -67,10 +67,10 @@ def limits() -> Iterator[Limit]:
         yield Limit("h200_halves", "tensor_cores", size, "cublas", 30)
         yield Limit("h200_halves", "async_copy", size, "cublas", 45)
         yield Limit("h200_mma", "mma", size, "cublas float16", 62)
-        yield Limit("h200_mma", "mma", size, MMA_SYNC, 75)
+        yield Limit("h200_mma", "mma tma", size, MMA_SYNC, 75)
         yield Limit("h200_mma", "mma bf16", size, "cublas bfloat16", 62)
-        yield Limit("h200_mma", "mma tf32", size, "cublas tf32", 65)
-        yield Limit("h200_mma", "mma int8", size, TORCH_INT8[size], 110)
+        yield Limit("h200_mma", "mma tf32_tma", size, "cublas tf32", 65)
+        yield Limit("h200_mma", "mma int8_tma", size, TORCH_INT8[size], 110)
         yield Limit("h200_mma", "mma fp64", size, "cublas float64", 95)
         yield Limit("h200_mma", "mma fp32_by_tf32", size, "cublas float32", 150)
 
@@ -82,12 +82,10 @@ MISSED = {
     "dgemm, 8192, cold: 92% of loop float64",
     "beat_cublas, 2048, cold: 100% of cublas",
     "beat_cublas, 4096, cold: 105% of cublas",
-    "mma, 4096, cold: 75% of 646",
-    "mma, 8192, cold: 75% of 646",
-    "mma tf32, 4096, cold: 65% of cublas tf32",
-    "mma tf32, 8192, cold: 65% of cublas tf32",
-    "mma int8, 4096, cold: 110% of 788",
-    "mma int8, 8192, cold: 110% of 891",
+    "mma tma, 4096, cold: 75% of 646",
+    "mma tf32_tma, 4096, cold: 65% of cublas tf32",
+    "mma tf32_tma, 8192, cold: 65% of cublas tf32",
+    "mma int8_tma, 8192, cold: 110% of 891",
 }
 
 
