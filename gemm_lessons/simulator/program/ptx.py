@@ -428,11 +428,12 @@ class _Scope:
         """The name of a symbol of this scope among all of the kernel's."""
         return f"{name}@{self.number}" if self.outer is not None else name
 
-    def declare(self, register: str) -> str:
-        """Enter a register and give its name in the kernel, which tells it from a symbol."""
-        bare = self.outer is None and register.startswith("%")
-        self.registers[register] = name = register if bare else f"{register}@{self.number}"
-        return name
+    def declare(self, registers: list[str]) -> list[str]:
+        """Enter registers of one declaration and give their names in the kernel, which tell them from symbols."""
+        bare = self.outer is None and all(register.startswith("%") for register in registers[:1])
+        names = registers if bare else [f"{register}@{self.number}" for register in registers]
+        self.registers.update(zip(registers, names, strict=True))
+        return names
 
     def register(self, name: str) -> str | None:
         """The register that ``name`` means here."""
@@ -551,10 +552,9 @@ class _Body:
             if numbered and int(numbered[2]) > MOST_REGISTERS:
                 raise PtxSyntaxError(f"more registers than anybody needs: {statement[:100]}")
             written = [f"{numbered[1]}{i}" for i in range(int(numbered[2]))] if numbered else [item.strip()]
-            for name in written:
-                unique = self.scope.declare(name)
-                self.registers[unique] = kind
-                self.plain_names &= unique == name
+            unique = self.scope.declare(written)
+            self.registers.update(dict.fromkeys(unique, kind))
+            self.plain_names &= unique == written
 
     def _instruction(self, statement: str, source: SourceLine | None) -> None:
         guard: Register | None = None

@@ -14,6 +14,7 @@ Registers are then laid out so that the members of a group are neighbouring rows
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.program.cfg import Block, reads, writes
@@ -64,11 +65,16 @@ Step = Single | FmaGroup | LoadGroup | MoveGroup
 
 
 def _all_registers(instruction: Instruction) -> bool:
-    return all(isinstance(operand, Register) for operand in instruction.operands)
+    return set(map(type, instruction.operands)) <= {Register}
 
 
 def _kind(instruction: Instruction) -> str:
-    return ".".join((instruction.opcode, *instruction.modifiers))
+    return _full(instruction.opcode, instruction.modifiers)
+
+
+@lru_cache(maxsize=2000)
+def _full(opcode: str, modifiers: tuple[str, ...]) -> str:
+    return ".".join((opcode, *modifiers))
 
 
 def _is_fma(instruction: Instruction) -> bool:
@@ -192,13 +198,14 @@ def _group_fmas(instructions: Sequence[Instruction]) -> Iterable[Step]:
     for instruction in instructions:
         (written,) = writes(instruction)
         read = reads(instruction)
-        level = 1 + max(
-            max((level_of_write.get(name, -1) for name in (*read, written)), default=-1),
-            level_of_read.get(written, -1),
-        )
+        level = max(level_of_write.get(written, -1), level_of_read.get(written, -1))
+        for name in read:
+            level = max(level, level_of_write.get(name, -1))
+        level += 1
         level_of_write[written] = level
         for name in read:
-            level_of_read[name] = max(level_of_read.get(name, -1), level)
+            if level_of_read.get(name, -1) < level:
+                level_of_read[name] = level
         if level == len(levels):
             levels.append([])
         levels[level].append(instruction)
