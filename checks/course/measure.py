@@ -29,6 +29,7 @@ from gemm_lessons.course.folder import Course
 from gemm_lessons.course.lesson import Lesson, Shape
 from gemm_lessons.course.pitfalls import resized
 from gemm_lessons.course.tiles import typed
+from gemm_lessons.gpu.functions import DEFAULT_SHARED_LIMIT
 
 ROOT = Path(__file__).parent.parent.parent
 ROUNDS = {128: 60, 256: 60, 512: 60, 1024: 40, 2048: 20, 4096: 9, 8192: 7}
@@ -162,6 +163,8 @@ class Bench:
             function = self.functions[name][chosen]
             if calls:
                 function = self.later[name, chosen].get_function(launch.entry)
+            if grid.dynamic_shared > DEFAULT_SHARED_LIMIT:
+                function.max_dynamic_shared_size_bytes = grid.dynamic_shared
             arguments = tuple(known[parameter] for parameter in launch.parameters)
             calls.append(partial(function, grid.grid, grid.block, arguments, shared_mem=grid.dynamic_shared))
         return calls[0] if len(calls) == 1 else partial(in_a_row, calls)

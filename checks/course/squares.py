@@ -89,6 +89,7 @@ USUAL = {"BM": 64, "BN": 128, "BK": 16, "WM": 64, "WN": 32, "TM": 8, "TN": 8, "B
 VARIANTS = (
     Variant("double_buffer", {}),
     Variant("beat_cublas", {}),
+    Variant("beat_cublas cut", {}, type="cut"),
     Variant("beat_cublas row by row", {}, (ROW_BY_ROW,)),
     Variant("beat_cublas columns", {}, (COLUMNS,)),
     Variant("beat_cublas one multiply", {}, (LAST_TILE,)),

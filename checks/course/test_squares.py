@@ -43,3 +43,18 @@ def test_the_host_chooses_four_kernels() -> None:
         6144: (64, 128, 16),
         8192: (64, 128, 16),
     }
+
+
+def test_the_last_round_is_cut_where_it_is_not_full() -> None:
+    """Tiles with a block each, tiles of the last round, and the blocks that share these."""
+    lesson = next(it for it in VARIANTS if it.name == "beat_cublas cut").kernel().lesson
+    tiles = {n: lesson.at(Shape(n, n, n)).tile.defines for n in (1024, 1536, 2048, 3072, 4096, 6144, 8192)}
+    assert {n: (it["WHOLE"], it["CUT"], it["WORKERS"]) for n, it in tiles.items()} == {
+        1024: (0, 64, 256),
+        1536: (0, 144, 264),
+        2048: (0, 256, 256),
+        3072: (528, 48, 240),
+        4096: (792, 232, 264),
+        6144: (2112, 192, 264),
+        8192: (3960, 136, 264),
+    }

@@ -15,6 +15,7 @@ from checks.course.kernel import Kernel
 from checks.course.measure import COLD, ROOT, WARM, Bench, every_size, machine, main, write
 from gemm_lessons.course.folder import Course
 from gemm_lessons.course.pitfalls import load_pitfalls, resized
+from gemm_lessons.course.tiles import typed
 
 ROUNDS = {1024: 20, 2048: 9, 4096: 7, 8192: 5}
 SLOW_ROUNDS = 2  # of the first lesson from 4096 on
@@ -29,6 +30,7 @@ class Variant:
     tile: dict[str, int]
     edits: tuple[tuple[str, str], ...] = ()
     pitfall: str = ""
+    type: str = ""
 
     @property
     def lesson(self) -> str:
@@ -44,7 +46,7 @@ class Variant:
         for find, instead in self.edits:
             assert source.count(find) == 1, f"{self.name}: {source.count(find)} places have {find!r}"
             source = source.replace(find, instead)
-        return Kernel(self.name, resized(lesson, self.tile), source)
+        return Kernel(self.name, resized(typed(lesson, self.type) if self.type else lesson, self.tile), source)
 
 
 def tiled(name: str, **sizes: int) -> Variant:

@@ -90,7 +90,7 @@ class _Reader(TomlReader):
         """The file as it is for one of its ``[types]``: keys of tables are replaced one by one, lists as a whole."""
         types = self.table((), raw, "types")
         there = self.table(("types",), types, type_)
-        replaced = ("tile", "launch", "launches", "kernel", "buffers", "tensor_maps", "shapes", "gates")
+        replaced = ("tile", "choices", "launch", "launches", "kernel", "buffers", "tensor_maps", "shapes", "gates")
         self.known(("types", type_), there, replaced)
         merged = {key: value for key, value in raw.items() if key not in there}
         for key, value in there.items():
