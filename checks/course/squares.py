@@ -21,6 +21,7 @@ from typing import Any
 
 from checks.course.kernel import GPU_ARCH
 from checks.course.measure import CHECKS, COLD, WARM, Bench, compile_kernels, every_size, machine, spread, write
+from checks.course.split import Hidden
 from checks.course.variants import Variant
 from gemm_lessons.course.lesson import Shape
 
@@ -191,7 +192,7 @@ def loops(bench: Bench, folder: Path) -> list[dict[str, Any]]:
 
 
 def run(folder: Path, target: Path) -> None:
-    bench = Bench(folder)
+    bench = Hidden(folder)
     rows = every_size(bench, ROUNDS, (WARM, COLD), lambda name, n: ROUNDS[n])
     rows += loops(bench, folder)
     about = {
