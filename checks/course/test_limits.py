@@ -17,6 +17,7 @@ from checks.course.measure import ROOT
 
 MMA_SYNC = 646  # TFLOP/s that mma.sync reaches on registers, halves with sums in floats
 TORCH_INT8 = {4096: 788, 8192: 891}  # TOP/s of torch._int_mm, B transposed
+BEATS = "beat_cublas cut"  # the lesson's kernel with --type cut
 LAYOUTS = ("NN", "NT", "TN", "TT")
 
 
