@@ -77,7 +77,6 @@ def limits() -> Iterator[Limit]:
 
 
 MISSED = {
-    "any_shape TT, 4097, cold: 100% of cublas TT",
     "epilogue, 64, cold: 170% of any_shape then kernel",
     "dgemm, 4096, cold: 92% of loop float64",
     "dgemm, 8192, cold: 92% of loop float64",

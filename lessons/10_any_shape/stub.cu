@@ -3,7 +3,7 @@
 // Before:   lesson 09, whole tiles of row-major A and B only. Now: any M, N, K, any leading dimension, NN NT TN TT.
 // Launch:   grid (ceil(N/BN), ceil(M/BM)), block (BM/WM)*(BN/WN) warps; the tiles of lesson 09. For each launch the host
 //           chooses TRANS_A TRANS_B, WIDTH_A WIDTH_B WIDTH_C (floats per access), DIRECT_A DIRECT_B (past the registers),
-//           PREFETCH, BM, BN and BLOCKS_PER_SM.
+//           PREFETCH, BM, BN, WM, WN, TM and BLOCKS_PER_SM.
 #include "copy_async.cuh"
 #include "float4.cuh"
 #include "floats.cuh"
