@@ -72,13 +72,13 @@ def source_of(it: Mistake) -> str:
     return source
 
 
-def run(lesson: Lesson, source: str) -> RunOutcome:
-    """A run of a kernel on the simulator, without anything beside it and without an estimate."""
+def run(lesson: Lesson, source: str, estimating: bool = False) -> RunOutcome:
+    """A run of a kernel on the simulator, without anything beside it; without an estimate, if none is asked for."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cu"
         path.write_text(source)
         request = RunRequest(any_course(), lesson, path, Simulated(), GPUS["h200"], seed=SEED, beside=False)
-        return run_lesson(replace(request, estimating=False))
+        return run_lesson(replace(request, estimating=estimating))
 
 
 def words_of(outcome: RunOutcome) -> str:

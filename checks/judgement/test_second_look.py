@@ -77,7 +77,8 @@ def test_what_prints_is_counted_and_estimated_as_if_it_did_not() -> None:
     source = lesson.solution_path.read_text()
     before = "    // Write my element back."
     check = 'assert(acc < 1e6f);\n    if (threadIdx.x == 33) printf("%d, %d: %g\\n", row, col, acc);\n'
-    silent, speaks = (run(lesson, text).kernel for text in (source, source.replace(before, f"    {check}{before}")))
+    texts = (source, source.replace(before, f"    {check}{before}"))
+    silent, speaks = (run(lesson, text, estimating=True).kernel for text in texts)
     assert speaks.checked.printed is not None
     assert speaks.checked.printed.text.startswith("1, 1: ")
     assert speaks.checked.printed.calls == 6  # blocks at 96x64x80

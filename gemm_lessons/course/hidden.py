@@ -1,9 +1,9 @@
 """Shapes that nobody can know beforehand: drawn from a run's seed, within the lesson's contract.
 
 A kernel that takes the lesson's way only on the shape of lesson.toml, or that is right only up to the known sizes, is
-counted and checked elsewhere, too: on a wide and shallow shape, whose M and N are larger than all known ones, and on
-a small and deep one, whose K is, each in one of the layouts that the lesson takes. Each is little work, so that a run
-costs about a quarter more.
+counted and checked elsewhere, too: on a wide and shallow shape, whose M and N (of huge ones one) are larger than all
+known ones, and on a small and deep one, whose K is, each in one of the layouts that the lesson takes. Each is little
+work, so that a run costs about a quarter more.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from gemm_lessons.course.lesson import Lesson, Shape, astuple, tile_sizes
 
 FULL = 0.85  # of the last tile along an axis that is inside the matrix, at least: gates allow for whole ones
 SHALLOW = 16  # of K, at least, where K is not cut into tiles
+WIDEST = 1 << 20  # elements of C: a lesson that knows large shapes hides one that is larger in M or in N only
 
 
 def hidden_counts(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
@@ -28,6 +29,8 @@ def hidden_counts(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     shapes = map(astuple, (lesson.shapes.multiple_of, _tile(lesson), *known))
     m, n, k = (_Axis(draw, *sizes) for sizes in zip(*shapes, strict=True))
     wide = Shape(m.beyond(2), n.beyond(2), k.shallow())
+    if wide.m * wide.n > WIDEST:
+        wide = replace(wide, n=n.small()) if draw.random() < 0.5 else replace(wide, m=m.small())
     deep = Shape(m.small(), n.small(), k.beyond(6))
     layouts = lesson.shapes.layouts
     return tuple(replace(it, layout=layouts[int(draw.random() * len(layouts))]) for it in (wide, deep))

@@ -34,6 +34,8 @@ Array = np.ndarray[Any, Any]
 GUARD_BYTE = 0xA5
 GUARD_BYTES = 4096
 DEFAULTS = dict(zip(SCALARS, (1.0, 0.0), strict=True))  # what the formula's scalars are where it has none
+# Of scalars: far from 0 and 1, so that leaving one out shows; exact in every type; too many to be guessed.
+DRAWS = (-2.0, -1.75, -1.5, -1.25, 1.25, 1.5, 1.75, 2.0)
 EPILOGUE = 4  # roundings beside those of the sums: second-order terms, scaling, adding
 
 
@@ -64,14 +66,13 @@ class Problem:
                 self.arrays[name] = _filled(layout, random)
 
     def _scalar(self, random: np.random.Generator, name: str, used: bool) -> np.generic:
-        # Far from 0 and 1, so that leaving it out shows; exact in every type.
         kind = self.data.accumulate
         value: float | None = DEFAULTS[name]
         if used:
             given = dict(self.data.given).get(name)
             value = 1.0
             if given is None or DRAWN in given.names:
-                value = float(random.choice([-2.0, -1.5, 1.5, 2.0] if kind.is_float else [-3, -2, 2, 3]))
+                value = float(random.choice(DRAWS if kind.is_float else [-3, -2, 2, 3]))
             if given is not None:
                 value = self.data.scalar(name, self.shape.names, value)
         scalar = kind.encode(np.array([value]))[0]
