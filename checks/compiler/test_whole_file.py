@@ -182,6 +182,19 @@ def test_a_file_without_host_code_stays_as_it_is(folder):
     assert whole_file.kernels_only(whole).text == text
 
 
+@pytest.mark.parametrize("there", [0, 1])
+def test_files_behind_a_condition_count_where_it_holds(tmp_path, there):
+    """Also one that asks to be included once, and lines behind it keep their numbers."""
+    (tmp_path / "three.cuh").write_text("#pragma once\n\n__device__ int three() { return 3; }\n")
+    text = f'#include <vector>\n#if {there}\n#include "three.cuh"\n#else\n#endif\n#include "three.cuh"\n'
+    text += "struct Host {\n    std::vector<int> x;\n};\n__global__ void k(int *x) { x[0] = three(); }\nint main() {}\n"
+    path = tmp_path / "kernel.cu"
+    path.write_text(text)
+    out = np.zeros(1, np.int32)
+    simulate(text, "k", 1, 1, [out], path=str(path))
+    assert out[0] == 3
+
+
 def test_cooperative_groups_and_names_of_the_standard_library():
     source = """
     #include <cooperative_groups.h>

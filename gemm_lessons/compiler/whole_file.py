@@ -24,6 +24,7 @@ _HIDDEN = re.compile(
     re.S,
 )
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w*)(?:[^\n\\]|\\.|\\\Z)*", re.M | re.S)
+_BRANCH = re.compile(r"[ \t]*#[ \t]*(if|ifdef|ifndef|else|elif|endif)\b")
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)[^\n]*', re.M)
 _ATTRIBUTES = re.compile(r"\b(?:__launch_bounds__|__align__|alignas|__attribute__|__declspec|noexcept)\s*\(")
 _FOR_GPU = frozenset("__device__ __global__ __constant__ __shared__ __managed__ __grid_constant__".split())
@@ -81,18 +82,26 @@ def gather(source: str, places: Places) -> WholeFile:
     lines: list[str] = []
     origins: list[tuple[str, int]] = []
     missing: list[str] = []
-    once: set[Path] = set()
+    once: dict[Path, bool] = {}  # whether it is surely there: not only where some #if holds
     size = 0
 
-    def add(text: str, file: str, depth: int) -> None:
+    def add(text: str, file: str, depth: int, certain: bool = True) -> None:
         nonlocal size
         size += len(text)
+        expanded: list[bool] = []  # of each #if around a line: whether a file was included behind it
         # The host's preprocessor splices lines also where blanks follow the backslash.
         for number, line in enumerate(re.sub(r"\\[ \t\r]+$", r"\\", text, flags=re.M).split("\n"), 1):
             match = _INCLUDE.match(line) if size < MOST_TEXT and depth < DEEPEST else None
             if match is None:
                 lines.append("" if line.strip() == "#pragma once" else line)
                 origins.append((file, number))
+                word = branch[1] if (branch := _BRANCH.match(line)) else ""
+                expanded += [False] * word.startswith("if")
+                if word in ("else", "elif", "endif") and expanded:
+                    if expanded[-1]:  # the directive behind that file may have been left out with it
+                        lines.append(_line_directive(number + 1, file))
+                        origins.append((file, number))
+                    del expanded[len(expanded) - (word == "endif") :]
                 continue
             wanted, quoted = match[1] or match[2], match[1] is not None
             if wanted.startswith("GL/"):
@@ -112,17 +121,23 @@ def gather(source: str, places: Places) -> WholeFile:
                 origins.append((file, number))
                 continue
             included = found.read_text(errors="replace").removeprefix("\ufeff").replace("\0", " ")
-            if found.resolve() in once:
+            if once.get(found.resolve()):
                 lines.append("")
                 origins.append((file, number))
                 continue
+            there = certain and not expanded
+            before, behind = [_line_directive(1, str(found))], [_line_directive(number + 1, file)]
             if re.search(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", included, re.M):
-                once.add(found.resolve())
-            lines.append(_line_directive(1, str(found)))
-            origins.append((file, number))
-            add(included, str(found), depth + 1)
-            lines.append(_line_directive(number + 1, file))
-            origins.append((file, number))
+                guard = f"INCLUDED_{list(once).index(found.resolve()) if found.resolve() in once else len(once)}_"
+                once[found.resolve()] = there
+                before[:0] = [f"#ifndef {guard}", f"#define {guard}"]
+                behind[:0] = ["#endif"]
+            lines.extend(before)
+            origins.extend([(file, number)] * len(before))
+            add(included, str(found), depth + 1, there)
+            lines.extend(behind)
+            origins.extend([(file, number)] * len(behind))
+            expanded = [True] * len(expanded)
 
     add(source, places.name, 0)
     return WholeFile("\n".join(lines), tuple(origins), tuple(dict.fromkeys(missing)))
