@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 Severity = Literal["error", "warning", "note"]
 
+TENSOR_MAP_SIZE = 128  # bytes of a CUtensorMap (cuda.h)
+
 
 # Short names used in lesson.toml gates and in hints -> the metric name of Nsight Compute (2025.3).
 METRICS: Mapping[str, str] = {

@@ -118,31 +118,23 @@ LOOPS = {  # name: TM, TN, FEED, ORDER
 def reads(cubin: bytes, entry: str) -> dict[str, float]:
     """What the multiply-adds of the fullest loop ask of the register file."""
     from gemm_lessons.compiler.sass import disassemble, parse
+    from gemm_lessons.simulator.counters.machinecode import registers
+    from gemm_lessons.simulator.counters.machinecode.operands import Decoded, decode
 
-    code = parse(disassemble(cubin), entry)
-    at = {label: number for number, one in enumerate(code) for label in one.labels}
-    best: Sequence[Any] = ()
+    lines = parse(disassemble(cubin), entry)
+    code = [decode(number, one) for number, one in enumerate(lines)]
+    at = {label: number for number, one in enumerate(lines) for label in one.labels}
+    best: Sequence[Decoded] = ()
     for number, one in enumerate(code):
         target = re.search(r"BRA.*?(\.L_x_\d+)", one.text)
         if target and at.get(target[1], number) < number:
             body = code[at[target[1]] : number + 1]
-            if sum(it.opcode == "FFMA" for it in body) > sum(it.opcode == "FFMA" for it in best):
+            if sum(it.name == "FFMA" for it in body) > sum(it.name == "FFMA" for it in best):
                 best = body
-    kept: dict[int, str] = {}
-    products = three = bank = 0
-    for one in best:
-        fresh: dict[int, str] = {}
-        if one.opcode == "FFMA":
-            places = [re.match(r"[-|]*(R\d+)(\.reuse)?", word.strip()) for word in one.text.split(",")[1:4]]
-            asked = {it[1] for place, it in enumerate(places) if it and kept.get(place) != it[1]}
-            fresh = {place: it[1] for place, it in enumerate(places) if it and it[2]}
-            odd = sum(int(name[1:]) % 2 for name in asked)
-            products += 1
-            three += len(asked) == 3
-            bank += len(asked) == 2 and odd != 1
-        kept = fresh
-    share = 100 / max(1, products)
-    found = {THREE: three * share, BANK: bank * share, OTHER: (len(best) - products) * share}
+    banks = [asked for one, asked in zip(best, registers.reads(best), strict=True) if one.name == "FFMA"]
+    three, bank = sum(sum(it) == 3 for it in banks), sum(sorted(it) == [0, 2] for it in banks)
+    share = 100 / max(1, len(banks))
+    found = {THREE: three * share, BANK: bank * share, OTHER: (len(best) - len(banks)) * share}
     return {name: round(value, 1) for name, value in found.items()}
 
 

@@ -34,11 +34,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.arguments.parameters import DeclaredType, check_array, scalar
-from gemm_lessons.course.data import TENSOR_MAP_SIZE
 from gemm_lessons.course.expression import Expression, ExpressionError, Number
 from gemm_lessons.elements import ELEMENTS, Element
 from gemm_lessons.frozen import dataclass
-from gemm_lessons.launch import Argument, Buffer, HostVariable, Pointer, Scalar, StructWithBuffers, TensorMap
+from gemm_lessons.launch import (
+    TENSOR_MAP_SIZE,
+    Argument,
+    Buffer,
+    HostVariable,
+    Pointer,
+    Scalar,
+    StructWithBuffers,
+    TensorMap,
+)
 from gemm_lessons.simulator.machine.symbols import check
 from gemm_lessons.simulator.program.ptx import Kernel, KernelParameter, Variable
 

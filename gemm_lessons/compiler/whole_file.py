@@ -82,8 +82,13 @@ def gather(source: str, places: Places) -> WholeFile:
     lines: list[str] = []
     origins: list[tuple[str, int]] = []
     missing: list[str] = []
-    once: dict[Path, bool] = {}  # whether it is surely there: not only where some #if holds
+    guards: dict[Path, str] = {}  # of files that ask to be included once
+    once: set[Path] = set()  # those of them that are surely there: not only where some #if holds
     size = 0
+
+    def put(line: str, file: str, number: int) -> None:
+        lines.append(line)
+        origins.append((file, number))
 
     def add(text: str, file: str, depth: int, certain: bool = True) -> None:
         nonlocal size
@@ -93,20 +98,19 @@ def gather(source: str, places: Places) -> WholeFile:
         for number, line in enumerate(re.sub(r"\\[ \t\r]+$", r"\\", text, flags=re.M).split("\n"), 1):
             match = _INCLUDE.match(line) if size < MOST_TEXT and depth < DEEPEST else None
             if match is None:
-                lines.append("" if line.strip() == "#pragma once" else line)
-                origins.append((file, number))
+                put("" if line.strip() == "#pragma once" else line, file, number)
                 word = branch[1] if (branch := _BRANCH.match(line)) else ""
-                expanded += [False] * word.startswith("if")
-                if word in ("else", "elif", "endif") and expanded:
+                if word.startswith("if"):
+                    expanded.append(False)
+                elif word and expanded:
                     if expanded[-1]:  # the directive behind that file may have been left out with it
-                        lines.append(_line_directive(number + 1, file))
-                        origins.append((file, number))
-                    del expanded[len(expanded) - (word == "endif") :]
+                        put(_line_directive(number + 1, file), file, number)
+                    if word == "endif":
+                        expanded.pop()
                 continue
             wanted, quoted = match[1] or match[2], match[1] is not None
             if wanted.startswith("GL/"):
-                lines.append("")
-                origins.append((file, number))
+                put("", file, number)
                 continue
             own = [Path(file).parent, *places.folders] if quoted else list(places.folders)
             found = next((folder / wanted for folder in own if os.path.isfile(folder / wanted)), None)
@@ -117,26 +121,24 @@ def gather(source: str, places: Places) -> WholeFile:
                 droppable = not quoted or _OF_THE_HOST.fullmatch(Path(wanted).name) or Path(wanted).suffix == ""
                 missing.extend([wanted] * bool(droppable and not kept))
                 stand_in = "#include <host_library.h>" if not quoted and re.fullmatch(r"\w+", wanted) else ""
-                lines.append(line if kept or not droppable else stand_in)
-                origins.append((file, number))
+                put(line if kept or not droppable else stand_in, file, number)
+                continue
+            path, there = found.resolve(), certain and not expanded
+            if path in once:
+                put("", file, number)
                 continue
             included = found.read_text(errors="replace").removeprefix("\ufeff").replace("\0", " ")
-            if once.get(found.resolve()):
-                lines.append("")
-                origins.append((file, number))
-                continue
-            there = certain and not expanded
-            before, behind = [_line_directive(1, str(found))], [_line_directive(number + 1, file)]
+            guard = ""
             if re.search(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", included, re.M):
-                guard = f"INCLUDED_{list(once).index(found.resolve()) if found.resolve() in once else len(once)}_"
-                once[found.resolve()] = there
-                before[:0] = [f"#ifndef {guard}", f"#define {guard}"]
-                behind[:0] = ["#endif"]
-            lines.extend(before)
-            origins.extend([(file, number)] * len(before))
+                guard = guards.setdefault(path, f"INCLUDED_{len(guards)}_")
+                once.update([path] * there)
+                put(f"#ifndef {guard}", file, number)
+                put(f"#define {guard}", file, number)
+            put(_line_directive(1, str(found)), file, number)
             add(included, str(found), depth + 1, there)
-            lines.extend(behind)
-            origins.extend([(file, number)] * len(behind))
+            if guard:
+                put("#endif", file, number)
+            put(_line_directive(number + 1, file), file, number)
             expanded = [True] * len(expanded)
 
     add(source, places.name, 0)

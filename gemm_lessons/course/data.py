@@ -8,7 +8,7 @@ The problem draws inputs from it, devices pass its arguments, the estimate takes
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import prod
@@ -18,6 +18,7 @@ from gemm_lessons.course.expression import Expression, ExpressionError, Number
 from gemm_lessons.course.formula import Formula
 from gemm_lessons.elements import ELEMENTS, Element
 from gemm_lessons.frozen import dataclass
+from gemm_lessons.launch import TENSOR_MAP_SIZE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,7 +39,7 @@ TEXTURES = {1: "tex", 2: "tex2", 4: "tex4"}  # channels -> what stands before th
 LAYOUTS = ("NN", "NT", "TN", "TT")  # of A and B: T lies in memory as its transpose
 GAP = 4  # elements between rows where a leading dimension is passed; keeps rows of 4 aligned for float4
 INT_SIZE = 4
-POINTER_SIZE, TENSOR_MAP_SIZE = 8, 128
+POINTER_SIZE = 8
 
 
 @dataclass(frozen=True)
@@ -230,11 +231,13 @@ class DataSpec:
         turned = (replace(it, order=orders.get(it.name, it.order)) for it in self.buffers)
         return replace(self, buffers=tuple(turned))
 
-    def scalar(self, name: str, sizes: Mapping[str, Number], drawn: Number = 1) -> Number | None:
-        """The value of a scalar that lesson.toml gives, where it may name what was ``drawn``; None for one that is
-        that number itself."""
+    def scalar(self, name: str, sizes: Mapping[str, Number], draw: Callable[[], Number] = lambda: 1) -> Number:
+        """The value of a scalar: what lesson.toml gives, which may name a number that is drawn, or that number itself.
+        Where nobody asks for it, none is drawn."""
         found = dict(self.given).get(name)
-        return None if found is None else found.value({**sizes, DRAWN: drawn})
+        if found is None:
+            return draw()
+        return found.value({**sizes, DRAWN: draw()} if DRAWN in found.names else sizes)
 
     def names(self, sizes: Mapping[str, Number]) -> dict[str, Number]:
         """All names that expressions may use, at these sizes M, N, K."""

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from gemm_lessons.course.data import DRAWN, SCALARS, BufferLayout, DataSpec
+from gemm_lessons.course.data import SCALARS, BufferLayout, DataSpec
 from gemm_lessons.course.formula import Formula, Value
 from gemm_lessons.course.lesson import Shape
 from gemm_lessons.elements import bits
@@ -67,14 +67,10 @@ class Problem:
 
     def _scalar(self, random: np.random.Generator, name: str, used: bool) -> np.generic:
         kind = self.data.accumulate
-        value: float | None = DEFAULTS[name]
+        draws = DRAWS if kind.is_float else (-3, -2, 2, 3)
+        value = DEFAULTS[name]
         if used:
-            given = dict(self.data.given).get(name)
-            value = 1.0
-            if given is None or DRAWN in given.names:
-                value = float(random.choice(DRAWS if kind.is_float else [-3, -2, 2, 3]))
-            if given is not None:
-                value = self.data.scalar(name, self.shape.names, value)
+            value = self.data.scalar(name, self.shape.names, lambda: float(random.choice(draws)))
         scalar = kind.encode(np.array([value]))[0]
         assert isinstance(scalar, np.generic)
         return scalar

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from gemm_lessons.launch import TENSOR_MAP_SIZE
+
 DEFAULT_SHARED_LIMIT = 48 * 1024  # bytes; more dynamic shared memory has to be asked for, by
-TENSOR_MAP, TENSOR_MAP_ALIGNMENT = 128, 64  # bytes
+TENSOR_MAP_ALIGNMENT = 64  # bytes
 # CUtensorMapDataType (cuda.h), in its order.
 TENSOR_MAP_TYPES = "uint8 uint16 uint32 int32 uint64 int64 float16 float32 float64 bfloat16".split()
 MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES (cuda.h)
@@ -89,7 +91,7 @@ def tensor_map(pointer: int, about: Mapping[str, Any]) -> Any:
     from cupy.cuda import driver
 
     library = ctypes.CDLL("libcuda.so.1")  # which CuPy has loaded
-    room = np.zeros(2 * TENSOR_MAP, np.uint8)
+    room = np.zeros(2 * TENSOR_MAP_SIZE, np.uint8)
     start = -room.ctypes.data % TENSOR_MAP_ALIGNMENT
     sizes, strides, box = about["sizes"], about["strides"], about["box"]
     code = library.cuTensorMapEncodeTiled(
@@ -108,7 +110,7 @@ def tensor_map(pointer: int, about: Mapping[str, Any]) -> Any:
     )
     if code:
         raise driver.CUDADriverError(code)
-    return by_value(room[start : start + TENSOR_MAP].tobytes())
+    return by_value(room[start : start + TENSOR_MAP_SIZE].tobytes())
 
 
 def address(pointer: int) -> bytes:

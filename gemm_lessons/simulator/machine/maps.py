@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.frozen import dataclass
-from gemm_lessons.launch import Argument, TensorMap
-from gemm_lessons.simulator.machine.memory import TENSOR_MAP, GlobalMemory, tensor_map_bytes
+from gemm_lessons.launch import TENSOR_MAP_SIZE, Argument, TensorMap
+from gemm_lessons.simulator.machine.memory import GlobalMemory, tensor_map_bytes
 
 Array = NDArray[Any]
 
@@ -71,10 +71,10 @@ class Maps:
     def get(self, memory: GlobalMemory, address: int) -> Map | None:
         """The tensor map that lies at ``address``."""
         allocation = memory.find(address)
-        if allocation is None or not allocation.base <= address <= allocation.base + allocation.size - TENSOR_MAP:
+        if allocation is None or not allocation.base <= address <= allocation.base + allocation.size - TENSOR_MAP_SIZE:
             return None
         start = allocation.offset + address - allocation.base
-        return self._maps.get(memory.arena[start : start + TENSOR_MAP].tobytes())
+        return self._maps.get(memory.arena[start : start + TENSOR_MAP_SIZE].tobytes())
 
 
 def _map_of(given: TensorMap, memory: GlobalMemory) -> Map:

@@ -16,7 +16,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.launch import Argument, Buffer, Pointer, Scalar, Surface, TensorMap, Texture, buffer_of, offset_of
+from gemm_lessons.launch import (
+    TENSOR_MAP_SIZE,
+    Argument,
+    Buffer,
+    Pointer,
+    Scalar,
+    Surface,
+    TensorMap,
+    Texture,
+    buffer_of,
+    offset_of,
+)
 from gemm_lessons.simulator.machine.images import handle
 from gemm_lessons.simulator.program.ptx import Kernel, Variable
 from gemm_lessons.simulator.program.variables import initial_bytes
@@ -31,7 +42,6 @@ LOCAL_WINDOW = 0x0200_8000_0000
 WINDOW_SIZE = 1 << 32
 ALIGNMENT = 256
 PARAMETERS = "the parameters"  # the block of them, where a kernel takes their addresses
-TENSOR_MAP = 128  # bytes of a CUtensorMap
 TENSOR_MAP_MARK = 0x7E50_4D41_5000_0000  # the first of them, beside the number of the argument
 POISON = 0xFF  # as float32 a NaN: what nobody wrote never looks like a result
 
@@ -185,7 +195,7 @@ def parameter_block(kernel: Kernel, arguments: Sequence[Argument], memory: Globa
 
 def tensor_map_bytes(position: int) -> bytes:
     """What lies in memory where argument number ``position`` is a tensor map. What a GPU has there is not told."""
-    return (TENSOR_MAP_MARK + position).to_bytes(8, "little") + bytes(TENSOR_MAP - 8)
+    return (TENSOR_MAP_MARK + position).to_bytes(8, "little") + bytes(TENSOR_MAP_SIZE - 8)
 
 
 def layout(

@@ -114,7 +114,7 @@ def _result(instruction: Instruction, of: Callable[[Operand | None], set[str]]) 
     if not any(sources):
         return set()
     if row.pointer in ("kept", "converted", "added", "joined"):
-        return set().union(*sources) if sources else set()
+        return set().union(*sources)
     if row.pointer == "chosen":
         return set().union(*sources[:2])
     if row.pointer == "subtracted":

@@ -67,9 +67,8 @@ def relevant(program: Listing, roots: Callable[[Decoded], Sequence[str]], closel
                     wanted |= inputs[index]
                     settled = state if guard is None else {guard}
                     state = {c: then & ~written if c in settled else then for c, then in state.items()}
-                    if (
-                        closely and opposite and (others := state.get(None, 0) & written)
-                    ):  # who has not written it needs it still
+                    others = state.get(None, 0) & written
+                    if closely and opposite and others:  # who has not written it needs it still
                         state[None] &= ~written
                         state[opposite] = state.get(opposite, 0) | others
             if state:

@@ -100,7 +100,8 @@ def addressed(
 ) -> tuple[Fetch, Fetch]:
     """The addresses of a fetch, and which of them are inside. ``fetcher`` reads an operand, lane by lane; ``active``
     says who takes part: what the registers of others hold means nothing."""
-    brings, coordinate, handle = fetched(d), fetcher(d.operands[2]), fetcher(_operands(d)[2])
+    _, _, which, _ = _operands(d)
+    brings, coordinate, handle = fetched(d), fetcher(d.operands[2]), fetcher(which)
 
     def of_each(what: Callable[[Array, Texels], Array]) -> Array:
         x, objects, here = np.broadcast_arrays(coordinate().view(np.int32).astype(np.int64), handle(), active())
