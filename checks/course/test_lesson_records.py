@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gemm_lessons.course.expression import Expression
+from gemm_lessons.course.folder import Course
 from gemm_lessons.course.lesson import Gate, Lesson, LessonError, Shape, ShapeError
 from gemm_lessons.course.lesson_toml import load_lesson
 
@@ -51,6 +52,18 @@ def test_names_and_places(lesson: Lesson) -> None:
     assert lesson.include_dirs[0] == lesson.directory.parent / "common"
     assert lesson.tile.defines == {"BM": 4, "BN": 8}
     assert [lesson.data.by_name[name].element.name for name in "AB"] == ["float16", "float32"]
+
+
+def test_a_lesson_starts_from_the_one_before_or_from_one_that_it_names(lesson: Lesson) -> None:
+    for name in ("03_earlier", "05_before"):
+        (lesson.directory.parent / name).mkdir()
+    course = Course(lesson.directory.parent.parent)
+    assert course.start_of(lesson) == "05_before"
+    lesson.toml_path.write_text(f'starts_from = "earlier"\n{TOML}')
+    assert course.start_of(load_lesson(lesson.directory)) == "03_earlier"
+    lesson.toml_path.write_text(f"starts_from = 3\n{TOML}")
+    with pytest.raises(LessonError, match=r"lesson.toml:1: starts_from: must be text, not 3"):
+        load_lesson(lesson.directory)
 
 
 def test_launch(lesson: Lesson) -> None:

@@ -87,7 +87,7 @@ def test_the_previous_solution_misses_a_gate(name: str) -> None:
     kernel, previous = reference(name).rows
     assert (kernel.role, kernel.label) == ("kernel", "reference")
     assert previous.role == "previous"
-    assert previous.label == COURSE.neighbour(lesson, -1).replace("_", " ", 1)
+    assert previous.label == COURSE.start_of(lesson).replace("_", " ", 1)
     assert isinstance(previous.verdict, GateMissed)
     assert previous.hints == ()
     assert [result.shape for result in previous.checked.shapes] == [lesson.shapes.count]

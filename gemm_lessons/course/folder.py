@@ -141,6 +141,11 @@ class Course:
         at = self.names.index(lesson.name) + step
         return self.names[at] if 0 <= at < len(self.names) else None
 
+    def start_of(self, lesson: Lesson) -> str | None:
+        """The name of the lesson whose solution this one improves: the one before, unless it says so."""
+        named = (it for it in self.names if lesson.starts_from and it.partition("_")[2] == lesson.starts_from)
+        return next(named, self.neighbour(lesson, -1))
+
     def solution(self, lesson: Lesson) -> Path | None:
         """The reference for a lesson, ``None`` where there is none."""
         path = self.kept_back(lesson, "solution.cu")

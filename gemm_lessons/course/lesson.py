@@ -177,6 +177,7 @@ class Lesson:
     search: SearchSpace = SearchSpace()  # what `tune` tries
     types: tuple[str, ...] = ()  # of numbers, that the same source takes besides
     type: str = ""  # which of them this is; empty: the lesson's own
+    starts_from: str = ""  # the lesson whose kernel it improves, without digits; empty: the one before
 
     @property
     def name(self) -> str:

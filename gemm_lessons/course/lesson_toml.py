@@ -105,7 +105,7 @@ class _Reader(TomlReader):
         from gemm_lessons.launch import COUNTED  # --help reads no lesson
 
         tables = "tile launch launches kernel scalars choices buffers tensor_maps shapes gates todo tune types".split()
-        self.known((), raw, ("title", "idea", *tables))
+        self.known((), raw, ("title", "idea", "starts_from", *tables))
         tile = self.tile(self.table((), raw, "tile", required=False))
         choices = self.choices(self.table((), raw, "choices", required=False), tile)
         names = (*SIZES, *tile.defines, *dict(choices))
@@ -128,6 +128,7 @@ class _Reader(TomlReader):
             search=self.search(self.table((), raw, "tune", required=False), (*tile.defines, *dict(choices))),
             types=tuple(self.table((), raw, "types", required=False)),
             type=type_,
+            starts_from=self.string((), raw, "starts_from") if "starts_from" in raw else "",
         )
         if lesson.shapes.layouts != LAYOUTS[:1] and not choices:
             raise self.wrong(("shapes", "layouts"), "needs [choices], or a kernel never hears how A and B lie")

@@ -98,15 +98,15 @@ def _run_lesson(request: RunRequest, progress: Tell) -> RunOutcome:
 
 
 def line_up(request: RunRequest) -> Iterator[Entry]:
-    """The kernel; then what stands beside it: the previous lesson's solution and this lesson's reference.
+    """The kernel; then what stands beside it: the solution that this lesson starts from, and its own reference.
 
-    The previous lesson's solution meets this lesson's gates, not its own: that shows what the new idea changes.
+    The former meets this lesson's gates, not its own: that shows what the new idea changes.
     """
     course, lesson = request.course, request.lesson
     label = label_for(course, lesson, request.path)
     shapes = (*((request.shape,) if request.shape else lesson.shapes.check), *request.secret)
     yield Entry("kernel", label, lesson, request.path, shapes)
-    previous = course.neighbour(lesson, -1) if request.beside and lesson.name in course.names else None
+    previous = course.start_of(lesson) if request.beside and lesson.name in course.names else None
     if previous is not None:
         before = course.lesson(previous)
         yield Entry("previous", previous.replace("_", " ", 1), before, course.solution(before))
