@@ -18,7 +18,7 @@ from gemm_lessons.simulator.counters.machinecode.divisions import DECIDED
 from gemm_lessons.simulator.counters.tally import Sums
 from gemm_lessons.simulator.events import LaunchInfo
 from gemm_lessons.simulator.machine.memory import GlobalMemory
-from gemm_lessons.simulator.program import ptx
+from gemm_lessons.simulator.program import parser
 
 KERNEL = """
 extern "C" __global__ void k(const double *a, const double *b, double *out, int n)
@@ -141,7 +141,7 @@ def test_a_function_that_returns_elsewhere_is_not_followed() -> None:
     changed = replace(made, path="changed.cu")
     vars(changed)["sass"] = wrong
     code = machinecode.prepare(changed)
-    kernel = ptx.parse(made.ptx).kernels["k"]
+    kernel = parser.parse(made.ptx).kernels["k"]
     memory = GlobalMemory([Buffer("a", np.ones(64)), Buffer("out", np.zeros(64))], [])
     launch = LaunchInfo(kernel, Grid((1, 1, 1), (64, 1, 1)))
     arguments = np.array([a.base for a in memory.allocations], np.uint64).tobytes()

@@ -14,7 +14,7 @@ from gemm_lessons.simulator.counters import banks, copies, machinecode
 from gemm_lessons.simulator.counters.counters import totals
 from gemm_lessons.simulator.events import LaunchInfo
 from gemm_lessons.simulator.machine.memory import GlobalMemory, parameter_block
-from gemm_lessons.simulator.program import ptx
+from gemm_lessons.simulator.program import parser
 
 CASES = plan()
 KNOWN = readings.load()
@@ -64,7 +64,7 @@ def test_machine_code_alone_counts_what_is_not_interpreted_yet(name: str) -> Non
     compiled = compare.compile_case(case)
     if reading.code != readings.code_of(compiled.cubin, compiled.entry):
         pytest.skip("another compiler makes other machine code than was measured")
-    kernel, arguments = ptx.parse(compiled.ptx).kernels[compiled.entry], list(case.arguments())
+    kernel, arguments = parser.parse(compiled.ptx).kernels[compiled.entry], list(case.arguments())
     memory = GlobalMemory(buffers_of(arguments), [])
     launch = LaunchInfo(kernel, case.shape, shared_bytes=compiled.resources.shared_bytes)
     parameters = parameter_block(kernel, arguments, memory)

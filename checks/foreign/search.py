@@ -25,7 +25,7 @@ from gemm_lessons.compiler.compile import Compiled, NotCompiled
 from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.launch import Finding
 from gemm_lessons.simulator import Setting
-from gemm_lessons.simulator.program import ptx
+from gemm_lessons.simulator.program import parser, ptx
 
 SECONDS = 10
 PATIENCE = 25
@@ -140,7 +140,7 @@ def _one(
 def _fitting(case: Case, result: Compiled) -> Case:
     """Where ``real`` was taken for a double and is a float: told by the size of a parameter."""
     try:
-        sizes = [p.size for p in ptx.parse(result.ptx).kernels[result.entry].parameters]
+        sizes = [p.size for p in parser.parse(result.ptx).kernels[result.entry].parameters]
     except ptx.PtxSyntaxError:
         return case
     pairs = zip(case.arguments, sizes, strict=False)

@@ -30,7 +30,7 @@ from gemm_lessons.simulator import Disagreement, Simulator
 from gemm_lessons.simulator.counters import machinecode
 from gemm_lessons.simulator.counters.machinecode import integers, lanes
 from gemm_lessons.simulator.counters.machinecode import machine as followed
-from gemm_lessons.simulator.machine import atomics, decode, groups, machine, special, transfers
+from gemm_lessons.simulator.machine import atomics, decode, groups, prepared, special, transfers
 from gemm_lessons.simulator.program.ptx import Kernel
 from gemm_lessons.simulator.semantics import table as semantics
 
@@ -148,7 +148,7 @@ def _swapped(name: str, first: int, second: int) -> Any:
 
 def _kernel(change: Callable[[Kernel], Kernel]) -> Patches:
     """Another kernel for the PTX machine alone."""
-    original = machine.prepare
+    original = prepared.prepare
     yield mock.patch.object(simulator, "prepare", lambda kernel, variables: original(change(kernel), variables))
 
 

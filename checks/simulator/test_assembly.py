@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gemm_lessons.simulator.program import ptx
+from gemm_lessons.simulator.program import parser, ptx
 from gemm_lessons.simulator.program.lexer import plain
 
 COUNT = """{ .reg .pred p; .reg .u32 n; mov.u32 n, 0; L1: add.u32 n, n, STEP; setp.lt.u32 p, n, 20; @p bra L1;
@@ -110,7 +110,7 @@ def test_sections_and_file_names_are_data():
         .file 1 "a.cu" .file 2 "b;{.cu", 5, 6
         .section .debug_str { $L__i0: .b8 0, 1 .b8 2 }
         .global .align 4 .u32 after;"""
-    module = ptx.parse(text)
+    module = parser.parse(text)
     source = module.kernels["k"].instructions[0].source
     assert source == ptx.SourceLine("b;{.cu", 5, ptx.SourceLine("a.cu", 9))
     assert [v.name for v in module.variables] == ["after"]

@@ -13,10 +13,10 @@ from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.launch import Buffer, Grid
 from gemm_lessons.simulator import Setting
 from gemm_lessons.simulator.events import Batch, Observer
-from gemm_lessons.simulator.machine import machine
 from gemm_lessons.simulator.machine.machine import Machine
+from gemm_lessons.simulator.machine.prepared import prepare
 from gemm_lessons.simulator.machine.state import Fault
-from gemm_lessons.simulator.program import ptx
+from gemm_lessons.simulator.program import parser
 
 THREADS = 64
 HEAD = """
@@ -64,10 +64,10 @@ class Executions(Observer):
 
 def launch(body: str, blocks: int = 3, observer: Observer | None = None, other: np.ndarray | None = None) -> np.ndarray:
     """What every thread left in %r0; one block a batch, so that what is remembered meets other blocks."""
-    module = ptx.parse(HEAD + body + TAIL)
+    module = parser.parse(HEAD + body + TAIL)
     out = np.full(blocks * THREADS, -1, np.int32)
     arguments = [Buffer("out", out, True), Buffer("other", np.zeros(64, np.int32) if other is None else other)]
-    program = machine.prepare(module.kernels["k"], module.variables)
+    program = prepare(module.kernels["k"], module.variables)
     observers = [observer] if observer else []
     one = Machine(program, Grid((blocks, 1, 1), (THREADS, 1, 1)), arguments, observers, {}, Setting(block_limit=1))
     one.run()
@@ -204,7 +204,9 @@ def test_guards_are_counted_when_they_hold():
     launch(RIGHT["a guard that is overwritten"][0], 1, observer)
     assert observer.lanes is not None
     guarded = [
-        i for i in ptx.parse(HEAD + RIGHT["a guard that is overwritten"][0] + TAIL).kernels["k"].instructions if i.guard
+        i
+        for i in parser.parse(HEAD + RIGHT["a guard that is overwritten"][0] + TAIL).kernels["k"].instructions
+        if i.guard
     ]
     assert [int(observer.lanes[i.index]) for i in guarded] == [10, 20, 44, 43]
 
@@ -213,8 +215,8 @@ def test_guards_are_counted_when_they_hold():
     "unknown", ["frobnicate.sync %r3, [%r35];", "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r35], {%r3};"]
 )
 def test_loads_do_not_pass_what_is_not_known(unknown):
-    kernel = ptx.parse(HEAD + f"ld.shared.u32 %r1, [%r35]; {unknown} mov.u32 %r0, %r1;" + TAIL).kernels["k"]
-    program = machine.prepare(kernel, ())
+    kernel = parser.parse(HEAD + f"ld.shared.u32 %r1, [%r35]; {unknown} mov.u32 %r0, %r1;" + TAIL).kernels["k"]
+    program = prepare(kernel, ())
     order = [s.instruction.opcode for steps in program.steps for s in steps]
     assert order.index("ld", order.index("bar") if "bar" in order else 20) < order.index(unknown.partition(".")[0])
 

@@ -155,12 +155,12 @@ def test_an_address_that_comes_from_a_fragment_is_not_counted_silently(run: Run)
     ],
 )
 def test_other_forms_are_refused(name: str) -> None:
-    from gemm_lessons.simulator.program import ptx
+    from gemm_lessons.simulator.program import parser
     from gemm_lessons.simulator.program.shape import check
 
     text = name.replace("%0", "%r1").replace("%1", "%r2")
     head = ".version 8.0\n.target sm_90\n.entry k()\n{ .reg .b32 %r<4>;"
-    kernel = check(ptx.parse(f"{head} {text} ret; }}").kernels["k"])
+    kernel = check(parser.parse(f"{head} {text} ret; }}").kernels["k"])
     with pytest.raises(UnsupportedKernel, match=text.partition(" ")[0].replace(".", r"\.")):
         _prepared(kernel)
 
@@ -168,6 +168,7 @@ def test_other_forms_are_refused(name: str) -> None:
 def _prepared(kernel: object) -> None:
     from gemm_lessons.launch import Grid
     from gemm_lessons.simulator import Setting
-    from gemm_lessons.simulator.machine.machine import Machine, prepare
+    from gemm_lessons.simulator.machine.machine import Machine
+    from gemm_lessons.simulator.machine.prepared import prepare
 
     Machine(prepare(kernel, ()), Grid((1, 1, 1), (32, 1, 1)), [], [], {}, Setting())  # type: ignore[arg-type]

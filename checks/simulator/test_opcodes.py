@@ -13,8 +13,9 @@ from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.launch import Grid
 from gemm_lessons.simulator import Setting
 from gemm_lessons.simulator.machine import decode
-from gemm_lessons.simulator.machine.machine import Machine, prepare
-from gemm_lessons.simulator.program import cfg, opcodes, ptx, schedule
+from gemm_lessons.simulator.machine.machine import Machine
+from gemm_lessons.simulator.machine.prepared import prepare
+from gemm_lessons.simulator.program import cfg, opcodes, parser, ptx, schedule
 from gemm_lessons.simulator.program.demand import always_needed
 from gemm_lessons.simulator.program.opcodes import TABLE, UNKNOWN
 from gemm_lessons.simulator.program.shape import check
@@ -23,7 +24,7 @@ HEAD = ".version 8.0\n.target sm_90\n.entry k()\n{ .reg .pred %p<9>; .reg .b32 %
 
 
 def kernel(body: str) -> ptx.Kernel:
-    return ptx.parse(f"{HEAD}{body} ret; }}").kernels["k"]
+    return parser.parse(f"{HEAD}{body} ret; }}").kernels["k"]
 
 
 def test_every_row_is_bound_and_everything_bound_has_a_row() -> None:
@@ -94,8 +95,8 @@ def test_a_row_is_looked_up_once_for_each_instruction() -> None:
 # anew; runs the ends of basic blocks; tells the members of its own family apart.
 NAMED = {
     "program/schedule.py": 3, "program/inline.py": 6, "program/wide.py": 2, "program/wmma.py": 3, "program/cfg.py": 1,
-    "program/meant_to_meet.py": 1, "machine/machine.py": 6, "machine/warps.py": 8, "machine/undefined.py": 4,
-    "counters/accounts.py": 1,
+    "program/meant_to_meet.py": 1, "machine/machine.py": 5, "machine/prepared.py": 1, "machine/warps.py": 8,
+    "machine/undefined.py": 4, "counters/accounts.py": 1,
 }  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from checks.simulator.property import __main__ as command
 from checks.simulator.property import kernels, problems, programs
 from checks.simulator.property.comparison import check
 from checks.simulator.property.shrinking import shrink, symptom
-from gemm_lessons.simulator.machine import access, decode, machine, state, transfers
+from gemm_lessons.simulator.machine import access, decode, prepared, state, transfers
 from gemm_lessons.simulator.program import schedule
 from gemm_lessons.simulator.program.ptx import Instruction, Register
 from gemm_lessons.simulator.semantics import table as semantics
@@ -140,7 +140,7 @@ PLANTED: dict[str, tuple[object, str, object, int]] = {
     "loads pass stores": (schedule, "_touches_memory", lambda instruction: False, 25),
     "pending instructions block nothing": (schedule._Pool, "blocks", lambda self, instruction: False, 0),
     "the shape of global addresses is the last one": (access.SpaceAccess, "_same_shape", _as_large_as_the_last, 20),
-    "guards read at the end of the block": (machine.Program, "overwritten_guards", frozenset(), 38),
+    "guards read at the end of the block": (prepared.Program, "overwritten_guards", frozenset(), 38),
     "patterns remembered without their lanes": (transfers, "remember", _by_registers_alone, 40),
     "the same wrong subtraction both ways": (semantics, "lookup", _subtraction_adds, 5),
 }

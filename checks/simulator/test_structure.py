@@ -11,15 +11,15 @@ from gemm_lessons import simulator
 from gemm_lessons.compiler.compile import Compiled, compile_source
 from gemm_lessons.launch import Argument, Buffer, Grid, Scalar
 from gemm_lessons.simulator import Setting, Simulator
-from gemm_lessons.simulator.machine import machine
-from gemm_lessons.simulator.program import cfg, ptx, schedule
+from gemm_lessons.simulator.machine import prepared
+from gemm_lessons.simulator.program import cfg, parser, ptx, schedule
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 k_param_0)\n{\n"
 REGISTERS = ".reg .pred %p<9>; .reg .b32 %r<40>; .reg .f32 %f<200>; .reg .b64 %rd<9>; .reg .f64 %d<20>;\n"
 
 
 def kernel(body: str) -> ptx.Kernel:
-    return ptx.parse(HEAD + REGISTERS + body + "\n}\n").kernels["k"]
+    return parser.parse(HEAD + REGISTERS + body + "\n}\n").kernels["k"]
 
 
 def test_every_part_of_an_instruction_is_read():
@@ -61,7 +61,7 @@ def test_registers_of_inline_assembly_stay_in_their_braces():
 
 
 def test_variables_and_parameters():
-    module = ptx.parse(
+    module = parser.parse(
         ".target sm_90\n.const .align 4 .b8 table[8] = {1, 2, 255};\n.extern .shared .align 16 .b8 dynamic[];\n"
         ".entry k(.param .u32 n, .param .align 8 .b8 view[24], .param .u64 .ptr .global .align 4 p)\n"
         "{ .shared .align 16 .b8 tile[64]; .local .align 8 .b8 depot[16]; ret; }"
@@ -187,7 +187,7 @@ def test_groups_give_the_very_bits_of_single_instructions(monkeypatch, random):
         return c
 
     grouped = result()
-    monkeypatch.setattr(machine, "schedule", one_by_one)
+    monkeypatch.setattr(prepared, "schedule", one_by_one)
     single = result()
     simulator._program.cache_clear()
     assert np.isfinite(grouped).all()

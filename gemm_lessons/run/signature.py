@@ -12,7 +12,7 @@ from gemm_lessons.compiler.compile import Compiled
 from gemm_lessons.compiler.diagnostics import Diagnostic
 from gemm_lessons.course.data import POINTER_SIZE
 from gemm_lessons.course.lesson import LaunchSpec, Lesson
-from gemm_lessons.simulator.program import ptx
+from gemm_lessons.simulator.program import parser
 
 
 def wrong_name(lesson: Lesson, launch: LaunchSpec, diagnostics: Sequence[Diagnostic]) -> str | None:
@@ -27,7 +27,7 @@ def mismatch(lesson: Lesson, launch: LaunchSpec, compiled: Compiled) -> str | No
 
     Machine code keeps only their sizes, so an ``int *`` in the place of a ``float *`` is not seen.
     """
-    found = ptx.parse(compiled.ptx).parameters[compiled.entry]
+    found = parser.parse(compiled.ptx).parameters[compiled.entry]
     expected = lesson.parameters(launch)
     if [parameter.size for parameter in found] == [parameter.size for parameter in expected]:
         return None

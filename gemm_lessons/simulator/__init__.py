@@ -1,6 +1,6 @@
 """A device on NumPy: PTX of NVRTC, interpreted in lockstep over all lanes of many blocks, counted and checked.
 
-    ptx.parse -> cfg.build -> schedule -> decode.Binder -> machine.Machine --events--> counters, checkers
+    parser.parse -> cfg.build -> schedule -> decode.Binder -> machine.Machine --events--> counters, checkers
 
 Nothing here needs a GPU or a driver, and a kernel that is interpreted cannot touch the machine that runs it.
 """
@@ -24,11 +24,12 @@ from gemm_lessons.simulator.counters.counters import CounterObserver
 from gemm_lessons.simulator.counters.machinecode.machine import Watch
 from gemm_lessons.simulator.events import LaunchInfo, Observer
 from gemm_lessons.simulator.limits import refusal
-from gemm_lessons.simulator.machine.machine import Machine, Program, Setting, finding_of, prepare, stopped
+from gemm_lessons.simulator.machine.machine import Machine, Setting, finding_of, stopped
+from gemm_lessons.simulator.machine.prepared import Program, prepare
 from gemm_lessons.simulator.machine.spinning import MoreBlocks
 from gemm_lessons.simulator.machine.state import Fault
 from gemm_lessons.simulator.machine.symbols import find, given, read_back
-from gemm_lessons.simulator.program import ptx
+from gemm_lessons.simulator.program import parser, ptx
 from gemm_lessons.simulator.program.cfg import line_of
 from gemm_lessons.simulator.program.inline import inline_calls
 from gemm_lessons.simulator.program.shape import check
@@ -54,7 +55,7 @@ def _program(text: str, entry: str) -> Program:
 
 
 def _read(text: str, entry: str) -> Program:
-    module = ptx.parse(text)
+    module = parser.parse(text)
     if entry not in module.kernels:
         raise UnsupportedKernel(f"no kernel {entry} in the PTX")
     kernel = split_wide(expand_wmma(inline_calls(check(module.kernels[entry]), module.functions)))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from gemm_lessons.frozen import dataclass
-from gemm_lessons.simulator.program import ptx
+from gemm_lessons.simulator.program import parser, ptx
 from gemm_lessons.simulator.program.fragments import Part, product_form
 from gemm_lessons.simulator.program.wmma import Placed, placed
 
@@ -43,7 +43,7 @@ class WarpProduct:
 def products(text: str, entry: str) -> tuple[WarpProduct, ...]:
     """Each form once. What the simulator does not know is left out: it has refused the kernel before."""
     found: dict[str, WarpProduct] = {}
-    for instruction in ptx.parse(text).kernels[entry].instructions:
+    for instruction in parser.parse(text).kernels[entry].instructions:
         pieces = list(_pieces(instruction))
         if pieces:
             name = f"{instruction.opcode}.{instruction.modifiers[0]} {_shape(instruction)}"

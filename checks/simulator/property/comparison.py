@@ -28,8 +28,9 @@ from gemm_lessons.simulator.checkers.epochs import Epochs
 from gemm_lessons.simulator.checkers.global_memory import GlobalRaces
 from gemm_lessons.simulator.machine import copies, groups, transfers
 from gemm_lessons.simulator.machine.access import SpaceAccess
-from gemm_lessons.simulator.machine.machine import Machine, Program, prepare
-from gemm_lessons.simulator.program import ptx
+from gemm_lessons.simulator.machine.machine import Machine
+from gemm_lessons.simulator.machine.prepared import Program, prepare
+from gemm_lessons.simulator.program import parser
 from gemm_lessons.simulator.program.inline import inline_calls
 
 BUDGET = 100_000
@@ -211,7 +212,7 @@ def check(case: Case) -> Ran:
 
 
 def _check(case: Case) -> Ran:
-    module = ptx.parse(case.text)
+    module = parser.parse(case.text)
     kernel = inline_calls(module.kernels["k"], module.functions)
     program = prepare(kernel, module.variables)
     grid = Grid(case.grid, case.block)

@@ -9,7 +9,7 @@ batch: blocks touch each other only through global memory, and what they do ther
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,19 +23,19 @@ from gemm_lessons.simulator.machine import spinning
 from gemm_lessons.simulator.machine.access import Layout
 from gemm_lessons.simulator.machine.barriers import Barriers, is_plain
 from gemm_lessons.simulator.machine.convergence import Convergence
-from gemm_lessons.simulator.machine.decode import Binder, Op, Run, address_registers, both
+from gemm_lessons.simulator.machine.decode import Binder, Run
+from gemm_lessons.simulator.machine.executed import Executed, warps_of
 from gemm_lessons.simulator.machine.images import Images
 from gemm_lessons.simulator.machine.maps import Maps
 from gemm_lessons.simulator.machine.memory import ALIGNMENT, PARAMETERS, GlobalMemory, layout, parameter_block
+from gemm_lessons.simulator.machine.prepared import BARRIER_ADDRESS, Program
 from gemm_lessons.simulator.machine.printing import Printer
 from gemm_lessons.simulator.machine.special import clustered
 from gemm_lessons.simulator.machine.stalls import PhaseWaits
 from gemm_lessons.simulator.machine.state import Fault, State
-from gemm_lessons.simulator.machine.unset import Unset, suspects
-from gemm_lessons.simulator.program import cfg
+from gemm_lessons.simulator.machine.unset import Unset
 from gemm_lessons.simulator.program.cfg import Block, line_of
-from gemm_lessons.simulator.program.ptx import Instruction, Kernel, Register, Symbol, Variable
-from gemm_lessons.simulator.program.schedule import FmaGroup, Single, Step, row_order, schedule
+from gemm_lessons.simulator.program.ptx import Instruction, Register, Variable
 from gemm_lessons.simulator.semantics.floats import float_state
 
 Array = NDArray[Any]
@@ -48,84 +48,11 @@ REGISTER_FILE_BYTES = 64 << 20
 LOCAL_BYTES = 64 << 20  # of the lanes' own arrays
 # PTX instructions that one batch may execute. A 1024-deep dot product needs about 10 per step.
 INSTRUCTION_BUDGET = 2_000_000
-# Where a cooperative launch keeps what grid.sync() counts in (two words, zero), and the registers that say so, high
-# half first: cooperative_groups/details/driver_abi.h of CUDA 13.
-GRID_BARRIER = "the barrier of the grid"
-BARRIER_ADDRESS = ("%envreg1", "%envreg2")
+GRID_BARRIER = "the barrier of the grid"  # two words that a cooperative launch has for grid.sync()
 TRACE_LIMIT = 1 << 16  # records handed over at once, also without a barrier
 DONE = np.iinfo(np.int32).max
 NOWHERE = np.array(DONE, np.int32)
 INTERRUPT = 1 << 40  # instructions: more than any budget
-
-
-@dataclass(frozen=True)
-class Program:
-    """A kernel taken apart once: basic blocks, their steps, the order of registers in the register file."""
-
-    kernel: Kernel
-    blocks: tuple[Block, ...]
-    steps: tuple[Sequence[Any], ...]
-    rows: Sequence[str]
-    variables: tuple[Variable, ...]
-
-    @functools.cached_property
-    def suspects(self) -> frozenset[str]:
-        """Registers that may be read before anything was written into them."""
-        return suspects(self.kernel, self.blocks)
-
-    @functools.cached_property
-    def leaving(self) -> Array:
-        """By block: whether a thread that comes there does nothing more than end."""
-        return _only_ends(self.blocks)
-
-    @functools.cached_property
-    def may_wait(self) -> bool:
-        """Whether a loop of the kernel may wait for what another thread does."""
-        return spinning.may_wait(self.kernel, self.blocks)
-
-    @functools.cached_property
-    def overwritten_guards(self) -> frozenset[int]:
-        """Guarded instructions (indices) whose predicate they or a later one of their block write. The compiler's own
-        PTX has none, inline PTX may."""
-        found: set[int] = set()
-        for block in self.blocks:
-            written: set[str] = set()
-            for instruction in reversed(block.instructions):
-                written |= cfg.writes(instruction)
-                guard = instruction.guard
-                if guard is not None and guard.name in written and not instruction.row.ends_block:
-                    found.add(instruction.index)
-        return frozenset(found)
-
-    @functools.cached_property
-    def address_registers(self) -> set[str]:
-        """What addresses are made of whose patterns come again."""
-        return address_registers(self.blocks)
-
-    @functools.cached_property
-    def points_to_parameters(self) -> bool:
-        """Whether the kernel uses the address of a parameter, not only its value: an index made at run time."""
-        names = {parameter.name for parameter in self.kernel.parameters}
-        return any(type(o) is Symbol and o.name in names for i in self.kernel.instructions for o in i.operands)
-
-    @functools.cached_property
-    def is_cooperative(self) -> bool:
-        """Whether the kernel asks where the barrier of the whole grid lies, which cooperative launches have."""
-        return any(
-            type(o) is Register and o.name in BARRIER_ADDRESS for i in self.kernel.instructions for o in i.operands
-        )
-
-    @property
-    def has_large_groups(self) -> bool:
-        """Whether multiply-adds come in groups worth keeping in cache."""
-        return any(isinstance(s, FmaGroup) and len(s.instructions) >= 16 for steps in self.steps for s in steps)
-
-
-def prepare(kernel: Kernel, variables: tuple[Variable, ...]) -> Program:
-    """Blocks, steps and register order of a kernel."""
-    blocks = cfg.build(kernel)
-    steps = tuple(schedule(block) for block in blocks)
-    return Program(kernel, blocks, steps, row_order(steps, kernel.registers), variables)
 
 
 @dataclass(frozen=True)
@@ -191,15 +118,14 @@ class Machine:
         self.state.stall = self._stall
         self.state.ticks = lambda: setting.budget - self.budget - self.interrupted
         self.unset = Unset(self.state, kernel, program.suspects, binder, setting.shuffles)
-        self.lanes_executed = np.zeros(len(kernel.instructions), np.int64)
-        self.warps_executed = np.zeros(len(kernel.instructions), np.int64)
+        self.executed = Executed(program, self.state)
         self.full: list[list[Run]] = []
         self.masked: list[list[Run]] = []
         for block, steps in zip(program.blocks, program.steps, strict=True):
             operations = [
                 operation
                 for step in steps
-                for operation in (*self._early_guards(step), *self.unset.around(step, binder.step(step)))
+                for operation in (*self.executed.early(step), *self.unset.around(step, binder.step(step)))
             ]
             operations += self.unset.at_end(block)
             self.full.append([operation[0] for operation in operations])
@@ -207,8 +133,6 @@ class Machine:
         self.numbers = [np.array(block.number, np.int32) for block in program.blocks]
         self.lengths = [max(1, len(block.instructions)) for block in program.blocks]
         self.predicates = [self._predicate(block) for block in program.blocks]
-        self.guards = self._guards()
-        self.block_warps, self.block_lanes = ([0] * len(program.blocks) for _ in range(2))  # how often each was run
         self.spinning = spinning.Spinning(self.state, self.memory, program.blocks, program.may_wait, setting.budget)
         self.budget = 0  # instructions until ``spinning`` looks again
         self.running = 0  # block being executed, for the message of a timeout
@@ -257,30 +181,6 @@ class Machine:
         if last is None or last.guard is None:
             return None
         return self.state.row(last.guard.name, "pred"), last.guard_negated
-
-    def _guards(self) -> list[list[tuple[int, Array, bool]]]:
-        """Per block: instruction index, predicate row, negated, of every guarded instruction inside it.
-
-        Lanes are counted at the end of the block; ``_early_guards`` sees to guards that are overwritten before it.
-        Branches count for every lane.
-        """
-        return [
-            [
-                (i.index, self.state.row(i.guard.name, "pred"), i.guard_negated)
-                for i in block.instructions
-                if i.guard is not None and not i.row.ends_block and i.index not in self.program.overwritten_guards
-            ]
-            for block in self.program.blocks
-        ]
-
-    def _early_guards(self, step: Step) -> Iterator[Op]:
-        """Counts an instruction whose guard is overwritten in its own block, before it runs."""
-        if not isinstance(step, Single) or step.instruction.index not in self.program.overwritten_guards:
-            return
-        guard, state = step.instruction.guard, self.state
-        assert guard is not None
-        one = (step.instruction.index, state.row(guard.name, "pred"), step.instruction.guard_negated)
-        yield both(lambda: self._count_guards([one], state.active))
 
     # -- the launch ---------------------------------------------------------------------------------------------------
 
@@ -332,26 +232,16 @@ class Machine:
         finally:
             self._hand_over("end")
             self.printer.end_batch()
-            self._count_instructions()
+            self.executed.sum_up()
             for observer in self.observers:
-                observer.end_batch(state.batch, self.warps_executed, self.lanes_executed)
-            self.warps_executed[:] = 0
-            self.lanes_executed[:] = 0
+                observer.end_batch(state.batch, self.executed.warps, self.executed.lanes)
+            self.executed.begin()
 
     def _hand_over(self, boundary: Boundary) -> None:
         records = list(self.state.trace)
         self.state.trace.clear()
         for observer in self.observers:
             observer.epoch(self.state.batch, records, boundary)
-
-    def _count_instructions(self) -> None:
-        for number, block in enumerate(self.program.blocks):
-            if self.block_warps[number]:
-                for instruction in block.instructions:
-                    if instruction.guard is None or instruction.row.ends_block:
-                        self.warps_executed[instruction.index] += self.block_warps[number]
-                        self.lanes_executed[instruction.index] += self.block_lanes[number]
-            self.block_warps[number] = self.block_lanes[number] = 0
 
     # -- scheduling ---------------------------------------------------------------------------------------------------
 
@@ -369,11 +259,11 @@ class Machine:
         """All living lanes are at block ``number``; stay here while they stay together."""
         state = self.state
         state.active = None if self.everyone else self.alive
-        warps = _warps(self.alive)
+        warps = warps_of(self.alive)
         lanes = int(np.count_nonzero(self.alive))
-        full, lengths, predicates, guards = self.full, self.lengths, self.predicates, self.guards
+        full, lengths, predicates, executed = self.full, self.lengths, self.predicates, self.executed
         blocks, meetings = self.program.blocks, self.convergence.meetings
-        block_warps, block_lanes, trace = self.block_warps, self.block_lanes, state.trace
+        block_warps, block_lanes, trace = executed.block_warps, executed.block_lanes, state.trace
         while True:
             self.running = number
             if number in meetings and not self.convergence.complete(number):
@@ -384,8 +274,8 @@ class Machine:
                 operation()
             block_warps[number] += warps
             block_lanes[number] += lanes
-            if guards[number]:
-                self._count_guards(guards[number], None if self.everyone else self.alive)
+            if executed.guards[number]:
+                executed.count_guards(executed.guards[number], state.active)
             self.budget -= lengths[number]
             block = blocks[number]
             if self.budget < 0 and self._used_up(number, self.alive):
@@ -438,10 +328,11 @@ class Machine:
         self.running = number
         for operation in self.masked[number]:
             operation()
-        self.block_warps[number] += _warps(active)
-        self.block_lanes[number] += lanes
-        if self.guards[number]:
-            self._count_guards(self.guards[number], active)
+        executed = self.executed
+        executed.block_warps[number] += warps_of(active)
+        executed.block_lanes[number] += lanes
+        if executed.guards[number]:
+            executed.count_guards(executed.guards[number], active)
         self.budget -= self.lengths[number]
         if self.budget < 0:
             self._used_up(number, active)
@@ -502,14 +393,6 @@ class Machine:
         blocks = spinning.resident(self.grid.blocks, self.state.padded)
         if self.program.may_wait and batch.first_block + batch.blocks < self.grid.blocks and blocks > batch.blocks:
             raise spinning.MoreBlocks(blocks)
-
-    def _count_guards(self, guards: Sequence[tuple[int, Array, bool]], active: Array | None) -> None:
-        for index, predicate, negated in guards:
-            mask = ~predicate if negated else predicate
-            if active is not None:
-                mask = mask & active
-            self.lanes_executed[index] += np.count_nonzero(mask)
-            self.warps_executed[index] += _warps(mask)
 
     def _taken(self, number: int, active: Array) -> Array:
         predicate = self.predicates[number]
@@ -639,38 +522,6 @@ class Machine:
             " is there a loop that never ends?",
             instruction,
         )
-
-
-def _warps(lanes: Array) -> int:
-    """How many warps have one of ``lanes`` (a mask)."""
-    return int(np.count_nonzero(np.packbits(lanes).view(np.uint32)))
-
-
-def _only_ends(blocks: Sequence[Block]) -> Array:
-    """By block: whether a thread that comes there does nothing more than end."""
-    found: dict[int, bool] = {}
-    for first in blocks:
-        passed: list[int] = []
-        block = first
-        while block.number not in found:
-            passed.append(block.number)
-            found[block.number] = False  # of a ring, which never ends, and until it is known
-            last = block.terminator
-            inside = block.instructions if last is None else block.instructions[:-1]
-            if not all(i.row.computes for i in inside) or (last is not None and last.guard is not None):
-                break
-            jumps = last is not None and last.opcode == "bra"
-            following = block.targets[0] if jumps else block.fallthrough
-            if last is not None and not jumps:
-                ends = last.row.effect == "end"
-            elif following is None:
-                ends = last is None
-            else:
-                block = blocks[following]
-                continue
-            found[block.number] = ends
-        found.update(dict.fromkeys(passed, found[block.number]))
-    return np.array([found[block.number] for block in blocks])
 
 
 def stopped(end: OutOfTime | MemoryError, instruction: Instruction | None) -> Fault:
