@@ -32,6 +32,8 @@ BODIES = {
         parent.send({"forged": False})
     """,
     "hang": "import time; time.sleep(600)",
+    "slow": "import time; time.sleep(0.4); parent.send({})",
+    "busy": "while True: pass",
     "crash": "import ctypes; ctypes.string_at(0)",
     "raise": "raise RuntimeError('what went wrong')",
     "spawn": """
@@ -97,6 +99,18 @@ def test_a_hanging_child_is_killed_in_time(make: Make) -> None:
             child.receive(0.3)
         assert time.monotonic() - started < 3
         assert gone(child.pid)
+
+
+def test_one_that_works_may_take_longer_where_the_machine_is_busy(make: Make) -> None:
+    with make("slow") as child:
+        assert child.receive(0.3, working=True) == ({}, [])
+    with make("busy") as child:
+        started = time.monotonic()
+        with pytest.raises(ChildHung, match=r"0\.3 s"):
+            child.receive(0.3, working=True)
+        assert time.monotonic() - started < 3
+    with make("hang") as child, pytest.raises(ChildHung):
+        child.receive(0.3, working=True)
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def translate(
             else:
                 child = _child(major)
                 child.send(question, [source.encode(errors="replace")])
-                header, blobs = child.receive(patience)
+                header, blobs = child.receive(patience, working=True)
         except ChildHung:
             _drop(major)
             return Broken(f"the compiler did not finish within {patience:g} s", hung=True)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
+from gemm_lessons.bounds import SLOW
 from gemm_lessons.compiler import cache as compile_cache
 from gemm_lessons.compiler import nvrtc, tools
 from gemm_lessons.compiler.toolkit import is_toolkit_header
@@ -39,7 +40,7 @@ class SassInstruction:
 
 
 CACHE_FORMAT = "gemm-lessons/sass/2"
-PATIENCE_S = 60.0  # the largest kernel of the course takes 0.5 s
+PATIENCE_S = 60.0  # of the processor; the largest kernel of the course takes 0.5 s
 
 # Loads, stores, atomics and reductions of every memory space ("CUDA Binary Utilities", table of Hopper instructions).
 _MEMORY = re.compile(
@@ -101,11 +102,11 @@ def _disassembled(program: Path, cubin: bytes) -> subprocess.CompletedProcess[st
         command, environment = tools.disassembling(program, Path(file.name))
         try:
             return subprocess.run(
-                command, capture_output=True, text=True, errors="replace", check=False, timeout=PATIENCE_S,
+                command, capture_output=True, text=True, errors="replace", check=False, timeout=SLOW * PATIENCE_S,
                 env=environment,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            raise KitError(f"nvdisasm did not finish within {PATIENCE_S:g} s") from None
+            raise KitError(f"nvdisasm did not finish within {SLOW * PATIENCE_S:g} s") from None
 
 
 def parse(text: str, entry: str, names: Mapping[str, str] | None = None) -> tuple[SassInstruction, ...]:

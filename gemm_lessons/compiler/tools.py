@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gemm_lessons.bounds import SLOW
 from gemm_lessons.child import ChildDied, ChildHung, Forked, Parent
 from gemm_lessons.compiler import nvrtc
 from gemm_lessons.compiler.nvrtc import Nvrtc, Translation
@@ -64,7 +65,7 @@ def ask(question: dict[str, Any], blobs: Sequence[bytes], seconds: float) -> Ans
     assert _helper is not None
     with _turn:
         _helper.send({"seconds": seconds, **question}, blobs)
-        header, answer = _helper.receive(seconds + SPARE_S)
+        header, answer = _helper.receive(SLOW * seconds + SPARE_S)
     if "hung" in header:
         raise ChildHung(seconds)
     if "died" in header:
@@ -80,7 +81,7 @@ def _serve(parent: Parent, confine: Callable[[bool], object]) -> None:
         work = partial(_work, question, blobs, seconds, confine)
         with Forked(work) as program:
             try:
-                parent.send(*program.receive(seconds))
+                parent.send(*program.receive(seconds, working=True))
             except ChildHung:
                 parent.send({"hung": True})
             except ChildDied as died:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gemm_lessons.frozen import dataclass
 
@@ -12,6 +12,7 @@ from gemm_lessons.frozen import dataclass
 PARAMETER_BANK = 0x0A
 PARAMETER = 0x17  # EIATTR_KPARAM_INFO: number, ordinal, offset from there
 SIZED = 0x04
+BANK = ".nv.constant"
 
 
 @dataclass(frozen=True)
@@ -105,15 +106,24 @@ def variables(parts: list[Section]) -> Variables:
     values = [
         (int(bank), symbol.start, symbol.name)
         for symbol in table
-        if (bank := symbol.section.removeprefix(".nv.constant")).isdigit() and symbol.name and symbol.size
+        if (bank := symbol.section.removeprefix(BANK)).isdigit() and symbol.name and symbol.size
     ]
+    by_name = {section.name: section.data for section in parts}
     addresses = [
         (int(bank), at, table[info >> 32].name, addend)
-        for section in parts
-        if (bank := section.name.removeprefix(".rela.nv.constant")).isdigit()
-        for at, info, addend in struct.iter_unpack("<QQq", section.data)
+        for bank in (name.removeprefix(BANK) for name in by_name if name.startswith(BANK))
+        if bank.isdigit()
+        for at, info, addend in _relocations(by_name, f"{BANK}{bank}")
     ]
     return Variables(tuple(values), tuple(addresses))
+
+
+def _relocations(sections: Mapping[str, bytes], name: str) -> Iterator[tuple[int, int, int]]:
+    """Where in section ``name`` an address goes, its symbol's number in the upper half of the second, and what is added
+    to it: said beside it, or before compute capability 9.0 where it goes (System V ABI, chapter 4, "Relocation")."""
+    yield from struct.iter_unpack("<QQq", sections.get(f".rela{name}", b""))
+    for at, info in struct.iter_unpack("<QQ", sections.get(f".rel{name}", b"")):
+        yield at, info, struct.unpack_from("<q", sections[name], at)[0]
 
 
 def constant_banks(parts: list[Section], entry: str) -> dict[int, bytes]:
