@@ -306,6 +306,29 @@ def test_the_disassembly_is_kept_too(folder, build, monkeypatch):
     assert build().sass == first
 
 
+@pytest.mark.parametrize("moved", ["", "über ", 'quo"te'])
+def test_the_same_code_of_another_folder_is_disassembled_once_and_names_its_own_files(
+    folder, build, disassembled, tmp_path, moved
+):
+    (tmp_path / "deeper").mkdir()
+    (tmp_path / "deeper" / "scale.cuh").write_text(HEADER)
+    first = build(path=str(tmp_path / "kernel.cu"))
+    there = tmp_path / "deeper" / f"{moved}k.cu"
+    second = build(path=str(there), include_dirs=[tmp_path / "deeper"])
+    places = [{(it.file, it.line) for it in made.sass} for made in (first, second)]
+    assert {file for file, _ in places[1]} == {str(there), str(tmp_path / "deeper" / "scale.cuh")}
+    assert {file for file, _ in places[0]} == {str(tmp_path / "kernel.cu"), str(tmp_path / "scale.cuh")}
+    assert sorted(line for _, line in places[0]) == sorted(line for _, line in places[1])
+    assert [it.text for it in first.sass] == [it.text for it in second.sass]
+    assert len(disassembled) == (2 if moved == "über " else 1), "names that are printed otherwise are left alone"
+
+
+def test_other_lines_are_other_code(folder, build, disassembled):
+    lines = [[it.line for it in build(source).sass] for source in (SOURCE, f"\n{SOURCE}")]
+    assert lines[1] == [line + 1 if line != 1 else 1 for line in lines[0]]
+    assert len(disassembled) == 2
+
+
 def test_an_endless_chain_of_includes_is_given_up(tmp_path):
     for number in range(600):
         (tmp_path / f"{number}.h").write_text(f'#include "{number + 1}.h"\n')

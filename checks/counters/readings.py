@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from checks import readings
+from gemm_lessons.compiler import elf
 from gemm_lessons.launch import COUNTED
-from gemm_lessons.simulator.counters.machinecode import cubin
 
 FOLDER = readings.FOLDER / "counters"
 
@@ -86,7 +86,7 @@ class Readings:
 def code_of(data: bytes, entry: str) -> str:
     """Identifies a kernel's machine code: line information and other kernels of the cubin do not matter."""
     wanted = f".text.{entry}"
-    text = next(section.data for section in cubin.sections(data) if section.name == wanted)
+    text = next(section.data for section in elf.sections(data) if section.name == wanted)
     return hashlib.sha256(text).hexdigest()[:16]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from checks.readings.simulator import record_semantics as recorder
 from checks.simulator import semantics_cases as cases
-from gemm_lessons.compiler import sass
+from gemm_lessons.compiler import elf, sass
 from gemm_lessons.compiler.compile import Compiled, compile_source
 from gemm_lessons.launch import Buffer, Grid
 from gemm_lessons.simulator.counters.machinecode import cubin
@@ -43,7 +43,7 @@ class Cubin:
     """The kernels of one compilation, decoded."""
 
     compiled: Compiled
-    parts: Sequence[cubin.Section]
+    parts: Sequence[elf.Section]
     kernels: Mapping[str, tuple[sass.SassInstruction, ...]]
 
     @staticmethod
@@ -54,7 +54,7 @@ class Cubin:
             instructions: list[sass.SassInstruction] = []
             sass._parse_section(lines, instructions, {})
             kernels[entry] = tuple(instructions)
-        return Cubin(compiled, cubin.sections(compiled.cubin), kernels)
+        return Cubin(compiled, elf.sections(compiled.cubin), kernels)
 
     def run(self, entry: str, grid: Grid, arrays: Sequence[Array], scalars: bytes = b"") -> list[Array]:
         """Launch a kernel whose parameters are all pointers; the arrays afterwards."""

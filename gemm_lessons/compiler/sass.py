@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from gemm_lessons.bounds import SLOW
 from gemm_lessons.compiler import cache as compile_cache
-from gemm_lessons.compiler import nvrtc, tools
+from gemm_lessons.compiler import elf, nvrtc, tools
 from gemm_lessons.compiler.toolkit import is_toolkit_header
 from gemm_lessons.errors import KitError, UnsupportedKernel
 from gemm_lessons.frozen import dataclass
@@ -39,7 +39,7 @@ class SassInstruction:
     labels: tuple[str, ...] = ()
 
 
-CACHE_FORMAT = "gemm-lessons/sass/2"
+CACHE_FORMAT = "gemm-lessons/sass/3"
 PATIENCE_S = 60.0  # of the processor; the largest kernel of the course takes 0.5 s
 
 # Loads, stores, atomics and reductions of every memory space ("CUDA Binary Utilities", table of Hopper instructions).
@@ -55,6 +55,7 @@ _ENDS_BLOCK = ("BRA", "BRX", "BRXU", "JMP", "JMX", "JMXU", "EXIT", "RET", "CALL"
 
 _SECTION = re.compile(r"^\s*\.section\s+\.text\.([^,\s]+)")
 _LINE = re.compile(r'^\s*//## File "(.*?)", line (\d+)( inlined at)?')  # the next one says from where that is called
+_NAMED = re.compile(r'(?://## File|inlined at) "(?!\0)')
 _LABEL = re.compile(r"^([.$\w]+):")
 _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]+)\*/\s+(.*?)\s*;")
 
@@ -85,14 +86,30 @@ def disassemble(cubin: bytes) -> str:
     if program is None:
         raise KitError("nvdisasm is missing; install it with: pip install nvidia-cuda-nvdisasm")
     stat = program.stat()
-    key = compile_cache.key_of(CACHE_FORMAT, cubin, f"{program} {stat.st_size} {stat.st_mtime_ns}")
+    code, names = elf.without_file_names(cubin) or ([cubin], [])
+    key = compile_cache.key_of(CACHE_FORMAT, *code, f"{program} {stat.st_size} {stat.st_mtime_ns}")
     if (kept := compile_cache.get(key)) is not None:
-        return kept.decode()
+        return _named(kept.decode(), names)
     done = tools.disassemble(cubin, PATIENCE_S) if tools.available() else _disassembled(program, cubin)
     if done.returncode != 0:
         raise UnsupportedKernel(f"nvdisasm cannot read its machine code: {done.stderr.strip() or done.returncode}")
-    compile_cache.put(key, done.stdout.encode())
+    unnamed = _unnamed(done.stdout, names)
+    if _named(unnamed, names) == done.stdout and not (names and _NAMED.search(unnamed)):
+        compile_cache.put(key, unnamed.encode())
     return done.stdout
+
+
+def _unnamed(text: str, names: Sequence[str]) -> str:
+    """What is kept: with numbers for the names of files, so that it is good for the same code from another folder."""
+    for number, name in enumerate(names):
+        text = text.replace(f'"{name}"', f'"\0{number}"')
+    return text
+
+
+def _named(text: str, names: Sequence[str]) -> str:
+    for number, name in enumerate(names):
+        text = text.replace(f'"\0{number}"', f'"{name}"')
+    return text
 
 
 def _disassembled(program: Path, cubin: bytes) -> subprocess.CompletedProcess[str]:

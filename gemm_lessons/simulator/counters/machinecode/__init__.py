@@ -15,6 +15,7 @@ from dataclasses import field, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
+from gemm_lessons.compiler import elf
 from gemm_lessons.errors import KitError, UnsupportedKernel
 from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.counters.machinecode import cubin
@@ -76,7 +77,7 @@ def prepare(compiled: Compiled) -> Code:
     """Decode a kernel and find what has to be executed."""
     try:
         program = _program(compiled)
-        parts = cubin.sections(compiled.cubin)
+        parts = elf.sections(compiled.cubin)
         offset = cubin.parameter_offset(parts, compiled.entry)
         if offset is None or not compiled.arch.startswith(("sm_7", "sm_8", "sm_90")):
             raise Uncountable(f"the constant bank of {compiled.arch} is not known")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 
+from gemm_lessons.compiler.elf import Section
 from gemm_lessons.frozen import dataclass
 
 # NVIDIA's attribute number for "parameters in the constant bank" (EIATTR_PARAM_CBANK of .nv.info): symbol, u16 offset,
@@ -13,33 +14,6 @@ PARAMETER_BANK = 0x0A
 PARAMETER = 0x17  # EIATTR_KPARAM_INFO: number, ordinal, offset from there
 SIZED = 0x04
 BANK = ".nv.constant"
-
-
-@dataclass(frozen=True)
-class Section:
-    """One ELF section."""
-
-    name: str
-    data: bytes
-
-
-def sections(cubin: bytes) -> list[Section]:
-    """The sections of a 64-bit little-endian ELF file (System V ABI, chapter 4). Raises ``ValueError`` otherwise."""
-    if cubin[:6] != b"\x7fELF\x02\x01":
-        raise ValueError("not a 64-bit ELF file")
-    start = struct.unpack_from("<Q", cubin, 0x28)[0]
-    size, count, names = struct.unpack_from("<HHH", cubin, 0x3A)
-    headers = [struct.unpack_from("<IIQQQQ", cubin, start + i * size) for i in range(count)]
-    table = headers[names]
-    strings = cubin[table[4] : table[4] + table[5]]
-    nobits = 8
-    return [
-        Section(
-            strings[name : strings.index(b"\0", name)].decode(),
-            b"" if kind == nobits else cubin[offset : offset + length],
-        )
-        for name, kind, _, _, offset, length in headers
-    ]
 
 
 def _attributes(info: bytes) -> Iterator[tuple[int, bytes]]:

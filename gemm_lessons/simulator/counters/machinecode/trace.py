@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from gemm_lessons.compiler import elf
 from gemm_lessons.frozen import dataclass
 from gemm_lessons.launch import Argument, Grid, buffers_of
 from gemm_lessons.simulator.counters import banks, copies, tally
 from gemm_lessons.simulator.counters.banks import Access
-from gemm_lessons.simulator.counters.machinecode import Code, cubin, prepare, registers
+from gemm_lessons.simulator.counters.machinecode import Code, prepare, registers
 from gemm_lessons.simulator.counters.machinecode.divisions import Undecided
 from gemm_lessons.simulator.counters.machinecode.flow import TEXTURE
 from gemm_lessons.simulator.counters.machinecode.lanes import Geometry, launch_constants
@@ -89,7 +90,7 @@ class Trace:
 def controls(compiled: Compiled) -> tuple[Control, ...]:
     """The scheduling fields of every instruction of a kernel, in the order of ``compiled.sass``."""
     name = f".text.{compiled.entry}"
-    text = next((part.data for part in cubin.sections(compiled.cubin) if part.name == name), b"")
+    text = next((part.data for part in elf.sections(compiled.cubin) if part.name == name), b"")
     if len(text) != INSTRUCTION_BYTES * len(compiled.sass):
         raise Uncountable("the kernel calls device functions")
     return tuple(_control(text[at : at + INSTRUCTION_BYTES]) for at in range(0, len(text), INSTRUCTION_BYTES))
