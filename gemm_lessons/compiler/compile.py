@@ -37,7 +37,8 @@ __all__ = [
     "occupancy",
 ]
 
-CACHE_FORMAT = "gemm-lessons/compiled/2"
+CACHE_FORMAT = "gemm-lessons/compiled/3"
+HERE = "\0"  # the file itself in what is kept: runs in other folders call it otherwise
 HEADERS = Path(__file__).parent / "headers"  # what nvcc finds in the host's C library, as far as kernels need it
 WITHOUT_CCCL = HEADERS / "without_cccl"  # what NVIDIA's headers ask of its C++ core libraries, where those are missing
 PRE_INCLUDED = "nvcc_names.h"
@@ -188,7 +189,7 @@ def compile_source(
         *options,
         *(f"--include-path={folder}" for folder in (*folders, *cuda_folders)),
     ]
-    program = _cache_key(source, name, path, arguments, major, folders, cuda_folders)
+    program = _cache_key(source, name, arguments, major, folders, cuda_folders)
     key = program and compile_cache.key_of(program, entry)
     if key and (kept := _from_cache(key, source, path, arch)):
         return kept
@@ -227,7 +228,7 @@ def compile_source(
         shared_layout=read_shared_layout(ptx, result.lowered, resources.shared_bytes),
     )
     if key and nvrtc.is_library_of(major, version):
-        _to_cache(key, compiled)
+        _to_cache(key, compiled, _with_file_names(result.ptx, {name: HERE}))
     return compiled
 
 
@@ -302,10 +303,14 @@ def _with_file_names(ptx: str, names: Mapping[str, str]) -> str:
 
     def rename(match: re.Match[str]) -> str:
         file = sass.plain_file_name(match[2])
-        quoted = re.sub(r'(["\\])', r"\\\1", names.get(file, file))
-        return f'{match[1]}"{quoted}"'
+        return f"{match[1]}{_quoted(names.get(file, file))}"
 
     return re.sub(r'^(\s*\.file\s+\d+\s+)"(.*)"', rename, ptx, flags=re.M)
+
+
+def _quoted(name: str) -> str:
+    escaped = re.sub(r'(["\\])', r"\\\1", name)
+    return f'"{escaped}"'
 
 
 def _too_much_local(resources: Resources, source: str, path: str, entry: str) -> tuple[Diagnostic, ...]:
@@ -352,7 +357,6 @@ def _explain_broken(
 def _cache_key(
     source: str,
     name: str,
-    path: str,
     arguments: Sequence[str],
     major: int,
     folders: Sequence[Path],
@@ -369,16 +373,16 @@ def _cache_key(
     stat = library.stat()
     identity = f"{library} {stat.st_size} {stat.st_mtime_ns}"
     texts = [part for file, content in sorted(included.items()) for part in (str(file), content)]
-    return compile_cache.key_of(CACHE_FORMAT, source, name, path, *arguments, identity, *texts)
+    return compile_cache.key_of(CACHE_FORMAT, source, name, *arguments, identity, *texts)
 
 
-def _to_cache(key: str, compiled: Compiled) -> None:
+def _to_cache(key: str, compiled: Compiled, ptx: str) -> None:
     record = {
         "entry": compiled.entry,
-        "ptx": compiled.ptx,
+        "ptx": ptx,
         "cubin": base64.b64encode(compiled.cubin).decode(),
         "resources": asdict(compiled.resources),
-        "diagnostics": [asdict(d) for d in compiled.diagnostics],
+        "diagnostics": [asdict(d) | ({"file": HERE} if d.file == compiled.path else {}) for d in compiled.diagnostics],
         "compiler": compiled.compiler,
         "shared_layout": compiled.shared_layout,
     }
@@ -395,10 +399,12 @@ def _from_cache(key: str, source: str, path: str, arch: str) -> Compiled | None:
         path=path,
         entry=record["entry"],
         arch=arch,
-        ptx=record["ptx"],
+        ptx=record["ptx"].replace(_quoted(HERE), _quoted(path)),
         cubin=base64.b64decode(record["cubin"]),
         resources=Resources(**record["resources"]),
-        diagnostics=tuple(Diagnostic(**d) for d in record["diagnostics"]),
+        diagnostics=tuple(
+            Diagnostic(**d | ({"file": path} if d["file"] == HERE else {})) for d in record["diagnostics"]
+        ),
         compiler=record["compiler"],
         shared_layout=tuple((name, offset, size) for name, offset, size in record["shared_layout"]),
     )
