@@ -45,7 +45,7 @@ def without_file_names(cubin: bytes) -> tuple[list[bytes], list[str]] | None:
     """A cubin in pieces without the names of its source files, and those names.
 
     A kernel that is compiled in two folders gives the same pieces. None where its table of lines is not understood, or
-    has a name that is not printed as it stands. Source: DWARF 3, chapter 6.2, "Line Number Information".
+    has a name twice or one that is not printed as it stands. Source: DWARF 3, chapter 6.2, "Line Number Information".
     """
     try:
         parts = sections(cubin)
@@ -58,7 +58,8 @@ def without_file_names(cubin: bytes) -> tuple[list[bytes], list[str]] | None:
         names, shape = _names(lines[names_at:program])
     except (StopIteration, ValueError, IndexError, struct.error, UnicodeDecodeError):
         return None
-    if any(not name.isprintable() or not name.isascii() or set('"\\') & set(name) for name in names):
+    plain = all(name.isprintable() and name.isascii() and not set('"\\') & set(name) for name in names)
+    if not plain or len(set(names)) < len(names):
         return None
     pieces = [cubin[:0x20], cubin[0x30:0x40]]  # its header, without the places of its tables
     for part in parts:
