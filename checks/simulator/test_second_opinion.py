@@ -7,6 +7,8 @@ import pytest
 
 from checks.simulator import planted
 from gemm_lessons import simulate
+from gemm_lessons.simulator import Setting, Simulator
+from gemm_lessons.simulator.counters import machinecode
 
 pytestmark = pytest.mark.counted
 
@@ -128,3 +130,21 @@ def test_a_switch_that_jumps_by_a_table_is_followed():
     launched = simulate(TABLE, "k", 2, 64, [x, y, 128])
     assert launched.fault is None
     assert not launched.counters.inexact
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "asked"),
+    [
+        ("x[1 << 20] = 1;", "out_of_bounds", 1),
+        ("int own[4] = {}; own[x[0] + 99] = 1; x[1] = own[x[2]];", "out_of_bounds", 0),  # registers in machine code
+        ("__trap();", "trap", 0),
+    ],
+)
+def test_machine_code_is_read_where_it_can_say_something_of_a_fault(body, kind, asked, monkeypatch):
+    """It is asked about addresses; to disassemble takes longer than most launches that fault."""
+    read, real = [], machinecode.prepare
+    monkeypatch.setattr(machinecode, "prepare", lambda compiled: read.append(compiled.entry) or real(compiled))
+    source = f'extern "C" __global__ void k(int *x) {{ {body} x[threadIdx.x] = 2; }}'
+    device = Simulator(Setting(counting=False))
+    launched = simulate(source, "k", 1, 64, [np.zeros(64, np.int32)], device=device)
+    assert (launched.fault.kind, len(read)) == (kind, asked)

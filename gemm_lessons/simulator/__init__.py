@@ -190,7 +190,7 @@ class Simulator:
         if machine.state.outsiders:
             found = (*self._shuffled(setting, machine, dict(shared_layout)), *found)
         if fault is not None:
-            agreement.demand_of_fault(machine, fault, machinecode.prepare(compiled), found)
+            agreement.demand_of_fault(machine, fault, partial(machinecode.prepare, compiled), found)
         else:
             again = partial(_again, setting, machine, shared_layout)
             agreement.demand(machine, counters, found, again)

@@ -49,13 +49,19 @@ class _Bounds:
             raise _Left
 
 
+def concerns(fault: Fault, machine: Machine) -> bool:
+    """Whether machine code can say anything of ``fault``, which ended a run of ``machine``: it is one by address."""
+    instruction = fault.instruction
+    if fault.kind not in KINDS or instruction is None or not _comparable(instruction, machine.launch):
+        return False
+    return instruction.index in always_needed(machine.program.blocks)
+
+
 def confirm(fault: Fault, code: Code, machine: Machine) -> None:
-    """Raises ``Disagreement`` when ``fault``, which ended a run of ``machine``, is one by address and the machine code
-    of the same blocks ends without one."""
+    """Raises ``Disagreement`` when the machine code of the blocks that a fault which ``concerns`` it has ended ends
+    without one."""
     instruction, launch = fault.instruction, machine.launch
-    if fault.kind not in KINDS or instruction is None or code.plan is None or not _comparable(instruction, launch):
-        return
-    if instruction.index not in always_needed(machine.program.blocks):
+    if instruction is None or code.plan is None:
         return
     batch = machine.state.batch
     running = range(batch.first_block, batch.first_block + batch.blocks)
