@@ -143,7 +143,12 @@ def test_a_switch_that_jumps_by_a_table_is_followed():
 def test_machine_code_is_read_where_it_can_say_something_of_a_fault(body, kind, asked, monkeypatch):
     """It is asked about addresses; to disassemble takes longer than most launches that fault."""
     read, real = [], machinecode.prepare
-    monkeypatch.setattr(machinecode, "prepare", lambda compiled: read.append(compiled.entry) or real(compiled))
+
+    def prepare(compiled):
+        read.append(compiled.entry)
+        return real(compiled)
+
+    monkeypatch.setattr(machinecode, "prepare", prepare)
     source = f'extern "C" __global__ void k(int *x) {{ {body} x[threadIdx.x] = 2; }}'
     device = Simulator(Setting(counting=False))
     launched = simulate(source, "k", 1, 64, [np.zeros(64, np.int32)], device=device)
