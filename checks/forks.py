@@ -186,16 +186,16 @@ class _Compiler:
         except ChildDied:
             self._ask_another()
 
-    def receive(self, seconds: float) -> tuple[dict[str, Any], list[bytes]]:
+    def receive(self, seconds: float, *, working: bool = False) -> tuple[dict[str, Any], list[bytes]]:
         if not self._own:
             try:
-                answer = self._child.receive(seconds)
+                answer = self._child.receive(seconds, working=working)
                 self._busy[0] = 0
                 return answer
             except ChildDied:  # nobody but the server can ask what it died of
                 self._ask_another()
         assert self._own
-        return self._own.receive(seconds)
+        return self._own.receive(seconds, working=working)
 
     def _ask_another(self) -> None:
         self._own = Child(self.MODULE, self.ARGUMENTS)
