@@ -80,10 +80,7 @@ MISSED = {
     "epilogue, 64, cold: 170% of any_shape then kernel",
     "dgemm, 4096, cold: 92% of loop float64",
     "dgemm, 8192, cold: 92% of loop float64",
-    "mma tma, 4096, cold: 75% of 646",
-    "mma tf32_tma, 4096, cold: 65% of cublas tf32",
     "mma tf32_tma, 8192, cold: 65% of cublas tf32",
-    "mma int8_tma, 8192, cold: 110% of 891",
 }
 
 

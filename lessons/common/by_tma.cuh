@@ -4,6 +4,7 @@
 // Lesson 17 includes this behind its fragments and explains it in "A tile by one thread".
 #pragma once
 #include "fragments.cuh"
+#include "lanes.cuh"
 #include "tma.cuh"
 
 extern "C" __global__ void __launch_bounds__((BM / WM) * (BN / WN) * 32, 1)
@@ -17,7 +18,7 @@ gemm_by_tma(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ C
     constexpr int WIDTH = 128 / sizeof(Element); // numbers in a row of a box, which has 128 bytes
     constexpr int STEPS = BK / Of::DEPTH;
     static_assert(BK == WIDTH && BN % WIDTH == 0, "a tile of A is one box, and one of B several side by side");
-    static_assert(WM % 16 == 0 && WN % Of::COLS == 0, "a warp tile is whole fragments");
+    static_assert(WM % 16 == 0 && WN == 64, "a warp tile is whole fragments, and 64 columns are strips or half of one");
     static_assert(STEPS % 2 == 0, "the two sets of fragments take turns");
     struct Stage {
         Element a[BM * BK], b[BN / WIDTH][BK * WIDTH];
@@ -52,11 +53,14 @@ gemm_by_tma(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ C
     }
     __syncthreads();
 
-    // global memory -> shared memory: one thread asks for the next tiles of A and B, and goes on. Which they are, all know.
+    // global memory -> shared memory: one thread asks for the next tiles of A and B, and goes on. The warps take turns at
+    // it, so that none falls behind, and all know which tiles are next.
     int to_ask = blockIdx.x, ask_k = 0; // for which tile of C, and from which k on
     int ask_row = row_of(to_ask), ask_col = col_of(to_ask);
     const auto ask = [&](int stage, unsigned before) { // the stage is free when that phase of `left` is over
-        if (threadIdx.x == 0 && to_ask < tiles) {
+        if (to_ask >= tiles)
+            return;
+        if (threadIdx.x == ask_k / BK % WARPS * 32) {
             await(left[stage], before);
             arrive_for(full[stage], sizeof(Stage));
             copy_box(stages[stage].a, map_A, ask_k, ask_row, full[stage]);
@@ -79,13 +83,14 @@ gemm_by_tma(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ C
     // shared memory -> registers
     Of::A a_frag[2][WM / 16] = {};
     Of::B b_frag[2][WN / Of::COLS] = {};
+    const Lanes<TYPE> lanes(warp_row, warp_col);
     const auto load = [&](int set, int stage, int step) {
+        const unsigned a_tile = __cvta_generic_to_shared(stages[stage].a);
+        const unsigned b_tile = __cvta_generic_to_shared(stages[stage].b);
         for (int i = 0; i < WM / 16; i++)
-            Of::template load_a<BK>(a_frag[set][i], stages[stage].a, warp_row + i * 16, step * Of::DEPTH);
-        for (int j = 0; j < WN / Of::COLS; j++) {
-            const int col = warp_col + j * Of::COLS;
-            Of::template load_b<WIDTH>(b_frag[set][j], stages[stage].b[col / WIDTH], step * Of::DEPTH, col % WIDTH);
-        }
+            lanes.load_a(a_frag[set][i], a_tile, i, step);
+        for (int j = 0; j < WN / 16; j++)
+            lanes.load_b(b_frag[set][j], b_tile, j, step);
     };
     // registers -> products
     Of::Sums acc[WM / 16][WN / Of::COLS] = {};
@@ -124,6 +129,9 @@ gemm_by_tma(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ C
         now = next;
         parity = next_parity;
     };
+    constexpr int SIDE = 16 / sizeof(Sum), WIDE = 32 / SIDE, PITCH = 32 + Of::PAD;
+    __shared__ __align__(16) Sum room[WARPS][16 * PITCH];
+    const Matrix<Sum> slab{room[warp], 16, 32, PITCH, 1};
     for (int number = blockIdx.x; number < tiles; number += gridDim.x) {
         for (int k0 = BK; k0 < K; k0 += BK)
             turn(false);
@@ -132,11 +140,19 @@ gemm_by_tma(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ C
         else
             turn(true);
 
-        // registers -> C
+        // registers -> C: 16 rows and 32 columns at a time through shared memory, as in gemm
         const int row = row_of(number) + warp_row, col = col_of(number) + warp_col;
-        for (int i = 0; i < WM / 16; i++)
-            for (int j = 0; j < WN / Of::COLS; j++)
-                Of::store(c, row + i * 16, col + j * Of::COLS, acc[i][j]);
+        for (int i = 0; i < WM; i += 16)
+            for (int j = 0; j < WN; j += 32) {
+                for (int part = 0; part < 32; part += Of::COLS)
+                    Of::store(slab, 0, part, acc[i / 16][(j + part) / Of::COLS]);
+                __syncwarp();
+                for (int n = 0; n < 16 * WIDE; n += 32) {
+                    const int slab_row = (n + threadIdx.x % 32) / WIDE, slab_col = threadIdx.x % WIDE * SIDE;
+                    row_at<SIDE>(c(row + i + slab_row, col + j + slab_col)) = row_at<SIDE>(slab(slab_row, slab_col));
+                }
+                __syncwarp();
+            }
         for (auto &fragments : acc)
             for (auto &products : fragments)
                 for (auto &product : products)

@@ -137,19 +137,28 @@ struct Fragments<S8> {
 
     // Two matrices of k = 0 1, 4 5, 10 11, 14 15 and 2 3, 6 7, 8 9, 12 13, and two more 16 further down: eight rows that
     // are eight different numbers but for multiples of 8. A lane's four k are two of one matrix and two of the other.
-    template <int WIDTH>
-    __device__ static void load_b(B &b, const Element *tile, int k, int col)
+    __device__ static int my_row()
     {
         const int lane = threadIdx.x % 32;
         const int second = lane / 8 % 2 ^ lane % 8 / 4; // in the upper half of a matrix it is the other way round
-        const int row = lane / 16 * 16 + lane % 8 / 2 * 4 + second * 2 + lane % 2;
-        unsigned pairs[2][2];
-        ldmatrix_trans(pairs, &tile[swizzled<WIDTH, Element>(k + row, col, turn_b(row))]);
-        const unsigned pick = lane % 4 < 2 ? 0x6420 : 0x2064;
+        return lane / 16 * 16 + lane % 8 / 2 * 4 + second * 2 + lane % 2;
+    }
+
+    __device__ static void pick(B &b, const unsigned (&pairs)[2][2])
+    {
+        const unsigned mine = threadIdx.x % 4 < 2 ? 0x6420 : 0x2064;
         for (int half = 0; half < 2; half++) {
-            b[0][half] = __byte_perm(pairs[half][0], pairs[half][1], pick);
-            b[1][half] = __byte_perm(pairs[half][0], pairs[half][1], pick + 0x1111);
+            b[0][half] = __byte_perm(pairs[half][0], pairs[half][1], mine);
+            b[1][half] = __byte_perm(pairs[half][0], pairs[half][1], mine + 0x1111);
         }
+    }
+
+    template <int WIDTH>
+    __device__ static void load_b(B &b, const Element *tile, int k, int col)
+    {
+        unsigned pairs[2][2];
+        ldmatrix_trans(pairs, &tile[swizzled<WIDTH, Element>(k + my_row(), col, turn_b(my_row()))]);
+        pick(b, pairs);
     }
 
     __device__ static void multiply_add(Sums &sums, const A &a, const B &b, int)

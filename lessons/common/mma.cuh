@@ -3,26 +3,42 @@
 //   ldmatrix(to, row)           four matrices of 8 rows of 16 bytes from shared memory. Each lane hands over the address
 //                               of one row: lanes 0 to 7 those of the first matrix, 8 to 15 of the second, and so on.
 //   ldmatrix_trans(to, row)     the same, and each matrix is transposed on the way, as 8 x 8 numbers of 16 bits
+//   load_two(x, y, from)        two registers that lie side by side in shared memory
 //   mma_f16(d, a, b)            d += a * b: d 16 x 8, a 16 x 16 and b 16 x 8 numbers in the registers of 32 lanes
 //   mma_bf16, mma_tf32, mma_s8, mma_f64         the same for other types, with 16, 8, 32 and 4 of k
 //
-// All 32 lanes call them together. Lesson 17 explains which lane holds what.
+// Where a row is a number, it is an address in shared memory. All 32 lanes call them together. Lesson 17 explains which lane holds what.
 #pragma once
 
-__device__ inline void ldmatrix(unsigned (&to)[4], const void *row)
+__device__ inline void ldmatrix(unsigned (&to)[4], unsigned row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"((unsigned)__cvta_generic_to_shared(row))
+                 : "r"(row)
                  : "memory");
+}
+
+__device__ inline void ldmatrix_trans(unsigned (&to)[2][2], unsigned row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0][0]), "=r"(to[0][1]), "=r"(to[1][0]), "=r"(to[1][1])
+                 : "r"(row)
+                 : "memory");
+}
+
+__device__ inline void ldmatrix(unsigned (&to)[4], const void *row)
+{
+    ldmatrix(to, (unsigned)__cvta_generic_to_shared(row));
 }
 
 __device__ inline void ldmatrix_trans(unsigned (&to)[2][2], const void *row)
 {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(to[0][0]), "=r"(to[0][1]), "=r"(to[1][0]), "=r"(to[1][1])
-                 : "r"((unsigned)__cvta_generic_to_shared(row))
-                 : "memory");
+    ldmatrix_trans(to, (unsigned)__cvta_generic_to_shared(row));
+}
+
+__device__ inline void load_two(unsigned &first, unsigned &second, unsigned from)
+{
+    asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(first), "=r"(second) : "r"(from) : "memory");
 }
 
 #define MMA(NAME, FORM, SUM, CONSTRAINT)                                                                               \
