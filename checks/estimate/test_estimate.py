@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
 from checks.estimate.test_timeline import FREE, Line, ffma, lds, shared, trace
 from gemm_lessons.compiler import cache as compile_cache
+from gemm_lessons.compiler.compile import Compiled, compile_source
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.lesson import Shape, TileSizes, tile_sizes
 from gemm_lessons.device import BuildTarget
 from gemm_lessons.estimate.model import LAUNCH_US, NEXT_US, Estimate, Profile, Subject, estimate_at, in_a_row
-from gemm_lessons.estimate.profile import traced_shape
+from gemm_lessons.estimate.profile import profile_of, traced_shape
 from gemm_lessons.hardware.sheets import GPUS, GpuSpec, buildable
 from gemm_lessons.judgement.verdict import CompileFailed
 from gemm_lessons.run.builder import Builder
-from gemm_lessons.run.estimating import estimator_of, sharing_of
+from gemm_lessons.run.estimating import estimator_of, sharing_of, subject_of
+from gemm_lessons.simulator.counters.machinecode import trace as machine_code
 from gemm_lessons.simulator.counters.machinecode.trace import Trace, Traffic
+from gemm_lessons.simulator.program.ptx import Kernel
 
 H200 = GPUS["h200"]
 
@@ -154,6 +158,32 @@ def test_what_was_played_is_kept_and_read_back(tmp_path: object, monkeypatch: py
         times.append(estimate(of, 132 * 4).time_us)
     assert times[0] == times[1]
     assert traced == [1]
+
+
+def test_the_same_code_in_another_folder_is_traced_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMM_LESSONS_NO_CACHE", "0")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    lesson = any_course().lesson("naive")
+    traced: list[str] = []
+    traceable = machine_code.traceable
+
+    def counted(compiled: Compiled, kernel: Kernel) -> machine_code.Traceable:
+        traced.append(compiled.path)
+        return traceable(compiled, kernel)
+
+    monkeypatch.setattr(machine_code, "traceable", counted)
+    times = []
+    for path in (str(lesson.solution_path), str(tmp_path / "kernel.cu")):
+        compiled = compile_source(
+            lesson.solution_path.read_text(), path=path, entry="gemm", defines=lesson.tile.defines,
+            include_dirs=lesson.include_dirs,
+        )  # fmt: skip
+        assert isinstance(compiled, Compiled)
+        of = profile_of(subject_of(lesson, compiled), 2)
+        assert of is not None
+        times.append(estimate(of, 132 * 4).time_us)
+    assert times[0] == times[1]
+    assert traced == [str(lesson.solution_path)]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemm_lessons import __version__
 from gemm_lessons.compiler import cache as compile_cache
+from gemm_lessons.compiler.elf import without_file_names
 from gemm_lessons.course.lesson import Shape, Shapes, TileSizes
 from gemm_lessons.estimate.latencies import pipes_of
 from gemm_lessons.frozen import dataclass
@@ -223,14 +224,16 @@ def profile_of(subject: Subject, blocks_per_sm: int) -> Profile | None:
 
         return at(short.k), at(2 * short.k)
 
-    parts = (compiled.cubin, compiled.entry, repr(subject.grid_at(short)), repr(short), str(blocks_per_sm))
+    unnamed = without_file_names(compiled.cubin)
+    code: Sequence[bytes] = unnamed[0] if unnamed else [compiled.cubin]
+    parts = (compiled.entry, repr(subject.grid_at(short)), repr(short), str(blocks_per_sm))
     profile = Profile(
         trace,
         blocks_per_sm=blocks_per_sm,
         tile_rows=subject.tile.rows,
         tile_cols=subject.tile.cols,
         traffic=subject.traffic,
-        key=compile_cache.key_of(f"gemm-lessons/traced/{MODEL} {__version__}", *parts),
+        key=compile_cache.key_of(f"gemm-lessons/traced/{MODEL} {__version__}", *code, *parts),
         shared=subject.sharing is not None,
     )
     try:
