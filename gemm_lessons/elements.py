@@ -81,10 +81,14 @@ class Element:
         return encodings.decode(self.name, stored)
 
     def draw(self, random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-        """Inputs as stored: a random sign times uniform [0.5, 1); integers of magnitude 1 to 127."""
+        """Inputs as stored: a random sign times uniform [0.5, 1); bytes of any value but 0, so that -128 and 255 are
+        among them; other integers of magnitude 1 to 127."""
         import numpy as np
 
         if not self.is_float:
+            if self.size == 1:
+                numbers = random.integers(np.iinfo(self.storage).min, np.iinfo(self.storage).max, shape)
+                return np.asarray(numbers + (numbers >= 0), self.storage)
             magnitudes = random.integers(1, 128, shape)
             signs = random.choice([-1, 1], shape) if self.storage.startswith("int") else 1
             return np.asarray(magnitudes * signs, self.storage)

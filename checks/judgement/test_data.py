@@ -74,6 +74,13 @@ def test_tf32_keeps_what_a_tensor_core_reads() -> None:
     assert not (bits(drawn) & 0x1FFF).any()
 
 
+def test_drawn_bytes_have_every_value_but_zero() -> None:
+    """A kernel that takes -128 for -127, or 200 for a negative number, is seen."""
+    for kind, least, most in (("int8", -128, 127), ("uint8", 1, 255)):
+        drawn = ELEMENTS[kind].draw(np.random.default_rng(1), (5000,))
+        assert np.unique(drawn).tolist() == [number for number in range(least, most + 1) if number]
+
+
 @pytest.mark.parametrize("order", ["row", "column"])
 @pytest.mark.parametrize("transposed", [False, True])
 def test_layouts_are_seen_by_the_reference_and_the_tolerance(order: Any, transposed: bool) -> None:
