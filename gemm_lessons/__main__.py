@@ -39,7 +39,10 @@ def main() -> None:
         if os.environ.get("GEMM_LESSONS_DEBUG"):
             raise
         full = isinstance(error, OSError) and error.errno in FULL
-        code = _report_full(error) if full else _report_bug(error)
+        if isinstance(error.__cause__, KeyboardInterrupt):  # Ctrl-C while Python 3.11 made a class: it wraps that
+            code = INTERRUPTED
+        else:
+            code = _report_full(error) if full else _report_bug(error)
     if code == INTERRUPTED:
         print("\ninterrupted", file=sys.stderr)  # the newline ends the line that shows ^C
     if main_process != os.getpid():  # the child of ``cli.guard`` ends here, not in the code of whoever called us

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from checks.cli.tiny_course import KERNEL, SOLUTION, Ran, Run, environment
+from gemm_lessons import __main__
 
 ENDLESS = KERNEL.replace("BODY", "    while (acc < 1.0f) acc *= 0.5f;")
 HUGE = KERNEL.replace("BODY", "    __shared__ float big[100000]; big[threadIdx.x] = 1; acc = big[threadIdx.x ^ 1];")
@@ -334,6 +335,18 @@ def test_read_only_course_keeps_the_file_on_reset(run: Run, locked: Path, kernel
 
 def test_init_where_nothing_can_be_written(run: Run, locked: Path) -> None:
     clear(run("init", str(locked / "new"), prefix=WITHOUT_PRIVILEGES), 3, "cannot be written: permission denied")
+
+
+def test_an_interrupt_while_python_makes_a_class(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run() -> int:
+        raise RuntimeError("Error calling __set_name__ on 'Field' instance") from KeyboardInterrupt()
+
+    monkeypatch.setattr(__main__, "_run", run)
+    with pytest.raises(SystemExit) as end:
+        __main__.main()
+    assert (end.value.code, capsys.readouterr().err) == (130, "\ninterrupted\n")
 
 
 @pytest.mark.parametrize("delay", [0.3, 0.8, 2.0])
