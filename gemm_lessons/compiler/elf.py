@@ -55,7 +55,7 @@ def without_file_names(cubin: bytes) -> tuple[list[bytes], list[str]] | None:
         if version not in (2, 3) or unit + 4 != len(lines):  # of one file, as NVRTC makes them
             return None
         names_at = 15 + lines[14] - 1  # behind the number of operands of each standard opcode
-        names, shape = _names(lines[names_at:program])
+        names, folders = _names(lines[names_at:program])
     except (StopIteration, ValueError, IndexError, struct.error, UnicodeDecodeError):
         return None
     plain = all(name.isprintable() and name.isascii() and not set('"\\') & set(name) for name in names)
@@ -65,7 +65,7 @@ def without_file_names(cubin: bytes) -> tuple[list[bytes], list[str]] | None:
     for part in parts:
         data = part.data
         if part.name == LINES:
-            data = lines[4:6] + lines[HEADER_BYTES:names_at] + repr(shape).encode() + lines[program:]
+            data = lines[4:6] + lines[HEADER_BYTES:names_at] + repr(folders).encode() + lines[program:]
         elif part.name == PLACES_OF_LINES:
             data = b"".join(
                 struct.pack("<qQq", at - program, info, more) for at, info, more in struct.iter_unpack("<QQq", data)
@@ -74,23 +74,31 @@ def without_file_names(cubin: bytes) -> tuple[list[bytes], list[str]] | None:
     return pieces, names
 
 
-def _names(table: bytes) -> tuple[list[str], Sequence[tuple[int, ...]]]:
-    """Folders, then files with the number of their folder: the full names, and the files' numbers."""
+def _names(table: bytes) -> tuple[list[str], Sequence[int]]:
+    """Folders, then files with the number of their folder: the full names, and the folders' numbers."""
     folders, at = [""], 0
     while table[at]:
         end = table.index(0, at)
         folders.append(table[at:end].decode() + "/")
         at = end + 1
     at += 1
-    names, shape = [], []
+    names, numbers = [], []
     while table[at]:
         end = table.index(0, at)
-        folder, time, length = table[end + 1 : end + 4]  # numbers of one byte each, below 128
-        if max(folder, time, length) > 127:
-            raise ValueError("a large number")
+        folder, at_time = _number(table, end + 1)
+        _, at_length = _number(table, at_time)  # when the file was written, and how long it is: some compilers say so
         names.append(folders[folder] + table[at:end].decode())
-        shape.append((folder, time, length))
-        at = end + 4
+        numbers.append(folder)
+        _, at = _number(table, at_length)
     if any(table[at:]):
         raise ValueError("more than names")
-    return names, shape
+    return names, numbers
+
+
+def _number(table: bytes, at: int) -> tuple[int, int]:
+    """An unsigned number of seven bits a byte (LEB128), and where it ends."""
+    value = shift = 0
+    while table[at] & 0x80:
+        value |= (table[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+    return value | table[at] << shift, at + 1
