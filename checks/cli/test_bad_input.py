@@ -17,6 +17,7 @@ import pytest
 
 from checks.cli.tiny_course import KERNEL, SOLUTION, Ran, Run, environment
 from gemm_lessons import __main__
+from gemm_lessons.course.folder import WriteError, init_course
 
 ENDLESS = KERNEL.replace("BODY", "    while (acc < 1.0f) acc *= 0.5f;")
 HUGE = KERNEL.replace("BODY", "    __shared__ float big[100000]; big[threadIdx.x] = 1; acc = big[threadIdx.x ^ 1];")
@@ -347,6 +348,18 @@ def test_an_interrupt_while_python_makes_a_class(
     with pytest.raises(SystemExit) as end:
         __main__.main()
     assert (end.value.code, capsys.readouterr().err) == (130, "\ninterrupted\n")
+
+
+def test_a_tree_that_cannot_be_copied_is_told_by_its_first_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def full(source: Path, target: Path, **_: object) -> None:
+        one = (source / "a", target / "a", f"[Errno 28] No space left on device: '{source}/a' -> '{target}/a'")
+        raise shutil.Error([one, one])
+
+    monkeypatch.setattr(shutil, "copytree", full)
+    with pytest.raises(WriteError, match="new: cannot be written: no space left on device; nothing"):
+        init_course(tmp_path / "new")
 
 
 @pytest.mark.parametrize("delay", [0.3, 0.8, 2.0])

@@ -63,8 +63,11 @@ class WriteError(KitError):
 
 
 def reason(error: OSError) -> str:
-    """The operating system's words for an error, without its number."""
-    return (error.strerror or str(error)).lower()
+    """The operating system's words for an error, without its number; of a copied tree, those for its first file."""
+    words = error.strerror or str(error)
+    if isinstance(error, shutil.Error):
+        words = re.sub(r"^\[Errno \d+\] |: '.*", "", str(error.args[0][0][2]))
+    return words.lower()
 
 
 @dataclass(frozen=True)
