@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from checks.export.kinds import KINDS, lesson_of
-from gemm_lessons.course.folder import packaged_course
+from gemm_lessons.course.folder import CommandError, packaged_course
 from gemm_lessons.course.lesson import Lesson, Shape
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.export.folder import export_lesson
@@ -44,12 +44,17 @@ def write(out: Path) -> None:
     """All of them, and the script that runs them."""
     course = packaged_course()
     lines = []
-    for name in course.names:
-        lesson = load_lesson(course.lessons_dir / name)
-        if any(it.kind == "texture" for launch in lesson.launches for it in lesson.parameters(launch)):
-            continue  # refused
-        export_lesson(lesson, lesson.solution_path, out / name, course.architecture)
+    plain = [load_lesson(course.lessons_dir / name) for name in course.names]
+    for lesson in (*plain, *(load_lesson(it.directory, type_) for it in plain for type_ in it.types)):
+        name = "_".join(filter(None, (lesson.name, lesson.type)))
+        try:
+            export_lesson(lesson, lesson.solution_path, out / name, course.architecture)
+        except CommandError as refused:
+            print(f"{name}: {refused}")
+            continue
         lines += [f"expect 0 {name}", f"expect 2 {name} 1024 x 8"]
+        if lesson.type:
+            continue
         for shape in (Shape(512, 256, 128), Shape(4096, 2048, 1024), Shape(33, 31, 29)):
             takes = lesson.shapes.refusal(shape) is None and lesson.at(shape) == lesson.at(LARGE)
             lines.append(f"expect {0 if takes else 2} {name} {shape.m} {shape.n} {shape.k}")

@@ -345,3 +345,26 @@ def test_formulas_and_their_magnitudes() -> None:
     names = {name: f"<{name}>" for name in ("alpha", "beta", "C")}
     assert cplusplus.element(formula, names, "product") == "std::max(<alpha> * product - <beta> * <C>, 0.0) - (-2.0)"
     assert cplusplus.magnitude(formula, names, "K") == "<alpha> * K + <beta> * <C> + 2.0"
+
+
+def test_other_types(tmp_path: Path) -> None:
+    """The program is of that type, and says so where it asks for another one; what it cannot show is refused."""
+    split, mma = (COURSE.lessons_dir / COURSE.resolve(name) for name in ("split_k", "mma"))
+    lesson = load_lesson(split, "atomics")
+    export_lesson(lesson, lesson.solution_path, tmp_path / "atomics", COURSE.architecture)
+    text = (tmp_path / "atomics" / "main.cu").read_text()
+    assert f"gemm-lessons export {lesson.number} --type atomics --shape" in text
+    assert "clear<<<" in text
+    halves = load_lesson(mma, "fp32_by_f16")  # a header of it says which sizes hold where lesson.toml has none
+    export_lesson(halves, halves.solution_path, tmp_path / "halves", COURSE.architecture)
+    assert "#define SCALE 64" in (tmp_path / "halves" / "main.cu").read_text()
+    cut = load_lesson(COURSE.lessons_dir / COURSE.resolve("beat_cublas"), "cut")
+    export_lesson(cut, cut.solution_path, tmp_path / "cut", COURSE.architecture)
+    text = (tmp_path / "cut" / "last_round.cuh").read_text()
+    assert "#pragma unroll 8" in text, "nvcc does not look for macros there"
+    assert "#pragma unroll UNROLL" not in text
+    for type_, why in (("tma", "tensor map"), ("tf32", "tf32")):
+        lesson = load_lesson(mma, type_)
+        with pytest.raises(CommandError, match=why):
+            export_lesson(lesson, lesson.solution_path, tmp_path / type_, COURSE.architecture)
+        assert not (tmp_path / type_).exists()

@@ -10,7 +10,7 @@ import typer
 
 from gemm_lessons.cli.options import LayoutOption, LessonArgument, NoColor, kernel_path, parse_shape
 from gemm_lessons.course.folder import CommandError, any_course, own_course
-from gemm_lessons.course.tiles import laid
+from gemm_lessons.course.tiles import laid, typed
 from gemm_lessons.run import contract
 
 
@@ -25,6 +25,9 @@ def export(
         str | None, typer.Option("--shape", metavar="M,N,K", help="The program's own size. Default: 4096,4096,4096.")
     ] = None,
     layout: LayoutOption = None,
+    type_: Annotated[
+        str | None, typer.Option("--type", metavar="NAME", help="Another type of numbers, if the lesson has several.")
+    ] = None,
     no_color: NoColor = False,
 ) -> int:
     """Write a program of its own to take to a GPU machine: your kernel, and the host code around it.
@@ -40,6 +43,8 @@ def export(
     course = any_course() if solution or file else own_course()
     found = course.lesson(lesson)
     path = kernel_path(course, found, solution, False, file)
+    if type_ is not None:
+        found = typed(found, type_)
     if layout is not None:
         found = laid(found, layout.upper())
     wanted = replace(parse_shape(shape), layout=found.shapes.count.layout) if shape is not None else None
@@ -47,6 +52,7 @@ def export(
         found.allow(wanted)
     from gemm_lessons.export.folder import export_lesson  # loads what renders templates
 
-    exported = export_lesson(found, path, out or Path("export") / found.name, course.architecture, wanted)
+    folder = out or Path("export") / "_".join(filter(None, (found.name, found.type)))
+    exported = export_lesson(found, path, folder, course.architecture, wanted)
     show_export(make_console(), exported)
     return contract.EXIT_PASSED

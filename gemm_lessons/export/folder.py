@@ -9,7 +9,7 @@ from gemm_lessons.compiler.source import without_comments
 from gemm_lessons.course.folder import CommandError, WriteError, read_bytes, replace_with_backup, shown
 from gemm_lessons.course.lesson import Lesson, Shape
 from gemm_lessons.export.kernel import KernelText, read_kernel
-from gemm_lessons.export.program import context
+from gemm_lessons.export.program import context, named_in_pragmas
 from gemm_lessons.frozen import dataclass
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -41,7 +41,7 @@ def export_lesson(
     names = context(lesson, text, shown(kernel), architecture, shape)
     contents = {
         "main.cu": _rendered("main.cu", names),
-        **dict(text.headers),
+        **{name: named_in_pragmas(header, names) for name, header in text.headers},
         "Makefile": _rendered("Makefile", names),
         "README.md": _rendered("README.md", names),
     }

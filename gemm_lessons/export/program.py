@@ -8,6 +8,8 @@ A lesson that such a program cannot be made of is refused, with the reason.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
+from typing import cast
 
 from gemm_lessons.compiler.source import GlobalFunction, kernels
 from gemm_lessons.course.data import LAYOUTS, SCALARS, SIZES, BufferSpec, Parameter, leading_name
@@ -315,15 +317,26 @@ class _Description:
 
     def macros(self) -> bool:
         """Whether the preprocessor asks for a tile size: then it must be a macro. Raises ``CommandError`` when the file
-        changes one."""
+        changes one; it may say what a size is where nobody else does."""
         tile = "|".join(self.lesson.tile.defines)
         if not tile:
             return False
-        if changed := re.search(rf"^\s*#\s*(?:define|undef)\s+({tile})\b", self.kernel.everything, re.M):
+        sure = re.sub(rf"^\s*#\s*ifndef\s+({tile})\s+#\s*define\s+\1\b", "", self.kernel.everything, flags=re.M)
+        if changed := re.search(rf"^\s*#\s*(?:define|undef)\s+({tile})\b", sure, re.M):
             raise CommandError(
                 f"{shown(self.kernel.path)}: defines {changed[1]}, which lesson.toml has; leave it to it"
             )
         return bool(re.search(rf"^\s*#\s*(?:if|ifdef|ifndef|elif)\b.*\b(?:{tile})\b", self.kernel.everything, re.M))
+
+
+def named_in_pragmas(text: str, names: Mapping[str, object]) -> str:
+    """Numbers in the place of macros, which nvcc does not look for in a pragma: ``#pragma unroll BK``."""
+    if not names["macros"]:
+        return text
+    sizes = {name: str(size) for name, size in cast(Iterable[tuple[str, int]], names["tile"])}
+    return re.sub(
+        r"^(\s*#\s*pragma\s+unroll\s*\(?\s*)(\w+)\b", lambda it: it[1] + sizes.get(it[2], it[2]), text, flags=re.M
+    )
 
 
 def as_double(element: Element, code: str) -> str:
@@ -346,7 +359,7 @@ def context(
     flags = "-O3 -std=c++17 -lineinfo"
     arch = "native" if architecture[-1].isdigit() else architecture  # sm_90a: code for that very chip
     libraries = "-lcublas " if library else ""
-    return {
+    found: dict[str, object] = {
         "name": lesson.name,
         "title": f"{lesson.number:02} {lesson.title}",
         "label": f"lesson {lesson.number:02}",
@@ -360,6 +373,7 @@ def context(
         "example": astuple(made.example),
         "choices": made.choices(),
         "again": f"gemm-lessons export {lesson.number:02}"
+        + f" --type {lesson.type}" * bool(lesson.type)
         + f" --layout {made.default.layout}" * (made.default.layout != LAYOUTS[0]),
         "multiples": multiples,
         "usage": "".join(f"; {name}: a multiple of {size}" for name, size in multiples),
@@ -393,3 +407,4 @@ def context(
             if name in data.formula.names or any(name in launch.parameters for launch in lesson.launches)
         ],
     }
+    return found | {"kernel": named_in_pragmas(str(found["kernel"]), found)}
