@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from checks.estimate.matrices import CASES
 from gemm_lessons.course.folder import Course
+from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.course.problem import Problem
 from gemm_lessons.launch import Argument, Buffer, Grid, Scalar, StructWithBuffers
 
@@ -528,16 +529,17 @@ def _product_cases() -> list[Case]:
 
 
 def _lesson_cases() -> list[Case]:
+    """Every launch of a solution; of its types, those whose tiles come by TMA."""
     found = []
     course = Course(ROOT)
-    for lesson in map(course.lesson, course.names):
-        if not lesson.solution_path.exists():
-            continue
+    solved = [lesson for lesson in map(course.lesson, course.names) if lesson.solution_path.exists()]
+    typed = (load_lesson(lesson.directory, type_) for lesson in solved for type_ in lesson.types)
+    for lesson in (*solved, *(it for it in typed if it.data.maps)):
         shape = lesson.shapes.count
         for number, (launch, grid) in enumerate(zip(lesson.launches, lesson.grids(shape), strict=True)):
             found.append(
                 Case(
-                    f"lesson_{lesson.name[3:]}" + f"_{number}" * (number > 0),
+                    "_".join(["lesson", lesson.name[3:], *filter(None, [lesson.type])]) + f"_{number}" * (number > 0),
                     lesson.solution_path,
                     launch.entry,
                     grid.grid,

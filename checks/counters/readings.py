@@ -47,6 +47,11 @@ COMPARED: Mapping[str, str] = {
         "global_reduction_sectors",
     )
 }
+# The same for what the kit has no counter of: what the TMA is asked for, and what it brings.
+BOXES: Mapping[str, str] = {
+    "boxes": "smsp__inst_executed_op_tma_ld.sum",
+    "box_sectors": "l1tex__m_xbar2l1tex_read_sectors_mem_global_op_tma_ld.sum",
+}
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ import numpy as np
 
 from checks.counters import patterns
 from checks.counters.manifest import plan
-from gemm_lessons.gpu.functions import address, by_value, linear_texture
-from gemm_lessons.launch import Argument, Buffer, Grid, Scalar, StructWithBuffers, Texture
+from gemm_lessons.gpu.functions import address, by_value, linear_texture, tensor_map
+from gemm_lessons.launch import Argument, Buffer, Grid, Scalar, StructWithBuffers, TensorMap, Texture
 
 AT_ALL = 48 << 10  # bytes of shared memory that a block has without asking for more
 
@@ -86,6 +86,9 @@ def _on_device(argument: Argument, cupy: Any, kept: list[Any]) -> Any:
         texture = linear_texture(array.data.ptr, array.nbytes, array.dtype.name, argument.channels)
         kept += [array, texture]
         return by_value(address(texture.ptr))
+    if isinstance(argument, TensorMap):
+        assert isinstance(argument.pointer, Buffer)
+        return tensor_map(_on_device(argument.pointer, cupy, kept).data.ptr, argument.described)
     if not isinstance(argument, StructWithBuffers):
         raise TypeError(f"{argument.name} is neither a buffer nor a number")
     raw = bytearray(argument.raw)

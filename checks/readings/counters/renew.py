@@ -5,8 +5,9 @@
     python -m checks.readings.counters.renew measure DIR OUT     profile DIR's cubins (GPU, ncu and cupy, no compiler)
     python -m checks.readings.counters.renew store DIR OUT       write the readings beside this file from OUT
 
-``--missing`` leaves out kernels whose machine code has a reading already. Shared and global memory probes settle the
-rules of simulator/banks.py; the suite is what the simulator is compared with.
+``--missing`` leaves out kernels whose machine code has a reading already, ``--kernels lesson_mma`` all whose names
+begin otherwise. Shared and global memory probes settle the rules of simulator/banks.py; the suite is what the simulator
+is compared with.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import Any
 
 from checks.counters import patterns, readings
 from checks.counters.manifest import KERNELS, plan
-from checks.counters.readings import COMPARED, Reading, Readings, Session
+from checks.counters.readings import BOXES, COMPARED, Reading, Readings, Session
 
 PER_INSTRUCTION = ("inst_executed", "thread_inst_executed_true")
 WAVEFRONTS = ("memory_l1_wavefronts_shared", "memory_l1_wavefronts_shared_ideal")
@@ -35,7 +36,7 @@ METRICS = {
     "shared": (*WAVEFRONTS, *PER_INSTRUCTION),
     "global": REQUESTS,
     "copies": (*WAVEFRONTS, *PER_INSTRUCTION),
-    "suite": (*COMPARED.values(), *PER_INSTRUCTION),
+    "suite": (*COMPARED.values(), *BOXES.values(), *PER_INSTRUCTION),
 }
 # Seconds of launching after which the rest is left for another call.
 SECONDS = {"shared": 600.0, "global": 600.0, "copies": 600.0, "suite": 1200.0}
@@ -50,8 +51,9 @@ PROBED = {
 }
 
 
-def build(folder: Path, missing: bool) -> None:
-    """Compile every kernel of the plan. Writes cubins and ``index.json``: key -> [file, kernel name, code]."""
+def build(folder: Path, missing: bool, wanted: str, groups: list[str]) -> None:
+    """Compile every kernel of the plan. Writes cubins and ``index.json``: key -> [file, kernel name, code]. ``wanted``:
+    how the names of kernels begin that are not skipped."""
     from checks.counters.compare import compile_case
     from gemm_lessons.compiler.compile import NotCompiled, compile_source
 
@@ -61,6 +63,9 @@ def build(folder: Path, missing: bool) -> None:
     skip: list[str] = []
     known = readings.load().kernels
     for case in plan():
+        if not case.name.startswith(wanted):
+            skip.append(case.name)
+            continue
         if case.key not in index:
             try:
                 compiled = compile_case(case)
@@ -73,11 +78,11 @@ def build(folder: Path, missing: bool) -> None:
         if missing and case.name in known and known[case.name].code == index[case.key][2]:
             skip.append(case.name)
     files = {
-        "shared_probes": patterns.SHARED_PROBES,
-        "global_probes": patterns.GLOBAL_PROBES,
-        "copy_probes": (*patterns.COPY_PROBES, patterns.BYPASS),
+        "shared": ("shared_probes", patterns.SHARED_PROBES),
+        "global": ("global_probes", patterns.GLOBAL_PROBES),
+        "copies": ("copy_probes", (*patterns.COPY_PROBES, patterns.BYPASS)),
     }
-    for file, probes in files.items():
+    for file, probes in (files[group] for group in groups if group in files):
         path = KERNELS / f"{file}.cu"
         defines = {"PROBES": patterns.PROBES}
         probed = compile_source(path.read_text(), path=str(path), entry=next(iter(probes)), defines=defines)
@@ -166,6 +171,7 @@ def _store_suite(session: Session, index: dict[str, list[str]], folder: Path, ro
     keys = {case.name: case.key for case in plan()}
     for row in rows:
         metrics = {short: int(row["totals"][name]) for short, name in COMPARED.items()}
+        metrics |= {short: int(row["totals"][name]) for short, name in BOXES.items() if row["totals"].get(name)}
         executed = row["instructions"]["inst_executed"]
         last = max((at for at, _ in executed), default=-16)
         warps = dict(executed)
@@ -220,13 +226,14 @@ def main() -> None:
     parser.add_argument("step", nargs="?", choices=("build", "measure", "store"))
     parser.add_argument("folders", nargs="*", type=Path)
     parser.add_argument("--missing", action="store_true", help="only kernels without a reading of this machine code")
+    parser.add_argument("--kernels", default="", metavar="PREFIX", help="of the suite only those whose names begin so")
     parser.add_argument("--groups", default="shared,global,copies,suite", help="what to measure")
     parser.add_argument("--seconds", default="", help="GROUP=SECONDS,...: stop launching after so long")
     given = parser.parse_args()
     seconds = {**SECONDS, **{k: float(v) for k, v in (p.split("=") for p in given.seconds.split(",") if p)}}
     groups = given.groups.split(",")
     if given.step == "build":
-        build(given.folders[0], given.missing)
+        build(given.folders[0], given.missing, given.kernels, groups)
     elif given.step == "measure":
         measure(given.folders[0], given.folders[1], groups, seconds)
     elif given.step == "store":
@@ -234,7 +241,7 @@ def main() -> None:
     else:
         with tempfile.TemporaryDirectory() as scratch:
             folder, out = Path(scratch) / "build", Path(scratch) / "out"
-            build(folder, given.missing)
+            build(folder, given.missing, given.kernels, groups)
             measure(folder, out, groups, seconds)
             store(folder, out)
 
