@@ -15,7 +15,7 @@ from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.lesson import Shape, TileSizes, tile_sizes
 from gemm_lessons.device import BuildTarget
 from gemm_lessons.estimate.model import LAUNCH_US, NEXT_US, Estimate, Profile, Subject, estimate_at, in_a_row
-from gemm_lessons.estimate.profile import profile_of, traced_shape
+from gemm_lessons.estimate.profile import longer, profile_of, traced_shape
 from gemm_lessons.hardware.sheets import GPUS, GpuSpec, buildable
 from gemm_lessons.judgement.verdict import CompileFailed
 from gemm_lessons.run.builder import Builder
@@ -225,6 +225,18 @@ def test_what_is_traced_where_blocks_share_out_the_k_tiles() -> None:
             Mock(), Mock(), Mock(return_value=grid), Mock(), tile_sizes(lesson), lesson.shapes, sharing=(shape, sharers)
         )
         assert traced_shape(subject, 3) == replace(shape, k=k)
+
+
+@pytest.mark.parametrize(
+    ("size", "sharers", "short", "k"),
+    [(2048, 396, 64, 256), (4096, 396, 64, 128), (512, 256, 256, 512), (8, 3, 8, 16)],
+)
+def test_short_shares_are_traced_further(size: int, sharers: int, short: int, k: int) -> None:
+    """A share begins and ends in the middle of tiles: the line in K wants many of them, but not more than K has."""
+    shape = Shape(size, size, size)
+    subject = Mock(tile=TileSizes(64, 128, 8), sharing=(shape, sharers))
+    assert longer(subject, replace(shape, k=short)) == k
+    assert longer(Mock(sharing=None), replace(shape, k=short)) == 2 * short
 
 
 def test_only_the_first_launch_finds_an_idle_gpu() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import json
 import os
 import pickle
@@ -16,10 +17,13 @@ from checks.course.kernel import GPU_ARCH
 from checks.course.squares import BLOCKS, LOOPS, SOURCE, THREADS
 from checks.estimate import table
 from checks.estimate.table import Compared
+from checks.readings.estimate import boxes
+from checks.readings.estimate.boxes import Probe
 from gemm_lessons.compiler.compile import Compiled, compile_source
+from gemm_lessons.estimate.recording import record
 from gemm_lessons.estimate.timeline import play
 from gemm_lessons.hardware.sheets import GPUS
-from gemm_lessons.launch import Buffer, Grid, Scalar
+from gemm_lessons.launch import Argument, Buffer, Grid, Scalar, TensorMap
 from gemm_lessons.simulator import Simulator
 from gemm_lessons.simulator.counters.machinecode.trace import traceable
 
@@ -28,11 +32,13 @@ pytestmark = pytest.mark.slow
 # Nothing in the model tells why these two are slower than it says. The naive kernel loses more at 4096 than caches and
 # DRAM explain; the other is printed as 0.06 ms, and its neighbours of the same size are slower than estimated, too.
 BEYOND = {("naive 32x32", 4096), ("V1 16x16", 256)}
-# 33.9 and 32.3 us, estimated 32.1 both.
-# At 2048 split_k cuts all of its tiles: blocks beside each other are at different k, and share less of L2 than told.
+# 4 to 5% apart at 512: by Nsight Compute block_tile keeps a multiprocessor busy for 59.6 thousand clocks, and 58.1 are
+# played: L1 works as long as is played, but both blocks wait at once for longer. double_buffer: 57.3, played are 58.4.
+# 3% apart at 1024: two_warps, with one warp a scheduler, is played 6% too slow: behind a barrier its warps wait for the
+# first numbers from shared memory, longer than they seem to on the GPU.
 UNTOLD = {
     512: {("block_tile", "double_buffer"), ("block_tile", "any_shape")},
-    2048: {("double_buffer", "split_k"), ("any_shape", "split_k")},
+    1024: {("double_buffer", "two_warps"), ("any_shape", "two_warps")},
 }
 TENSOR = ("tensor_cores", "async_copy", "mma")
 
@@ -77,9 +83,31 @@ def test_every_lesson_at_every_size(lessons: list[Compared]) -> None:
     assert len(lessons) == len({one.kernel for one in lessons}) * len(table.SIZES) >= 8 * 4
 
 
-@pytest.mark.parametrize("size", table.SIZES)
-def test_lessons_come_in_the_right_order(lessons: list[Compared], size: int) -> None:
-    assert set(table.out_of_order(lessons, size)) == UNTOLD.get(size, set())
+@pytest.mark.parametrize("size", table.ORDERED)
+def test_lessons_come_in_the_right_order(everything: list[Compared], size: int) -> None:
+    """Of two that no run has in another order, and whose times overlap in none: most pairs."""
+    runs = table.repeated()
+    pairs = list(itertools.combinations(sorted({one.kernel for one in everything if (one.kernel, size) in runs}), 2))
+    assert len(pairs) >= 36
+    assert sum(table.order_of(*pair, size, runs) != 0 for pair in pairs) >= 0.85 * len(pairs)
+    assert set(table.out_of_order(everything, size)) == UNTOLD.get(size, set())
+
+
+def test_two_have_an_order_where_all_runs_agree() -> None:
+    runs = {("a", 8): {1: (1.0, 2.0), 2: (1.0, 2.0)}, ("b", 8): {1: (3.0, 4.0), 2: (3.0, 4.0)}}
+    assert table.order_of("a", "b", 8, runs) == -1 == -table.order_of("b", "a", 8, runs)
+    overlapping = {**runs, ("b", 8): {1: (3.0, 4.0), 2: (1.9, 4.0)}}
+    changing = {**runs, ("b", 8): {1: (3.0, 4.0), 2: (0.1, 0.2)}}
+    assert table.order_of("a", "b", 8, overlapping) == table.order_of("a", "b", 8, changing) == 0
+    assert table.order_of("a", "c", 8, runs) == 0
+
+
+def test_lesson_mma_by_tma() -> None:
+    """Too fast at 1024 and 2048, where a cold L2 counts, which is not in the model; at 4096 and 8192 the chip's clock
+    is 1.7 GHz for f16 (``h200_pipes.json``), 1.755 here."""
+    found = list(table.by_tma())
+    assert len(found) == 4 * len(table.BY_TMA)
+    assert max(abs(one.error) for one in found) <= 0.20
 
 
 def test_lessons_on_the_h200(lessons: list[Compared]) -> None:
@@ -129,6 +157,49 @@ def loop_clocks(rows: int, cols: int, feed: int, order: int) -> float:
         found = kernel.trace(Grid((BLOCKS, 1, 1), (THREADS, 1, 1)), [*given, Scalar("turns", np.int32(turns))], BLOCKS)
         clocks.append(play(found, BLOCKS, GPUS["h200"]).clocks)
     return (clocks[1] - clocks[0]) / (rows * cols)
+
+
+def test_boxes_take_what_was_measured() -> None:
+    """One after the other, several on their way, and the mbarriers alone; blocks apart as those of a product."""
+    measured = json.loads(boxes.SOURCE.with_name("boxes_h200.json").read_text())["clocks"]
+    for probe, error in (
+        (Probe(way=1), 0.10),
+        (Probe(8), 0.10),
+        (Probe(32), 0.15),
+        (Probe(64, 4, 1, 132, 16), 0.10),
+        (Probe(128, 4, 3, 132, 16), 0.15),
+    ):
+        assert box_clocks(probe) == pytest.approx(measured[probe.name], rel=error), probe.name
+
+
+def box_clocks(probe: Probe) -> float:
+    """Of a turn, played: between the two looks at the clock."""
+    compiled = compile_source(
+        boxes.SOURCE.read_text(),
+        path="boxes.cu",
+        entry="k",
+        defines=probe.defines,
+        include_dirs=(boxes.COMMON,),
+        arch=GPU_ARCH,
+    )
+    assert isinstance(compiled, Compiled)
+    matrix, sizes = np.zeros((boxes.SIDE, boxes.SIDE), np.float32), {"apart": probe.apart}
+    sizes |= {"rows": boxes.SIDE, "cols": boxes.SIDE}
+    given: list[Argument] = [
+        TensorMap(matrix, (probe.rows, boxes.COLS), 128, name="map", pointer=Buffer("matrix", matrix)),
+        Buffer("clocks", np.zeros(512, np.int64), True),
+        Buffer("sink", np.zeros(128, np.uint32), True),
+        *(Scalar(name, np.int32(size)) for name, size in sizes.items()),
+    ]
+    shared = probe.stages * probe.copies * probe.rows * 128
+    found = traceable(compiled, Simulator().kernel(compiled)).trace(Grid((1, 1, 1), (128, 1, 1), shared), given, 1)
+    played = record(found, 1, GPUS["h200"])
+    looks = [
+        it.start
+        for it in played.spells
+        if (it.warp, it.state) == (0, "issue") and "CLOCK" in played.code[it.place].text
+    ]
+    return (looks[-1] - looks[0]) / boxes.TURNS
 
 
 def test_each_step_gains_what_was_measured(everything: list[Compared]) -> None:
@@ -209,6 +280,6 @@ def test_the_page_shows_what_is_computed(
     everything: list[Compared], varied: list[Compared], articles: list[Compared], others: list[Compared]
 ) -> None:
     text = table.PAGE.read_text()
-    found = table.tables(everything, list(table.typed()), varied, articles, others)
+    found = table.tables(everything, list(table.typed()), varied, articles, others, list(table.by_tma()))
     assert {match[1] for match in table.TABLE.finditer(text)} == found.keys()
     assert table.rewritten(text, found) == text, "run: python -m checks.estimate.table --write"

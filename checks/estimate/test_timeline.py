@@ -18,12 +18,13 @@ from gemm_lessons.estimate.timeline import play
 from gemm_lessons.hardware.sheets import GPUS
 from gemm_lessons.simulator.counters.machinecode.operands import decode
 from gemm_lessons.simulator.counters.machinecode.registers import conflicts, reads
-from gemm_lessons.simulator.counters.machinecode.trace import Control, Trace, Traffic, controls
+from gemm_lessons.simulator.counters.machinecode.trace import Control, Signal, Touch, Trace, Traffic, controls
+from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
 
 H200 = GPUS["h200"]
 HOPPER = PIPES[90]
 FREE = Control(stall=1, sets=None, reads=None, waits=())
-Line = tuple[str, Control, Traffic | None]
+Line = tuple[str, Control, Touch | None]
 
 
 def instruction(index: int, text: str) -> SassInstruction:
@@ -288,3 +289,38 @@ def test_latencies_are_those_read_on_hardware() -> None:
         assert clocks[f"latency_barrier_{threads}"] == pytest.approx(modelled, abs=0.5)
     assert 0 < clocks["next_block"] - HOPPER.move_up < 60, "which has a block's begin and end in it"
     assert max(rates.values()) == pytest.approx(H200.l2_bytes_per_s / 1e9, rel=0.01)
+
+
+def signal(told: Signal, sets: int | None = None) -> Line:
+    opcode = {"made": "SYNCS.EXCH.64 URZ,", "arrived": "SYNCS.ARRIVE.TRANS64 RZ,", "awaited": "SYNCS.PHASECHK P0,"}
+    return f"{opcode[told.kind]} [R1], R2", replace(FREE, sets=sets), told
+
+
+def test_a_phase_is_over_when_all_have_arrived_and_the_box_is_there() -> None:
+    sectors = 512
+    made, awaited = signal(Signal("made", 8, 1)), signal(Signal("awaited", 8), sets=0)
+    sent: list[Line] = [
+        signal(Signal("arrived", 8, 1, 32 * sectors)),
+        ("UTMALDG.2D [UR4], [UR6]", FREE, Traffic("global", True, 128, 128, range(sectors), past=True, barrier=8)),
+    ]
+    then: Line = ("FFMA R4, R2, R2, R5", replace(FREE, waits=(0,)), None)
+    per_sector = 32 * H200.sms * H200.clock_hz / H200.l2_bytes_per_s * HOPPER.past
+    took = clocks([made, *sent, awaited, then])
+    assert took == pytest.approx(HOPPER.box + per_sector * sectors + HOPPER.look, abs=10)
+    before = signal(Signal("awaited", 8, parity=1), sets=0)
+    assert clocks([made, *sent, before, then]) < HOPPER.box / 2, "the phase before the first"
+    late = [made, *sent, awaited, then, signal(Signal("awaited", 8, parity=1), sets=0), then]
+    with pytest.raises(Uncountable, match="do not end"):
+        clocks(late)
+
+
+def test_warps_meet_at_an_mbarrier() -> None:
+    """The one that has more to do before it comes lets both go on."""
+    warps, made = 2, signal(Signal("made", 8, 2))
+    lines = [made, *ffma(300), signal(Signal("arrived", 8, 1)), signal(Signal("awaited", 8), sets=0)]
+    lines.append(("FFMA R4, R2, R2, R5", replace(FREE, waits=(0,)), None))
+    both = trace(lines, warps)
+    code = both.warps[0]
+    late, early = code, code[301:]  # which comes at once
+    took = play(replace(both, warps=(late, early)), 1, H200).clocks
+    assert took == pytest.approx(300 + HOPPER.signal + HOPPER.look, abs=10)

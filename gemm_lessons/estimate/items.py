@@ -12,20 +12,22 @@ from gemm_lessons.frozen import dataclass
 from gemm_lessons.hardware.sheets import GpuSpec
 from gemm_lessons.simulator.counters.banks import WARP
 from gemm_lessons.simulator.counters.machinecode.operands import Decoded, MachineRegister
-from gemm_lessons.simulator.counters.machinecode.trace import Trace, Traffic
+from gemm_lessons.simulator.counters.machinecode.trace import Touch, Trace
 
 if TYPE_CHECKING:
     from gemm_lessons.compiler.sass import SassInstruction
 
 LONGEST_RUN = 16  # arithmetic instructions of one warp that are issued together, to save time
 PRODUCTS = ("HMMA", "IMMA", "DMMA")
-Step = tuple[int, Traffic | None]  # of a traced warp: the instruction's index, and its access if it made one
+BOX = "UTMALDG"  # a copy of a box of a tensor map into shared memory
+Step = tuple[int, Touch | None]  # of a traced warp: the instruction's index, and its access if it made one
 FP32, MEMORY, INTEGER, SPECIAL, OTHER, TENSOR, FP64 = range(7)
 UNITS: Mapping[str, int] = {
     **dict.fromkeys("FFMA FADD FMUL FFMA32I FMUL32I FADD32I IMAD HFMA2 HADD2 HMUL2 IDP".split(), FP32),
     **dict.fromkeys(
         "LD ST LDG STG LDS STS LDL STL LDC LDSM STSM LDGSTS TLD ATOM ATOMG ATOMS RED REDG SHFL REDUX".split(), MEMORY
     ),
+    **dict.fromkeys(("SYNCS", BOX), MEMORY),
     **dict.fromkeys(PRODUCTS, TENSOR),
     **dict.fromkeys("DFMA DADD DMUL DSETP DMNMX".split(), FP64),
     **dict.fromkeys("S2R S2UR MUFU F2I I2F F2F I2FP F2FP FRND POPC FLO BREV".split(), SPECIAL),
@@ -36,7 +38,7 @@ UNITS: Mapping[str, int] = {
 # Moves that ptxas writes as multiplications: they need no multiplier.
 MOVES = ("IMAD.MOV", "IMAD.IADD", "IMAD.SHL")
 # Units of which this model knows no rates.
-UNKNOWN = re.compile(r"[BQ]MMA|[HIQ]GMMA|UTMA\w+|SYNCS|UBLK\w+")
+UNKNOWN = re.compile(rf"[BQ]MMA|[HIQ]GMMA|(?!{BOX}$)UTMA\w+|UBLK\w+")
 
 
 def unknown_units(code: Iterable[SassInstruction], gpu: GpuSpec | None = None) -> set[str]:
@@ -44,12 +46,14 @@ def unknown_units(code: Iterable[SassInstruction], gpu: GpuSpec | None = None) -
     found = set()
     for instruction in code:
         name = instruction.opcode.split(".")[0]
-        if UNKNOWN.fullmatch(name):
+        pipes = PIPES.values() if gpu is None else (pipes_of(gpu),)
+        known = not UNKNOWN.fullmatch(name)
+        if name in PRODUCTS:
+            known = any(it.products.clocks(instruction.opcode) for it in pipes)
+        elif name == BOX:
+            known = any(it.box for it in pipes)
+        if not known:
             found.add(name)
-        elif name in PRODUCTS:
-            pipes = PIPES.values() if gpu is None else (pipes_of(gpu),)
-            if not any(it.products.clocks(instruction.opcode) for it in pipes):
-                found.add(name)
     return found
 
 
@@ -142,7 +146,7 @@ class Stream:
     items: Sequence[Item]
     places: Sequence[int]
 
-    def of(self, warp: Sequence[Step]) -> list[tuple[Item, Traffic | None]]:
+    def of(self, warp: Sequence[Step]) -> list[tuple[Item, Touch | None]]:
         """With the accesses of a warp that took this path."""
         return [(item, warp[place][1]) for item, place in zip(self.items, self.places, strict=True)]
 

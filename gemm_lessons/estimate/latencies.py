@@ -5,7 +5,7 @@ Sources, by the letter used below:
 [L] Latency table of github.com/markdewing/AI_kernels (latency/README.md): L1 and L2 of V100, A100, RTX 4090, H100.
 [J] Jia et al., "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking" (2018): P100 and V100.
 [G] NVIDIA, "CUDA C++ Programming Guide", arithmetic throughput by compute capability.
-[T] read on an H200 by ``checks/readings/estimate/pipes.py`` (pipes_h200.json there).
+[T] read on an H200 by ``checks/readings/estimate/pipes.py`` and ``boxes.py`` (pipes_h200.json, boxes_h200.json there).
 [W] NVIDIA's white papers of V100, T4, A100, H100 and the RTX 4090's chip: multiply-adds of tensor cores a clock, dense.
 [M] github.com/sjfeng1999/gpu-arch-microbenchmark: L1, L2, shared memory of a TU104, the chip of a T4.
 [S] Sun et al., "Dissecting Tensor Cores via Microbenchmarks" (2022): a product's result comes after four times its
@@ -101,6 +101,9 @@ class Pipes:
     held: float = 250.0  # of L2's work on copies past L1 may be left when their registers are free again, [F]; where
     # they are needed at once, as in lesson async_copy, a warp alone waits there for a sixth of the time, [N]
     arrival: float = 0.5  # of the shared-memory path, for each wavefront of what comes past L1, [F]
+    box: float = 0.0  # from a request to the TMA until a box's last sector that L2 hands out is there; 0: no TMA
+    signal: float = 20.0  # from an arrival at an mbarrier until it counts, [T]
+    look: float = 25.0  # until a thread knows that a phase is over, [T]
     texture: float = 40.0  # what a fetch through the texture unit takes longer than a load: 50 from L1, 39 from L2, [R]
     dot: float = 2.0  # dp4a and dp2a: 16 lanes, [G], [T]
     products: Products = NO_PRODUCTS
@@ -166,6 +169,7 @@ PIPES: dict[int, Pipes] = {
         fp64=2.0,
         fp64_latency=8.0,
         store=2.0,  # [T]
+        box=270.0,  # [T]
         products=Products(f16=512.0, tf32=256.0, int8=1024.0, f64=32.0, start=2.05, rows=16),
     ),
 }

@@ -9,6 +9,7 @@
   serves the rest; or its sectors, if those are fewer.
 - DRAM bytes: every matrix once if they fit into L2; else the rows and columns that each wave of blocks needs.
 - Where tensor cores work on most multiprocessors, the clock is the one that the chip holds then.
+- Where blocks stay, and take one tile of C after the other, a tile counts as a block that moves up.
 - Blocks along z share the work along K between them; so do blocks that share out the K tiles of all tiles of C.
 - Launches that follow each other take the sum of their times; only the first finds an idle GPU.
 - The limiter is the unit that is busy most of the time; if none is for ``BUSY`` of it, the kernel waits: latency.
@@ -55,7 +56,9 @@ def estimate_at(profile: Profile, shape: Shape, grid: tuple[int, int, int], gpu:
     """The time of a launch of ``grid`` blocks on ``gpu`` for ``shape``; see the module's text for the model."""
     blocks = grid[0] * grid[1] * grid[2]
     resident = profile.blocks_per_sm
-    per_sm = math.ceil(blocks / gpu.sms)
+    tiled = _tiled(profile, shape, grid)
+    turns = math.ceil(math.prod(tiled) / blocks) if profile.staying else 1  # tiles of a block, one after the other
+    per_sm = math.ceil(blocks / gpu.sms) * turns
     waves, rest = divmod(per_sm, resident)
     work = profile.work(shape.k)
     if work.products and blocks >= HOT * gpu.sms:
@@ -70,11 +73,11 @@ def estimate_at(profile: Profile, shape: Shape, grid: tuple[int, int, int], gpu:
             parts[name] = parts.get(name, 0.0) + times * clocks / microsecond
     busiest = max((name for name in parts if name != "latency"), key=lambda name: parts[name])
     between = per_sm // resident - (rest == 0)  # times that blocks move up
-    if between and spans[0][1].fixed > SHORT * spans[0][1].clocks(shape.k):
+    short = spans[0][1].fixed > SHORT * spans[0][1].clocks(shape.k)
+    if between and (short or profile.staying):
         parts["latency"] -= between * profile.overlap(gpu) / microsecond
         parts["latency"] = max(parts["latency"], parts[busiest])
-    tiled = _tiled(profile, shape, grid)
-    l2_bytes = _l2_bytes(profile, blocks * work.global_bytes, shape, tiled)
+    l2_bytes = _l2_bytes(profile, blocks * turns * work.global_bytes, shape, tiled)
     parts["l2"] = max(parts["l2"], l2_bytes / (gpu.l2_bytes_per_s / 1e6))
     parts["dram"] = _dram_bytes(profile, shape, tiled, resident * gpu.sms, gpu.l2_bytes) / (gpu.dram_bytes_per_s / 1e6)
     parts["launch"] = LAUNCH_US
@@ -111,10 +114,10 @@ def in_a_row(estimates: Sequence[Estimate]) -> Estimate:
 
 def _tiled(profile: Profile, shape: Shape, grid: tuple[int, int, int]) -> tuple[int, int, int]:
     """The grid with a block for each tile of C, or several along z; about as many where they share out the K tiles."""
-    if not profile.shared:
+    if not profile.shared and not profile.staying:
         return grid
     cols, rows = math.ceil(shape.n / profile.tile_cols), math.ceil(shape.m / profile.tile_rows)
-    return cols, rows, max(1, round(math.prod(grid) / (cols * rows)))
+    return cols, rows, 1 if profile.staying else max(1, round(math.prod(grid) / (cols * rows)))
 
 
 def _l2_bytes(profile: Profile, sectors: float, shape: Shape, grid: tuple[int, int, int]) -> float:

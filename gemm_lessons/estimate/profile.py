@@ -18,7 +18,7 @@ from gemm_lessons.compiler.elf import without_file_names
 from gemm_lessons.course.lesson import Shape, Shapes, TileSizes
 from gemm_lessons.estimate.latencies import pipes_of
 from gemm_lessons.frozen import dataclass
-from gemm_lessons.hardware.sheets import GpuSpec
+from gemm_lessons.hardware.sheets import GPUS, GpuSpec
 from gemm_lessons.launch import Argument, Grid
 from gemm_lessons.simulator.counters.banks import SECTOR
 
@@ -27,9 +27,12 @@ if TYPE_CHECKING:
     from gemm_lessons.simulator.counters.machinecode.trace import Trace
     from gemm_lessons.simulator.program.ptx import Kernel
 
-MODEL = 7  # of the timeline; another number forgets what is kept on disk
+MODEL = 10  # of the timeline; another number forgets what is kept on disk
 DEPTH = 64  # K of the shorter trace, at least: eight tiles of 8, one of 64; double buffering repeats itself every 32
 TILES = 8  # of the shorter trace of a kernel with cp.async, so that its pipeline is full
+# The longer trace is of twice that K; where blocks share out K tiles and have few of them, of so much: each begins and
+# ends in the middle of a tile, and how many such ends a short share has depends on where it is cut.
+FURTHER = 4
 
 HOT = ("HMMA", "IMMA")  # what lowers the clock of some GPUs; fp64 is sold at the highest one
 
@@ -65,7 +68,8 @@ class Subject:
 
     ``parsed`` gives its PTX, which is read only when there is no trace yet; ``arguments_at`` fresh arguments, whose
     values do not matter. ``sharing``, of a launch whose grid does not grow with M and N: the timed shape, and how many
-    blocks share out its K tiles; None where a block has a tile of C.
+    blocks share out its K tiles; None where a block has a tile of C. ``staying``: so many blocks at most, each of which
+    goes on to other tiles; 0 where there are as many as tiles.
     """
 
     compiled: Compiled
@@ -76,6 +80,7 @@ class Subject:
     shapes: Shapes
     traffic: Movement = PLAIN
     sharing: tuple[Shape, int] | None = None
+    staying: int = 0
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,9 @@ class Work:
     @classmethod
     def of(cls, trace: Trace) -> Work:
         """One block's share of a trace."""
-        touches = [touch for warp in trace.warps for _, touch in warp if touch is not None]
+        from gemm_lessons.simulator.counters.machinecode.trace import Traffic
+
+        touches = [touch for warp in trace.warps for _, touch in warp if isinstance(touch, Traffic)]
         blocks = len(trace.warps) / trace.warps_per_block
         products = {d.index for d in trace.code if d.name in HOT}
         return cls(
@@ -133,7 +140,8 @@ class Profile:
     """How a kernel is launched, and its traces: made when they are first needed, and what follows from them kept.
 
     ``blocks_per_sm``: resident, from the occupancy; ``tile_rows`` x ``tile_cols``: of C, per block, or ``shared`` out
-    among the blocks. ``key`` names the traces for the cache on disk; None keeps nothing there.
+    among the blocks, or one after the other of ``staying`` blocks, whose first has two in the trace ``twice``. ``key``
+    names the traces for the cache on disk; None keeps nothing there.
     """
 
     def __init__(
@@ -146,8 +154,11 @@ class Profile:
         traffic: Movement = PLAIN,
         key: str | None = None,
         shared: bool = False,
+        staying: int = 0,
+        twice: Callable[[], Trace] | None = None,
     ) -> None:
         self.blocks_per_sm = max(blocks_per_sm, 1)
+        self.staying, self._twice = staying, twice
         self.tile_rows, self.tile_cols, self.traffic, self.shared = tile_rows, tile_cols, traffic, shared
         self._tracer, self._key = tracer, key
         self._traces: Traces | None = None
@@ -192,7 +203,10 @@ class Profile:
             from gemm_lessons.estimate.timeline import play
 
             _, trace = self.traces[0]
-            one, two = (play(trace, self.blocks_per_sm, gpu, waves).clocks for waves in (1, 2))
+            if self._twice is not None:
+                one, two = (play(it, 1, gpu).clocks for it in (trace, self._twice()))
+            else:
+                one, two = (play(trace, self.blocks_per_sm, gpu, waves).clocks for waves in (1, 2))
             self._keep(name, max(2 * one - two, 0.0))
         return float(self._kept[name])
 
@@ -204,15 +218,15 @@ class Profile:
 
 def profile_of(subject: Subject, blocks_per_sm: int) -> Profile | None:
     """The profile of a kernel; None when its machine code cannot be followed, or needs units whose rates the model does
-    not know (wgmma, bulk copies)."""
-    from gemm_lessons.estimate.items import unknown_units
+    not know (wgmma, bulk copies without a tensor map)."""
+    from gemm_lessons.estimate.items import BOX, unknown_units
     from gemm_lessons.simulator.counters.machinecode import Uncountable
     from gemm_lessons.simulator.counters.machinecode.trace import traceable
 
     compiled = subject.compiled
     if unknown_units(compiled.sass):
         return None
-    copies = any(it.opcode.startswith("LDGSTS") for it in compiled.sass)
+    copies = any(it.opcode.startswith(("LDGSTS", BOX)) for it in compiled.sass)
     short = traced_shape(subject, blocks_per_sm, TILES if copies else 1)
 
     def trace() -> Traces:
@@ -222,7 +236,12 @@ def profile_of(subject: Subject, blocks_per_sm: int) -> Profile | None:
             shape = replace(short, k=k)
             return k, kernel.trace(subject.grid_at(shape), subject.arguments_at(shape), blocks_per_sm)
 
-        return at(short.k), at(2 * short.k)
+        return at(short.k), at(longer(subject, short))
+
+    def twice() -> Trace:
+        one = traced_shape(subject, 1, TILES)
+        wide = replace(one, n=one.n * (subject.staying + 1))
+        return traceable(compiled, subject.parsed()).trace(subject.grid_at(wide), subject.arguments_at(wide), 1)
 
     unnamed = without_file_names(compiled.cubin)
     code: Sequence[bytes] = unnamed[0] if unnamed else [compiled.cubin]
@@ -235,12 +254,31 @@ def profile_of(subject: Subject, blocks_per_sm: int) -> Profile | None:
         traffic=subject.traffic,
         key=compile_cache.key_of(f"gemm-lessons/traced/{MODEL} {__version__}", *code, *parts),
         shared=subject.sharing is not None,
+        staying=subject.staying,
+        twice=twice if subject.staying else None,
     )
     try:
         profile.work(short.k)
+        if any(it.opcode.startswith("SYNCS") for it in compiled.sass):
+            profile.span(blocks_per_sm, GPUS["h200"].hot)  # do all phases end that warps wait for?
     except Uncountable:
         return None
     return profile
+
+
+def longer(subject: Subject, short: Shape) -> int:
+    """K of the longer trace."""
+    if subject.sharing is None:
+        return 2 * short.k
+    timed, sharers = subject.sharing
+    share = short.k * tiles_of(timed, subject.tile) / sharers
+    most = timed.k // short.k if share < FURTHER * DEPTH else 2
+    return min(max(2, most), FURTHER) * short.k
+
+
+def tiles_of(shape: Shape, tile: TileSizes) -> int:
+    """Tiles of C."""
+    return math.ceil(shape.m / tile.rows) * math.ceil(shape.n / tile.cols)
 
 
 def traced_shape(subject: Subject, blocks: int, tiles: int = 1) -> Shape:
@@ -251,7 +289,7 @@ def traced_shape(subject: Subject, blocks: int, tiles: int = 1) -> Shape:
     depth = math.lcm(tile.depth, multiple.k)
     if subject.sharing is not None:
         timed, sharers = subject.sharing
-        wanted = DEPTH * max(1.0, sharers / (math.ceil(timed.m / tile.rows) * math.ceil(timed.n / tile.cols)))
+        wanted = DEPTH * max(1.0, sharers / tiles_of(timed, tile))
         return replace(timed, k=depth * max(1, math.ceil(min(wanted, timed.k / 2) / depth)))
     if tile.rows * tile.cols == 1:  # no block tile is known: the lesson's own choice, made wider
         rows, cols = subject.shapes.count.m, subject.shapes.count.n

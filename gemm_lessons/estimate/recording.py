@@ -17,7 +17,7 @@ from gemm_lessons.estimate.timeline import Multiprocessor
 from gemm_lessons.frozen import dataclass
 from gemm_lessons.hardware.sheets import GpuSpec
 from gemm_lessons.simulator.counters.machinecode.operands import Decoded
-from gemm_lessons.simulator.counters.machinecode.trace import SCOREBOARDS, Trace, Traffic
+from gemm_lessons.simulator.counters.machinecode.trace import SCOREBOARDS, Signal, Touch, Trace, Traffic
 
 # global, shared, result: for what a load from global or shared memory, or another slow instruction brings.
 State = Literal["issue", "fixed", "turn", "math", "queue", "global", "shared", "result", "barrier"]
@@ -101,7 +101,7 @@ class _Recorder(Multiprocessor):
         self._waits = [_Wait() for _ in range(count)]
         # For each entry of a scoreboard, who made it and what waiting for it means.
         self._makers: list[list[list[tuple[int, State]]]] = [[[] for _ in range(SCOREBOARDS)] for _ in range(count)]
-        self._acting: dict[int, tuple[int, Item, Traffic | None]] = {}
+        self._acting: dict[int, tuple[int, Item, Touch | None]] = {}
         self._meeting: dict[int, int] = {}  # warps at a barrier, and the instruction there
         self._now = (0, 0.0)
 
@@ -172,6 +172,11 @@ class _Recorder(Multiprocessor):
         self._meeting[warp] = self._acting[warp][0]
         return super()._arrive(warp, time, after)
 
+    def _copied(self, box: Traffic, barrier: int, time: float, scheduler: int, warp: int) -> bool:
+        released = super()._copied(box, barrier, time, scheduler, warp)
+        self.flights.append(Flight(warp, time, self.port + self.pipes.box, self._acting[warp][0]))
+        return released
+
     def _fetched(self, touch: Traffic, start: float) -> float:
         done = super()._fetched(touch, start)
         if touch.load:
@@ -180,7 +185,9 @@ class _Recorder(Multiprocessor):
         return done
 
 
-def _state_of(item: Item, touch: Traffic | None) -> State:
+def _state_of(item: Item, touch: Touch | None) -> State:
+    if isinstance(touch, Signal):
+        return "barrier"
     if item.name == "LDGDEPBAR":  # the copies before it, which go past the registers
         return "global"
     return touch.space if touch is not None else "result"

@@ -13,6 +13,7 @@
     L2           a port that brings the sectors one after the other, each ``l2`` clocks after it was asked for; a copy
                  past L1 keeps its registers until the port has come near to it
     barrier      the last warp to arrive releases all
+    mbarrier     whoever waits goes on when its phase is over: threads have arrived, and boxes that the TMA copies
     blocks       where there are more than fit, the next starts when one's warps have ended and its stores have left
 
 What it leaves out: L1's capacity, instruction fetch, DRAM's latency.
@@ -26,11 +27,13 @@ from dataclasses import field
 
 from gemm_lessons.estimate.items import FP32, FP64, INTEGER, MEMORY, OTHER, SPECIAL, TENSOR, Item, streams_of
 from gemm_lessons.estimate.latencies import pipes_of
+from gemm_lessons.estimate.phases import Awaited
 from gemm_lessons.frozen import dataclass
 from gemm_lessons.hardware.sheets import GpuSpec
 from gemm_lessons.simulator.counters.banks import SECTOR
 from gemm_lessons.simulator.counters.machinecode.textures import FETCHES
-from gemm_lessons.simulator.counters.machinecode.trace import SCOREBOARDS, Trace, Traffic
+from gemm_lessons.simulator.counters.machinecode.trace import SCOREBOARDS, Signal, Touch, Trace, Traffic
+from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
 
 NEVER = 1e18
 LINE = 128  # bytes of a line and of a wavefront
@@ -60,7 +63,7 @@ class Multiprocessor:
 
     def __init__(
         self,
-        streams: Sequence[Sequence[tuple[Item, Traffic | None]]],
+        streams: Sequence[Sequence[tuple[Item, Touch | None]]],
         warps_per_block: int,
         gpu: GpuSpec,
         resident: int | None = None,
@@ -95,6 +98,8 @@ class Multiprocessor:
         self.sectors: dict[int, float] = {}  # in L1, or on their way: from when; of the wave that asked last
         self.caches = [self.sectors, *({} for _ in range(self.wave, count, self.wave))]  # other waves, other tiles
         self.waiting: dict[int, list[tuple[int, float]]] = {}  # block -> warps at its barrier
+        self.phases: dict[tuple[int, int], Awaited] = {}  # block, address -> its mbarrier
+        self.asleep: dict[tuple[int, int], list[tuple[int, Item, float]]] = {}  # warps that wait there
         self.end = 0.0
         self.issued = [0.0] * schedulers  # clocks in which it was busy
         self.multiplied = [0.0] * schedulers  # and its fp32 pipe
@@ -115,6 +120,8 @@ class Multiprocessor:
             self.moved_up = False
             for other in schedulers if released else (scheduler,):
                 following[other] = self._next(other)
+        if self.asleep:
+            raise Uncountable("mbarriers whose phases do not end as far as they are followed")
         end = max(self.end, self.stores, self.load_store, *(max(units[FP32], units[TENSOR]) for units in self.units))
         others = {"tensor": max(self.others[TENSOR]), "fp64": max(self.others[FP64])}
         busy = {"issue": max(self.issued), "fp32": max(self.multiplied), **self.moved}
@@ -195,6 +202,12 @@ class Multiprocessor:
             self.issue[scheduler] = time + item.slots
         self.issued[scheduler] += item.slots
         after = time + item.stall
+        if isinstance(touch, Signal):
+            return self._signalled(item, touch, time, warp)
+        if unit == MEMORY and touch is not None and touch.barrier is not None:
+            released = self._copied(touch, touch.barrier, time, scheduler, warp)
+            self.ready[warp] = self._ready(warp, after)
+            return released
         if unit == MEMORY:
             self._access(item, touch, time, scheduler, warp)
         elif unit in (FP32, INTEGER):
@@ -240,6 +253,54 @@ class Multiprocessor:
         for other, earliest in there:
             self.ready[other] = self._ready(other, max(release, earliest))
         return True
+
+    def _signalled(self, item: Item, signal: Signal, time: float, warp: int) -> bool:
+        """A warp makes an mbarrier, arrives there or waits. Does anybody go on who waited?"""
+        key, after, released = (warp // self.warps_per_block, signal.barrier), time + item.stall, False
+        if signal.kind == "made":
+            self.phases[key] = Awaited(signal.arrivals)
+        elif key not in self.phases:
+            raise Uncountable("an mbarrier that is used before it is made")
+        elif signal.kind == "arrived":
+            if self.phases[key].arrived(signal.arrivals, signal.bytes, time + self.pipes.signal):
+                released = self._wake(key)
+        else:
+            over = self.phases[key].since(signal.parity, time)
+            if over is None:
+                self.asleep.setdefault(key, []).append((warp, item, after))
+                self.ready[warp] = NEVER
+                return False
+            self._knows(warp, item, max(time, over))
+        self.ready[warp] = self._ready(warp, after)
+        return released
+
+    def _copied(self, box: Traffic, barrier: int, time: float, scheduler: int, warp: int) -> bool:
+        """The TMA is sent for a box. Does anybody know already when all of the phase's bytes will be there?"""
+        key = warp // self.warps_per_block, barrier
+        taken = self.per_sector * self.pipes.past * len(box.sectors)
+        self.port = max(self.port, time) + taken
+        self.moved["l2"] += taken
+        written = box.passes * self.wavefront * self.pipes.arrival
+        self.moved["shared"] += written
+        self.load_store = max(self.load_store, time) + written
+        self.units[scheduler][MEMORY] = time + 1
+        if key not in self.phases:
+            raise Uncountable("an mbarrier that is used before it is made")
+        over = self.phases[key].brought(len(box.sectors) * SECTOR, self.port + self.pipes.box)
+        return over and self._wake(key)
+
+    def _wake(self, key: tuple[int, int]) -> bool:
+        """A phase is over, or it is known when it will be: whoever waits for it goes on then."""
+        woken = self.asleep.pop(key, [])
+        for warp, item, after in woken:
+            self._knows(warp, item, max(after, self.phases[key].over))
+            self.ready[warp] = self._ready(warp, after)
+        return bool(woken)
+
+    def _knows(self, warp: int, item: Item, time: float) -> None:
+        """The warp is told at this time that a phase is over."""
+        if item.sets is not None:
+            self.boards[warp][item.sets].append(time + self.pipes.look)
 
     def _access(self, item: Item, touch: Traffic | None, time: float, scheduler: int, warp: int) -> None:
         pipes, units = self.pipes, self.units[scheduler]

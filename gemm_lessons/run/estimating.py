@@ -75,15 +75,20 @@ def subject_of(lesson: Lesson, compiled: Compiled, number: int = 0, timed: Shape
     def arguments(shape: Shape) -> tuple[Argument, ...]:
         return Problem(lesson.data, shape, SEED).trial().arguments(launch.parameters)
 
+    sharing = sharing_of(lesson, number, timed) if timed else None
+    tile = tile_sizes(lesson)
+    one = lesson.grids(Shape(tile.rows, tile.cols, tile.depth, layout=lesson.shapes.count.layout))[number]
+    staying = sharing is not None and one.blocks == 1  # no more blocks than tiles
     return Subject(
         compiled,
         partial(Simulator().kernel, compiled),
         lambda shape: lesson.grids(shape)[number],
         arguments,
-        tile_sizes(lesson),
+        tile,
         lesson.shapes,
         movement_of(lesson.data, launch.parameters),
-        sharing_of(lesson, number, timed) if timed else None,
+        None if staying else sharing,
+        lesson.grids(timed)[number].blocks if timed and staying else 0,
     )
 
 

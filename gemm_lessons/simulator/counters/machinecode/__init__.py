@@ -59,6 +59,12 @@ class Code:
         assert self.program is not None
         return replace(self, plan=plan(self.program))
 
+    @cached_property
+    def signalling(self) -> Plan:
+        """What has to be executed to tell mbarriers apart, too. Raises ``Uncountable``."""
+        assert self.program is not None
+        return plan(self.program, signals=True)
+
     def constants_in(self, memory: GlobalMemory) -> dict[int, bytes]:
         """The constant banks with what lies in ``memory``: values that the host may have set, and addresses."""
         banks = {bank: bytearray(data) for bank, data in self.constants.items()}

@@ -26,6 +26,7 @@ BULK_IN, BULK_OUT = frozenset({"UBLKCP", "UTMALDG"}), frozenset({"UBLKCP", "UBLK
 BULK = BULK_IN | BULK_OUT | {"UTMACMDFLUSH", "UTMACCTL", "UTMAPF", "UBLKPF"}
 # mbarriers: made, arrived at, looked at, made invalid.
 _PHASES = "EXCH 64 ARRIVE TRANS64 A1T0 ART0 A0T1 A0TR A0TX RED OPTOUT PHASECHK TRYWAIT CCTL IV".split()
+SIGNALS = frozenset({"SYNCS", "UTMALDG"})  # what tells an mbarrier something, or asks it
 TEXTURE = "texture"  # global memory, read through the texture unit
 MEMORY: Mapping[str, str] = {**LOADS, **STORES, **ATOMICS, **COPIES, **dict.fromkeys(FETCHES, TEXTURE)}
 GENERIC = "generic"  # global or shared memory, as each lane's address says
@@ -204,6 +205,18 @@ def reads(d: Decoded) -> tuple[str, ...]:
                 break  # behind the address stands the data
             continue
         names += operand_registers(operand, _registers_read(d, position))
+    return tuple(name for name in names if name)
+
+
+def signalled(d: Decoded) -> tuple[str, ...]:
+    """Registers that say which mbarrier ``d`` means and what it tells it; of a copy, the one behind its target's."""
+    names = [d.guard.shifted(0)] if d.guard else []
+    if d.name == "UTMALDG":
+        names += (
+            [register.shifted(1) for register in d.operands[0].registers] if isinstance(d.operands[0], Memory) else []
+        )
+    elif d.name == "SYNCS":
+        names += [name for operand in d.operands[results(d)[1] :] for name in operand_registers(operand)]
     return tuple(name for name in names if name)
 
 

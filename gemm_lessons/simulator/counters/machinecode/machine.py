@@ -30,6 +30,7 @@ from gemm_lessons.simulator.counters.machinecode.flow import (
     GENERIC,
     LOADS,
     MEMORY,
+    SIGNALS,
     STORES,
     TEXTURE,
     calls,
@@ -147,6 +148,8 @@ class Walker:
                         block.steps.append(self._count(d, self._add_arrivals))
                 if d.name in MEMORY and MEMORY[d.name] != "local":
                     block.steps.extend(self._touches(d, block))
+                if d.name in SIGNALS:
+                    block.steps.extend(self._signals(d))
                 if self.plan.executed[d.index] or {**STORES, **ATOMICS}.get(d.name) in self.plan.spaces:
                     step = self._step(d)
                     if step is not None:
@@ -266,6 +269,10 @@ class Walker:
         to, source = memories
         shared = self._touch(d, to, "shared", "copy", other=source)
         return [shared, self._touch(d, source, "global", "copy", reading, to)]
+
+    def _signals(self, d: Decoded) -> Sequence[Step]:
+        """Notes what ``d`` tells an mbarrier: nobody counts that."""
+        return ()
 
     def _place(self, d: Decoded, memory: Memory | None, space: str) -> tuple[Fetch, Fetch | None]:
         """The addresses of an access in the memory where it turns out to be, and who touches any."""

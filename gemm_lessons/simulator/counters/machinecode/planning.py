@@ -17,12 +17,14 @@ from gemm_lessons.simulator.counters.machinecode.flow import (
     GENERIC,
     LOADS,
     MEMORY,
+    SIGNALS,
     STORES,
     Listing,
     call_by_call,
     calls,
     calls_outside,
     reads,
+    signalled,
     stored,
 )
 from gemm_lessons.simulator.counters.machinecode.operands import Decoded
@@ -62,18 +64,19 @@ class Plan:
         return self._passages[first, end]
 
 
-def plan(program: Listing) -> Plan:
-    """Raises ``Uncountable`` when the slice cannot be found. To look closely takes longer and is seldom needed."""
+def plan(program: Listing, signals: bool = False) -> Plan:
+    """Raises ``Uncountable`` when the slice cannot be found. To look closely takes longer and is seldom needed.
+    ``signals``: mbarriers are told apart, too, which only time depends on."""
     try:
-        return _plan(program, closely=False)
+        return _plan(program, signals, closely=False)
     except Uncountable:
-        return _plan(program, closely=True)
+        return _plan(program, signals, closely=True)
 
 
-def _plan(program: Listing, closely: bool) -> Plan:
+def _plan(program: Listing, signals: bool, closely: bool) -> Plan:
     spaces: frozenset[str] = frozenset()
     while True:
-        chosen = relevant(program, partial(needs, spaces), closely)
+        chosen = relevant(program, partial(needs, spaces, signals=signals), closely)
         loaded = {
             {**LOADS, **ATOMICS}[d.name]
             for d, needed in zip(program.code, chosen, strict=True)
@@ -95,11 +98,13 @@ def _plan(program: Listing, closely: bool) -> Plan:
         spaces |= loaded
 
 
-def needs(spaces: frozenset[str], d: Decoded) -> Sequence[str]:
+def needs(spaces: frozenset[str], d: Decoded, signals: bool = False) -> Sequence[str]:
     """Registers that ``d`` needs for itself: addresses, branch conditions, and data that goes to one of ``spaces``."""
     needed = list(reads(d)) if (d.name in MEMORY or d.name in CONTROL) and not calls_outside(d) else []
     if (d.name in FUSED or calls_outside(d)) and d.guard is not None:
         needed.append(d.guard.shifted(0))
+    if signals and d.name in SIGNALS:
+        needed += signalled(d)
     space = {**STORES, **ATOMICS}.get(d.name)
     if space in spaces and space != "global":  # global memory is taken as it was before; ``Store`` watches over that
         needed += stored(d)

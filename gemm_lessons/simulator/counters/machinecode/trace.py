@@ -23,7 +23,7 @@ from gemm_lessons.simulator.counters import banks, copies, tally
 from gemm_lessons.simulator.counters.banks import Access
 from gemm_lessons.simulator.counters.machinecode import Code, prepare, registers
 from gemm_lessons.simulator.counters.machinecode.divisions import Undecided
-from gemm_lessons.simulator.counters.machinecode.flow import TEXTURE
+from gemm_lessons.simulator.counters.machinecode.flow import SIGNALS, TEXTURE
 from gemm_lessons.simulator.counters.machinecode.lanes import Geometry, launch_constants
 from gemm_lessons.simulator.counters.machinecode.machine import Step, Walker, both, bytes_of
 from gemm_lessons.simulator.counters.machinecode.operands import Decoded, Memory
@@ -44,6 +44,13 @@ INSTRUCTION_BYTES = 16
 CONTROL_BIT = 105  # of the 128-bit instruction
 SCOREBOARDS = 6
 LINE = 4  # sectors of a 128-byte line
+# Of SYNCS: an mbarrier is made with the number of arrivals, less than so many, in bits 1 to 20; an arrival announces
+# bytes, but for A1T0; the parity of a phase is the top bit.
+SIGNAL_KINDS: Mapping[str, Literal["made", "arrived", "awaited"]] = {
+    "EXCH": "made", "ARRIVE": "arrived", "PHASECHK": "awaited",
+}  # fmt: skip
+SIGNAL_MODIFIERS = frozenset("EXCH 64 ARRIVE TRANS64 A1T0 PHASECHK TRYWAIT".split())
+MOST_ARRIVALS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -65,15 +72,32 @@ class Control:
 class Traffic:
     """One warp's access. Shared: ``passes`` are wavefronts, ``ideal`` of them unavoidable. Global: ``passes`` are
     128-byte lines (of a fetch from a texture, request by request), ``sectors`` the 32-byte sectors' numbers; of a copy
-    to shared memory also the wavefronts ``written`` there, and whether it goes ``past`` L1."""
+    to shared memory also the wavefronts ``written`` there, and whether it goes ``past`` L1; of a box by TMA, whose
+    sectors have no numbers, the mbarrier that is told of it."""
 
     space: Literal["shared", "global"]
     load: bool
     passes: int
     ideal: int
-    sectors: tuple[int, ...] = ()
+    sectors: Sequence[int] = ()
     written: int = 0
     past: bool = False
+    barrier: int | None = None
+
+
+@dataclass(frozen=True)
+class Signal:
+    """What a warp has to do with the mbarrier at an address of shared memory: it is ``made``, for so many ``arrivals``
+    a phase; threads have ``arrived`` and announce ``bytes``; or the phase of a ``parity`` is ``awaited``."""
+
+    kind: Literal["made", "arrived", "awaited"]
+    barrier: int
+    arrivals: int = 0
+    bytes: int = 0
+    parity: int = 0
+
+
+Touch = Traffic | Signal
 
 
 @dataclass(frozen=True)
@@ -83,7 +107,7 @@ class Trace:
     code: tuple[Decoded, ...]
     control: tuple[Control, ...]
     reads: tuple[tuple[int, int], ...]  # per instruction: registers of each bank that a multiply-add reads
-    warps: tuple[tuple[tuple[int, Traffic | None], ...], ...]
+    warps: tuple[tuple[tuple[int, Touch | None], ...], ...]
     warps_per_block: int
 
 
@@ -153,10 +177,13 @@ class Traceable:
 def traceable(compiled: Compiled, kernel: Kernel) -> Traceable:
     """Raises ``Uncountable`` when the machine code cannot be followed."""
     code = prepare(compiled)
-    if code.plan is None:
+    plan = code.plan
+    if plan is None:
         raise Uncountable(code.obstacle)
-    reads = registers.reads(code.plan.program.code)
-    return Traceable(code, code.plan, kernel, controls(compiled), reads, compiled.resources.shared_bytes)
+    if any(d.name in SIGNALS for d in plan.program.code):
+        plan = code.signalling
+    reads = registers.reads(plan.program.code)
+    return Traceable(code, plan, kernel, controls(compiled), reads, compiled.resources.shared_bytes)
 
 
 class _Recorder(Walker):
@@ -170,7 +197,7 @@ class _Recorder(Walker):
         store: Store | None,
         textures: Mapping[int, Texels],
     ) -> None:
-        self._log: list[tuple[int, NDArray[Any] | None, dict[int, list[Traffic | None]]]] = []
+        self._log: list[tuple[int, NDArray[Any] | None, dict[int, list[Any]]]] = []  # of Touch | None
         self._written: dict[int, list[int]] = {}  # by cp.async, the shared side of its last execution
         super().__init__(plan, geometry, constants, Sums(), store, textures=textures)
         for number, block in enumerate(self.blocks):
@@ -178,6 +205,47 @@ class _Recorder(Walker):
 
     def _entered(self, number: int) -> Step:
         return lambda: self._log.append((number, self.lanes.mask, {}))
+
+    def _signals(self, d: Decoded) -> Sequence[Step]:
+        memory = next((operand for operand in d.operands if isinstance(operand, Memory)), None)
+        if memory is None or not memory.registers:
+            raise Uncountable(f"unknown form {d.text}")
+        kind, told = "", None
+        if d.name == "UTMALDG":  # [where to], the register behind it names the mbarrier
+            first = memory.registers[0]
+            assert first.number is not None
+            where = self.lanes.address(Memory((replace(first, number=first.number + 1),), 0), "shared")
+        else:
+            kind = next((SIGNAL_KINDS[word] for word in d.modifiers if word in SIGNAL_KINDS), "")
+            if not kind or not SIGNAL_MODIFIERS.issuperset(d.modifiers):
+                raise Uncountable(f"unknown form {d.text}")
+            where, told = self.lanes.address(memory, "shared"), self.lanes.fetcher(d.operands[-1])
+        guard, lanes, bare = self._guard(d), self.geometry.lanes, d.has("A1T0")
+
+        def note() -> None:
+            active = self._active(guard).reshape(-1, WARP)
+            at = np.broadcast_to(where(), (lanes,)).reshape(-1, WARP)
+            word = None if told is None else np.broadcast_to(told(), (lanes,)).reshape(-1, WARP)
+            found: list[Touch | None] = []
+            for warp, taking_part in enumerate(active):
+                threads = np.flatnonzero(taking_part)
+                if not len(threads):
+                    found.append(None)
+                    continue
+                barrier, first = int(at[warp, threads[0]]), threads[0]
+                if word is None:
+                    found.append(Traffic("global", True, 0, 0, (), past=True, barrier=barrier))
+                    continue
+                number = int(word[warp, first])
+                if kind == "made":
+                    found.append(Signal("made", barrier, arrivals=MOST_ARRIVALS - (number >> 1 & MOST_ARRIVALS - 1)))
+                elif kind == "arrived":
+                    found.append(Signal("arrived", barrier, len(threads), 0 if bare else number * len(threads)))
+                else:
+                    found.append(Signal("awaited", barrier, parity=number >> 31))
+            self._log[-1][2][d.index] = found
+
+        return (note,)
 
     def _touch(
         self,
@@ -228,9 +296,9 @@ class _Recorder(Walker):
 
         return touch
 
-    def warps(self) -> tuple[tuple[tuple[int, Traffic | None], ...], ...]:
+    def warps(self) -> tuple[tuple[tuple[int, Touch | None], ...], ...]:
         count = self.geometry.lanes // WARP
-        streams: list[list[tuple[int, Traffic | None]]] = [[] for _ in range(count)]
+        streams: list[list[tuple[int, Touch | None]]] = [[] for _ in range(count)]
         for number, mask, touches in self._log:
             block = self.blocks[number]
             inside: Sequence[int] = range(count)
@@ -241,10 +309,39 @@ class _Recorder(Walker):
             places = [(at, found) for at, (_, found) in enumerate(steps) if found is not None]
             for warp in inside:
                 start = len(streams[warp])
-                streams[warp].extend(plain)
+                streams[warp] += plain
                 for at, found in places:
                     streams[warp][start + at] = (plain[at][0], found[warp])
-        return tuple(tuple(stream) for stream in streams)
+        if any(d.name in SIGNALS for d in self.plan.program.code):
+            streams = [shared_out(stream) for stream in streams]
+        return tuple(map(tuple, streams))
+
+
+def shared_out(stream: list[tuple[int, Touch | None]]) -> list[tuple[int, Touch | None]]:
+    """Each box with its share of the bytes that its mbarrier was told of before: those of a phase count as alike."""
+    announced: dict[int, tuple[int, list[int]]] = {}  # barrier -> bytes, and the places of the boxes since then
+
+    def settle(barrier: int) -> None:
+        size, places = announced.pop(barrier, (0, []))
+        sectors = size // banks.SECTOR
+        for number, place in enumerate(places):
+            index, box = stream[place]
+            assert isinstance(box, Traffic)
+            share = (number + 1) * sectors // len(places) - number * sectors // len(places)
+            lines = -(-share // LINE)
+            stream[place] = index, replace(box, passes=lines, ideal=lines, sectors=range(share))
+
+    for place, (_, touch) in enumerate(stream):
+        if isinstance(touch, Signal) and touch.kind == "arrived" and touch.bytes:
+            settle(touch.barrier)
+            announced[touch.barrier] = touch.bytes, []
+        elif isinstance(touch, Traffic) and touch.barrier is not None:
+            if touch.barrier not in announced:
+                raise Uncountable("a bulk copy whose bytes nobody announced before")
+            announced[touch.barrier][1].append(place)
+    for barrier in list(announced):
+        settle(barrier)
+    return stream
 
 
 def _touches(where: NDArray[Any], active: NDArray[Any], width: int, space: str, access: Access) -> list[Traffic | None]:
