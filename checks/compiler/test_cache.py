@@ -172,6 +172,21 @@ def test_a_changed_include_is_noticed(folder, compiler, build, tmp_path):
     assert before.ptx != after.ptx
 
 
+def test_an_include_that_changes_while_the_compiler_runs_leaves_nothing_behind(
+    folder, compiler, build, tmp_path, monkeypatch
+):
+    def meanwhile(*arguments):
+        (tmp_path / "scale.cuh").write_text(HEADER.replace("2", "3"))
+        return compiler.translate(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(nvrtc_child, "translate", meanwhile)
+        changed = build()
+    (tmp_path / "scale.cuh").write_text(HEADER)
+    assert build().ptx != changed.ptx
+    assert compiler.calls == 2
+
+
 def test_a_changed_include_of_an_include_is_noticed(folder, compiler, build, tmp_path):
     (tmp_path / "scale.cuh").write_text('#include "deeper.h"\n' + HEADER.replace("2", "FACTOR"))
     (tmp_path / "deeper.h").write_text("#define FACTOR 5\n")

@@ -66,6 +66,15 @@ def test_a_lesson_starts_from_the_one_before_or_from_one_that_it_names(lesson: L
         load_lesson(lesson.directory)
 
 
+def test_times_may_be_for_another_shape_than_a_large_square(lesson: Lesson) -> None:
+    assert lesson.shapes.timed is None
+    lesson.toml_path.write_text(TOML.replace("count =", "timed = [5, 16, 900]\ncount ="))
+    assert load_lesson(lesson.directory).shapes.timed == Shape(5, 16, 900)
+    lesson.toml_path.write_text(TOML.replace("count =", "timed = [5, 12, 900]\ncount ="))
+    with pytest.raises(LessonError, match=r"\[shapes\] timed: \[5, 12, 900\] breaks the contract: N = 12"):
+        load_lesson(lesson.directory)
+
+
 def test_launch(lesson: Lesson) -> None:
     (grid,) = lesson.grids(Shape(9, 16, 5))
     assert (grid.grid, grid.block, grid.dynamic_shared) == ((2, 3, 1), (32, 1, 1), 16)

@@ -213,6 +213,8 @@ def compile_source(
     if not result.ok:
         failure = explain_failure(found, result.log, path, source, entry)
         return NotCompiled((*left_out, *failure), result.log)
+    if program != _cache_key(source, name, arguments, major, folders, cuda_folders):
+        program = key = None  # an included file was written meanwhile: who knows which of the two was compiled
     _latest.keep(program if result is answer[0] else None, result, version)
     resources = read_resources(result.log, result.lowered)
     compiled = Compiled(

@@ -91,13 +91,15 @@ class LaunchSpec:
 @dataclass(frozen=True)
 class Shapes:
     """The shape contract: what M, N and K must be multiples of, the shapes to check, the one to count on, the layouts
-    of A and B that may be, and the largest M, N and K, by name, where there is one."""
+    of A and B that may be, the largest M, N and K, by name, where there is one, and the shape that times in the table
+    are for, where the lesson is about small or narrow ones."""
 
     multiple_of: Shape
     check: tuple[Shape, ...]
     count: Shape
     layouts: tuple[str, ...] = LAYOUTS[:1]
     at_most: tuple[tuple[str, int], ...] = ()
+    timed: Shape | None = None
 
     def laid(self, layout: str) -> Shapes:
         """The same shapes, all in this layout."""

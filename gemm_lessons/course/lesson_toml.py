@@ -382,7 +382,7 @@ class _Reader(TomlReader):
         return word
 
     def shapes(self, raw: dict[str, Any]) -> Shapes:
-        self.known(("shapes",), raw, ("multiple_of", "at_most", "check", "count", "layouts"))
+        self.known(("shapes",), raw, ("multiple_of", "at_most", "check", "count", "timed", "layouts"))
         layouts = raw.get("layouts", list(LAYOUTS[:1]))
         if not isinstance(layouts, list) or not layouts or not all(layout in LAYOUTS for layout in layouts):
             raise self.wrong(("shapes", "layouts"), f"must be a list of some of {', '.join(LAYOUTS)}")
@@ -397,9 +397,10 @@ class _Reader(TomlReader):
             self.shape(("shapes", "count"), self.present(("shapes",), raw, "count")),
             tuple(layouts),
             tuple(most.items()),
+            self.shape(("shapes", "timed"), raw["timed"]) if "timed" in raw else None,
         )
-        for key, shape in [*(("check", shape) for shape in shapes.check), ("count", shapes.count)]:
-            if refusal := shapes.refusal(shape):
+        for key, shape in [*(("check", it) for it in shapes.check), ("count", shapes.count), ("timed", shapes.timed)]:
+            if shape is not None and (refusal := shapes.refusal(shape)):
                 raise self.wrong(("shapes", key), f"[{shape.m}, {shape.n}, {shape.k}] breaks the contract: {refusal}")
         return shapes
 

@@ -17,7 +17,7 @@ from gemm_lessons.hardware.sheets import GpuSpec
 from gemm_lessons.run.builder import Workshop
 from gemm_lessons.run.kept_rows import KeptRows
 
-ESTIMATE_SIZE = 4096  # M = N = K of the estimate in the table: so large that no launch overhead or tail shows
+ESTIMATE_SIZE = 4096  # M = N = K of the times in the table, unless the lesson says: no launch overhead or tail shows
 
 Tell = Callable[[str], None]  # told what begins: "compile solution.cu", "check 96x64x80", ...
 
@@ -77,7 +77,7 @@ class RunPlan:
             layout=lesson.shapes.count.layout,
         )
         seed = fresh_seed() if request.seed is None else request.seed
-        timed = request.shape or whole
+        timed = request.shape or lesson.shapes.timed or whole
         device = request.device.expecting(lesson.at(timed).data, timed, seed)
         return cls(
             course=request.course,
