@@ -12,7 +12,6 @@ struct Operand {
     static constexpr int STRIPES = ALONG_K ? 1 : ROWS / LINE;
     static constexpr int LINES = THREADS * WIDTH / LINE;
     static constexpr int ROUNDS = ROWS / STRIPES * BK / THREADS / WIDTH;
-    static_assert(THREADS * WIDTH % LINE == 0 && ROUNDS > 0, "the tile must be whole rounds of copying");
     static_assert(!DIRECT || WIDTH == 1, "straight into shared memory goes one float at a time");
 
     int line = 0;

@@ -53,9 +53,10 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K, int lda, int
     __shared__ __align__(16) float sb[3][BK][BN + 4 * TRANS_B];
     Side<BM, !TRANS_A, WIDTH_A> a{A, lda, M, K, int(blockIdx.y * BM)};
     Side<BN, TRANS_B, WIDTH_B> b{B, ldb, N, K, int(blockIdx.x * BN)};
+    constexpr int L = WN / TN, DOWN = WM / (TM / 4), RIGHT = WN / (TN / 4);
     const int w = threadIdx.x / 32, l = threadIdx.x % 32;
-    const int r0 = w / (BN / WN) * WM + (l / 16 * 2 + l % 2) * 4, c0 = w % (BN / WN) * WN + l / 2 % 8 * 4;
-    float acc[8][8] = {};
+    const int r0 = w / (BN / WN) * WM + (l / (2 * L) * 2 + l % 2) * 4, c0 = w % (BN / WN) * WN + l / 2 % L * 4;
+    float acc[TM][TN] = {};
 
     a.start(sa[0], 0);
     b.start(sb[0], 0);
@@ -71,16 +72,17 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K, int lda, int
         __syncthreads();
 #pragma unroll
         for (int k = 0; k < BK; k++) {
-            float p[8], q[8];
+            float p[TM], q[TN];
 #pragma unroll
-            for (int h = 0; h < 2; h++) {
-                *reinterpret_cast<float4 *>(p + 4 * h) = *reinterpret_cast<float4 *>(&sa[now][k][r0 + 16 * h]);
-                *reinterpret_cast<float4 *>(q + 4 * h) = *reinterpret_cast<float4 *>(&sb[now][k][c0 + 32 * h]);
-            }
+            for (int h = 0; h < TM / 4; h++)
+                *reinterpret_cast<float4 *>(p + 4 * h) = *reinterpret_cast<float4 *>(&sa[now][k][r0 + DOWN * h]);
 #pragma unroll
-            for (int j = 0; j < 8; j++)
+            for (int h = 0; h < TN / 4; h++)
+                *reinterpret_cast<float4 *>(q + 4 * h) = *reinterpret_cast<float4 *>(&sb[now][k][c0 + RIGHT * h]);
 #pragma unroll
-                for (int i = 0; i < 8; i++)
+            for (int j = 0; j < TN; j++)
+#pragma unroll
+                for (int i = 0; i < TM; i++)
                     acc[i][j] += p[i] * q[j];
         }
         a.finish(sa[next]);
@@ -88,9 +90,9 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K, int lda, int
         now = next;
         next = next == 2 ? 0 : next + 1;
     }
-    for (int i = 0; i < 8; i++)
-        for (int j = 0; j < 8; j += WIDTH_C) {
-            const int r = blockIdx.y * BM + r0 + i / 4 * 16 + i % 4, c = blockIdx.x * BN + c0 + j / 4 * 32 + j % 4;
+    for (int i = 0; i < TM; i++)
+        for (int j = 0; j < TN; j += WIDTH_C) {
+            const int r = blockIdx.y * BM + r0 + i / 4 * DOWN + i % 4, c = blockIdx.x * BN + c0 + j / 4 * RIGHT + j % 4;
             if (r < M && c < N)
                 floats_at<WIDTH_C>(C[r * ldc + c]) = floats_at<WIDTH_C>(acc[i][j]);
         }

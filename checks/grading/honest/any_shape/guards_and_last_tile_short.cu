@@ -44,10 +44,11 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K, int lda, int
     __shared__ __align__(16) float sb[2][BK][BN + 4];
     const int m0 = blockIdx.y * BM, n0 = blockIdx.x * BN;
     const int warp = threadIdx.x / 32, lane = threadIdx.x & 31;
-    const int ty = warp / (BN / WN) * WM + ((lane >> 4 << 1) | (lane & 1)) * 4; // 4 x 8 lanes, 8 x 8 sums each
-    const int tx = warp % (BN / WN) * WN + (lane >> 1 & 7) * 4;
+    constexpr int L = WN / TN, DOWN = WM / (TM / 4), RIGHT = WN / (TN / 4); // L lanes beside each other, TM x TN sums each
+    const int ty = warp / (BN / WN) * WM + (lane / (2 * L) * 2 + (lane & 1)) * 4;
+    const int tx = warp % (BN / WN) * WN + (lane >> 1) % L * 4;
 
-    float ra[BM * BK / THREADS], rb[BN * BK / THREADS], sum[8][8] = {};
+    float ra[BM * BK / THREADS], rb[BN * BK / THREADS], sum[TM][TN] = {};
     get<BM, !TRANS_A, WIDTH_A>(ra, A, lda, M, K, m0, 0);
     get<BN, TRANS_B, WIDTH_B>(rb, B, ldb, N, K, n0, 0);
     put<BM, !TRANS_A, WIDTH_A>(sa[0], ra);
@@ -62,13 +63,13 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K, int lda, int
         }
 #pragma unroll
         for (int k = 0; k < BK; k++) {
-            float x[8], y[8];
-            *(float4 *)&x[0] = *(float4 *)&sa[now][k][ty];
-            *(float4 *)&x[4] = *(float4 *)&sa[now][k][ty + 16];
-            *(float4 *)&y[0] = *(float4 *)&sb[now][k][tx];
-            *(float4 *)&y[4] = *(float4 *)&sb[now][k][tx + 32];
-            for (int i = 0; i < 8; i++)
-                for (int j = 0; j < 8; j++)
+            float x[TM], y[TN];
+            for (int i = 0; i < TM; i += 4)
+                *(float4 *)&x[i] = *(float4 *)&sa[now][k][ty + i / 4 * DOWN];
+            for (int j = 0; j < TN; j += 4)
+                *(float4 *)&y[j] = *(float4 *)&sb[now][k][tx + j / 4 * RIGHT];
+            for (int i = 0; i < TM; i++)
+                for (int j = 0; j < TN; j++)
                     sum[i][j] = fmaf(x[i], y[j], sum[i][j]);
         }
         if (more) {
@@ -79,13 +80,13 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K, int lda, int
         now ^= 1;
     }
 #pragma unroll
-    for (int i = 0; i < 8; i++) {
-        int row = m0 + ty + i / 4 * 16 + i % 4;
+    for (int i = 0; i < TM; i++) {
+        int row = m0 + ty + i / 4 * DOWN + i % 4;
         if (row >= M)
             continue;
 #pragma unroll
-        for (int j = 0; j < 8; j += WIDTH_C) {
-            int col = n0 + tx + j / 4 * 32 + j % 4;
+        for (int j = 0; j < TN; j += WIDTH_C) {
+            int col = n0 + tx + j / 4 * RIGHT + j % 4;
             if (col < N)
                 floats_at<WIDTH_C>(C[(size_t)row * ldc + col]) = floats_at<WIDTH_C>(sum[i][j]);
         }

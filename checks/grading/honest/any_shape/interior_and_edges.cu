@@ -56,11 +56,12 @@ __device__ void run(const float *A, const float *B, float *C, int M, int N, int 
                     float (*sa)[BK][BM + 4], float (*sb)[BK][BN + 4])
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int y = warp / (BN / WN) * WM + (lane / 16 * 2 + lane % 2) * 4;
-    const int x = warp % (BN / WN) * WN + lane / 2 % 8 * 4;
+    constexpr int L = WN / TN, DOWN = WM / (TM / 4), RIGHT = WN / (TN / 4);
+    const int y = warp / (BN / WN) * WM + (lane / (2 * L) * 2 + lane % 2) * 4;
+    const int x = warp % (BN / WN) * WN + lane / 2 % L * 4;
     Loader<BM, !TRANS_A, WIDTH_A, EDGE> a(A, lda, M, blockIdx.y * BM);
     Loader<BN, TRANS_B, WIDTH_B, EDGE> b(B, ldb, N, blockIdx.x * BN);
-    float c[8][8] = {};
+    float c[TM][TN] = {};
     a.load(K);
     b.load(K);
     int s = 0;
@@ -72,20 +73,21 @@ __device__ void run(const float *A, const float *B, float *C, int M, int N, int 
         b.load(left - BK);
 #pragma unroll
         for (int k = 0; k < BK; k++) {
-            float4 a0 = *(const float4 *)&sa[s][k][y], a1 = *(const float4 *)&sa[s][k][y + 16];
-            float4 b0 = *(const float4 *)&sb[s][k][x], b1 = *(const float4 *)&sb[s][k][x + 32];
-            float av[8] = {a0.x, a0.y, a0.z, a0.w, a1.x, a1.y, a1.z, a1.w};
-            float bv[8] = {b0.x, b0.y, b0.z, b0.w, b1.x, b1.y, b1.z, b1.w};
+            float av[TM], bv[TN];
+            for (int i = 0; i < TM; i += 4)
+                *(float4 *)&av[i] = *(const float4 *)&sa[s][k][y + i / 4 * DOWN];
+            for (int j = 0; j < TN; j += 4)
+                *(float4 *)&bv[j] = *(const float4 *)&sb[s][k][x + j / 4 * RIGHT];
 #pragma unroll
-            for (int i = 0; i < 64; i++)
-                c[i / 8][i % 8] += av[i / 8] * bv[i % 8];
+            for (int i = 0; i < TM * TN; i++)
+                c[i / TN][i % TN] += av[i / TN] * bv[i % TN];
         }
     }
 #pragma unroll
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < TM; i++)
 #pragma unroll
-        for (int j = 0; j < 8; j += WIDTH_C) {
-            const int r = blockIdx.y * BM + y + i / 4 * 16 + i % 4, q = blockIdx.x * BN + x + j / 4 * 32 + j % 4;
+        for (int j = 0; j < TN; j += WIDTH_C) {
+            const int r = blockIdx.y * BM + y + i / 4 * DOWN + i % 4, q = blockIdx.x * BN + x + j / 4 * RIGHT + j % 4;
             if (!EDGE || (r < M && q < N)) {
                 Floats<WIDTH_C> out;
                 for (int e = 0; e < WIDTH_C; e++)

@@ -15,18 +15,17 @@ struct Iterator {
     enum { PER_LINE = (LINE_IS_K ? BK : ROWS) / W, COUNT = ROWS * BK / W / NTHREADS };
     Params p;
     unsigned mask;
-    int thread_row, thread_k;
+    int first;
 
-    __device__ Iterator(Params params, int row0) : p(params), mask(0)
+    __device__ Iterator(Params params, int row0) : p(params), mask(0), first(row0)
     {
-        const int contiguous = threadIdx.x % PER_LINE * W, strided = threadIdx.x / PER_LINE;
-        thread_row = row0 + (LINE_IS_K ? strided : contiguous);
-        thread_k = LINE_IS_K ? contiguous : strided;
         for (int i = 0; i < COUNT; ++i)
             mask |= unsigned(row(i) < p.extent) << i;
     }
-    __device__ int row(int i) const { return thread_row + (LINE_IS_K ? i * (NTHREADS / PER_LINE) : 0); }
-    __device__ int depth(int i) const { return thread_k + (LINE_IS_K ? 0 : i * (NTHREADS / PER_LINE)); }
+    __device__ int contiguous(int i) const { return (threadIdx.x + i * NTHREADS) % PER_LINE * W; }
+    __device__ int strided(int i) const { return (threadIdx.x + i * NTHREADS) / PER_LINE; }
+    __device__ int row(int i) const { return first + (LINE_IS_K ? strided(i) : contiguous(i)); }
+    __device__ int depth(int i) const { return LINE_IS_K ? contiguous(i) : strided(i); }
     __device__ void load(Floats<W> (&frag)[COUNT], int k0, int limit) const
     {
         for (int i = 0; i < COUNT; ++i) {
@@ -57,12 +56,13 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K, int lda, int
     IterB ib({B, ldb, N, K}, col0);
     Floats<WIDTH_A> fa[IterA::COUNT];
     Floats<WIDTH_B> fb[IterB::COUNT];
-    float accum[64];
-    for (int i = 0; i < 64; ++i)
+    constexpr int L = WN / TN, DOWN = WM / (TM / 4), RIGHT = WN / (TN / 4);
+    float accum[TM * TN];
+    for (int i = 0; i < TM * TN; ++i)
         accum[i] = 0.f;
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    const int m = warp / (BN / WN) * WM + ((lane >> 4) * 2 + (lane & 1)) * 4;
-    const int n = warp % (BN / WN) * WN + ((lane >> 1) & 7) * 4;
+    const int m = warp / (BN / WN) * WM + (lane / (2 * L) * 2 + (lane & 1)) * 4;
+    const int n = warp % (BN / WN) * WN + (lane >> 1) % L * 4;
 
     int residue = K % BK ? K % BK : BK;
     ia.load(fa, 0, residue);
@@ -79,15 +79,15 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K, int lda, int
         const float *sa = smem[stage], *sb = smem[stage] + BK * (BM + 4);
 #pragma unroll
         for (int k = 0; k < BK; ++k) {
-            float4 a[2], b[2];
-            for (int h = 0; h < 2; ++h) {
-                a[h] = *reinterpret_cast<const float4 *>(sa + k * (BM + 4) + m + h * 16);
-                b[h] = *reinterpret_cast<const float4 *>(sb + k * (BN + 4) + n + h * 32);
-            }
+            float4 a[TM / 4], b[TN / 4];
+            for (int h = 0; h < TM / 4; ++h)
+                a[h] = *reinterpret_cast<const float4 *>(sa + k * (BM + 4) + m + h * DOWN);
+            for (int h = 0; h < TN / 4; ++h)
+                b[h] = *reinterpret_cast<const float4 *>(sb + k * (BN + 4) + n + h * RIGHT);
             const float *x = &a[0].x, *y = &b[0].x;
-            for (int i = 0; i < 8; ++i)
-                for (int j = 0; j < 8; ++j)
-                    accum[i * 8 + j] = __fadd_rn(accum[i * 8 + j], __fmul_rn(x[i], y[j]));
+            for (int i = 0; i < TM; ++i)
+                for (int j = 0; j < TN; ++j)
+                    accum[i * TN + j] = __fadd_rn(accum[i * TN + j], __fmul_rn(x[i], y[j]));
         }
         if (!more)
             break;
@@ -95,10 +95,10 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K, int lda, int
         ib.store(smem[stage ^ 1] + BK * (BM + 4), fb, col0);
         __syncthreads();
     }
-    for (int i = 0; i < 8; ++i)
-        for (int j = 0; j < 8; j += WIDTH_C) {
-            const int row = row0 + m + i / 4 * 16 + i % 4, col = col0 + n + j / 4 * 32 + j % 4;
+    for (int i = 0; i < TM; ++i)
+        for (int j = 0; j < TN; j += WIDTH_C) {
+            const int row = row0 + m + i / 4 * DOWN + i % 4, col = col0 + n + j / 4 * RIGHT + j % 4;
             if (row < M && col < N)
-                floats_at<WIDTH_C>(C[row * ldc + col]) = floats_at<WIDTH_C>(accum[i * 8 + j]);
+                floats_at<WIDTH_C>(C[row * ldc + col]) = floats_at<WIDTH_C>(accum[i * TN + j]);
         }
 }
