@@ -4,8 +4,8 @@ registers: where ``lessons/measured/h200_squares.json`` comes from.
     python -m checks.course.squares compile DIR                 # here: machine code of every kernel and loop
     python -m checks.course.squares run DIR lessons/measured/h200_squares.json     # on a machine with the GPU and cupy
 
-Everything else is as in ``measure``. ``three`` and ``bank`` are read from the machine code of the fullest loop: percent
-of its multiply-adds that read three registers, and of those that read two of one bank; what the one before kept
+Everything else is as in ``measure``. ``three`` and ``bank`` are read from the machine code of the fullest innermost loop:
+percent of its multiply-adds that read three registers, and of those that read two of one bank; what the one before kept
 (``.reuse``) is not read again. ``other``: instructions that are none, for 100 multiply-adds.
 """
 
@@ -15,7 +15,6 @@ import json
 import re
 import statistics
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,73 +31,33 @@ THREE, BANK, OTHER = "three", "bank", "other"
 
 ROW_BY_ROW = (
     """\
-            for (int j = 0; j < TN; j++)
-                for (int n = 0; n < TM; n++) {
-                    const int i = j % 2 ? TM - 1 - n : n;
-                    acc[i][j] += a_frag[i] * b_frag[j];
-                }
+                for (int j = 0; j < TN; j++)
+                    for (int n = 0; n < TM; n++) {
+                        const int i = j % 2 ? TM - 1 - n : n;
+                        acc[i][j] += a_frag[i] * b_frag[j];
+                    }
 """,
     """\
-            for (int i = 0; i < TM; i++)
-                for (int j = 0; j < TN; j++)
-                    acc[i][j] += a_frag[i] * b_frag[j];
+                for (int i = 0; i < TM; i++)
+                    for (int j = 0; j < TN; j++)
+                        acc[i][j] += a_frag[i] * b_frag[j];
 """,
 )
 COLUMNS = ("const int i = j % 2 ? TM - 1 - n : n;", "const int i = n;")
 """Down each column, never up."""
-LAST_TILE = (
-    """\
-    for (int k0 = BK; k0 < K; k0 += BK) {
-        fetch(1 - now, k0);
-        multiply(now);
-        store(1 - now);
-        __syncthreads();
-        now = 1 - now;
-    }
-    // (3) The last tile has a multiply of its own.
-    multiply(now);
-""",
-    """\
-    for (int k0 = BK; k0 <= K; k0 += BK) {
-        if (k0 < K)
-            fetch(1 - now, k0);
-        multiply(now);
-        if (k0 < K) {
-            store(1 - now);
-            __syncthreads();
-        }
-        now = 1 - now;
-    }
-""",
-)
-GROUPS = (
-    """\
-    const int block_row = blockIdx.y * BM;
-    const int block_col = blockIdx.x * BN;
-""",
-    """\
-    const int number = blockIdx.y * gridDim.x + blockIdx.x;
-    const int first = number / (8 * gridDim.x) * 8;
-    const int rows = min(8, gridDim.y - first);
-    const int block_row = (first + number % (8 * gridDim.x) % rows) * BM;
-    const int block_col = number % (8 * gridDim.x) / rows * BN;
-""",
-)
-"""Eight rows of blocks at a time, column by column."""
+UNSETTLED = ("            acc[i][j] += 0.0f;\n", "            ;\n")
 
-USUAL = {"BM": 64, "BN": 128, "BK": 16, "WM": 64, "WN": 32, "TM": 8, "TN": 8, "BLOCKS_PER_SM": 4}
+SQUARES_OF_8 = {"BN": 128, "WM": 64, "WN": 32, "TN": 8, "UNROLL": 16, "BLOCKS_PER_SM": 3}
 VARIANTS = (
     Variant("double_buffer", {}),
     Variant("beat_cublas", {}),
-    Variant("beat_cublas cut", {}, type="cut"),
     Variant("beat_cublas row by row", {}, (ROW_BY_ROW,)),
     Variant("beat_cublas columns", {}, (COLUMNS,)),
-    Variant("beat_cublas one multiply", {}, (LAST_TILE,)),
-    Variant("beat_cublas groups", {}, (GROUPS,)),
-    Variant("beat_cublas 64x128", USUAL),
-    Variant("beat_cublas 64x128 row by row", USUAL, (ROW_BY_ROW,)),
-    Variant("beat_cublas 128x128", {**USUAL, "BM": 128, "BLOCKS_PER_SM": 2}),
-    Variant("beat_cublas 8x16", {**USUAL, "BM": 128, "BK": 8, "WN": 64, "TN": 16, "BLOCKS_PER_SM": 2}),
+    Variant("beat_cublas unsettled", {}, (UNSETTLED,)),
+    Variant("beat_cublas unroll 16", {"UNROLL": 16}),
+    Variant("beat_cublas slices", {"FILL": 1}),
+    Variant("beat_cublas 128x128", {"BM": 128, "BN": 128}),
+    Variant("beat_cublas 8x8", SQUARES_OF_8),
 )
 LOOPS = {  # name: TM, TN, FEED, ORDER
     f"loop {tm}x{tn} {words}": (tm, tn, feed, order)
@@ -116,21 +75,21 @@ LOOPS = {  # name: TM, TN, FEED, ORDER
 
 
 def reads(cubin: bytes, entry: str) -> dict[str, float]:
-    """What the multiply-adds of the fullest loop ask of the register file."""
+    """What the multiply-adds of the fullest innermost loop ask of the register file."""
     from gemm_lessons.compiler.sass import disassemble, parse
     from gemm_lessons.simulator.counters.machinecode import registers
-    from gemm_lessons.simulator.counters.machinecode.operands import Decoded, decode
+    from gemm_lessons.simulator.counters.machinecode.operands import decode
 
     lines = parse(disassemble(cubin), entry)
     code = [decode(number, one) for number, one in enumerate(lines)]
     at = {label: number for number, one in enumerate(lines) for label in one.labels}
-    best: Sequence[Decoded] = ()
+    loops: list[tuple[int, int]] = []
     for number, one in enumerate(code):
         target = re.search(r"BRA.*?(\.L_x_\d+)", one.text)
         if target and at.get(target[1], number) < number:
-            body = code[at[target[1]] : number + 1]
-            if sum(it.name == "FFMA" for it in body) > sum(it.name == "FFMA" for it in best):
-                best = body
+            loops.append((at[target[1]], number + 1))
+    inner = [code[a:b] for a, b in loops if not any(a <= c and d <= b and (a, b) != (c, d) for c, d in loops)]
+    best = max(inner, key=lambda body: sum(it.name == "FFMA" for it in body), default=code)
     banks = [asked for one, asked in zip(best, registers.reads(best), strict=True) if one.name == "FFMA"]
     three, bank = sum(sum(it) == 3 for it in banks), sum(sorted(it) == [0, 2] for it in banks)
     share = 100 / max(1, len(banks))

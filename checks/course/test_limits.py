@@ -17,7 +17,6 @@ from checks.course.measure import ROOT
 
 MMA_SYNC = 646  # TFLOP/s that mma.sync reaches on registers, halves with sums in floats
 TORCH_INT8 = {4096: 788, 8192: 891}  # TOP/s of torch._int_mm, B transposed
-BEATS = "beat_cublas cut"  # the lesson's kernel with --type cut
 LAYOUTS = ("NN", "NT", "TN", "TT")
 
 
@@ -63,7 +62,7 @@ def limits() -> Iterator[Limit]:
         yield Limit("h200_split", "split_k", size, "cublas", 105)
         yield Limit("h200_split", "split_k", size, once, 105)
     for size in (1024, 1536, 2048, 3072, 4096, 6144, 8192):
-        yield Limit("h200_squares", "beat_cublas cut", size, "cublas", 105 if size == 4096 else 100)
+        yield Limit("h200_squares", "beat_cublas", size, "cublas", 105 if size == 4096 else 100)
     for size in (4096, 8192):
         yield Limit("h200_halves", "tensor_cores", size, "cublas", 30)
         yield Limit("h200_halves", "async_copy", size, "cublas", 45)
@@ -106,7 +105,6 @@ def test_what_is_missed_is_a_limit() -> None:
 
 def test_beat_cublas_is_faster_than_cublas_on_the_whole() -> None:
     found = measured("h200_squares")
-    for name in ("beat_cublas", "beat_cublas cut"):
-        sizes = [size for kernel, size in found if kernel == name]
-        ratios = [found["cublas", n]["cold"]["median_us"] / found[name, n]["cold"]["median_us"] for n in sizes]
-        assert prod(ratios) ** (1 / len(ratios)) >= 1.04
+    sizes = [size for kernel, size in found if kernel == "beat_cublas"]
+    ratios = [found["cublas", n]["cold"]["median_us"] / found["beat_cublas", n]["cold"]["median_us"] for n in sizes]
+    assert prod(ratios) ** (1 / len(ratios)) >= 1.04

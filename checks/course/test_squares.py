@@ -30,24 +30,9 @@ def test_there_and_back_no_multiply_add_reads_three_registers() -> None:
     assert there_and_back[OTHER] < 1
 
 
-def test_the_host_chooses_four_kernels() -> None:
-    """One for each case of lesson beat_cublas, among the sizes that are measured."""
-    lesson = next(it for it in VARIANTS if it.name == "beat_cublas").kernel().lesson
-    tiles = {n: lesson.at(Shape(n, n, n)).tile.defines for n in (1024, 1536, 2048, 3072, 4096, 6144, 8192)}
-    assert {n: (it["BM"], it["BN"], it["BK"]) for n, it in tiles.items()} == {
-        1024: (64, 128, 8),
-        1536: (192, 96, 16),
-        2048: (128, 128, 16),
-        3072: (64, 128, 16),
-        4096: (128, 128, 16),
-        6144: (64, 128, 16),
-        8192: (64, 128, 16),
-    }
-
-
 def test_the_last_round_is_cut_where_it_is_not_full() -> None:
-    """Tiles with a block each, tiles of the last round, and the blocks that share these."""
-    lesson = next(it for it in VARIANTS if it.name == "beat_cublas cut").kernel().lesson
+    """Of lesson beat_cublas: tiles with a block each, tiles of the last round, and the blocks that share these."""
+    lesson = next(it for it in VARIANTS if it.name == "beat_cublas").kernel().lesson
     tiles = {n: lesson.at(Shape(n, n, n)).tile.defines for n in (1024, 1536, 2048, 3072, 4096, 6144, 8192)}
     assert {n: (it["WHOLE"], it["CUT"], it["WORKERS"]) for n, it in tiles.items()} == {
         1024: (0, 64, 256),

@@ -358,9 +358,9 @@ def test_other_types(tmp_path: Path) -> None:
     halves = load_lesson(mma, "fp32_by_f16")  # a header of it says which sizes hold where lesson.toml has none
     export_lesson(halves, halves.solution_path, tmp_path / "halves", COURSE.architecture)
     assert "#define SCALE 64" in (tmp_path / "halves" / "main.cu").read_text()
-    cut = load_lesson(COURSE.lessons_dir / COURSE.resolve("beat_cublas"), "cut")
-    export_lesson(cut, cut.solution_path, tmp_path / "cut", COURSE.architecture)
-    text = (tmp_path / "cut" / "last_round.cuh").read_text()
+    beats = COURSE.lesson("beat_cublas")
+    export_lesson(beats, beats.solution_path, tmp_path / "beats", COURSE.architecture)
+    text = (tmp_path / "beats" / "main.cu").read_text() + (tmp_path / "beats" / "kernel.cu").read_text()
     assert "#pragma unroll 8" in text, "nvcc does not look for macros there"
     assert "#pragma unroll UNROLL" not in text
     for type_, why in (("tma", "tensor map"), ("tf32", "tf32")):

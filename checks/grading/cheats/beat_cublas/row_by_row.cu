@@ -4,111 +4,114 @@
 
 #include "float4.cuh"
 #include "matrix.cuh"
-#include "prefetch.cuh"
+#include "workers.cuh"
 
-extern "C" __global__ void __launch_bounds__((BM / WM) * (BN / WN) * 32, BLOCKS_PER_SM)
-gemm(const float *A, const float *B, float *C, int M, int N, int K)
+__device__ inline void settle(float (&acc)[TM][TN])
 {
-    constexpr int THREADS = (BM / WM) * (BN / WN) * 32;
-    constexpr int A_ROWS = THREADS / 2;
-    constexpr int A_ROUNDS = BM / A_ROWS * (BK / 8);
+    for (int i = 0; i < TM; i++)
+        for (int j = 0; j < TN; j++)
+            acc[i][j] += 0.0f;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
+gemm(const float *A, const float *B, float *C, float *P, int M, int N, int K)
+{
+    constexpr int GROUPS = BM / 4;
+    constexpr int AT_ONCE = THREADS / 2 / GROUPS * 8;
+    constexpr int A_ROUNDS = BK / AT_ONCE;
     constexpr int B_ROUNDS = BK * BN / 4 / THREADS;
-    static_assert(BM % A_ROWS == 0 && BK % 8 == 0, "a_tile must be whole rounds of copying");
+    static_assert(THREADS / 2 % GROUPS == 0 && BK % AT_ONCE == 0, "a_tile must be whole rounds of copying");
     static_assert(BK * BN / 4 % THREADS == 0, "b_tile, too");
-    static_assert((WM / TM) * (WN / TN) == 32, "a warp tile is 32 thread tiles");
-    __shared__ __align__(16) float As[2][BK][BM + 4];
-    __shared__ __align__(16) float Bs[2][BK][BN];
+    extern __shared__ __align__(128) float shared[];
+    auto &As = reinterpret_cast<float(&)[2][BK][BM + 4]>(shared[0]);
+    auto &Bs = reinterpret_cast<float(&)[2][BK][BN]>(shared[2 * BK * (BM + 4)]);
 
     const Matrix<const float> a{A, M, K, K, 1};
     const Matrix<const float> b{B, K, N, N, 1};
-    const Matrix<float> c{C, M, N, N, 1};
+    const Tiles tiles(N, K);
+    const Place mine(threadIdx.x);
 
-    constexpr int LANE_COLS = WN / TN;
-    constexpr int ROW_STEP = WM / (TM / 4);
-    constexpr int COL_STEP = WN / (TN / 4);
-    const int block_row = blockIdx.y * BM;
-    const int block_col = blockIdx.x * BN;
-    const int warp = threadIdx.x / 32;
-    const int lane = threadIdx.x % 32;
-    const int lane_row = lane / (2 * LANE_COLS) * 2 + lane % 2;
-    const int lane_col = lane / 2 % LANE_COLS;
-    const int thread_row = warp / (BN / WN) * WM + lane_row * 4;
-    const int thread_col = warp % (BN / WN) * WN + lane_col * 4;
+    const int load_row = threadIdx.x / 2 % GROUPS * 4;
+    const int load_k = threadIdx.x / 2 / GROUPS * 8 + threadIdx.x % 2 * 4;
 
-    const int load_row = threadIdx.x / 2;
-    const int load_col = threadIdx.x % 2 * 4;
-    const Matrix<const float> a_mine = a.tile(block_row + load_row, load_col, BM, K);
-    const Matrix<const float> b_tile = b.tile(0, block_col, K, BN);
+    int unit = tiles.begin(blockIdx.x);
+    const int end = tiles.begin(blockIdx.x + 1);
+    while (unit < end) {
+        const Piece piece = tiles.piece(unit, end);
+        unit += piece.last - piece.first;
+        const Matrix<const float> a_mine = a.tile(tiles.row(piece.tile) + load_row, load_k, 4, K);
+        const Matrix<const float> b_tile = b.tile(0, tiles.col(piece.tile), K, BN);
 
-    float acc[TM][TN] = {};
-    float4 a_next[A_ROUNDS];
+        float acc[TM][TN] = {};
+        float a_next[A_ROUNDS][4][4];
 
-    const auto fetch = [&](int buffer, int k0) {
-#pragma unroll
-        for (int r = 0; r < A_ROUNDS; r++)
-            a_next[r] = float4_at(a_mine(r / (BK / 8) * A_ROWS, k0 + r % (BK / 8) * 8));
-#pragma unroll
-        for (int r = 0; r < B_ROUNDS; r++) {
-            const int piece = threadIdx.x + r * THREADS;
-            const int row = piece / (BN / 4);
-            const int col = piece % (BN / 4) * 4;
-            __pipeline_memcpy_async(&Bs[buffer][row][col], &b_tile(k0 + row, col), 16);
-        }
-        __pipeline_commit();
+        const auto fetch_a = [&](int k0) {
+            for (int r = 0; r < A_ROUNDS; r++)
+                for (int i = 0; i < 4; i++)
+                    float4_at(a_next[r][i][0]) = float4_at(a_mine(i, k0 + r * AT_ONCE));
+        };
 
-        if (PREFETCH && k0 % AHEAD == 0 && k0 + 2 * AHEAD <= K) {
-            prefetch<THREADS>(a.tile(block_row, k0 + AHEAD, BM, AHEAD));
-            prefetch<THREADS>(b.tile(k0 + AHEAD, block_col, AHEAD, BN));
-        }
-    };
+        const auto fetch_b = [&](int buffer, int k0) {
 
-    const auto store = [&](int buffer) {
-#pragma unroll
-        for (int r = 0; r < A_ROUNDS; r++) {
-            const int row = load_row + r / (BK / 8) * A_ROWS;
-            const int k = load_col + r % (BK / 8) * 8;
-            As[buffer][k + 0][row] = a_next[r].x;
-            As[buffer][k + 1][row] = a_next[r].y;
-            As[buffer][k + 2][row] = a_next[r].z;
-            As[buffer][k + 3][row] = a_next[r].w;
+            for (int r = 0; r < B_ROUNDS; r++) {
+                const int quad = threadIdx.x + r * THREADS;
+                const int row = quad / (BN / 4);
+                const int col = quad % (BN / 4) * 4;
+                __pipeline_memcpy_async(&Bs[buffer][row][col], &b_tile(k0 + row, col), 16);
+            }
+            __pipeline_commit();
+        };
+
+        const auto store_a = [&](int buffer) {
+            for (int r = 0; r < A_ROUNDS; r++)
+                for (int e = 0; e < 4; e++) {
+
+                    const float turned[4] = {a_next[r][0][e], a_next[r][1][e], a_next[r][2][e], a_next[r][3][e]};
+                    float4_at(As[buffer][load_k + r * AT_ONCE + e][load_row]) = float4_at(turned[0]);
+                }
+        };
+
+        const auto multiply = [&](int buffer) {
+#pragma unroll UNROLL
+            for (int k = 0; k < BK; k++) {
+                float a_frag[TM];
+                float b_frag[TN];
+                for (int j = 0; j < TN; j += 4)
+                    float4_at(b_frag[j]) = float4_at(Bs[buffer][k][mine.col(j)]);
+                for (int i = 0; i < TM; i += 4)
+                    float4_at(a_frag[i]) = float4_at(As[buffer][k][mine.row(i)]);
+
+                for (int i = 0; i < TM; i++)
+                    for (int j = 0; j < TN; j++)
+                        acc[i][j] += a_frag[i] * b_frag[j];
+            }
+        };
+
+        int now = 0;
+        fetch_a(piece.first * BK);
+        __syncthreads();
+        fetch_b(now, piece.first * BK);
+        store_a(now);
+        for (int k_tile = piece.first + 1; k_tile < piece.last; k_tile++) {
+            fetch_a(k_tile * BK);
+            __pipeline_wait_prior(0);
+            __syncthreads();
+            fetch_b(1 - now, k_tile * BK);
+            multiply(now);
+            store_a(1 - now);
+            now = 1 - now;
         }
         __pipeline_wait_prior(0);
-    };
-
-    const auto multiply = [&](int buffer) {
-#pragma unroll
-        for (int k = 0; k < BK; k++) {
-            float a_frag[TM];
-            float b_frag[TN];
-            for (int i = 0; i < TM; i += 4)
-                float4_at(a_frag[i]) = float4_at(As[buffer][k][thread_row + i / 4 * ROW_STEP]);
-            for (int j = 0; j < TN; j += 4)
-                float4_at(b_frag[j]) = float4_at(Bs[buffer][k][thread_col + j / 4 * COL_STEP]);
-
-            for (int i = 0; i < TM; i++)
-                for (int j = 0; j < TN; j++) {
-                    acc[i][j] += a_frag[i] * b_frag[j];
-                }
-        }
-    };
-
-    int now = 0;
-    fetch(now, 0);
-    store(now);
-    __syncthreads();
-    for (int k0 = BK; k0 < K; k0 += BK) {
-        fetch(1 - now, k0);
-        multiply(now);
-        store(1 - now);
         __syncthreads();
-        now = 1 - now;
-    }
-    multiply(now);
 
-    for (int i = 0; i < TM; i++)
-        for (int j = 0; j < TN; j += 4) {
-            const int row = block_row + thread_row + i / 4 * ROW_STEP + i % 4;
-            const int col = block_col + thread_col + j / 4 * COL_STEP;
-            float4_at(c(row, col)) = float4_at(acc[i][j]);
-        }
+        multiply(now);
+
+        settle(acc);
+        store_sums(C, P, N, tiles, piece, acc);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(ADDERS) combine(float *P, float *C, int M, int N, int K)
+{
+    add_pieces(P, C, N, K);
 }

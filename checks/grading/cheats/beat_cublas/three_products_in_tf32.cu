@@ -18,10 +18,12 @@ __device__ inline void product(float (&d)[4], const unsigned (&a)[4], const unsi
 }
 
 extern "C" __global__ void __launch_bounds__(T)
-gemm(const float *A, const float *B, float *C, int M, int N, int K)
+gemm(const float *A, const float *B, float *C, float *P, int M, int N, int K)
 {
+    if (blockIdx.x >= WHOLE + CUT)
+        return;
     __shared__ __align__(16) float As[2][8][BM + 8], Bs[2][8][BN + 8];
-    const int t = threadIdx.x, lane = t % 32, row0 = blockIdx.y * BM, col0 = blockIdx.x * BN;
+    const int t = threadIdx.x, lane = t % 32, row0 = blockIdx.x / (N / BN) * BM, col0 = blockIdx.x % (N / BN) * BN;
     const int wr = t / 32 / (BN / WN) * WM, wc = t / 32 % (BN / WN) * WN;
     float sums[WM / 16][WN / 8][4] = {};
     const auto copy = [&](int s, int k0) {
@@ -59,4 +61,8 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
         for (int j = 0; j < WN / 8; j++)
             for (int e = 0; e < 4; e++)
                 C[(row0 + wr + i * 16 + e / 2 * 8 + lane / 4) * N + col0 + wc + j * 8 + lane % 4 * 2 + e % 2] = sums[i][j][e];
+}
+
+extern "C" __global__ void __launch_bounds__(ADDERS) combine(float *P, float *C, int M, int N, int K)
+{
 }
