@@ -10,7 +10,8 @@
 - DRAM bytes: every matrix once if they fit into L2; else the rows and columns that each wave of blocks needs.
 - Where tensor cores work on most multiprocessors, the clock is the one that the chip holds then.
 - Where blocks stay, and take one tile of C after the other, a tile counts as a block that moves up.
-- Blocks along z share the work along K between them; so do blocks that share out the K tiles of all tiles of C.
+- Blocks along z share the work along K between them; so do blocks that share out the K tiles of all tiles of C. Where
+  more of these are started than fit at once, the first have a tile each, and the last round shares out what is left.
 - Launches that follow each other take the sum of their times; only the first finds an idle GPU.
 - The limiter is the unit that is busy most of the time; if none is for ``BUSY`` of it, the kernel waits: latency.
 
@@ -60,19 +61,25 @@ def estimate_at(profile: Profile, shape: Shape, grid: tuple[int, int, int], gpu:
     turns = math.ceil(math.prod(tiled) / blocks) if profile.staying else 1  # tiles of a block, one after the other
     per_sm = math.ceil(blocks / gpu.sms) * turns
     waves, rest = divmod(per_sm, resident)
+    cut = 0.0  # of K: the share of the last round
+    if profile.shared and blocks > resident * gpu.sms:
+        rounds = tiled[0] * tiled[1] / (resident * gpu.sms)
+        waves, rest, cut = int(rounds), 0, rounds % 1
     work = profile.work(shape.k)
     if work.products and blocks >= HOT * gpu.sms:
         gpu = gpu.hot
-    spans = [(waves, profile.span(resident, gpu))] if waves else []
+    spans = [(waves, profile.span(resident, gpu), shape.k)] if waves else []
     if rest:
-        spans.append((1, profile.span(rest, gpu)))
+        spans.append((1, profile.span(rest, gpu), shape.k))
+    if cut:
+        spans.append((1, profile.span(resident, gpu), math.ceil(cut * shape.k)))
     microsecond = gpu.clock_hz / 1e6
     parts: dict[str, float] = {}
-    for times, span in spans:
-        for name, clocks in {**span.working(shape.k), "latency": span.clocks(shape.k)}.items():
+    for times, span, depth in spans:
+        for name, clocks in {**span.working(depth), "latency": span.clocks(depth)}.items():
             parts[name] = parts.get(name, 0.0) + times * clocks / microsecond
     busiest = max((name for name in parts if name != "latency"), key=lambda name: parts[name])
-    between = per_sm // resident - (rest == 0)  # times that blocks move up
+    between = sum(times for times, _, _ in spans) - 1  # times that blocks move up
     short = spans[0][1].fixed > SHORT * spans[0][1].clocks(shape.k)
     if between and (short or profile.staying):
         parts["latency"] -= between * profile.overlap(gpu) / microsecond
