@@ -4,9 +4,9 @@ registers: where ``lessons/measured/h200_squares.json`` comes from.
     python -m checks.course.squares compile DIR                 # here: machine code of every kernel and loop
     python -m checks.course.squares run DIR lessons/measured/h200_squares.json     # on a machine with the GPU and cupy
 
-Everything else is as in ``measure``. ``three`` and ``bank`` are read from the machine code of the fullest innermost loop:
-percent of its multiply-adds that read three registers, and of those that read two of one bank; what the one before kept
-(``.reuse``) is not read again. ``other``: instructions that are none, for 100 multiply-adds.
+Everything else is as in ``measure``. ``three`` and ``bank`` are read from the machine code of the fullest innermost
+loop: percent of its multiply-adds that read three registers, and of those that read two of one bank; what the one
+before kept (``.reuse``) is not read again. ``other``: instructions that are none, for 100 multiply-adds.
 """
 
 from __future__ import annotations
