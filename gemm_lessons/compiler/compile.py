@@ -12,7 +12,7 @@ import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
@@ -189,7 +189,8 @@ def compile_source(
         *options,
         *(f"--include-path={folder}" for folder in (*folders, *cuda_folders)),
     ]
-    program = _cache_key(source, name, arguments, major, folders, cuda_folders)
+    identity = partial(_cache_key, source, name, arguments, major, folders, cuda_folders)
+    program = identity()
     key = program and compile_cache.key_of(program, entry)
     if key and (kept := _from_cache(key, source, path, arch)):
         return kept
@@ -213,7 +214,7 @@ def compile_source(
     if not result.ok:
         failure = explain_failure(found, result.log, path, source, entry)
         return NotCompiled((*left_out, *failure), result.log)
-    if program != _cache_key(source, name, arguments, major, folders, cuda_folders):
+    if program and program != identity():
         program = key = None  # an included file was written meanwhile: who knows which of the two was compiled
     _latest.keep(program if result is answer[0] else None, result, version)
     resources = read_resources(result.log, result.lowered)

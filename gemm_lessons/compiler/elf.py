@@ -41,26 +41,28 @@ def sections(cubin: bytes) -> list[Section]:
     ]
 
 
-def without_file_names(cubin: bytes) -> tuple[list[bytes], list[str]] | None:
+def without_file_names(cubin: bytes) -> tuple[list[bytes], list[str]]:
     """A cubin in pieces without the names of its source files, and those names.
 
-    A kernel that is compiled in two folders gives the same pieces. None where its table of lines is not understood, or
-    has a name twice or one that is not printed as it stands. Source: DWARF 3, chapter 6.2, "Line Number Information".
+    A kernel that is compiled in two folders gives the same pieces. It is left whole, with no names, where its table of
+    lines is not understood, or has a name twice or one that is not printed as it stands. Source: DWARF 3, chapter 6.2,
+    "Line Number Information".
     """
+    whole: tuple[list[bytes], list[str]] = [cubin], []
     try:
         parts = sections(cubin)
         lines = next(part.data for part in parts if part.name == LINES)
         unit, version, header = struct.unpack_from("<IHI", lines)
         program = HEADER_BYTES + header
         if version not in (2, 3) or unit + 4 != len(lines):  # of one file, as NVRTC makes them
-            return None
+            return whole
         names_at = 15 + lines[14] - 1  # behind the number of operands of each standard opcode
         names, folders = _names(lines[names_at:program])
     except (StopIteration, ValueError, IndexError, struct.error, UnicodeDecodeError):
-        return None
+        return whole
     plain = all(name.isprintable() and name.isascii() and not set('"\\') & set(name) for name in names)
     if not plain or len(set(names)) < len(names):
-        return None
+        return whole
     pieces = [cubin[:0x20], cubin[0x30:0x40]]  # its header, without the places of its tables
     for part in parts:
         data = part.data

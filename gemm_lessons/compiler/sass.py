@@ -86,7 +86,7 @@ def disassemble(cubin: bytes) -> str:
     if program is None:
         raise KitError("nvdisasm is missing; install it with: pip install nvidia-cuda-nvdisasm")
     stat = program.stat()
-    code, names = elf.without_file_names(cubin) or ([cubin], [])
+    code, names = elf.without_file_names(cubin)
     key = compile_cache.key_of(CACHE_FORMAT, *code, f"{program} {stat.st_size} {stat.st_mtime_ns}")
     if (kept := compile_cache.get(key)) is not None:
         return _named(kept.decode(), names)

@@ -243,8 +243,7 @@ def profile_of(subject: Subject, blocks_per_sm: int) -> Profile | None:
         wide = replace(one, n=one.n * (subject.staying + 1))
         return traceable(compiled, subject.parsed()).trace(subject.grid_at(wide), subject.arguments_at(wide), 1)
 
-    unnamed = without_file_names(compiled.cubin)
-    code: Sequence[bytes] = unnamed[0] if unnamed else [compiled.cubin]
+    code, _ = without_file_names(compiled.cubin)
     parts = (compiled.entry, repr(subject.grid_at(short)), repr(short), str(blocks_per_sm))
     profile = Profile(
         trace,

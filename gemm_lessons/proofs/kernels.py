@@ -58,7 +58,8 @@ def solution_passes(it: Candidate) -> Iterator[str]:
 
 def previous_misses_a_gate(it: Candidate) -> Iterator[str]:
     """The solution that the lesson starts from, right as it is, does not pass here."""
-    if it.lesson.starts_from and not any(name.endswith(f"_{it.lesson.starts_from}") for name in it.course.names):
+    name = it.course.start_of(it.lesson)
+    if it.lesson.starts_from and (name or "").partition("_")[2] != it.lesson.starts_from:
         yield it.in_toml(("starts_from",), "no lesson has this name; give its folder's name without the digits")
     before = next((row for row in it.solved.rows if row.role == "previous"), None)
     if before is None or isinstance(before.verdict, GateMissed):
@@ -69,7 +70,6 @@ def previous_misses_a_gate(it: Candidate) -> Iterator[str]:
         or not before.built.lesson.data.asks_the_same(it.lesson.data, count.names)  # it answers another question
     ):
         return
-    name = it.course.start_of(it.lesson)
     if before.unsupported:
         yield flaw(it.lesson.directory, None, f"cannot be compared with lesson {name}: {before.unsupported}")
     elif before.checked.right:

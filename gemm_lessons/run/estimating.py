@@ -77,8 +77,8 @@ def subject_of(lesson: Lesson, compiled: Compiled, number: int = 0, timed: Shape
 
     sharing = sharing_of(lesson, number, timed) if timed else None
     tile = tile_sizes(lesson)
-    one = lesson.grids(Shape(tile.rows, tile.cols, tile.depth, layout=lesson.shapes.count.layout))[number]
-    staying = sharing is not None and one.blocks == 1  # no more blocks than tiles
+    one = Shape(tile.rows, tile.cols, tile.depth, layout=lesson.shapes.count.layout)
+    staying = sharing is not None and lesson.grids(one)[number].blocks == 1  # no more blocks than tiles
     return Subject(
         compiled,
         partial(Simulator().kernel, compiled),

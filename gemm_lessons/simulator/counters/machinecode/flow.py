@@ -211,10 +211,8 @@ def reads(d: Decoded) -> tuple[str, ...]:
 def signalled(d: Decoded) -> tuple[str, ...]:
     """Registers that say which mbarrier ``d`` means and what it tells it; of a copy, the one behind its target's."""
     names = [d.guard.shifted(0)] if d.guard else []
-    if d.name == "UTMALDG":
-        names += (
-            [register.shifted(1) for register in d.operands[0].registers] if isinstance(d.operands[0], Memory) else []
-        )
+    if d.name == "UTMALDG" and isinstance(d.operands[0], Memory):
+        names += [register.shifted(1) for register in d.operands[0].registers]
     elif d.name == "SYNCS":
         names += [name for operand in d.operands[results(d)[1] :] for name in operand_registers(operand)]
     return tuple(name for name in names if name)
