@@ -199,6 +199,16 @@ def test_what_is_traced(name: str, blocks: int, shape: tuple[int, int, int]) -> 
     assert lesson.shapes.refusal(without) is None
 
 
+@pytest.mark.parametrize(("size", "shape"), [("n", (32, 256, 64)), ("m", (256, 32, 64)), ("k", (32, 32, 64))])
+def test_what_is_traced_of_a_grid_that_knows_one_size_of_c(size: str, shape: tuple[int, int, int]) -> None:
+    """A launch that turns A knows nothing of N: the search for eight of its blocks went on until the time was over."""
+    lesson = any_course().lesson("block_tile")
+    subject = Subject(
+        Mock(), Mock(), lambda at: Mock(blocks=at.names[size.upper()] // 32), Mock(), tile_sizes(lesson), lesson.shapes
+    )
+    assert traced_shape(subject, 8) == Shape(*shape)
+
+
 def test_a_t4_is_estimated_from_its_own_machine_code() -> None:
     """Turing moves barriers into registers (BMOV), which later code does not."""
     course = any_course()

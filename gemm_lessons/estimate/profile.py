@@ -293,6 +293,10 @@ def traced_shape(subject: Subject, blocks: int, tiles: int = 1) -> Shape:
     if tile.rows * tile.cols == 1:  # no block tile is known: the lesson's own choice, made wider
         rows, cols = subject.shapes.count.m, subject.shapes.count.n
     shape = Shape(rows, cols, max(-(-DEPTH // depth), tiles) * depth, layout=subject.shapes.count.layout)
-    while subject.grid_at(shape).blocks < blocks:
-        shape = replace(shape, n=shape.n + cols)
+    while (here := subject.grid_at(shape).blocks) < blocks:
+        wider, higher = replace(shape, n=shape.n + cols), replace(shape, m=shape.m + rows)
+        grows = [it for it in (wider, higher) if subject.grid_at(it).blocks > here]
+        if not grows:  # not with C's size: what turns a factor, say, may have a block for each piece of K
+            return shape
+        shape = grows[0]
     return shape
