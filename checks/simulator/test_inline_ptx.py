@@ -153,7 +153,7 @@ RIGHT = {
     "a vote that is the address": (
         "st.shared.u32 [%r35], %r30;" + LOOP.format(
             "bar.sync 0; add.s32 %r2, %r1, 1; shl.b32 %r2, %r2, 2; setp.lt.s32 %p1, %r30, %r2;"
-            "bar.red.popc.u32 %r3, 0, %p1; ld.shared.u32 %r4, [%r3]; add.s32 %r0, %r0, %r4;"
+            "bar.red.popc.u32 %r3, 0, %p1; ld.shared.u32 %r4, [%r3+1024]; add.s32 %r0, %r0, %r4;"
         ),
         (1 + 2 + 3) + 0 * T,
     ),
@@ -195,7 +195,7 @@ def test_what_is_remembered_ends_with_its_blocks():
     """The base is set by the first block alone; what a register holds before that is no address at all."""
     body = "setp.eq.s32 %p1, %r31, 0; @!%p1 bra $S; mov.u32 %r1, %r35; $S: ld.shared.u32 %r0, [%r1];"
     assert launch(body, 1).tolist() == [(1000 + T).tolist()]
-    with pytest.raises(Fault, match="tile: byte -1 of 1024"):
+    with pytest.raises(Fault, match="tile: byte -1025 of 1024"):
         launch(body, 2)
 
 

@@ -28,6 +28,7 @@ from gemm_lessons.simulator.program.ptx import (
 )
 
 SHARED, LOCAL, GLOBAL = 1 << 40, 2 << 40, 3 << 40  # where generic addresses of each kind begin
+FIRST_SHARED = 1024  # the address of a block's first array on sm_90, as its machine code has it
 STEPS = 200_000  # of one thread: more is an endless loop
 WARP = 32
 BITS = {"pred": 1, "b8": 8, "u8": 8, "s8": 8, **{f"{k}{n}": n for k in "busf" for n in (16, 32, 64)}}
@@ -207,7 +208,7 @@ class Interpreter:
         self.initial = [0 if kind == "pred" else (1 << BITS[kind]) - 1 for kind in kernel.registers.values()]
         self.special: list[tuple[int, str]] = []
         self.variables: dict[str, int] = {}
-        self.sizes = {"shared": 0, "local": 0}
+        self.sizes = {"shared": FIRST_SHARED, "local": 0}
         for variable in kernel.variables:
             start = -(-self.sizes[variable.space] // variable.align) * variable.align
             self.variables[variable.name] = start

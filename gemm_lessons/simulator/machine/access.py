@@ -17,7 +17,7 @@ from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.events import Access, Effect, Placed, Space, Touch
 from gemm_lessons.simulator.machine.faults import Misses
-from gemm_lessons.simulator.machine.memory import PARAMETERS, GlobalMemory
+from gemm_lessons.simulator.machine.memory import PARAMETERS, GlobalMemory, shared_origin
 from gemm_lessons.simulator.machine.state import Fault, State
 from gemm_lessons.simulator.program.cfg import line_of
 from gemm_lessons.simulator.program.provenance import provenance
@@ -41,15 +41,21 @@ class Layout:
     shared: dict[str, tuple[int, int]]
     local: dict[str, tuple[int, int]]
 
+    @property
+    def shared_origin(self) -> int:
+        """The address of what has offset 0 in ``shared``."""
+        return shared_origin(self.kernel.target)
+
     def array_meant(self, instruction: Instruction) -> str | None:
         """The shared array that the address of ``instruction`` is made from, if the code tells. Slow: for faults."""
         return provenance(self.kernel, frozenset(self.shared)).get(instruction.index)
 
     def address(self, symbol: Symbol, instruction: Instruction) -> int:
         """The value of a variable's name in its own space."""
-        for table in (self.shared, self.local):
-            if symbol.name in table:
-                return table[symbol.name][0] + symbol.offset
+        if symbol.name in self.shared:
+            return self.shared_origin + self.shared[symbol.name][0] + symbol.offset
+        if symbol.name in self.local:
+            return self.local[symbol.name][0] + symbol.offset
         if symbol.name in self.memory.symbols:
             return self.memory.symbols[symbol.name].base + symbol.offset
         for parameter in self.kernel.parameters:
@@ -144,6 +150,8 @@ class SpaceAccess:
         state, width = self.state, self.access.width
         shared = self.access.space == "shared"
         size = state.shared_bytes if shared else state.local_bytes
+        if shared and state.shared_origin:
+            addresses = addresses - state.shared_origin
         bad = (addresses < 0) | (addresses > size - width)
         if np.count_nonzero(bad):
             raise self.misses.window(addresses, lanes, bad, size)

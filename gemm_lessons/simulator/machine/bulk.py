@@ -78,11 +78,13 @@ class BulkSide:
     def aligned(self, addresses: Array, lanes: Array, size: int, multiple: int = UNIT) -> None:
         """Raises ``Fault``."""
         if (addresses & (multiple - 1)).any():
-            raise self.misses(size, multiple).misaligned(addresses, lanes)
+            offset = self.state.shared_origin if self._access.space == "shared" else 0  # a multiple of every alignment
+            raise self.misses(size, multiple).misaligned(addresses - offset, lanes)
 
     def place_shared(self, addresses: Array, lanes: Array, size: int) -> Array:
         """Where in all blocks' shared memory ``size`` bytes begin. Raises ``Fault``; tells the trace."""
         state = self.state
+        addresses = addresses - state.shared_origin
         bad = (addresses < 0) | (addresses > state.shared_bytes - size)
         if bad.any():
             raise self.misses(size).window(addresses, lanes, bad, state.shared_bytes)

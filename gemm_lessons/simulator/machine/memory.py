@@ -38,6 +38,7 @@ ALLOCATION_SPACING = 1 << 36
 GLOBAL_BASE = 0x7000_4000_0000  # the low half of no global address is a small number
 GUARD = 1 << 20  # bytes between the phases of two allocations
 SHARED_WINDOW = 0x0100_0000_0000
+RESERVED_SHARED = 1024  # bytes that the driver keeps at the start of a block's shared memory, from the H100 on
 LOCAL_WINDOW = 0x0200_8000_0000
 WINDOW_SIZE = 1 << 32
 ALIGNMENT = 256
@@ -196,6 +197,12 @@ def parameter_block(kernel: Kernel, arguments: Sequence[Argument], memory: Globa
 def tensor_map_bytes(position: int) -> bytes:
     """What lies in memory where argument number ``position`` is a tensor map. What a GPU has there is not told."""
     return (TENSOR_MAP_MARK + position).to_bytes(8, "little") + bytes(TENSOR_MAP_SIZE - 8)
+
+
+def shared_origin(target: str) -> int:
+    """The address at which a block's own shared memory begins, on ``target``, such as ``sm_90``: kernels that exchange
+    two buffers by an exclusive or of addresses see it."""
+    return RESERVED_SHARED if int("0" + "".join(filter(str.isdigit, target))) >= 90 else 0
 
 
 def layout(

@@ -19,7 +19,7 @@ from gemm_lessons.simulator.events import WARP, Batch, Record
 from gemm_lessons.simulator.machine import special
 from gemm_lessons.simulator.machine.images import Images
 from gemm_lessons.simulator.machine.maps import Maps
-from gemm_lessons.simulator.machine.memory import POISON
+from gemm_lessons.simulator.machine.memory import POISON, shared_origin
 from gemm_lessons.simulator.machine.phases import Phases
 from gemm_lessons.simulator.program.cfg import reads
 from gemm_lessons.simulator.program.ptx import Instruction, Kernel, register_width
@@ -53,6 +53,7 @@ class State:
         self.warps = self.lanes // WARP
         # Rounded up to 16 bytes so that every block's window can be viewed at every width.
         self.shared_bytes = shared_bytes
+        self.shared_origin = shared_origin(kernel.target)
         self.shared_stride = -(-max(shared_bytes, 16) // 16) * 16
         self.shared: NDArray[np.uint8] = np.zeros(blocks * self.shared_stride // 8, np.int64).view(np.uint8)
         self.local_bytes = local_bytes

@@ -27,12 +27,12 @@ from gemm_lessons.simulator.counters.machinecode.machine import BLOCK_BUDGET, Wa
 from gemm_lessons.simulator.counters.machinecode.operands import decode
 from gemm_lessons.simulator.counters.machinecode.planning import Plan, plan
 from gemm_lessons.simulator.counters.machinecode.sources import Approximation
-from gemm_lessons.simulator.counters.machinecode.store import RESERVED_SHARED, Store
+from gemm_lessons.simulator.counters.machinecode.store import Store
 from gemm_lessons.simulator.counters.machinecode.textures import texels_of
 from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
 from gemm_lessons.simulator.counters.tally import Sums
 from gemm_lessons.simulator.events import LaunchInfo
-from gemm_lessons.simulator.machine.memory import GlobalMemory
+from gemm_lessons.simulator.machine.memory import GlobalMemory, shared_origin
 
 if TYPE_CHECKING:
     from gemm_lessons.compiler.compile import Compiled
@@ -89,7 +89,7 @@ def prepare(compiled: Compiled) -> Code:
             raise Uncountable(f"the constant bank of {compiled.arch} is not known")
         banks = cubin.constant_banks(parts, compiled.entry)
         local = compiled.resources.stack_bytes
-        origin = RESERVED_SHARED if compiled.arch.startswith("sm_9") else 0
+        origin = shared_origin(compiled.arch)
         short = plan(shortened(program))
         return Code(short, offset, banks, local, origin, variables=cubin.variables(parts), program=program)
     except Uncountable as obstacle:

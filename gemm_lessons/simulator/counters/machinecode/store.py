@@ -13,9 +13,8 @@ from gemm_lessons.simulator.counters.machinecode.lanes import STACK_TOP, Lanes
 from gemm_lessons.simulator.counters.machinecode.operands import Decoded, MachineRegister, Memory
 from gemm_lessons.simulator.counters.machinecode.sources import Array, Fetch
 from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
-from gemm_lessons.simulator.machine.memory import POISON, GlobalMemory
+from gemm_lessons.simulator.machine.memory import POISON, RESERVED_SHARED, GlobalMemory
 
-RESERVED_SHARED = 1024  # bytes that the driver keeps at the start of a block's shared memory (compute capability 9.0)
 NARROW = {"U8": np.uint8, "S8": np.int8, "U16": np.uint16, "S16": np.int16}
 
 
