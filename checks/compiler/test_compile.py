@@ -73,6 +73,20 @@ def test_defines_reach_the_kernel_and_nothing_else_changes_the_lines(compiled):
     assert "12003" in compiled(source, defines={"BM": "(3 * 4)"}).ptx
 
 
+def test_spellings_that_nvcc_takes_from_gcc(compiled):
+    source = """#include <sys/types.h>
+static __device__ __inline__ int twice(__const int &x) { __typeof__(x) y = 2 * x; return y; }
+__global__ void gemm(u_int32_t *__restrict x) {
+    __signed__ char bits = __builtin_popcount(x[1]) + __builtin_clz(x[2]);
+    typeof(x[0] + 1) v;
+    __asm__ __volatile__ ("add.s32 %0, %1, 77;" : "=r"(v) : "r"(twice(bits)));
+    __asm ("bar.warp.sync -1;");
+    __builtin_memcpy(x, &v, 4);
+}"""
+    ptx = compiled(source).ptx
+    assert all(word in ptx for word in ("popc.b32", "clz.b32", ", 77;", "bar.warp.sync"))
+
+
 def test_the_matrix_header_of_the_course(compiled):
     source = '#include "matrix.cuh"\n' + PLAIN
     assert compiled(source, include_dirs=[LESSONS / "common"]).entry == "_Z4gemmPf"

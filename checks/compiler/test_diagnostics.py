@@ -87,6 +87,13 @@ def test_a_note_does_not_hide_the_column_of_what_follows(errors):
         ("\n__device__ void gemm(float *x) {}", "gemm", 2, ["__global__ in front"]),
         ("__global__ void gemm(float *x) {} __global__ void gemm(int *x) {}", "gemm", 1, ["overloaded"]),
         ("namespace n { __global__ void gemm(float *x) {} }", "gemm", 1, ["namespace"]),
+        (
+            "#ifndef A\n#elif B\n__global__ void gemm(float *x) {}\n#endif",
+            "gemm",
+            3,
+            ["left out", "#elif B"],
+        ),
+        ("//\n.version 9.0\n.target sm_90\n.address_size 64", "gemm", 3, ["this is PTX"]),
         ("__device__ float f(float x) { return x; }", "gemm", 1, ["no __global__ function at all"]),
         ("", "gemm", 1, ["no __global__ function at all"]),
         ("__global__ void gemm(float *x) {}", "", 1, ["not the name of a kernel"]),
@@ -99,6 +106,12 @@ def test_a_wrong_kernel_name(errors, source, entry, line, words):
     assert error.line == line
     for word in words:
         assert word in error.message
+
+
+def test_a_missing_library_of_device_code_is_named_first(errors):
+    source = "#include <curand_kernel.h>\n__global__ void gemm(curandState *s) { curand_init(1, 0, 0, s); }"
+    first = errors(source)[0]
+    assert (first.line, first.message) == (1, 'cannot open source file "curand_kernel.h"; compiled without it')
 
 
 def test_other_errors_are_not_buried_under_the_missing_name(errors):

@@ -288,6 +288,9 @@ def _unreadable(source: str, path: str, entry: str) -> NotCompiled | None:
     if "\0" in source:
         line = cuda_source.line_of(source, source.index("\0"))
         message = "the file holds a NUL byte: it is not a text file"
+    elif version := re.search(r"^\s*\.version\s+\d.*\n\s*\.target\s", source, re.M):
+        line = cuda_source.line_of(source, version.end() - 1)
+        message = "this is PTX, which compilers write: the kit starts from CUDA C++"
     elif bad := re.search(r"[\ud800-\udfff]", source):
         line = cuda_source.line_of(source, bad.start())
         message = "the file is not UTF-8 text"

@@ -257,6 +257,15 @@ def explain_failure(
     return (*own, _explain_name(about_name, path, source, entry))
 
 
+def _out_of_sight(name: str, source: str, line: int) -> str:
+    """Why the compiler does not see a kernel that the file has."""
+    condition = cuda_source.condition_around(source, line)
+    if condition is None or cuda_source.is_in_namespace(source, line):
+        return f"{name} stands inside a namespace: call it by its full name, such as ns::{name}"
+    number, directive = condition
+    return f"{name} is left out by `{directive}` in line {number}: it is compiled where that holds (-D NAME=VALUE)"
+
+
 def _explain_name(complaint: str, path: str, source: str, entry: str) -> Diagnostic:
     defined = cuda_source.kernels(source)
     name = base_name(entry)
@@ -268,7 +277,7 @@ def _explain_name(complaint: str, path: str, source: str, entry: str) -> Diagnos
         elif same[0].template and "<" not in entry:
             message = f"{name} is a template <{same[0].template}>: name one instance of it, such as {name}<...>"
         elif "is undefined" in complaint:
-            message = f"{name} stands inside a namespace: call it by its full name, such as ns::{name}"
+            message = _out_of_sight(name, source, line)
         else:
             message = f"{entry} cannot be instantiated from {same[0]}: {complaint}"
     elif "non-__global__" in complaint or "must form address" in complaint:

@@ -64,6 +64,32 @@ def kernels(source: str) -> tuple[GlobalFunction, ...]:
     return tuple(found.values())
 
 
+def condition_around(source: str, line: int) -> tuple[int, str] | None:
+    """Line and text of the innermost ``#if``, ``#else`` ... in which a line stands."""
+    around: list[tuple[int, str]] = []
+    for number, text in enumerate(without_comments(source).split("\n")[: line - 1], 1):
+        directive = re.match(r"\s*#\s*(if|ifdef|ifndef|elif|else|endif)\b", text)
+        if directive is None:
+            continue
+        if around and not directive[1].startswith("if"):
+            around.pop()
+        if directive[1] != "endif":
+            around.append((number, " ".join(text.split())))
+    return around[-1] if around else None
+
+
+def is_in_namespace(source: str, line: int) -> bool:
+    """Whether a line stands between the braces of a ``namespace``."""
+    open_braces: list[bool] = []
+    before = "\n".join(without_comments(source).split("\n")[: line - 1])
+    for match in re.finditer(r"(\bnamespace\b[\w\s:]*)?\{|\}", before):
+        if match[0] != "}":
+            open_braces.append(match[1] is not None)
+        elif open_braces:
+            open_braces.pop()
+    return any(open_braces)
+
+
 def _last_call(head: str) -> tuple[str, tuple[str, ...]]:
     """The last ``name(...)`` on the outermost level: attributes such as ``__launch_bounds__(256)`` come before it."""
     name, inside, position = "", "", 0

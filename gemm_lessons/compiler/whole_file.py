@@ -145,8 +145,15 @@ def gather(source: str, places: Places) -> WholeFile:
     return WholeFile("\n".join(lines), tuple(origins), tuple(dict.fromkeys(missing)))
 
 
+_OF_A_DEVICE_LIBRARY = re.compile(
+    r"(?:curand_|nvshmem|cublasdx|cufftdx|nvcuda)\w*(?:\.h)?|cuComplex\.h|math_constants\.h"
+)
+
+
 def is_of_the_host(file: str) -> bool:
     """Whether an included file is of the system or of a library of the host: GPU code does not miss it."""
+    if _OF_A_DEVICE_LIBRARY.fullmatch(file):
+        return False
     return bool(re.fullmatch(r"(?:sys/)?\w+(?:\.h)?", file) or _OF_THE_HOST.fullmatch(Path(file).name))
 
 

@@ -5,3 +5,25 @@
 #include <cstdint>
 #include <sys/types.h>
 #define register  // nvcc takes the old word and ignores it
+// What nvcc takes because GCC, its host compiler, does.
+#define __asm asm
+#define __asm__ asm
+#define __const const
+#define __extension__
+#define __signed__ signed
+#define __typeof__(...) nvcc_names::Plain<decltype(__VA_ARGS__)>::type
+#define typeof(...) __typeof__(__VA_ARGS__)
+#define __builtin_popcount(x) __popc(x)
+#define __builtin_popcountll(x) __popcll(x)
+#define __builtin_clz(x) __clz(x)
+#define __builtin_clzll(x) __clzll(x)
+#define __builtin_ffs(x) __ffs(x)
+#define __builtin_memcpy(to, from, bytes) memcpy(to, from, bytes)
+#define __builtin_memset(to, value, bytes) memset(to, value, bytes)
+#define __builtin_sqrtf(x) sqrtf(x)
+#define __builtin_fabsf(x) fabsf(x)
+namespace nvcc_names {
+template <typename T> struct Plain { typedef T type; };
+template <typename T> struct Plain<T &> { typedef T type; };
+template <typename T> struct Plain<T &&> { typedef T type; };
+}
