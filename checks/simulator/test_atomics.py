@@ -104,6 +104,18 @@ def test_four_floats_in_one_access(random):
     assert fault.kind == "misaligned"
 
 
+@pytest.mark.parametrize(("where", "kind"), [("x", ""), ("s", "illegal_access")])
+def test_four_floats_at_an_address_that_names_no_memory(where, kind):
+    """As compilers write it of a pointer that they cannot follow. Shared memory has no such access."""
+    source = """extern "C" __global__ void k(float *x) {
+        __shared__ float s[8]; s[threadIdx.x] = 0; __syncthreads();
+        asm volatile("red.add.v4.f32 [%0], {%1, %1, %1, %1};" ::"l"(WHERE), "f"(1.0f)); }""".replace("WHERE", where)
+    x = np.arange(4, dtype=np.float32)
+    fault = simulate(source, "k", 1, 8, [x]).fault
+    assert (fault.kind if fault else "") == kind
+    assert x.tolist() == ([8, 9, 10, 11] if not kind else [0, 1, 2, 3])
+
+
 def test_four_floats_by_atomics_and_by_a_store_race():
     source = VECTORS.replace("    atomicAdd(reinterpret_cast<float2", "    x[3] = 1; atomicAdd(reinterpret_cast<float2")
     x, y, old, by = (np.zeros(n, np.float32) for n in (16, 10, 128, 128))

@@ -18,7 +18,7 @@ from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.simulator.events import Space
 from gemm_lessons.simulator.machine.access import IGNORED_MODIFIERS, access_of
 from gemm_lessons.simulator.machine.memory import SHARED_WINDOW, WINDOW_SIZE
-from gemm_lessons.simulator.machine.state import State
+from gemm_lessons.simulator.machine.state import Fault, State
 from gemm_lessons.simulator.machine.transfers import MemoryBinder, view_for
 from gemm_lessons.simulator.program.cfg import line_of
 from gemm_lessons.simulator.program.ptx import SIZES, Address, Instruction, Operand, Register, Vector
@@ -181,7 +181,7 @@ def bind_atomic(
     given = instruction.operands[2 if returns else 1 :]
     targets = _elements(instruction.operands[0]) if returns else ()
     vectors = any(isinstance(operand, Vector) for operand in instruction.operands)
-    known = not vectors or (name, kind, space, len(given)) == ("add", "f32", "global", 1)
+    known = not vectors or ((name, kind, len(given)) == ("add", "f32", 1) and space != "shared")
     if operation is None or kind not in SIZES or not known or not isinstance(address, Address):
         raise UnsupportedKernel(f"unsupported PTX: {instruction.text}", line_of(instruction))
     # For each element of a vector: each of them is an update of its own.
@@ -206,6 +206,8 @@ def bind_atomic(
                 row[lanes] = old
 
     def shared(addresses: Array, lanes: Array) -> None:
+        if vectors:
+            raise Fault("illegal_access", "atomics of vectors are for global memory, and this is shared", instruction)
         placement = spaces["shared"].window(addresses, lanes)
         state.trace.append(placement.touch)
         update(views["shared"], placement.index, lanes)
