@@ -249,7 +249,7 @@ def _far_from_the_ends(size: Array) -> Array:
 
 
 def _division_check(s: Sources) -> Compute:
-    """FCHK: does a division need its slow path? Yes where the dividend is zero, as an H200 counted; otherwise only known
+    """FCHK: does a division need its slow path? Yes where the dividend is zero, as an H200 counted; else only known
     where both numbers are far from the ends of the range."""
     s.choose()
     s.expect(2)
