@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from checks.course.kernel import GPU_ARCH
@@ -43,3 +45,12 @@ def test_the_last_round_is_cut_where_it_is_not_full() -> None:
         6144: (2112, 192, 264),
         8192: (3960, 136, 264),
     }
+
+
+def test_every_worker_has_something_to_do() -> None:
+    """Also where few K tiles are left for the last round: else a piece is added that nobody has stored."""
+    lesson, draw = next(it for it in VARIANTS if it.name == "beat_cublas").kernel().lesson, random.Random(1)
+    for _ in range(300):
+        shape = Shape(64 * draw.randint(1, 40), 256 * draw.randint(1, 12), 32 * draw.randint(1, 40))
+        tile = lesson.at(shape).tile.defines
+        assert 1 <= tile["WORKERS"] <= tile["CUT"] * (shape.k // tile["BK"])
