@@ -3,8 +3,9 @@
     with within(Bounds(seconds=60, memory_bytes=4 * GIB)):      OutOfTime is raised, or Python's own MemoryError
 
 Both come up in the middle of the work, so the simulator, which catches them, can say which line was running. Time that
-passes while the process is stopped (Ctrl-Z, a laptop that sleeps) counts as none. ``OutOfTime`` is no ``Exception``, as
-it may be raised anywhere; it comes again, ``grace`` seconds later, to whoever went on.
+passes while the process is stopped (Ctrl-Z, a laptop that sleeps) counts as none; where NumPy multiplies on many cores
+at once, they count as one. ``OutOfTime`` is no ``Exception``, as it may be raised anywhere; it comes again, ``grace``
+seconds later, to whoever went on.
 """
 
 from __future__ import annotations
@@ -123,14 +124,15 @@ def _time(bounds: Bounds) -> Iterator[None]:
 class _Clock:
     def __init__(self, bounds: Bounds) -> None:
         self._bounds, self._limit = bounds, bounds.seconds
-        self._began, self._last = time.process_time(), time.monotonic()
-        self._passed = 0.0
+        self._processor, self._last = time.process_time(), time.monotonic()
+        self._used = self._passed = 0.0
 
     def tick(self, number: int, frame: FrameType | None) -> None:
-        now = time.monotonic()
+        now, processor = time.monotonic(), time.process_time()
+        self._used += min(processor - self._processor, now - self._last)
         self._passed += min(now - self._last, 2 * TICK_S)
-        self._last = now
-        used = max(time.process_time() - self._began, self._passed / SLOW)
+        self._last, self._processor = now, processor
+        used = max(self._used, self._passed / SLOW)
         if used > self._limit:
             self._limit = used + self._bounds.grace
             raise OutOfTime(self._bounds.seconds)

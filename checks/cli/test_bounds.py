@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from checks.cli.tiny_course import BINARY, KERNEL, SOLUTION, Run, environment
+from gemm_lessons.bounds import Bounds, OutOfTime, _Clock
 
 # It counts, so that it never comes back to the same state; and it is no loop that the instruction budget ends soon.
 SLOW = KERNEL.replace(
@@ -41,6 +42,22 @@ def test_time_is_bounded_and_the_line_is_named(run: Run, kernel: Path) -> None:
     assert found["message"].startswith("the run took longer than 0.7 s and was stopped, in line ")
     assert "acc" in kernel.read_text().splitlines()[found["line"] - 1]
     assert "--time-limit" in found["message"]
+
+
+def test_threads_of_numpy_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On 32 cores a product of NumPy's takes 32 s of their time in each second: a run ended after 4 s."""
+    times = {"process_time": 0.0, "monotonic": 0.0}
+    for name in times:
+        monkeypatch.setattr(f"time.{name}", lambda name=name: times[name])
+    clock = _Clock(Bounds(seconds=10))
+    for passed, used in ((5, 160), (100, 0), (4, 128)):  # in between it was stopped
+        times["monotonic"] += passed
+        times["process_time"] += used
+        clock.tick(0, None)
+    times["monotonic"] += 2
+    times["process_time"] += 2
+    with pytest.raises(OutOfTime):
+        clock.tick(0, None)
 
 
 def test_memory_is_bounded(run: Run, kernel: Path) -> None:

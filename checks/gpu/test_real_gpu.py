@@ -104,7 +104,8 @@ def test_every_solution_passes(real_gpu: Gpu, name: str) -> None:
     assert outcome.measured is not None
     if outcome.peak_gflops is not None:
         assert outcome.measured.cublas is not None
-        assert 0.3 < outcome.measured.cublas.gflops / outcome.peak_gflops < 1
+        least = 0.3 if min(outcome.measured.shape.m, outcome.measured.shape.n) >= 1024 else 0.1
+        assert least < outcome.measured.cublas.gflops / outcome.peak_gflops < 1
 
 
 @pytest.mark.parametrize("name", COURSE.names)
