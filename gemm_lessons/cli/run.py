@@ -149,13 +149,19 @@ def run(
         from gemm_lessons.report.course import show_error
 
         on = device_for(device, gpu_index)
+        from gemm_lessons.course.problem import fresh_seed
         from gemm_lessons.run.pipeline import RunRequest, run_lesson
+        from gemm_lessons.run.second_core import SecondCore
 
         data = sheet or on.sheet or sheet_for(DEFAULT_GPU)
-        request = RunRequest(course, found, path, on, data, wanted, seed, bounds=most)
+        drawn = fresh_seed() if seed is None else seed
+        request = RunRequest(course, found, path, on, data, wanted, drawn, bounds=most)
         try:
-            with Working(make_console(stderr=True), f"lesson {found.name}") as working:
-                outcome = run_lesson(request, working)
+            with (
+                SecondCore.of(request) as apart,
+                Working(make_console(stderr=True), f"lesson {found.name}") as working,
+            ):
+                outcome = run_lesson(replace(request, apart=apart), working)
         except UnsupportedKernel as error:
             where = f"{shown(path)}:{error.line}" if error.line else shown(path)
             show_error(make_console(stderr=True), f"{where}: the simulator cannot run this kernel: {error}")

@@ -13,8 +13,7 @@ from gemm_lessons.course.expression import Number
 from gemm_lessons.course.lesson import Shape, tile_sizes
 from gemm_lessons.course.problem import Problem, Trial
 from gemm_lessons.device import Task
-from gemm_lessons.frozen import dataclass
-from gemm_lessons.judgement.evidence import Built, Checked, ShapeResult
+from gemm_lessons.judgement.evidence import Built, Checked
 from gemm_lessons.judgement.verdict import (
     Faulted,
     GateMissed,
@@ -29,31 +28,9 @@ from gemm_lessons.judgement.verdict import (
 )
 from gemm_lessons.launch import COUNTED, ON_PTX, Counters, Finding, Launched
 from gemm_lessons.ranges import stage
+from gemm_lessons.run.apart import Apart, Tried
 from gemm_lessons.run.asking import asking
 from gemm_lessons.run.plan import RunPlan
-
-
-@dataclass(frozen=True)
-class _Tried:
-    """What came of one launch; ``fault`` ended it early."""
-
-    shape: Shape
-    verdict: Verdict
-    judgement: Judgement | None
-    findings: tuple[Finding, ...]
-    fault: Finding | None
-    counters: Counters
-    hidden: bool = False
-
-    @property
-    def told(self) -> tuple[Finding, ...]:
-        """All findings. The fault is the last one, unless the device put it in its place."""
-        return self.findings if self.fault is None or self.fault in self.findings else (*self.findings, self.fault)
-
-    @property
-    def result(self) -> ShapeResult:
-        """As the report has it."""
-        return ShapeResult(self.shape, self.verdict.kind, self.judgement, self.findings, self.hidden)
 
 
 def check(plan: RunPlan, built: Built, shapes: Sequence[Shape], hidden: Sequence[Shape] = ()) -> Checked:
@@ -72,19 +49,40 @@ def check(plan: RunPlan, built: Built, shapes: Sequence[Shape], hidden: Sequence
     asked = next(filter(None, map(asking, built.code.counted)), None) if hidden else None
     if asked is not None:
         return Checked(Faulted(counting, asked), findings=(asked,))
-    tried: list[_Tried] = []
+    tried: list[Tried] = []
     counted: list[tuple[Shape, Counters]] = []
-    for shape in (*(shape for shape in shapes if shape != counting), counting, *hidden):
-        name: Literal["check", "count"] = "count" if shape in (counting, *hidden) else "check"
-        tried.append(replace(_try(plan, built, shape, name), hidden=shape in (*hidden, *plan.secret)))
-        if tried[-1].fault is not None:
+    every = (*(shape for shape in shapes if shape != counting), counting, *hidden)
+    apart = plan.apart if shapes else Apart()  # what stands beside a kernel is not it
+    own = _own(plan, built, [shape for shape in every if shape not in apart.shapes], counting, hidden)
+    for shape in every:
+        it = own.get(shape) or apart.tried(shape) or _of(plan, built, shape, counting, hidden)
+        tried.append(it)
+        if it.fault is not None:
             return _summed(tried)
-        if name == "count":
-            counted.append((shape, tried[-1].counters))
+        if shape in (counting, *hidden):
+            counted.append((shape, it.counters))
     return replace(_summed(tried), counters=counted[0][1], elsewhere=tuple(counted[1:]))
 
 
-def _try(plan: RunPlan, built: Built, shape: Shape, name: Literal["check", "count"]) -> _Tried:
+def _own(
+    plan: RunPlan, built: Built, shapes: Sequence[Shape], counting: Shape, hidden: Sequence[Shape]
+) -> dict[Shape, Tried]:
+    """What is tried here, until one faults, while others are tried apart."""
+    found: dict[Shape, Tried] = {}
+    for shape in shapes:
+        found[shape] = _of(plan, built, shape, counting, hidden)
+        if found[shape].fault is not None:
+            break
+    return found
+
+
+def _of(plan: RunPlan, built: Built, shape: Shape, counting: Shape, hidden: Sequence[Shape]) -> Tried:
+    name: Literal["check", "count"] = "count" if shape in (counting, *hidden) else "check"
+    return replace(try_at(plan, built, shape, name), hidden=shape in (*hidden, *plan.secret))
+
+
+def try_at(plan: RunPlan, built: Built, shape: Shape, name: Literal["check", "count"]) -> Tried:
+    """Launch on one shape, and judge the answer."""
     plan.tell(f"{name} {shape}")
     built = built.at(shape)
     lesson = built.lesson
@@ -99,7 +97,7 @@ def _try(plan: RunPlan, built: Built, shape: Shape, name: Literal["check", "coun
     if name == "check" and verdict.kind != "passed" and launched.fault is None:
         launched = plan.device.doubt(task, launched)
         verdict, judgement, findings = _judge(built, trial, launched)
-    return _Tried(shape, verdict, judgement, findings, launched.fault, launched.counters)
+    return Tried(shape, verdict, judgement, findings, launched.fault, launched.counters)
 
 
 def _judge(built: Built, trial: Trial, launched: Launched) -> tuple[Verdict, Judgement | None, tuple[Finding, ...]]:
@@ -122,7 +120,7 @@ def stopped(shape: Shape, fault: Finding) -> Faulted | TimedOut:
     return (TimedOut if fault.kind == "timeout" else Faulted)(shape, fault)
 
 
-def _summed(tried: Sequence[_Tried]) -> Checked:
+def _summed(tried: Sequence[Tried]) -> Checked:
     verdict = _explained(tried)
     found = of_one_barrier(merged([finding for it in tried for finding in it.told]))
     if isinstance(verdict, Faulted):  # with the counts of all launches, as it stands among the findings
@@ -132,7 +130,7 @@ def _summed(tried: Sequence[_Tried]) -> Checked:
     return Checked(verdict, tuple(it.result for it in tried), found)
 
 
-def _explained(tried: Sequence[_Tried]) -> Verdict:
+def _explained(tried: Sequence[Tried]) -> Verdict:
     """The first verdict that is none of a right answer. Where that answer does not show what the mistake is, another
     shape's may."""
     wrong = [it.verdict for it in tried if it.verdict.kind != "passed"]

@@ -27,7 +27,8 @@ from gemm_lessons.judgement.hints import hints_for
 from gemm_lessons.judgement.verdict import CompileFailed
 from gemm_lessons.launch import Finding
 from gemm_lessons.ranges import stage, turn
-from gemm_lessons.run.checking import check, judge_method, stopped
+from gemm_lessons.run.apart import Tried
+from gemm_lessons.run.checking import check, judge_method, stopped, try_at
 from gemm_lessons.run.estimating import estimate
 from gemm_lessons.run.kept_rows import sources
 from gemm_lessons.run.lost import lost
@@ -76,7 +77,8 @@ def _run_lesson(request: RunRequest, progress: Tell) -> RunOutcome:
     plan = RunPlan.of(request, progress)
     with bounds.within(request.bounds), stage("lesson", plan.lesson.name, payload=plan.lesson.number):
         kernel, *others = line_up(request)
-        rows = [row_of(plan, kernel, ahead=[it for it in others if not _known(plan, it)])]
+        ahead = [it for it in others if not plan.apart.makes_rows and not _known(plan, it)]
+        rows = [row_of(plan, kernel, ahead)]
         if rows[0].built is not None:  # it compiled: there is something to compare
             rows += [row_beside(plan, other) for other in others]
         rows[0] = advised(plan, rows)
@@ -166,7 +168,24 @@ def judge(plan: RunPlan, built: Built, entry: Entry) -> Checked:
 
 def row_beside(plan: RunPlan, entry: Entry) -> Row:
     """A row to compare with, from an earlier run if there was one."""
-    return plan.kept.row(entry.role, _facts(plan, entry), lambda: _row_beside(plan, entry))
+
+    def make() -> Row:
+        return plan.apart.row(entry.role) or _row_beside(plan, entry)
+
+    return plan.kept.row(entry.role, _facts(plan, entry), make)
+
+
+def tried_apart(plan: RunPlan, entry: Entry) -> Iterator[Tried]:
+    """The kernel under test on the shapes of ``entry`` alone, one after the other; nothing if it does not compile."""
+    assert entry.path is not None
+    source = read_source(entry.path)
+    lessons = list(dict.fromkeys(entry.lesson.at(shape) for shape in entry.shapes))
+    made = [build(plan, replace(entry, lesson=lesson), source) for lesson in lessons]
+    found = [it for it in made if isinstance(it, Built)]
+    if len(found) == len(made):
+        built = replace(found[0], lesson=entry.lesson, others=tuple(found))
+        for shape in entry.shapes:
+            yield try_at(plan, built, shape, "check")
 
 
 def _known(plan: RunPlan, entry: Entry) -> bool:

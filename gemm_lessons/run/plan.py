@@ -14,6 +14,7 @@ from gemm_lessons.course.problem import fresh_seed
 from gemm_lessons.device import Device
 from gemm_lessons.frozen import dataclass
 from gemm_lessons.hardware.sheets import GpuSpec
+from gemm_lessons.run.apart import Apart
 from gemm_lessons.run.builder import Workshop
 from gemm_lessons.run.kept_rows import KeptRows
 
@@ -30,6 +31,7 @@ class RunRequest:
     ``beside`` adds the previous lesson's solution and the reference to the table; ``kept`` has their rows
     from earlier runs of this process; ``estimating`` times on the GPU of the data sheet. ``graded``: it is checked,
     counted and judged on hidden shapes, too, and checked on those that are ``secret``. ``bounds``: what it may use.
+    ``apart``: who makes some of it meanwhile.
     """
 
     course: Course
@@ -45,6 +47,7 @@ class RunRequest:
     graded: bool = False
     secret: tuple[Shape, ...] = ()
     bounds: Bounds = field(default_factory=lambda: Bounds(memory_bytes=affordable()))
+    apart: Apart = field(default_factory=Apart)
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,7 @@ class RunPlan:
     estimating: bool = True
     hidden: tuple[Shape, ...] = ()
     secret: tuple[Shape, ...] = ()
+    apart: Apart = field(default_factory=Apart)
 
     @classmethod
     def of(cls, request: RunRequest, tell: Tell) -> RunPlan:
@@ -92,6 +96,7 @@ class RunPlan:
             estimating=request.estimating,
             hidden=hidden_counts(lesson, seed) if request.graded else (),
             secret=request.secret,
+            apart=request.apart,
         )
 
     @property

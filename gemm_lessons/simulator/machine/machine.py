@@ -41,8 +41,8 @@ from gemm_lessons.simulator.semantics.floats import float_state
 Array = NDArray[Any]
 
 # Lanes in flight. Large groups of fma work best while their rows fit in a core's cache; other kernels are limited by
-# the number of NumPy calls and like more lanes a call. Measured on 2 MB of L2 per core.
-LANES_WITH_GROUPS = 1024
+# the number of NumPy calls and like more lanes a call. Measured on 0.5 MB of L2 per core.
+LANES_WITH_GROUPS = 2048
 LANES = 8192
 REGISTER_FILE_BYTES = 64 << 20
 LOCAL_BYTES = 64 << 20  # of the lanes' own arrays
