@@ -33,9 +33,11 @@ def test_which_tile_is_chosen(size: int, layout: str, tile: tuple[int, ...]) -> 
     assert tuple(chosen[name] for name in ("BM", "BN", "TM", "BLOCKS_PER_SM")) == tile
 
 
-def test_a_check_has_blocks_of_96_rows() -> None:
-    """A kernel with 8 x 8 sums written into it passed otherwise, and was wrong where the host asks for 12 x 8."""
-    assert {LESSON.at(shape).tile.defines["BM"] for shape in LESSON.shapes.check} == {64, 96}
+def test_checks_have_blocks_of_96_rows_and_the_mirrored_tile() -> None:
+    """A kernel with 8 x 8 sums written into it passed otherwise, and was wrong where the host asks for 12 x 8; one with
+    BN = 128 at large TT."""
+    tiles = {tuple(LESSON.at(shape).tile.defines[name] for name in ("BM", "BN")) for shape in LESSON.shapes.check}
+    assert tiles == {(64, 128), (96, 128), (128, 64)}
 
 
 @pytest.mark.slow
