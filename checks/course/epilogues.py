@@ -6,7 +6,9 @@
 
 M = N = 4096, every K; ``size`` of a line is K. Everything else is as in ``measure``. ``any_shape`` and ``cublas`` are
 the product alone; ``... then kernel``: the product, and then ``lessons/11_epilogue/unfused.cu`` on all of C;
-``epilogue`` and ``cublas fused``: in one launch; ``... beta``: the same, and C is read. Others are pitfalls.
+``epilogue`` and ``cublas fused``: in one launch; ``... beta``: the same, and C is read. ``epilogue no stores`` computes
+all of it and stores nothing, ``epilogue stores alone`` stores as if all products were 0: what one launch cannot do
+without. Others are pitfalls.
 """
 
 from __future__ import annotations
@@ -29,6 +31,14 @@ ROUNDS = {16: 41, 32: 41, 64: 41, 128: 41, 256: 41, 512: 31, 1024: 21, 2048: 15,
 PLAIN, FUSED = "any_shape", "epilogue"
 VARIANTS = {f"{FUSED} bias each row": "bias_each_row", f"{FUSED} row by row": "row_by_row"}
 PAIRS = {FUSED: f"{PLAIN} then kernel", "cublas fused": "cublas then kernel"}  # the same work in two launches
+STORE = "            if (row_of(i) < c.rows)\n                floats_at<WIDTH_C>(c(row_of(i), col)) = epilogue("
+PARTS = {  # of a fused launch; their C is wrong
+    f"{FUSED} no stores": ((STORE, STORE.replace("c.rows)", "c.rows && products.at[0] == 1e30f)")),),
+    f"{FUSED} stores alone": (
+        ("    const int K = a_view.cols;", "    const int K = 0;"),
+        ("    } else {\n        multiply(0);\n    }", "    }"),
+    ),
+}
 UNFUSED = "unfused.cu"
 THREADS, ROWS = 256, 4  # of unfused.cu
 
@@ -44,7 +54,8 @@ def compile_all(folder: Path) -> None:
     course = Course(ROOT)
     solutions = [Kernel.solution(course.lesson(name)) for name in (PLAIN, FUSED)]
     variants = [Variant(name, {}, pitfall=pitfall).kernel() for name, pitfall in VARIANTS.items()]
-    compile_kernels(folder, [*solutions, *variants], shapes())
+    parts = [Variant(name, {}, edits).kernel() for name, edits in PARTS.items()]
+    compile_kernels(folder, [*solutions, *variants, *parts], shapes())
     lesson = course.lesson(FUSED)
     path = lesson.directory / UNFUSED
     made = compile_source(
@@ -148,7 +159,8 @@ def run(folder: Path, target: Path) -> None:
         for name, call in reads.items():
             compare_with_old(bench, name, call, c, cupy.maximum(product + bias - 0.5, 0))
         del product
-        calls: dict[str, Call] = {**plain, **fused, **reads, f"{FUSED} kernel alone": after}
+        parts = {name: bench.call(name, a, b, c, more=own) for name in PARTS}
+        calls: dict[str, Call] = {**plain, **fused, **reads, **parts, f"{FUSED} kernel alone": after}
         times = bench.times(calls, c, (COLD,), dict.fromkeys(calls, rounds))
         base = statistics.median(times["cublas", COLD])
         for name in calls:
@@ -157,18 +169,20 @@ def run(folder: Path, target: Path) -> None:
                 "tflops": round(shape.m * shape.n * shape.k * 2e-6 / here["median_us"], 3),
                 "percent_of_cublas": round(100 * base / here["median_us"], 2),
             }
-            if name in PAIRS:
-                rate["gain"] = round(statistics.median(times[PAIRS[name], COLD]) / here["median_us"], 3)
+            if pair := PAIRS.get(name, PAIRS[FUSED] if name in (PLAIN, *PARTS) else ""):
+                rate["gain"] = round(statistics.median(times[pair, COLD]) / here["median_us"], 3)
             rows.append({"kernel": name, "size": k, "repeats": rounds, COLD: here | rate})
             print(k, name, here, rate, flush=True)
     about = {
         "command": "python -m checks.course.epilogues compile DIR; python -m checks.course.epilogues run DIR FILE",
         **machine(bench),
         "what": "C = relu(A B + bias), fp32, M = N = 4096, size is K. any_shape, cublas: the product alone."
-        " then kernel: unfused.cu after it. epilogue, cublas fused (cuBLASLt): one launch. beta: C is read, too.",
+        " then kernel: unfused.cu after it. epilogue, cublas fused (cuBLASLt): one launch. beta: C is read, too."
+        " no stores, stores alone: parts of epilogue, whose C is wrong.",
         "how": "CUDA events around one launch, or two that follow each other, median over the repeats, hidden behind a"
         " fill of 128 MiB, so that L2 is cold. percent_of_cublas is against cuBLAS's product alone. cuBLASLt: the first"
-        " kernel that it proposes. gain: how many times the speed of the two launches.",
+        " kernel that it proposes. gain: how many times the speed of the two launches; of any_shape and of parts of"
+        " epilogue: what it would be if nothing else took time.",
     }
     write(target, about, rows)
 

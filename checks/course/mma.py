@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import statistics
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -112,18 +112,17 @@ VARIANTS = (
 )
 
 
-def compile_all(folder: Path) -> None:
+def compile_all(folder: Path, variants: Sequence[Variant] = VARIANTS) -> None:
     from concurrent.futures import ProcessPoolExecutor
 
     folder.mkdir(parents=True, exist_ok=True)
     with ProcessPoolExecutor() as pool:
-        found = list(pool.map(partial(compile_one, folder), range(len(VARIANTS))))
+        found = list(pool.map(partial(compile_one, folder), range(len(variants)), variants))
     (folder / "kernels.json").write_text(json.dumps({"compiler": found[0].pop("compiler"), "kernels": found}))
     compiled(SPIN, "spin.cu", "spin", {}, (), folder / "spin.cubin")
 
 
-def compile_one(folder: Path, number: int) -> dict[str, Any]:
-    variant = VARIANTS[number]
+def compile_one(folder: Path, number: int, variant: Variant) -> dict[str, Any]:
     lesson = variant.lesson()
     path = folder / f"{number}.cubin"
     made = compiled(
@@ -151,7 +150,7 @@ class Types(Bench):
 
     spins: ClassVar[Mapping[str, int]] = {COLD: SPIN_CLOCKS}
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, variants: Sequence[Variant] = VARIANTS) -> None:
         import cupy
         import numpy as np
         from cupy.cuda import cublas
@@ -159,15 +158,15 @@ class Types(Bench):
         self.cupy, self.np, self.cublas = cupy, np, cublas
         about = json.loads((folder / "kernels.json").read_text())
         self.compiler = about["compiler"]
-        self.variants = {variant.name: variant for variant in VARIANTS}
-        self.lessons = {variant.name: variant.lesson() for variant in VARIANTS}
+        self.variants = {variant.name: variant for variant in variants}
+        self.lessons = {variant.name: variant.lesson() for variant in variants}
         self.resources = {
             variant.name: {key: found[key] for key in ("registers", "spill_bytes")}
-            for variant, found in zip(VARIANTS, about["kernels"], strict=True)
+            for variant, found in zip(variants, about["kernels"], strict=True)
         }
         self.modules = {
             variant.name: cupy.RawModule(path=str(folder / f"{number}.cubin"))
-            for number, variant in enumerate(VARIANTS)
+            for number, variant in enumerate(variants)
         }
         self.spin = cupy.RawModule(path=str(folder / "spin.cubin")).get_function("spin")
         self.scratch = cupy.empty(128 << 20, cupy.uint8)

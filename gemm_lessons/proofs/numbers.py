@@ -44,7 +44,7 @@ FILES = {"h200": "h200.json", "ncu": "h200_ncu.json", "variants": "h200_variants
          "layouts": "h200_layouts.json", "epilogues": "h200_epilogues.json", "halves": "h200_halves.json",
          "precision": "h200_halves.json", "mma": "h200_mma.json", "errors": "h200_mma.json",
          "types": "h200_types.json", "split": "h200_split.json", "anchors": "h200_anchors.json",
-         "pipes": "h200_pipes.json", "two_warps": "h200_two_warps.json",
+         "pipes": "h200_pipes.json", "power": "h200_power.json", "two_warps": "h200_two_warps.json",
          "squares": "h200_squares.json"}  # fmt: skip
 SOURCES = f"simulator M,N,K, {', '.join(FILES)}: see lessons/measured/README.md"
 
@@ -72,7 +72,7 @@ class Numbers:
             match kind:
                 case "simulator":
                     done = self._simulated(words, head, rows)
-                case "ncu" | "precision" | "errors" | "pipes":
+                case "ncu" | "precision" | "errors" | "pipes" | "power":
                     done = self._profiled(kind, words, head, rows)
                 case _ if kind in FILES:
                     done = self._measured(kind, words, head, rows)
