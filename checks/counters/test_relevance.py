@@ -93,7 +93,19 @@ def test_a_number_is_needed_only_where_no_address_took_its_place(
     assert any("IMAD.WIDE" in text for text in chosen)
 
 
-def sliced(lines: list[str]) -> list[str]:
+@pytest.mark.parametrize(
+    ("chooses", "needed"), [("ELECT P2, URZ, PT", False), ("ISETP.GE.AND P2, PT, R0, R1, PT", True)]
+)
+def test_where_one_lane_writes_for_its_warp_nobody_needs_what_was_there(chooses: str, needed: bool) -> None:
+    """The mbarrier of a box is named in the second of the target's registers."""
+    old = "UIADD3.X UR5, URZ, UR11, URZ, UP0, !UPT"
+    code = [old, chooses, "@P2 R2UR UR5, R52", "@P2 R2UR UR4, R49", "UTMALDG.2D [UR4], [UR8]"]
+    chosen = sliced(code, signals=True)
+    assert (old in chosen) is needed
+    assert "@P2 R2UR UR5, R52" in chosen
+
+
+def sliced(lines: list[str], signals: bool = False) -> list[str]:
     """The lines that addresses depend on. A line may have a label in front."""
     labels, code = {}, []
     for number, line in enumerate([*lines, "EXIT"]):
@@ -103,4 +115,5 @@ def sliced(lines: list[str]) -> list[str]:
         opcode = text.split()[1 if text.startswith("@") else 0]
         code.append(decode(number, SassInstruction(opcode, width_of(opcode), "", None, 16 * number, 0, text)))
     listing = Listing(tuple(code), labels)
-    return [d.text for d, there in zip(code, relevant(listing, partial(needs, frozenset())), strict=True) if there]
+    wanted = partial(needs, frozenset(), signals=signals)
+    return [d.text for d, there in zip(code, relevant(listing, wanted), strict=True) if there]

@@ -21,6 +21,7 @@ class Kernel:
     name: str
     lesson: Lesson
     source: str
+    entry: str = ""  # of the launch whose resources are told, where that is not the first
 
     @classmethod
     def solution(cls, lesson: Lesson) -> Kernel:
@@ -40,7 +41,7 @@ class Kernel:
         compiled = compile_source(
             self.source,
             path=str(self.lesson.solution_path),
-            entry=self.lesson.launches[0].entry,
+            entry=self.entry or self.lesson.launches[0].entry,
             defines=self.lesson.tile.defines,
             include_dirs=self.lesson.include_dirs,
             arch=GPU_ARCH,

@@ -103,6 +103,18 @@ def compile_kernels(folder: Path, kernels: Iterable[Kernel], shapes: Iterable[Sh
     (folder / "kernels.json").write_text(json.dumps({"compiler": spin.compiler, "kernels": listed}))
 
 
+def tensor_maps(lesson: Lesson, shape: Shape, known: Mapping[str, Any]) -> dict[str, Any]:
+    """The lesson's tensor maps by name, over buffers that are ``known``."""
+    from gemm_lessons.gpu.functions import tensor_map
+
+    found = {}
+    for one in lesson.data.maps:
+        layout = lesson.data.lay_out(shape.names)[one.buffer]
+        given = lesson.data.tensor_map(one.name, layout.element.untouched(layout.shape), layout, shape.names)
+        found[one.name] = tensor_map(known[one.buffer].data.ptr, given.described)
+    return found
+
+
 class Bench:
     """The kernels of a folder on the current GPU. ``spins``: clocks for which a kernel spins in front of a call."""
 
@@ -120,7 +132,7 @@ class Bench:
         self.resources: dict[str, dict[str, int]] = {"cublas": {}}
         self.lessons: dict[str, Lesson] = {}
         self.functions: dict[str, dict[tuple[tuple[str, int], ...], Any]] = {}  # by name, and by what the host chose
-        self.later: dict[tuple[str, tuple[tuple[str, int], ...]], Any] = {}  # the same, for later launches
+        self.loaded: dict[tuple[str, tuple[tuple[str, int], ...]], Any] = {}  # with those of all launches
         for kernel in about["kernels"]:
             name = kernel["name"]
             self.resources.setdefault(name, kernel["resources"])
@@ -128,7 +140,7 @@ class Bench:
             self.lessons[name] = resized(typed(lesson, kernel["type"]) if kernel["type"] else lesson, kernel["tile"])
             module, chosen = cupy.RawModule(path=str(folder / kernel["file"])), tuple(sorted(kernel["chosen"].items()))
             self.functions.setdefault(name, {})[chosen] = module.get_function(kernel["entry"])
-            self.later[name, chosen] = module
+            self.loaded[name, chosen] = module
         self.room: dict[str, Any] = {}  # scratch buffers by name, which all kernels share
         self.spin = cupy.RawModule(path=str(folder / "spin.cubin")).get_function("spin")
         self.scratch = cupy.empty(FLUSH_BYTES, cupy.uint8)
@@ -155,14 +167,13 @@ class Bench:
         sizes = {"M": m, "N": n, "K": k, "lda": a.shape[1], "ldb": b.shape[1], "ldc": n}
         known = {"A": a, "B": b, "C": c, **{size: self.np.int32(value) for size, value in sizes.items()}, **more}
         known |= self.scratch_of(lesson, shape)
+        known |= tensor_maps(lesson, shape, known)
         for parameter in (it for launch in lesson.launches for it in lesson.parameters(launch)):
             if parameter.kind == "texture":
                 known[parameter.name] = self.texture(known[parameter.source], parameter.channels)
         calls: list[Call] = []
         for launch, grid in zip(lesson.launches, lesson.grids(shape), strict=True):
-            function = self.functions[name][chosen]
-            if calls:
-                function = self.later[name, chosen].get_function(launch.entry)
+            function = self.loaded[name, chosen].get_function(launch.entry)
             if grid.dynamic_shared > DEFAULT_SHARED_LIMIT:
                 function.max_dynamic_shared_size_bytes = grid.dynamic_shared
             arguments = tuple(known[parameter] for parameter in launch.parameters)

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from checks.course.kernel import GPU_ARCH
-from checks.course.measure import COLD, ROOT, SPIN, SPIN_CLOCKS, Bench, Call, machine, spread, write
+from checks.course.measure import COLD, ROOT, SPIN, SPIN_CLOCKS, Bench, Call, machine, spread, tensor_maps, write
 from gemm_lessons.course.folder import Course
 from gemm_lessons.course.lesson import Lesson, Shape
 from gemm_lessons.course.lesson_toml import load_lesson
@@ -222,8 +222,6 @@ class Types(Bench):
 
     def kernel(self, name: str, a: Any, b: Any, c: Any) -> Call:
         """All launches of the lesson, one after the other."""
-        from gemm_lessons.gpu.functions import tensor_map
-
         (m, n), k = c.shape, a.shape[1]
         lesson, shape = self.lessons[name], Shape(m, n, k)
         known: dict[str, Any] = {"A": a, "B": b, "C": c, **{s: self.np.int32(v) for s, v in shape.names.items()}}
@@ -232,10 +230,7 @@ class Types(Bench):
                 known[spec.name] = self.parts.setdefault(
                     (spec.name, layout.nbytes), self.cupy.empty(layout.nbytes, "u1")
                 )
-        for one in lesson.data.maps:
-            layout = lesson.data.lay_out(shape.names)[one.buffer]
-            given = lesson.data.tensor_map(one.name, layout.element.untouched(layout.shape), layout, shape.names)
-            known[one.name] = tensor_map(known[one.buffer].data.ptr, given.described)
+        known |= tensor_maps(lesson, shape, known)
         calls = []
         for launch, grid in zip(lesson.launches, lesson.grids(shape), strict=True):
             function = self.modules[name].get_function(launch.entry)

@@ -92,7 +92,7 @@ def test_the_launch_has_the_maps() -> None:
 
 
 def test_its_bytes_are_those_of_the_buffers() -> None:
-    moved = movement_of(LESSON.data, LESSON.launches[0].parameters)
+    moved = movement_of(LESSON, LESSON.launches[0].parameters)
     assert moved.read(Shape(64, 32, 16)) == 4 * (64 * 16 + 16 * 32)
     assert moved.tiled
 

@@ -31,6 +31,7 @@ class Variant:
     edits: tuple[tuple[str, str], ...] = ()
     pitfall: str = ""
     type: str = ""
+    entry: str = ""  # of the launch that multiplies, where that is not the first
 
     @property
     def lesson(self) -> str:
@@ -46,7 +47,8 @@ class Variant:
         for find, instead in self.edits:
             assert source.count(find) == 1, f"{self.name}: {source.count(find)} places have {find!r}"
             source = source.replace(find, instead)
-        return Kernel(self.name, resized(typed(lesson, self.type) if self.type else lesson, self.tile), source)
+        lesson = typed(lesson, self.type) if self.type else lesson
+        return Kernel(self.name, resized(lesson, self.tile), source, self.entry)
 
 
 def tiled(name: str, **sizes: int) -> Variant:

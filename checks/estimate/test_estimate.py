@@ -13,13 +13,14 @@ from gemm_lessons.compiler import cache as compile_cache
 from gemm_lessons.compiler.compile import Compiled, compile_source
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.lesson import Shape, TileSizes, tile_sizes
+from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.device import BuildTarget
 from gemm_lessons.estimate.model import LAUNCH_US, NEXT_US, Estimate, Profile, Subject, estimate_at, in_a_row
 from gemm_lessons.estimate.profile import longer, profile_of, traced_shape
 from gemm_lessons.hardware.sheets import GPUS, GpuSpec, buildable
 from gemm_lessons.judgement.verdict import CompileFailed
 from gemm_lessons.run.builder import Builder
-from gemm_lessons.run.estimating import estimator_of, sharing_of, subject_of
+from gemm_lessons.run.estimating import estimator_of, movement_of, sharing_of, subject_of
 from gemm_lessons.simulator.counters.machinecode import trace as machine_code
 from gemm_lessons.simulator.counters.machinecode.trace import Trace, Traffic
 from gemm_lessons.simulator.program.ptx import Kernel
@@ -207,6 +208,16 @@ def test_what_is_traced_of_a_grid_that_knows_one_size_of_c(size: str, shape: tup
         Mock(), Mock(), lambda at: Mock(blocks=at.names[size.upper()] // 32), Mock(), tile_sizes(lesson), lesson.shapes
     )
     assert traced_shape(subject, 8) == Shape(*shape)
+
+
+def test_a_launch_multiplies_what_others_made_of_the_factors() -> None:
+    """Of fp32 in two parts only the launches that split had anything to do, and the table showed 0 TFLOP/s."""
+    lesson, shape = load_lesson(any_course().lesson("mma").directory, "fp32_by_f16"), Shape(256, 256, 256)
+    moved = [movement_of(lesson, launch.parameters) for launch in lesson.launches]
+    assert [it.tiled for it in moved] == [False, False, True]
+    assert [it.operations(shape) for it in moved] == [0, 0, 2 * 256**3]
+    assert [it.read(shape) / 256**2 for it in moved] == [4 + 4, 4 + 4, 4 + 4], "floats, and two halves of each"
+    assert moved[2].written(shape) == 4 * 256**2
 
 
 def test_a_t4_is_estimated_from_its_own_machine_code() -> None:

@@ -43,8 +43,8 @@ class Built:
 
     @property
     def occupancy(self) -> Occupancy | None:
-        """That of the first launch."""
-        return self.occupancies[0] if self.occupancies else None
+        """Of several launches, the lowest."""
+        return min(self.occupancies, key=lambda it: it.fraction, default=None)
 
     @property
     def resources(self) -> Resources:

@@ -86,7 +86,7 @@ def subject_of(lesson: Lesson, compiled: Compiled, number: int = 0, timed: Shape
         arguments,
         tile,
         lesson.shapes,
-        movement_of(lesson.data, launch.parameters),
+        movement_of(lesson, launch.parameters),
         None if staying else sharing,
         lesson.grids(timed)[number].blocks if timed and staying else 0,
     )
@@ -100,18 +100,40 @@ def sharing_of(lesson: Lesson, number: int, timed: Shape) -> tuple[Shape, int] |
     here, there = lesson.grids(timed), lesson.grids(wider)
     if here[number] != there[number]:
         return None
-    multiplies = (movement_of(lesson.data, launch.parameters).tiled for launch in lesson.launches)
+    multiplies = (movement_of(lesson, launch.parameters).tiled for launch in lesson.launches)
     return timed, next((grid.blocks for grid, it in zip(here, multiplies, strict=True) if it), here[number].blocks)
 
 
-def movement_of(data: DataSpec, parameters: Sequence[str]) -> Movement:
-    """What a launch with these parameters has to move: the buffers that it is given, each once."""
-    held = {found.source for name in parameters if (found := data.parameter(name)) and found.kind in HELD}
+def held_by(data: DataSpec, parameters: Sequence[str]) -> set[str]:
+    """The buffers that a launch with these parameters is given."""
+    return {found.source for name in parameters if (found := data.parameter(name)) and found.kind in HELD}
+
+
+def made_of_factors(lesson: Lesson) -> dict[str, set[str]]:
+    """Scratch buffers that a launch makes of factors alone, without the answer: a factor turned, or in two parts."""
+    data = lesson.data
     factors = {factor.name for factor in data.factors}
-    multiplies = data.formula.product is not None and factors <= held
-    # Of several launches, the scratch of the one that multiplies is written there and read by the next.
-    reads = {it.name for it in data.buffers if it.role in ("in", "inout") or (it.role == "scratch" and not multiplies)}
-    writes = {it.name for it in data.buffers if it.role in ("out", "inout") or (it.role == "scratch" and multiplies)}
+    scratch = {it.name for it in data.buffers if it.role == "scratch"}
+    made: dict[str, set[str]] = {}
+    for launch in lesson.launches:
+        held = held_by(data, launch.parameters)
+        if held & factors and data.answer.name not in held:
+            for name in held & scratch:
+                made.setdefault(name, set()).update(held & factors)
+    return made
+
+
+def movement_of(lesson: Lesson, parameters: Sequence[str]) -> Movement:
+    """What a launch with these parameters has to move: the buffers that it is given, each once."""
+    data = lesson.data
+    held, made = held_by(data, parameters), made_of_factors(lesson)
+    given = held.union(*(made.get(name, ()) for name in held))
+    multiplies = data.formula.product is not None and {factor.name for factor in data.factors} <= given
+    # Of several launches, the scratch of the one that multiplies is written there and read by the next; but for what
+    # the launches before made of a factor.
+    new = {it.name for it in data.buffers if it.role == "scratch" and multiplies and it.name not in made}
+    reads = {it.name for it in data.buffers if it.role in ("in", "inout", "scratch")} - new
+    writes = {it.name for it in data.buffers if it.role in ("out", "inout")} | new
 
     def moved(names: set[str], shape: Shape, reading: bool = False) -> float:
         layouts = [layout for name, layout in data.lay_out(shape.names).items() if name in names & held]

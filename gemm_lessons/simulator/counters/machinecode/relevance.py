@@ -42,6 +42,7 @@ def relevant(program: Listing, roots: Callable[[Decoded], Sequence[str]], closel
     turns = [guard if closely and _turns(code[index]) else None for index, guard in zip(origin, guards, strict=True)]
     arriving = _arriving(before, behind, after)
     needs = [mask(roots(d)) for d in code]
+    elected = [_is_elected(code, origin, index, guard) for index, guard in zip(origin, guards, strict=True)]
     guard_bits = [mask([d.guard.shifted(0)]) if d.guard else 0 for d in code]
     writes = [0 if _never(d) else mask(names) for d, names in zip(code, written_by, strict=True)]
     inputs: dict[int, int] = {}
@@ -65,10 +66,10 @@ def relevant(program: Listing, roots: Callable[[Decoded], Sequence[str]], closel
                     if index not in inputs:
                         inputs[index] = mask(reads(code[index]))
                     wanted |= inputs[index]
-                    settled = state if guard is None else {guard}
+                    settled = state if guard is None or elected[node] else {guard}
                     state = {c: then & ~written if c in settled else then for c, then in state.items()}
                     others = state.get(None, 0) & written
-                    if closely and opposite and others:  # who has not written it needs it still
+                    if closely and opposite and others and not elected[node]:  # who has not written it needs it still
                         state[None] &= ~written
                         state[opposite] = state.get(opposite, 0) | others
             if state:
@@ -118,6 +119,13 @@ def _guard(d: Decoded, values: Values) -> Condition | None:
         return None
     name = d.guard.shifted(0)
     return values.get(name, (FIRST, 0, name)), d.guard.negated
+
+
+def _is_elected(code: Sequence[Decoded], origin: Sequence[int], index: int, guard: Condition | None) -> bool:
+    """Whether one lane of each warp writes a register of the warp: no other one needs what was there before."""
+    if guard is None or guard[1] or guard[0][0] != WRITTEN or code[index].name != "R2UR":
+        return False
+    return code[origin[guard[0][1]]].name == "ELECT"
 
 
 def _turns(d: Decoded) -> bool:
