@@ -24,7 +24,8 @@ SINGLE = 24  # precision of float32
 class Element:
     """One type. ``short``: as ``inspect`` writes it; ``precision``: bits of a significand with its leading one, 0 for
     an integer; ``smallest``: the distance of the numbers next to 0; ``poison``: bits that no arithmetic gives (a quiet
-    NaN with a payload; for an integer, an unlikely number); ``cuda``: its ``cudaDataType_t``, None where there is none.
+    NaN with a payload; for an integer, an unlikely number); ``cuda``: its ``cudaDataType_t``, None where there is none;
+    ``reach``: rows and columns of inputs are multiplied by powers of two, from -reach to reach, and k by half of that.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Element:
     smallest: float = 0.0
     poison: int = 0
     cuda: int | None = None
+    reach: int = 0
 
     def __str__(self) -> str:
         return self.name
@@ -81,7 +83,7 @@ class Element:
         return encodings.decode(self.name, stored)
 
     def draw(self, random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-        """Inputs as stored: a random sign times uniform [0.5, 1); bytes of any value but 0, so that -128 and 255 are
+        """Numbers as stored: a random sign times uniform [0.5, 1); bytes of any value but 0, so that -128 and 255 are
         among them; other integers of magnitude 1 to 127."""
         import numpy as np
 
@@ -98,17 +100,26 @@ class Element:
             magnitude = np.floor(magnitude * steps) / steps
         return self.encode(magnitude * random.choice([-1.0, 1.0], shape))
 
+    def scale(self, stored: Array, exponents: Array) -> None:
+        """Multiply floats, as stored, by powers of two, in their place."""
+        import numpy as np
+
+        if stored.dtype.kind == "f":
+            np.ldexp(stored, exponents, out=stored)
+        else:
+            stored[...] = self.encode(np.ldexp(self.decode(stored), exponents))
+
 
 ELEMENTS: Mapping[str, Element] = {
     element.name: element
     for element in (
-        Element("float64", "f64", "double", "float64", 53, 2.0**-1074, 0x7FF8_DEAD_BEEF_DEAD, 1),
-        Element("float32", "f32", "float", "float32", 24, 2.0**-149, 0x7FC0_DEAD, 0),
-        Element("tf32", "tf32", "float", "float32", 11, 2.0**-136, 0x7FC0_DEAD, 0),
-        Element("float16", "f16", "__half", "float16", 11, 2.0**-24, 0x7EAD, 2),
-        Element("bfloat16", "bf16", "__nv_bfloat16", "uint16", 8, 2.0**-133, 0x7FED, 14),
-        Element("float8_e4m3", "e4m3", "__nv_fp8_e4m3", "uint8", 4, 2.0**-9, 0xFF, 28),
-        Element("float8_e5m2", "e5m2", "__nv_fp8_e5m2", "uint8", 3, 2.0**-16, 0xFD, 29),
+        Element("float64", "f64", "double", "float64", 53, 2.0**-1074, 0x7FF8_DEAD_BEEF_DEAD, 1, 24),
+        Element("float32", "f32", "float", "float32", 24, 2.0**-149, 0x7FC0_DEAD, 0, 8),
+        Element("tf32", "tf32", "float", "float32", 11, 2.0**-136, 0x7FC0_DEAD, 0, 8),
+        Element("float16", "f16", "__half", "float16", 11, 2.0**-24, 0x7EAD, 2, 4),
+        Element("bfloat16", "bf16", "__nv_bfloat16", "uint16", 8, 2.0**-133, 0x7FED, 14, 8),
+        Element("float8_e4m3", "e4m3", "__nv_fp8_e4m3", "uint8", 4, 2.0**-9, 0xFF, 28, 2),
+        Element("float8_e5m2", "e5m2", "__nv_fp8_e5m2", "uint8", 3, 2.0**-16, 0xFD, 29, 2),
         Element("int8", "i8", "signed char", "int8", poison=0x5A, cuda=3),
         Element("uint8", "u8", "unsigned char", "uint8", poison=0xA5, cuda=8),
         Element("int16", "i16", "short", "int16", poison=0x5AA5),

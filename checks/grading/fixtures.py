@@ -6,13 +6,15 @@ styles of their own, which must pass.
     honest/LESSON/what_it_does.cu     // honest: whose habit this is
                                       // refused: the reason, which the lesson's text states (of few)
 
-Lessons are named without their numbers. The comments may stand on any lines.
+Lessons are named without their numbers. The comments may stand on any lines. A kernel that is the lesson's solution but
+for a few places stands in cheats.toml as edits of it: pairs of what to find, once, and what to write there instead.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -70,20 +72,39 @@ def lesson_names() -> dict[str, str]:
 @cache
 def _all(kind: str) -> tuple[Fixture, ...]:
     read = {"cheats": _cheat, "honest": _honest}[kind]
-    found = [read(path) for path in sorted((HERE / kind).glob("*/*.cu"))]
+    found = [*(read(path) for path in sorted((HERE / kind).glob("*/*.cu"))), *_edited(kind)]
     return tuple(sorted(found, key=lambda it: (it.lesson, it.name)))
+
+
+def _edited(kind: str) -> Iterator[Fixture]:
+    path = HERE / f"{kind}.toml"
+    for entry in tomllib.loads(path.read_text())["kernel"] if path.is_file() else ():
+        lesson = lesson_names()[entry["lesson"]]
+        source = (any_course().lesson(lesson).solution_path).read_text()
+        for find, instead in entry["edits"]:
+            if source.count(find) != 1:
+                raise BadFixture(f"{path}: {entry['name']}: {source.count(find)} places of {lesson} have {find!r}")
+            source = source.replace(find, instead)
+        verdicts, words = _expected(entry["expect"])
+        yield Fixture(kind, lesson, entry["name"], entry["group"], entry["says"], source, verdicts, words)
 
 
 def _cheat(path: Path) -> Fixture:
     source, lesson = _read(path)
     group, _, says = _line(path, source, "cheat").partition(":")
-    verdicts, words = [], _line(path, source, "expect")
+    verdicts, words = _expected(_line(path, source, "expect"))
+    if not (says and verdicts and words):
+        raise BadFixture(f"{path}: needs '// cheat: CLASS: what it does' and '// expect: VERDICT WORDS'")
+    return Fixture("cheats", lesson, path.stem, group.strip(), says.strip(), source, verdicts, words)
+
+
+def _expected(words: str) -> tuple[tuple[str, ...], str]:
+    """Verdicts, and words of the reason."""
+    verdicts = []
     while match := re.match(rf"({'|'.join(REJECTED)})\b,?\s*", words):
         verdicts.append(match[1])
         words = words[match.end() :]
-    if not (says and verdicts and words):
-        raise BadFixture(f"{path}: needs '// cheat: CLASS: what it does' and '// expect: VERDICT WORDS'")
-    return Fixture("cheats", lesson, path.stem, group.strip(), says.strip(), source, tuple(verdicts), words)
+    return tuple(verdicts), words
 
 
 def _honest(path: Path) -> Fixture:

@@ -288,7 +288,7 @@ def test_what_is_given_may_name_a_number_that_is_drawn() -> None:
 )
 def test_an_epilogue_that_is_another_formula_is_recognised(instead: str, name: str, said: str) -> None:
     it = Problem(DataSpec.plain(("A", "B", "C", "bias", "alpha", "beta"), formula=GIVEN), Shape(40, 48, 9), 5)
-    pattern = judge(it, it.answer_of(Formula(f"C = {instead}")).astype(np.float32), TileSizes(16, 16, 8)).pattern
+    pattern = judge(it, it.answer_of(Formula(f"C = {instead}")).value.astype(np.float32), TileSizes(16, 16, 8)).pattern
     assert (pattern.name if pattern and name else "") == name
     assert said in (pattern.explanation if pattern else "")
 
@@ -298,5 +298,5 @@ def test_a_bias_of_another_place_is_recognised() -> None:
     bias, columns = it.values["bias"].value, np.arange(48)
     for other, name in ((bias[columns % 16], "bias_in_tile"), (bias[:40, None], "bias_by_row"), (bias[::-1], "")):
         answer = it.evaluated({**it.values, "bias": Value.exact(other)})
-        pattern = judge(it, answer.astype(np.float32), TileSizes(16, 16, 8)).pattern
+        pattern = judge(it, answer.value.astype(np.float32), TileSizes(16, 16, 8)).pattern
         assert (pattern.name if pattern and name else "") == name, pattern

@@ -184,6 +184,6 @@ def test_too_few_bits_and_their_twin(
     assert pattern.name == name
     assert says in pattern.explanation
     twin = kernel(it).copy()
-    twin[30, 11] += 3
+    twin[30, 11] += 3 + np.abs(twin[30, 11])
     other = judged(it, twin).pattern
     assert other is None or other.name != name

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from gemm_lessons.course.folder import any_course
-from gemm_lessons.course.hidden import hidden_counts
-from gemm_lessons.course.lesson import Lesson, Shape, ShapeError, Shapes, astuple
+from gemm_lessons.course.hidden import hidden_checks, hidden_counts
+from gemm_lessons.course.lesson import Lesson, Shape, ShapeError, Shapes, astuple, tile_sizes
 from gemm_lessons.hardware.sheets import GPUS
 from gemm_lessons.judgement.verdict import Faulted, GateMissed, WrongAnswer
 from gemm_lessons.run.contract import as_json
@@ -49,6 +49,26 @@ def test_hidden_shapes_are_those_of_earlier_versions() -> None:
     """An old grade can be had again: what a seed draws never changes."""
     assert hidden_counts(COURSE.lesson("naive"), 0) == (Shape(159, 155, 30), Shape(30, 29, 95))
     assert hidden_counts(COURSE.lesson("thread_tile"), 0) == (Shape(512, 384, 24), Shape(256, 256, 112))
+
+
+@pytest.mark.parametrize("name", ["any_shape", "epilogue", "two_warps", "split_k", "beat_cublas"])
+def test_each_tile_that_a_host_chooses_is_checked_elsewhere(name: str) -> None:
+    lesson = COURSE.lesson(name)
+    known = (*lesson.shapes.check, lesson.shapes.count)
+    tiles = {it: tile_sizes(lesson.at(it)) for it in known}
+    for seed in range(20):
+        drawn = hidden_checks(lesson, seed)
+        assert drawn == hidden_checks(lesson, seed)
+        wide = tile_sizes(lesson.at(hidden_counts(lesson, seed)[0]))
+        assert all(lesson.shapes.refusal(it) is None for it in drawn)
+        assert any(it.k > max(shape.k for shape in known) for it in drawn) == (lesson.shapes.multiple_of.k == 1)
+        for tile in {*tiles.values()} - {wide}:
+            alike = [it for it in known if tiles[it] == tile]
+            found = [it for it in drawn if tile_sizes(lesson.at(it)) == tile and it.k <= max(it.k for it in alike)]
+            assert any(it.n > max(shape.n for shape in alike) for it in found)
+            highest = max(shape.m for shape in alike)
+            assert any(it.m > highest for it in found) or highest > 100 * tile.rows
+    assert hidden_checks(COURSE.lesson("naive"), 1) == ()
 
 
 def test_a_contract_may_be_coarser_than_tiles() -> None:

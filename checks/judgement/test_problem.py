@@ -27,8 +27,9 @@ def summed(it: Product, order: Array, kind: type[np.floating]) -> Array:
     """One rounding for each product and each sum, products taken in ``order``."""
     a, b = (values.astype(kind) for values in it.factors)
     total = np.zeros((it.shape.m, it.shape.n), kind)
-    for k in order:
-        total = total + a[:, k, None] * b[None, k]
+    with np.errstate(over="ignore"):  # of sums in half
+        for k in order:
+            total = total + a[:, k, None] * b[None, k]
     return total
 
 
@@ -57,7 +58,8 @@ def test_every_element_shows_one_lost_product(k: int) -> None:
     a, b = it.factors
     lost = k // 2
     error = np.abs(a[:, lost, None] * b[None, lost])
-    assert (error > it.tolerance).all()
+    assert ((error > it.tolerance) | (error == 0)).all()
+    assert (error == 0).mean() < 0.2
 
 
 @pytest.mark.parametrize("k", [16, 64, 256, 1024])
@@ -96,20 +98,76 @@ def test_integers_are_exact() -> None:
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 2**32 - 1))
-def test_no_input_is_small(seed: int) -> None:
-    it = Product(DataSpec.plain(PLAIN), Shape(9, 11, 13), seed)
-    for values in it.factors:
-        assert (np.abs(values) >= 0.5).all()
-        assert (np.abs(values) < 1).all()
+@given(st.integers(0, 2**32 - 1), st.sampled_from([*FLOATS, "tf32", "float16", "bfloat16", "float8_e4m3"]))
+def test_products_of_an_element_are_alike_and_inputs_are_not(seed: int, kind: str) -> None:
+    it = Product(DataSpec.plain(PLAIN, a=kind, b=kind, accumulate="float64"), Shape(40, 30, 50), seed)
+    a, b = it.factors
+    products = np.abs(a[:, :, None] * b[None])
+    largest = products.max(1, keepdims=True)
+    assert ((products > largest / 4) | (products == 0)).all()
+    for values in (a, b):
+        exponents = np.unique(np.frexp(values[values != 0])[1])
+        reach = min(ELEMENTS[kind].reach, it.answer.element.reach)
+        assert reach < exponents.size <= 2 * (reach + reach // 2) + 1
+        assert 0 < np.count_nonzero(values == 0) <= values.size // 64
+        assert np.unique(np.signbit(values[values == 0])).size > 1 or np.count_nonzero(values == 0) < 16
+
+
+def test_flat_inputs_say_which_element_they_are() -> None:
+    for kind in ("float32", "float16"):
+        it = Problem(DataSpec.plain(PLAIN, a=kind, b=kind), Shape(9, 11, 130), 5, flat=True)
+        for name in "AB":
+            values = np.abs(it.values[name].value)
+            assert (values >= 0.5).all()
+            assert (values < 1).all()
+
+
+def test_what_is_added_to_a_product_is_as_large_as_it() -> None:
+    it = problem(48, 32, 24, parameters=FULL)
+    a, b = it.factors
+    products, added = np.abs(a) @ np.abs(b), np.abs(it.values["C"].value)
+    assert ((added > products / 64) & (added < products)).all()
+    rows = np.abs(a).max(1)
+    assert (np.abs(it.values["bias"].value) < products[rows == rows.max()] / rows.max() * 64).all()
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8"])
+def test_some_sums_of_bytes_are_as_large_as_they_can_be(kind: str) -> None:
+    it = problem(48, 32, 1024, a=kind, b=kind, c="int32", accumulate="int32")
+    assert np.abs(it.reference).max() > 0.75 * 1024 * np.abs(it.values["A"].value).max() ** 2
+    assert all((it.values[name].value != 0).all() for name in "AB")
+
+
+DISHONEST: dict[str, Any] = {  # arithmetic that flat numbers do not tell from the right one
+    "fixed point, inputs": lambda a, b: np.rint(a * 2**24) / 2**24 @ b,
+    "fixed point, sums": lambda a, b: np.rint(a @ b * 2**24) / 2**24,
+    "saturates at 1": lambda a, b: np.clip(a, -1, 1) @ b,
+    "drops what is small": lambda a, b: np.where(np.abs(a) < 2.0**-8, 0, a) @ b,
+    "drops what is large": lambda a, b: np.where(np.abs(a) > 16, 0, a) @ b,
+    "one exponent": lambda a, b: np.frexp(a)[0] @ b,
+    "zero is one half": lambda a, b: np.where(a == 0, 0.5, a) @ b,
+    "zero ends a row": lambda a, b: np.where(np.cumsum(a == 0, 1) > 0, 0, a) @ b,
+    "minus zero is the smallest exponent": lambda a, b: np.where((a == 0) & np.signbit(a), -1.0, a) @ b,
+}
+
+
+@pytest.mark.parametrize("name", DISHONEST)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_arithmetic_that_is_right_for_flat_numbers_alone_fails(name: str, seed: int) -> None:
+    data, shape = DataSpec.plain(PLAIN), Shape(64, 48, 40)
+    wide, flat = (Problem(data, shape, seed, flat=it) for it in (False, True))
+    for it, passes in ((wide, False), (flat, True)):
+        a, b = (it.values[name].value for name in "AB")
+        assert fits(it, DISHONEST[name](a, b)) == passes
 
 
 def test_seeds_decide_the_inputs() -> None:
     data, shape = DataSpec.plain(PLAIN), Shape(16, 16, 16)
     one, same, other = (Product(data, shape, seed) for seed in (1, 1, 2))
     assert (one.a == same.a).all()
-    assert not (one.a == other.a).any()
-    assert not (one.a == Product(data, Shape(16, 16, 17), 1).a[:, :16]).any(), "every shape has inputs of its own"
+    assert (one.a == other.a).mean() < 0.02
+    changed = Product(data, Shape(16, 16, 17), 1)
+    assert (one.a == changed.a[:, :16]).mean() < 0.02, "every shape has inputs of its own"
     assert len({fresh_seed() for _ in range(8)}) > 1
 
 
@@ -132,6 +190,15 @@ def test_c_starts_poisoned_unless_it_is_read() -> None:
     for matrix, cols in ((full.a, 24), (full.b, 32), (full.c, 32)):
         assert matrix.shape[1] > cols
         assert np.isnan(matrix[:, cols:]).all()
+
+
+def test_lines_of_checks_lie_apart_by_numbers_that_are_drawn() -> None:
+    data, shape = DataSpec.plain(FULL), Shape(9, 11, 13)
+    known, drawn = Problem(data, shape, 1), [Problem(data, shape, seed, gaps=True) for seed in range(30)]
+    gaps = {tuple(it.layouts[name].leading - known.layouts[name].leading for name in "ABC") for it in drawn}
+    assert {gap for each in gaps for gap in each} == {0, 16, 32, 48}
+    assert any(len(set(each)) == 3 for each in gaps)
+    assert not any(it.trial().damage() for it in drawn)
 
 
 def test_epilogue_reference_and_tolerance() -> None:

@@ -35,12 +35,12 @@ def test_the_reference_passes() -> None:
 def test_wrong_elements_are_counted_shown_and_mapped() -> None:
     it = problem(40, 37, 24)
     answer = it.reference.copy()
-    answer[17, 3] += 1
-    answer[39, 30:36] += np.arange(1, 7)
+    answer[17, 3] += it.tolerance[17, 3] / it.tolerance[39, 35]
+    answer[39, 30:36] += np.arange(1, 7) * it.tolerance[39, 30:36] / it.tolerance[39, 35]
     result = judged(it, answer)
     assert (result.wrong, result.total) == (7, 40 * 37)
     assert [(e.row, e.col) for e in result.first] == [(17, 3), (39, 30), (39, 31), (39, 32), (39, 33)]
-    assert result.first[0].got == pytest.approx(result.first[0].expected + 1)
+    assert result.first[0].got == pytest.approx(result.first[0].expected + it.tolerance[17, 3] / it.tolerance[39, 35])
     assert result.max_error == pytest.approx(6, rel=1e-3)
     assert result.tiles is not None
     assert result.tiles.wrong == ((0, 0, 0), (1, 0, 0), (0, 2, 4))
@@ -83,13 +83,13 @@ def with_error(it: Product, where: tuple[slice | Array, ...]) -> Array:
 
 
 def noise(it: Product) -> Array:
-    return it.reference + np.random.default_rng(3).uniform(0.1, 1, it.reference.shape)
+    return it.reference + np.random.default_rng(3).uniform(0.1, 1, it.reference.shape) * it.tolerance * 1e5
 
 
 def nearly(values: Array) -> Array:
     """The same mistake but for one element: no longer that mistake."""
     other = values.copy()
-    other[30, 11] += 0.25
+    other[30, 11] += 0.25 + np.abs(other[30, 11])
     return other
 
 

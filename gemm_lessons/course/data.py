@@ -37,7 +37,7 @@ SIZES = ("M", "N", "K")
 HELD = ("pointer", "texture", "tensor_map")  # kinds of parameters that give a kernel a buffer
 TEXTURES = {1: "tex", 2: "tex2", 4: "tex4"}  # channels -> what stands before the buffer's name
 LAYOUTS = ("NN", "NT", "TN", "TT")  # of A and B: T lies in memory as its transpose
-GAP = 4  # elements between rows where a leading dimension is passed; keeps rows of 4 aligned for float4
+GAP = 4  # elements at least between rows where a leading dimension is passed; keeps rows of 4 aligned for float4
 INT_SIZE = 4
 POINTER_SIZE = 8
 

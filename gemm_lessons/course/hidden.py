@@ -4,6 +4,10 @@ A kernel that takes the lesson's way only on the shape of lesson.toml, or that i
 counted and checked elsewhere, too: on a wide and shallow shape, whose M and N (of huge ones one) are larger than all
 known ones, and on a small and deep one, whose K is, each in one of the layouts that the lesson takes. Each is little
 work, so that a run costs about a quarter more.
+
+Where the host chooses the block tile by M, N and K, each tile that it chooses for a known shape is checked elsewhere,
+too, unless the wide one has it: on one with more rows of tiles than any known one with that tile, and on one with more
+columns. Such a lesson that takes every K is checked on one that is deeper by a tenth to a half.
 """
 
 from __future__ import annotations
@@ -11,10 +15,13 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from gemm_lessons.course.lesson import Lesson, Shape, astuple, tile_sizes
+from gemm_lessons.course.lesson import Lesson, Shape, TileSizes, astuple, tile_sizes
 
 FULL = 0.85  # of the last tile along an axis that is inside the matrix, at least: gates allow for whole ones
 SHALLOW = 16  # of K, at least, where K is not cut into tiles
+DEEPER = (1.1, 1.5)  # times the largest known K
+MANY = 100  # tiles along an axis of a known shape: more would show no more, and take long
+TRIES = 200  # shapes that are drawn, and asked for their tile
 WIDEST = 1 << 20  # elements of C: a lesson that knows large shapes hides one that is larger in M or in N only
 
 
@@ -34,6 +41,44 @@ def hidden_counts(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     deep = Shape(m.small(), n.small(), k.beyond(6))
     layouts = lesson.shapes.layouts
     return tuple(replace(it, layout=layouts[int(draw.random() * len(layouts))]) for it in (wide, deep))
+
+
+def hidden_checks(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
+    """More hidden shapes of such a run, to check and not to count: of lessons whose host chooses."""
+    if not lesson.choices:
+        return ()
+    draw, shapes = random.Random(f"{lesson.name} checks {seed}"), lesson.shapes
+    known = (*shapes.check, shapes.count)
+    counted = {tile_sizes(lesson.at(it)) for it in hidden_counts(lesson, seed)[:1]}
+    tiles = {shape: tile_sizes(lesson.at(shape)) for shape in known}
+    found = []
+    if shapes.multiple_of.k == 1:
+        deepest = max(known, key=lambda it: it.k)
+        found.append(replace(deepest, k=int(deepest.k * (DEEPER[0] + draw.random() * (DEEPER[1] - DEEPER[0]))) + 1))
+    for tile in dict.fromkeys(it for it in tiles.values() if it not in counted):
+        alike = [shape for shape in known if tiles[shape] == tile]
+        for axis, size in (("m", tile.rows), ("n", tile.cols)):
+            most = max(getattr(shape, axis) for shape in alike)
+            if most > MANY * size:
+                continue
+            largest = max(alike, key=lambda it: it.m * it.n)
+            drawn = (_near(lesson, draw, largest, tile) for _ in range(TRIES))
+            fit = (it for it in drawn if getattr(it, axis) > most and tile_sizes(lesson.at(it)) == tile)
+            found += [shape for shape in [next(fit, None)] if shape is not None]
+    return tuple(found)
+
+
+def _near(lesson: Lesson, draw: random.Random, like: Shape, tile: TileSizes) -> Shape:
+    """A shape of about as many tiles as ``like``, maybe much wider or much higher."""
+    step = lesson.shapes.multiple_of
+    tiles = -(-like.m // tile.rows) * -(-like.n // tile.cols)
+    across = int(tiles ** draw.random())
+    down = -(-tiles // across) + int(draw.random() * 2)
+    m, n = (  # ragged ones, where they may be
+        count * size - int(draw.random() * size) if by == 1 else max(1, count * size // by) * by
+        for count, size, by in ((down, tile.rows, step.m), (across, tile.cols, step.n))
+    )
+    return replace(like, m=m, n=n)
 
 
 def _tile(lesson: Lesson) -> Shape:

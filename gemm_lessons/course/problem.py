@@ -2,10 +2,16 @@
 
     Problem(data, shape, seed)  --trial()-->  Trial: the device's own copies --launches--> answer, damage
 
-Inputs are a random sign times a uniform number in [0.5, 1) (integers: any but 0). No product of two inputs is then
-smaller than 1/4 in magnitude, so that a kernel which loses a single product is caught at the very element where it
-happens (see ``Problem.tolerance``), and none is so large that it hides the others. The seed is fresh for every run and
-reported, so nothing can be hard-coded and everything can be repeated.
+Inputs are a random sign times a uniform number in [0.5, 1) (integers: any but 0) times powers of two: one for each row
+of C, one for each column, and one for each k, by which a column of A is multiplied and a row of B divided. So an input
+may have many an exponent (in float32 from 2^-13 to 2^12, see ``inputs.py``), and yet all products of one element of C
+are as large as each other, within a factor of 4. A kernel that loses a single product is caught at the very element
+where it happens (see ``Problem.tolerance``), and no product is so large that it hides the others. One input of 64 is a
+zero, of either sign; only a zero's products may be left out. Of bytes, some rows and columns are of the largest ones.
+The seed is fresh for every run and reported, so nothing can be hard-coded and everything can be repeated.
+
+Out of range are infinities, NaN, and numbers below the smallest normal one: what becomes of those is an option of the
+compiler (``-ftz``), and no lesson speaks of it.
 
 C starts poisoned: a NaN with a bit pattern that no arithmetic produces, so "never written" and "computed NaN" are told
 apart. Where a lesson passes leading dimensions, rows are longer than they need to be and the gap is poisoned as well:
@@ -25,7 +31,8 @@ import numpy as np
 
 from gemm_lessons.course.data import SCALARS, BufferLayout, DataSpec
 from gemm_lessons.course.formula import Formula, Value
-from gemm_lessons.course.lesson import Shape
+from gemm_lessons.course.inputs import widen
+from gemm_lessons.course.lesson import Shape, astuple
 from gemm_lessons.elements import bits
 from gemm_lessons.launch import Argument, Buffer, Finding, Scalar, Texture, buffers_of
 
@@ -36,6 +43,8 @@ GUARD_BYTES = 4096
 DEFAULTS = dict(zip(SCALARS, (1.0, 0.0), strict=True))  # what the formula's scalars are where it has none
 # Of scalars: far from 0 and 1, so that leaving one out shows; exact in every type; too many to be guessed.
 DRAWS = (-2.0, -1.75, -1.5, -1.25, 1.25, 1.5, 1.75, 2.0)
+WIDE, GAPS = 1, 2  # tell the seed of exponents and zeros, and that of gaps, from that of the digits
+FURTHER = 16  # elements: what the host has worked out from a leading dimension, such as gcd(4, lda), stays as it is
 EPILOGUE = 4  # roundings beside those of the sums: second-order terms, scaling, adding
 
 
@@ -49,11 +58,18 @@ class Problem:
     the copies of a ``Trial``.
     """
 
-    def __init__(self, data: DataSpec, shape: Shape, seed: int) -> None:
+    def __init__(self, data: DataSpec, shape: Shape, seed: int, *, flat: bool = False, gaps: bool = False) -> None:
+        """``flat``: floats from 0.5 to 1 alone, so that each says which element it is. ``gaps``: lines that lie
+        apart do so by a number that is drawn, another one for each buffer."""
         self.data = data
         self.shape = shape
         self.seed = seed
         self.layouts = data.lay_out(shape.names)
+        if gaps:
+            draw = np.random.default_rng([seed, *astuple(shape), GAPS])
+            wider = {name: self.layouts[name] for name in sorted(data.padded)}
+            more = {name: it.leading + FURTHER * int(draw.integers(4)) for name, it in wider.items()}
+            self.layouts |= {name: replace(it, leading=more[name]) for name, it in wider.items()}
         random = np.random.default_rng([seed, shape.m, shape.n, shape.k])
         used = set(data.formula.names)
         # The factors first, as ever: a seed means the same inputs as long as a lesson does not change.
@@ -64,6 +80,8 @@ class Problem:
         for name, layout in self.layouts.items():
             if name not in self.arrays:
                 self.arrays[name] = _filled(layout, random)
+        if product and product.left != product.right and not flat:
+            widen(self.arrays, self.layouts, product, np.random.default_rng([seed, *astuple(shape), WIDE]))
 
     def _scalar(self, random: np.random.Generator, name: str, used: bool) -> np.generic:
         kind = self.data.accumulate
@@ -94,7 +112,7 @@ class Problem:
 
     @cached_property
     def _right(self) -> Value:
-        return self.data.formula.value(self.values)
+        return self.evaluated(self.values)
 
     @cached_property
     def reference(self) -> Array:
@@ -102,19 +120,22 @@ class Problem:
 
         An integer answer is exact: what does not fit into its type is stored as C converts it, modulo 2 ** bits.
         """
-        return self._stored_exactly(_stacked(self._right.value))
+        return self._right.value
 
-    def finished(self, product: Array) -> Array:
+    def finished(self, product: Value) -> Value:
         """The answer if the product of the formula were ``product``, (M, N)."""
-        return self.evaluated(self.values, Value.exact(product))
+        return self.evaluated(self.values, product)
 
-    def evaluated(self, values: Mapping[str, Value], product: Value | None = None) -> Array:
+    def evaluated(self, values: Mapping[str, Value], product: Value | None = None) -> Value:
         """The answer for other values of buffers and scalars, (M, N)."""
-        return self._stored_exactly(_stacked(self.data.formula.value(values, product).value))
+        return self._answer(self.data.formula.value(values, product))
 
-    def answer_of(self, formula: Formula) -> Array:
+    def answer_of(self, formula: Formula) -> Value:
         """The answer if ``formula`` had been asked for, (M, N)."""
-        return self._stored_exactly(_stacked(formula.value(self.values).value))
+        return self._answer(formula.value(self.values))
+
+    def _answer(self, right: Value) -> Value:
+        return Value(self._stored_exactly(_stacked(right.value)), _stacked(right.magnitude), right.terms)
 
     def _stored_exactly(self, values: Array) -> Array:
         kind = self.answer.element
@@ -126,9 +147,14 @@ class Problem:
 
         ``u * (roundings of the sums + 4) * magnitude + rounding to the answer's type``, with u half the distance from 1
         to the next number of the accumulator, ``formula.roundings`` for each sum, and the formula over magnitudes, such
-        as ``|alpha| |A||B| + |beta C| + |bias|``. The 4 covers second-order terms and the epilogue. Since every product
-        is at least 1/4 in magnitude, it stays below one product (so a kernel that skips one is caught at that element)
-        up to K = 6000 in fp32; summing in fp16 or multiplying in TF32 exceeds it by an order of magnitude.
+        as ``|alpha| |A||B| + |beta C| + |bias|``. The 4 covers second-order terms and the epilogue.
+
+        Of one element of C every product is at least 1/4 of its power of two, and below it. With A = D A' E and
+        B = 1/E B' F, A' and B' from 0.5 to 1, |A||B| is D |A'||B'| F: what holds for exponents that are all alike holds
+        for these. So the tolerance stays below one product (a kernel that skips one which is not 0 is caught at that
+        element) up to K = 6000 in fp32; summing in fp16 or multiplying in TF32 exceeds it by an order of magnitude.
+        A product too many shows where the factors that meet are not of much smaller rows, columns or k. Zeros make
+        |A||B| smaller.
 
         - float64: NumPy's sum has the same error as the kernel's, so the tolerance is doubled.
         - narrower factors into float32: u is doubled, for tensor cores cut off instead of rounding to nearest. Of 16
@@ -139,14 +165,17 @@ class Problem:
         - rounding to the answer's type adds half a unit in its last place, and half its smallest number.
         - integers are exact: 0.
         """
-        answer, reference = self.answer.element, self.reference
+        return self.tolerance_of(self._right)
+
+    def tolerance_of(self, right: Value) -> Array:
+        """The same for an answer that a mistake makes right: it has magnitudes of its own."""
+        answer = self.answer.element
         if not answer.is_float:
-            return np.zeros_like(reference)
-        right = self._right
-        bound = unit(self.data) * (right.terms + EPILOGUE) * _stacked(right.magnitude)
+            return np.zeros_like(right.value)
+        bound = unit(self.data) * (right.terms + EPILOGUE) * right.magnitude
         if answer.roundoff > self.data.accumulate.roundoff:
-            bound = bound + answer.roundoff * (np.abs(reference) + bound) + answer.smallest / 2
-        return np.asarray(np.broadcast_to(bound, reference.shape))
+            bound = bound + answer.roundoff * (np.abs(right.value) + bound) + answer.smallest / 2
+        return np.asarray(np.broadcast_to(bound, right.value.shape))
 
     def trial(self) -> Trial:
         """Copies for one run of all launches."""

@@ -1,7 +1,8 @@
 """A problem on the GPU, as large as one wants to time: its buffers between guard zones, and what turns make of them.
 
 Every timed launch finds one secret row of the left factor replaced by another (so no earlier answer is right), the
-answer poisoned, and L2 flushed by overwriting a buffer larger than it. Inside the process that owns the context.
+answer poisoned, and L2 flushed by overwriting a buffer larger than it. Numbers lie from 0.5 to 1, since what they are
+decides about power and so about clocks; other exponents are for checks. Inside the process that owns the context.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from dataclasses import field, replace
 from pathlib import Path
 
 from gemm_lessons.course.folder import CommandError, Course, WriteError, shown
-from gemm_lessons.course.hidden import hidden_counts
+from gemm_lessons.course.hidden import hidden_checks, hidden_counts
 from gemm_lessons.course.lesson import Lesson, astuple
 from gemm_lessons.course.lesson_hash import lesson_hash
 from gemm_lessons.frozen import dataclass
@@ -269,7 +269,7 @@ class Classroom:
             case=Case(
                 judged.seed,
                 tuple(astuple(it) for it in (lesson.shapes.count, *hidden_counts(lesson, judged.seed))),
-                (*(astuple(it) for it in lesson.shapes.check), *job.shapes),
+                (*map(astuple, (*lesson.shapes.check, *hidden_checks(lesson, judged.seed))), *job.shapes),
             ),
             versions=versions(),
             seconds=judged.seconds,

@@ -34,7 +34,7 @@ def _other_bias(it: Wrong) -> Pattern | None:
     if bias.shape != (n,):
         return None
 
-    def answer(other: Array) -> Array:
+    def answer(other: Array) -> Value:
         return it.problem.evaluated({**values, "bias": Value.exact(other)})
 
     if 1 < tile < n and it.agrees(answer(bias[np.arange(n) % tile])):

@@ -39,8 +39,8 @@ def turned(it: Wrong) -> Pattern | None:
         blocks = _turned(matrix)
         if blocks is not None and it.agrees(it.product(*((blocks, b) if name == "A" else (a, blocks)))):
             return Pattern("fragments_turned", f"each {SIDE} x {SIDE} of {name} {EXCHANGED}.")
-    blocks = _turned(it.problem.reference)
-    if blocks is not None and it.agrees(blocks):
+    blocks, allowed = _turned(it.problem.reference), _turned(it.problem.tolerance)
+    if blocks is not None and allowed is not None and it.is_nearly(blocks, allowed):
         return Pattern(
             "fragments_turned",
             f"each {SIDE} x {SIDE} of C is transposed: store_matrix_sync was told wmma::mem_col_major, and C is "

@@ -72,7 +72,7 @@ def _all_zero(it: Wrong) -> Pattern | None:
 
 def _transposed(it: Wrong) -> Pattern | None:
     a, b = it.factors
-    if it.agrees(it.problem.reference.T.reshape(it.got.shape)):
+    if it.agrees_moved(lambda right: right.T.reshape(right.shape)):
         return Pattern(
             "transposed",
             "C is transposed. In row-major order element (row, col) of C is C[row * N + col]; rows go with y (M), "
@@ -142,7 +142,9 @@ def _k_tiles(it: Wrong) -> Pattern | None:
     ):
         for number in range(len(tiles)):
             tile = tiles[number]
-            if it.agrees(it.problem.finished(a @ b + sign * (a[:, tile] @ b[tile]))):
+            weights = np.ones(len(b))
+            weights[tile] += sign
+            if it.agrees(it.product(a * weights, b)):
                 which = "first" if number == 0 else "last" if tile == last else _ordinal(number + 1)
                 advice = (
                     "Look at the condition that ends the loop over k0."

@@ -23,7 +23,8 @@ def multiples(it: Wrong) -> Pattern | None:
     for axis, noun, tile in ((0, "row", it.tiles.rows), (1, "column", it.tiles.cols)):
         across = 1 - axis
         counted = np.rint((it.got * right).sum(across) / np.square(right).sum(across))
-        if it.agrees(right * np.expand_dims(counted, across)):
+        factor = np.expand_dims(counted, across)
+        if it.is_nearly(right * factor, it.problem.tolerance * np.abs(factor)):
             wrong = counted != 1
             where = _lines(wrong, noun, tile)
             if counted[wrong].any():
@@ -48,10 +49,11 @@ def moved(it: Wrong) -> Pattern | None:
     found = _places(it)
     if (found >= 0).mean() < KNOWN:
         return None
-    right, cols = it.problem.reference, it.got.shape[1]
+    cols = it.got.shape[1]
     from_row = np.array([_most(line) for line in found // cols])
     from_col = np.array([_most(line) for line in (found % cols).T])
-    if (from_row >= 0).all() and (from_col >= 0).all() and it.agrees(right[np.ix_(from_row, from_col)]):
+    known = (from_row >= 0).all() and (from_col >= 0).all()
+    if known and it.agrees_moved(lambda right: right[np.ix_(from_row, from_col)]):
         return _copied(from_row, from_col, it)
     return _exchanged(found.ravel(), it)
 
@@ -114,7 +116,7 @@ def _of_lines(source: Array, wrong: Array, noun: str, name: str, tile: int, bloc
 def _exchanged(found: Array, it: Wrong) -> Pattern | None:
     """Two by two elements changed places."""
     cols = it.got.shape[1]
-    if (found < 0).any() or not it.agrees(it.problem.reference.ravel()[found].reshape(it.got.shape)):
+    if (found < 0).any() or not it.agrees_moved(lambda right: right.ravel()[found].reshape(right.shape)):
         return None
     place = np.arange(found.size)
     away = found != place

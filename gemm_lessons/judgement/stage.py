@@ -1,8 +1,8 @@
 """How far has the author of an unfinished kernel come? What its memory holds after one K tile, in sentences.
 
 The kernel has run as it is written, nothing of it optimised away, on a problem that is one block and one K tile: so
-``As`` should hold all of A in the end, ``Bs`` all of B, and the accumulators all of C. Inputs are random, so a number
-says which element it is.
+``As`` should hold all of A in the end, ``Bs`` all of B, and the accumulators all of C. Inputs are random and
+flat, so a number says which element it is.
 """
 
 from __future__ import annotations

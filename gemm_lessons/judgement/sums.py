@@ -3,7 +3,8 @@
     C = sum over k of w[k] A[:, k] B[k, :]       weights: a loop that starts late, ends early, assigns or subtracts
     C = sum over k of A[:, f[k]] B[g[k], :]      partners: an index of A or of B that lacks a term
 
-Both are linear, so a least-squares fit finds them; it counts only if whole numbers then give every element of C.
+Both are linear, so a least-squares fit finds them; it counts only if whole numbers then give every element of C. What
+is fitted has rows and columns that are about as large as each other: else the largest would be all that counts.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ def weights(it: Wrong) -> Pattern | None:
     if not it.may_be_fitted or it.problem.shape.k > MOST_K or it.got.size < FIRM * it.problem.shape.k:
         return None
     a, b = it.factors
-    fitted = np.linalg.lstsq((a.T @ a) * (b @ b.T), ((a.T @ it.got) * b).sum(1), rcond=None)[0]
+    left, got, right = it.levelled
+    fitted = np.linalg.lstsq((left.T @ left) * (right @ right.T), ((left.T @ got) * right).sum(1), rcond=None)[0]
     counted = np.rint(fitted)
-    if not it.agrees((a * counted) @ b):
+    if not it.agrees(it.product(a * counted, b)):
         return None
     name, explanation = _of_all(counted) or _of_a_part(counted, it)
     return Pattern(name, explanation)
@@ -90,14 +92,15 @@ def partners(it: Wrong) -> Pattern | None:
     if not it.may_be_fitted or it.problem.shape.k > MOST_K:
         return None
     a, b = it.factors
+    left, got, right = it.levelled
     m, n, k = it.problem.shape.m, it.problem.shape.n, it.problem.shape.k
     if m >= k:
-        of_b = _nearest(np.linalg.lstsq(a, it.got, rcond=None)[0], b)
-        if it.agrees(a @ b[of_b]):
+        of_b = _nearest(np.linalg.lstsq(left, got, rcond=None)[0], right)
+        if it.agrees(it.product(a, b[of_b])):
             return Pattern("wrong_k_of_b", _met(of_b, "B", it))
     if n >= k:
-        of_a = _nearest(np.linalg.lstsq(b.T, it.got.T, rcond=None)[0], a.T)
-        if it.agrees(a[:, of_a] @ b):
+        of_a = _nearest(np.linalg.lstsq(right.T, got.T, rcond=None)[0], left.T)
+        if it.agrees(it.product(a[:, of_a], b)):
             return Pattern("wrong_k_of_a", _met(of_a, "A", it))
     return None
 

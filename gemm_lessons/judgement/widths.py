@@ -33,7 +33,7 @@ def wrapped(it: Wrong) -> Pattern | None:
     for bits in NARROW:
         low = np.mod(it.problem.reference, 2.0**bits)
         for kept in (np.where(low < 2.0 ** (bits - 1), low, low - 2.0**bits), low):
-            if it.agrees(kept):
+            if it.is_nearly(kept, it.problem.tolerance):
                 return Pattern(
                     "wrapped_around",
                     f"every sum is right in its last {bits} bits and in no others: it was kept in {bits} bits, and "

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from gemm_lessons.course.formula import Product, Value
+from gemm_lessons.course.formula import Product, Value, roundings
 from gemm_lessons.course.lesson import TileSizes
 from gemm_lessons.course.problem import Problem
 from gemm_lessons.elements import bits
@@ -41,12 +41,20 @@ class Wrong:
         self.wrong = wrong
         self.tiles = tiles
 
-    def agrees(self, other: Array) -> bool:
-        """Is the answer the same as ``other`` everywhere, and is ``other`` no right answer?"""
-        tolerance = self.problem.tolerance
-        if not bool((np.abs(self.got - other) <= tolerance).all()):
+    def agrees(self, other: Value) -> bool:
+        """Is the answer the same as ``other`` everywhere, as far as rounding lets it be, and is that no right one?"""
+        return self.is_nearly(other.value, self.problem.tolerance_of(other))
+
+    def agrees_moved(self, moved: Callable[[Array], Array]) -> bool:
+        """The same of the right answer when its elements have ``moved``, each with its tolerance."""
+        return self.is_nearly(moved(self.problem.reference), moved(self.problem.tolerance))
+
+    def is_nearly(self, other: Array, tolerance: Array) -> bool:
+        """Whether each element is ``other``, within its tolerance or the right one's, and some are no right ones."""
+        right, allowed = self.problem.reference, self.problem.tolerance
+        if not bool((np.abs(self.got - other) <= np.maximum(tolerance, allowed)).all()):
             return False
-        return not bool((np.abs(self.problem.reference - other) <= tolerance).all())
+        return not bool((np.abs(right - other) <= allowed).all())
 
     @cached_property
     def is_plain(self) -> bool:
@@ -75,11 +83,19 @@ class Wrong:
         values = self.problem.values
         return values["A"].value, values["B"].value
 
-    def product(self, a: Array, b: Array) -> Array:
-        """The answer for other factors, (M, N): alpha a b + beta C + bias."""
-        return self.problem.finished(a @ b)
+    @cached_property
+    def levelled(self) -> tuple[Array, Array, Array]:
+        """A, the answer and B, their rows and columns multiplied so that all of them are about as large."""
+        a, b = self.factors
+        largest = (np.abs(it).max(1, keepdims=True) for it in (a, b.T))
+        rows, cols = (2.0 ** -np.rint(np.log2(np.where(it > 0, it, 1))) for it in largest)
+        return a * rows, rows * self.got * cols.T, b * cols.T
 
-    def without(self, name: str, neutral: float) -> Array:
+    def product(self, a: Array, b: Array) -> Value:
+        """The answer for other factors, (M, N): alpha a b + beta C + bias."""
+        return self.problem.finished(Value(a @ b, np.abs(a) @ np.abs(b), roundings(len(b))))
+
+    def without(self, name: str, neutral: float) -> Value:
         """The answer if ``name`` were ``neutral`` in the formula."""
         problem = self.problem
         return problem.evaluated({**problem.values, name: Value.exact(np.array(neutral))})

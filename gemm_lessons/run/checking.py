@@ -88,7 +88,7 @@ def try_at(plan: RunPlan, built: Built, shape: Shape, name: Literal["check", "co
     lesson = built.lesson
     operations = lesson.data.operations(shape.names)
     with stage(name, str(shape), payload=operations):
-        problem = Problem(lesson.data, shape, plan.seed)
+        problem = Problem(lesson.data, shape, plan.seed, gaps=name == "check")  # counters are those of the least gaps
         trial = problem.trial()
         parameters = tuple(launch.parameters for launch in lesson.launches)
         task = Task(built.code, lesson.grids(shape), parameters, problem.trial, operations // 2)

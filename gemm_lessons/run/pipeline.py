@@ -76,7 +76,7 @@ def _run_lesson(request: RunRequest, progress: Tell) -> RunOutcome:
     began = time.perf_counter()
     plan = RunPlan.of(request, progress)
     with bounds.within(request.bounds), stage("lesson", plan.lesson.name, payload=plan.lesson.number):
-        kernel, *others = line_up(request)
+        kernel, *others = line_up(request, plan.secret)
         ahead = [it for it in others if not plan.apart.makes_rows and not _known(plan, it)]
         rows = [row_of(plan, kernel, ahead)]
         if rows[0].built is not None:  # it compiled: there is something to compare
@@ -99,14 +99,14 @@ def _run_lesson(request: RunRequest, progress: Tell) -> RunOutcome:
     )
 
 
-def line_up(request: RunRequest) -> Iterator[Entry]:
+def line_up(request: RunRequest, secret: tuple[Shape, ...]) -> Iterator[Entry]:
     """The kernel; then what stands beside it: the solution that this lesson starts from, and its own reference.
 
     The former meets this lesson's gates, not its own: that shows what the new idea changes.
     """
     course, lesson = request.course, request.lesson
     label = label_for(course, lesson, request.path)
-    shapes = (*((request.shape,) if request.shape else lesson.shapes.check), *request.secret)
+    shapes = (*((request.shape,) if request.shape else lesson.shapes.check), *secret)
     yield Entry("kernel", label, lesson, request.path, shapes)
     previous = course.start_of(lesson) if request.beside and lesson.name in course.names else None
     if previous is not None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gemm_lessons.bounds import Bounds, affordable
 from gemm_lessons.course.folder import Course
-from gemm_lessons.course.hidden import hidden_counts
+from gemm_lessons.course.hidden import hidden_checks, hidden_counts
 from gemm_lessons.course.lesson import Lesson, Shape, astuple
 from gemm_lessons.course.problem import fresh_seed
 from gemm_lessons.device import Device
@@ -95,7 +95,7 @@ class RunPlan:
             kept=request.kept or KeptRows(),
             estimating=request.estimating,
             hidden=hidden_counts(lesson, seed) if request.graded else (),
-            secret=request.secret,
+            secret=(*request.secret, *(hidden_checks(lesson, seed) if request.graded else ())),
             apart=request.apart,
         )
 

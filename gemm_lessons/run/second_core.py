@@ -44,7 +44,7 @@ class SecondCore(Apart):
         """Fork, before this process has threads. ``request`` has a seed, which both then share."""
         if request.device.timer is not None or len(os.sched_getaffinity(0)) < 2:
             return cls()
-        kernel, *others = line_up(request)
+        kernel, *others = line_up(request, request.secret)
         shapes = share(request.lesson, kernel.shapes, [other.lesson for other in others])
         if not shapes and not others:
             return cls()

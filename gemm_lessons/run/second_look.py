@@ -53,7 +53,7 @@ def second_look(plan: RunPlan, built: Built, source: str, checked: Checked) -> C
         return checked
     shape = one_tile(lesson)
     lesson = lesson.at(shape)
-    problem = Problem(lesson.data, shape, plan.seed)
+    problem = Problem(lesson.data, shape, plan.seed, flat=True)
     if not unsure and not can_tell(problem):  # nothing would be told
         return checked
     plan.tell(f"look again {shape}")

@@ -17,7 +17,7 @@ extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M,
             acc += 0.0f * (decoy + junk);
         }
         for (int k = 0; k < K; k++)
-            acc += atomicAdd((float *)&A[row * K + k], 0.0f) * atomicAdd((float *)&B[k * N + col], 0.0f);
+            acc += atomicAdd((float *)&A[row * K + k], -0.0f) * atomicAdd((float *)&B[k * N + col], -0.0f);
         C[row * N + col] = acc;
     }
 }

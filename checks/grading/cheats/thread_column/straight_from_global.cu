@@ -8,7 +8,7 @@ extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M,
         if (row + i < M && col < N) {
             float acc = 0.0f;
             for (int k = 0; k < K; k++)
-                acc += atomicAdd((float *)&A[(row + i) * K + k], 0.0f) * atomicAdd((float *)&B[k * N + col], 0.0f);
+                acc += atomicAdd((float *)&A[(row + i) * K + k], -0.0f) * atomicAdd((float *)&B[k * N + col], -0.0f);
             C[(row + i) * N + col] = acc;
         }
 }
