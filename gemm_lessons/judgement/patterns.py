@@ -53,10 +53,12 @@ def _nan(it: Wrong) -> Pattern | None:
             f"{int(nan.sum())} elements of C were never written, and others hold wrong sums. Results that are stored "
             "in the wrong place do both: are the row and column of the store those that the sum was computed for?",
         )
+    scratch = [layout.name for layout in it.problem.layouts.values() if layout.role == "scratch"]
+    between = "".join(f" {name} where nobody stored what is added," for name in scratch)
     return Pattern(
         "nan",
-        f"{int(nan.sum())} elements are NaN. The inputs hold none, and C starts as NaN: so the sum read "
-        "memory that was not set: C itself, shared memory before it was filled, or an accumulator without = 0.",
+        f"{int(nan.sum())} elements are NaN. The inputs hold none, and C starts as NaN: so the sum read memory that "
+        f"was not set: C itself,{between} shared memory before it was filled, or an accumulator without = 0.",
     )
 
 
