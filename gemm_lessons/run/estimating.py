@@ -110,16 +110,17 @@ def held_by(data: DataSpec, parameters: Sequence[str]) -> set[str]:
 
 
 def made_of_factors(lesson: Lesson) -> dict[str, set[str]]:
-    """Scratch buffers that a launch makes of factors alone, without the answer: a factor turned, or in two parts."""
+    """Scratch buffers that a launch makes of a factor: turned, or in two parts. Who has all factors multiplies them."""
     data = lesson.data
     factors = {factor.name for factor in data.factors}
     scratch = {it.name for it in data.buffers if it.role == "scratch"}
     made: dict[str, set[str]] = {}
     for launch in lesson.launches:
         held = held_by(data, launch.parameters)
-        if held & factors and data.answer.name not in held:
+        given = held & factors
+        if given and given < factors and data.answer.name not in held:
             for name in held & scratch:
-                made.setdefault(name, set()).update(held & factors)
+                made.setdefault(name, set()).update(given)
     return made
 
 
