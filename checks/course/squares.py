@@ -51,6 +51,7 @@ SQUARES_OF_8 = {"BN": 128, "WM": 64, "WN": 32, "TN": 8, "UNROLL": 16, "BLOCKS_PE
 VARIANTS = (
     Variant("double_buffer", {}),
     Variant("beat_cublas", {}),
+    Variant("beat_cublas tma", {}, type="tma", entry="gemm_by_tma"),
     Variant("beat_cublas row by row", {}, (ROW_BY_ROW,)),
     Variant("beat_cublas columns", {}, (COLUMNS,)),
     Variant("beat_cublas unsettled", {}, (UNSETTLED,)),

@@ -62,7 +62,9 @@ def limits() -> Iterator[Limit]:
         yield Limit("h200_split", "split_k", size, "cublas", 105)
         yield Limit("h200_split", "split_k", size, once, 105)
     for size in (1024, 1536, 2048, 3072, 4096, 6144, 8192):
-        yield Limit("h200_squares", "beat_cublas", size, "cublas", 105 if size == 4096 else 100)
+        yield Limit("h200_squares", "beat_cublas", size, "cublas", 100)
+    for size in (4096, 6144, 8192):
+        yield Limit("h200_squares", "beat_cublas tma", size, "cublas", 105)
     for size in (4096, 8192):
         yield Limit("h200_halves", "tensor_cores", size, "cublas", 30)
         yield Limit("h200_halves", "async_copy", size, "cublas", 45)

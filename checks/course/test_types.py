@@ -43,6 +43,14 @@ def test_the_same_source_is_right_for_each_type(name: str) -> None:
     assert isinstance(run_lesson(replace(request, beside=False, estimating=False)).verdict, Passed)
 
 
+@pytest.mark.long
+def test_beat_cublas_by_tma_is_right_where_tiles_are_cut_and_where_not() -> None:
+    lesson = load_lesson(packaged_course().lesson("beat_cublas").directory, "tma")
+    for shape in (Shape(384, 256, 96), Shape(128, 128, 512)):
+        request = RunRequest(packaged_course(), lesson, lesson.solution_path, Simulated(), GPUS["h200"], shape)
+        assert isinstance(run_lesson(replace(request, beside=False, estimating=False)).verdict, Passed)
+
+
 def test_a_type_replaces_what_it_names_and_nothing_else() -> None:
     other = load_lesson(LESSON.directory, "bf16")
     assert other.data.by_name["A"].element.name == "bfloat16"

@@ -129,3 +129,7 @@ extern "C" __global__ void __launch_bounds__(ADDERS) combine(float *P, float *C,
 {
     add_pieces(P, C, N, K);
 }
+
+#if COPY == 2 // A is turned by a launch of its own, and tiles come by TMA: see "A turned beforehand"
+#include "turned.cuh"
+#endif
