@@ -132,6 +132,7 @@ def run(
         else:
             option = " --stub" if stub else " --bug" if bug else f" --file {shlex.quote(str(file))}" if file else ""
             option += "".join(f" --tile {text}" for text in tile or ())
+            option += f" --shape {shlex.quote(shape)}" if shape is not None else ""
             option += f" --layout {layout.upper()}" if layout is not None else ""
             option += f" --type {type_}" if type_ is not None else ""
             _show(course, outcome, f"gemm-lessons run {found.number:02}{option}", remarks)
