@@ -72,14 +72,15 @@ def opened(it: Range) -> Iterator[None]:
     """Open a range, close it at the end."""
     token = _current.set((*_current.get(), it))
     try:
-        with _annotated(it) if _listener() else contextlib.nullcontext():
+        with _annotated(it) if is_heard() else contextlib.nullcontext():
             yield
     finally:
         _current.reset(token)
 
 
 @functools.cache
-def _listener() -> bool:
+def is_heard() -> bool:
+    """Whether a profiler listens, or may."""
     return any(os.environ.get(name) for name in LISTENER)
 
 

@@ -397,7 +397,7 @@ def _next(console: Console, outcome: RunOutcome, following: str | None, again: s
         step(console, "What comes out, and exercises", f"gemm-lessons read {number}")
         step(console, "Yours and the reference", f"gemm-lessons diff {number}")
         step(console, "As a program of its own, for a GPU machine", f"gemm-lessons export {number}")
-        if again != f"gemm-lessons run {number}":  # another type, tile, layout or shape
+        if again.startswith(f"gemm-lessons run {number} "):  # another type, tile, layout or shape
             step(console, "The run that counts", f"gemm-lessons run {number}")
         elif following:
             step(console, f"Next, lesson {following[:2]}", "gemm-lessons next")

@@ -3,7 +3,8 @@
     with SecondCore.of(request) as apart:
         outcome = run_lesson(replace(request, apart=apart))      the same outcome, earlier
 
-It works within bounds of its own. Where there is one core, no process, or no answer, the run does all of it itself.
+It works within bounds of its own. Where there is one core, no process, or no answer, the run does all of it itself. So
+it does where a profiler listens: all ranges of a run are in one process.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from gemm_lessons import bounds
+from gemm_lessons import bounds, ranges
 from gemm_lessons.child import ChildDied, ChildHung, Forked, Parent
 from gemm_lessons.course.lesson import Lesson, Shape
 from gemm_lessons.device import Binaries
@@ -42,7 +43,7 @@ class SecondCore(Apart):
     @classmethod
     def of(cls, request: RunRequest) -> SecondCore:
         """Fork, before this process has threads. ``request`` has a seed, which both then share."""
-        if request.device.timer is not None or len(os.sched_getaffinity(0)) < 2:
+        if request.device.timer is not None or len(os.sched_getaffinity(0)) < 2 or ranges.is_heard():
             return cls()
         kernel, *others = line_up(request, request.secret)
         shapes = share(request.lesson, kernel.shapes, [other.lesson for other in others])
