@@ -16,10 +16,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from checks.course.kernel import Kernel
-from checks.course.measure import COLD, COMPUTE_32F, FLOAT32, WARM, Bench, Call, every_size, machine, main, write
+from checks.course.measure import (
+    COLD,
+    COMPUTE_32F,
+    FLOAT32,
+    SPIN_CLOCKS,
+    WARM,
+    Bench,
+    Call,
+    every_size,
+    machine,
+    main,
+    write,
+)
 from checks.course.variants import Variant, tiled
 from gemm_lessons.course.lesson import Shape
 
@@ -89,9 +101,12 @@ VARIANTS: tuple[Variant, ...] = (
     tiled("async_copy BK32 STAGES3", BK=32, STAGES=3),
     tiled("async_copy BK32 STAGES4", BK=32, STAGES=4),
     tiled("async_copy BK32 STAGES5", BK=32, STAGES=5),
-    tiled("async_copy BN64", BN=64, WN=32, BLOCKS_PER_SM=3),
-    tiled("async_copy BN256", BN=256, BLOCKS_PER_SM=1),
-    Variant("async_copy copy first", {}, pitfall="copy_first"),
+    tiled("async_copy BN64", BM=128, BN=64, WN=32, BLOCKS_PER_SM=3),
+    tiled("async_copy BN256", BM=128, BN=256),
+    tiled("async_copy BM128", BM=128, BLOCKS_PER_SM=2),
+    Variant("async_copy copies first", {}, pitfall="copies_first"),
+    Variant("async_copy copies last", {}, pitfall="copies_last"),
+    Variant("async_copy wait for all", {}, pitfall="wait_for_all"),
 )
 
 
@@ -100,7 +115,9 @@ def kernels() -> list[Kernel]:
 
 
 class Halves(Bench):
-    """As its base, with A and B in float16."""
+    """As its base, with A and B in float16. A kernel that spins waits for cuBLAS's host code."""
+
+    spins: ClassVar[Mapping[str, int]] = {WARM: 4 * SPIN_CLOCKS, COLD: 4 * SPIN_CLOCKS}
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

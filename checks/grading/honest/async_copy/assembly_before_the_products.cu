@@ -13,7 +13,7 @@ __device__ __forceinline__ void cp16(half *to, const half *from)
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from) : "memory");
 }
 
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(256)
 gemm(const half *A, const half *B, float *C, int M, int N, int K)
 {
     const int t = threadIdx.x, warp = t / 32, wr = warp / 2 * 64, wc = warp % 2 * 64;
@@ -27,8 +27,9 @@ gemm(const half *A, const half *B, float *C, int M, int N, int K)
         half *s = pool + tile % DEPTH * size;
         if (tile * BK < K)
             for (int i = 0; i < 8; i++) {
-                cp16(s + (t / 8 + i * 16) * PITCH_A + t % 8 * 8, a + i * 16 * K + tile * BK);
-                cp16(s + BM * PITCH_A + (t / 16 + i * 8) * PITCH_B + t % 16 * 8, b + (tile * BK + i * 8) * N);
+                cp16(s + (t / 8 + i * 32) * PITCH_A + t % 8 * 8, a + i * 32 * K + tile * BK);
+                if (i < 4)
+                    cp16(s + BM * PITCH_A + (t / 16 + i * 16) * PITCH_B + t % 16 * 8, b + (tile * BK + i * 16) * N);
             }
         asm volatile("cp.async.commit_group;" ::: "memory");
     };

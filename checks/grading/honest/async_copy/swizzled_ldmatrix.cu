@@ -2,12 +2,12 @@
 #include <cuda_pipeline.h>
 #include <cuda_fp16.h>
 
-#define TILE_A (128 * 64)
+#define TILE_A (256 * 64)
 #define TILE_B (64 * 128)
 
 __device__ __forceinline__ unsigned shared_of(const half *p) { return (unsigned)__cvta_generic_to_shared(p); }
 
-extern "C" __global__ void __launch_bounds__(128, 2)
+extern "C" __global__ void __launch_bounds__(256)
 gemm(const half *A, const half *B, float *C, int M, int N, int K)
 {
     extern __shared__ __align__(128) half s[];
@@ -16,11 +16,11 @@ gemm(const half *A, const half *B, float *C, int M, int N, int K)
     auto load = [&](int stage, int k0) {
         half *sa = s + stage * (TILE_A + TILE_B), *sb = sa + TILE_A;
         for (int i = 0; i < 8; i++) {
-            const int r = t / 8 + i * 16, p = t % 8;
-            __pipeline_memcpy_async(sa + r * 64 + (p ^ r % 8) * 8, A + (blockIdx.y * 128 + r) * K + k0 + p * 8, 16);
+            const int r = t / 8 + i * 32, p = t % 8;
+            __pipeline_memcpy_async(sa + r * 64 + (p ^ r % 8) * 8, A + (blockIdx.y * 256 + r) * K + k0 + p * 8, 16);
         }
-        for (int i = 0; i < 8; i++) {
-            const int r = t / 16 + i * 8, p = t % 16;
+        for (int i = 0; i < 4; i++) {
+            const int r = t / 16 + i * 16, p = t % 16;
             __pipeline_memcpy_async(sb + r * 128 + (p ^ r % 8) * 8, B + (k0 + r) * N + blockIdx.x * 128 + p * 8, 16);
         }
     };
@@ -61,6 +61,6 @@ gemm(const half *A, const half *B, float *C, int M, int N, int K)
     for (int i = 0; i < 4; i++)
         for (int j = 0; j < 8; j++)
             for (int h = 0; h < 2; h++)
-                *(float2 *)(C + (blockIdx.y * 128 + wr + i * 16 + h * 8 + lane / 4) * N + blockIdx.x * 128 + wc + j * 8 + lane % 4 * 2) =
+                *(float2 *)(C + (blockIdx.y * 256 + wr + i * 16 + h * 8 + lane / 4) * N + blockIdx.x * 128 + wc + j * 8 + lane % 4 * 2) =
                     make_float2(c[i][j][2 * h], c[i][j][2 * h + 1]);
 }

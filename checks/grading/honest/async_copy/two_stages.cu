@@ -23,9 +23,9 @@ extern "C" __global__ void gemm(const half *A, const half *B, float *C, int M, i
             __syncthreads();
         }
         if (k0 + BK < K) {
-            for (unsigned i = tid; i < BM * BK / 8; i += 128)
+            for (unsigned i = tid; i < BM * BK / 8; i += 256)
                 __pipeline_memcpy_async(&s.a[turn ^ 1][i / (BK / 8)][i % (BK / 8) * 8], A + (row0 + i / (BK / 8)) * K + k0 + BK + i % (BK / 8) * 8, 16);
-            for (unsigned i = tid; i < BK * BN / 8; i += 128)
+            for (unsigned i = tid; i < BK * BN / 8; i += 256)
                 __pipeline_memcpy_async(&s.b[turn ^ 1][i / (BN / 8)][i % (BN / 8) * 8], B + (k0 + BK + i / (BN / 8)) * N + col0 + i % (BN / 8) * 8, 16);
             __pipeline_commit();
         }
