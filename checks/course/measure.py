@@ -231,7 +231,7 @@ class Bench:
 
     def settle(self) -> None:
         """Work until the clocks have settled."""
-        a, b, c = self.random(4096, 4096), self.random(4096, 4096), self.random(4096, 4096)
+        a, b, c = self.random(4096, 4096), self.random(4096, 4096), self.cupy.empty((4096, 4096), self.cupy.float32)
         until = time.monotonic() + WARM_UP
         while time.monotonic() < until:
             self.call("cublas", a, b, c)()
@@ -270,7 +270,7 @@ class Bench:
         """Those kernels and cuBLAS at n^3, verified and then timed in these ways; a line of the data for each."""
         names = ("cublas", *names)
         self.insist(Shape(n, n, n), names)
-        a, b, c = self.random(n, n), self.random(n, n), self.random(n, n)
+        a, b, c = self.random(n, n), self.random(n, n), self.cupy.empty((n, n), self.cupy.float32)
         calls = {name: self.call(name, a, b, c) for name in names}
         most = {name: rounds(name, n) for name in names}
         times = self.times(calls, c, ways, most)
