@@ -155,13 +155,13 @@ class LessonMagics(Magics):
         on = device_for(DeviceChoice(asked.device), 0)
         gpu = sheet or on.sheet or sheet_for(DEFAULT_GPU)
         outcome = run_lesson(RunRequest(course, lesson, path, on, gpu, shape, asked.seed))
-        if shape is None and not asked.tile:
+        if counts := shape is None and not asked.tile:
             save_progress(course, load_progress(course).after_run(found.name, outcome.verdict.kind))
             if scores := practised(course, found, found.kernel_path, outcome):
                 scores()
         console = HtmlConsole()
         following = course.neighbour(found, +1)
-        show_outcome(console, outcome, following, "run the cell again", gain=gain_of(course, outcome))
+        show_outcome(console, outcome, following, "run the cell again", gain=gain_of(course, outcome), counts=counts)
         html = console.html.replace(shown(path), f"cell of lesson {found.number:02}")
         return LessonRun(outcome, _for_cells(html, following))
 
@@ -172,6 +172,7 @@ def _for_cells(html: str, following: str | None = None) -> str:
     html = re.sub(of_a_file, "", html)
     html = html.replace("gemm-lessons next", f"%lesson {(following or '')[:2]}").replace("Change the file", "Change it")
     html = re.sub(r"gemm-lessons (?:read|start) (\d\d)", r"%lesson \1", html)
+    html = re.sub(r"gemm-lessons run (\d\d)", r"%%lesson \1", html)
     return re.sub(r"gemm-lessons hint (\d\d)(?: --todo (\d+))?", lambda m: f"%hint {m[1]} {m[2] or ''}".rstrip(), html)
 
 

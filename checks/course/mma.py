@@ -31,7 +31,7 @@ from checks.course.measure import COLD, ROOT, SPIN, SPIN_CLOCKS, Bench, Call, ma
 from gemm_lessons.course.folder import Course
 from gemm_lessons.course.lesson import Lesson, Shape
 from gemm_lessons.course.lesson_toml import load_lesson
-from gemm_lessons.course.pitfalls import load_pitfalls, resized
+from gemm_lessons.course.pitfalls import load_pitfalls, resized, with_edits
 
 ROUNDS = {1024: 20, 2048: 15, 4096: 11, 8192: 7}
 CHECKS = ((512, 256, 128), (1024, 512, 640))
@@ -57,14 +57,11 @@ class Variant:
         return resized(load_lesson(found.directory, self.type), dict(self.tile))
 
     def source(self, lesson: Lesson) -> str:
-        """Raises ``AssertionError`` where an edit does not match the solution."""
+        """Raises ``LessonError`` where an edit does not match the solution."""
         source = lesson.solution_path.read_text()
         if self.pitfall:
             source = load_pitfalls(lesson.directory / "pitfalls.toml")[self.pitfall].source(source)
-        for find, instead in self.edits:
-            assert source.count(find) == 1, f"{self.name}: {source.count(find)} places have {find!r}"
-            source = source.replace(find, instead)
-        return source
+        return with_edits(source, self.edits, self.name)
 
 
 TORCH = "torch int8 TN"

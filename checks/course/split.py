@@ -33,7 +33,7 @@ from checks.course.measure import (
 )
 from gemm_lessons.course.folder import Course
 from gemm_lessons.course.lesson import Shape
-from gemm_lessons.course.pitfalls import resized
+from gemm_lessons.course.pitfalls import resized, with_edits
 from gemm_lessons.course.tiles import typed
 from gemm_lessons.run.bench import label
 
@@ -61,10 +61,7 @@ def kernels() -> list[Kernel]:
     lesson = course.lesson(SPLIT)
     variants = []
     for name, (type_, tile, edits) in VARIANTS.items():
-        source = lesson.solution_path.read_text()
-        for find, instead in edits:
-            assert source.count(find) == 1, name
-            source = source.replace(find, instead)
+        source = with_edits(lesson.solution_path.read_text(), edits, name)
         variants.append(Kernel(name, resized(typed(lesson, type_) if type_ else lesson, tile), source))
     return [Kernel.solution(course.lesson(ANY)), *variants]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from checks.course.kernel import Kernel
 from checks.course.measure import COLD, ROOT, WARM, Bench, every_size, machine, main, write
 from gemm_lessons.course.folder import Course
-from gemm_lessons.course.pitfalls import load_pitfalls, resized
+from gemm_lessons.course.pitfalls import load_pitfalls, resized, with_edits
 from gemm_lessons.course.tiles import typed
 
 ROUNDS = {1024: 20, 2048: 9, 4096: 7, 8192: 5}
@@ -39,14 +39,12 @@ class Variant:
         return self.name.split()[0]
 
     def kernel(self) -> Kernel:
-        """Raises ``AssertionError`` where an edit does not match the solution."""
+        """Raises ``LessonError`` where an edit does not match the solution."""
         lesson = Course(ROOT).lesson(self.lesson)
         source = lesson.solution_path.read_text()
         if self.pitfall:
             source = load_pitfalls(lesson.directory / "pitfalls.toml")[self.pitfall].source(source)
-        for find, instead in self.edits:
-            assert source.count(find) == 1, f"{self.name}: {source.count(find)} places have {find!r}"
-            source = source.replace(find, instead)
+        source = with_edits(source, self.edits, self.name)
         lesson = typed(lesson, self.type) if self.type else lesson
         return Kernel(self.name, resized(lesson, self.tile), source, self.entry)
 

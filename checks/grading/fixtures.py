@@ -20,6 +20,8 @@ from functools import cache
 from pathlib import Path
 
 from gemm_lessons.course.folder import any_course
+from gemm_lessons.course.lesson import LessonError
+from gemm_lessons.course.pitfalls import with_edits
 
 HERE = Path(__file__).parent
 VERDICTS = ("passed", "compile_failed", "faulted", "wrong_answer", "timed_out", "gate_missed", "unsupported")
@@ -80,11 +82,11 @@ def _edited(kind: str) -> Iterator[Fixture]:
     path = HERE / f"{kind}.toml"
     for entry in tomllib.loads(path.read_text())["kernel"] if path.is_file() else ():
         lesson = lesson_names()[entry["lesson"]]
-        source = (any_course().lesson(lesson).solution_path).read_text()
-        for find, instead in entry["edits"]:
-            if source.count(find) != 1:
-                raise BadFixture(f"{path}: {entry['name']}: {source.count(find)} places of {lesson} have {find!r}")
-            source = source.replace(find, instead)
+        solution = any_course().lesson(lesson).solution_path.read_text()
+        try:
+            source = with_edits(solution, entry["edits"], f"{path}: {entry['name']}")
+        except LessonError as error:
+            raise BadFixture(str(error)) from None
         verdicts, words = _expected(entry["expect"])
         yield Fixture(kind, lesson, entry["name"], entry["group"], entry["says"], source, verdicts, words)
 

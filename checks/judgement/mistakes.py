@@ -19,6 +19,7 @@ from pathlib import Path
 
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.course.pitfalls import with_edits
 from gemm_lessons.hardware.sheets import GPUS
 from gemm_lessons.report.console import make_console
 from gemm_lessons.report.run import show_outcome
@@ -63,13 +64,10 @@ def lesson_named(name: str) -> Lesson:
 
 
 def source_of(it: Mistake) -> str:
-    """The kernel with its mistake. Raises ``AssertionError`` where an edit does not match."""
+    """The kernel with its mistake. Raises ``LessonError`` where an edit does not match."""
     lesson = lesson_named(it.lesson)
     source = (lesson.stub_path if it.stub else lesson.solution_path).read_text()
-    for find, instead in it.edits:
-        assert source.count(find) == 1, f"{it.name} of {it.lesson}: {source.count(find)} places have {find!r}"
-        source = source.replace(find, instead)
-    return source
+    return with_edits(source, it.edits, f"{it.name} of {it.lesson}")
 
 
 def run(lesson: Lesson, source: str, estimating: bool = False) -> RunOutcome:

@@ -120,8 +120,8 @@ def run(
     def show(outcome: RunOutcome) -> int:
         practice: Callable[[], None] | None = None
         as_it_is = wanted is None and not tile and layout is None and type_ is None
-        # Before anything is printed: whoever reads it may have seen enough after four lines.
-        if path.resolve() == found.kernel_path.resolve() and as_it_is:
+        counts = as_it_is and path.resolve() == found.kernel_path.resolve()
+        if counts:  # before anything is printed: whoever reads it may have seen enough after four lines
             keep_progress(course, load_progress(course).after_run(found.name, outcome.verdict.kind))
         if as_it_is:
             practice = practised(course, found, path, outcome)
@@ -135,7 +135,7 @@ def run(
             option += f" --shape {shlex.quote(shape)}" if shape is not None else ""
             option += f" --layout {layout.upper()}" if layout is not None else ""
             option += f" --type {type_}" if type_ is not None else ""
-            _show(course, outcome, f"gemm-lessons run {found.number:02}{option}", remarks)
+            _show(course, outcome, f"gemm-lessons run {found.number:02}{option}", remarks, counts)
             if problems:
                 from gemm_lessons.report.console import make_console
                 from gemm_lessons.report.problems import show_problems
@@ -178,13 +178,13 @@ def run(
     return guarded(work, lost, most)
 
 
-def _show(course: Course, outcome: RunOutcome, again: str, remarks: Sequence[str]) -> None:
+def _show(course: Course, outcome: RunOutcome, again: str, remarks: Sequence[str], counts: bool) -> None:
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.run import show_outcome
     from gemm_lessons.run.bought import gain_of
 
     following = course.neighbour(outcome.lesson, +1)
-    show_outcome(make_console(), outcome, following, again, remarks, gain_of(course, outcome))
+    show_outcome(make_console(), outcome, following, again, remarks, gain_of(course, outcome), counts)
 
 
 def _of_the_tile(usual: Lesson, now: Lesson) -> str:

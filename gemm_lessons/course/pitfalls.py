@@ -10,7 +10,7 @@ No solutions, no pitfalls: a learner's course folder has neither, and gets both 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,18 +33,23 @@ class Pitfall:
 
     def source(self, solution: str) -> str:
         """The solution with the edits. Raises ``LessonError`` when one does not fit."""
-        for find, instead in self.edits:
-            if (places := solution.count(find)) != 1:
-                raise LessonError(
-                    f"{self.where}: [{self.name}] edits: {find!r} stands {places} times in the solution, and must "
-                    "stand there once: write it as it is there, with more around it"
-                )
-            solution = solution.replace(find, instead)
-        return solution
+        return with_edits(solution, self.edits, f"{self.where}: [{self.name}] edits")
 
     def lesson(self, lesson: Lesson) -> Lesson:
         """The lesson with the tile sizes of the pitfall."""
         return resized(lesson, dict(self.tile))
+
+
+def with_edits(source: str, edits: Iterable[tuple[str, str]], where: str) -> str:
+    """A solution with edits, one after the other. Raises ``LessonError`` when one does not fit."""
+    for find, instead in edits:
+        if (places := source.count(find)) != 1:
+            raise LessonError(
+                f"{where}: {find!r} stands {places} times in the solution, and must stand there once: write it as it "
+                "is there, with more around it"
+            )
+        source = source.replace(find, instead)
+    return source
 
 
 def resized(lesson: Lesson, sizes: Mapping[str, int]) -> Lesson:

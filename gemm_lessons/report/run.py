@@ -46,9 +46,11 @@ def show_outcome(
     again: str,
     remarks: Sequence[str] = (),
     gain: Bought | None = None,
+    counts: bool = True,
 ) -> None:
     """Everything about a run. ``following`` is the next lesson's name; ``again`` the command that repeats this run,
-    empty where nobody needs one; ``remarks`` what is unusual about it; ``gain`` what a pass bought."""
+    empty where nobody needs one; ``remarks`` what is unusual about it; ``gain`` what a pass bought; ``counts`` is
+    whether a pass counts as the lesson's."""
     row = outcome.kernel
     _headline(console, outcome, remarks)
     if not isinstance(row.verdict, CompileFailed):
@@ -70,7 +72,7 @@ def show_outcome(
     if gain is not None and isinstance(row.verdict, Passed):
         console.print()
         console.print(Text.assemble(("What it bought: ", "bold"), _gain(gain)))
-    _next(console, outcome, following, again)
+    _next(console, outcome, following, again, counts)
 
 
 def printed(outcome: RunOutcome, columns: int = 80) -> str:
@@ -378,7 +380,7 @@ def _hints(console: Console, row: Row) -> None:
     console.print(_indented(hints))
 
 
-def _next(console: Console, outcome: RunOutcome, following: str | None, again: str) -> None:
+def _next(console: Console, outcome: RunOutcome, following: str | None, again: str, counts: bool) -> None:
     number = f"{outcome.lesson.number:02}"
     console.print()
     if outcome.verdict.kind != "passed" and outcome.verdict.kind != "compile_failed":
@@ -397,7 +399,7 @@ def _next(console: Console, outcome: RunOutcome, following: str | None, again: s
         step(console, "What comes out, and exercises", f"gemm-lessons read {number}")
         step(console, "Yours and the reference", f"gemm-lessons diff {number}")
         step(console, "As a program of its own, for a GPU machine", f"gemm-lessons export {number}")
-        if again.startswith(f"gemm-lessons run {number} "):  # another type, tile, layout or shape
+        if not counts:
             step(console, "The run that counts", f"gemm-lessons run {number}")
         elif following:
             step(console, f"Next, lesson {following[:2]}", "gemm-lessons next")
