@@ -35,13 +35,15 @@ HEADERS = ("nvidia-cuda-crt", "nvidia-cuda-runtime")
 MINORS = ("13.1", "13.2", "13.3", "13.4")  # between the ends
 TOOLS = ("pytest", "pytest-xdist", "hypothesis", "hatchling")  # of the extra [test]; the others need a checkout
 
-# What the tests of a row are. "course" is what a learner sees; "all" adds what everybody else does.
+# The tests of a row, slow ones, too. "course" is what a learner sees, without what .ci/run does with the newest
+# versions; "all" is everything that versions have a part in.
 COURSE = ("checks/course/test_lessons.py", "checks/simulator/test_property.py")
 TESTS: Mapping[str, Sequence[str]] = {
-    "course": COURSE,
+    "course": ("-m", "not newest", *COURSE),
     "all": (
-        *COURSE, "checks/course/test_lesson_records.py", "checks/judgement", "checks/checkers", "checks/simulator",
-        "checks/counters", "checks/compiler", "checks/inspect", "checks/cli", "checks/nvtx", "checks/view/test_site.py",
+        "-m", "", *COURSE, "checks/course/test_lesson_records.py", "checks/judgement", "checks/checkers",
+        "checks/simulator", "checks/counters", "checks/compiler", "checks/inspect", "checks/cli", "checks/nvtx",
+        "checks/view/test_site.py",
     ),
 }  # fmt: skip
 # .ci/run has three times as many.
@@ -176,10 +178,8 @@ def tested(row: Row, wheel: Path, place: Path, folder: Path, tests: Sequence[str
         "-p",
         "no:cacheprovider",
         f"--junitxml={report}",
-        "-m",
-        "",  # the slow ones, too, but those that no version has a part in
         "-k",
-        "not another_gpu_changes_the_estimate_alone",
+        "not another_gpu_changes_the_estimate_alone",  # no version has a part in it
         *tests,
         *NEED_A_CHECKOUT,
     ]

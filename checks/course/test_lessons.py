@@ -28,12 +28,19 @@ SHARED = Shared.of(COURSE, printed, get_group(whole()).commands)
 SEED = 20261121
 LONG = ("numbers", "quotes", "bugs")  # proofs that many runs go into
 ON_TENSOR_CORES = ("tensor_cores", "async_copy", "mma")
-# Of the lessons behind double_buffer each takes as long as three of the others. With every change the row of the oldest
-# versions proves them all (``checks/versions.py``); with the newest they are long.
+# With every change a lesson's pitfalls run once: with the newest versions up to double_buffer, with the oldest ones
+# (``checks/versions.py``) behind it, where each lesson takes as long as three of the others.
 CORE = [name for name in COURSE.names if int(name[:2]) < 10]
 BEHIND = [name for name in COURSE.names if name not in CORE]
 each_in_its_time = pytest.mark.parametrize(
     "name", [*CORE, *(pytest.param(name, marks=pytest.mark.long) for name in BEHIND)]
+)
+with_one_compiler = pytest.mark.parametrize(
+    "name",
+    [
+        *(pytest.param(name, marks=pytest.mark.newest) for name in CORE),
+        *(pytest.param(name, marks=pytest.mark.long) for name in BEHIND),
+    ],
 )
 core_with_every_change = pytest.mark.parametrize(
     "name", [*CORE, *(pytest.param(name, marks=(pytest.mark.slow, pytest.mark.long)) for name in BEHIND)]
@@ -66,7 +73,7 @@ def test_its_kernels_and_its_text_are_proven(name: str) -> None:
 
 
 @pytest.mark.slow
-@each_in_its_time
+@with_one_compiler
 def test_its_numbers_quotes_and_bugs_are_proven(name: str) -> None:
     """Numbers belong to one compiler; with another the tool prints the same sentences with other numbers."""
     long = [proof for proof in PROOFS if proof.name in LONG]
