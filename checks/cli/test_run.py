@@ -32,6 +32,14 @@ def test_a_solved_lesson_passes(run: Run, kernel: Path) -> None:
     assert "\x1b" not in result.out
 
 
+def test_a_pass_at_another_shape_names_the_run_that_counts(run: Run, kernel: Path) -> None:
+    kernel.write_text(SOLUTION)
+    result = run("run", "01", "--shape", "3,5,7")
+    assert result.code == 0
+    assert "The run that counts: gemm-lessons run 01\n" in result.out
+    assert "gemm-lessons next" not in result.out
+
+
 def test_a_stub_does_not(run: Run, kernel: Path) -> None:
     kernel.write_text(STUB)
     result = run("run", "01")
