@@ -119,13 +119,6 @@ class Halves(Bench):
 
     spins: ClassVar[Mapping[str, int]] = {WARM: 4 * SPIN_CLOCKS, COLD: 4 * SPIN_CLOCKS}
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        for name, functions in self.functions.items():
-            dynamic = self.lessons[name].grids(Shape(4096, 4096, 4096))[0].dynamic_shared
-            for function in functions.values() if dynamic else ():
-                function.max_dynamic_shared_size_bytes = dynamic
-
     def random(self, *shape: int) -> Any:
         return super().random(*shape).astype(self.cupy.float16)
 
