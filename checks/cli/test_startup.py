@@ -1,8 +1,8 @@
-"""Starting fast: ``list`` and ``--help`` load neither NumPy nor CUDA, and are there before one notices."""
+"""Starting fast: what a short command does not need, it does not load. How long that takes is measured by
+``python -m checks.benchmark``, not here: a busy machine fails no test."""
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -18,8 +18,6 @@ from gemm_lessons.cli.commands import NAMES
 from gemm_lessons.course.folder import packaged_course
 
 BLUR = Path(__file__).parent.parent / "inspect" / "blur.cu"
-LIMIT = 0.25  # seconds from a cold process. Processor time is judged: on a busy machine the clock also counts others
-TRIES = 5
 HEAVY = ("numpy", "cuda", "cupy", "nvtx", "pygments", "markdown_it", "rich.progress", "pydantic")
 
 
@@ -35,6 +33,7 @@ UNUSED: dict[tuple[str, ...], tuple[str, ...]] = {
         "gemm_lessons.compiler", "gemm_lessons.report.run", "gemm_lessons.report.home", "rich.markdown", "rich.syntax",
     ),
 }  # fmt: skip
+MOST: dict[tuple[str, ...], int] = {("list",): 30, ("--help",): 6}  # modules of ours
 
 
 def test_only_the_command_that_is_called_is_built() -> None:
@@ -68,23 +67,9 @@ def test_nothing_heavy_is_imported(course: Path, arguments: tuple[str, ...]) -> 
     )
     loaded = set(re.findall(r"\|\s+([\w.]+)$", done.stderr, flags=re.MULTILINE))
     assert "gemm_lessons.cli.app" in loaded
+    assert sum(name.startswith("gemm_lessons") for name in loaded) <= MOST.get(arguments, 1000)
     unused = (*HEAVY, *UNUSED.get(arguments, ()))
     assert not [name for name in loaded if name.startswith(tuple(f"{other}." for other in unused)) or name in unused]
-
-
-@pytest.mark.parametrize("arguments", [("list",), ("--help",)])
-def test_cold_start_is_quick(course: Path, arguments: tuple[str, ...]) -> None:
-    plain = {key: value for key, value in environment().items() if not key.startswith("COV")}
-    spent = []
-    for _ in range(TRIES):
-        process = subprocess.Popen([*BINARY, *arguments], cwd=course, env=plain, stdout=subprocess.DEVNULL)
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        assert process.returncode == 0
-        spent.append(used.ru_utime + used.ru_stime)
-        if spent[-1] < LIMIT:
-            break
-    assert min(spent) < LIMIT, f"gemm-lessons {arguments[0]} took {min(spent):.3f} s at best"
 
 
 @pytest.mark.parametrize(
