@@ -224,6 +224,7 @@ def totals(sums: Sums) -> dict[str, int]:
     result[COUNTED["dfma"]] += sums.dfma
     result[COUNTED["reuse_flags"]] += sums.reuse_flags
     result[COUNTED["register_bank_conflicts"]] += sums.register_conflicts
+    result[COUNTED["tensor_products"]] += sums.tensor_products
     for short, names in UNITS.items():
         result[COUNTED[short]] += sum(sums.issued[name] for name in names)
     result[METRICS["warp_instructions"]] += sums.issued.total()

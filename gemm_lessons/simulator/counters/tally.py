@@ -131,6 +131,7 @@ class Sums:
     waited_for: int = 0  # bytes from global memory that no arithmetic hides (``machinecode/waiting.py``)
     reuse_flags: int = 0  # operands of multiply-adds that are kept for the next instruction, warps
     register_conflicts: int = 0  # clocks that multiply-adds lose to register banks, warps
+    tensor_products: int = 0  # multiply-adds of tensor cores
     certain: bool = True  # no address depends on the last bits of an approximate function
     textures: set[tuple[int, int]] = field(default_factory=set)  # (warp of a block, texture that it fetches from)
     issued: Counter[str] = field(default_factory=Counter)  # opcode -> warps

@@ -550,6 +550,7 @@ class Walker:
             here = slice(block.first, block.end)
             self.sums.reuse_flags += block.warps * sum(self.plan.reuse_flags[here])
             self.sums.register_conflicts += block.warps * sum(self.plan.register_conflicts[here])
+            self.sums.tensor_products += block.warps * sum(self.plan.tensor_products[here])
             for d in code[block.first : block.end]:
                 for space in ("shared", "global", TEXTURE):
                     tally = self.sums.tallies.get((d.index, space))
