@@ -20,7 +20,7 @@ TYPES = frozenset("f16 f16x2 bf16 bf16x2 f32 f64".split())
 
 
 @dataclass(frozen=True)
-class Pair:
+class Joint:
     """A product and a sum with it, by index; ``place``: which source of the sum the product is."""
 
     product: int
@@ -28,14 +28,14 @@ class Pair:
     place: int
 
 
-def pairs(kernel: Kernel) -> tuple[Pair, ...]:
+def pairs(kernel: Kernel) -> tuple[Joint, ...]:
     """What ptxas joins, if it may."""
     products = {i.operands[0].name: i for i in kernel.instructions if _is_open("mul", i) and _is_alone(i)}  # type: ignore[union-attr]
     if not products:
         return ()
     uses = _uses(kernel, products)
     while products:  # one that stays, because of one use, is there for the others
-        chosen: list[Pair] = []
+        chosen: list[Joint] = []
         kept: set[str] = set()
         for number in sorted({use.index for name in products for use in uses[name]}):
             sum_ = kernel.instructions[number]
@@ -44,7 +44,7 @@ def pairs(kernel: Kernel) -> tuple[Pair, ...]:
             _, place = min(among)
             joined = sum_.operands[place]
             kept |= {sum_.operands[n].name for _, n in among if sum_.operands[n] != joined}  # type: ignore[union-attr]
-            chosen.append(Pair(products[joined.name].index, number, place))  # type: ignore[union-attr]
+            chosen.append(Joint(products[joined.name].index, number, place))  # type: ignore[union-attr]
         if not kept:
             return tuple(chosen)
         for name in kept:
