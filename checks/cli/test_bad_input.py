@@ -118,9 +118,9 @@ def test_unreadable_file(run: Run, kernel: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "is empty"),
+        (b"", "the file is empty"),
         (b" \n\t\n", "is empty"),
-        (bytes(range(256)), "not UTF-8 text"),
+        (bytes(range(256)), "save it as UTF-8"),
         (b"\x7fELF\x02\x01\x01\x00\x00", "holds a zero byte"),
         (b"// fine\n// fine\n\xff", "not UTF-8 text"),
         (b"x" * 1_100_000, "larger than a megabyte"),

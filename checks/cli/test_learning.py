@@ -18,6 +18,7 @@ from gemm_lessons.course.tiles import retiled
 from gemm_lessons.estimate.model import Estimate
 from gemm_lessons.judgement.evidence import Checked, Speed
 from gemm_lessons.judgement.verdict import Passed
+from gemm_lessons.report.run import gain_in_words
 from gemm_lessons.run.bought import bought
 from gemm_lessons.run.outcome import Row, RunOutcome
 
@@ -222,6 +223,8 @@ def test_what_a_pass_bought() -> None:
     gain = bought(outcome(fast, "03"), names[0], data)
     assert gain is not None
     assert (gain.before, gain.times, gain.of_cublas, gain.measured) == (names[0], 20.0, 0.2, False)
+    assert "20% of cuBLAS on an H200" in gain_in_words(gain)
+    assert ", 104% of cuBLAS" in gain_in_words(replace(gain, of_cublas=1.04))
     first = bought(outcome(fast, "01"), names[0], replace(data, tflops={**data.tflops}))
     assert first is not None
     assert first.times is None

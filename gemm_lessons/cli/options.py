@@ -52,7 +52,7 @@ LayoutOption = Annotated[
     typer.Option("--layout", metavar="NN|NT|TN|TT", help="A and B as they are or transposed, if the lesson takes it."),
 ]
 NoColor = Annotated[
-    bool, typer.Option("--no-color", help="Plain text, as NO_COLOR=1 gives.", callback=_plain, is_eager=True)
+    bool, typer.Option("--no-color", help="No colours, as NO_COLOR=1 gives.", callback=_plain, is_eager=True)
 ]
 
 

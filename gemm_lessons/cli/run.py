@@ -130,7 +130,8 @@ def run(
 
             typer.echo(json.dumps(contract.as_json(outcome), indent=2, allow_nan=False))
         else:
-            option = " --stub" if stub else " --bug" if bug else f" --file {shlex.quote(str(file))}" if file else ""
+            option = f" --file {shlex.quote(str(file))}" if file else ""
+            option = " --solution" if solution else " --stub" if stub else " --bug" if bug else option
             option += "".join(f" --tile {text}" for text in tile or ())
             option += f" --shape {shlex.quote(shape)}" if shape is not None else ""
             option += f" --layout {layout.upper()}" if layout is not None else ""

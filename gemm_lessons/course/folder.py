@@ -50,7 +50,7 @@ class NotText(CommandError):
 
     def __init__(self, path: Path, why: str, line: int | None = None) -> None:
         super().__init__(f"{shown(path)}:{line}: {why}" if line else f"{shown(path)} {why}")
-        self.why = why
+        self.why = why if line else f"the file {why}"
         self.line = line or 1
 
 
@@ -264,11 +264,11 @@ def text_of(path: Path, raw: bytes) -> str:
     if len(raw) > MAX_SOURCE_BYTES:
         raise NotText(path, "is larger than a megabyte; a kernel is a text file of a few kilobytes")
     if not raw.strip():
-        raise NotText(path, "is empty; start from the stub: gemm-lessons reset NN")
+        raise NotText(path, "is empty; for the stub again: gemm-lessons reset, and the lesson's number")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        what = "save it as UTF-8" if path.suffix == ".md" else "is it CUDA C++ source?"
+        what = "save it as UTF-8" if path.suffix == ".md" else "if it is CUDA C++ source, save it as UTF-8"
         line = raw[: error.start].count(b"\n") + 1
         raise NotText(path, f"not UTF-8 text (byte {error.start}); {what}", line) from None
     if "\0" in text:

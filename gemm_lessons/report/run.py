@@ -71,7 +71,7 @@ def show_outcome(
     _hints(console, row)
     if gain is not None and isinstance(row.verdict, Passed):
         console.print()
-        console.print(Text.assemble(("What it bought: ", "bold"), _gain(gain)))
+        console.print(Text.assemble(("What it bought: ", "bold"), gain_in_words(gain)))
     _next(console, outcome, following, again, counts)
 
 
@@ -123,11 +123,12 @@ def _extent(row: Row) -> str:
     return f"Stopped at {shapes[-1].shape} (M x N x K), {before}; the rest was not tried"
 
 
-def _gain(gain: Bought) -> str:
+def gain_in_words(gain: Bought) -> str:
     """``13 times lesson 01, 18% of cuBLAS on an H200 (estimated; ...)``."""
     parts = [f"{gain.times:.3g} times lesson {gain.before[:2]}"] if gain.times is not None else []
     if gain.of_cublas is not None:
-        parts.append(f"{100 * gain.of_cublas:.2g}% of cuBLAS")
+        percent = 100 * gain.of_cublas
+        parts.append(f"{percent:.2g}% of cuBLAS" if percent < 99.5 else f"{percent:.0f}% of cuBLAS")
     how = "measured"
     if not gain.measured:
         others = f"lesson {gain.before[:2]} and cuBLAS were" if gain.before else "cuBLAS was"
@@ -388,8 +389,9 @@ def _next(console: Console, outcome: RunOutcome, following: str | None, again: s
     if not again:
         return
     if outcome.verdict.kind != "passed":
-        step(console, "Change the file, then", again)
-        if outcome.kernel.label != "bug":  # hints are about TODOs
+        reference = outcome.kernel.label == "reference"  # it is right: what does not fit is what was asked of it
+        step(console, "Choose other sizes, then" if reference else "Change the file, then", again)
+        if outcome.kernel.label != "bug" and not reference:  # hints are about TODOs
             step(console, "Stuck", f"gemm-lessons hint {number}")
     elif outcome.kernel.label == "bug":
         pass  # what it was is said next

@@ -38,7 +38,7 @@ SHORT: dict[Kind, str] = {
 # What can limit an estimate, in words.
 LIMITERS = {
     "issue": "issuing instructions",
-    "fp32": "multiply-adds (fp32 units)",
+    "fp32": "multiply-adds (fp32 and integer units)",
     "tensor": "the tensor cores",
     "fp64": "multiply-adds (fp64 units)",
     "shared": "shared memory (bytes its banks can move)",

@@ -1,0 +1,185 @@
+// cheat: wrong values: clamps along K, too, where zeros are needed
+// expect: wrong_answer wrong at
+#include "copy_async.cuh"
+#include "float4.cuh"
+#include "floats.cuh"
+#include "matrix.cuh"
+#include "prefetch.cuh"
+
+template <int ROWS, int THREADS, int WIDTH, bool ALONG_K, bool DIRECT>
+struct Operand {
+    static constexpr int LINE = ALONG_K ? BK : DIRECT ? 32 : ROWS;
+    static constexpr int STRIPES = ALONG_K ? 1 : ROWS / LINE;
+    static constexpr int LINES = THREADS * WIDTH / LINE;
+    static constexpr int ROUNDS = ROWS / STRIPES * BK / THREADS / WIDTH;
+    static_assert(THREADS * WIDTH % LINE == 0 && ROUNDS > 0, "the tile must be whole rounds of copying");
+    static_assert(!DIRECT || WIDTH == 1, "straight into shared memory goes one float at a time");
+
+    int line = 0;
+    int place = 0;
+    const float *mine;
+    int k_stride;
+    int line_stride;
+    unsigned last;
+    int room;
+    Floats<WIDTH> next[ROUNDS] = {};
+
+    __device__ Operand(const Matrix<const float> &view, int first_row)
+    {
+        line = threadIdx.x * WIDTH / LINE;
+        place = threadIdx.x * WIDTH % LINE;
+
+        int row = first_row + (ALONG_K ? line : place);
+        const int k = ALONG_K ? place : line;
+        room = view.rows - row;
+        row = min(row, view.rows - (ALONG_K ? 1 : WIDTH));
+
+        mine = &view(row, k);
+        k_stride = view.col_stride;
+        line_stride = ALONG_K ? view.row_stride : view.col_stride;
+        last = (view.rows - 1 - row) * view.row_stride;
+    }
+
+    __device__ void bring(float (&tile)[BK][ROWS + 4], int r, const float &from, bool there)
+    {
+        if constexpr (!DIRECT)
+            next[r] = floats_at<WIDTH>((&from)[there || ALONG_K ? 0 : -k_stride]);
+        else if constexpr (ALONG_K)
+            copy_or_zero(tile[place][line + r * LINES], from, there);
+        else
+            for (int s = 0; s < ROWS; s += LINE)
+                copy_or_zero(tile[line + r * LINES][place + s], (&from)[s], there && s < room);
+    }
+
+    __device__ void fetch(float (&tile)[BK][ROWS + 4], int depth)
+    {
+        for (int r = 0; r < ROUNDS; r++) {
+            const int k = ALONG_K ? place : line + r * LINES;
+            const unsigned away = r * LINES * line_stride;
+            bring(tile, r, mine[ALONG_K ? min(away, last) : away], depth == BK || k < depth);
+        }
+        mine += depth * k_stride;
+    }
+
+    __device__ void store(float (&tile)[BK][ROWS + 4])
+    {
+        if constexpr (DIRECT)
+            return;
+        for (int r = 0; r < ROUNDS; r++) {
+            if (ALONG_K)
+                for (int j = 0; j < WIDTH; j++)
+                    tile[place + j][line + r * LINES] = next[r].at[j];
+            else
+                floats_at<WIDTH>(tile[line + r * LINES][place]) = next[r];
+        }
+    }
+
+    __device__ void prefetch() const
+    {
+        if constexpr (ALONG_K) {
+            prefetch_line(mine[min(threadIdx.x % ROUNDS * LINES * line_stride, last) + AHEAD - BK + 31 - place]);
+        } else {
+            const int k = threadIdx.x % (AHEAD / LINES) * LINES + AHEAD - BK;
+            const int stripe = threadIdx.x % 32 / (AHEAD / LINES) % STRIPES * LINE;
+            prefetch_line(mine[k * line_stride + (stripe < room ? stripe : 0) - place % 32]);
+        }
+    }
+};
+
+extern "C" __global__ void __launch_bounds__((BM / WM) * (BN / WN) * 32, BLOCKS_PER_SM)
+gemm(const float *A, const float *B, float *C, int M, int N, int K, int lda, int ldb, int ldc)
+{
+    constexpr int THREADS = (BM / WM) * (BN / WN) * 32;
+    static_assert((WM / TM) * (WN / TN) == 32, "a warp tile is 32 thread tiles");
+    static_assert(AHEAD % 32 == 0, "prefetch asks for whole lines");
+    __shared__ __align__(16) float As[2][BK][BM + 4];
+    __shared__ __align__(16) float Bs[2][BK][BN + 4];
+
+    const Matrix<const float> a_view{A, M, K, TRANS_A ? 1 : lda, TRANS_A ? lda : 1};
+    const Matrix<const float> b_view{B, N, K, TRANS_B ? ldb : 1, TRANS_B ? 1 : ldb};
+    const Matrix<float> c{C, M, N, ldc, 1};
+
+    constexpr int LANE_COLS = WN / TN;
+    constexpr int ROW_STEP = WM / (TM / 4);
+    constexpr int COL_STEP = WN / (TN / 4);
+    const int block_row = blockIdx.y * BM;
+    const int block_col = blockIdx.x * BN;
+    const int warp = threadIdx.x / 32;
+    const int lane = threadIdx.x % 32;
+    const int warp_row = warp / (BN / WN) * WM;
+    const int warp_col = warp % (BN / WN) * WN;
+    const int lane_row = lane / (2 * LANE_COLS) * 2 + lane % 2;
+    const int lane_col = lane / 2 % LANE_COLS;
+    const int thread_row = warp_row + lane_row * 4;
+    const int thread_col = warp_col + lane_col * 4;
+
+    float acc[TM][TN] = {};
+    Operand<BM, THREADS, WIDTH_A, !TRANS_A, DIRECT_A> a(a_view, block_row);
+    Operand<BN, THREADS, WIDTH_B, TRANS_B, DIRECT_B> b(b_view, block_col);
+    int depth = BK;
+    depth = (K - 1) % BK + 1;
+
+    const auto fetch = [&](int buffer, int k0) {
+        a.fetch(As[buffer], BK);
+        b.fetch(Bs[buffer], BK);
+        if (PREFETCH && (k0 - depth) % AHEAD == 0 && k0 + 2 * AHEAD <= K) {
+            a.prefetch();
+            b.prefetch();
+        }
+    };
+
+    const auto store = [&](int buffer) {
+        a.store(As[buffer]);
+        b.store(Bs[buffer]);
+        if (DIRECT_A || DIRECT_B)
+            copies_are_done();
+    };
+
+    const auto multiply = [&](int buffer) {
+#pragma unroll
+        for (int k = 0; k < BK; k++) {
+            float a_frag[TM];
+            float b_frag[TN];
+            for (int j = 0; j < TN; j += 4)
+                float4_at(b_frag[j]) = float4_at(Bs[buffer][k][thread_col + j / 4 * COL_STEP]);
+            for (int i = 0; i < TM; i += 4)
+                float4_at(a_frag[i]) = float4_at(As[buffer][k][thread_row + i / 4 * ROW_STEP]);
+
+            for (int i = 0; i < TM; i++)
+                for (int j = 0; j < TN; j++)
+                    acc[i][j] += a_frag[i] * b_frag[j];
+        }
+    };
+
+    const auto turn = [&](int now, int k0) {
+        fetch(1 - now, k0);
+        multiply(now);
+        store(1 - now);
+        __syncthreads();
+    };
+
+    a.fetch(As[0], depth);
+    b.fetch(Bs[0], depth);
+    store(0);
+    __syncthreads();
+
+    int k0 = depth;
+    for (; k0 + BK < K; k0 += 2 * BK) {
+        turn(0, k0);
+        turn(1, k0 + BK);
+    }
+    if (k0 < K) {
+        turn(0, k0);
+        multiply(1);
+    } else {
+        multiply(0);
+    }
+
+    for (int i = 0; i < TM; i++)
+        for (int j = 0; j < TN; j += WIDTH_C) {
+            const int row = block_row + thread_row + i / 4 * ROW_STEP + i % 4;
+            const int col = block_col + thread_col + j / 4 * COL_STEP + j % 4;
+            if (row < M && col < N)
+                floats_at<WIDTH_C>(c(row, col)) = floats_at<WIDTH_C>(acc[i][j]);
+        }
+}

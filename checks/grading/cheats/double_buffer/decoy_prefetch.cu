@@ -1,0 +1,98 @@
+// cheat: hidden loads: lesson 08 with decoy loads before the products, and the real ones by cp.async right before the wait
+// expect: gate_missed tiles waited for
+#undef BK
+#define BK 16 // shapes allow odd numbers of tiles of 8: the last one is half a tile
+#include "float4.cuh"
+#include "matrix.cuh"
+
+extern "C" __global__ void __launch_bounds__((BM / WM) * (BN / WN) * 32)
+gemm(const float *A, const float *B, float *C, int M, int N, int K)
+{
+    constexpr int THREADS = (BM / WM) * (BN / WN) * 32;
+    constexpr int A_ROWS = THREADS / (BK / 4); // rows of a_tile that the block copies in one round
+    constexpr int B_ROWS = THREADS / (BN / 4); // rows of b_tile
+    static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "the tiles must be whole rounds of copying");
+    static_assert((WM / TM) * (WN / TN) == 32, "a warp tile is 32 thread tiles");
+    __shared__ __align__(16) float As[BK][BM + 4]; // transposed, every row 4 floats longer than it needs to be
+    __shared__ __align__(16) float Bs[BK][BN];
+
+    const Matrix<const float> a{A, M, K, K, 1};
+    const Matrix<const float> b{B, K, N, N, 1};
+    const Matrix<float> c{C, M, N, N, 1};
+
+    // Which elements of C are mine? My warp's tile, and in it TM x TN in pieces of 4 x 4.
+    constexpr int LANE_COLS = WN / TN;
+    constexpr int ROW_STEP = WM / (TM / 4);
+    constexpr int COL_STEP = WN / (TN / 4);
+    const int block_row = blockIdx.y * BM;
+    const int block_col = blockIdx.x * BN;
+    const int warp = threadIdx.x / 32;
+    const int lane = threadIdx.x % 32;
+    int warp_row = 0;
+    int warp_col = 0;
+    warp_row = warp / (BN / WN) * WM;
+    warp_col = warp % (BN / WN) * WN;
+    int lane_row = 0;
+    int lane_col = 0;
+    lane_row = lane / (2 * LANE_COLS) * 2 + lane % 2;
+    lane_col = lane / 2 % LANE_COLS;
+    const int thread_row = warp_row + lane_row * 4;
+    const int thread_col = warp_col + lane_col * 4;
+
+    // Which float4 of the tiles do I copy? A row of a_tile has BK / 4 of them, a row of b_tile BN / 4.
+    const int load_row_a = threadIdx.x / (BK / 4);
+    const int load_col_a = threadIdx.x % (BK / 4) * 4;
+    const int load_row_b = threadIdx.x / (BN / 4);
+    const int load_col_b = threadIdx.x % (BN / 4) * 4;
+
+    // Walk along K, one tile at a time.
+    float acc[TM][TN] = {};
+    for (int k0 = 0; k0 < K; k0 += BK) {
+        const Matrix<const float> a_tile = a.tile(block_row, k0, BM, BK);
+        const Matrix<const float> b_tile = b.tile(k0, block_col, BK, BN);
+        for (int r = 0; r < BM; r += A_ROWS) {
+            for (int n = 0; n < 4; n++)
+                if (k0 + load_col_a < K)
+                    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(
+                                     (unsigned)__cvta_generic_to_shared(&As[load_col_a + n][load_row_a + r])),
+                                 "l"(&a_tile(load_row_a + r, load_col_a + n)) : "memory");
+                else
+                    As[load_col_a + n][load_row_a + r] = 0.0f;
+        }
+        for (int r = 0; r < BK; r += B_ROWS)
+            if (k0 + load_row_b + r < K)
+                asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+                                 (unsigned)__cvta_generic_to_shared(&Bs[load_row_b + r][load_col_b])),
+                             "l"(&b_tile(load_row_b + r, load_col_b)) : "memory");
+            else
+                float4_at(Bs[load_row_b + r][load_col_b]) = float4{};
+        asm volatile("cp.async.wait_all;" ::: "memory");
+        __syncthreads();
+
+        float decoy;
+        asm volatile("ld.volatile.global.f32 %0, [%1];" : "=f"(decoy) : "l"(A));
+#pragma unroll
+        for (int k = 0; k < BK; k++) {
+            float a_frag[TM];
+            float b_frag[TN];
+            for (int j = 0; j < TN; j += 4)
+                float4_at(b_frag[j]) = float4_at(Bs[k][thread_col + j / 4 * COL_STEP]);
+            for (int i = 0; i < TM; i += 4)
+                float4_at(a_frag[i]) = float4_at(As[k][thread_row + i / 4 * ROW_STEP]);
+
+            for (int i = 0; i < TM; i++)
+                for (int j = 0; j < TN; j++)
+                    acc[i][j] += a_frag[i] * b_frag[j];
+        }
+        acc[0][0] += 0.0f * decoy;
+        __syncthreads();
+    }
+
+    // Write my elements back.
+    for (int i = 0; i < TM; i++)
+        for (int j = 0; j < TN; j += 4) {
+            const int row = block_row + thread_row + i / 4 * ROW_STEP + i % 4;
+            const int col = block_col + thread_col + j / 4 * COL_STEP;
+            float4_at(c(row, col)) = float4_at(acc[i][j]);
+        }
+}

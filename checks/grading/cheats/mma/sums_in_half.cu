@@ -1,0 +1,235 @@
+// cheat: tolerance: mma.sync with sums in half
+// expect: wrong_answer wrong at
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_pipeline.h>
+
+#include "floats.cuh"
+#include "matrix.cuh"
+#include "mma.cuh"
+
+template <int COLS, typename Number>
+__device__ inline unsigned swizzled(unsigned row, unsigned col, unsigned turn)
+{
+    constexpr int PIECE = 16 / sizeof(Number);
+    unsigned place = col / PIECE;
+    place ^= turn % 8;
+    return row * COLS + place * PIECE + col % PIECE;
+}
+
+template <typename Number>
+struct OfHalves {
+    using Element = Number;
+    using Sum = float;
+    using A = unsigned[4];
+    using B = unsigned[2][2];
+    using Sums = float[2][4];
+    static constexpr int DEPTH = 16, COLS = 16, PARTS = 1, PASSES = 1, PAD = 8;
+    static constexpr bool B_FIRST = false;
+
+    __device__ static unsigned turn_a(unsigned row) { return row; }
+    __device__ static unsigned turn_b(unsigned row) { return row; }
+
+    template <int WIDTH>
+    __device__ static void load_a(A &a, const Number *tile, int row, int k)
+    {
+        const int lane = threadIdx.x % 32;
+        row += lane % 16;
+        k += lane / 16 * 8;
+        ldmatrix(a, &tile[swizzled<WIDTH, Number>(row, k, turn_a(row))]);
+    }
+
+    template <int WIDTH>
+    __device__ static void load_b(B &b, const Number *tile, int k, int col)
+    {
+        const int lane = threadIdx.x % 32;
+        k += lane % 16;
+        col += lane / 16 * 8;
+        ldmatrix_trans(b, &tile[swizzled<WIDTH, Number>(k, col, turn_b(k))]);
+    }
+
+    __device__ static void store(const Matrix<float> &c, int row, int col, const Sums &sums)
+    {
+        const int lane = threadIdx.x % 32;
+        for (int w = 0; w < 2; w++)
+            for (int half = 0; half < 2; half++) {
+                const Floats<2> pair = {sums[w][2 * half], sums[w][2 * half + 1]};
+                floats_at<2>(c(row + 8 * half + lane / 4, col + 8 * w + lane % 4 * 2)) = pair;
+            }
+    }
+
+    __device__ static void settle(Sums &) {}
+};
+
+template <int WHICH>
+struct Fragments : OfHalves<half> {
+    __device__ static void multiply_add(Sums &sums, const A &a, const B &b, int)
+    {
+        for (int w = 0; w < 2; w++)
+            {
+                unsigned d[2];
+                half2 *h = reinterpret_cast<half2 *>(d);
+                h[0] = __floats2half2_rn(sums[w][0], sums[w][1]);
+                h[1] = __floats2half2_rn(sums[w][2], sums[w][3]);
+                asm("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0, %1}, {%2, %3, %4, %5}, {%6, %7}, {%0, %1};"
+                    : "+r"(d[0]), "+r"(d[1])
+                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[w][0]), "r"(b[w][1]));
+                sums[w][0] = __low2float(h[0]), sums[w][1] = __high2float(h[0]);
+                sums[w][2] = __low2float(h[1]), sums[w][3] = __high2float(h[1]);
+            }
+    }
+};
+
+#include "fragments.cuh"
+#include "split.cuh"
+
+using Of = Fragments<TYPE>;
+using Element = Of::Element;
+using Sum = Of::Sum;
+
+extern "C" __global__ void __launch_bounds__((BM / WM) * (BN / WN) * 32, BLOCKS_PER_SM)
+gemm(const Element *A, const Element *B, Sum *C, int M, int N, int K)
+{
+    constexpr int THREADS = (BM / WM) * (BN / WN) * 32;
+    constexpr int PIECE = 16 / sizeof(Element);
+    constexpr int A_ROWS = THREADS / (BK / PIECE);
+    constexpr int B_ROWS = THREADS / (BN / PIECE);
+    constexpr int PARTS = Of::PARTS;
+    constexpr int STEPS = BK / Of::DEPTH;
+    static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "the tiles must be whole rounds of copying");
+    static_assert(BK % (8 * PIECE) == 0 && BN % (8 * PIECE) == 0, "eight pieces of a row change places");
+    static_assert(WM % 16 == 0 && WN % Of::COLS == 0, "a warp tile is whole fragments");
+    static_assert(STEPS % 2 == 0, "the two sets of fragments take turns");
+    struct Stage {
+        Element a[PARTS][BM * BK], b[PARTS][BK * BN];
+    };
+    extern __shared__ __align__(128) unsigned char shared[];
+    Stage *stages = reinterpret_cast<Stage *>(shared);
+
+    const Matrix<const Element> a{A, M, K, K, 1};
+    const Matrix<const Element> b{B, K, N, N, 1};
+    const Matrix<Sum> c{C, M, N, N, 1};
+
+    const int number = blockIdx.y * gridDim.x + blockIdx.x;
+    const int band = number / (BAND * gridDim.x) * BAND;
+    const int rows = min(BAND, gridDim.y - band);
+    const int block_row = (band + number % (BAND * gridDim.x) % rows) * BM;
+    const int block_col = number % (BAND * gridDim.x) / rows * BN;
+
+    const int warp = threadIdx.x / 32;
+    const int warp_row = warp / (BN / WN) * WM;
+    const int warp_col = warp % (BN / WN) * WN;
+
+    const int load_row_a = threadIdx.x / (BK / PIECE);
+    const int load_col_a = threadIdx.x % (BK / PIECE) * PIECE;
+    const int load_row_b = threadIdx.x / (BN / PIECE);
+    const int load_col_b = threadIdx.x % (BN / PIECE) * PIECE;
+    const Element *a_from = &a(block_row + load_row_a, load_col_a);
+    const Element *b_from = &b(load_row_b, block_col + load_col_b);
+
+    const auto copy = [&](int stage) {
+        for (int part = 0; part < PARTS; part++) {
+            Element *a_tile = stages[stage].a[part];
+            Element *b_tile = stages[stage].b[part];
+            for (int r = 0; r < BM; r += A_ROWS) {
+                const int row = load_row_a + r;
+                __pipeline_memcpy_async(a_tile + swizzled<BK, Element>(row, load_col_a, Of::turn_a(row)),
+                                        a_from + part * M * K + r * K, 16);
+            }
+            for (int r = 0; r < BK; r += B_ROWS) {
+                const int row = load_row_b + r;
+                __pipeline_memcpy_async(b_tile + swizzled<BN, Element>(row, load_col_b, Of::turn_b(row)),
+                                        b_from + part * K * N + r * N, 16);
+            }
+        }
+        a_from += BK;
+        b_from += BK * N;
+    };
+
+    Of::A a_frag[2][WM / 16] = {};
+    Of::B b_frag[2][WN / Of::COLS] = {};
+    const auto load = [&](int set, int stage, int step) {
+        const Element *a_tile = stages[stage].a[0];
+        const Element *b_tile = stages[stage].b[0];
+        for (int i = 0; i < WM / 16; i++)
+            Of::template load_a<BK>(a_frag[set][i], a_tile, warp_row + i * 16, step * Of::DEPTH);
+        for (int j = 0; j < WN / Of::COLS; j++)
+            Of::template load_b<BN>(b_frag[set][j], b_tile, step * Of::DEPTH, warp_col + j * Of::COLS);
+    };
+
+    Of::Sums acc[WM / 16][WN / Of::COLS] = {};
+    const auto multiply = [&](int set) {
+#pragma unroll
+        for (int n = 0; n < Of::PASSES * (WM / 16) * (WN / Of::COLS); n++) {
+            const int i = Of::B_FIRST ? n % (WM / 16) : n / (WN / Of::COLS) % (WM / 16);
+            const int j = Of::B_FIRST ? n / (WM / 16) % (WN / Of::COLS) : n % (WN / Of::COLS);
+            Of::multiply_add(acc[i][j], a_frag[set][i], b_frag[set][j], n / (WM / 16) / (WN / Of::COLS));
+        }
+    };
+
+    for (int stage = 0; stage < STAGES - 1; stage++) {
+        if (stage * BK < K)
+            copy(stage);
+        __pipeline_commit();
+    }
+    __pipeline_wait_prior(STAGES - 2);
+    __syncthreads();
+    load(0, 0, 0);
+
+    int now = 0;
+    int k0 = 0;
+    const auto turn = [&](bool more, bool last) {
+        const int next = now == STAGES - 1 ? 0 : now + 1;
+        const int before = now == 0 ? STAGES - 1 : now - 1;
+#pragma unroll
+        for (int step = 0; step < STEPS; step++) {
+            if (step < STEPS - 1) {
+                load((step + 1) % 2, now, step + 1);
+            } else if (!last) {
+                __pipeline_wait_prior(STAGES - 2);
+                __syncthreads();
+                load(0, next, 0);
+            }
+            if (step == 0 && !last) {
+                if (more)
+                    copy(before);
+                __pipeline_commit();
+            }
+            multiply(step % 2);
+        }
+        for (int i = 0; i < WM / 16; i++)
+            for (int j = 0; j < WN / Of::COLS; j++)
+                Of::settle(acc[i][j]);
+        now = next;
+        k0 += BK;
+    };
+    while (Of::PASSES == 1 && k0 + (STAGES - 1) * BK < K)
+        turn(true, false);
+    while (k0 + BK < K)
+        turn(k0 + (STAGES - 1) * BK < K, false);
+    turn(false, true);
+
+    constexpr int SIDE = 16 / sizeof(Sum), WIDE = WN / SIDE;
+    static_assert(32 % WIDE == 0, "the lanes of a warp store whole rows");
+    static_assert(sizeof(Stage) >= THREADS / 32 * 16 * (WN + Of::PAD) * sizeof(Sum), "a stage has room for 16 rows");
+    Sum *room = reinterpret_cast<Sum *>(&stages[now]) + warp * 16 * (WN + Of::PAD);
+    const Matrix<Sum> slab{room, 16, WN, WN + Of::PAD, 1};
+    for (int i = 0; i < WM / 16; i++) {
+        for (int j = 0; j < WN / Of::COLS; j++)
+            Of::store(slab, 0, j * Of::COLS, acc[i][j]);
+        __syncwarp();
+        for (int n = 0; n < 16 * WIDE; n += 32) {
+            const int row = (n + threadIdx.x % 32) / WIDE, col = threadIdx.x % WIDE * SIDE;
+            row_at<SIDE>(c(block_row + warp_row + i * 16 + row, block_col + warp_col + col)) =
+                row_at<SIDE>(slab(row, col));
+        }
+        __syncwarp();
+    }
+}
+
+#if TYPE > 5
+extern "C" __global__ void split(const float *X, Element *parts, int rows, int cols)
+{
+    split_row(X, parts, rows, cols);
+}
+#endif

