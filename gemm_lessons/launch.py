@@ -68,6 +68,7 @@ TOTALS: Mapping[str, str] = {
     "hmma": "smsp__inst_executed_pipe_tensor_op_hmma.sum",  # tensor cores: f16, bf16, tf32; and some of half2
     "imma": "smsp__inst_executed_pipe_tensor_op_imma.sum",
     "dmma": "smsp__inst_executed_pipe_tensor_op_dmma.sum",
+    "tensor_products": "simulator__multiply_adds_tensor.sum",  # of tensor cores, whatever the form
     "ldmatrix": "smsp__inst_executed_op_ldsm.sum",
     "stmatrix": "smsp__inst_executed_op_shared_stsm.sum",
     "async_copies": "smsp__inst_executed_op_ldgsts.sum",  # cp.async

@@ -6,8 +6,15 @@ styles of their own, which must pass.
     honest/LESSON/what_it_does.cu     // honest: whose habit this is
                                       // refused: the reason, which the lesson's text states (of few)
 
-Lessons are named without their numbers. The comments may stand on any lines. A kernel that is the lesson's solution but
-for a few places stands in cheats.toml as edits of it: pairs of what to find, once, and what to write there instead.
+Lessons are named without their numbers. The comments may stand on any lines. A cheat that is a solution but for a few
+places stands in cheats/LESSON/edits.toml, as edits of what the solution is today, so that it never grows old:
+
+    [what_it_does]
+    group = "CLASS"
+    says = "what it does, in a sentence"
+    expect = "VERDICT[, VERDICT] WORDS-OF-THE-REASON"
+    of = "block_tile"                    # whose solution, unless it is the lesson's own
+    edits = [["what to find, once", "what to write there instead"]]
 """
 
 from __future__ import annotations
@@ -79,16 +86,16 @@ def _all(kind: str) -> tuple[Fixture, ...]:
 
 
 def _edited(kind: str) -> Iterator[Fixture]:
-    path = HERE / f"{kind}.toml"
-    for entry in tomllib.loads(path.read_text())["kernel"] if path.is_file() else ():
-        lesson = lesson_names()[entry["lesson"]]
-        solution = any_course().lesson(lesson).solution_path.read_text()
-        try:
-            source = with_edits(solution, entry["edits"], f"{path}: {entry['name']}")
-        except LessonError as error:
-            raise BadFixture(str(error)) from None
-        verdicts, words = _expected(entry["expect"])
-        yield Fixture(kind, lesson, entry["name"], entry["group"], entry["says"], source, verdicts, words)
+    for path in sorted((HERE / kind).glob("*/edits.toml")):
+        lesson = _lesson(path)
+        for name, entry in tomllib.loads(path.read_text()).items():
+            of = any_course().lesson(lesson_names()[entry["of"]] if "of" in entry else lesson)
+            try:
+                source = with_edits(of.solution_path.read_text(), entry["edits"], f"{path}: [{name}]")
+            except LessonError as error:
+                raise BadFixture(str(error)) from None
+            verdicts, words = _expected(entry["expect"])
+            yield Fixture(kind, lesson, name, entry["group"], entry["says"], source, verdicts, words)
 
 
 def _cheat(path: Path) -> Fixture:
@@ -118,10 +125,14 @@ def _honest(path: Path) -> Fixture:
 
 
 def _read(path: Path) -> tuple[str, str]:
+    return path.read_bytes().decode(errors="surrogateescape"), _lesson(path)
+
+
+def _lesson(path: Path) -> str:
     lesson = lesson_names().get(path.parent.name)
     if lesson is None:
         raise BadFixture(f"{path}: there is no lesson called {path.parent.name}")
-    return path.read_bytes().decode(errors="surrogateescape"), lesson
+    return lesson
 
 
 def _line(path: Path, source: str, word: str) -> str:

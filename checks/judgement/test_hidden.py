@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from gemm_lessons.course.folder import any_course
-from gemm_lessons.course.hidden import hidden_checks, hidden_counts
+from gemm_lessons.course.hidden import hidden_checks, hidden_counts, hidden_ways
 from gemm_lessons.course.lesson import Lesson, Shape, ShapeError, Shapes, astuple, tile_sizes
 from gemm_lessons.hardware.sheets import GPUS
 from gemm_lessons.judgement.verdict import Faulted, GateMissed, WrongAnswer
 from gemm_lessons.run.contract import as_json
 from gemm_lessons.run.pipeline import RunOutcome, RunRequest, run_lesson
+from gemm_lessons.run.plan import RunPlan
 from gemm_lessons.run.simulated import Simulated
 
 COURSE = any_course()
@@ -71,6 +72,23 @@ def test_each_tile_that_a_host_chooses_is_checked_elsewhere(name: str) -> None:
     assert hidden_checks(COURSE.lesson("naive"), 1) == ()
 
 
+@pytest.mark.parametrize("name", ["any_shape", "epilogue", "two_warps", "split_k"])
+def test_each_layout_and_each_tile_is_counted(name: str) -> None:
+    lesson = COURSE.lesson(name)
+    shapes = lesson.shapes
+    known = (*shapes.check, shapes.count)
+    walks = {tile_sizes(lesson.at(it)) for it in known if it.k >= 2 * tile_sizes(lesson.at(it)).depth}
+    for seed in range(20):
+        drawn = hidden_ways(lesson, seed)
+        assert drawn == hidden_ways(lesson, seed)
+        assert all(shapes.refusal(it) is None for it in drawn)
+        assert not {*drawn} & {*known}  # a shape that is checked and counted would be counted as another one
+        counted = (shapes.count, *hidden_counts(lesson, seed), *drawn)
+        assert {it.layout for it in counted} == set(shapes.layouts)
+        assert walks <= {tile_sizes(lesson.at(it)) for it in counted}
+    assert hidden_ways(COURSE.lesson("naive"), 1) == ()
+
+
 def test_a_contract_may_be_coarser_than_tiles() -> None:
     lesson = COURSE.lesson("thread_tile")
     shapes = Shapes(Shape(256, 384, 64), (Shape(256, 384, 64),), Shape(256, 384, 64))
@@ -88,6 +106,8 @@ def test_secret_shapes_are_checked_and_not_counted() -> None:
     (found,) = (it for it in known.kernel.checked.shapes if it.shape == secret)
     assert found.hidden
     assert known.kernel.checked.counters == run_lesson(request).kernel.checked.counters
+    hidden = hidden_counts(lesson, 1)
+    assert RunPlan.of(replace(request, graded=True, secret=(secret, *hidden)), lambda what: None).secret == (secret,)
     with pytest.raises(ShapeError):
         run_lesson(replace(request, lesson=COURSE.lesson("thread_tile"), secret=(secret,)))
 

@@ -137,6 +137,11 @@ RIGHT = {
         "add.s32 %r0, %r0, %r5;",
         1 + 1000 + T,
     ),
+    "one register in braces, as Triton writes it": (
+        "ld.shared.b32 { %r1 }, [ %r35 + 0 ]; mov.b32 {%r2}, %r1; st.shared.b32 [%r35+256], { %r2 };"
+        "ld.shared.b32 %r0, [%r35+256];",
+        1000 + T,
+    ),
     "a guard that is overwritten": (
         "mov.u32 %r0, 0; setp.lt.s32 %p1, %r30, 10; @%p1 add.s32 %r0, %r0, 1; setp.lt.s32 %p1, %r30, 20;"
         "@%p1 add.s32 %r0, %r0, 10; @!%p1 setp.gt.s32 %p1, %r30, 40; @%p1 add.s32 %r0, %r0, 100;",

@@ -398,6 +398,16 @@ def test_a_failed_assert_stops_the_kernel_and_shows_its_text(run):
     assert launched.fault.line == 2
 
 
+def test_a_copy_of_a_size_that_there_is_not_says_which_there_are(run):
+    source = """#include <cuda_pipeline.h>
+    extern "C" __global__ void k(const float3 *x) {
+        __shared__ float3 s[32];
+        __pipeline_memcpy_async(&s[threadIdx.x], &x[threadIdx.x], 12); }"""
+    launched = run(source, 1, 32, [np.zeros(96, np.float32)], fault="trap")
+    assert "copies 4, 8 or 16 bytes" in launched.fault.message
+    assert launched.fault.line == 4
+
+
 def test_carries_go_from_one_instruction_to_the_next(run, random):
     source = """extern "C" __global__ void k(const unsigned *a, const unsigned *b, unsigned *o) {
         const int t = threadIdx.x; unsigned low, mid, high;

@@ -69,6 +69,8 @@ class Compiled:
     compiler: str
     shared_layout: tuple[tuple[str, int, int], ...] = ()
     """(PTX name, offset, bytes) of every static shared array, offsets from the start of the block's static arrays."""
+    joins: bool = True
+    """Whether ptxas may make one multiply-add of a product and a sum: not with the option ``-fmad=false``."""
     _early: _EarlySass = field(default_factory=lambda: _EarlySass(), init=False, repr=False, compare=False)
 
     @cached_property
@@ -192,7 +194,8 @@ def compile_source(
     identity = partial(_cache_key, source, name, arguments, major, folders, cuda_folders)
     program = identity()
     key = program and compile_cache.key_of(program, entry)
-    if key and (kept := _from_cache(key, source, path, arch)):
+    joins = not any(option.lstrip("-") in ("fmad=false", "fmad=0") for option in options)
+    if key and (kept := _from_cache(key, source, path, arch, joins)):
         return kept
 
     answer = _latest.other_kernel(program, entry) or nvrtc_child.translate(major, source, name, arguments, entry)
@@ -229,6 +232,7 @@ def compile_source(
         diagnostics=(*found, *left_out, *_too_much_local(resources, source, path, entry)),
         compiler=compiler,
         shared_layout=read_shared_layout(ptx, result.lowered, resources.shared_bytes),
+        joins=joins,
     )
     if key and nvrtc.is_library_of(major, version):
         _to_cache(key, compiled, _with_file_names(result.ptx, {name: HERE}))
@@ -395,7 +399,7 @@ def _to_cache(key: str, compiled: Compiled, ptx: str) -> None:
     compile_cache.put(key, json.dumps(record).encode())
 
 
-def _from_cache(key: str, source: str, path: str, arch: str) -> Compiled | None:
+def _from_cache(key: str, source: str, path: str, arch: str, joins: bool) -> Compiled | None:
     data = compile_cache.get(key)
     if data is None:
         return None
@@ -413,4 +417,5 @@ def _from_cache(key: str, source: str, path: str, arch: str) -> Compiled | None:
         ),
         compiler=record["compiler"],
         shared_layout=tuple((name, offset, size) for name, offset, size in record["shared_layout"]),
+        joins=joins,
     )

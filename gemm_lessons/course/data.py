@@ -243,12 +243,16 @@ class DataSpec:
         """All names that expressions may use, at these sizes M, N, K."""
         return {**sizes, **dict(self.sizes)}
 
-    def lay_out(self, sizes: Mapping[str, Number], gap: int = GAP) -> dict[str, BufferLayout]:
+    def lay_out(
+        self, sizes: Mapping[str, Number], gap: int = GAP, told: Mapping[str, Number] | None = None
+    ) -> dict[str, BufferLayout]:
         """Every buffer at these sizes M, N, K; ``gap`` elements between lines where a launch is told how far apart they
-        are. Raises ``ExpressionError`` when a size is no whole number >= 1."""
-        return {buffer.name: self._layout(buffer, sizes, gap) for buffer in self.buffers}
+        are; scalars are those of the sizes ``told``. Raises ``ExpressionError`` when a size is no whole number >= 1."""
+        return {buffer.name: self._layout(buffer, sizes, gap, told or sizes) for buffer in self.buffers}
 
-    def _layout(self, buffer: BufferSpec, sizes: Mapping[str, Number], gap: int) -> BufferLayout:
+    def _layout(
+        self, buffer: BufferSpec, sizes: Mapping[str, Number], gap: int, told: Mapping[str, Number]
+    ) -> BufferLayout:
         names = self.names(sizes)
         try:
             extents = [extent.whole(names, at_least=1) for extent in buffer.shape]
@@ -258,7 +262,7 @@ class DataSpec:
         length = cols if buffer.order == "row" else rows
         leading = length + gap * (buffer.name in self.padded)
         fill = buffer.fill
-        if buffer.role == "inout" and buffer is self.answer and self.scalar("beta", sizes) == 0:
+        if buffer.role == "inout" and buffer is self.answer and self.scalar("beta", told) == 0:
             fill = "poison"  # BLAS: where beta is 0, C need not be set
         how = (buffer.order, buffer.role, fill)
         return BufferLayout(buffer.name, buffer.element, batch, rows, cols, leading, *how, dimensions=len(extents))

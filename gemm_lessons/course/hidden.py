@@ -7,7 +7,11 @@ work, so that a run costs about a quarter more.
 
 Where the host chooses the block tile by M, N and K, each tile that it chooses for a known shape is checked elsewhere,
 too, unless the wide one has it: on one with more rows of tiles than any known one with that tile, and on one with more
-columns. Such a lesson that takes every K is checked on one that is deeper by a tenth to a half.
+columns. Such a lesson that takes every K is checked on one that is deeper by a tenth to a half. A layout or a tile that
+none of the counted shapes has is counted on one of its own: who keeps the lesson's way for the others is found out.
+
+A learner's own run has none of them. The wide one alone takes from a fifth to more than all known checks together, and
+who deceives a run of his own deceives nobody else.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ FULL = 0.85  # of the last tile along an axis that is inside the matrix, at leas
 SHALLOW = 16  # of K, at least, where K is not cut into tiles
 DEEPER = (1.1, 1.5)  # times the largest known K
 MANY = 100  # tiles along an axis of a known shape: more would show no more, and take long
+WALK = 2  # K tiles, at least, of a shape whose like is counted: with fewer, a first and a last tile are all there is
 TRIES = 200  # shapes that are drawn, and asked for their tile
 WIDEST = 1 << 20  # elements of C: a lesson that knows large shapes hides one that is larger in M or in N only
 
@@ -41,6 +46,26 @@ def hidden_counts(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     deep = Shape(m.small(), n.small(), k.beyond(6))
     layouts = lesson.shapes.layouts
     return tuple(replace(it, layout=layouts[int(draw.random() * len(layouts))]) for it in (wide, deep))
+
+
+def hidden_ways(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
+    """More hidden shapes to count: one of each layout, and of each tile that the host chooses, that no other has."""
+    draw, shapes = random.Random(f"{lesson.name} ways {seed}"), lesson.shapes
+    known = (*shapes.check, shapes.count)
+    counted = (shapes.count, *hidden_counts(lesson, seed))
+    sizes = map(astuple, (shapes.multiple_of, _tile(lesson), *known))
+    m, n, k = (_Axis(draw, *it) for it in zip(*sizes, strict=True))
+    missing = [layout for layout in shapes.layouts if layout not in {it.layout for it in counted}]
+    found = [Shape(m.small(), n.small(), k.shallow(), layout=layout) for layout in missing]
+    tiles = {tile_sizes(lesson.at(it)) for it in counted}
+    for like in known if lesson.choices else ():
+        tile = tile_sizes(lesson.at(like))
+        if tile not in tiles and like.k >= WALK * tile.depth:
+            drawn = (_near(lesson, draw, like, tile) for _ in range(TRIES))
+            fit = (it for it in drawn if it not in known and tile_sizes(lesson.at(it)) == tile)
+            found += [shape for shape in [next(fit, None)] if shape is not None]
+            tiles.add(tile)
+    return tuple(found)
 
 
 def hidden_checks(lesson: Lesson, seed: int) -> tuple[Shape, ...]:

@@ -58,13 +58,25 @@ class Problem:
     the copies of a ``Trial``.
     """
 
-    def __init__(self, data: DataSpec, shape: Shape, seed: int, *, flat: bool = False, gaps: bool = False) -> None:
+    def __init__(
+        self,
+        data: DataSpec,
+        shape: Shape,
+        seed: int,
+        *,
+        flat: bool = False,
+        gaps: bool = False,
+        next_scalars: bool = False,
+    ) -> None:
         """``flat``: floats from 0.5 to 1 alone, so that each says which element it is. ``gaps``: lines that lie
-        apart do so by a number that is drawn, another one for each buffer."""
+        apart do so by a number that is drawn, another one for each buffer. ``next_scalars``: scalars that a lesson
+        works out from M, N and K are those of the next M, N and K, so that these do not give them away."""
         self.data = data
         self.shape = shape
         self.seed = seed
-        self.layouts = data.lay_out(shape.names)
+        more_by_one = {name: size + 1 for name, size in zip("MNK", astuple(shape), strict=True)}
+        self._told = {**shape.names, **more_by_one} if next_scalars else shape.names
+        self.layouts = data.lay_out(shape.names, told=self._told)
         if gaps:
             draw = np.random.default_rng([seed, *astuple(shape), GAPS])
             wider = {name: self.layouts[name] for name in sorted(data.padded)}
@@ -88,7 +100,7 @@ class Problem:
         draws = DRAWS if kind.is_float else (-3, -2, 2, 3)
         value = DEFAULTS[name]
         if used:
-            value = self.data.scalar(name, self.shape.names, lambda: float(random.choice(draws)))
+            value = self.data.scalar(name, self._told, lambda: float(random.choice(draws)))
         scalar = kind.encode(np.array([value]))[0]
         assert isinstance(scalar, np.generic)
         return scalar

@@ -17,7 +17,7 @@ from dataclasses import field, replace
 from pathlib import Path
 
 from gemm_lessons.course.folder import CommandError, Course, WriteError, shown
-from gemm_lessons.course.hidden import hidden_checks, hidden_counts
+from gemm_lessons.course.hidden import hidden_checks, hidden_counts, hidden_ways
 from gemm_lessons.course.lesson import Lesson, astuple
 from gemm_lessons.course.lesson_hash import lesson_hash
 from gemm_lessons.frozen import dataclass
@@ -257,7 +257,7 @@ class Classroom:
         )
 
     def _graded(self, student: Student, job: Job, judged: Judged) -> Grade:
-        lesson = self.lessons[job.lesson]
+        lesson, seed = self.lessons[job.lesson], judged.seed
         grade = Grade(
             student=student.id,
             lesson=job.lesson,
@@ -267,9 +267,9 @@ class Classroom:
             message=judged.message,
             outcome=judged.outcome,
             case=Case(
-                judged.seed,
-                tuple(astuple(it) for it in (lesson.shapes.count, *hidden_counts(lesson, judged.seed))),
-                (*map(astuple, (*lesson.shapes.check, *hidden_checks(lesson, judged.seed))), *job.shapes),
+                seed,
+                tuple(map(astuple, (lesson.shapes.count, *hidden_counts(lesson, seed), *hidden_ways(lesson, seed)))),
+                (*map(astuple, (*lesson.shapes.check, *hidden_checks(lesson, seed))), *job.shapes),
             ),
             versions=versions(),
             seconds=judged.seconds,

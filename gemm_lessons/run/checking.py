@@ -32,6 +32,8 @@ from gemm_lessons.run.apart import Apart, Tried
 from gemm_lessons.run.asking import asking
 from gemm_lessons.run.plan import RunPlan
 
+PLAIN = 8  # seeds with which scalars of known checks are lesson.toml's own, then as many with which they are the others
+
 
 def check(plan: RunPlan, built: Built, shapes: Sequence[Shape], hidden: Sequence[Shape] = ()) -> Checked:
     """Launch on every shape, on the counting shape last, and then on those that are ``hidden``, which count,
@@ -88,7 +90,10 @@ def try_at(plan: RunPlan, built: Built, shape: Shape, name: Literal["check", "co
     lesson = built.lesson
     operations = lesson.data.operations(shape.names)
     with stage(name, str(shape), payload=operations):
-        problem = Problem(lesson.data, shape, plan.seed, gaps=name == "check")  # counters are those of the least gaps
+        # Known counters are those of the least gaps; gates may say when a scalar is 0.
+        gaps, counted = shape != plan.counting_shape(lesson), name == "count"
+        other = not counted and (plan.seed // PLAIN % 2 == 1) != (shape in plan.secret)
+        problem = Problem(lesson.data, shape, plan.seed, gaps=gaps, next_scalars=other)
         trial = problem.trial()
         parameters = tuple(launch.parameters for launch in lesson.launches)
         task = Task(built.code, lesson.grids(shape), parameters, problem.trial, operations // 2)

@@ -32,6 +32,7 @@ from gemm_lessons.simulator.machine.symbols import find, given, read_back
 from gemm_lessons.simulator.program import parser, ptx
 from gemm_lessons.simulator.program.cfg import line_of
 from gemm_lessons.simulator.program.inline import inline_calls
+from gemm_lessons.simulator.program.joining import join
 from gemm_lessons.simulator.program.shape import check
 from gemm_lessons.simulator.program.variables import usable
 from gemm_lessons.simulator.program.wide import split_wide
@@ -45,20 +46,24 @@ if TYPE_CHECKING:
 
 __all__ = ["Disagreement", "Setting", "Simulator"]
 
+# What stops a kernel that calls these otherwise (CUDA's cuda_pipeline_primitives.h), and why.
+STOPPING = {"__pipeline_memcpy_async": "it copies 4, 8 or 16 bytes, and fills no more than those with zeros"}
 FOLLOWED = 200_000  # basic blocks of machine code that a picture may take
 
 
 @lru_cache(maxsize=32)
-def _program(text: str, entry: str) -> Program:
+def _program(text: str, entry: str, joins: bool) -> Program:
     with unforeseen("its PTX is read"):
-        return _read(text, entry)
+        return _read(text, entry, joins)
 
 
-def _read(text: str, entry: str) -> Program:
+def _read(text: str, entry: str, joins: bool) -> Program:
     module = parser.parse(text)
     if entry not in module.kernels:
         raise UnsupportedKernel(f"no kernel {entry} in the PTX")
     kernel = split_wide(expand_wmma(inline_calls(check(module.kernels[entry]), module.functions)))
+    if joins:
+        kernel = join(kernel)
     return prepare(kernel, usable(kernel, module.variables))
 
 
@@ -82,11 +87,11 @@ class Simulator:
     def kernel(self, compiled: Compiled) -> ptx.Kernel:
         """The parsed kernel: its parameters and instructions."""
         with _seen_from(compiled.path):
-            return _program(compiled.ptx, compiled.entry).kernel
+            return _program(compiled.ptx, compiled.entry, compiled.joins).kernel
 
     def variable(self, compiled: Compiled, name: str) -> ptx.Variable:
         """The ``__constant__`` or ``__device__`` variable of that name. Raises ``ValueError``."""
-        return find(_program(compiled.ptx, compiled.entry).variables, name)
+        return find(_program(compiled.ptx, compiled.entry, compiled.joins).variables, name)
 
     def launch(
         self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], symbols: Sequence[HostVariable] = ()
@@ -98,7 +103,7 @@ class Simulator:
         engines saw cannot both be true.
         """
         with _seen_from(compiled.path):
-            program = _program(compiled.ptx, compiled.entry)
+            program = _program(compiled.ptx, compiled.entry, compiled.joins)
         if symbols:  # else the program stays the one of the last launch, with all that was found out about it
             program = dataclasses.replace(program, variables=given(program.variables, symbols))
         refused = refusal(compiled, program.kernel, grid)
@@ -127,7 +132,7 @@ class Simulator:
             raise machinecode.Uncountable(code.obstacle)
         shared_layout = {name: offset for name, offset, _ in compiled.shared_layout}
         with _seen_from(compiled.path):
-            program = _program(compiled.ptx, compiled.entry)
+            program = _program(compiled.ptx, compiled.entry, compiled.joins)
             machine = Machine(program, grid, arguments, [], shared_layout, self.setting)
         machinecode.count(code, machine.launch, machine.parameters, machine.initial_memory, [blocks], watch, FOLLOWED)
         return machine.launch, code.shared_origin
@@ -142,7 +147,7 @@ class Simulator:
         checks, loads = Checks(), Loads(compiled.path)
         layout = {name: offset for name, offset, _ in compiled.shared_layout}
         with _seen_from(compiled.path):
-            program = _program(compiled.ptx, compiled.entry)
+            program = _program(compiled.ptx, compiled.entry, compiled.joins)
             setting = dataclasses.replace(self.setting, counting=False)
             machine = Machine(program, grid, arguments, [checks, loads], layout, setting)
         fault = None
@@ -197,7 +202,8 @@ class Simulator:
         machine.memory.write_back()
         machine.state.images.write_back()
         read_back(program.variables, symbols, machine.memory)
-        return Launched(counted, found, None if fault is None else finding_of(fault), printed=machine.printer.result())
+        told = None if fault is None else _told(fault, compiled)
+        return Launched(counted, found, told, printed=machine.printer.result())
 
     def _shuffled(self, setting: Setting, first: Machine, layout: dict[str, int]) -> list[Finding]:
         """Shuffles read lanes that did not take part: run once more, to see whether what they gave mattered."""
@@ -224,6 +230,17 @@ class Simulator:
             Machine(program, grid, arguments, [values], layout, setting).run()
         lines = {index: line_of(program.kernel.instructions[index]) for index in watched}
         checks.settle(values.differing, lines)
+
+
+def _told(fault: Fault, compiled: Compiled) -> Finding:
+    """What stopped the kernel; also why a function of CUDA's did that, by the line that calls it."""
+    found = finding_of(fault)
+    lines = compiled.source.splitlines()
+    if found.kind != "trap" or found.file != compiled.path or not 0 < (found.line or 0) <= len(lines):
+        return found
+    text = lines[(found.line or 0) - 1]
+    why = next((f": {name}: {why}" for name, why in STOPPING.items() if name in text), "")
+    return dataclasses.replace(found, message=found.message + why)
 
 
 def _again(setting: Setting, first: Machine, layout: Mapping[str, int], observer: Observer) -> Machine:

@@ -72,7 +72,7 @@ def tricks_off() -> Iterator[None]:
     """Launches in here are run one instruction at a time."""
     given = simulator._program
     with replaced(
-        (simulator, "_program", lambda text, entry: plain(given(text, entry))),
+        (simulator, "_program", lambda *asked: plain(given(*asked))),
         (simulator, "Machine", PlainMachine),
         *((module, "remember", _forget) for module in (transfers, groups, copies)),
         (SpaceAccess, "_same_shape", lambda self, shape, lanes: False),
@@ -142,7 +142,7 @@ def _known_conflicts(conflicts: Sequence[Conflict], exact: bool) -> list[Conflic
 
 
 def _compiled(case: Case) -> Compiled:
-    compiled = Compiled("", "random.cu", "k", "sm_90", case.text, b"", Resources(0, 0, 0, 0), (), "none")
+    compiled = Compiled("", "random.cu", "k", "sm_90", case.text, b"", Resources(0, 0, 0, 0), (), "none", joins=False)
     compiled.__dict__["sass"] = ()  # no machine code: counted on PTX
     return compiled
 
@@ -227,7 +227,7 @@ def _check(case: Case) -> Ran:
     compiled = _compiled(case)
     # All findings, not the first fifty: of a load that races with a store either may be reported as the earlier one,
     # each under a line of its own, so that the same findings would be cut off at different places.
-    with replaced((simulator, "_program", lambda text, entry: program), (ledger, "MOST", sys.maxsize)):
+    with replaced((simulator, "_program", lambda *asked: program), (ledger, "MOST", sys.maxsize)):
         ours = launch(compiled, grid, buffers, scalars, Setting(case.block_limit, BUDGET))
         with tricks_off():
             theirs = launch(compiled, grid, buffers, scalars, Setting(1, BUDGET))

@@ -14,6 +14,8 @@ every one again:
   halves alike (119 of 120 readings; one costs one more).
 - Past L1, what counts as a sector is a block of 32 bytes of shared memory, for each line of global memory that it gets
   something from.
+- A lane that is told to ignore its source writes zeros, and meets nobody where it would have read. The only reading
+  is a whole kernel's, of 41,064 wavefronts: 130 less than without this rule, 2 less than with it. So counts are marked.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from gemm_lessons.simulator.counters.banks import BANKS, SECTOR, WARP, WORD
 
 Array = NDArray[Any]
 LINE = BANKS * WORD
+NOWHERE = -1  # the source of a lane that reads nothing, and writes zeros
 HALF = SECTOR // 2  # bytes of a lane that copies past L1
 BLOCKS = LINE // SECTOR
 PAIR = 4  # the kinds of half a sector: from lower or upper to lower or upper; and of whole ones, straight or swapped
@@ -34,7 +37,9 @@ PAIR = 4  # the kinds of half a sector: from lower or upper to lower or upper; a
 
 def through_l1(target: Array, source: Array, active: Array | None, width: int) -> tuple[Array, Array, bool]:
     """Wavefronts and the ideal number, both int64 (warps,), and whether they are certain."""
-    written, read = (_lanes_per_bank(addresses, active, width) for addresses in (target, source))
+    reading = source != NOWHERE
+    reading = reading if active is None else reading & active
+    written, read = _lanes_per_bank(target, active, width), _lanes_per_bank(source, reading, width)
     cost = np.maximum(written, read).sum(axis=1)
     lanes = np.full(len(cost), WARP) if active is None else np.count_nonzero(active, axis=1)
     return cost, np.minimum(cost, -(-lanes * width // LINE)), bool((np.minimum(written, read) <= 1).all())
@@ -55,7 +60,8 @@ def _lanes_per_bank(addresses: Array, active: Array | None, width: int) -> Array
 def past_l1(target: Array, source: Array, active: Array | None) -> tuple[Array, Array]:
     """Wavefronts and the ideal number, both int64 (warps,)."""
     count = len(target)
-    warp, chunk, half = _first_of_target(target, source, active)
+    everyone = np.ones(target.shape, bool) if active is None else active
+    warp, chunk, half = _first_of_target(target, source, everyone & (source != NOWHERE))
     block, low = np.divmod(chunk, 2)
     sector, from_low = np.divmod(half, 2)
     packet = _numbered(warp, block, sector)
@@ -75,6 +81,7 @@ def past_l1(target: Array, source: Array, active: Array | None) -> tuple[Array, 
     np.maximum.at(passes, together[first], often)
     _, begin = np.unique(together, return_index=True)
     cost = np.bincount(warp[begin], weights=passes, minlength=count).astype(np.int64)
+    cost = np.maximum(cost, everyone.any(axis=1))
     written = np.bincount(_first_of_target(target, source, active)[0], minlength=count)
     return cost, np.minimum(cost, -(-written * HALF // LINE))
 

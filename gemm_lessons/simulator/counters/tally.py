@@ -28,6 +28,7 @@ class Shot:
     ideal: int
     worst: tuple[int, int] = (0, 0)  # warp with the most excess wavefronts, and its excess
     certain: bool = True
+    zeros: bool = False  # lanes of a copy read nothing, and write zeros
     requests: int = 0  # of the texture unit
 
 
@@ -55,7 +56,8 @@ def shot(access: Access, addresses: Array, active: Array | None, other: Array | 
         excess = cost - ideal
         warp = int(excess.argmax())
         worst = (warp if where is None else int(where[warp]), int(excess[warp]))
-        return Shot(len(rows), lanes, int(cost.sum()), int(ideal.sum()), worst, certain)
+        zeros = beside is not None and _some_read_nothing(beside, mask)
+        return Shot(len(rows), lanes, int(cost.sum()), int(ideal.sum()), worst, certain, zeros)
     taking_part = np.full(len(rows), WARP) if mask is None else np.count_nonzero(mask, axis=1)
     best = int(banks.ideal_sectors(taking_part, access.width).sum())
     if access.space == "texture":
@@ -67,6 +69,11 @@ def shot(access: Access, addresses: Array, active: Array | None, other: Array | 
         int(_sectors(access, rows, mask, beside).sum()),
         best,
     )
+
+
+def _some_read_nothing(source: Array, mask: Array | None) -> bool:
+    nothing = source == copies.NOWHERE
+    return bool((nothing if mask is None else nothing & mask).any())
 
 
 def _wavefronts(access: Access, rows: Array, mask: Array | None, source: Array | None) -> tuple[Array, Array, bool]:
@@ -104,6 +111,7 @@ class Tally:
     worst_excess: int = 0
     worst: tuple[Array, Array | None] | None = None  # addresses and mask of one warp
     certain: bool = True  # the cost is what the profiler counts
+    zeros: bool = False  # lanes of a copy wrote zeros
     footprint: Footprint = field(default_factory=Footprint)
 
     def add(self, one: Shot, times: int, addresses: Array, active: Array | None) -> None:
@@ -114,6 +122,7 @@ class Tally:
         self.ideal += one.ideal * times
         self.requests += one.requests * times
         self.certain = self.certain and one.certain
+        self.zeros = self.zeros or one.zeros
         if one.worst[1] > self.worst_excess:
             lanes = slice(one.worst[0] * WARP, (one.worst[0] + 1) * WARP)
             self.worst_excess = one.worst[1]
@@ -131,6 +140,7 @@ class Sums:
     waited_for: int = 0  # bytes from global memory that no arithmetic hides (``machinecode/waiting.py``)
     reuse_flags: int = 0  # operands of multiply-adds that are kept for the next instruction, warps
     register_conflicts: int = 0  # clocks that multiply-adds lose to register banks, warps
+    tensor_products: int = 0  # multiply-adds of tensor cores
     certain: bool = True  # no address depends on the last bits of an approximate function
     textures: set[tuple[int, int]] = field(default_factory=set)  # (warp of a block, texture that it fetches from)
     issued: Counter[str] = field(default_factory=Counter)  # opcode -> warps

@@ -275,6 +275,8 @@ class _Body:
         head, _, tail = rest.partition(" ")
         opcode, modifiers, row = _parse_head(head)
         operands = tuple([self._operand(item) for item in split(tail)]) if tail else ()
+        if "{" in tail and row.vector in ("v", "cut"):
+            operands = tuple([_alone(operand) for operand in operands])
         if self.scope is not self.root:
             self.inner.append((len(self.instructions), self.scope))
         made = Instruction(len(self.instructions), opcode, modifiers, operands, guard, negated, source, statement + ";")
@@ -297,6 +299,13 @@ class _Body:
             self.instructions[position] = replace(instruction, operands=operands)
         for name, labels, scope in self.tables:
             self.branch_targets[name] = tuple(scope.symbol(label) for label in labels)
+
+
+def _alone(operand: Operand) -> Operand:
+    """Triton writes ``{ %r1 }`` for one register, and the assembler takes it."""
+    if isinstance(operand, Vector) and len(operand.elements) == 1 and operand.elements[0] is not None:
+        return operand.elements[0]
+    return operand
 
 
 def _resolved(operand: Operand, scope: _Scope) -> Operand:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from gemm_lessons.compiler.sass import width_of
@@ -163,6 +164,13 @@ def _registers_written(d: Decoded) -> int:
     if d.name in ONE:
         return 1
     raise Uncountable(f"unknown instruction {d.text}")
+
+
+def tensor_products(d: Decoded) -> int:
+    """Multiply-adds that tensor cores make for a warp: rows, columns and depth stand in the name, 16816 or 16x8x16."""
+    shape = d.modifiers[0] if d.name in ("HMMA", "IMMA", "DMMA") and d.modifiers else ""
+    match = re.fullmatch(r"(8|16)x?8x?(\d+)", shape)
+    return int(match[1]) * 8 * int(match[2]) if match else 0
 
 
 def _registers_of_product(d: Decoded) -> int:

@@ -21,7 +21,7 @@ from gemm_lessons.compiler.sass import width_of
 from gemm_lessons.frozen import dataclass
 from gemm_lessons.launch import Grid
 from gemm_lessons.simulator.counters import banks
-from gemm_lessons.simulator.counters.copies import LINE
+from gemm_lessons.simulator.counters.copies import LINE, NOWHERE
 from gemm_lessons.simulator.counters.machinecode import conversions, exchange, floats, functions, integers
 from gemm_lessons.simulator.counters.machinecode.flow import (
     ATOMICS,
@@ -267,7 +267,7 @@ class Walker:
                 raise Uncountable(f"unknown form {d.text}")
             reading = self.lanes.fetcher(last)
         to, source = memories
-        shared = self._touch(d, to, "shared", "copy", other=source)
+        shared = self._touch(d, to, "shared", "copy", other=source, reading=reading)
         return [shared, self._touch(d, source, "global", "copy", reading, to)]
 
     def _signals(self, d: Decoded) -> Sequence[Step]:
@@ -296,9 +296,10 @@ class Walker:
         effect: Effect,
         also: Fetch | None = None,
         other: Memory | None = None,
+        reading: Fetch | None = None,
     ) -> Step:
         """``memory``: None of a fetch from a texture; ``also``: a condition beside the instruction's own; ``other``:
-        the other side of a copy."""
+        the other side of a copy; ``reading``: the lanes that read there, while the rest write zeros."""
         source = d.source
         width = bytes_of(d)
         kind: Space = "shared" if space == "shared" else "texture" if memory is None else "global"
@@ -332,6 +333,8 @@ class Walker:
             if kind == "texture":
                 self.sums.textures |= textures_of(where, mask, self.geometry.padded)
             partner = np.broadcast_to(beside(), (lanes,)) if beside else None
+            if partner is not None and reading is not None:
+                partner = np.where(reading(), partner, NOWHERE)
             one = seen.look(where, mask, self.geometry, partner)
             if one is not None:
                 tally.add(one, 1, where, mask)
@@ -550,6 +553,7 @@ class Walker:
             here = slice(block.first, block.end)
             self.sums.reuse_flags += block.warps * sum(self.plan.reuse_flags[here])
             self.sums.register_conflicts += block.warps * sum(self.plan.register_conflicts[here])
+            self.sums.tensor_products += block.warps * sum(self.plan.tensor_products[here])
             for d in code[block.first : block.end]:
                 for space in ("shared", "global", TEXTURE):
                     tally = self.sums.tallies.get((d.index, space))

@@ -26,6 +26,7 @@ from gemm_lessons.simulator.counters.machinecode.flow import (
     reads,
     signalled,
     stored,
+    tensor_products,
 )
 from gemm_lessons.simulator.counters.machinecode.operands import Decoded
 from gemm_lessons.simulator.counters.machinecode.relevance import relevant
@@ -56,6 +57,11 @@ class Plan:
     def reuse_flags(self) -> tuple[int, ...]:
         """Operands that each instruction keeps."""
         return tuple(registers.reuse_flags(d) for d in self.program.code)
+
+    @cached_property
+    def tensor_products(self) -> tuple[int, ...]:
+        """Multiply-adds of each instruction that tensor cores make for a warp."""
+        return tuple(tensor_products(d) for d in self.program.code)
 
     def passage(self, first: int, end: int) -> Passage:
         """Of the straight-line code between two places, worked out once for all launches and batches."""

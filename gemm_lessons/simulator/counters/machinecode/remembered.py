@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gemm_lessons.simulator.counters.copies import LINE
+from gemm_lessons.simulator.counters.copies import LINE, NOWHERE
 from gemm_lessons.simulator.counters.footprint import Footprint, moved, pattern
 from gemm_lessons.simulator.counters.machinecode.lanes import Geometry
 from gemm_lessons.simulator.counters.machinecode.sources import Array
@@ -64,7 +64,7 @@ class Remembered:
         first = where.item(0)
         shape = where - np.array(first)
         found = self.known.setdefault(first % self.period, {})
-        beside = None if other is None else other - other[0] // LINE * LINE
+        beside = None if other is None else np.where(other == NOWHERE, NOWHERE, other - other.max() // LINE * LINE)
         alike = found.setdefault(shape[:TOLD_BY].tobytes(), [])
         for known in alike:
             if known.matches(shape, mask, beside):

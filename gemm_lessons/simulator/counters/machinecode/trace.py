@@ -255,6 +255,7 @@ class _Recorder(Walker):
         effect: Effect,
         also: Fetch | None = None,
         other: Memory | None = None,
+        reading: Fetch | None = None,
     ) -> Step:
         width = bytes_of(d)
         matrix = d.name in ("LDSM", "STSM")
@@ -276,6 +277,9 @@ class _Recorder(Walker):
             where = np.broadcast_to(address(), (self.geometry.lanes,)).reshape(-1, WARP)
             if beside is not None and space == "shared":
                 source = np.broadcast_to(beside(), (self.geometry.lanes,)).reshape(-1, WARP)
+                if reading is not None:
+                    reads = np.broadcast_to(reading(), (self.geometry.lanes,)).reshape(-1, WARP)
+                    source = np.where(reads, source, copies.NOWHERE)
                 written = (
                     copies.past_l1(where, source, active) if past else copies.through_l1(where, source, active, width)
                 )

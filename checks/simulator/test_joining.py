@@ -1,0 +1,78 @@
+"""``a * b + c`` of ``half`` is one multiply-add where ptxas makes it one, and is rounded once."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from gemm_lessons.api import arguments
+from gemm_lessons.compiler.compile import Compiled, compile_source
+from gemm_lessons.launch import Grid
+from gemm_lessons.simulator import Simulator
+
+SOURCE = """
+#include <cuda_fp16.h>
+__device__ float product(float a, float b) { float x; asm("mul.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b)); return x; }
+__device__ float sum(float a, float b) { float x; asm("add.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b)); return x; }
+extern "C" __global__ void k(const half *A, const half *B, const half *C, half *out, const float *x, float *single)
+{
+    int i = threadIdx.x;
+    half a = A[i], b = B[i], c = C[i], d = A[i + 32], e = B[i + 32];
+    out += 13 * i;
+    out[0] = a * b + c;
+    out[1] = c - a * b;
+    out[2] = a * b - c;
+    out[3] = a * b + d * e;
+    half stored = b * c;
+    out[4] = stored, out[5] = stored + a;
+    half twice = a * c;
+    out[6] = twice + b, out[7] = twice - d;
+    half both = b * d, one = d * e;
+    out[8] = both + one, out[9] = both + c;
+    out[10] = __hadd_rn(a * e, c);
+    half later = b * e;
+    if (x[i] > 0.5f)
+        later = later + c;
+    out[11] = later;
+    half2 packed = __hmul2(__half2half2(c), __halves2half2(d, e)) + __half2half2(a);
+    out[12] = __high2half(packed);
+    single[i] = sum(x[i], product(x[i + 32], x[i + 64]));
+}
+"""
+
+
+@pytest.mark.parametrize("joins", [True, False])
+def test_products_and_sums_are_rounded_as_machine_code_rounds_them(joins: bool) -> None:
+    options = () if joins else ("-fmad=false",)
+    compiled = compile_source(SOURCE, path="k.cu", entry="k", options=options)
+    assert isinstance(compiled, Compiled), compiled
+    rng = np.random.default_rng(3)
+    A, B, C = (rng.uniform(-2, 2, 64).astype(np.float16) for _ in range(3))
+    x = rng.uniform(0, 1, 96).astype(np.float32)
+    out, single = np.zeros((32, 13), np.float16), np.zeros(32, np.float32)
+    device = Simulator()
+    given = arguments(device.kernel(compiled), [A, B, C, out, x, single])
+    launched = device.launch(compiled, Grid((1, 1, 1), (32, 1, 1)), given)
+    assert launched.fault is None
+    assert not launched.findings
+    once = np.float64  # the product is exact
+    apart = np.float16
+    a, b, c, d, e = A[:32], B[:32], C[:32], A[32:], B[32:]
+
+    def times(one: np.ndarray, other: np.ndarray, to: type = once if joins else apart) -> np.ndarray:
+        return (one.astype(np.float64) * other).astype(to)
+
+    expected = [
+        times(a, b) + c, c - times(a, b), times(a, b) - c, times(a, b) + times(d, e, apart),
+        times(b, c, apart), times(b, c, apart) + a, times(a, c) + b, times(a, c) - d,
+        times(d, e) + times(b, d, apart), times(b, d, apart) + c,
+        times(a, e, apart) + c, np.where(x[:32] > 0.5, times(b, e, apart) + c, times(b, e, apart)), times(c, e) + a,
+    ]  # fmt: skip
+    wrong = [n for n, values in enumerate(expected) if (values.astype(np.float16) != out[:, n]).any()]
+    assert not wrong
+    product = x[32:64].astype(np.float64) * x[64:]
+    assert (single == ((product if joins else product.astype(np.float32)) + x[:32]).astype(np.float32)).all()
+    made = [i.text for i in compiled.sass if re.match("[FH]FMA", i.opcode) and not re.search(r"RZ|, 1, 1,", i.text)]
+    assert bool(made) == joins
