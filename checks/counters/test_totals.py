@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from gemm_lessons import simulate
+from gemm_lessons.compiler import sass
 from gemm_lessons.course.expression import Expression
 from gemm_lessons.course.lesson import Gate
+from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.judgement.verdict import judge_gates
 from gemm_lessons.launch import Counters
 from gemm_lessons.run.checking import uncounted
@@ -123,3 +125,13 @@ def test_who_is_asked_by_a_generic_address_is_counted() -> None:
     assert found.get("shared_bytes_read") == 16 * 4
     assert (found.get("global_load_requests"), found.get("global_load_sectors")) == (2, 6)
     assert (found.get("global_load_instructions"), found.get("shared_load_instructions")) == (0, 0)
+
+
+def test_machine_code_that_cannot_be_read_is_counted_on_ptx(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(cubin: bytes) -> str:
+        raise UnsupportedKernel("nvdisasm cannot read its machine code: SM70 is deprecated")
+
+    monkeypatch.setattr(sass, "disassemble", refuses)
+    counters = counted("y[t + 1] = s[t];")
+    assert "SM70 is deprecated" in counters.obstacle
+    assert counters.get("global_store_sectors") == 10

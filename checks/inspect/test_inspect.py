@@ -35,6 +35,13 @@ def test_a_template_with_any_signature_runs_and_is_right():
     assert {line["line"] for line in result["lines"]} <= set(range(1, 40))
 
 
+def test_counters_that_may_be_otherwise_say_why():
+    where = [str(TILE), *GEMM, "--args", ARGS, "--arch", "sm_100"]
+    shown = " ".join(inspect(*where, json_output=False).stdout.split())
+    assert "Nsight Compute may count otherwise: counted on PTX: the constant bank of sm_100 is not known (all" in shown
+    assert "smsp__inst_executed.sum" in json.loads(inspect(*where).stdout)["inexact"]
+
+
 def test_a_wrong_expectation_fails():
     done = inspect(str(TILE), *GEMM, "--args", ARGS, "--expect", "C = 2 * A @ B")
     assert done.returncode == 1

@@ -53,6 +53,8 @@ def show_inspection(console: Console, result: Inspection) -> None:
         show_printed(console, launched.printed)
     console.print()
     console.print(_counters(result))
+    for why, names in result.doubts.items():
+        console.print(Text(f"\nNsight Compute may count otherwise: {why} ({names})", style="doubt"))
     show_conflicts(console, row)
 
 

@@ -23,12 +23,13 @@ from gemm_lessons.compiler.compile import Compiled, NotCompiled, compile_source
 from gemm_lessons.course.expression import Number
 from gemm_lessons.errors import KitError
 from gemm_lessons.frozen import dataclass
-from gemm_lessons.launch import Buffer, Grid, Launched, TensorMap
+from gemm_lessons.launch import COUNTED, Buffer, Grid, Launched, TensorMap
 from gemm_lessons.simulator import Setting, Simulator
 
 __all__ = ["ArgumentError", "Expectation", "InspectRequest", "Inspection", "as_json", "inspect"]
 
 SHOWN = 16  # elements of a variable that was read back
+MOST_NAMED = 4  # counters that one reason holds of; it is of all of them otherwise
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,16 @@ class Inspection:
         if any(finding.severity == "error" for finding in self.launched.findings):
             return False
         return self.error is None or (self.tolerance is not None and self.error <= self.tolerance)
+
+    @property
+    def doubts(self) -> Mapping[str, str]:
+        """Why Nsight Compute may count otherwise -> which counters."""
+        inexact = self.launched.counters.inexact if self.launched else {}
+        shorts = {metric: short.replace("_", " ") for short, metric in COUNTED.items()}
+        names: dict[str, list[str]] = {}
+        for metric, why in inexact.items():
+            names.setdefault(why, []).append(shorts[metric])
+        return {why: "all counters" if len(which) > MOST_NAMED else ", ".join(which) for why, which in names.items()}
 
 
 def inspect(request: InspectRequest) -> Inspection:
@@ -214,6 +225,7 @@ def as_json(result: Inspection) -> dict[str, Any]:
         "clean": result.clean,
         "compile_errors": [{"file": d.file, "line": d.line, "message": d.message} for d in diagnostics],
         "counters": dict(launched.counters.totals) if launched else {},
+        "inexact": dict(launched.counters.inexact) if launched else {},
         "lines": [
             {"line": c.line, "metric": c.metric, "value": c.value, "ideal": c.ideal}
             for c in (launched.counters.lines if launched else ())

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.errors import KitError
+from gemm_lessons.errors import KitError, UnsupportedKernel
 from gemm_lessons.launch import COUNTED, METRICS, Conflict, Counters, LineCount
 from gemm_lessons.simulator.counters import banks, machinecode
 from gemm_lessons.simulator.counters.accounts import Account, is_fused
@@ -189,7 +189,7 @@ class CounterObserver:
         """With the line of the machine instruction that it names."""
         try:
             line = next((it.line for it in self._compiled.sass if it.line and it.text in obstacle), None)
-        except KitError:  # there is no disassembler
+        except (KitError, UnsupportedKernel):  # there is no disassembler, or it does not know the architecture
             line = None
         return obstacle if line is None else f"{obstacle}, line {line}"
 
