@@ -256,7 +256,7 @@ class Lanes:
             return True, self.mask
         truth = guard()
         if truth.size == 1:
-            return bool(truth[0]), self.mask
+            return truth.item(), self.mask  # without an axis, too: what a `term` made, or its negation
         return True, truth if self.mask is None else truth & self.mask
 
     def write(self, name: str, value: Array, mask: Array | None) -> None:
