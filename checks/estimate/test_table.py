@@ -32,14 +32,9 @@ pytestmark = pytest.mark.slow
 # Nothing in the model tells why these two are slower than it says. The naive kernel loses more at 4096 than caches and
 # DRAM explain; the other is printed as 0.06 ms, and its neighbours of the same size are slower than estimated, too.
 BEYOND = {("naive 32x32", 4096), ("V1 16x16", 256)}
-# 4 to 5% apart at 512: by Nsight Compute block_tile keeps a multiprocessor busy for 59.6 thousand clocks, and 58.1 are
-# played: L1 works as long as is played, but both blocks wait at once for longer. double_buffer: 57.3, played are 58.4.
-# 3% apart at 1024: two_warps, with one warp a scheduler, is played 6% too slow: behind a barrier its warps wait for the
-# first numbers from shared memory, longer than they seem to on the GPU.
-UNTOLD = {
-    512: {("block_tile", "double_buffer"), ("block_tile", "any_shape")},
-    1024: {("double_buffer", "two_warps"), ("any_shape", "two_warps")},
-}
+# 3% apart at 1024: two_warps, with one warp a scheduler, is played 8% too slow. Its fetches through textures hold the
+# load-store unit here, on the GPU they do not; but without them it is 7% too fast, and faster than split_k.
+UNTOLD = {1024: {("double_buffer", "two_warps"), ("any_shape", "two_warps")}}
 TENSOR = ("tensor_cores", "async_copy", "mma")
 
 
@@ -91,6 +86,12 @@ def test_lessons_come_in_the_right_order(everything: list[Compared], size: int) 
     assert len(pairs) >= 36
     assert sum(table.order_of(*pair, size, runs) != 0 for pair in pairs) >= 0.85 * len(pairs)
     assert set(table.out_of_order(everything, size)) == UNTOLD.get(size, set())
+
+
+def test_two_were_measured_where_a_launch_takes_longer() -> None:
+    slower = {name: table.slower_launch(name) for name, _ in table.repeated()}
+    assert {name for name, us in slower.items() if us} == {"two_warps", "split_k"}
+    assert slower["two_warps"] == slower["split_k"] == pytest.approx(1.6, abs=0.1)
 
 
 def test_two_have_an_order_where_all_runs_agree() -> None:

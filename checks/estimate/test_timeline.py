@@ -12,9 +12,9 @@ import pytest
 from checks.readings import FOLDER
 from gemm_lessons.compiler.compile import Compiled, compile_source
 from gemm_lessons.compiler.sass import SassInstruction, width_of
-from gemm_lessons.estimate.items import unknown_units
+from gemm_lessons.estimate.items import streams_of, unknown_units
 from gemm_lessons.estimate.latencies import PIPES
-from gemm_lessons.estimate.timeline import play
+from gemm_lessons.estimate.timeline import Multiprocessor, play
 from gemm_lessons.hardware.sheets import GPUS
 from gemm_lessons.simulator.counters.machinecode.operands import decode
 from gemm_lessons.simulator.counters.machinecode.registers import conflicts, reads
@@ -185,6 +185,20 @@ def test_blocks_move_up_when_their_stores_have_left() -> None:
     assert takes(both, 2, 1) == pytest.approx(2 * takes(both, 1, 1) + HOPPER.move_up, rel=0.01), "a block alone"
     assert takes(apart, 1) == pytest.approx(2 * 2000 + stores, rel=0.05)
     assert takes(apart, 2) < 2 * takes(apart, 1) - 0.8 * min(2000, stores), "the other multiplies meanwhile"
+
+
+@pytest.mark.parametrize(("warps", "apart"), [(8, False), (16, True)])
+def test_of_many_warps_those_of_the_older_block_go_first(warps: int, apart: bool) -> None:
+    """Two blocks at once, as turns_h200.json has them: of four warps a scheduler all take turns, of eight not."""
+    read = json.loads((FOLDER / "estimate/turns_h200.json").read_text())["clocks"]
+    kinds = ("words", "four words", "words and 64", "two words and 16")
+    pairs = [read[f"{kind}: 2 x {warps * 32} threads, {warps // 2} warps a scheduler"] for kind in kinds]
+    shares = [first["over"][1] / second["over"][1] for first, second in pairs]
+    assert all(share < 0.85 if apart else share > 0.85 for share in shares)
+    stream = streams_of(trace([lds(shared(1), None)] * 200), 1, H200)[0][0].items
+    played = Multiprocessor([[(item, shared(1)) for item in stream]] * (2 * warps), warps, H200, older=True)
+    played.run()
+    assert played.over[0] / played.over[1] < 0.85 if apart else played.over[0] / played.over[1] > 0.95
 
 
 def test_a_t4_moves_half_the_bytes_a_clock() -> None:

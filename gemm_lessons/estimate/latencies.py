@@ -13,6 +13,7 @@ Sources, by the letter used below:
 [N] counted on an H200 by Nsight Compute, of lessons for tensor cores and variants of them.
 [B] loops of multiply-adds on an H200 (``checks/course/registers.cu``, lessons/measured/h200_squares.json), played by
     this model: their registers come out of one file, two a clock.
+[O] read on an H200 by ``checks/readings/estimate/turns.py`` (turns_h200.json there).
 [F] fitted: one number for all kernels and sizes; on what, and how far it carries, is in lessons/common/ESTIMATE.md.
 """
 
@@ -80,6 +81,7 @@ class Pipes:
     multiply_slots: int = 1  # issue slots of an integer multiplication
     dependence: float = 1.0  # arithmetic latency, over Volta's: scales the waits that ptxas wrote for Volta
     fair: bool = True  # schedulers let warps take turns: most of their waiting on an H200 is for others, [R]
+    older: int = 0  # warps of a scheduler: of so many, those of the block that began first go first, [O]; 0: not known
     dual: bool = False  # a memory instruction can be issued beside an arithmetic one
     special: float = 8.0  # special functions, conversions: 4 lanes a scheduler, [G]
     special_latency: float = 20.0  # [J]: 14 to 26
@@ -169,6 +171,7 @@ PIPES: dict[int, Pipes] = {
         fp64=2.0,
         fp64_latency=8.0,
         store=2.0,  # [T]
+        older=8,  # [O]; of four, none
         box=270.0,  # [T]
         products=Products(f16=512.0, tf32=256.0, int8=1024.0, f64=32.0, start=2.05, rows=16),
     ),

@@ -178,13 +178,14 @@ class Profile:
         (k0, first), (k1, second) = self._kept["work"]
         return Work(*first).toward(Work(*second), (k - k0) / (k1 - k0))
 
-    def span(self, blocks: int, gpu: GpuSpec) -> Span:
-        """One multiprocessor of ``gpu`` with ``blocks`` resident blocks, at most ``blocks_per_sm``."""
-        name = f"{blocks} {gpu} {pipes_of(gpu)}"
+    def span(self, blocks: int, gpu: GpuSpec, *, older: bool = False) -> Span:
+        """One multiprocessor of ``gpu`` with ``blocks`` resident blocks, at most ``blocks_per_sm``. ``older``: of which
+        those that began first go first."""
+        name = f"{'older ' if older else ''}{blocks} {gpu} {pipes_of(gpu)}"
         if name not in self._kept:
             from gemm_lessons.estimate.timeline import play
 
-            (k0, first), (k1, second) = ((k, play(trace, blocks, gpu)) for k, trace in self.traces)
+            (k0, first), (k1, second) = ((k, play(trace, blocks, gpu, older=older)) for k, trace in self.traces)
             per_k = max(second.clocks - first.clocks, 1.0) / (k1 - k0)
             units = {}
             for unit, clocks in second.busy.items():

@@ -1,7 +1,7 @@
 """One multiprocessor at work: plays the traced warps of its resident blocks, clock by clock, and says when they end.
 
     schedulers   each issues one instruction a clock: of the warps that can go, the one whose last turn is longest ago
-                 (``fair``), or the same again
+                 (``fair``), or the same again; ``older``: of many, those of the block that began first
     a warp       goes on in order: after the stall that ptxas wrote, and when the loads it waits for are there
     fp32, ...    each unit of a scheduler takes its clocks per warp instruction, plus register bank conflicts
     registers    where there is a multiply-add every clock, their file gives it two a clock; what a load brings into
@@ -36,6 +36,7 @@ from gemm_lessons.simulator.counters.machinecode.trace import SCOREBOARDS, Signa
 from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
 
 NEVER = 1e18
+BEHIND = 1 << 40  # of a rank, for each block that began before; more than turns
 LINE = 128  # bytes of a line and of a wavefront
 SECTORS = 4  # of these
 MATRICES = ("LDSM", "STSM")
@@ -50,16 +51,17 @@ class Played:
     busy: dict[str, float] = field(default_factory=dict)  # issue, fp32, tensor, fp64, shared, l1, l2
 
 
-def play(trace: Trace, blocks: int, gpu: GpuSpec, waves: int = 1) -> Played:
+def play(trace: Trace, blocks: int, gpu: GpuSpec, waves: int = 1, *, older: bool = False) -> Played:
     """The first ``blocks`` of a trace, resident together, from the launch until the last result is on its way;
     ``waves``: how often, each block in the place of one that has ended."""
     streams = [stream.of(warp) for stream, warp in streams_of(trace, blocks, gpu)]
-    return Multiprocessor(streams * waves, trace.warps_per_block, gpu, blocks).run()
+    return Multiprocessor(streams * waves, trace.warps_per_block, gpu, blocks, older=older).run()
 
 
 class Multiprocessor:
     """Its schedulers and what they share. ``streams``: the items of each warp, in the order of blocks, of which so many
-    are ``resident`` at once; all of them, if none is said."""
+    are ``resident`` at once; all of them, if none is said. ``older``: where there are many warps, those of the block
+    that began first go first."""
 
     def __init__(
         self,
@@ -67,6 +69,8 @@ class Multiprocessor:
         warps_per_block: int,
         gpu: GpuSpec,
         resident: int | None = None,
+        *,
+        older: bool = False,
     ) -> None:
         self.streams = streams
         self.warps_per_block = warps_per_block
@@ -90,6 +94,9 @@ class Multiprocessor:
         self.queues: list[deque[float]] = [deque() for _ in range(schedulers)]
         self.rank = list(range(1, count + 1))  # of the warps that can go, the one with the least does
         self.turns = count
+        crowded = older and 0 < self.pipes.older * schedulers <= self.begun
+        self.behind = [warp // warps_per_block * BEHIND if crowded else 0 for warp in range(count)]
+        self.rank = [rank + behind for rank, behind in zip(self.rank, self.behind, strict=True)]
         self.recent = [0] * schedulers
         self.load_store = 0.0  # free from
         self.port = 0.0
@@ -147,7 +154,7 @@ class Multiprocessor:
     def _had_its_turn(self, scheduler: int, warp: int) -> None:
         if self.pipes.fair:
             self.turns += 1
-            self.rank[warp] = self.turns
+            self.rank[warp] = self.turns + self.behind[warp]
         else:  # it goes on, then the others in their order
             recent = self.recent[scheduler]
             self.rank[recent] = recent + 1
