@@ -44,12 +44,12 @@ UNKNOWN = re.compile(rf"[BQ]MMA|[HIQ]GMMA|(?!{BOX}$)UTMA\w+|UBLK\w+")
 def unknown_units(code: Iterable[SassInstruction], gpu: GpuSpec | None = None) -> set[str]:
     """The opcodes whose unit this model does not know; on ``gpu`` or, without it, on none that it has."""
     found = set()
-    for instruction in code:
-        name = instruction.opcode.split(".")[0]
-        pipes = PIPES.values() if gpu is None else (pipes_of(gpu),)
+    pipes = tuple(PIPES.values()) if gpu is None else (pipes_of(gpu),)
+    for opcode in {instruction.opcode for instruction in code}:
+        name = opcode.split(".")[0]
         known = not UNKNOWN.fullmatch(name)
         if name in PRODUCTS:
-            known = any(it.products.clocks(instruction.opcode) for it in pipes)
+            known = any(it.products.clocks(opcode) for it in pipes)
         elif name == BOX:
             known = any(it.box for it in pipes)
         if not known:

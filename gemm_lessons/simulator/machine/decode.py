@@ -155,7 +155,7 @@ class Binder:
 
     def bumps(self, *instructions: Instruction) -> list[Op]:
         """Closures that count up the version of the address registers that were just written."""
-        names = self.watched & frozenset().union(*map(writes, instructions))
+        names = {name for it in instructions for name in writes(it) if name in self.watched}
         return [both(functools.partial(_bump, self.state.versions, name)) for name in sorted(names)]
 
     def single(self, instruction: Instruction) -> list[Op]:

@@ -39,7 +39,8 @@ def bind_product(
 
     def reader(elements: tuple[Operand | None, ...], fragment: Fragment, kind: str) -> Callable[[Any], Array]:
         words = [value(element, f"b{fragment.width}") for element in elements]
-        registers = [np.broadcast_to(word, (state.lanes,)).reshape(-1, WARP) for word in words]
+        whole = [word if word.ndim else np.broadcast_to(word, (state.lanes,)) for word in words]
+        registers = [lanes.reshape(-1, WARP) for lanes in whole]
         return lambda warps: fragment.matrix([register[warps] for register in registers], STORED[kind])
 
     a, b, c = (

@@ -91,14 +91,18 @@ def _fma_f64_part(out: Array, a: Array, b: Array, c: Array) -> None:
     ):
         np.copyto(out, r)
         return
+    extreme = ~((p > SAFE_LOW) & (p < SAFE_HIGH) & (np.abs(c) < SAFE_HIGH)) | (r != r)
+    few = np.flatnonzero(extreme | (halves == 0))
+    a, b, c = (x[few] if x.ndim else x for x in (a, b, c))
+    extreme, s, exact = extreme[few], s[few], np.multiply(a, b)
+    nothing = (exact == 0) & (np.equal(a, 0) | np.equal(b, 0)) & (s == s)  # a factor is zero: s is what is asked for
+    r[few[nothing]] = s[nothing]
     # Where p + c was exact, only the last addition rounded. That is so in most steps of a division.
-    unsure = (halves == 0) & (sum_error(a * b, c, s) != 0)
-    unsure |= ~((p > SAFE_LOW) & (p < SAFE_HIGH) & (np.abs(c) < SAFE_HIGH)) | (r != r)
-    few = np.flatnonzero(unsure)
-    if few.size:
-        again = np.empty(few.size)
-        _fma_f64_carefully(again, *(x[few] if x.ndim else x for x in (a, b, c)))
-        r[few] = again
+    unsure = ~nothing & (extreme | (sum_error(exact, c, s) != 0))
+    if unsure.any():
+        again = np.empty(np.count_nonzero(unsure))
+        _fma_f64_carefully(again, *(x[unsure] if x.ndim else x for x in (a, b, c)))
+        r[few[unsure]] = again
     np.copyto(out, r)
 
 

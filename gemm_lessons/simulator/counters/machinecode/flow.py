@@ -249,8 +249,8 @@ def stored(d: Decoded) -> tuple[str, ...]:
 def operand_registers(operand: Operand, count: int = 1) -> list[str]:
     """Names of the registers an operand stands for; ``count`` consecutive ones of a plain register."""
     if isinstance(operand, MachineRegister):
-        wide = 2 if operand.suffix == "64" else count
-        return [operand.shifted(i) for i in range(wide if not operand.is_predicate else 1)]
+        wide = 1 if operand.is_predicate else 2 if operand.suffix == "64" else count
+        return [operand.shifted(0)] if wide == 1 else [operand.shifted(i) for i in range(wide)]
     if isinstance(operand, Memory):
         return [name for register in operand.registers for name in operand_registers(register)]
     if isinstance(operand, Constant) and operand.index is not None:

@@ -555,7 +555,7 @@ class Walker:
             self.sums.register_conflicts += block.warps * sum(self.plan.register_conflicts[here])
             self.sums.tensor_products += block.warps * sum(self.plan.tensor_products[here])
             for d in code[block.first : block.end]:
-                for space in ("shared", "global", TEXTURE):
+                for space in ("shared", "global", TEXTURE) if d.name in MEMORY else ():
                     tally = self.sums.tallies.get((d.index, space))
                     if tally is not None:
                         tally.executed += block.warps

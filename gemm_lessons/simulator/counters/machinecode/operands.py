@@ -86,11 +86,16 @@ Operand = MachineRegister | MachineImmediate | Constant | Memory | Target | Spec
 
 _REGISTER = re.compile(r"(U?[RP])(Z|T|\d+)((?:\.\w+)*)$|(B)(\d+)$")
 _CONSTANT = re.compile(r"cx?\[(0x[0-9a-f]+|UR\d+)\]\[([^\]]*)\]((?:\.\w+)*)$")
+_CUT = re.compile(r"[\[({].*,.*[\])}]")  # a comma between brackets, maybe
 _FLOAT = re.compile(r"[+-]?(INF|QNAN|SNAN|\d+(\.\d*)?(e[+-]?\d+)?)$", re.IGNORECASE)
 
 
 def _split(text: str) -> Iterator[str]:
     """Top-level commas."""
+    if not _CUT.search(text):
+        parts = [part.strip() for part in text.split(",")]
+        yield from parts if parts[-1] else parts[:-1]
+        return
     depth, start = 0, 0
     for position, letter in enumerate(text):
         if letter in "[({":

@@ -35,6 +35,7 @@ from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
 from gemm_lessons.simulator.counters.machinecode.waiting import Passage, passage_of
 
 CONTROL = frozenset("BRA BRX EXIT CALL RET BSSY BSYNC BREAK BMOV BAR WARPSYNC KILL".split())
+LOADED, STORED = {**LOADS, **ATOMICS}, {**STORES, **ATOMICS}
 FUSED = ("FFMA", "DFMA")  # whose threads are counted, by what they are counted as
 
 
@@ -83,11 +84,7 @@ def _plan(program: Listing, signals: bool, closely: bool) -> Plan:
     spaces: frozenset[str] = frozenset()
     while True:
         chosen = relevant(program, partial(needs, spaces, signals=signals), closely)
-        loaded = {
-            {**LOADS, **ATOMICS}[d.name]
-            for d, needed in zip(program.code, chosen, strict=True)
-            if needed and (d.name in LOADS or d.name in ATOMICS)
-        }
+        loaded = {LOADED[d.name] for d, needed in zip(program.code, chosen, strict=True) if needed and d.name in LOADED}
         for d, needed in zip(program.code, chosen, strict=True):
             if needed and d.name in FETCHES:
                 raise Uncountable(f"addresses depend on {d.text}")
@@ -111,7 +108,7 @@ def needs(spaces: frozenset[str], d: Decoded, signals: bool = False) -> Sequence
         needed.append(d.guard.shifted(0))
     if signals and d.name in SIGNALS:
         needed += signalled(d)
-    space = {**STORES, **ATOMICS}.get(d.name)
+    space = STORED.get(d.name)
     if space in spaces and space != "global":  # global memory is taken as it was before; ``Store`` watches over that
         needed += stored(d)
     return needed
