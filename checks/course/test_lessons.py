@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -31,20 +31,19 @@ ON_TENSOR_CORES = ("tensor_cores", "async_copy", "mma")
 # With every change a lesson's pitfalls run once: with the newest versions up to double_buffer, with the oldest ones
 # (``checks/versions.py``) behind it, where each lesson takes as long as three of the others.
 CORE = [name for name in COURSE.names if int(name[:2]) < 10]
-BEHIND = [name for name in COURSE.names if name not in CORE]
-each_in_its_time = pytest.mark.parametrize(
-    "name", [*CORE, *(pytest.param(name, marks=pytest.mark.long) for name in BEHIND)]
-)
-with_one_compiler = pytest.mark.parametrize(
-    "name",
-    [
-        *(pytest.param(name, marks=pytest.mark.newest) for name in CORE),
-        *(pytest.param(name, marks=pytest.mark.long) for name in BEHIND),
-    ],
-)
-core_with_every_change = pytest.mark.parametrize(
-    "name", [*CORE, *(pytest.param(name, marks=(pytest.mark.slow, pytest.mark.long)) for name in BEHIND)]
-)
+
+
+def of_the_course(
+    core: Sequence[pytest.MarkDecorator] = (), behind: Sequence[pytest.MarkDecorator] = ()
+) -> pytest.MarkDecorator:
+    """A test of each lesson, with these marks."""
+    marked = [(name, core if name in CORE else behind) for name in COURSE.names]
+    return pytest.mark.parametrize("name", [pytest.param(name, marks=marks) for name, marks in marked])
+
+
+each_in_its_time = of_the_course(behind=[pytest.mark.long])
+with_one_compiler = of_the_course(core=[pytest.mark.newest], behind=[pytest.mark.long])
+core_with_every_change = of_the_course(behind=[pytest.mark.slow, pytest.mark.long])
 
 
 def lesson_of(name: str) -> Lesson:

@@ -96,12 +96,8 @@ def lessons() -> Iterator[Compared]:
 
 
 @cache
-def slower_launch(name: str) -> float:
-    """Microseconds that a hidden launch takes longer on the host where this kernel of ``h200.json`` was measured than
-    on the first one. In the runs of ``h200_order.json``, on one host, whatever had been measured on the first one
-    takes as much longer, whether it lasts 30 or 200 us: it is the launch. What was added later, on a host like that
-    one, takes no longer there.
-    """
+def later_by() -> Mapping[str, float]:
+    """Microseconds that each kernel took longer in the runs of ``h200_order.json`` than in ``h200.json``."""
     rows = json.loads((ROOT / "lessons/measured/h200.json").read_text())["rows"]
     before = {(row["kernel"], row["size"]): row["warm"]["median_us"] for row in rows}
     later: dict[str, list[float]] = {}
@@ -109,9 +105,17 @@ def slower_launch(name: str) -> float:
         if row["size"] in LAUNCHED:
             here = row["warm"]["median_us"] - before[row["kernel"], row["size"]]
             later.setdefault(row["kernel"], []).append(here)
-    shifts = {kernel: statistics.median(found) for kernel, found in later.items()}
-    launch = statistics.median(shifts.values())
-    return launch if abs(shifts.get(name, launch)) < launch / 2 else 0.0
+    return {kernel: statistics.median(found) for kernel, found in later.items()}
+
+
+def slower_launch(name: str) -> float:
+    """Microseconds that a hidden launch takes longer on the host where this kernel of ``h200.json`` was measured than
+    on the first one. In the runs of ``h200_order.json``, on one host, whatever had been measured on the first one
+    takes as much longer, whether it lasts 30 or 200 us: it is the launch. What was added later, on a host like that
+    one, takes no longer there.
+    """
+    launch = statistics.median(later_by().values())
+    return launch if abs(later_by().get(name, launch)) < launch / 2 else 0.0
 
 
 def variants() -> Iterator[Compared]:

@@ -68,6 +68,11 @@ def hidden_ways(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     return tuple(found)
 
 
+def hidden_and_counted(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
+    """Every shape that a graded run with this seed counts, in secret."""
+    return (*hidden_counts(lesson, seed), *hidden_ways(lesson, seed))
+
+
 def hidden_checks(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     """More hidden shapes of such a run, to check and not to count: of lessons whose host chooses."""
     if not lesson.choices:

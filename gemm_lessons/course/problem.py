@@ -74,8 +74,7 @@ class Problem:
         self.data = data
         self.shape = shape
         self.seed = seed
-        more_by_one = {name: size + 1 for name, size in zip("MNK", astuple(shape), strict=True)}
-        self._told = {**shape.names, **more_by_one} if next_scalars else shape.names
+        self._told = {name: size + int(next_scalars) for name, size in shape.names.items()}
         self.layouts = data.lay_out(shape.names, told=self._told)
         if gaps:
             draw = np.random.default_rng([seed, *astuple(shape), GAPS])

@@ -92,11 +92,11 @@ class Multiprocessor:
         self.products: list[dict[int, float]] = [{} for _ in range(count)]  # when the sums in a register are done
         self.issue = [0.0] * schedulers  # free from
         self.queues: list[deque[float]] = [deque() for _ in range(schedulers)]
-        self.rank = list(range(1, count + 1))  # of the warps that can go, the one with the least does
         self.turns = count
         crowded = older and 0 < self.pipes.older * schedulers <= self.begun
         self.behind = [warp // warps_per_block * BEHIND if crowded else 0 for warp in range(count)]
-        self.rank = [rank + behind for rank, behind in zip(self.rank, self.behind, strict=True)]
+        # Of the warps that can go, the one with the least does.
+        self.rank = [turn + behind for turn, behind in enumerate(self.behind, 1)]
         self.recent = [0] * schedulers
         self.load_store = 0.0  # free from
         self.port = 0.0

@@ -17,7 +17,7 @@ from dataclasses import field, replace
 from pathlib import Path
 
 from gemm_lessons.course.folder import CommandError, Course, WriteError, shown
-from gemm_lessons.course.hidden import hidden_checks, hidden_counts, hidden_ways
+from gemm_lessons.course.hidden import hidden_and_counted, hidden_checks
 from gemm_lessons.course.lesson import Lesson, astuple
 from gemm_lessons.course.lesson_hash import lesson_hash
 from gemm_lessons.frozen import dataclass
@@ -268,7 +268,7 @@ class Classroom:
             outcome=judged.outcome,
             case=Case(
                 seed,
-                tuple(map(astuple, (lesson.shapes.count, *hidden_counts(lesson, seed), *hidden_ways(lesson, seed)))),
+                tuple(map(astuple, (lesson.shapes.count, *hidden_and_counted(lesson, seed)))),
                 (*map(astuple, (*lesson.shapes.check, *hidden_checks(lesson, seed))), *job.shapes),
             ),
             versions=versions(),

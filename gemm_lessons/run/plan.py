@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gemm_lessons.bounds import Bounds, affordable
 from gemm_lessons.course.folder import Course
-from gemm_lessons.course.hidden import hidden_checks, hidden_counts, hidden_ways
+from gemm_lessons.course.hidden import hidden_and_counted, hidden_checks
 from gemm_lessons.course.lesson import Lesson, Shape, astuple
 from gemm_lessons.course.problem import fresh_seed
 from gemm_lessons.device import Device
@@ -82,7 +82,7 @@ class RunPlan:
         )
         seed = fresh_seed() if request.seed is None else request.seed
         timed = request.shape or lesson.shapes.timed or whole
-        hidden = (*hidden_counts(lesson, seed), *hidden_ways(lesson, seed)) if request.graded else ()
+        hidden = hidden_and_counted(lesson, seed) if request.graded else ()
         secret = (*request.secret, *(hidden_checks(lesson, seed) if request.graded else ()))
         device = request.device.expecting(lesson.at(timed).data, timed, seed)
         return cls(

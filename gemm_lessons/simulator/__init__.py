@@ -57,6 +57,10 @@ def _program(text: str, entry: str, joins: bool) -> Program:
         return _read(text, entry, joins)
 
 
+def _program_of(compiled: Compiled) -> Program:
+    return _program(compiled.ptx, compiled.entry, compiled.joins)
+
+
 def _read(text: str, entry: str, joins: bool) -> Program:
     module = parser.parse(text)
     if entry not in module.kernels:
@@ -87,11 +91,11 @@ class Simulator:
     def kernel(self, compiled: Compiled) -> ptx.Kernel:
         """The parsed kernel: its parameters and instructions."""
         with _seen_from(compiled.path):
-            return _program(compiled.ptx, compiled.entry, compiled.joins).kernel
+            return _program_of(compiled).kernel
 
     def variable(self, compiled: Compiled, name: str) -> ptx.Variable:
         """The ``__constant__`` or ``__device__`` variable of that name. Raises ``ValueError``."""
-        return find(_program(compiled.ptx, compiled.entry, compiled.joins).variables, name)
+        return find(_program_of(compiled).variables, name)
 
     def launch(
         self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], symbols: Sequence[HostVariable] = ()
@@ -103,7 +107,7 @@ class Simulator:
         engines saw cannot both be true.
         """
         with _seen_from(compiled.path):
-            program = _program(compiled.ptx, compiled.entry, compiled.joins)
+            program = _program_of(compiled)
         if symbols:  # else the program stays the one of the last launch, with all that was found out about it
             program = dataclasses.replace(program, variables=given(program.variables, symbols))
         refused = refusal(compiled, program.kernel, grid)
@@ -132,7 +136,7 @@ class Simulator:
             raise machinecode.Uncountable(code.obstacle)
         shared_layout = {name: offset for name, offset, _ in compiled.shared_layout}
         with _seen_from(compiled.path):
-            program = _program(compiled.ptx, compiled.entry, compiled.joins)
+            program = _program_of(compiled)
             machine = Machine(program, grid, arguments, [], shared_layout, self.setting)
         machinecode.count(code, machine.launch, machine.parameters, machine.initial_memory, [blocks], watch, FOLLOWED)
         return machine.launch, code.shared_origin
@@ -147,7 +151,7 @@ class Simulator:
         checks, loads = Checks(), Loads(compiled.path)
         layout = {name: offset for name, offset, _ in compiled.shared_layout}
         with _seen_from(compiled.path):
-            program = _program(compiled.ptx, compiled.entry, compiled.joins)
+            program = _program_of(compiled)
             setting = dataclasses.replace(self.setting, counting=False)
             machine = Machine(program, grid, arguments, [checks, loads], layout, setting)
         fault = None
