@@ -22,6 +22,20 @@ def test_columns_count_characters(errors, line, column):
     assert (error.line, error.column) == (3, column)
 
 
+@pytest.mark.parametrize(("gap", "line"), [("\n", 3), ("\n\n    // of x\n", 3), (" /* of x */\n    ", 3)])
+def test_a_missing_semicolon_is_said_of_the_line_that_lacks_it(errors, gap, line):
+    (error,) = errors(f"__global__ void gemm(float *x)\n{{\n    x[0] = 1{gap}    x[1] = 2;\n}}\n")
+    assert error.line > line
+    assert error.message == f'expected a ";" at the end of line {line}'
+    (error,) = errors("__global__ void gemm(float *x)\n{\n    x[0] = 1 x[1] = 2;\n}\n")
+    assert (error.line, error.message) == (3, 'expected a ";"')
+
+
+def test_a_brace_that_is_not_closed_is_named_by_its_line(errors):
+    found = errors("__global__ void gemm(float *x)\n{\n    if (x) {\n        x[0] = 1;\n}\n")
+    assert '(to match this "{" in line 2)' in found[-1].message
+
+
 def test_all_errors_are_reported_in_order(errors):
     found = errors("__global__ void gemm(float *x)\n{\n    x[0] = a;\n    x[1] = b;\n    x[2] = c;\n}\n")
     assert [(d.line, d.message) for d in found] == [

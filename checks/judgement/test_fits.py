@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from checks.judgement.cases import FULL, Array, Product, judged, problem, stored
-from gemm_lessons.course.lesson import TileSizes
+from checks.judgement.cases import FULL, PLAIN, Array, Product, judged, problem, stored
+from gemm_lessons.course.data import DataSpec
+from gemm_lessons.course.lesson import Shape, TileSizes
 
 SHAPE = (48, 32, 24)  # in tiles of 16 x 16 x 8
 
@@ -40,9 +41,12 @@ def from_places(row: Callable[[Array], Any], col: Callable[[Array], Any]) -> Cal
 
 
 def patches_transposed(it: Product) -> Array:
-    m, n = it.reference.shape
-    patches = it.reference.reshape(m // 4, 4, n // 4, 4)
-    return patches.transpose(0, 3, 2, 1).reshape(m, n)
+    return transposed_in_patches(np.asarray(it.reference))
+
+
+def transposed_in_patches(sums: Array) -> Array:
+    m, n = sums.shape
+    return sums.reshape(m // 4, 4, n // 4, 4).transpose(0, 3, 2, 1).reshape(m, n)
 
 
 def same(line: Array) -> Array:
@@ -111,6 +115,17 @@ def test_a_fit_and_its_twin(name: str, kernel: Callable[[Product], Array], says:
     assert other is None or other.name != name
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_sum_that_is_nearer_in_size_hides_no_exchange(seed: int) -> None:
+    it = Product(DataSpec.plain(PLAIN), Shape(128, 128, 72), seed=seed)
+    (a, b), sums = it.factors, np.zeros((128, 128), np.float32)
+    for k in range(72):  # rounded as a kernel rounds
+        sums = np.asarray(sums + np.outer(a[:, k], b[k]), np.float32)
+    pattern = judged(it, transposed_in_patches(sums)).pattern
+    assert pattern is not None
+    assert pattern.name == "exchanged"
+
+
 def test_a_bound_is_called_by_its_names() -> None:
     it = problem(20, 32, 24)
     pattern = judged(it, weighted(*[1] * 20, *[0] * 4)(it), TileSizes()).pattern
@@ -164,9 +179,37 @@ def squares_of_b(it: Product) -> Array:
     return a @ b.reshape(k // 4, 4, n // 4, 4).transpose(0, 3, 2, 1).reshape(k, n)
 
 
+def in_whole_sums(it: Product) -> Array:
+    (a, b), sums = it.factors, np.zeros(it.reference.shape)
+    for k in range(it.shape.k):
+        sums = np.trunc(sums + np.outer(a[:, k], b[k]))
+    return sums
+
+
+def with_rows_of(of_a: int, of_b: int) -> Callable[[Product], Array]:
+    """A and B read as if their rows were so long."""
+
+    def computed(it: Product) -> Array:
+        read = []
+        for matrix, length in zip(it.factors, (of_a, of_b), strict=True):
+            row, col = np.indices(matrix.shape)
+            read.append(matrix.ravel()[row * length + col])
+        return np.asarray(read[0] @ read[1])
+
+    return computed
+
+
+FLOATS = ("float32", "float32")
+
+
 @pytest.mark.parametrize(
     ("name", "kernel", "types", "says"),
     [
+        ("whole_numbers", in_whole_sums, FLOATS, "something on the way is an int"),
+        ("cut", lambda it: it.factors[0] @ np.trunc(it.factors[1]), FLOATS, "the numbers of B were cut"),
+        ("cut", lambda it: np.trunc(it.factors[0]) @ it.factors[1], FLOATS, "the numbers of A were cut"),
+        ("a_stride", with_rows_of(48, 32), FLOATS, "A was read as if its rows were M = 48 long: element (row, k) of A"),
+        ("a_stride", with_rows_of(32, 32), FLOATS, "A[row * K + k], for a row of A has K elements"),
         ("rounded_to_float", in_floats, DOUBLES, "as if it had been computed in float"),
         ("wrapped_around", in_16_bits, INTEGERS, "it was kept in 16 bits, and wrapped around"),
         ("without_sign", without_signs(True), INTEGERS, "the bytes of A were taken for numbers from 0 to 255"),
@@ -184,6 +227,6 @@ def test_too_few_bits_and_their_twin(
     assert pattern.name == name
     assert says in pattern.explanation
     twin = kernel(it).copy()
-    twin[30, 11] += 3 + np.abs(twin[30, 11])
+    twin[30, 11] += 3.25 + np.abs(twin[30, 11])
     other = judged(it, twin).pattern
     assert other is None or other.name != name

@@ -305,6 +305,12 @@ def test_low_occupancy() -> None:
     assert said(occupancy=Occupancy(2, 32, 0.5, "registers")) == ""
 
 
+@pytest.mark.parametrize(("limiter", "says"), [("latency", "By the estimate it waits"), ("shared", "no fault here")])
+def test_low_occupancy_is_a_fault_where_the_kernel_waits(limiter: str, says: str) -> None:
+    found = said(occupancy=Occupancy(2, 16, 0.25, "registers"), estimate=estimate(limiter))
+    assert says in found
+
+
 def test_small_grids() -> None:
     text = said(blocks=4, shape=Shape(256, 256, 64))
     assert "at 256x256x64 the grid has 4 blocks and an H200 has 132 SMs: 128 of them idle" in text
@@ -370,6 +376,33 @@ def test_adjacent_todos_are_closed_one_by_one() -> None:
         assert solved(1, 2, 3, above=above) == {4, 5}
         assert solved(1, 2, 3, 4, 5, above=above) == set()
     assert solved(2) == {3, 4, 5}, "both copies in one loop"
+
+
+def test_a_todo_with_nothing_below_it_is_asked_for() -> None:
+    stub = any_course().lesson("block_tile").stub_path.read_text()
+
+    def asked(*numbers: int, above: bool = False) -> str:
+        lines = []
+        for line in stub.splitlines():
+            mine = any(f"TODO({number})" in line for number in numbers)
+            lines += [line, "x();"][:: -1 if above else 1] if mine else [line]
+        return said(verdict=wrong_answer(), source="\n".join(lines), stub=stub)
+
+    line = next(i for i, text in enumerate(stub.splitlines(), 1) if "TODO(1)" in text)
+    assert f"nothing stands below TODO(1) in line {line}: is that step written somewhere else?" in asked(2, 3, 4, 5)
+    assert "nothing stands below TODO(3)" in asked(1, 2, 4)
+    for right in (asked(1, 2, 3, 4, 5), asked(1, 2, 3), asked(1, 2, 3, 4, 5, above=True), asked()):
+        assert "nothing stands below" not in right
+
+
+def test_one_tile_that_is_right_is_said_before_what_memory_holds() -> None:
+    verdict = wrong_answer()
+    assert isinstance(verdict, WrongAnswer)
+    vague = replace(verdict, judgement=replace(verdict.judgement, pattern=None))
+    tile = ShapeResult(Shape(32, 32, 64), "passed")
+    told = "acc holds the right sums."
+    assert "is right, and more of them are not" in said(verdict=vague, shapes=(tile,), contents=(told,))
+    assert told in said(verdict=vague, shapes=(replace(tile, kind="wrong_answer"),), contents=(told,))
 
 
 def test_a_fault_comes_before_an_open_todo_and_a_warning_after() -> None:

@@ -60,6 +60,30 @@ def test_after_the_first_todo_the_tile_is_there() -> None:
     assert "Wrong elements" not in said
 
 
+def test_loads_of_which_two_became_one_are_not_called_dead() -> None:
+    stub = lesson_named("block_tile").stub_path.read_text()
+    copies = {
+        "// TODO(2)": "for (int k = 0; k < BK; k += BN)\n"
+        "As[thread_row][k + thread_col] = row < M && k0 + k + thread_col < K ? a(row, k0 + k + thread_col) : 0.0f;\n",
+        "// TODO(3)": "for (int k = 0; k < BK; k += BM)\n"
+        "Bs[k + thread_row][thread_col] = k0 + k + thread_row < K && col < N ? b(k0 + k + thread_row, col) : 0.0f;\n",
+        "// TODO(5)": "for (int k = 0; k < BK; k++)\nacc += As[thread_row][k] * Bs[k][thread_col];\n",
+    }
+    for before, code in copies.items():
+        stub = stub.replace(before, f"{code}{before}")
+    said = words_of(run(lesson_named("block_tile"), stub))
+    assert "The accumulator holds the right sums." in said
+    assert "dead code" not in said
+
+
+def test_after_a_fault_it_is_not_told_what_memory_holds() -> None:
+    source = lesson_named("naive").solution_path.read_text().replace("a(row, k) *", "A[row * N + k] *")
+    said = words_of(run(lesson_named("naive"), source))
+    assert "A was read as if its rows were N = 64 long" in said
+    assert "The wrong length of a row leads here" in said
+    assert "Nothing is stored in C" not in said
+
+
 def test_a_local_array_is_watched_although_the_answer_is_right() -> None:
     (it,) = (it for it in MISTAKES if (it.name, it.lesson) == ("past_b_frag", "vector_loads"))
     lesson = lesson_named(it.lesson)
@@ -115,7 +139,7 @@ class Memory:
 
     def said(self, shared: dict[str, np.ndarray] | None = None, own: np.ndarray | None = None, **names: int) -> str:
         arrays = {} if own is None else {"depot": np.ascontiguousarray(own).view(np.uint32)}
-        remains = Remains((), None, shared or {}, arrays, [], frozenset())
+        remains = Remains((), None, shared or {}, arrays, [], frozenset(), 0)
         known = {("own", "depot", offset): name for name, offset in names.items()}
         return " ".join(contents(self.problem, self.trial, remains, known))
 

@@ -83,7 +83,7 @@ def parse_log(
     tokens = [d for d in unique if d.message == "unrecognized token"]
     followed = {(d.file, d.line, d.column) for d in tokens}  # "expected a ..." at the same place says nothing new
     return tuple(
-        _foreign_character(d, path, source) if d in tokens else d
+        _foreign_character(d, path, source) if d in tokens else _missing_end(d, path, source)
         for d in unique
         if d in tokens or (d.file, d.line, d.column) not in followed
     )
@@ -99,6 +99,17 @@ def _foreign_character(found: Diagnostic, path: str, source: str) -> Diagnostic:
     return replace(found, message=f"the character {shown}(U+{ord(character):04X}) cannot stand here")
 
 
+def _missing_end(found: Diagnostic, path: str, source: str) -> Diagnostic:
+    """A semicolon is missed where the next line begins: say which line should have ended with it."""
+    lines = cuda_source.without_comments(source).split("\n")
+    if found.message != 'expected a ";"' or found.file != path or not found.column or found.line > len(lines):
+        return found
+    before = [number for number, line in enumerate(lines[: found.line - 1], 1) if line.strip()]
+    if lines[found.line - 1][: found.column - 1].strip() or not before:
+        return found
+    return replace(found, message=f"{found.message} at the end of line {before[-1]}")
+
+
 def _front_end(log: str, path: str, source: str, names: Mapping[str, str]) -> Iterator[Diagnostic]:
     messages: list[tuple[re.Match[str], list[str]]] = []
     for line in log.split("\n"):
@@ -109,13 +120,14 @@ def _front_end(log: str, path: str, source: str, names: Mapping[str, str]) -> It
     found: Diagnostic | None = None
     for head, body in messages:
         text = head["text"].strip() + _instantiation(body)
+        file = head["file"]
         if head["kind"] in ("note", "remark"):
             if found:
-                found = replace(found, message=f"{found.message} ({text})")
+                where = f" in line {head['line']}" if file and names.get(file, file) == path else ""
+                found = replace(found, message=f"{found.message} ({text}{where})")
             continue
         if found:
             yield _finished(found)
-        file = head["file"]
         caret = next((index for index, line in enumerate(body) if _CARET.match(line)), 0)
         found = Diagnostic(
             file=names.get(file) or printable(file) if file else path,

@@ -62,6 +62,23 @@ def open_todos(source: str, stub: str) -> dict[int, int]:
     return found
 
 
+def skipped_todos(source: str, stub: str) -> dict[int, int]:
+    """TODOs that count as solved although no code stands below their comment: number -> line in ``source``.
+
+    Only where the author writes below the comments: then such a step was forgotten, or stands somewhere else.
+    """
+    code, marks = _marks(source)
+    todos = open_todos(source, stub)
+    found: dict[int, int] = {}
+    for group in _groups(stub):
+        if not marks.keys() >= set(group.numbers) or _above(code, marks[group.numbers[0]]) != group.above:
+            continue
+        for number, following in pairwise(group.numbers):
+            if number not in todos and not any(code[marks[number] + 1 : marks[following] + 1]):
+                found[number] = marks[number] + 1
+    return found
+
+
 @dataclass(frozen=True)
 class _Group:
     """TODO comments with no code between them, the lines of code around them all, and the code down to the next."""

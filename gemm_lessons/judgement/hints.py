@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from gemm_lessons.course.lesson import Shape
-from gemm_lessons.course.todos import open_todos
+from gemm_lessons.course.todos import open_todos, skipped_todos
 from gemm_lessons.frozen import dataclass
 from gemm_lessons.judgement.evidence import Evidence
 from gemm_lessons.judgement.remedies import has_buffers, remedies
@@ -69,6 +69,15 @@ def _open_todo(facts: Evidence) -> Iterator[Hint]:
         yield Hint(2.5, f"TODO({number}) in line {line} is still open{more}. {texts.get(number, '')}".rstrip())
 
 
+def _skipped_todo(facts: Evidence) -> Iterator[Hint]:
+    """No TODO counts as open, but below one of them stands nothing, and below a later one something does."""
+    if facts.checked.right or isinstance(facts.checked.verdict, CompileFailed):
+        return
+    for number, line in skipped_todos(facts.source, facts.stub).items():
+        yield Hint(4.4, f"nothing stands below TODO({number}) in line {line}: is that step written somewhere else?")
+        return
+
+
 def _undefined_tile(facts: Evidence) -> Iterator[Hint]:
     if not isinstance(facts.checked.verdict, CompileFailed):
         return
@@ -110,15 +119,13 @@ def _wrong_tile(facts: Evidence) -> Iterator[Hint]:
     suspects = found or open_todos(facts.source, facts.stub)
     if not isinstance(verdict, WrongAnswer) or not verdict.is_vague or facts.checked.unfinished:
         return
-    if facts.checked.contents:
+    whole = Shape(tile.get("BM", 0), tile.get("BN", 0), tile.get("BK", 0))
+    right = {result.shape: result.kind == "passed" for result in facts.checked.shapes}
+    if facts.checked.contents and not right.get(whole):
         told = " ".join(facts.checked.contents)
         yield Hint(4.5, f"after one block and one K tile, in memory: {told} Is that what should be there?")
         return
-    if verdict.judgement.pattern or suspects:
-        return
-    whole = Shape(tile.get("BM", 0), tile.get("BN", 0), tile.get("BK", 0))
-    right = {result.shape: result.kind == "passed" for result in facts.checked.shapes}
-    if whole not in right:
+    if verdict.judgement.pattern or suspects or whole not in right:
         return
     if right[whole]:
         text = (
@@ -246,15 +253,19 @@ def _occupancy(facts: Evidence) -> Iterator[Hint]:
     it = facts.built.occupancy if facts.built else None
     if it is None or not 0 < it.fraction <= LOW_OCCUPANCY or not isinstance(facts.checked.verdict, Passed):
         return
-    yield Hint(
-        11,
-        f"occupancy is {it.fraction:.3g} ({it.warps} warps on an SM), limited by {it.limiter}. That is no fault as "
-        "long as each thread has enough independent work; it is when the estimate's limiter is latency.",
-    )
+    estimate = facts.speed.estimate
+    if estimate is None:
+        what = "That is no fault as long as each thread has enough independent work."
+    elif estimate.limiter == "latency":
+        what = "By the estimate it waits: other warps could fill that, or more independent work of each thread."
+    else:
+        what = "That is no fault here: by the estimate it is not waiting that limits this kernel."
+    yield Hint(11, f"occupancy is {it.fraction:.3g} ({it.warps} warps on an SM), limited by {it.limiter}. {what}")
 
 
 RULES: Sequence[Callable[[Evidence], Iterator[Hint]]] = (
     _open_todo,
+    _skipped_todo,
     _undefined_tile,
     _fault,
     _same_tile,

@@ -107,6 +107,35 @@ def _swapped(it: Wrong) -> Pattern | None:
     return None
 
 
+def _strides(it: Wrong) -> Pattern | None:
+    """The row was multiplied by another size than the length of a row."""
+    a, b = it.factors
+    for name, at, other in (("A", "row, k", "MN"), ("B", "k, col", "MK")):
+        layout = it.problem.layouts[name]
+        for size in other:
+            stride = int(it.problem.shape.names[size])
+            read = _with_rows_of(stride, layout, it.problem.arrays[name])
+            if read is None or not it.agrees(it.product(read, b) if name == "A" else it.product(a, read)):
+                continue
+            first, second = at.split(", ")
+            length = "K" if name == "A" else "N"
+            return Pattern(
+                f"{name.lower()}_stride",
+                f"{name} was read as if its rows were {size} = {stride} long: element ({at}) of {name} is "
+                f"{name}[{first} * {length} + {second}], for a row of {name} has {length} elements.",
+            )
+    return None
+
+
+def _with_rows_of(length: int, layout: BufferLayout, stored: Array) -> Array | None:
+    """What is found where rows are taken to be this long; None where they are, or where that is outside the array."""
+    row, col = np.indices((layout.rows, layout.cols))
+    place = row * length + col
+    if length == layout.leading or place.max() >= stored.size:
+        return None
+    return np.asarray(layout.element.decode(stored).ravel()[place])
+
+
 def _exchanged(layout: BufferLayout, stored: Array) -> Array | None:
     """What (col, row) finds where (row, col) was meant; None where that lies outside the array."""
     row, col = np.indices((layout.rows, layout.cols))
@@ -242,7 +271,8 @@ def _same_part(it: Wrong) -> Pattern | None:
 
 
 def _part_of_tiles(it: Wrong) -> str | None:
-    """Which rows and columns are wrong, if it is the same part of every whole tile; or which are right."""
+    """Which rows and columns are wrong, if it is the same part of every whole tile; or which are right; or, where they
+    are no rectangle, the first row."""
     tiles = it.tiles
     by_tile = _whole_tiles(it)
     if tiles.rows * tiles.cols == 1 or not by_tile.size:
@@ -257,7 +287,8 @@ def _part_of_tiles(it: Wrong) -> str | None:
         if (part == np.outer(rows, cols)).all():
             lines = [_few(noun, np.flatnonzero(of)) for noun, of in (("row", rows), ("column", cols)) if not of.all()]
             return f"{only}{', '.join(lines)} {size}"
-    return None
+    row = int(np.flatnonzero(wrong.any(1))[0])
+    return f"such as row {row}, {_few('column', np.flatnonzero(wrong[row]))} {size}"
 
 
 def _whole_tiles(it: Wrong) -> Array:
@@ -288,7 +319,9 @@ def _few(noun: str, numbers: Array) -> str:
 PLAIN_ONLY = (
     widths.without_sign,
     widths.not_turned,
+    widths.cut,
     _transposed,
+    _strides,
     fragments.turned,
     _k_tiles,
     _same_k_tile,
@@ -299,6 +332,7 @@ RULES: Sequence[Callable[[Wrong], Pattern | None]] = (
     _all_zero,
     fragments.half_sums,
     widths.rounded,
+    widths.whole,
     widths.wrapped,
     *PLAIN_ONLY,
     epilogue,

@@ -10,6 +10,7 @@ import numpy as np
 
 from gemm_lessons.judgement.wrong import Array, Pattern, Wrong, few
 
+FEW = 100  # elements that are looked up one by one
 KNOWN = 0.9  # share of elements whose value stands in the right answer; some values are alike
 MOST = 1 << 20  # elements that are looked up, in a second
 GROUPS = (8, 4, 2, 16, 32, 64)  # rows of a thread, of a vector, of a round
@@ -116,9 +117,13 @@ def _of_lines(source: Array, wrong: Array, noun: str, name: str, tile: int, bloc
 def _exchanged(found: Array, it: Wrong) -> Pattern | None:
     """Two by two elements changed places."""
     cols = it.got.shape[1]
+    place = np.arange(found.size)
+    hidden = np.flatnonzero(found < 0)
+    if hidden.size > FEW:
+        return None
+    found[hidden] = [_partner(int(here), it) for here in hidden]
     if (found < 0).any() or not it.agrees_moved(lambda right: right.ravel()[found].reshape(right.shape)):
         return None
-    place = np.arange(found.size)
     away = found != place
     if (found[found] == place)[away].mean() < KNOWN:
         return None
@@ -130,3 +135,11 @@ def _exchanged(found: Array, it: Wrong) -> Pattern | None:
         "other way round. Row and column are exchanged inside each thread's patch: acc[i][j] is a_frag[i] times "
         "b_frag[j], and belongs in row i, column j of the patch. Look at the product and at the store.",
     )
+
+
+def _partner(here: int, it: Wrong) -> int:
+    """With which element this one may have changed places, where a sum that is nearer in size hid it; -1: with none."""
+    right, got, tolerance = it.problem.reference.ravel(), it.got.ravel(), it.problem.tolerance.ravel()
+    theirs = np.abs(got[here] - right) <= tolerance
+    mine = np.abs(got - right[here]) <= tolerance[here]
+    return int(np.argmax(theirs & mine)) if (theirs & mine).any() else -1

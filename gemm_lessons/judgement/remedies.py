@@ -33,7 +33,8 @@ REMEDIES: Mapping[str, str] = {
     "barrier behind that.",
     "mbarrier": "An mbarrier is made once (mbarrier.init, then a barrier for all), and each of its phases expects the "
     "arrivals that were counted there: no more, no fewer.",
-    "out_of_array": "An index runs past the end of its array, into the next one: check the loop's bound.",
+    "out_of_array": "An index runs past the end of its array, into the next one: check the loop's bound, and in which "
+    "order the indices stand.",
     "exited_before_barrier": "Threads that have returned copy nothing for the others and do not wait: no return "
     "before a __syncthreads(); guard the loads and stores instead.",
     "shuffle_source": "Let every thread that another one reads from execute the shuffle too, and name it in the mask.",
@@ -197,7 +198,7 @@ def _wrong_buffer(facts: Evidence, finding: Finding) -> str | None:
     if counters.get("barriers") < tiles:
         return None
     return (
-        "There is a barrier for every tile, so none is missing: the buffer is the wrong one. While one buffer is "
+        "There is a barrier for every tile, and one more would only hide it: the buffer is the wrong one. While one is "
         "multiplied, only the other may be filled (1 - now), and the next turn changes them over."
     )
 
@@ -220,6 +221,8 @@ def _outside(facts: Evidence, finding: Finding) -> str | None:
     pattern = facts.checked.verdict.judgement.pattern if isinstance(facts.checked.verdict, WrongAnswer) else None
     if pattern is not None and pattern.name.endswith("_swapped"):
         return "The exchanged row and column lead here: a guard would only hide it."
+    if pattern is not None and pattern.name.endswith("_stride"):
+        return "The wrong length of a row leads here: a guard would only hide it."
     if pattern is not None and pattern.name == "wrong_bound":
         return "The bound of the loop over k leads here, on shapes where it is beyond K: a guard would only hide it."
     array = ARRAY.match(finding.message)
@@ -260,7 +263,8 @@ def _beyond_k(facts: Evidence) -> str | None:
     loop = "k0" if sizes[2] > 1 else "k"
     return (
         f"At {verdict.shape} every tile is whole, so no guard is missing. Does k stay below K = {verdict.shape.k}? "
-        f"Check the bound of the loop over {loop} first ({loop} < K), then row and column."
+        f"Check the bound of the loop over {loop} first ({loop} < K), then row and column, and by what the row is "
+        "multiplied: a row of A has K elements, a row of B has N."
     )
 
 

@@ -51,7 +51,7 @@ def contents(
     said += [sums] if sums else [_fragment(name, words, tiles) for name, words in own]
     layout = problem.answer
     before = bits(layout.matrix(problem.arrays[layout.name]))
-    if (bits(trial.answer) == before.reshape(trial.answer.shape)).all():
+    if remains.fault is None and (bits(trial.answer) == before.reshape(trial.answer.shape)).all():
         said.append("Nothing is stored in C yet.")
     return tuple(sentence for sentence in said if sentence)
 

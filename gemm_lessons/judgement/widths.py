@@ -10,6 +10,7 @@ from gemm_lessons.judgement.wrong import Array, Pattern, Wrong
 
 NARROW = (16, 8)  # bits that an integer sum may have been kept in
 WORD = 4  # bytes
+FRACTIONS = 0.5  # share of whole numbers among right sums from which on they are nothing to wonder about
 
 
 def rounded(it: Wrong) -> Pattern | None:
@@ -24,6 +25,39 @@ def rounded(it: Wrong) -> Pattern | None:
         "every element is right to some seven digits, as if it had been computed in float. A double that passes "
         "through a float on its way, a fragment or a sum, loses more than half of its digits.",
     )
+
+
+def whole(it: Wrong) -> Pattern | None:
+    """Sums of floats that all came out as whole numbers."""
+    right = it.problem.reference
+    if not it.problem.answer.element.is_float or not np.isfinite(it.got).all():
+        return None
+    if (it.got != np.trunc(it.got)).any() or (right == np.trunc(right)).mean() >= FRACTIONS:
+        return None
+    return Pattern(
+        "whole_numbers",
+        "every element is a whole number: something on the way is an int, which keeps nothing behind the point. "
+        "Declare what holds the sum as float.",
+    )
+
+
+def cut(it: Wrong) -> Pattern | None:
+    """A sum of products of whole numbers, where the factors have fractions. Of a plain product only."""
+    if not it.may_be_fitted or not it.problem.answer.element.is_float:
+        return None
+    a, b = it.factors
+    for which, left, right in (
+        ("A", np.trunc(a), b),
+        ("B", a, np.trunc(b)),
+        ("A and B", np.trunc(a), np.trunc(b)),
+    ):
+        if it.agrees(it.product(left, right)):
+            return Pattern(
+                "cut",
+                f"the numbers of {which} were cut to whole numbers: a variable that holds them is an int. Declare it "
+                "as float.",
+            )
+    return None
 
 
 def wrapped(it: Wrong) -> Pattern | None:

@@ -260,7 +260,7 @@ def show_diagnostics(console: Console, row: Row, found: Sequence[Diagnostic]) ->
         said = (f"{diagnostic.severity}: ", style)
         place = Text(printable(at), style="bold")
         place.stylize(link(console, diagnostic.file, line, column))
-        console.print(Text.assemble(place, ": ", said, diagnostic.message), soft_wrap=True)
+        console.print(Text.assemble(place, ": ", said, diagnostic.message), soft_wrap=not console.is_terminal)
         if diagnostic.file == row.path:
             _quote(console, row, line, column)
     if len(found) > MAX_DIAGNOSTICS:

@@ -18,7 +18,7 @@ from gemm_lessons.compiler.diagnostics import plain_name
 from gemm_lessons.compiler.local_bounds import may_run_past
 from gemm_lessons.course.folder import read_source
 from gemm_lessons.course.lesson import Lesson, Shape
-from gemm_lessons.course.problem import Problem
+from gemm_lessons.course.problem import Problem, Trial
 from gemm_lessons.course.todos import open_todos, todo_marks
 from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.judgement.evidence import Built, Checked
@@ -71,16 +71,22 @@ def second_look(plan: RunPlan, built: Built, source: str, checked: Checked) -> C
         return checked
     trial = problem.trial()
     try:
-        remains = Simulator(Setting(budget=BUDGET)).remains(
-            compiled, lesson.grids(shape)[0], trial.arguments(lesson.launches[0].parameters)
-        )
+        remains = _remains(compiled, lesson, trial)
+        names = _names(compiled, remains)
+        if can_tell(problem) and (todos or (puzzling and remains.fault is None)):
+            told = contents(problem, trial, remains, names)
+            if remains.fault is None and lesson.tile == built.lesson.tile:
+                told += _left_out(remains, _remains(built.code.counted[0], lesson, problem.trial()), checked)
+            checked = replace(checked, contents=told)
     except UnsupportedKernel:  # it counts nothing and judges nothing: the run has done that without it
         return checked
-    names = _names(compiled, remains)
-    if (todos or puzzling) and can_tell(problem):
-        told = (*contents(problem, trial, remains, names), *_left_out(remains, checked))
-        checked = replace(checked, contents=told)
     return _with_findings(checked, _past_the_end(remains, names), shape)
+
+
+def _remains(compiled: Compiled, lesson: Lesson, trial: Trial) -> Remains:
+    """What is left of the only block of a trial. Raises ``UnsupportedKernel``."""
+    arguments = trial.arguments(lesson.launches[0].parameters)
+    return Simulator(Setting(budget=BUDGET)).remains(compiled, lesson.grids(trial.problem.shape)[0], arguments)
 
 
 def _mostly_right(checked: Checked) -> bool:
@@ -144,15 +150,18 @@ def _with_findings(checked: Checked, found: list[Finding], shape: Shape) -> Chec
     return replace(checked, verdict=verdict, findings=(*found, *known))
 
 
-def _left_out(remains: Remains, checked: Checked) -> list[str]:
-    """Why a counter is 0: the loads of these lines are executed as written, but not in the code that is counted."""
-    if checked.counters is None:
-        return []
+def _left_out(remains: Remains, counted: Remains, checked: Checked) -> tuple[str, ...]:
+    """Why a counter is 0: the loads of these lines are executed as written, but not in the code that is ``counted``.
+
+    A line alone says little: where two loads have become one instruction, it has the line of one of them.
+    """
+    if checked.counters is None or counted.loaded >= remains.loaded:
+        return ()
     requests = METRICS["global_load_requests"]
-    counted = {it.line for it in checked.counters.lines if it.metric == requests and it.value}
-    missing = sorted(remains.loads - counted)
+    lines = {it.line for it in checked.counters.lines if it.metric == requests and it.value}
+    missing = sorted(remains.loads - lines)
     if not missing:
-        return []
-    lines = f"line{'s'[: len(missing) > 1]} {', '.join(map(str, missing))}"
+        return ()
+    where = f"line{'s'[: len(missing) > 1]} {', '.join(map(str, missing))}"
     why = "what is loaded there does not reach C yet, so the compiler leaves it out (dead code)"
-    return [f"The counters have no loads of {lines}: {why}."]
+    return (f"The counters have no loads of {where}: {why}.",)

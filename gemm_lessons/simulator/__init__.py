@@ -162,7 +162,7 @@ class Simulator:
         except (OutOfTime, MemoryError) as end:
             fault = finding_of(stopped(end, machine.now))
         machine.memory.write_back()
-        return collect(machine, checks.result(), fault, frozenset(loads.lines))
+        return collect(machine, checks.result(), fault, loads)
 
     def _launch(
         self,
