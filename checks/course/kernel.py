@@ -45,6 +45,7 @@ class Kernel:
             defines=self.lesson.tile.defines,
             include_dirs=self.lesson.include_dirs,
             arch=GPU_ARCH,
+            options=self.lesson.options,
         )
         assert isinstance(compiled, Compiled), f"{self.name}: {compiled.log}"
         return compiled

@@ -12,7 +12,6 @@ before kept (``.reuse``) is not read again. ``other``: instructions that are non
 from __future__ import annotations
 
 import json
-import re
 import statistics
 import sys
 from pathlib import Path
@@ -27,7 +26,6 @@ from gemm_lessons.course.lesson import Shape
 SOURCE = Path(__file__).with_name("registers.cu")
 ROUNDS = {1024: 40, 1536: 30, 2048: 20, 3072: 15, 4096: 11, 6144: 7, 8192: 7}
 BLOCKS, THREADS, TURNS, REPEATS = 2, 128, 4000, 7
-THREE, BANK, OTHER = "three", "bank", "other"
 
 ROW_BY_ROW = (
     """\
@@ -59,6 +57,10 @@ VARIANTS = (
     Variant("beat_cublas slices", {"FILL": 1}),
     Variant("beat_cublas 128x128", {"BM": 128, "BN": 128}),
     Variant("beat_cublas 8x8", SQUARES_OF_8),
+    Variant("beat_cublas usage 10", {"USAGE": 10}),
+    Variant("beat_cublas level 1", {"LEVEL": 1}),
+    Variant("beat_cublas tma usage 10", {"USAGE": 10}, type="tma", entry="gemm_by_tma"),
+    Variant("beat_cublas tma level 1", {"LEVEL": 1}, type="tma", entry="gemm_by_tma"),
 )
 LOOPS = {  # name: TM, TN, FEED, ORDER
     f"loop {tm}x{tn} {words}": (tm, tn, feed, order)
@@ -75,31 +77,9 @@ LOOPS = {  # name: TM, TN, FEED, ORDER
 }
 
 
-def reads(cubin: bytes, entry: str) -> dict[str, float]:
-    """What the multiply-adds of the fullest innermost loop ask of the register file."""
-    from gemm_lessons.compiler.sass import disassemble, parse
-    from gemm_lessons.simulator.counters.machinecode import registers
-    from gemm_lessons.simulator.counters.machinecode.operands import decode
-
-    lines = parse(disassemble(cubin), entry)
-    code = [decode(number, one) for number, one in enumerate(lines)]
-    at = {label: number for number, one in enumerate(lines) for label in one.labels}
-    loops: list[tuple[int, int]] = []
-    for number, one in enumerate(code):
-        target = re.search(r"BRA.*?(\.L_x_\d+)", one.text)
-        if target and at.get(target[1], number) < number:
-            loops.append((at[target[1]], number + 1))
-    inner = [code[a:b] for a, b in loops if not any(a <= c and d <= b and (a, b) != (c, d) for c, d in loops)]
-    best = max(inner, key=lambda body: sum(it.name == "FFMA" for it in body), default=code)
-    banks = [asked for one, asked in zip(best, registers.reads(best), strict=True) if one.name == "FFMA"]
-    three, bank = sum(sum(it) == 3 for it in banks), sum(sorted(it) == [0, 2] for it in banks)
-    share = 100 / max(1, len(banks))
-    found = {THREE: three * share, BANK: bank * share, OTHER: (len(best) - len(banks)) * share}
-    return {name: round(value, 1) for name, value in found.items()}
-
-
 def compile_all(folder: Path) -> None:
     from gemm_lessons.compiler.compile import Compiled, compile_source
+    from gemm_lessons.proofs.inner_loop import reads
 
     shapes = [Shape(n, n, n) for n in (4096, *ROUNDS)] + [Shape(*sizes) for sizes in CHECKS]
     compile_kernels(folder, [variant.kernel() for variant in VARIANTS], shapes)

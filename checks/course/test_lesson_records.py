@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from gemm_lessons.course.expression import Expression
-from gemm_lessons.course.folder import Course
+from gemm_lessons.course.folder import CommandError, Course
 from gemm_lessons.course.lesson import Gate, Lesson, LessonError, Shape, ShapeError
 from gemm_lessons.course.lesson_toml import load_lesson
+from gemm_lessons.course.tiles import retiled
 
 TOML = """\
 title = "T"
@@ -176,3 +177,33 @@ def test_not_text(lesson: Lesson) -> None:
     lesson.toml_path.mkdir()
     with pytest.raises(LessonError, match="cannot be read"):
         load_lesson(lesson.directory)
+
+
+def with_ptxas(lesson: Lesson, table: str) -> Lesson:
+    lesson.toml_path.write_text(TOML.replace("[shapes]", f"[ptxas]\n{table}\n[shapes]"))
+    return load_lesson(lesson.directory)
+
+
+def test_what_the_assembler_is_told_follows_the_tile(lesson: Lesson) -> None:
+    told = with_ptxas(lesson, 'opt-level = "BM - 1"\nregister-usage-level = 8')
+    assert told.options == ("--ptxas-options=--opt-level=3", "--ptxas-options=--register-usage-level=8")
+    assert retiled(told, {"BM": 2}).options[0] == "--ptxas-options=--opt-level=1"
+    assert lesson.options == ()
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ("opt-levl = 1", r"lesson\.toml:15: \[ptxas\] opt-levl: unknown key; did you mean opt-level"),
+        ('opt-level = "BM - 5"', r"lesson\.toml:15: \[ptxas\] opt-level: .*-1"),
+        ('opt-level = "DEPTH"', r"lesson\.toml:15: \[ptxas\] opt-level: .*DEPTH"),
+    ],
+)
+def test_what_the_assembler_cannot_be_told(lesson: Lesson, table: str, says: str) -> None:
+    with pytest.raises(LessonError, match=says):
+        with_ptxas(lesson, table)
+
+
+def test_a_tile_that_leaves_the_assembler_no_number(lesson: Lesson) -> None:
+    with pytest.raises(CommandError, match="--tile BM=1 cannot be launched"):
+        retiled(with_ptxas(lesson, 'opt-level = "BM - 2"'), {"BM": 1})

@@ -131,7 +131,7 @@ def test_names_that_are_none(shared: Shared, name: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("source", "head", "row", "says"),
     [
-        ("simulator 64,64", "22", "`ffma`", "simulator wants a shape, like simulator 128,128,64"),
+        ("simulator 64,64", "22", "`ffma`", "a shape is wanted, like simulator 128,128,64"),
         ("simulator 64,64,32", "22", "ffma", 'the row "ffma" ends with no `expression`'),
         ("simulator 64,64,32", "22", "`fma`", "did you mean ffma"),
         ("simulator 64,64,32", "99", "`ffma`", 'there is no lesson "99"'),
@@ -142,6 +142,7 @@ def test_names_that_are_none(shared: Shared, name: str, says: str) -> None:
         ("h200 cold", "512", "22_after", "cold is no unit: tflops, percent, ms, us"),
         ("h200 tflops", "512", "22_after", "h200.json is not there"),
         ("ncu 4096", "22", "`sm_cycles`", "h200_ncu.json is not there"),
+        ("machinecode 64,64,32", "dropped", "22", "'dropped' is not there; the source is simulator M,N,K"),
         ("", "22", "`ffma`", "'' is no source; write simulator M,N,K"),
     ],
 )

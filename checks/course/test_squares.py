@@ -7,9 +7,10 @@ import random
 import pytest
 
 from checks.course.kernel import GPU_ARCH
-from checks.course.squares import BANK, LOOPS, OTHER, SOURCE, THREE, VARIANTS, reads
+from checks.course.squares import LOOPS, SOURCE, VARIANTS
 from gemm_lessons.compiler.compile import Compiled, compile_source
 from gemm_lessons.course.lesson import Shape
+from gemm_lessons.proofs.inner_loop import BANK, OTHER, THREE, reads
 
 
 def loop(words: str) -> dict[str, float]:

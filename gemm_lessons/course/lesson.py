@@ -180,6 +180,7 @@ class Lesson:
     types: tuple[str, ...] = ()  # of numbers, that the same source takes besides
     type: str = ""  # which of them this is; empty: the lesson's own
     starts_from: str = ""  # the lesson whose kernel it improves, without digits; empty: the one before
+    ptxas: tuple[tuple[str, Expression], ...] = ()  # what the assembler is told: options and their values
 
     @property
     def name(self) -> str:
@@ -230,6 +231,13 @@ class Lesson:
     def include_dirs(self) -> tuple[Path, ...]:
         """Where ``#include`` looks first: ``lessons/common`` (``matrix.cuh``), then the lesson's own folder."""
         return (self.directory.parent / "common", self.directory)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What the compiler is told besides the tile sizes. Raises ``ExpressionError``."""
+        return tuple(
+            f"--ptxas-options=--{name}={value.whole(self.tile.defines, at_least=0)}" for name, value in self.ptxas
+        )
 
     def with_tile(self, tile: Tile) -> Lesson:
         """The same lesson with other tile sizes."""

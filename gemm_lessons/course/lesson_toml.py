@@ -50,6 +50,7 @@ MAX_THREADS = 1024  # per block, every compute capability so far (CUDA programmi
 
 ARCHITECTURE = "sm_90"  # what a course counts on that does not say
 SWIZZLES = (0, 32, 64, 128)  # bytes
+PTXAS = ("opt-level", "register-usage-level")  # options that change machine code, with a number
 TYPES = ("a", "b", "c", "accumulate")  # of [kernel]
 ACCUMULATORS = ("float64", "float32", "float16", "int32")
 
@@ -90,7 +91,7 @@ class _Reader(TomlReader):
         """The file as it is for one of its ``[types]``: keys of tables are replaced one by one, lists as a whole."""
         types = self.table((), raw, "types")
         there = self.table(("types",), types, type_)
-        replaced = ("tile", "choices", "launch", "launches", "kernel", "buffers", "tensor_maps", "shapes", "gates")
+        replaced = "tile ptxas choices launch launches kernel buffers tensor_maps shapes gates".split()
         self.known(("types", type_), there, replaced)
         merged = {key: value for key, value in raw.items() if key not in there}
         for key, value in there.items():
@@ -104,8 +105,8 @@ class _Reader(TomlReader):
     def lesson(self, directory: Path, raw: dict[str, Any], type_: str) -> Lesson:
         from gemm_lessons.launch import COUNTED  # --help reads no lesson
 
-        tables = "tile launch launches kernel scalars choices buffers tensor_maps shapes gates todo tune types".split()
-        self.known((), raw, ("title", "idea", "starts_from", *tables))
+        words = "tile ptxas launch launches kernel scalars choices buffers tensor_maps shapes gates todo tune types"
+        self.known((), raw, ("title", "idea", "starts_from", *words.split()))
         tile = self.tile(self.table((), raw, "tile", required=False))
         choices = self.choices(self.table((), raw, "choices", required=False), tile)
         names = (*SIZES, *tile.defines, *dict(choices))
@@ -129,6 +130,7 @@ class _Reader(TomlReader):
             types=tuple(self.table((), raw, "types", required=False)),
             type=type_,
             starts_from=self.string((), raw, "starts_from") if "starts_from" in raw else "",
+            ptxas=self.ptxas(self.table((), raw, "ptxas", required=False), tile),
         )
         if lesson.shapes.layouts != LAYOUTS[:1] and not choices:
             raise self.wrong(("shapes", "layouts"), "needs [choices], or a kernel never hears how A and B lie")
@@ -230,6 +232,17 @@ class _Reader(TomlReader):
                 raise self.wrong(("tile", name), "a tile size is named in upper case, like BM, and not M, N or K")
             sizes.append((name, self.integer(("tile",), raw, name)))
         return Tile(tuple(sizes))
+
+    def ptxas(self, raw: dict[str, Any], tile: Tile) -> tuple[tuple[str, Expression], ...]:
+        """What the assembler is told: a number for each option, arithmetic over the tile."""
+        self.known(("ptxas",), raw, PTXAS)
+        found = [(name, self.expression(("ptxas", name), raw[name], tuple(tile.defines))) for name in raw]
+        for name, value in found:
+            try:
+                value.whole(tile.defines, at_least=0)
+            except ExpressionError as error:
+                raise self.wrong(("ptxas", name), str(error)) from None
+        return tuple(found)
 
     def launches(self, raw: dict[str, Any], names: Sequence[str]) -> tuple[LaunchSpec, ...]:
         keys = ("grid", "block", "dynamic_shared", "cluster")

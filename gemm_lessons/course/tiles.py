@@ -84,7 +84,7 @@ def _promise(multiple: int, before: int, now: int) -> int:
 def _try(lesson: Lesson, text: str) -> None:
     for shape in (*lesson.shapes.check, lesson.shapes.count):
         try:
-            grids = lesson.grids(shape)
+            grids, _ = lesson.grids(shape), lesson.options
             lesson.at(shape).data.lay_out(shape.names)
             lesson.data.check_maps(shape.names)
         except (LessonError, ExpressionError) as error:

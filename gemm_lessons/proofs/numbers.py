@@ -21,13 +21,14 @@ from gemm_lessons.course.problem import Problem
 from gemm_lessons.device import Binaries, Task
 from gemm_lessons.hardware.sheets import find_gpu
 from gemm_lessons.launch import COUNTED
+from gemm_lessons.proofs.inner_loop import BANK, OTHER, THREE, reads
 from gemm_lessons.run.simulated import Simulated
 
 GPU = "h200"  # what occupancies in the texts are for
 SEED = 20261121
 TABLE = re.compile(r"<!-- numbers: (.*?) -->\n(.*?)<!-- /numbers -->", re.DOTALL)
 FIELDS = ("registers", "shared_bytes", "spill_bytes")  # of a variant
-COLUMNS = (*FIELDS, "three", "bank", "other")  # that measured files may hold; the last three of machine code
+COLUMNS = (*FIELDS, THREE, BANK, OTHER)  # that measured files may hold
 EVERY_SIZE = 0  # of a kernel that has no size, such as a loop on registers
 LIBRARY = ("cublas", "cutlass", "leimao", "torch", "loop", "fed")  # rows that are no lesson's
 WAYS = ("cold", "warm")  # of measuring; see lessons/measured/README.md
@@ -46,7 +47,7 @@ FILES = {"h200": "h200.json", "ncu": "h200_ncu.json", "variants": "h200_variants
          "types": "h200_types.json", "split": "h200_split.json", "anchors": "h200_anchors.json",
          "pipes": "h200_pipes.json", "power": "h200_power.json", "two_warps": "h200_two_warps.json",
          "squares": "h200_squares.json"}  # fmt: skip
-SOURCES = f"simulator M,N,K, {', '.join(FILES)}: see lessons/measured/README.md"
+SOURCES = f"simulator M,N,K, machinecode M,N,K, {', '.join(FILES)}: see lessons/measured/README.md"
 
 
 class Numbers:
@@ -72,6 +73,8 @@ class Numbers:
             match kind:
                 case "simulator":
                     done = self._simulated(words, head, rows)
+                case "machinecode":
+                    done = self._in_machine_code(words, head, rows)
                 case "ncu" | "precision" | "errors" | "pipes" | "power":
                     done = self._profiled(kind, words, head, rows)
                 case _ if kind in FILES:
@@ -84,13 +87,18 @@ class Numbers:
             raise LessonError(f"numbers: {source}: {what}; the source is {SOURCES}") from None
 
     def _simulated(self, words: list[str], head: list[str], rows: list[list[str]]) -> Iterator[list[str]]:
-        sizes = re.fullmatch(r"(\d+),(\d+),(\d+)( [NT]{2})?", " ".join(words))
-        if sizes is None:
-            raise ValueError("simulator wants a shape, like simulator 128,128,64")
-        shape = Shape(*map(int, sizes.groups()[:3]), layout=(sizes[4] or LAYOUTS[0]).strip())
+        shape = _shape(words)
         for row in rows:
             expression = _expression(row)
             yield [row[0], *(_value(expression, self.facts(heading, shape)) for heading in head[1:])]
+
+    def _in_machine_code(self, words: list[str], head: list[str], rows: list[list[str]]) -> Iterator[list[str]]:
+        """A row is a kernel, as a column of ``simulator`` is."""
+        shape = _shape(words)
+        for row in rows:
+            _, (kernel, *_) = self._compiled(row[0], shape)
+            found = {name: getattr(kernel.resources, name) for name in FIELDS} | reads(kernel.cubin, kernel.entry)
+            yield [row[0], *(str(found[heading]) for heading in head[1:])]
 
     def facts(self, heading: str, shape: Shape) -> Mapping[str, Number]:
         """Everything that an expression may name, of a column's kernel at one shape: ``04``, ``04 BK=16`` or
@@ -100,26 +108,7 @@ class Numbers:
         return self._facts[heading, shape]
 
     def _count(self, heading: str, shape: Shape) -> Mapping[str, Number]:
-        lesson, source = self._column(heading)
-        lesson.allow(shape)
-        lesson = lesson.at(shape)
-        path = str(lesson.solution_path)
-        compiled = [
-            compile_source(
-                source,
-                path=path,
-                entry=launch.entry,
-                defines=lesson.tile.defines,
-                include_dirs=lesson.include_dirs,
-                arch=self.course.architecture,
-            )
-            for launch in lesson.launches
-        ]
-        kernels = tuple(it for it in compiled if isinstance(it, Compiled))
-        if len(kernels) < len(compiled):
-            raise LessonError(
-                f"numbers: column {heading} does not compile; see it: gemm-lessons run {lesson.number:02}"
-            )
+        lesson, kernels = self._compiled(heading, shape)
         grids = lesson.grids(shape)
         problem = Problem(lesson.data, shape, SEED)
         parameters = tuple(launch.parameters for launch in lesson.launches)
@@ -139,6 +128,30 @@ class Numbers:
             "warps_per_sm": fit.warps,
             "occupancy": 100 * fit.fraction,
         }
+
+    def _compiled(self, heading: str, shape: Shape) -> tuple[Lesson, tuple[Compiled, ...]]:
+        """A column's lesson as it is launched at this shape, and its kernels."""
+        lesson, source = self._column(heading)
+        lesson.allow(shape)
+        lesson = lesson.at(shape)
+        compiled = [
+            compile_source(
+                source,
+                path=str(lesson.solution_path),
+                entry=launch.entry,
+                defines=lesson.tile.defines,
+                include_dirs=lesson.include_dirs,
+                arch=self.course.architecture,
+                options=lesson.options,
+            )
+            for launch in lesson.launches
+        ]
+        kernels = tuple(it for it in compiled if isinstance(it, Compiled))
+        if len(kernels) < len(compiled):
+            raise LessonError(
+                f"numbers: column {heading} does not compile; see it: gemm-lessons run {lesson.number:02}"
+            )
+        return lesson, kernels
 
     def _column(self, heading: str) -> tuple[Lesson, str]:
         number, *rest = heading.split() or [""]
@@ -205,6 +218,13 @@ class Numbers:
                 raise LessonError(f"numbers: {kind}: {path} is not there") from None
         rows: list[dict[str, Any]] = self._stored[kind]
         return rows
+
+
+def _shape(words: Sequence[str]) -> Shape:
+    sizes = re.fullmatch(r"(\d+),(\d+),(\d+)( [NT]{2})?", " ".join(words))
+    if sizes is None:
+        raise ValueError("a shape is wanted, like simulator 128,128,64")
+    return Shape(*map(int, sizes.groups()[:3]), layout=(sizes[4] or LAYOUTS[0]).strip())
 
 
 def _expression(row: Sequence[str]) -> str:

@@ -260,7 +260,7 @@ def _chosen(request: BenchRequest, series: _Series, shapes: Sequence[Shape]) -> 
 def fingerprint(lesson: Lesson, source: str) -> str:
     """Twelve hex digits of everything that the compiler reads: the source, the tile sizes, the common headers."""
     parts = [source, repr(sorted(lesson.tile.defines.items())), repr(lesson.launches), repr(lesson.data)]
-    parts += [repr(lesson.choices)] * bool(lesson.choices)
+    parts += [repr(lesson.choices)] * bool(lesson.choices) + [repr(lesson.options)] * bool(lesson.options)
     for folder in lesson.include_dirs:
         parts += [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.cuh")) if path.is_file()]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]

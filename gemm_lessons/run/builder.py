@@ -81,7 +81,7 @@ class Builder:
                 include_dirs=lesson.include_dirs,
                 arch=self.target.arch,
                 cuda_major=self._major(),
-                options=options,
+                options=(*lesson.options, *options),
                 withheld=(lesson.solution_path,),
             )
             if isinstance(result, Compiled):
