@@ -234,10 +234,13 @@ class Lesson:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What the compiler is told besides the tile sizes. Raises ``ExpressionError``."""
-        return tuple(
-            f"--ptxas-options=--{name}={value.whole(self.tile.defines, at_least=0)}" for name, value in self.ptxas
-        )
+        """What NVRTC is told besides the tile sizes. Raises ``ExpressionError``."""
+        return tuple(f"--ptxas-options={option}" for option in self.of_ptxas)
+
+    @property
+    def of_ptxas(self) -> tuple[str, ...]:
+        """What the assembler is told: ``--opt-level=3``. Raises ``ExpressionError``."""
+        return tuple(f"--{name}={value.whole(self.tile.defines, at_least=0)}" for name, value in self.ptxas)
 
     def with_tile(self, tile: Tile) -> Lesson:
         """The same lesson with other tile sizes."""

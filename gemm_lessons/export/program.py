@@ -356,7 +356,7 @@ def context(
     answer, narrow = data.answer, data.answer.element.roundoff > data.accumulate.roundoff
     place = made.at(answer, "i", "j")
     multiples = [(name, size) for name, size in zip(SIZES, astuple(lesson.shapes.multiple_of), strict=True) if size > 1]
-    flags = " ".join(("-O3 -std=c++17 -lineinfo", *lesson.options))
+    flags = "-O3 -std=c++17 -lineinfo" + f" -Xptxas {','.join(lesson.of_ptxas)}" * bool(lesson.ptxas)
     arch = "native" if architecture[-1].isdigit() else architecture  # sm_90a: code for that very chip
     libraries = "-lcublas " if library else ""
     found: dict[str, object] = {
