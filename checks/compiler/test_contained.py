@@ -8,6 +8,9 @@ import pytest
 
 from gemm_lessons.compiler import nvrtc_child
 from gemm_lessons.compiler.compile import Compiled, NotCompiled, compile_source
+from gemm_lessons.course.folder import packaged_course
+from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.course.tiles import typed
 
 PLAIN = "__global__ void gemm(float *x) { x[0] = 1; }"
 # A slip that NVRTC 13.5 does not survive. A newer one may report an error instead.
@@ -60,6 +63,28 @@ def test_one_child_serves_many_compilations():
     build("oops")
     build(PLAIN)
     assert child() == before
+
+
+@pytest.mark.slow
+def test_what_was_compiled_before_changes_nothing():
+    """NVRTC 13.5 kept in one process made three different programs of this one, one time in three another."""
+    course = packaged_course()
+    lesson, others = typed(course.lesson("mma"), "tma"), [course.lesson(name) for name in ("naive", "dgemm", "split_k")]
+
+    def ptx(lesson: Lesson, number: int) -> str:
+        text = f"{lesson.solution_path.read_text()}// {number}\n"  # not one that is in the cache
+        entry = lesson.launches[-1].entry
+        where = {"path": "k.cu", "defines": lesson.tile.defines, "include_dirs": lesson.include_dirs}
+        made = compile_source(text, entry=entry, **where)
+        assert isinstance(made, Compiled)
+        return made.ptx
+
+    found = set()
+    for number in range(5):
+        found.add(ptx(lesson, number))
+        for other in others:
+            ptx(other, number)
+    assert len(found) == 1
 
 
 def test_a_compilation_that_does_not_end_is_given_up(monkeypatch):

@@ -1,7 +1,8 @@
 """NVRTC in a child process: the compiler crashes on some typing slips, and some programs never finish compiling.
 
 (NVRTC 13.5 ends with a segmentation fault on ``template <int N> __global__ void tile(fl[at *x) {...}``, for one.) One
-child per process and CUDA major stays up between compilations, so only the first pays for starting it.
+child per process and CUDA major stays up and forks for each compilation, so only the first pays for loading NVRTC, and
+all find it fresh: what it makes of a program may depend on those that it compiled before.
 """
 
 from __future__ import annotations
@@ -40,17 +41,15 @@ def translate(
     major: int, source: str, name: str, options: Sequence[str], expression: str
 ) -> tuple[Translation, tuple[int, int]] | Broken:
     """``Nvrtc.translate`` in the child, with NVRTC's version. Raises ``KitError`` when NVRTC is missing or fails."""
-    question = {"name": name, "options": list(options), "expression": expression}
+    question = {"do": "translate", "major": major, "name": name, "options": list(options), "expression": expression}
+    blobs = [source.encode(errors="replace")]
     patience = min(PATIENCE_S, max(LEAST_PATIENCE_S, bounds.SLOW * bounds.current().seconds))
     with _lock:
         try:
             if tools.available():
-                asked = {"do": "translate", "major": major, **question}
-                header, blobs = tools.ask(asked, [source.encode(errors="replace")], patience)
+                header, blobs = tools.ask(question, blobs, patience)
             else:
-                child = _child(major)
-                child.send(question, [source.encode(errors="replace")])
-                header, blobs = child.receive(patience, working=True)
+                header, blobs = tools.ask_of(_child(major), question, blobs, patience)
         except ChildHung:
             _drop(major)
             return Broken(f"the compiler did not finish within {patience:g} s", hung=True)
@@ -93,21 +92,13 @@ def _close_all() -> None:
 
 
 def main(parent: Parent, major: str) -> None:
-    """The child: load NVRTC, then answer until the parent is gone."""
+    """The child: load NVRTC, then have it answer until the parent is gone."""
     import resource
 
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     limit = MEMORY_BYTES if most == resource.RLIM_INFINITY else min(MEMORY_BYTES, most)
     resource.setrlimit(resource.RLIMIT_AS, (limit, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    problem = ""
-    try:
-        compiler = nvrtc.load(int(major))
-    except KitError as error:
-        problem = str(error)
-    while True:
-        question, (source,) = parent.receive()
-        if problem:
-            parent.send({"problem": problem})
-        else:
-            parent.send(*tools.translate(compiler, question, source))
+    with contextlib.suppress(KitError):  # whoever compiles will be told
+        nvrtc.load(int(major))
+    tools.serve(parent, lambda starts_another: None)

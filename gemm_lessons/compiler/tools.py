@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from gemm_lessons.bounds import SLOW
-from gemm_lessons.child import ChildDied, ChildHung, Forked, Parent
+from gemm_lessons.child import Child, ChildDied, ChildHung, Forked, Parent
 from gemm_lessons.compiler import nvrtc
 from gemm_lessons.compiler.nvrtc import Nvrtc, Translation
 from gemm_lessons.compiler.wall import confine as confine_to
@@ -44,7 +44,7 @@ def open_for_me(confine: Callable[[bool], object]) -> None:
     """Start the helper of this process. Each of its programs calls ``confine`` first, with whether
     it is to start another."""
     global _helper
-    _helper = Forked(lambda parent: _serve(parent, confine))
+    _helper = Forked(lambda parent: serve(parent, confine))
 
 
 def close() -> None:
@@ -61,11 +61,17 @@ def available() -> bool:
 
 
 def ask(question: dict[str, Any], blobs: Sequence[bytes], seconds: float) -> Answer:
-    """Have the helper do it. Raises ``ChildHung`` and ``ChildDied``; it does the next thing all the same."""
+    """Have this process's helper do it. Raises as ``ask_of``."""
     assert _helper is not None
     with _turn:
-        _helper.send({"seconds": seconds, **question}, blobs)
-        header, answer = _helper.receive(SLOW * seconds + SPARE_S)
+        return ask_of(_helper, question, blobs, seconds)
+
+
+def ask_of(helper: Child, question: dict[str, Any], blobs: Sequence[bytes], seconds: float) -> Answer:
+    """Have a process that does ``serve`` do it. Raises ``ChildHung`` and ``ChildDied``; it does the next thing all the
+    same, if it is not itself what hangs or died."""
+    helper.send({"seconds": seconds, **question}, blobs)
+    header, answer = helper.receive(SLOW * seconds + SPARE_S)
     if "hung" in header:
         raise ChildHung(seconds)
     if "died" in header:
@@ -73,7 +79,9 @@ def ask(question: dict[str, Any], blobs: Sequence[bytes], seconds: float) -> Ans
     return header, answer
 
 
-def _serve(parent: Parent, confine: Callable[[bool], object]) -> None:
+def serve(parent: Parent, confine: Callable[[bool], object]) -> None:
+    """The life of a helper: a process for each question. Of what one compilation leaves behind in NVRTC's memory the
+    next one sees nothing; otherwise it may find other machine code for the same source."""
     signal.setitimer(signal.ITIMER_REAL, 0)
     while True:
         question, blobs = parent.receive()
@@ -111,7 +119,7 @@ def _do(question: dict[str, Any], blobs: Sequence[bytes], seconds: float, confin
         compiler = nvrtc.load(question.pop("major"))
     except KitError as error:  # no compiler here: no fault of the source
         return {"problem": str(error)}, []
-    return translate(compiler, question, blobs[0])
+    return _translate(compiler, question, blobs[0])
 
 
 def disassembling(program: Path, file: Path) -> tuple[list[str], dict[str, str]]:
@@ -145,8 +153,7 @@ def disassemble(cubin: bytes, seconds: float) -> subprocess.CompletedProcess[str
     return subprocess.CompletedProcess(["nvdisasm"], header["code"], *words)
 
 
-def translate(compiler: Nvrtc, question: dict[str, Any], source: bytes) -> tuple[dict[str, Any], list[bytes]]:
-    """Compile, in the process that is there for it."""
+def _translate(compiler: Nvrtc, question: dict[str, Any], source: bytes) -> Answer:
     try:
         result = _behind_a_wall(compiler, source.decode(), **question)
     except KitError as error:
