@@ -73,9 +73,8 @@ def test_what_was_compiled_before_changes_nothing():
 
     def ptx(lesson: Lesson, number: int) -> str:
         text = f"{lesson.solution_path.read_text()}// {number}\n"  # not one that is in the cache
-        entry = lesson.launches[-1].entry
-        where = {"path": "k.cu", "defines": lesson.tile.defines, "include_dirs": lesson.include_dirs}
-        made = compile_source(text, entry=entry, **where)
+        entry, sizes = lesson.launches[-1].entry, lesson.tile.defines
+        made = compile_source(text, path="k.cu", entry=entry, defines=sizes, include_dirs=lesson.include_dirs)
         assert isinstance(made, Compiled)
         return made.ptx
 
