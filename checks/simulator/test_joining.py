@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+from checks.simulator import joined
 from gemm_lessons.api import arguments
 from gemm_lessons.compiler.compile import Compiled, compile_source
 from gemm_lessons.launch import Grid
@@ -76,3 +77,29 @@ def test_products_and_sums_are_rounded_as_machine_code_rounds_them(joins: bool) 
     assert (single == ((product if joins else product.astype(np.float32)) + x[:32]).astype(np.float32)).all()
     made = [i.text for i in compiled.sass if re.match("[FH]FMA", i.opcode) and not re.search(r"RZ|, 1, 1,", i.text)]
     assert bool(made) == joins
+
+
+@pytest.mark.parametrize(
+    ("kind", "arch", "count"),
+    [("f32", "sm_90", 60), ("f16x2", "sm_90", 30),
+     *(pytest.param(kind, arch, 400, marks=pytest.mark.slow) for kind in joined.TYPES for arch in ("sm_80", "sm_90")
+       if (kind, arch) not in (("bf16", "sm_80"), ("bf16x2", "sm_80")))],
+)  # fmt: skip
+def test_random_programs_have_the_bits_of_their_machine_code(kind: str, arch: str, count: int) -> None:
+    found, joins = joined.different([joined.program(seed, kind) for seed in range(count)], arch)
+    assert not found
+    assert joins > count // 3
+
+
+LINES = (  # products v7 = v0 * v1 and so on, one line each; what it is that a compiler leaves
+    ("mul.{} v7, v0, v1;", "neg.{} v8, v7;", "add.{} v9, v8, v2;"),  # a turned product
+    ("mul.{} v7, v0, v1;", "add.{} v8, v7, v2;", "mul.{} v9, v3, v4;", "add.{} v10, v7, v9;", "mul.{} v9, v8, v10;"),
+    ("mul.{} v7, v0, v1;", "mov.b32 v9, v2;", "@p0 sub.{} v9, v9, v7;"),  # a sum with a guard
+    ("mul.{} v7, v0, v1;", "add.{} v8, v7, v3;", "add.{} v9, v7, v2;"),  # a sum that nobody reads
+)
+
+
+@pytest.mark.parametrize("kind", ["f32", "f16x2"])
+def test_each_rule_by_itself(kind: str) -> None:
+    programs = [joined.Program(kind, tuple(line.format(kind) for line in lines), 11, ("v9",)) for lines in LINES]
+    assert joined.different(programs, "sm_90") == ([], len(programs))

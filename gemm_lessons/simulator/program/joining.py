@@ -1,135 +1,221 @@
 """A product and a sum that ptxas makes one multiply-add: rewritten on the PTX, so that values are rounded as on a GPU.
 
 PTX leaves ``mul`` and ``add`` without a rounding mode to ptxas, which may join them; ``a * b + c`` of ``half`` is one.
-It joins a product whose every use is a sum in its own basic block; of two products that are added, the one that is used
-least often, the first of equals. (Found by what ptxas 13 makes of 20 kernels; an H200's answers to 11 of others, with
-``half`` and ``float``, are equal.) It does not with ``-fmad=false``.
+It joins a product all of whose uses are sums in its own basic block: first, sum by sum, those that are used once, then
+the others. Of two products that are added it takes the one with fewer uses, the first of equals; the other one stays,
+and is joined no more. Pairs of halves have one round for all. A copy of a product is that product, and so is its
+``neg``; what nobody reads is no use; a sum may have a guard. (The machine code of thousands of random programs says the
+same: ``checks/simulator/joined.py``; an H200's answers to 11 kernels are equal.) It does not with ``-fmad=false``.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from gemm_lessons.frozen import dataclass
-from gemm_lessons.simulator.program.ptx import Immediate, Instruction, Kernel, Register
+from gemm_lessons.simulator.program.cfg import reads, writes
+from gemm_lessons.simulator.program.ptx import Immediate, Instruction, Kernel, Operand, Register
 from gemm_lessons.simulator.program.rewrite import rewritten
 
 TYPES = frozenset("f16 f16x2 bf16 bf16x2 f32 f64".split())
+TURNS = {"mov": False, "neg": True}  # what gives its source, and whether with a minus
 
 
 @dataclass(frozen=True)
 class Joint:
-    """A product and a sum with it, by index; ``place``: which source of the sum the product is."""
+    """A product and a sum with it, by index; ``place``: which source of the sum it is, ``turned``: with a minus."""
 
     product: int
     sum: int
     place: int
+    turned: bool
+
+
+@dataclass(frozen=True)
+class _Holds:
+    """A register that holds a product: which instruction made that, and whether it is turned."""
+
+    product: int
+    turned: bool = False
+
+
+class _Uses:
+    """Of each product its sums in its own basic block, and which products are read by anything else (``stay``)."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.sums: dict[int, list[Joint]] = defaultdict(list)
+        self.stay: set[int] = set()
+        self._here: dict[str, _Holds | None] = {}  # what this basic block has put into registers
+        self._into: dict[str, set[int]] = defaultdict(set)  # products that a register holds somewhere
+        self._elsewhere: set[str] = set()  # registers that are read where another block has written them
+        self._follow()
+
+    def _follow(self) -> None:
+        starts = set(self.kernel.labels.values())
+        needed = _needed(self.kernel)
+        for instruction in self.kernel.instructions:
+            if instruction.index in starts:
+                self._here = {}
+            if instruction.index in needed:
+                self._step(instruction)
+            if instruction.row.effect in ("branch", "end", "stop", "call", "unknown"):
+                self._here = {}
+        self.stay |= {product for name in self._elsewhere for product in self._into[name]}
+
+    def _step(self, instruction: Instruction) -> None:
+        holds = self._copied(instruction)
+        if holds is None:
+            self._read(instruction)
+            if _is_open(instruction, "mul") and instruction.guard is None and _is_alone(instruction):
+                holds = _Holds(instruction.index)
+        for name in writes(instruction):
+            if instruction.guard is not None:  # and where that does not hold it is what it was
+                self._used(name)
+            for factor_of in [n for n, held in self._here.items() if held and self._is_factor(name, held)]:
+                del self._here[factor_of]
+            self._here[name] = holds
+            if holds:
+                self._into[name].add(holds.product)
+
+    def _is_factor(self, name: str, held: _Holds) -> bool:
+        return any(name in mentioned for mentioned in self.kernel.instructions[held.product].mentioned[1:])
+
+    def _copied(self, instruction: Instruction) -> _Holds | None:
+        """What the result holds, where the instruction only copies or turns a product."""
+        turns = TURNS.get(instruction.opcode)
+        if turns is None or instruction.guard is not None or len(instruction.operands) != 2:
+            return None
+        target, source = instruction.operands
+        held = self._here.get(source.name) if isinstance(source, Register) and isinstance(target, Register) else None
+        if held is None or not turns:
+            return held
+        made = self.kernel.instructions[held.product]
+        if made.modifiers != instruction.modifiers or made.modifiers[-1] == "bf16x2":  # there it is a sum
+            return None
+        return _Holds(held.product, not held.turned)
+
+    def _read(self, instruction: Instruction) -> None:
+        is_sum = _is_open(instruction, "add") or _is_open(instruction, "sub")
+        found: list[Joint] = []
+        for place, operand in enumerate(instruction.operands[1:], 1) if is_sum else ():
+            held = self._here.get(operand.name) if isinstance(operand, Register) else None
+            if held and self.kernel.instructions[held.product].modifiers == instruction.modifiers:
+                found.append(Joint(held.product, instruction.index, place, held.turned))
+        twice = len(found) == 2 and found[0].product == found[1].product
+        joints = [] if twice else found
+        taken = {instruction.operands[joint.place].name for joint in joints}  # type: ignore[union-attr]
+        for name in reads(instruction) - taken:
+            self._used(name)
+        for joint in joints:
+            self.sums[joint.product].append(joint)
+
+    def _used(self, name: str) -> None:
+        """A register is read as what it is, and no sum."""
+        if name not in self._here:
+            self._elsewhere.add(name)
+        elif held := self._here[name]:
+            self.stay.add(held.product)
 
 
 def pairs(kernel: Kernel) -> tuple[Joint, ...]:
     """What ptxas joins, if it may."""
-    products = {i.operands[0].name: i for i in kernel.instructions if _is_open("mul", i) and _is_alone(i)}  # type: ignore[union-attr]
-    if not products:
+    if not any(_is_open(instruction, "mul") for instruction in kernel.instructions):
         return ()
-    uses = _uses(kernel, products)
-    while products:  # one that stays, because of one use, is there for the others
-        chosen: list[Joint] = []
-        kept: set[str] = set()
-        for number in sorted({use.index for name in products for use in uses[name]}):
-            sum_ = kernel.instructions[number]
-            among = [(len(uses[o.name]), n) for n, o in enumerate(sum_.operands[1:], 1)
-                     if isinstance(o, Register) and o.name in products]  # fmt: skip
-            _, place = min(among)
-            joined = sum_.operands[place]
-            kept |= {sum_.operands[n].name for _, n in among if sum_.operands[n] != joined}  # type: ignore[union-attr]
-            chosen.append(Joint(products[joined.name].index, number, place))  # type: ignore[union-attr]
-        if not kept:
-            return tuple(chosen)
-        for name in kept:
-            del products[name]
-    return ()
+    uses = _Uses(kernel)
+    stay = set(uses.stay)
+    by_sum: dict[int, list[Joint]] = defaultdict(list)
+    for joints in uses.sums.values():
+        for joint in joints:
+            by_sum[joint.sum].append(joint)
+    chosen: dict[int, Joint] = {}
+    for once in (True, False):
+        for number in sorted(by_sum.keys() - chosen.keys()):
+            among = [joint for joint in by_sum[number]
+                     if joint.product not in stay and (not once or len(uses.sums[joint.product]) == 1)]  # fmt: skip
+            if among and not (once and _is_packed(kernel.instructions[number])):
+                chosen[number] = best = min(among, key=lambda joint: (len(uses.sums[joint.product]), joint.place))
+                stay |= {joint.product for joint in by_sum[number] if joint is not best}
+    return tuple(chosen.values())
 
 
-def _is_open(opcode: str, instruction: Instruction) -> bool:
+def _needed(kernel: Kernel) -> frozenset[int]:
+    """Instructions whose results somebody reads, or that do something else."""
+    makers: dict[str, list[Instruction]] = defaultdict(list)
+    for instruction in kernel.instructions:
+        for name in writes(instruction):
+            makers[name].append(instruction)
+    found: set[int] = set()
+    work = [i for i in kernel.instructions if not i.row.computes]
+    while work:
+        instruction = work.pop()
+        if instruction.index not in found:
+            found.add(instruction.index)
+            work += [maker for name in reads(instruction) for maker in makers[name]]
+    return frozenset(found)
+
+
+def _is_open(instruction: Instruction, opcode: str) -> bool:
     """Whether it is one that ptxas may join: of a floating-point type, with no rounding mode."""
     *before, kind = instruction.modifiers or ("",)
     return (
-        instruction.opcode == opcode and kind in TYPES and before in ([], ["ftz"]) and instruction.guard is None
+        instruction.opcode == opcode and kind in TYPES and before in ([], ["ftz"])
         and len(instruction.operands) == 3 and isinstance(instruction.operands[0], Register)
     )  # fmt: skip
+
+
+def _is_packed(instruction: Instruction) -> bool:
+    return instruction.modifiers[-1].endswith("x2")
 
 
 def _is_alone(instruction: Instruction) -> bool:
     return all(isinstance(o, (Register, Immediate)) and o != instruction.operands[0] for o in instruction.operands[1:])
 
 
-def _uses(kernel: Kernel, products: dict[str, Instruction]) -> Mapping[str, list[Instruction]]:
-    """Of each product its sums. Takes those out that are used elsewhere, or not where they are made."""
-    uses: dict[str, list[Instruction]] = defaultdict(list)
-    starts = set(kernel.labels.values())
-    for names in kernel.branch_targets.values():
-        starts |= {kernel.labels[name] for name in names if name in kernel.labels}
-    here: dict[str, Instruction] = {}  # products of this block whose factors are still what they were
-    for instruction in kernel.instructions:
-        if instruction.index in starts:
-            here = {}
-        is_sum = _is_open("add", instruction) or _is_open("sub", instruction)
-        for place, mentioned in enumerate(instruction.mentioned):
-            for name in mentioned & products.keys():
-                made = products[name]
-                if made is instruction and place == 0:
-                    continue
-                fits = is_sum and place > 0 and made.modifiers == instruction.modifiers and here.get(name) is made
-                if not fits or any(use is instruction for use in uses[name]):
-                    del products[name]
-                else:
-                    uses[name].append(instruction)
-        if instruction.guard is not None and instruction.guard.name in products:
-            del products[instruction.guard.name]
-        if instruction.row.effect in ("branch", "end", "stop", "call", "unknown"):
-            here = {}
-        elif instruction.mentioned and instruction.row.writes:
-            written = instruction.mentioned[0]
-            here = {name: made for name, made in here.items()
-                    if not any(written & factor for factor in made.mentioned[1:])}  # fmt: skip
-            if (own := next(iter(written), "")) in products and products[own] is instruction:
-                here[own] = instruction
-    for name in [name for name in products if not uses[name]]:
-        del products[name]
-    return uses
-
-
 def join(kernel: Kernel) -> Kernel:
-    """The kernel with a multiply-add in the place of each pair."""
+    """The kernel with a multiply-add in the place of each pair, without the products that nobody reads any more."""
     by_sum = {pair.sum: pair for pair in pairs(kernel)}
     if not by_sum:
         return kernel
-    gone = {pair.product for pair in by_sum.values()}
     registers = dict(kernel.registers)
 
+    def negative(instruction: Instruction, operand: Operand, which: str) -> tuple[Instruction, Register]:
+        """No operand of PTX has a sign of its own."""
+        target = instruction.operands[0]
+        assert isinstance(target, Register)
+        register = Register(f"{target.name}.{which}@{instruction.index}")
+        registers[register.name] = registers[target.name]
+        kind = instruction.modifiers[-1:]
+        made = dataclasses.replace(instruction, opcode="neg", modifiers=kind, operands=(register, operand), guard=None)
+        return made, register
+
     def parts(instruction: Instruction) -> Iterator[Instruction]:
-        if instruction.index in gone:
-            return
         pair = by_sum.get(instruction.index)
         if pair is None:
             yield instruction
             return
-        kind = instruction.modifiers[-1]
         target, *sources = instruction.operands
         _, left, right = kernel.instructions[pair.product].operands
         other = sources[2 - pair.place]
-        if instruction.opcode == "sub":  # no operand of PTX has a sign of its own
-            turned = other if pair.place == 1 else left
-            assert isinstance(target, Register)
-            register = Register(f"{target.name}.turned@{instruction.index}")
-            registers[register.name] = registers[target.name]
-            yield dataclasses.replace(instruction, opcode="neg", modifiers=(kind,), operands=(register, turned))
-            left, other = (left, register) if pair.place == 1 else (register, other)
+        subtracts = instruction.opcode == "sub"
+        if pair.turned != (subtracts and pair.place == 2):
+            made, left = negative(instruction, left, "left")
+            yield made
+        if subtracts and pair.place == 1:
+            made, other = negative(instruction, other, "other")
+            yield made
         operands = (target, left, right, other)
         yield dataclasses.replace(
             instruction, opcode="fma", modifiers=("rn", *instruction.modifiers), operands=operands
         )
 
-    return dataclasses.replace(rewritten(kernel, parts), registers=registers)
+    joined = dataclasses.replace(rewritten(kernel, parts), registers=registers)
+    needed = _needed(joined)
+
+    def what_is_read(instruction: Instruction) -> Iterator[Instruction]:
+        if instruction.index in needed or not (_is_open(instruction, "mul") or instruction.opcode in TURNS):
+            yield instruction
+
+    return rewritten(joined, what_is_read)

@@ -212,19 +212,25 @@ class Sources:
             raise Uncountable(f"unknown form {self.d.text}")
         order = PACKED[operand.suffix]
         fetch = self.reader.fetcher(replace(operand, negated=False, absolute=False, suffix=""))
-        negated, absolute = operand.negated, operand.absolute
+        absolute = operand.absolute
+        minus = SIGNS[np.dtype(np.uint16)]
+        signs = np.array([minus if operand.negated != ("N" in operand.suffix) else 0, minus if operand.negated else 0],
+                         np.uint16)  # fmt: skip
 
         def both() -> Array:
-            value = np.ascontiguousarray(fetch()).view(np.uint16).reshape(-1, 2)[:, order].reshape(-1)
+            pairs = np.ascontiguousarray(fetch()).view(np.uint16).reshape(-1, 2)[:, order]
             if absolute:
-                value = value & ~SIGNS[value.dtype]
-            return value ^ SIGNS[value.dtype] if negated else value
+                pairs = pairs & ~SIGNS[pairs.dtype]
+            return (pairs ^ signs).reshape(-1)
 
         return both
 
 
 HALVES = {"H0_H0": 0, "H1_H1": 16, "H0": 0, "H1": 16}
-PACKED: Mapping[str, list[int]] = {"": [0, 1], "H1_H0": [0, 1], "H0_H0": [0, 0], "H1_H1": [1, 1]}
+# Which half is the lower one of an operand, and which the upper one. NVIDIA names the upper one first; N is a minus.
+PACKED: Mapping[str, list[int]] = {
+    "": [0, 1], "H1_H0": [0, 1], "H0_H0": [0, 0], "H1_H1": [1, 1], "H0_NH1": [1, 0],
+}  # fmt: skip
 
 
 def signed(fetch: Fetch, raw: Any, shift: int, negated: bool, absolute: bool) -> Fetch:

@@ -1,0 +1,168 @@
+"""Random programs of products and sums in PTX: do their values have the bits of the machine code made of them?
+
+    python -m checks.simulator.joined f32 sm_90 0 500     programs 0 to 499 of a type; prints those that differ
+
+ptxas decides which product is rounded by itself and which is part of a multiply-add (``program/joining.py``). The whole
+machine code is executed, so that no GPU is needed. What compilers do not leave in PTX (unused results, the same product
+twice) is left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from checks.simulator.whole_code import Cubin
+from gemm_lessons.api import arguments
+from gemm_lessons.compiler.compile import Compiled, compile_source
+from gemm_lessons.frozen import dataclass
+from gemm_lessons.launch import Grid
+from gemm_lessons.simulator import Setting, Simulator
+
+# The bits of an element, and the type of its register.
+TYPES = {"f32": (32, "f32"), "f64": (64, "f64"), "f16": (16, "b16"), "bf16": (16, "b16"),
+         "f16x2": (32, "b32"), "bf16x2": (32, "b32")}  # fmt: skip
+OPERATIONS = [("mul", 2)] * 4 + [("add", 2)] * 3 + [("sub", 2)] * 2 + [("neg", 1), ("fma.rn", 3), ("mov", 1)]
+INPUTS, LANES = 5, 64
+SHAPE = Grid((1, 1, 1), (LANES, 1, 1))
+HEAD = (".reg .b64 in, out, off; .reg .b32 x, y; .reg .pred p0, p1; mov.u32 x, %%tid.x; mul.wide.u32 off, x, {size};"
+        " add.s64 in, %0, off; add.s64 out, %1, off; and.b32 y, x, 1; setp.eq.s32 p0, y, 1; and.b32 y, x, 2;"
+        " setp.eq.s32 p1, y, 2;")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Program:
+    """``lines`` of PTX between loads and stores; of ``count`` registers ``results`` are stored."""
+
+    type: str
+    lines: tuple[str, ...]
+    count: int
+    results: tuple[str, ...]
+
+    def kernel(self, name: str) -> str:
+        """As a line of CUDA C++."""
+        bits, register = TYPES[self.type]
+        row = LANES * bits // 8
+        loads = [f"ld.global.b{bits} v{n}, [in+{row * n}];" for n in range(INPUTS)]
+        stores = [f"st.global.b{bits} [out+{row * n}], {result};" for n, result in enumerate(self.results)]
+        head = HEAD.format(size=bits // 8) + f" .reg .{register} v<{self.count}>;"
+        text = "\\n".join([head, *loads, *self.lines, *stores])
+        return (f'extern "C" __global__ void {name}(unsigned long long in, unsigned long long out)'
+                f' {{ asm volatile("{{{text}}}" :: "l"(in), "l"(out) : "memory"); }}\n')  # fmt: skip
+
+
+def program(seed: int, kind: str, steps: int = 16) -> Program:
+    """A function of its seed: mostly straight, some sums with a guard, some short branches."""
+    drawn = random.Random(f"{kind} {seed}")
+    bits = TYPES[kind][0]
+    made = [f"v{n}" for n in range(INPUTS)]
+    lines: list[str] = []
+    known: set[tuple[str, ...]] = set()
+    read: set[str] = set()
+    ends = -1  # of a branch
+    outside: list[str] = []
+    merged = ""
+
+    def new() -> str:
+        return f"v{INPUTS + len(lines)}"
+
+    def close() -> None:
+        if (inner := [name for name in made if name not in outside]) and merged:
+            lines.append(f"mov.b{bits} {merged}, {inner[-1]};")
+            read.add(inner[-1])
+        lines.append(f"L{ends}:")
+        made[:] = [*outside, merged]
+
+    for step in range(steps):
+        if step == ends:
+            close()
+        if step > ends and step < steps - 4 and drawn.random() < 0.04:
+            ends, merged = step + 4, new()
+            lines.append(f"mov.b{bits} {merged}, {drawn.choice(made)};")
+            lines.append(f"@p{drawn.randrange(2)} bra L{ends};")
+            outside = list(made)
+        opcode, count = drawn.choice(OPERATIONS)
+        sources = [drawn.choice(made[-5:] if drawn.random() < 0.7 else made) for _ in range(count)]
+        same = (opcode, *(sorted(sources) if opcode in ("mul", "add") else sources))
+        if same in known:
+            continue
+        known.add(same)
+        read |= set(sources)
+        result = new()
+        guard = ""
+        if opcode in ("add", "sub") and drawn.random() < 0.1:
+            before = drawn.choice(made)
+            read.add(before)
+            lines.append(f"mov.b{bits} {result}, {before};")
+            guard = drawn.choice(["@p0 ", "@!p1 "])
+        form = f"mov.b{bits}" if opcode == "mov" else f"{opcode}.{kind}"
+        lines.append(f"{guard}{form} {result}, {', '.join(sources)};")
+        made.append(result)
+    if ends >= steps:
+        close()
+    results = [name for name in made[INPUTS:] if name not in read or drawn.random() < 0.08]
+    return Program(kind, _read(lines, set(results)), INPUTS + len(lines), tuple(results))
+
+
+def _read(lines: Sequence[str], live: set[str]) -> tuple[str, ...]:
+    """Without what nobody reads; a register that is written twice is one."""
+    kept: list[str] = []
+    for line in reversed(lines):
+        names = [word.rstrip(",;") for word in line.split() if word.startswith("v")]
+        if names and names[0] not in live:
+            continue
+        live |= set(names[1:])
+        kept.append(line)
+    return tuple(reversed(kept))
+
+
+def inputs(kind: str) -> Any:
+    """Numbers whose products all have to be rounded, as bits."""
+    rng = np.random.default_rng(1)
+    count = (INPUTS, LANES * (2 if kind.endswith("x2") else 1))
+    values = rng.uniform(0.5, 2, count) * rng.choice([-1, 1], count)
+    if kind.startswith("bf16"):
+        raw = (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    else:
+        raw = values.astype({"f16": np.float16, "f16x2": np.float16, "f32": np.float32, "f64": np.float64}[kind])
+    return np.ascontiguousarray(raw).view(f"u{TYPES[kind][0] // 8}").reshape(INPUTS, LANES)
+
+
+def different(programs: Sequence[Program], arch: str) -> tuple[list[int], int]:
+    """Which programs store other bits than their machine code, and in how many of them it joins something."""
+    source = "".join(one.kernel(f"k{n}") for n, one in enumerate(programs))
+    compiled = compile_source(source, path="joined.cu", entry="k0", arch=arch)
+    assert isinstance(compiled, Compiled), compiled.log
+    code, device = Cubin.of(compiled), Simulator(Setting(counting=False))
+    found, joined = [], 0
+    for n, one in enumerate(programs):
+        given = inputs(one.type)
+        ours = np.zeros((max(len(one.results), 1), LANES), given.dtype)
+        theirs = code.run(f"k{n}", SHAPE, [given, ours])[1]
+        kernel = dataclasses.replace(compiled, entry=f"k{n}")
+        device.launch(kernel, SHAPE, arguments(device.kernel(kernel), [given, ours]))
+        if (ours != theirs).any():
+            found.append(n)
+        read = sum(i.opcode == "fma" for i in device.kernel(kernel).instructions)
+        joined += read > sum("fma" in line for line in one.lines)
+    return found, joined
+
+
+def main(given: Sequence[str]) -> int:
+    """The command line above."""
+    kind, arch, first, end = given[0], given[1], int(given[2]), int(given[3])
+    programs = [program(seed, kind) for seed in range(first, end)]
+    found, joined = different(programs, arch)
+    for n in found:
+        print(f"program {first + n}", *programs[n].lines, f"stored: {', '.join(programs[n].results)}", sep="\n    ")
+    print(f"{len(found)} of {len(programs)} programs differ; {joined} have something to join")
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
