@@ -179,7 +179,7 @@ def test_a_lesson_whose_host_chooses_is_estimated_as_it_is_launched_at_each_shap
     assert [it.shape for it in (wide, narrow, turned)] == shapes
     assert narrow.time_us > 1.05 * wide.time_us
     assert len({it.flop_per_byte for it in (wide, narrow, turned)}) == 3
-    assert result.notes == ("02_coalesced cannot take 64x64x64 NT.",)
+    assert result.notes == ("02_coalesced cannot take 64x64x64 NT: A and B lie as NT, and it takes NN, TN.",)
     assert [it.key for it in read(tmp_path / "out.csv")] == [it.key for it in result.points]
 
 
@@ -284,7 +284,15 @@ def test_what_is_left_out_is_said(copied: Course) -> None:
     thread_tile = COURSE.lesson("thread_tile")
     result = bench.bench(BenchRequest(COURSE, [thread_tile], squares((100, 128)), Simulated(), H200))
     assert [point.shape.m for point in result.points] == [128]
-    assert result.notes == (f"{thread_tile.name} cannot take 100.",)
+    assert result.notes == (
+        f"{thread_tile.name} cannot take 100: M = 100 is not a multiple of 128 (try 128); N = 100 is not a multiple of "
+        "128 (try 128); K = 100 is not a multiple of 8 (try 96 or 104).",
+    )
+
+
+@pytest.mark.parametrize(("sizes", "code"), [("100", 2), ("100,128", 0)])
+def test_a_bench_of_nothing_is_a_wrong_command(sizes: str, code: int) -> None:
+    assert forks.run(["bench", "05", "--sizes", sizes]).returncode == code
 
 
 def measured(gpu: Gpu, csv: Path | None, *names: str, sizes: tuple[int, ...] = (64, 96)) -> BenchRequest:

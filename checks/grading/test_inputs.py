@@ -107,6 +107,29 @@ def test_names_that_mean_nothing_are_not_guessed() -> None:
     assert found.lesson == TILE
 
 
+def test_a_kernel_whose_name_says_no_lesson_is_told(tmp_path: Path) -> None:
+    lay(tmp_path / "ana", {"01.cu": b"a", "number three.cu": KERNEL, "stub.cu": b"s", "03/notes.txt": b"x"})
+    handed, remarks = read(tmp_path)
+    assert handed[TILE].status == "missing"
+    assert remarks == ("number three.cu was not graded: its name says no lesson, as 03.cu or 03_block_tile.cu does",)
+    lay(tmp_path / "ana", {f"kernel {letter}.cu": b"k" for letter in "abcdef"})
+    assert read(tmp_path)[1][-1] == "and 4 more .cu files whose names say no lesson"
+
+
+def test_what_a_course_folder_brings_along_is_no_kernel(tmp_path: Path) -> None:
+    files = {"lessons/01_naive/kernel.cu": KERNEL}
+    files |= {f"lessons/11_epilogue/{name}": (COURSE.lessons_dir / "11_epilogue" / name).read_bytes()
+              for name in ("unfused.cu", "stub.cu", "README.md")}  # fmt: skip
+    files |= {
+        f"lessons/common/{path.name}": path.read_bytes() for path in (COURSE.lessons_dir / "common").glob("*.cu*")
+    }
+    assert {"float4.cuh", "double2.cuh"} <= {Path(name).name for name in files}
+    lay(tmp_path / "ana", files)
+    handed, remarks = read(tmp_path)
+    assert {name for name, it in handed.items() if it.status != "missing"} == {NAIVE}
+    assert remarks == ()
+
+
 def test_platforms_and_loose_files(tmp_path: Path) -> None:
     lay(tmp_path, {
         "Ana Lima_123_assignsubmission_file_/03.cu": KERNEL,
@@ -188,7 +211,7 @@ def test_what_harms_costs_only_itself(tmp_path: Path) -> None:
     statuses = {lesson[:2]: it.status for lesson, it in handed.items()}
     others = dict.fromkeys((name[:2] for name in COURSE.names), "missing")
     assert statuses == others | {"01": "graded", "04": "refused", "05": "refused", "08": "refused"}
-    assert handed["04_thread_column"].message == "04.cu: refused: it is a link; hand in the file itself"
+    assert handed["04_thread_column"].message == "04.cu: it is a link; hand in the file itself"
     assert "larger than a megabyte" in handed["08_warp_tile"].message
     for word in ("leads out", "absolute", "link"):
         assert any(word in remark for remark in remarks), word

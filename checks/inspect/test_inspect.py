@@ -35,6 +35,14 @@ def test_a_template_with_any_signature_runs_and_is_right():
     assert {line["line"] for line in result["lines"]} <= set(range(1, 40))
 
 
+def test_a_kernel_that_was_stopped_has_no_empty_table():
+    far = ARGS.replace("A=f32[M,K]", "A=f32[K]")
+    done = inspect(str(TILE), *GEMM, "--args", far, json_output=False)
+    assert done.returncode == 1
+    assert "FAULT" in done.stdout
+    assert "Nsight Compute's name" not in done.stdout
+
+
 def test_counters_that_may_be_otherwise_say_why():
     where = [str(TILE), *GEMM, "--args", ARGS, "--arch", "sm_100"]
     shown = " ".join(inspect(*where, json_output=False).stdout.split())

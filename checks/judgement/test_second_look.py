@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import difflib
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
+from checks.judgement.cases import judged, problem
 from checks.judgement.mistakes import MISTAKES, lesson_named, run, told, words_of
 from gemm_lessons.compiler.debug_names import local_names
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.lesson import Shape
 from gemm_lessons.course.problem import Problem
 from gemm_lessons.course.todos import todo_marks
-from gemm_lessons.judgement.stage import contents
-from gemm_lessons.judgement.verdict import Faulted
+from gemm_lessons.judgement.evidence import Checked
+from gemm_lessons.judgement.stage import can_tell, contents
+from gemm_lessons.judgement.verdict import Faulted, WrongAnswer
+from gemm_lessons.run.second_look import _mostly_right
 from gemm_lessons.simulator.remains import UNWRITTEN, Remains
 
 OPEN = re.compile(r"^\s*// TODO\((\d+)\)")
@@ -74,6 +78,19 @@ def test_loads_of_which_two_became_one_are_not_called_dead() -> None:
     said = words_of(run(lesson_named("block_tile"), stub))
     assert "The accumulator holds the right sums." in said
     assert "dead code" not in said
+
+
+def test_nothing_but_zeros_is_unfinished_however_many_are_right() -> None:
+    it = judged(problem(), np.zeros((48, 32)))
+    half = replace(it, wrong=it.total // 3)
+    assert half.pattern is not None
+    assert not _mostly_right(Checked(WrongAnswer(Shape(48, 32, 24), half)))
+    assert _mostly_right(Checked(WrongAnswer(Shape(48, 32, 24), replace(half, pattern=None))))
+
+
+def test_accumulators_are_not_looked_for_where_c_is_more_than_a_product() -> None:
+    assert can_tell(problem())
+    assert not can_tell(problem(formula="C = relu(A @ B)"))
 
 
 def test_after_a_fault_it_is_not_told_what_memory_holds() -> None:

@@ -147,7 +147,10 @@ def bench(
 
         draw(result.points, plot, roof)
         make_console(stderr=True).print(f"drawn: {plot}")
-    return contract.EXIT_PASSED
+    if result.points:
+        return contract.EXIT_PASSED
+    taken = any(lesson.shapes.refusal(shape) is None for lesson in found for shape in wanted)
+    return contract.EXIT_NOT_PASSED if taken else contract.EXIT_WRONG_COMMAND
 
 
 SIZES = "128:8192"

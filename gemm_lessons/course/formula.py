@@ -119,6 +119,11 @@ class Formula:
             return None
         return Product(left[0], right[0], left[1], right[1])
 
+    @cached_property
+    def is_product(self) -> bool:
+        """Whether the answer is a product of matrices and nothing else."""
+        return _is_product(self._tree)
+
     def value(self, values: Mapping[str, Value], product: Value | None = None) -> Value:
         """The right answer, with what rounding may do to it; ``product`` stands for the product if it is given."""
         return _evaluate(self._tree, values, product)

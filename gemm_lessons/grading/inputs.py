@@ -38,6 +38,7 @@ from gemm_lessons.grading.results import GradedStudent, GradeStatus
 from gemm_lessons.grading.roster import Enrolled, Roster
 
 MOST_HEADERS = 50  # of one kernel
+MOST_STRAYS = 3  # that are named
 MISSING = "nothing was handed in for this lesson"
 
 
@@ -189,13 +190,21 @@ def read_student(
     for part in student.parts:
         handed.add(_read(part))
     claims: dict[str, list[Claim]] = {}
+    strays: list[str] = []
     kit = _kit_folders(handed)
-    for name in handed.files:
-        if not name.startswith(kit) and (found := claim(name, names)) is not None:
+    for name, file in handed.files.items():
+        if name.startswith(kit):
+            continue
+        found = claim(name, names)
+        if found is None:
+            strays += [name] if name.lower().endswith(".cu") and not _came_along(name) else []
+        elif not _is_of_the_course(file, lessons.get(found.lesson)):
             claims.setdefault(found.lesson, []).append(found)
     if len(lessons) == 1 and not lessons.keys() & claims.keys():
         (only,) = lessons
-        _take_the_only_one(handed, only, claims)
+        taken = _take_the_only_one(handed, only, claims)
+        strays = [name for name in strays if name != taken]
+    _tell_of_strays(handed, strays)
     result = {name: _handed(handed, lesson, sorted(claims.get(name, ()))) for name, lesson in lessons.items()}
     return result, (*student.record.remarks, *handed.told())
 
@@ -212,17 +221,38 @@ def _read(part: Piece) -> HandIn:
 
 
 def _kit_folders(handed: HandIn) -> tuple[str, ...]:
-    """In a clone of this kit: the folders beside ``lessons`` with kernels that are nobody's work."""
+    """In a course folder or a clone of this kit: the folders with files that are nobody's work."""
     homes = {name.partition("lessons/")[0] for name in handed.files if re.match(r"(?:[^/]+/)*lessons/\d\d_", name)}
-    return tuple(f"{home}{folder}/" for home in homes for folder in ("checks", "gemm_lessons"))
+    return tuple(f"{home}{folder}/" for home in homes for folder in ("checks", "gemm_lessons", "lessons/common"))
 
 
-def _take_the_only_one(handed: HandIn, lesson: str, claims: dict[str, list[Claim]]) -> None:
-    """One lesson, one kernel: it is that lesson's, whatever it is called."""
+def _take_the_only_one(handed: HandIn, lesson: str, claims: dict[str, list[Claim]]) -> str:
+    """One lesson, one kernel: it is that lesson's, whatever it is called. Its name, or nothing."""
     own = [name for name in handed.files if name.lower().endswith(".cu") and not _came_along(name)]
     if len(own) == 1 and not claims:
         claims[lesson] = [Claim(2, 0, own[0].count("/"), 0, own[0], lesson)]
         handed.remark(f"{own[0]} does not say which lesson it is for; it was taken as lesson {lesson}")
+        return own[0]
+    return ""
+
+
+def _is_of_the_course(file: HandedFile, lesson: Lesson | None) -> bool:
+    """Whether a file lies like this in the lesson's folder and is nobody's work, as ``kernel.cu`` is."""
+    own = posixpath.basename(file.name)
+    if lesson is None or own == lesson.kernel_path.name:
+        return False
+    try:
+        return _normal(file.data) == _normal((lesson.directory / own).read_bytes())
+    except (OSError, ValueError):
+        return False
+
+
+def _tell_of_strays(handed: HandIn, strays: Sequence[str]) -> None:
+    """Kernels whose names say nothing: a teacher may know which lesson they are for."""
+    for name in strays[:MOST_STRAYS]:
+        handed.remark(f"{name} was not graded: its name says no lesson, as 03.cu or 03_block_tile.cu does")
+    if len(strays) > MOST_STRAYS:
+        handed.remark(f"and {len(strays) - MOST_STRAYS} more .cu files whose names say no lesson")
 
 
 def _came_along(name: str) -> bool:
@@ -242,7 +272,7 @@ def _handed(handed: HandIn, lesson: Lesson, claims: Sequence[Claim]) -> Handed:
     if not readable:
         first = files[0]
         status: GradeStatus = "unreadable" if first.unreadable else "refused"
-        return Handed(lesson.name, status, f"{first.name}: {status}: {first.refusal}", first.name)
+        return Handed(lesson.name, status, f"{first.name}: {first.refusal}", first.name)
     filled = [file for file in readable if file.data.strip() and not is_stub(file.data, lesson)]
     chosen = filled[0] if filled else readable[0]
     others = [file for file in filled if _normal(file.data) != _normal(chosen.data)]

@@ -142,8 +142,9 @@ def parse_lessons(course: Course, texts: Sequence[str]) -> tuple[str, ...]:
             continue
         first, last = int(ends[1]), int(ends[2])
         within = [name for name in course.names if first <= int(name[:2]) <= last]
-        if not within:
-            raise CommandError(f"no lesson from {text}; the course has {course.names[0][:2]} to {course.names[-1][:2]}")
+        if not within or last > int(course.names[-1][:2]):
+            what = text if within else f"no lesson from {text}"
+            raise CommandError(f"{what}; the course has {course.names[0][:2]} to {course.names[-1][:2]}")
         found.update(within)
     return tuple(name for name in course.names if name in found)
 

@@ -34,7 +34,8 @@ def can_tell(problem: Problem) -> bool:
     """Whether memory can be read: C = A B of 32-bit numbers."""
     data = problem.data
     kinds = {layout.element.name for name, layout in problem.layouts.items() if name in "ABC"}
-    return set(data.formula.names) == {"A", "B"} and kinds == {"float32"} and set("ABC") <= set(problem.layouts)
+    plain = data.formula.is_product and set(data.formula.names) == {"A", "B"}
+    return plain and kinds == {"float32"} and set("ABC") <= set(problem.layouts)
 
 
 def contents(

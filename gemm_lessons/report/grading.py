@@ -185,14 +185,13 @@ def _students(book: Gradebook, rows: Sequence[GradebookRow]) -> Table:
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("student", no_wrap=True, max_width=LONGEST_NAME, overflow="ellipsis")
     table.add_column("points", justify="right", no_wrap=True)
-    for lesson in book.lessons:
-        table.add_column(lesson[:2], justify="center", no_wrap=True)
+    table.add_column(" ".join(lesson[:2] for lesson in book.lessons), no_wrap=True)
     for row in rows:
-        cells = []
+        marks = Text()
         for grade in row.grades:
             mark, style, _ = MARKS[_outcome(grade)]
-            cells.append(Text(mark, style=style))
-        table.add_row(one_line(row.student.id), amount(row.points), *cells)
+            marks.append(f"{mark:<3}", style=style)
+        table.add_row(one_line(row.student.id), amount(row.points), marks)
     return table
 
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from gemm_lessons.judgement.evidence import Checked
 from gemm_lessons.judgement.verdict import Passed
-from gemm_lessons.launch import BESIDE, TABLED
+from gemm_lessons.launch import BESIDE, TABLED, Launched
 from gemm_lessons.report.run import show_conflicts, show_diagnostics, show_findings, show_printed
 from gemm_lessons.run.inspection import SHOWN, Inspection, values_of
 from gemm_lessons.run.outcome import Row
@@ -51,8 +51,9 @@ def show_inspection(console: Console, result: Inspection) -> None:
     if launched.printed is not None:
         console.print(Text("\nPrinted by the kernel", style="bold"))
         show_printed(console, launched.printed)
-    console.print()
-    console.print(_counters(result))
+    if launched.counters.totals:
+        console.print()
+        console.print(_counters(launched))
     for why, names in result.doubts.items():
         console.print(Text(f"\nNsight Compute may count otherwise: {why} ({names})", style="doubt"))
     show_conflicts(console, row)
@@ -72,12 +73,12 @@ def _headline(result: Inspection) -> Text:
     return Text("ran without findings; no answer was checked (--expect)", style="good")
 
 
-def _counters(result: Inspection) -> Table:
+def _counters(launched: Launched) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="quiet")
     table.add_column("counter", no_wrap=True)
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column("Nsight Compute's name", style="quiet", overflow="ellipsis")
-    totals = result.launched.counters.totals if result.launched else {}
+    totals = launched.counters.totals
     for short, long in TABLED.items():
         if long in totals and (totals[long] or short not in BESIDE):
             table.add_row(short.replace("_", " "), f"{totals[long]:,}", long if "simulator__" not in long else "-")

@@ -230,7 +230,7 @@ def _roofline(axes: Any, points: Sequence[Point], colours: Mapping[str, Any], gp
     shown.sort(key=lambda point: point.series)
     estimated = points[0].kind == "estimated"
     what = f"{label(largest) if _square(points) else largest}{', estimated' if estimated else ''}"
-    axes.set_title(f"Roofline at {what}: how near each lesson is to its limit")
+    axes.set_title(f"Roofline at {what}")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xlabel("operations per byte that wavefronts move between SM and shared memory or L1")

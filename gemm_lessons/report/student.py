@@ -145,7 +145,7 @@ def _markdown(report: Mapping[str, Any]) -> Iterator[str]:
         for heading, lines in _details(it):
             yield f"\n{heading}:\n"
             yield from (f"- {markdown(line)}" for line in lines)
-        if it["file"]:
+        if it["file"] and it["sha256"]:
             yield f"\nJudged: {markdown(it['file'])}, SHA-256 {it['sha256']}"
     versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
     if versions:

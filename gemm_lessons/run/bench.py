@@ -168,7 +168,8 @@ def bench(request: BenchRequest, progress: TellSteps = lambda done, total, what:
     for done, shape in enumerate(request.shapes):
         progress(len(request.lessons) + done, steps, str(shape))
         allowed = [it for it in series if it.takes(shape)]
-        notes += [f"{it.name} cannot take {label(shape)}." for it in series if it not in allowed]
+        refused = ((it.name, it.lesson.shapes.refusal(shape)) for it in series if it not in allowed)
+        notes += [f"{name} cannot take {label(shape)}: {why}." for name, why in refused]
         lacking = [it for it in allowed if _key(request, it, shape) not in book.points]
         reused += len(allowed) - len(lacking)
         if (timer := request.device.timer) is not None:

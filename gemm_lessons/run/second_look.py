@@ -90,9 +90,12 @@ def _remains(compiled: Compiled, lesson: Lesson, trial: Trial) -> Remains:
 
 
 def _mostly_right(checked: Checked) -> bool:
-    """Whether somebody has written all of it: in a place, maybe, where no TODO stood."""
-    verdict = checked.verdict
-    return checked.right or (isinstance(verdict, WrongAnswer) and 2 * verdict.judgement.wrong < verdict.judgement.total)
+    """Whether somebody has written all of it: in a place, maybe, where no TODO stood. Nothing but 0 is no sign of that,
+    however many elements are 0."""
+    if not isinstance(checked.verdict, WrongAnswer):
+        return checked.right
+    judged = checked.verdict.judgement
+    return 2 * judged.wrong < judged.total and not (judged.pattern and judged.pattern.name == "all_zero")
 
 
 def one_tile(lesson: Lesson) -> Shape:
