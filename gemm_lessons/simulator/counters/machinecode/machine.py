@@ -282,6 +282,18 @@ class Walker:
             return self.lanes.generic(memory)[1], None
         return self.lanes.address(memory, space), None
 
+    def _other_side(self, other: Memory | None, space: str, reading: Fetch | None) -> Fetch | None:
+        """Where a copy of each lane comes from or goes to; ``NOWHERE`` for a lane that reads nothing."""
+        if other is None:
+            return None
+        address = self.lanes.address(other, "global" if space == "shared" else "shared")
+
+        def partner() -> Array:
+            where: Array = np.broadcast_to(address(), (self.geometry.lanes,))
+            return where if reading is None else np.where(reading(), where, NOWHERE)
+
+        return partner
+
     def _active(self, guard: Fetch | None) -> Array:
         """The lanes that execute an instruction now."""
         some, mask = self.lanes.active(guard)
@@ -310,7 +322,7 @@ class Walker:
         key = (d.index, space)
         tally = self.sums.tallies.setdefault(key, Tally(access))
         address, touching = self._place(d, memory, space)
-        beside = self.lanes.address(other, "global" if space == "shared" else "shared") if other else None
+        beside = self._other_side(other, space, reading)
         guard = both(self._guard(d), both(also, touching))
         period = LINE if kind == "shared" or other else banks.SECTOR
         seen, watch, lanes = Remembered(access, period), self.watch, self.geometry.lanes
@@ -332,10 +344,7 @@ class Walker:
                 watch(access, where, mask, self.geometry.first * self.geometry.padded)
             if kind == "texture":
                 self.sums.textures |= textures_of(where, mask, self.geometry.padded)
-            partner = np.broadcast_to(beside(), (lanes,)) if beside else None
-            if partner is not None and reading is not None:
-                partner = np.where(reading(), partner, NOWHERE)
-            one = seen.look(where, mask, self.geometry, partner)
+            one = seen.look(where, mask, self.geometry, beside() if beside else None)
             if one is not None:
                 tally.add(one, 1, where, mask)
 

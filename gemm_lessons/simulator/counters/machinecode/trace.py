@@ -264,7 +264,7 @@ class _Recorder(Walker):
         width = banks.ROW_BYTES if matrix else width
         address, touching = self._place(d, memory, space)
         guard = both(self._guard(d), both(also, touching))
-        beside = self.lanes.address(other, "global" if space == "shared" else "shared") if other else None
+        beside = self._other_side(other, space, reading)
         past = tally.BYPASS in d.source.opcode
         known: dict[bytes, list[Traffic | None]] = {}
 
@@ -276,10 +276,7 @@ class _Recorder(Walker):
             active = ((alive if mask is None else mask & alive) & rows).reshape(-1, WARP)
             where = np.broadcast_to(address(), (self.geometry.lanes,)).reshape(-1, WARP)
             if beside is not None and space == "shared":
-                source = np.broadcast_to(beside(), (self.geometry.lanes,)).reshape(-1, WARP)
-                if reading is not None:
-                    reads = np.broadcast_to(reading(), (self.geometry.lanes,)).reshape(-1, WARP)
-                    source = np.where(reads, source, copies.NOWHERE)
+                source = beside().reshape(-1, WARP)
                 written = (
                     copies.past_l1(where, source, active) if past else copies.through_l1(where, source, active, width)
                 )
