@@ -3,6 +3,7 @@ with, and what of it is kept."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -114,11 +115,14 @@ def test_every_search_of_the_course_has_the_lesson_s_own_sizes() -> None:
 
 def test_the_command(tmp_path: Path) -> None:
     small = ("--shape", "256,256,256", "--device", "sim")
-    command = [*forks.BINARY, "tune", "coalesced", "--try", "BM=8,16", *small, "--csv", "t.csv", "--processes", "2"]
+    sizes = ("--try", "BM=8,16", "--try", "BN=32")
+    command = [*forks.BINARY, "tune", "coalesced", *sizes, *small, "--csv", "t.csv", "--processes", "2"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)  # starts others: no fork
     assert (done.returncode, done.stderr) == (0, "")
     assert "ESTIMATES" in done.stdout
     assert "3 candidates" in done.stdout
+    assert "All of these: BN = 32." in done.stdout  # no column for it
+    assert re.search(r"BM +regs", done.stdout)
     nothing = forks.run(["tune", "naive", *small], cwd=tmp_path)
     assert nothing.returncode == 2
     assert "say what to try" in nothing.stderr

@@ -30,16 +30,17 @@ def show_tuning(console: Console, request: TuneRequest, tuning: Tuning) -> None:
     rows = [*enumerate(best, 1)]
     if tuning.own in tuning.ranked and tuning.own not in best:
         rows.append((tuning.ranked.index(tuning.own) + 1, tuning.own))
+    varied = [name for name in tuning.own.sizes if len({it.sizes[name] for _, it in rows}) > 1]
     if rows:
-        console.print(_table(rows, tuning, measured))
-    for text, style in _words(request, tuning):
+        console.print(_table(rows, varied, tuning, measured))
+    for text, style in _words(request, tuning, varied if rows else list(tuning.own.sizes)):
         console.print(Text(text, style=style))
 
 
-def _table(rows: list[tuple[int, TileCandidate]], tuning: Tuning, measured: bool) -> Table:
+def _table(rows: list[tuple[int, TileCandidate]], varied: list[str], tuning: Tuning, measured: bool) -> Table:
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("", justify="right")
-    for name in tuning.own.sizes:
+    for name in varied:
         table.add_column(_short(name), justify="right")
     for name in ("regs", "fit", "time", "TFLOP/s", *(("cuBLAS", "estimate") if measured else ())):
         table.add_column(name, justify="right", no_wrap=True)
@@ -48,7 +49,7 @@ def _table(rows: list[tuple[int, TileCandidate]], tuning: Tuning, measured: bool
     for place, it in rows:
         tuned = it.tuned
         mark = f"{place}{OWN if it == tuning.own else ' '}"
-        cells = [mark, *(f"{size}" for size in it.sizes.values()), f"{tuned.registers}", f"{tuned.blocks_per_sm}"]
+        cells = [mark, *(f"{it.sizes[name]}" for name in varied), f"{tuned.registers}", f"{tuned.blocks_per_sm}"]
         if measured:
             share = "-" if tuned.of_cublas is None else f"{tuned.of_cublas:.0%}"
             cells += [duration(tuned.time_us), tera(tuned.gflops), share, duration(tuned.estimate_us)]
@@ -59,17 +60,19 @@ def _table(rows: list[tuple[int, TileCandidate]], tuning: Tuning, measured: bool
 
 
 def _short(name: str) -> str:
-    """``BLOCKS_PER_SM`` in a column of two digits: ``B/SM``."""
+    """``BLOCKS_PER_SM`` in a column of two digits: ``BPS``."""
     words = name.split("_")
     return name if len(name) <= 5 else "".join(word[0] for word in words)
 
 
-def _words(request: TuneRequest, tuning: Tuning) -> list[tuple[str, str]]:
+def _words(request: TuneRequest, tuning: Tuning, varied: list[str]) -> list[tuple[str, str]]:
     said: list[tuple[str, str]] = []
-    long = [name for name in tuning.own.sizes if _short(name) != name]
+    long = [name for name in varied if _short(name) != name]
     if long:
         said.append((", ".join(f"{_short(name)}: {name}" for name in long) + ".", "quiet"))
     own, ranked = tuning.own, tuning.ranked
+    if same := [f"{name} = {size}" for name, size in own.sizes.items() if name not in varied]:
+        said.append((f"All of these: {', '.join(same)}.", "quiet"))
     if own.tuned.why_not:
         said.append((f"The lesson's own sizes ({own.text}) are left out: {own.tuned.why_not}.", "doubt"))
     elif ranked:
