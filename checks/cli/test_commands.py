@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
 
+from checks import forks
 from checks.cli.tiny_course import SOLUTION, STUB, Run
+from gemm_lessons.cli.commands import COURSE
 
 
 def test_list_marks_passed_started_and_next(run: Run, course: Path, kernel: Path) -> None:
@@ -239,6 +242,15 @@ def test_every_command_has_examples(run: Run, command: str) -> None:
     assert result.code == 0
     assert f"gemm-lessons {command}" in result.out.split("Examples:")[1]
     assert max(len(line) for line in result.out.splitlines()) <= 80
+
+
+def test_examples_name_sizes_and_answers_that_fit(tmp_path: Path) -> None:
+    said = {it.name: [shlex.split(line)[1:] for line in it.examples] for it in COURSE if it.name in ("run", "predict")}
+    (tiles,) = (it for it in said["run"] if "--tile" in it)
+    assert forks.run([*tiles, "--solution"], cwd=tmp_path).returncode == 0
+    assert forks.run(["init", "course"], cwd=tmp_path).returncode == 0
+    (answers,) = (it for it in said["predict"] if len(it) > 2)
+    assert forks.run(answers, cwd=tmp_path / "course").returncode == 0
 
 
 @pytest.mark.parametrize(("typed", "names"), [("0", ["01_first", "02_second"]), ("sec", ["second"]), ("x", [])])

@@ -44,6 +44,22 @@ def test_a_race_within_one_line_is_no_missing_barrier() -> None:
     assert text.startswith("line 9: uninitialised. Several threads")
 
 
+def test_a_barrier_that_some_skip_is_not_said_to_be_missing() -> None:
+    skipped = Finding("divergent_barrier", "warning", "threads wait at different barriers", 9, 7)
+    (text,) = said("block_tile", race(5, 6), skipped)
+    assert "that in line 9 or that in line 7 stands in an if" in text
+    assert "put a __syncthreads() between" in said("block_tile", race(5, 6))[0]
+    (text,) = said("block_tile", replace(skipped, other_line=None))
+    assert text.endswith("move it out of the if.")
+
+
+def test_an_array_of_each_thread_may_want_to_be_shared() -> None:
+    own = replace(UNINITIALISED, message="byte 4 of a thread's own array, read by thread 0, was never written")
+    (text,) = said("block_tile", own)
+    assert "Declare it __shared__" in text
+    assert "__shared__" not in said("block_tile", UNINITIALISED)[0]
+
+
 def test_c_is_not_to_be_added_to() -> None:
     read = Finding("uninitialised", "error", "C, byte 0 of 24576: read by thread 0 in line 9", line=9)
     (text,) = said("block_tile", read)

@@ -105,7 +105,7 @@ COURSE = (
             "gemm-lessons run 03",
             "gemm-lessons run 03 --solution",
             "gemm-lessons run 03 --file try.cu --shape 256,128,64",
-            "gemm-lessons run 03 --tile BK=16",
+            "gemm-lessons run 03 --tile BK=32",
             "gemm-lessons run 03 --gpu v100",
             "gemm-lessons run 03 --json | python -m json.tool",
         ),
@@ -196,7 +196,7 @@ COURSE = (
         "Answer the lesson's questions; the run that passes scores them.",
         (
             "gemm-lessons predict 03",
-            "gemm-lessons predict 03 16384 '2 * K / BK' more",
+            "gemm-lessons predict 03 16384 more '2 * K / BK'",
         ),
     ),
     Command(

@@ -15,6 +15,7 @@ from gemm_lessons.judgement.verdict import Faulted, WrongAnswer
 from gemm_lessons.launch import Finding
 
 ARRAY = re.compile(r"(\w+)(?:: byte|, byte) (\d+) of (\d+)")  # the array of an access, where, and how large it is
+OWN = "a thread's own array"  # what a finding calls memory without __shared__
 WORD = 4  # bytes of a number in the lessons whose arrays are looked into
 # What to do about a finding, by its kind; the finding itself says what happened and where.
 REMEDIES: Mapping[str, str] = {
@@ -104,6 +105,8 @@ def _follows(facts: Evidence, finding: Finding) -> bool:
         stored_alike = other.kind == "race" and other.detail == "shared store store" and other.line == other.other_line
         if finding.kind == "uninitialised" and stored_alike and _array(finding) == _array(other):
             return True
+        if finding.kind == "race" and finding.detail.startswith("shared") and other.kind == "divergent_barrier":
+            return True  # the barrier is there, but some threads pass it by
     return False
 
 
@@ -153,6 +156,16 @@ def _one_owner(facts: Evidence, finding: Finding) -> str | None:
 # -- memory that nobody set -----------------------------------------------------------------------------------------
 
 
+def _of_each_thread(facts: Evidence, finding: Finding) -> str | None:
+    """An array that the block was to share, maybe."""
+    if finding.kind != "uninitialised" or OWN not in finding.message:
+        return None
+    return (
+        "An array without __shared__ is there once for each thread, and no other thread fills it. Is the block to "
+        "share it? Declare it __shared__. If not: give each element a value before it is read."
+    )
+
+
 def _added_to_nothing(facts: Evidence, finding: Finding) -> str | None:
     """C is read although nothing is in it."""
     answer = facts.lesson.data.answer.name
@@ -185,6 +198,16 @@ def _is_whole(shape: Shape, sizes: Sequence[int]) -> bool:
 
 
 # -- barriers and buffers -------------------------------------------------------------------------------------------
+
+
+def _in_a_branch(facts: Evidence, finding: Finding) -> str | None:
+    """Two barriers of which one stands where some threads do not come."""
+    if finding.kind != "divergent_barrier" or finding.line is None or finding.other_line in (None, finding.line):
+        return None
+    return (
+        f"Every thread of the block must reach the same __syncthreads(): that in line {finding.line} or that in line "
+        f"{finding.other_line} stands in an if that some threads skip. Move it out of the if."
+    )
 
 
 def _wrong_buffer(facts: Evidence, finding: Finding) -> str | None:
@@ -270,9 +293,11 @@ def _beyond_k(facts: Evidence) -> str | None:
 
 RULES: Sequence[Callable[[Evidence, Finding], str | None]] = (
     _lane,
+    _of_each_thread,
     _added_to_nothing,
     _one_owner,
     _not_filled_up,
+    _in_a_branch,
     _wrong_buffer,
     _outside,
 )
