@@ -244,6 +244,18 @@ def test_every_command_has_examples(run: Run, command: str) -> None:
     assert max(len(line) for line in result.out.splitlines()) <= 80
 
 
+def test_without_a_lesson_it_is_the_one_that_you_are_at(run: Run, kernel: Path) -> None:
+    kernel.write_text(SOLUTION)
+    ran = run("run")
+    assert ran.code == 0
+    assert "01_first" in ran.out
+    assert "lessons/02_second/kernel.cu is not there yet: gemm-lessons start 02" in run("run").err
+    assert run("start", "02").code == 0
+    assert "lessons/02_second/kernel.cu" in run("run").out
+    assert "TODO(1), hint 1" in run("hint").out
+    assert run("read", "--raw").out == run("read", "02", "--raw").out
+
+
 def test_examples_name_sizes_and_answers_that_fit(tmp_path: Path) -> None:
     said = {it.name: [shlex.split(line)[1:] for line in it.examples] for it in COURSE if it.name in ("run", "predict")}
     (tiles,) = (it for it in said["run"] if "--tile" in it)

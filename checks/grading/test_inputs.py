@@ -353,6 +353,11 @@ def test_a_folder_that_is_none(tmp_path: Path) -> None:
     lay(tmp_path / "course", {"lessons/03_block_tile/lesson.toml": "", "lessons/03_block_tile/kernel.cu": KERNEL})
     with pytest.raises(CommandError, match="is a course folder"):
         find_students(tmp_path / "course", COURSE.names)
+    lay(tmp_path / "ana", {"03_block_tile/kernel.cu": KERNEL, "naive/kernel.cu": KERNEL})
+    with pytest.raises(CommandError, match=r"holds folders of lessons, not of students.*--student NAME"):
+        find_students(tmp_path / "ana", COURSE.names)
+    lay(tmp_path / "numbers", {"03/kernel.cu": KERNEL, "1/kernel.cu": KERNEL})
+    assert len(find_students(tmp_path / "numbers", COURSE.names).students) == 2, "students may be numbered"
 
 
 def test_damaged_archives_break_nothing(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gemm_lessons.cli.options import LessonArgument, NoColor, complete_lesson, keep_progress, kernel_path
+from gemm_lessons.cli.options import LessonArgument, LessonOrHere, NoColor, complete_lesson, keep_progress, kernel_path
 from gemm_lessons.course.folder import (
     CommandError,
     any_course,
@@ -54,17 +54,18 @@ def list_(no_color: NoColor = False) -> int:
 
 
 def read(
-    lesson: LessonArgument,
+    lesson: LessonOrHere = None,
     raw: Annotated[bool, typer.Option("--raw", help="The Markdown as it is.")] = False,
     all_: Annotated[bool, typer.Option("--all", help="With what comes out, also before you have predicted.")] = False,
     no_color: NoColor = False,
 ) -> int:
     """The lesson's text, in a pager when it is long."""
+    from gemm_lessons.course.standing import lesson_at
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.course import show_text
 
     course = any_course()
-    found = course.lesson(lesson)
+    found = lesson_at(course, lesson)
     text = read_source(found.text_path)
     if raw:
         typer.echo(text, nl=not text.endswith("\n"))
@@ -112,7 +113,7 @@ def next_(no_color: NoColor = False) -> int:
 
 
 def hint(
-    lesson: LessonArgument,
+    lesson: LessonOrHere = None,
     todo: Annotated[int | None, typer.Option("--todo", help="The number in // TODO(number).")] = None,
     level: Annotated[
         int | None, typer.Option("--level", help="Which hint, from 1 (a nudge); default: the next one.")
@@ -121,13 +122,13 @@ def hint(
     no_color: NoColor = False,
 ) -> int:
     """The next hint for the first TODO that is still open, or for the one that you name."""
-    from gemm_lessons.course.standing import marks_left, next_rung, rung
+    from gemm_lessons.course.standing import lesson_at, marks_left, next_rung, rung
     from gemm_lessons.course.todos import todo_marks
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.course import show_hint, show_todos
 
     course = any_course()
-    found = course.lesson(lesson)
+    found = lesson_at(course, lesson)
     progress = load_progress(course)
     so_far = progress.of(found.name)
     asked = todo is not None or level is not None

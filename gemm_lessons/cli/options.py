@@ -38,6 +38,14 @@ LessonArgument = Annotated[
         metavar="LESSON", help="A lesson: 03, 3, block_tile or 03_block_tile.", autocompletion=complete_lesson
     ),
 ]
+LessonOrHere = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[LESSON]",
+        help="A lesson: 03, 3, block_tile; default: the one that you are at.",
+        autocompletion=complete_lesson,
+    ),
+]
 Problems = Annotated[
     bool, typer.Option("--problems", help="Also each problem as FILE:LINE:COLUMN: SEVERITY: MESSAGE, for editors.")
 ]

@@ -14,7 +14,7 @@ import typer
 
 from gemm_lessons.cli.options import (
     LayoutOption,
-    LessonArgument,
+    LessonOrHere,
     MemoryLimit,
     NoColor,
     Problems,
@@ -28,6 +28,7 @@ from gemm_lessons.course.folder import CommandError, Course, NotText, any_course
 from gemm_lessons.course.lesson import Lesson, Shape
 from gemm_lessons.course.original import remarks_on
 from gemm_lessons.course.progress import load_progress
+from gemm_lessons.course.standing import lesson_at
 from gemm_lessons.course.tiles import laid, parse_tile, retiled, typed
 from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.run import contract
@@ -51,7 +52,7 @@ class DeviceChoice(StrEnum):
 
 
 def run(
-    lesson: LessonArgument,
+    lesson: LessonOrHere = None,
     solution: Annotated[bool, typer.Option("--solution", help="Run the reference.")] = False,
     stub: Annotated[bool, typer.Option("--stub", help="Run the stub as it is.")] = False,
     file: Annotated[Path | None, typer.Option("--file", help="Run this file as the lesson's kernel.")] = None,
@@ -93,7 +94,7 @@ def run(
         raise CommandError("--solution, --stub, --bug and --file exclude each other; give one")
     # What the command got wrong is said before NumPy and the compiler are loaded.
     course = own_course() if not (solution or stub or file) else any_course()
-    found = course.lesson(lesson)
+    found = lesson_at(course, lesson)
     path = kernel_path(course, found, solution, stub, found.bug_path if bug else file)
     if bug and not path.exists():
         raise CommandError(f"{shown(path)} is not there yet: gemm-lessons bug {found.number:02}")

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gemm_lessons.cli.options import NoColor, Problems, complete_lesson
+from gemm_lessons.cli.options import LessonOrHere, NoColor, Problems
 from gemm_lessons.cli.run import DEFAULT_GPU, DeviceChoice, device_for, sheet_for
 from gemm_lessons.cli.view import view
 from gemm_lessons.course.folder import WriteError, own_course
-from gemm_lessons.course.standing import standing
+from gemm_lessons.course.standing import lesson_at
 from gemm_lessons.run import contract
 
 if TYPE_CHECKING:
@@ -21,14 +21,7 @@ if TYPE_CHECKING:
 
 
 def watch(
-    lesson: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[LESSON]",
-            help="A lesson: 03, 3, block_tile; default: the one that you are at.",
-            autocompletion=complete_lesson,
-        ),
-    ] = None,
+    lesson: LessonOrHere = None,
     device: Annotated[
         DeviceChoice, typer.Option("--device", help="auto takes a GPU when there is one.")
     ] = DeviceChoice.auto,
@@ -47,7 +40,7 @@ def watch(
     Keys: n next lesson and d diff (after a pass), h hint, r run, v view, l list, q quit.
     """
     course = own_course()
-    found = course.lesson(lesson) if lesson is not None else standing(course).lesson or course.lesson(course.names[-1])
+    found = lesson_at(course, lesson)
     sheet = sheet_for(gpu) if gpu is not None else None
     on = device_for(device, gpu_index)
     from gemm_lessons.watch.session import Session

@@ -46,6 +46,11 @@ class Rung:
     mark: TodoMark | None
 
 
+def lesson_at(course: Course, name: str | None) -> Lesson:
+    """The lesson of that name; without one, where the learner stands, the last if all are passed."""
+    return course.lesson(name) if name is not None else standing(course).lesson or course.lesson(course.names[-1])
+
+
 def standing(course: Course) -> Standing:
     """Where the learner stands. Raises ``LessonError`` when the lesson is broken."""
     progress = load_progress(course)

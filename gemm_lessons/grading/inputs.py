@@ -114,7 +114,7 @@ def find_students(folder: Path, lessons: Sequence[str], roster: Roster | None = 
     if not owned and roster is None:
         hint = "; if it is the work of one student, say whose: --student NAME" if kernels else ""
         raise CommandError(f"{shown(folder)} holds no folder or archive of a student{hint}")
-    if lone := _is_one_course(folder, owned):
+    if lone := _is_one_course(folder, owned) or _is_one_student(folder, owned, lessons):
         raise CommandError(lone)
     return Submissions(_students(owned, roster), tuple(remarks))
 
@@ -130,6 +130,13 @@ def one_student(folder: Path, name: str, roster: Roster | None = None) -> Submis
 def _is_one_course(folder: Path, owned: Mapping[Owner, object]) -> str:
     if (folder / "lessons").is_dir() and Course(folder).names and {owner.name for owner in owned} & {"lessons"}:
         return f"{shown(folder)} is a course folder, not a folder of submissions; is it one student's? --student NAME"
+    return ""
+
+
+def _is_one_student(folder: Path, owned: Mapping[Owner, object], lessons: Sequence[str]) -> str:
+    known = {*lessons, *(lesson.partition("_")[2] for lesson in lessons)}
+    if owned and all(owner.name in known for owner in owned):
+        return f"{shown(folder)} holds folders of lessons, not of students; is it one student's? --student NAME"
     return ""
 
 
