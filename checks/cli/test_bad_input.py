@@ -247,7 +247,7 @@ def test_a_gpu_that_is_not_there(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("rnu", "01"), ("run",), ("run", "01", "--nope"), ("run", "01", "--device", "tpu")]
+    "arguments", [("rnu", "01"), ("start",), ("run", "01", "--nope"), ("run", "01", "--device", "tpu")]
 )
 def test_usage(run: Run, arguments: tuple[str, ...]) -> None:
     result = run(*arguments)
