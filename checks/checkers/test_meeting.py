@@ -194,3 +194,36 @@ def test_the_last_block_adds_up(check, fence, expected, block_limit):
     assert out[0] == a.sum()
     if not expected:
         assert found == []
+
+
+LAST_THREAD = """
+    __shared__ unsigned arrived;
+    __shared__ float part[128];
+    if (t == 0) arrived = 0;
+    __syncthreads();
+    BEFORE
+    if (atomicInc(&arrived, 127) == NUMBER) {
+        __threadfence_block();
+        float v = 0;
+        for (int i = 0; i < 128; i++) v += part[i];
+        C[0] = v;
+    }
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "number", "clean"),
+    [
+        ("part[t] = A[t]; __threadfence_block();", "127", True),
+        ("part[t] = A[t];", "127", False),
+        ("__threadfence_block(); part[t] = A[t];", "127", False),
+        ("part[t] = A[t]; __threadfence_block();", "95", False),  # a warp is still missing
+    ],
+)
+def test_the_last_thread_adds_up(check, before, number, clean):
+    a = np.arange(128, dtype=np.float32) % 5
+    a.setflags(write=False)
+    out = np.zeros(1, np.float32)
+    found = check(LAST_THREAD.replace("BEFORE", before).replace("NUMBER", number), 1, 128, [a, out])
+    assert {(f.kind, f.severity) for f in found} - {("race", "warning")} == (set() if clean else {("race", "error")})
+    assert out[0] == a.sum() or not clean

@@ -45,9 +45,36 @@ def hearing(kernel: Kernel) -> frozenset[int]:
 
 
 def flags(kernel: Kernel) -> frozenset[int]:
-    """Strong accesses to shared memory (indices), if one of them decides how long the kernel stays in a loop."""
+    """Strong accesses to shared memory (indices), if one of them decides how long the kernel stays in a loop; else the
+    atomics by which threads count themselves, so that the last one goes on with what the others have left."""
     inside = frozenset(i for i in strong(kernel) if {"global", "const"}.isdisjoint(kernel.instructions[i].modifiers))
-    return inside if _awaited(kernel, inside) else frozenset()
+    return inside if _awaited(kernel, inside) else _counted(kernel, inside & hearing(kernel))
+
+
+def _counted(kernel: Kernel, accesses: frozenset[int]) -> frozenset[int]:
+    """Those of ``accesses`` whose result is compared with one number, and that come behind a fence without a store
+    between the two: ``__threadfence_block(); if (atomicAdd(&count, 1) == n - 1) ...``."""
+    atomics = [i for i in kernel.instructions if i.index in accesses and i.row.effect == "atomic"]
+    fenced = [atomic for atomic in atomics if _behind_a_fence(kernel, atomic)]
+    if not fenced:
+        return frozenset()
+    flow = _Flow(kernel)
+    compared = flow.behind(
+        name
+        for i in kernel.instructions
+        if i.row.undefined == "compared" and {"eq", "ne"} & set(i.modifiers)
+        for name in reads(i)
+    )
+    return frozenset(atomic.index for atomic in fenced if writes(atomic) & compared)
+
+
+def _behind_a_fence(kernel: Kernel, atomic: Instruction) -> bool:
+    for before in reversed(kernel.instructions[: atomic.index]):
+        if before.row.effect == "fence":
+            return True
+        if before.row.effect == "store" and {"global", "local"}.isdisjoint(before.modifiers):
+            return False
+    return False
 
 
 def waits(kernel: Kernel) -> bool:
