@@ -166,6 +166,7 @@ def test_a_function_that_nothing_defines(errors):
     ("source", "words"),
     [
         ("void gemm(float *x) {}", "write __device__"),
+        ("__global__ void one() {}\n__global__ void gemm(float *x) { one<<<1, 1>>>(); }", "dynamic parallelism"),
         ("int two() { return 2; }\n__global__ void gemm(float *x) { x[0] = two(); }", "functions of the host"),
         ("int size = 3;\n__global__ void gemm(float *x) { x[0] = size; }", "__constant__"),
         ("#include <vector>\n__global__ void gemm(float *x) { std::vector<int> v; }", "standard library"),

@@ -67,6 +67,11 @@ _REWORDED: tuple[tuple[re.Pattern[str], str], ...] = (
         re.compile(r"A namespace scope variable without memory space annotations .*"),
         "write __device__ or __constant__ in front of a global variable; variables of the host cannot be compiled here",
     ),
+    (
+        re.compile(r"device-side kernel launch could not be processed.*"),
+        "a kernel that launches another one (dynamic parallelism) cannot be run here: launch both from the host, "
+        "or make the inner one a __device__ function and call it",
+    ),
 )
 
 

@@ -27,6 +27,7 @@ from gemm_lessons.simulator.program import cfg
 from gemm_lessons.simulator.program.cfg import Block
 from gemm_lessons.simulator.program.demand import always_needed
 from gemm_lessons.simulator.program.ptx import Instruction
+from gemm_lessons.simulator.program.repeats import repeated
 
 Array = NDArray[Any]
 Kind = tuple[str, str]  # space and effect: ("shared", "load")
@@ -138,7 +139,7 @@ def check_fused(
     if interpreted.fused == followed.fused:
         return
     instructions = [i for block in blocks for i in block.instructions]
-    needed = always_needed(blocks)
+    needed = always_needed(blocks) - repeated(blocks)
     least = sum(int(lanes[i.index]) for i in instructions if is_fused(i) and i.index in needed)
     most = interpreted.fused + sum(int(lanes[i.index]) * _becomes(i) for i in instructions)
     if least <= followed.fused <= most:
