@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -15,6 +16,7 @@ from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.lesson import Shape, TileSizes, tile_sizes
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.device import BuildTarget
+from gemm_lessons.estimate import timeline
 from gemm_lessons.estimate.model import LAUNCH_US, NEXT_US, Estimate, Profile, Subject, estimate_at, in_a_row
 from gemm_lessons.estimate.profile import longer, profile_of, traced_shape
 from gemm_lessons.hardware.sheets import GPUS, GpuSpec, buildable
@@ -87,6 +89,27 @@ def test_blocks_overlap_where_k_is_short() -> None:
     assert many.parts["latency"] >= max(many.parts["l2"], many.parts["fp32"])
     deep = estimate(of, 264 * 8, k=4096)
     assert deep.parts["latency"] == pytest.approx(8 * estimate(of, 264, k=4096).parts["latency"]), "nobody asks"
+
+
+def test_one_play_serves_small_launches_full_waves_and_their_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only where many warps are resident is a small launch played in another order."""
+    made: list[Trace] = []
+
+    def counted(of: Trace, *given: Any, **also: Any) -> timeline.Played:
+        made.append(of)
+        return play(of, *given, **also)
+
+    play = timeline.play
+    monkeypatch.setattr(timeline, "play", counted)
+    assert not timeline.crowded(31, H200)
+    assert timeline.crowded(32, H200)
+    for blocks, plays in ((2, 3), (8, 5)):
+        made.clear()
+        of = profile(ffma(64), blocks=blocks)
+        spans = [of.span(blocks, H200, older=older) for older in (True, False)]
+        assert (spans[0] == spans[1]) or blocks == 8
+        assert of.overlap(H200) >= 0
+        assert len(made) == plays
 
 
 def test_resident_blocks_hide_waiting() -> None:

@@ -24,6 +24,7 @@ from gemm_lessons.simulator.counters.banks import SECTOR
 
 if TYPE_CHECKING:
     from gemm_lessons.compiler.compile import Compiled
+    from gemm_lessons.estimate.timeline import Played
     from gemm_lessons.simulator.counters.machinecode.trace import Trace
     from gemm_lessons.simulator.program.ptx import Kernel
 
@@ -162,6 +163,7 @@ class Profile:
         self.tile_rows, self.tile_cols, self.traffic, self.shared = tile_rows, tile_cols, traffic, shared
         self._tracer, self._key = tracer, key
         self._traces: Traces | None = None
+        self._plays: dict[str, Played] = {}
         self._kept: dict[str, Any] = json.loads((key and compile_cache.get(key)) or b"{}")
 
     @property
@@ -183,9 +185,8 @@ class Profile:
         those that began first go first."""
         name = f"{'older ' if older else ''}{blocks} {gpu} {pipes_of(gpu)}"
         if name not in self._kept:
-            from gemm_lessons.estimate.timeline import play
-
-            (k0, first), (k1, second) = ((k, play(trace, blocks, gpu, older=older)) for k, trace in self.traces)
+            (k0, _), (k1, _) = self.traces
+            first, second = (self._play(number, blocks, gpu, older=older) for number in (0, 1))
             per_k = max(second.clocks - first.clocks, 1.0) / (k1 - k0)
             units = {}
             for unit, clocks in second.busy.items():
@@ -205,11 +206,23 @@ class Profile:
 
             _, trace = self.traces[0]
             if self._twice is not None:
-                one, two = (play(it, 1, gpu).clocks for it in (trace, self._twice()))
+                one, two = self._play(0, 1, gpu), play(self._twice(), 1, gpu)
             else:
-                one, two = (play(trace, self.blocks_per_sm, gpu, waves).clocks for waves in (1, 2))
-            self._keep(name, max(2 * one - two, 0.0))
+                one, two = self._play(0, self.blocks_per_sm, gpu), play(trace, self.blocks_per_sm, gpu, 2)
+            self._keep(name, max(2 * one.clocks - two.clocks, 0.0))
         return float(self._kept[name])
+
+    def _play(self, number: int, blocks: int, gpu: GpuSpec, *, older: bool = False) -> Played:
+        """One wave of a trace, played once: that of a small launch and of a full one are the same where few warps are
+        resident, and what overlaps is asked of it, too."""
+        from gemm_lessons.estimate.timeline import crowded, play
+
+        _, trace = self.traces[number]
+        older = older and crowded(blocks * trace.warps_per_block, gpu)
+        name = f"{number} {blocks} {gpu} {pipes_of(gpu)} {older}"
+        if name not in self._plays:
+            self._plays[name] = play(trace, blocks, gpu, older=older)
+        return self._plays[name]
 
     def _keep(self, name: str, value: Any) -> None:
         self._kept[name] = value

@@ -58,6 +58,11 @@ def play(trace: Trace, blocks: int, gpu: GpuSpec, waves: int = 1, *, older: bool
     return Multiprocessor(streams * waves, trace.warps_per_block, gpu, blocks, older=older).run()
 
 
+def crowded(warps: int, gpu: GpuSpec) -> bool:
+    """Whether so many resident warps are many enough for those of the block that began first to go first."""
+    return 0 < pipes_of(gpu).older * gpu.schedulers <= warps
+
+
 class Multiprocessor:
     """Its schedulers and what they share. ``streams``: the items of each warp, in the order of blocks, of which so many
     are ``resident`` at once; all of them, if none is said. ``older``: where there are many warps, those of the block
@@ -93,8 +98,8 @@ class Multiprocessor:
         self.issue = [0.0] * schedulers  # free from
         self.queues: list[deque[float]] = [deque() for _ in range(schedulers)]
         self.turns = count
-        crowded = older and 0 < self.pipes.older * schedulers <= self.begun
-        self.behind = [warp // warps_per_block * BEHIND if crowded else 0 for warp in range(count)]
+        many = older and crowded(self.begun, gpu)
+        self.behind = [warp // warps_per_block * BEHIND if many else 0 for warp in range(count)]
         # Of the warps that can go, the one with the least does.
         self.rank = [turn + behind for turn, behind in enumerate(self.behind, 1)]
         self.recent = [0] * schedulers
