@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -12,12 +13,16 @@ import pytest
 
 from gemm_lessons.course.folder import Course, any_course, read_source
 from gemm_lessons.course.lesson import Lesson, LessonError, Shape, ShapeError, Tile
+from gemm_lessons.device import Binaries
 from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.hardware.sheets import GPUS, buildable
+from gemm_lessons.judgement.evidence import Built
 from gemm_lessons.judgement.verdict import CompileFailed, Faulted, GateMissed, Passed, TimedOut, WrongAnswer
 from gemm_lessons.launch import Finding
+from gemm_lessons.run.builder import Workshop
 from gemm_lessons.run.checking import merged
-from gemm_lessons.run.pipeline import RunOutcome, RunRequest, run_lesson
+from gemm_lessons.run.pipeline import RunOutcome, RunRequest, build_others, line_up, run_lesson, tried_apart
+from gemm_lessons.run.plan import RunPlan
 from gemm_lessons.run.simulated import Simulated
 from gemm_lessons.simulator import Simulator
 from gemm_lessons.simulator.machine.machine import Setting
@@ -54,6 +59,30 @@ def kernel(tmp_path: Path):
         return path
 
     return write
+
+
+def test_only_what_is_counted_or_timed_is_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the kernels that a host chooses among by the shape."""
+    asked: dict[Lesson, bool] = {}
+
+    def build(self: Workshop, lesson: Lesson, path: Path, source: str, taken_apart: bool = True) -> Binaries:
+        asked[lesson] = taken_apart
+        return Binaries((), None)
+
+    monkeypatch.setattr(Workshop, "build", build)
+    lesson = COURSE.lesson("any_shape")
+    request = RunRequest(COURSE, lesson, lesson.solution_path, Simulated(), GPUS["h200"], seed=7, graded=True)
+    plan = RunPlan.of(request, lambda what: None)
+    entry = next(line_up(request, plan.secret))
+    build_others(plan, entry, "", Built(lesson, Binaries((), None), ()))
+    wanted = {lesson.at(shape) for shape in (plan.counting_shape(lesson), plan.timed_shape, *plan.hidden)}
+    assert {of for of, apart in asked.items() if apart} == wanted - {lesson}
+    assert {of for of, apart in asked.items() if not apart}, "shapes that are only checked"
+    asked.clear()
+    with contextlib.suppress(ValueError):  # there is nothing to launch
+        list(tried_apart(plan, entry))
+    assert asked
+    assert not any(asked.values())
 
 
 @pytest.mark.parametrize("name", ["naive", "coalesced", "block_tile", "thread_tile"])

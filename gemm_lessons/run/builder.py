@@ -40,21 +40,22 @@ class Builder:
     def _major(self) -> int:
         return choose_major(self.target.arch, self.target.driver_major)
 
-    def ahead(self, lesson: Lesson, path: Path | None) -> None:
+    def ahead(self, lesson: Lesson, path: Path | None, taken_apart: bool = True) -> None:
         """Begin to compile what ``build`` will be asked for later; no file, nothing to do."""
         if path is not None and path not in self._under_way:
             from concurrent.futures import ThreadPoolExecutor  # slow to import, and lesson 01 is compared with nothing
 
             pool = ThreadPoolExecutor(1)
-            self._under_way[path] = pool.submit(self._translate, lesson, path, read_source(path))
+            self._under_way[path] = pool.submit(self._translate, lesson, path, read_source(path), (), taken_apart)
             pool.shutdown(wait=False)
 
     def build(
-        self, lesson: Lesson, path: Path, source: str, options: Sequence[str] = ()
+        self, lesson: Lesson, path: Path, source: str, options: Sequence[str] = (), taken_apart: bool = True
     ) -> tuple[Compiled, ...] | CompileFailed:
-        """Compile a file, and see that it holds the kernels that the lesson launches. Raises ``KitError``."""
+        """Compile a file, and see that it holds the kernels that the lesson launches; ``taken_apart``: somebody will
+        want its instructions. Raises ``KitError``."""
         under_way = self._under_way.pop(path, None)
-        results = under_way.result() if under_way else self._translate(lesson, path, source, options)
+        results = under_way.result() if under_way else self._translate(lesson, path, source, options, taken_apart)
         kernels = []
         for launch, result in zip(lesson.launches, results, strict=True):
             if not isinstance(result, Compiled):
@@ -68,7 +69,7 @@ class Builder:
         return tuple(kernels)
 
     def _translate(
-        self, lesson: Lesson, path: Path, source: str, options: Sequence[str] = ()
+        self, lesson: Lesson, path: Path, source: str, options: Sequence[str] = (), taken_apart: bool = True
     ) -> list[Compiled | compiler.NotCompiled]:
         """One result for each launch."""
         made: dict[str, Compiled | compiler.NotCompiled] = {}
@@ -84,7 +85,7 @@ class Builder:
                 options=(*lesson.options, *options),
                 withheld=(lesson.solution_path,),
             )
-            if isinstance(result, Compiled):
+            if isinstance(result, Compiled) and taken_apart:
                 beside = [it for it in made.values() if isinstance(it, Compiled) and it is not result]
                 result.start_sass(beside)  # the counters will want it when the first shapes have been checked
         return [made[launch.entry] for launch in lesson.launches]
@@ -112,29 +113,31 @@ class Workshop:
         if self._timing is not self._counting:
             self._timing.ahead(lesson, path)
 
-    def build(self, lesson: Lesson, path: Path, source: str) -> Binaries | CompileFailed:
+    def build(self, lesson: Lesson, path: Path, source: str, taken_apart: bool = True) -> Binaries | CompileFailed:
         """Compile a file, a second time without what it prints. What does not compile for the device that is to run it
-        does not compile."""
+        does not compile. ``taken_apart``: it will be counted or timed, for which its instructions are needed."""
         quiet = without_printf(source)
         if quiet == source:
-            return self._build(lesson, path, source)
-        spoken = self._counting.build(lesson, path, source)
+            return self._build(lesson, path, source, (), taken_apart)
+        spoken = self._counting.build(lesson, path, source, (), taken_apart)
         if isinstance(spoken, CompileFailed):
             return spoken
-        silent = self._build(lesson, path, quiet, OPTIONS)
+        silent = self._build(lesson, path, quiet, OPTIONS, taken_apart)
         if isinstance(silent, CompileFailed):  # it uses printf for more than its text
-            silent = self._build(lesson, path, source)
+            silent = self._build(lesson, path, source, (), taken_apart)
         return silent if isinstance(silent, CompileFailed) else replace(silent, spoken=spoken)
 
-    def _build(self, lesson: Lesson, path: Path, source: str, options: Sequence[str] = ()) -> Binaries | CompileFailed:
+    def _build(
+        self, lesson: Lesson, path: Path, source: str, options: Sequence[str], taken_apart: bool
+    ) -> Binaries | CompileFailed:
         if self._timing is not self._counting and not options:
-            self._timing.ahead(lesson, path)
-        counted = self._counting.build(lesson, path, source, options)
+            self._timing.ahead(lesson, path, taken_apart)
+        counted = self._counting.build(lesson, path, source, options, taken_apart)
         if isinstance(counted, CompileFailed):
             return counted
         if self._timing is self._counting:
             return Binaries(counted, counted)
-        timed = self._timing.build(lesson, path, source, options)
+        timed = self._timing.build(lesson, path, source, options, taken_apart)
         if isinstance(timed, CompileFailed):
             return timed if self._must_run else Binaries(counted, None)
         return Binaries(counted, timed)

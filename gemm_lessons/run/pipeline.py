@@ -180,7 +180,7 @@ def tried_apart(plan: RunPlan, entry: Entry) -> Iterator[Tried]:
     assert entry.path is not None
     source = read_source(entry.path)
     lessons = list(dict.fromkeys(entry.lesson.at(shape) for shape in entry.shapes))
-    made = [build(plan, replace(entry, lesson=lesson), source) for lesson in lessons]
+    made = [build(plan, replace(entry, lesson=lesson), source, taken_apart=False) for lesson in lessons]
     found = [it for it in made if isinstance(it, Built)]
     if len(found) == len(made):
         built = replace(found[0], lesson=entry.lesson, others=tuple(found))
@@ -212,13 +212,14 @@ def _row_beside(plan: RunPlan, entry: Entry) -> Row:
     return Row(entry.role, entry.label, path, "", Checked(CompileFailed(why)), unsupported=why)
 
 
-def build(plan: RunPlan, entry: Entry, source: str) -> Built | CompileFailed:
-    """A step: file -> Built. Compile, for what counts it and for the GPU that times are for."""
+def build(plan: RunPlan, entry: Entry, source: str, taken_apart: bool = True) -> Built | CompileFailed:
+    """A step: file -> Built. Compile, for what counts it and for the GPU that times are for; ``taken_apart``, where one
+    of these will want its instructions."""
     assert entry.path is not None
     plan.tell(f"compile {entry.path.name}")
     with stage("compile", entry.path.name, payload=len(source)):
         try:
-            code = plan.workshop.build(entry.lesson, entry.path, source)
+            code = plan.workshop.build(entry.lesson, entry.path, source, taken_apart)
         except OutOfTime as late:
             message = f"the compiler did not finish: {late}{bounds.current().advice}"
             code = CompileFailed(message, (Diagnostic(shown(entry.path), 1, None, "error", message),))
@@ -237,12 +238,14 @@ def build_others(plan: RunPlan, entry: Entry, source: str, built: Built) -> Buil
     lesson = entry.lesson
     hidden = plan.hidden if entry.role == "kernel" else ()
     timed = (plan.timed_shape,) if plan.estimating or plan.device.timer is not None else ()
-    shapes = (*entry.shapes, plan.counting_shape(lesson), *hidden, *timed)
+    looked_into = (plan.counting_shape(lesson), *hidden, *timed)
+    apart = [lesson.at(shape) for shape in looked_into if lesson.shapes.refusal(shape) is None]
+    shapes = (*entry.shapes, *looked_into)
     lessons = dict.fromkeys(lesson.at(shape) for shape in shapes if lesson.shapes.refusal(shape) is None)
     others = []
     for other in lessons:
         if other != built.lesson:
-            made = build(plan, replace(entry, lesson=other), source)
+            made = build(plan, replace(entry, lesson=other), source, taken_apart=other in apart)
             if isinstance(made, CompileFailed):
                 return made
             others.append(made)
