@@ -156,10 +156,14 @@ def _stream(path: Sequence[int], items: Sequence[Item]) -> Stream:
     found: list[Item] = []
     places: list[int] = []
     run: list[int] = []
+    joined: dict[tuple[int, ...], Item] = {}  # runs come again in every round of a loop
 
     def close(end: int) -> None:
         if run:
-            found.append(_joined([items[index] for index in run]))
+            same = tuple(run)
+            if same not in joined:
+                joined[same] = _joined([items[index] for index in run])
+            found.append(joined[same])
             places.append(end - len(run))
             run.clear()
 

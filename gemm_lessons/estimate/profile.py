@@ -98,7 +98,8 @@ class Work:
         """One block's share of a trace."""
         from gemm_lessons.simulator.counters.machinecode.trace import Traffic
 
-        touches = [touch for warp in trace.warps for _, touch in warp if isinstance(touch, Traffic)]
+        some = [touch for warp in trace.warps for _, touch in warp if touch is not None]
+        touches = [touch for touch in some if isinstance(touch, Traffic)]
         blocks = len(trace.warps) / trace.warps_per_block
         products = {d.index for d in trace.code if d.name in HOT}
         return cls(

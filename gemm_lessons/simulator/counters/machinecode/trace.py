@@ -333,6 +333,8 @@ def shared_out(stream: list[tuple[int, Touch | None]]) -> list[tuple[int, Touch 
             stream[place] = index, replace(box, passes=lines, ideal=lines, sectors=range(share))
 
     for place, (_, touch) in enumerate(stream):
+        if touch is None:  # most of them
+            continue
         if isinstance(touch, Signal) and touch.kind == "arrived" and touch.bytes:
             settle(touch.barrier)
             announced[touch.barrier] = touch.bytes, []
