@@ -29,20 +29,27 @@ SEED = 20261121
 LONG = ("numbers", "quotes", "bugs")  # proofs that many runs go into
 ON_TENSOR_CORES = ("tensor_cores", "async_copy", "mma")
 # With every change a lesson's pitfalls run once: with the newest versions up to double_buffer, with the oldest ones
-# (``checks/versions.py``) behind it, where each lesson takes as long as three of the others.
+# (``checks/versions.py``) behind it, where each lesson takes as long as three of the others. Where the host chooses a
+# kernel by the shape, each pitfall is compiled up to eleven times, which took as long as all the others: with the long
+# tests alone. The kernels of these lessons are proven with the oldest versions, too.
 CORE = [name for name in COURSE.names if int(name[:2]) < 10]
+CHOSEN = [name for name in COURSE.names if COURSE.lesson(name).choices]
 
 
 def of_the_course(
-    core: Sequence[pytest.MarkDecorator] = (), behind: Sequence[pytest.MarkDecorator] = ()
+    core: Sequence[pytest.MarkDecorator] = (),
+    behind: Sequence[pytest.MarkDecorator] = (),
+    chosen: Sequence[pytest.MarkDecorator] = (),
 ) -> pytest.MarkDecorator:
-    """A test of each lesson, with these marks."""
-    marked = [(name, core if name in CORE else behind) for name in COURSE.names]
+    """A test of each lesson, with these marks; those that are ``chosen`` by the shape have theirs, too."""
+    marked = [
+        (name, [*(core if name in CORE else behind), *(chosen if name in CHOSEN else ())]) for name in COURSE.names
+    ]
     return pytest.mark.parametrize("name", [pytest.param(name, marks=marks) for name, marks in marked])
 
 
 each_in_its_time = of_the_course(behind=[pytest.mark.long])
-with_one_compiler = of_the_course(core=[pytest.mark.newest], behind=[pytest.mark.long])
+with_one_compiler = of_the_course([pytest.mark.newest], [pytest.mark.long], [pytest.mark.newest])
 core_with_every_change = of_the_course(behind=[pytest.mark.slow, pytest.mark.long])
 
 

@@ -26,7 +26,6 @@ SAMPLE = (  # of several classes and lessons, those that are judged quickly
     "bank_conflicts/text_in_a_comment",
     "double_buffer/generic_loads_hide",
     "two_warps/one_warp_fetches",
-    "epilogue/knows_beta",
 )
 FIRST = ("dp4a/unsigned_bytes",)  # with every change: a few seconds of processor time
 SEED = 7
