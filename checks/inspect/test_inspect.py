@@ -57,6 +57,9 @@ def test_a_wrong_expectation_fails():
     assert result["error"] == pytest.approx(0.5, rel=1e-3)
 
 
+ONE = "__global__ void one(float *x, int) { x[threadIdx.x] = 1; }"
+
+
 def test_structs_by_value_scalars_and_inout():
     done = inspect(
         str(VIEWS), "--entry", "scaled", "--grid", "3", "--block", "32,8",
@@ -96,8 +99,29 @@ def test_what_a_kernel_prints_is_shown_and_how_much_was_cut(tmp_path):
     assert "The first 200 of 288 calls of printf, by block and thread." in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        (f"{ONE} {ONE.replace('one', 'two')}", "k.cu has 2 kernels (one, two): choose, like --entry one"),
+        (f"template <int N> {ONE}", "k.cu:1: template <int N> one(float *x, int) is a template: say of what"),
+        ("int f();", "k.cu has no __global__ function"),
+        ("\n", "k.cu is empty\n"),
+        (ONE, "takes 2 parameters (float *x, int), --args gives 1"),
+    ],
+)
+def test_the_only_kernel_of_a_file_needs_no_name(tmp_path, source, says):
+    file = tmp_path / "k.cu"
+    launch = [str(file), "--grid", "1", "--block", "32"]
+    file.write_text(ONE)
+    assert inspect(*launch, "--args", "x=out f32[32],i=0").returncode == 0
+    file.write_text(source)
+    done = inspect(*launch, "--args", "x=out f32[32]")
+    assert done.returncode == 2
+    assert says in done.stderr
+
+
 BAD = {
-    "too few": (ARGS.replace(",K=40", ",K:=40"), "takes 6 parameters"),
+    "too few": (ARGS.replace(",K=40", ",K:=40"), "takes 6 parameters (const float *A"),
     "no value": (ARGS + ",x", '"x" is not understood'),
     "unknown size": (ARGS.replace("[M,K]", "[M,Q]"), "Q"),
     "unknown word": (ARGS.replace("out f32", "output f32"), "output"),

@@ -28,6 +28,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -123,7 +124,8 @@ def build(
     passed = [(name, value) for name, value, only in items if not only]
     if len(passed) != len(kernel.parameters):
         raise ArgumentError(
-            f"the kernel takes {len(kernel.parameters)} parameters ({_signature(kernel)}), --args gives {len(passed)}"
+            f"the kernel takes {len(kernel.parameters)} parameters ({_signature(kernel, known)}), "
+            f"--args gives {len(passed)}"
         )
     rng = np.random.default_rng(seed)
     specs = {name: array_spec(name, value, names) for name, value in passed if "[" in value}
@@ -322,5 +324,6 @@ def _scalar(name: str, value: Number, parameter: KernelParameter, known: Declare
         raise ArgumentError(str(error)) from None
 
 
-def _signature(kernel: Kernel) -> str:
-    return ", ".join("pointer or 8-byte number" if p.size == 8 else f"{p.size} bytes" for p in kernel.parameters)
+def _signature(kernel: Kernel, known: Sequence[DeclaredType | None]) -> str:
+    sizes = ("pointer or 8-byte number" if p.size == 8 else f"{p.size} bytes" for p in kernel.parameters)
+    return ", ".join(one.text if one else size for one, size in zip_longest(known, sizes))

@@ -37,12 +37,31 @@ def launch_shape(grid: str, block: str, dynamic_shared: int) -> Grid:
     return shape
 
 
+def only_kernel(source: str, file: Path) -> str:
+    """The one kernel of a file. Raises ``CommandError`` where ``--entry`` has to say which."""
+    from gemm_lessons.compiler.source import kernels
+
+    found = {it.name: it for it in kernels(source)}
+    where = shown(file)
+    if not found:
+        raise CommandError(f"{where} has no __global__ function; if an included file has the kernel, name it: --entry")
+    if len(found) > 1:
+        raise CommandError(f"{where} has {len(found)} kernels ({', '.join(found)}): choose, like --entry {min(found)}")
+    [(name, kernel)] = found.items()
+    if kernel.template:
+        raise CommandError(f"{where}:{kernel.line}: {kernel} is a template: say of what, like --entry '{name}<...>'")
+    return name
+
+
 def inspect(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A CUDA C++ file.")],
-    entry: Annotated[str, typer.Option("--entry", help="The kernel; template instances too: 'tile<64, 8>'.")],
     grid: Annotated[str, typer.Option("--grid", metavar="X[,Y[,Z]]", help="Blocks.")],
     block: Annotated[str, typer.Option("--block", metavar="X[,Y[,Z]]", help="Threads per block.")],
     args: Annotated[str, typer.Option("--args", help="The kernel's arguments in order; see above.")],
+    entry: Annotated[
+        str | None,
+        typer.Option("--entry", help="The kernel, if there are several; template instances too: 'tile<64, 8>'."),
+    ] = None,
     expect: Annotated[
         str | None, typer.Option("--expect", help="What an output should be: 'C = A @ B', 'C = 2 * A @ B + 0.5 * C'.")
     ] = None,
@@ -78,6 +97,7 @@ def inspect(
     shown after the launch, as of --symbol 'total=out i32[1]', which begins with what the source gives it.
     """
     source = read_source(file)
+    kernel = only_kernel(source, file) if entry is None else entry
     shape = launch_shape(grid, block, dynamic_shared)
     defines = {}
     for item in define or []:
@@ -93,7 +113,7 @@ def inspect(
         from gemm_lessons.run import inspection
 
         request = inspection.InspectRequest(
-            source, shown(file), entry, shape, args, expect, tuple(symbol or ()), defines,
+            source, shown(file), kernel, shape, args, expect, tuple(symbol or ()), defines,
             (*(include or ()), file.resolve().parent), arch, seed, budget, most,
         )  # fmt: skip
         try:

@@ -264,7 +264,8 @@ def text_of(path: Path, raw: bytes) -> str:
     if len(raw) > MAX_SOURCE_BYTES:
         raise NotText(path, "is larger than a megabyte; a kernel is a text file of a few kilobytes")
     if not raw.strip():
-        raise NotText(path, "is empty; for the stub again: gemm-lessons reset, and the lesson's number")
+        number = re.match(r"\d{2}(?=_)", path.parent.name) if path.name == "kernel.cu" else None
+        raise NotText(path, "is empty" + (f"; for the stub again: gemm-lessons reset {number[0]}" if number else ""))
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
