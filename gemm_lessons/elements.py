@@ -25,7 +25,8 @@ class Element:
     """One type. ``short``: as ``inspect`` writes it; ``precision``: bits of a significand with its leading one, 0 for
     an integer; ``smallest``: the distance of the numbers next to 0; ``poison``: bits that no arithmetic gives (a quiet
     NaN with a payload; for an integer, an unlikely number); ``cuda``: its ``cudaDataType_t``, None where there is none;
-    ``reach``: rows and columns of inputs are multiplied by powers of two, from -reach to reach, and k by half of that.
+    ``reach``: rows and columns of inputs are multiplied by powers of two, from -reach to reach, and k by half of that;
+    ``shift``: a whole matrix, and a product, by one from -shift to shift.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Element:
     poison: int = 0
     cuda: int | None = None
     reach: int = 0
+    shift: int = 0
 
     def __str__(self) -> str:
         return self.name
@@ -113,11 +115,11 @@ class Element:
 ELEMENTS: Mapping[str, Element] = {
     element.name: element
     for element in (
-        Element("float64", "f64", "double", "float64", 53, 2.0**-1074, 0x7FF8_DEAD_BEEF_DEAD, 1, 24),
-        Element("float32", "f32", "float", "float32", 24, 2.0**-149, 0x7FC0_DEAD, 0, 8),
-        Element("tf32", "tf32", "float", "float32", 11, 2.0**-136, 0x7FC0_DEAD, 0, 8),
-        Element("float16", "f16", "__half", "float16", 11, 2.0**-24, 0x7EAD, 2, 4),
-        Element("bfloat16", "bf16", "__nv_bfloat16", "uint16", 8, 2.0**-133, 0x7FED, 14, 8),
+        Element("float64", "f64", "double", "float64", 53, 2.0**-1074, 0x7FF8_DEAD_BEEF_DEAD, 1, 24, 300),
+        Element("float32", "f32", "float", "float32", 24, 2.0**-149, 0x7FC0_DEAD, 0, 8, 80),
+        Element("tf32", "tf32", "float", "float32", 11, 2.0**-136, 0x7FC0_DEAD, 0, 8, 80),
+        Element("float16", "f16", "__half", "float16", 11, 2.0**-24, 0x7EAD, 2, 4, 7),
+        Element("bfloat16", "bf16", "__nv_bfloat16", "uint16", 8, 2.0**-133, 0x7FED, 14, 8, 80),
         Element("float8_e4m3", "e4m3", "__nv_fp8_e4m3", "uint8", 4, 2.0**-9, 0xFF, 28, 2),
         Element("float8_e5m2", "e5m2", "__nv_fp8_e5m2", "uint8", 3, 2.0**-16, 0xFD, 29, 2),
         Element("int8", "i8", "signed char", "int8", poison=0x5A, cuda=3),

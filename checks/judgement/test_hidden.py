@@ -62,14 +62,34 @@ def test_each_tile_that_a_host_chooses_is_checked_elsewhere(name: str) -> None:
         assert drawn == hidden_checks(lesson, seed)
         wide = tile_sizes(lesson.at(hidden_counts(lesson, seed)[0]))
         assert all(lesson.shapes.refusal(it) is None for it in drawn)
-        assert any(it.k > max(shape.k for shape in known) for it in drawn) == (lesson.shapes.multiple_of.k == 1)
+        assert any(it.k > max(shape.k for shape in known) for it in drawn)
         for tile in {*tiles.values()} - {wide}:
             alike = [it for it in known if tiles[it] == tile]
             found = [it for it in drawn if tile_sizes(lesson.at(it)) == tile and it.k <= max(it.k for it in alike)]
             assert any(it.n > max(shape.n for shape in alike) for it in found)
             highest = max(shape.m for shape in alike)
             assert any(it.m > highest for it in found) or highest > 100 * tile.rows
-    assert hidden_checks(COURSE.lesson("naive"), 1) == ()
+
+
+@pytest.mark.parametrize("name", COURSE.names)
+def test_each_lesson_is_checked_far_out_and_on_small_shapes(name: str) -> None:
+    lesson = COURSE.lesson(name)
+    known, steps = (*lesson.shapes.check, lesson.shapes.count), astuple(lesson.shapes.multiple_of)
+    for seed in range(20):
+        drawn = (*hidden_checks(lesson, seed), *hidden_ways(lesson, seed))
+        assert drawn == (*hidden_checks(lesson, seed), *hidden_ways(lesson, seed))
+        assert all(lesson.shapes.refusal(it) is None for it in drawn)
+        assert not {*drawn} & {*known}
+        for axis, step in enumerate(steps):
+            sizes = [astuple(it)[axis] for it in (*drawn, *known)]
+            assert max(sizes) > 500
+            assert {size // step % 4 for size in sizes} == {0, 1, 2, 3} or axis < 2  # of much work there is one tile
+            if steps == (1, 1, 1) and not lesson.choices:
+                assert max(sizes) > 1000
+                assert {size % 8 for size in sizes if size < 100} == {*range(8)}
+                assert 1 in sizes
+        if len(lesson.launches) > 1:  # K tiles that are shared out
+            assert max(lesson.at(it).grids(it)[0].blocks for it in drawn) > 15
 
 
 @pytest.mark.parametrize("name", ["any_shape", "epilogue", "two_warps", "split_k"])
@@ -86,7 +106,6 @@ def test_each_layout_and_each_tile_is_counted(name: str) -> None:
         counted = (shapes.count, *hidden_counts(lesson, seed), *drawn)
         assert {it.layout for it in counted} == set(shapes.layouts)
         assert walks <= {tile_sizes(lesson.at(it)) for it in counted}
-    assert hidden_ways(COURSE.lesson("naive"), 1) == ()
 
 
 def test_a_contract_may_be_coarser_than_tiles() -> None:
@@ -107,7 +126,8 @@ def test_secret_shapes_are_checked_and_not_counted() -> None:
     assert found.hidden
     assert known.kernel.checked.counters == run_lesson(request).kernel.checked.counters
     hidden = hidden_counts(lesson, 1)
-    assert RunPlan.of(replace(request, graded=True, secret=(secret, *hidden)), lambda what: None).secret == (secret,)
+    plan = RunPlan.of(replace(request, graded=True, secret=(secret, *hidden)), lambda what: None)
+    assert plan.secret == (secret, *hidden_checks(lesson, 1))
     with pytest.raises(ShapeError):
         run_lesson(replace(request, lesson=COURSE.lesson("thread_tile"), secret=(secret,)))
 
@@ -147,11 +167,8 @@ def test_the_known_shape_alone_does_not_pass(name: str, tmp_path: Path) -> None:
     assert isinstance(graded.verdict, GateMissed)
     assert all(gate.hidden for gate in graded.verdict.missed)
     told: Any = as_json(graded)
-    assert [shape.get("hidden", False) for shape in told["shapes"]] == [
-        *(False for _ in told["shapes"][2:]),
-        True,
-        True,
-    ]
+    shown = {(it["m"], it["n"], it["k"]) for it in told["shapes"] if not it.get("hidden")}
+    assert shown == {*map(astuple, (*lesson.shapes.check, lesson.shapes.count))}
     assert any(gate.get("hidden") for gate in told["gates"])
     assert "not the lesson's own" in graded.kernel.hints[0]
     assert run(lesson, path, graded=False).verdict.kind == "passed"
@@ -168,7 +185,8 @@ def test_answers_on_the_hidden_shape_count_as_well(tmp_path: Path) -> None:
     )
     outcome = run(lesson, path)
     assert isinstance(outcome.verdict, WrongAnswer)
-    assert [it.shape for it in outcome.kernel.checked.shapes if it.kind != "passed"] == list(hidden)
+    wrong = [it.shape for it in outcome.kernel.checked.shapes if it.kind != "passed"]
+    assert wrong == [*hidden_checks(lesson, 5), *hidden, *hidden_ways(lesson, 5)]
 
 
 @pytest.mark.parametrize("name", ["coalesced", "thread_tile"])

@@ -161,6 +161,53 @@ def test_arithmetic_that_is_right_for_flat_numbers_alone_fails(name: str, seed: 
         assert fits(it, DISHONEST[name](a, b)) == passes
 
 
+RARE: dict[str, Any] = {  # arithmetic that only rare numbers tell from the right one
+    "saturates": lambda a, b: np.clip(a, -(2.0**14), 2.0**14) @ b,
+    "drops what is tiny": lambda a, b: np.where(np.abs(a) < 2.0**-14, 0, a) @ b,
+    "fixed point": lambda a, b: np.rint(a @ b * 2.0**44) / 2.0**44,
+    "skips powers of two": lambda a, b: np.where(np.abs(np.frexp(a)[0]) == 0.5, 0, a) @ b,
+    "skips ones": lambda a, b: np.where(np.abs(a) == 1, 0, a) @ b,
+}
+
+
+@pytest.mark.parametrize("name", RARE)
+def test_rare_numbers_tell_what_others_do_not(name: str) -> None:
+    data, shape = DataSpec.plain(PLAIN), Shape(64, 48, 40)
+    found = {True: set[bool](), False: set[bool]()}
+    for rare, passes in found.items():
+        for seed in range(20):
+            it = Problem(data, shape, seed, rare=rare)
+            assert np.isfinite(it.reference).all()
+            passes.add(fits(it, RARE[name](*(it.values[matrix].value for matrix in "AB"))))
+    assert found[False] == {True}
+    assert False in found[True]
+
+
+@pytest.mark.parametrize("kind", ["float64", "float32", "tf32", "float16", "bfloat16"])
+def test_rare_numbers_are_normal_and_so_are_their_sums(kind: str) -> None:
+    limits = {"float64": 1022, "float16": 14}.get(kind, 126)
+    shape = Shape(64, 48, 300)
+    narrow = Problem(DataSpec.plain(PLAIN, a=kind, b=kind, c=kind, accumulate="float64"), shape, 3, rare=True)
+    assert np.isfinite(narrow.answer.element.decode(narrow.answer.element.encode(narrow.reference))).all()
+    for seed in range(30):
+        it = Problem(DataSpec.plain(PLAIN, a=kind, b=kind, accumulate="float64"), shape, seed, rare=True)
+        for name in "AB":
+            values = np.abs(it.values[name].value)
+            assert (values[values > 0] >= 2.0**-limits).all()
+            assert np.isfinite(values).all()
+        assert np.isfinite(it.reference).all()
+
+
+def test_rare_bytes_are_zero_and_rare_scalars_may_be_0_and_1() -> None:
+    data = DataSpec.plain(PLAIN, a="int8", b="int8", c="int32", accumulate="int32")
+    it = Problem(data, Shape(48, 32, 64), 7, rare=True)
+    assert all((it.values[name].value == 0).any() for name in "AB")
+    scaled = (Problem(DataSpec.plain(FULL), Shape(9, 11, 13), seed, rare=True) for seed in range(60))
+    drawn = {float(it.scalars["alpha"]) for it in scaled}
+    assert {0.0, 1.0} < drawn
+    assert len(drawn) > 20
+
+
 def test_seeds_decide_the_inputs() -> None:
     data, shape = DataSpec.plain(PLAIN), Shape(16, 16, 16)
     one, same, other = (Product(data, shape, seed) for seed in (1, 1, 2))

@@ -10,6 +10,9 @@ too, unless the wide one has it: on one with more rows of tiles than any known o
 columns. Such a lesson that takes every K is checked on one that is deeper by a tenth to a half. A layout or a tile that
 none of the counted shapes has is counted on one of its own: who keeps the lesson's way for the others is found out.
 
+Beside those, each lesson is checked far out, with M, N or K of thousands and the others of one or two tiles (and
+counted there, where no host chooses), and on small shapes, in which each remainder of M, N and K comes up once.
+
 A learner's own run has none of them. The wide one alone takes from a fifth to more than all known checks together, and
 who deceives a run of his own deceives nobody else.
 """
@@ -17,7 +20,9 @@ who deceives a run of his own deceives nobody else.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import lcm, prod
 
 from gemm_lessons.course.lesson import Lesson, Shape, TileSizes, astuple, tile_sizes
 
@@ -28,6 +33,11 @@ MANY = 100  # tiles along an axis of a known shape: more would show no more, and
 WALK = 2  # K tiles, at least, of a shape whose like is counted: with fewer, a first and a last tile are all there is
 TRIES = 200  # shapes that are drawn, and asked for their tile
 WIDEST = 1 << 20  # elements of C: a lesson that knows large shapes hides one that is larger in M or in N only
+FAR = (2400, 2400, 1100)  # M, N, K of shapes that lie far out, at least, and half as much again at most ...
+WORK = 1 << 26  # ... but never more multiply-adds than so many, times the bytes of an input
+LITTLE = 1 << 22  # multiply-adds of a small shape, at most: larger ones get one tile
+REMAINDERS = 8  # of sizes, or of numbers of tiles, each of which comes up once among the small shapes ...
+FEW = 4  # ... but for a lesson where a tile is much work, or the host compiles another kernel for each
 
 
 def hidden_counts(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
@@ -44,8 +54,7 @@ def hidden_counts(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     if wide.m * wide.n > WIDEST:
         wide = replace(wide, n=n.small()) if draw.random() < 0.5 else replace(wide, m=m.small())
     deep = Shape(m.small(), n.small(), k.beyond(6))
-    layouts = lesson.shapes.layouts
-    return tuple(replace(it, layout=layouts[int(draw.random() * len(layouts))]) for it in (wide, deep))
+    return tuple(replace(it, layout=_any_of(draw, lesson.shapes.layouts)) for it in (wide, deep))
 
 
 def hidden_ways(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
@@ -55,6 +64,8 @@ def hidden_ways(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     counted = (shapes.count, *hidden_counts(lesson, seed))
     sizes = map(astuple, (shapes.multiple_of, _tile(lesson), *known))
     m, n, k = (_Axis(draw, *it) for it in zip(*sizes, strict=True))
+    if not lesson.choices:
+        return _far(lesson, seed)[:2]
     missing = [layout for layout in shapes.layouts if layout not in {it.layout for it in counted}]
     found = [Shape(m.small(), n.small(), k.shallow(), layout=layout) for layout in missing]
     tiles = {tile_sizes(lesson.at(it)) for it in counted}
@@ -74,10 +85,18 @@ def hidden_and_counted(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
 
 
 def hidden_checks(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
-    """More hidden shapes of such a run, to check and not to count: of lessons whose host chooses."""
-    if not lesson.choices:
-        return ()
-    draw, shapes = random.Random(f"{lesson.name} checks {seed}"), lesson.shapes
+    """More hidden shapes of such a run, to check and not to count."""
+    draw = random.Random(f"{lesson.name} checks {seed}")
+    far = _far(lesson, seed)
+    chosen = (*_of_choices(lesson, seed, draw), *far[:2]) if lesson.choices else ()  # of others, these are counted
+    shared = (_large(lesson, draw),) if len(lesson.launches) > 1 else ()
+    found = (*chosen, far[2], *shared, *_small(lesson, draw))
+    return tuple(it for it in dict.fromkeys(found) if it not in (*lesson.shapes.check, lesson.shapes.count))
+
+
+def _of_choices(lesson: Lesson, seed: int, draw: random.Random) -> list[Shape]:
+    """Each tile that the host chooses for a known shape, elsewhere."""
+    shapes = lesson.shapes
     known = (*shapes.check, shapes.count)
     counted = {tile_sizes(lesson.at(it)) for it in hidden_counts(lesson, seed)[:1]}
     tiles = {shape: tile_sizes(lesson.at(shape)) for shape in known}
@@ -95,7 +114,50 @@ def hidden_checks(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
             drawn = (_near(lesson, draw, largest, tile) for _ in range(TRIES))
             fit = (it for it in drawn if getattr(it, axis) > most and tile_sizes(lesson.at(it)) == tile)
             found += [shape for shape in [next(fit, None)] if shape is not None]
+    return found
+
+
+def _large(lesson: Lesson, draw: random.Random) -> Shape:
+    """About as long along each axis as in another: who shares out the K tiles has many blocks here."""
+    side = int((WORK / 2) ** (1 / 3) * (1 + draw.random() / 8))
+    sizes = (max(1, side // step) * step for step in astuple(lesson.shapes.multiple_of))
+    return Shape(*sizes, layout=_any_of(draw, lesson.shapes.layouts))
+
+
+def _far(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
+    """One shape along each axis, thousands long and a tile or two wide: along K, along M or N, along the other."""
+    draw = random.Random(f"{lesson.name} far {seed}")
+    steps, tile = astuple(lesson.shapes.multiple_of), astuple(_tile(lesson))
+    work = WORK // lesson.data.factors[0].element.size
+    found = []
+    for axis in (2, *draw.sample((0, 1), 2)):
+        m, n, k = (_Axis(draw, *it) for it in zip(steps, tile, strict=True))
+        sizes = [m.small(1), n.small(1), k.tiles(WALK)]
+        most = min(int(FAR[axis] * (1 + draw.random() / 2)), work * sizes[axis] // prod(sizes))
+        sizes[axis] = max(1, most // steps[axis]) * steps[axis]
+        found.append(Shape(*sizes, layout=_any_of(draw, lesson.shapes.layouts)))
     return tuple(found)
+
+
+def _small(lesson: Lesson, draw: random.Random) -> Iterator[Shape]:
+    """Shapes of which each remainder of M, N and K comes up once, of sizes or of numbers of tiles; and a square one."""
+    steps, tile = astuple(lesson.shapes.multiple_of), astuple(_tile(lesson))
+    many = REMAINDERS if not lesson.choices and 2 * REMAINDERS * prod(steps) <= LITTLE else FEW
+    columns = []
+    for step, size, place in zip(steps, tile, draw.sample(range(many), len(steps)), strict=True):
+        rounds = max(1, (size if size > 1 else SHALLOW) // step // many) + 1
+        sizes = [n + many * int(draw.random() * rounds) * (n > 1) or many for n in range(many)]  # 1 is one
+        order = draw.sample([n for n in range(many) if n != 1], many - 1)
+        order.insert(place, 1)  # never one of two axes
+        columns.append([step * sizes[n] for n in order])
+    side = lcm(*steps) * (1 + int(draw.random() * many * many) // lcm(*steps))
+    for m, n, k in (*zip(*columns, strict=True), (side, side, side)):
+        few = m * n * k > LITTLE
+        yield Shape(steps[0] if few else m, steps[1] if few else n, k, layout=_any_of(draw, lesson.shapes.layouts))
+
+
+def _any_of(draw: random.Random, layouts: Sequence[str]) -> str:
+    return layouts[int(draw.random() * len(layouts))]
 
 
 def _near(lesson: Lesson, draw: random.Random, like: Shape, tile: TileSizes) -> Shape:
@@ -122,7 +184,7 @@ class _Axis:
     def __init__(self, draw: random.Random, step: int, tile: int, *known: int) -> None:
         self._draw, self._step = draw, step
         self._tile = max(tile, step) if tile > 1 else max(SHALLOW, step)
-        self._largest = max(known)
+        self._largest = max(known, default=0)
 
     def beyond(self, most: int) -> int:
         """A size above the known ones: where it need not be whole tiles, in the next one, else one of the next."""
@@ -130,9 +192,13 @@ class _Axis:
         ragged = self._step < self._tile
         return self._size(first if ragged else first + int(self._draw.random() * most), self._largest + 1)
 
-    def small(self) -> int:
-        """A size of one tile, or of two where they are whole."""
-        return self._size(1 if self._step < self._tile else 1 + int(self._draw.random() * 2))
+    def small(self, most: int = 2) -> int:
+        """A size of one tile, or of up to ``most`` where they are whole."""
+        return self._size(1 if self._step < self._tile else 1 + int(self._draw.random() * most))
+
+    def tiles(self, number: int) -> int:
+        """So many."""
+        return self._size(number)
 
     def shallow(self) -> int:
         """Two or three tiles, where the known sizes have several: what happens from tile to tile is seen."""

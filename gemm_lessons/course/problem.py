@@ -10,6 +10,8 @@ where it happens (see ``Problem.tolerance``), and no product is so large that it
 zero, of either sign; only a zero's products may be left out. Of bytes, some rows and columns are of the largest ones.
 The seed is fresh for every run and reported, so nothing can be hard-coded and everything can be repeated.
 
+Hidden shapes of graded runs have rarer numbers, too (``inputs.py``): of any exponent, powers of two, bytes that are 0.
+
 Out of range are infinities, NaN, and numbers below the smallest normal one: what becomes of those is an option of the
 compiler (``-ftz``), and no lesson speaks of it.
 
@@ -67,10 +69,12 @@ class Problem:
         flat: bool = False,
         gaps: bool = False,
         next_scalars: bool = False,
+        rare: bool = False,
     ) -> None:
         """``flat``: floats from 0.5 to 1 alone, so that each says which element it is. ``gaps``: lines that lie
         apart do so by a number that is drawn, another one for each buffer. ``next_scalars``: scalars that a lesson
-        works out from M, N and K are those of the next M, N and K, so that these do not give them away."""
+        works out from M, N and K are those of the next M, N and K, so that these do not give them away. ``rare``: with
+        numbers that a run of one's own has none of (``inputs.py``), and any alpha and beta, 0 and 1 among them."""
         self.data = data
         self.shape = shape
         self.seed = seed
@@ -87,16 +91,18 @@ class Problem:
         product = data.formula.product
         first = [product.left, product.right] if product else []
         self.arrays: dict[str, Array] = {name: _filled(self.layouts[name], random) for name in first}
-        self.scalars = {name: self._scalar(random, name, name in used) for name in SCALARS}
+        self.scalars = {name: self._scalar(random, name, name in used, rare) for name in SCALARS}
         for name, layout in self.layouts.items():
             if name not in self.arrays:
                 self.arrays[name] = _filled(layout, random)
         if product and product.left != product.right and not flat:
-            widen(self.arrays, self.layouts, product, np.random.default_rng([seed, *astuple(shape), WIDE]))
+            widen(self.arrays, self.layouts, product, np.random.default_rng([seed, *astuple(shape), WIDE]), rare)
 
-    def _scalar(self, random: np.random.Generator, name: str, used: bool) -> np.generic:
+    def _scalar(self, random: np.random.Generator, name: str, used: bool, rare: bool) -> np.generic:
         kind = self.data.accumulate
-        draws = DRAWS if kind.is_float else (-3, -2, 2, 3)
+        draws: Sequence[float] = DRAWS if kind.is_float else (-3, -2, 2, 3)
+        if rare and used:
+            draws = (0.0, 1.0, *(kind.decode(kind.draw(random, (3,))) * random.choice([0.25, 2.0, 8.0], 3)))
         value = DEFAULTS[name]
         if used:
             value = self.data.scalar(name, self._told, lambda: float(random.choice(draws)))
