@@ -81,7 +81,7 @@ def ask_of(helper: Child, question: dict[str, Any], blobs: Sequence[bytes], seco
 
 def serve(parent: Parent, confine: Callable[[bool], object]) -> None:
     """The life of a helper: a process for each question. Of what one compilation leaves behind in NVRTC's memory the
-    next one sees nothing; otherwise it may find other machine code for the same source."""
+    next one sees nothing; otherwise it finds other machine code for the same source much more often."""
     signal.setitimer(signal.ITIMER_REAL, 0)
     while True:
         question, blobs = parent.receive()
