@@ -2,8 +2,8 @@
 
 (NVRTC 13.5 ends with a segmentation fault on ``template <int N> __global__ void tile(fl[at *x) {...}``, for one.) One
 child per process and CUDA major stays up and forks for each compilation, so only the first pays for loading NVRTC, and
-all find it fresh: what it makes of a program may depend on those that it compiled before. (And on where its memory lies,
-it seems: in a fork of a process that has done a lot, seen once.)
+all find it fresh: what it makes of a program may depend on those that it compiled before. (And on where its
+memory lies, it seems: seen once, in a fork of a process that had done a lot.)
 """
 
 from __future__ import annotations
