@@ -58,18 +58,19 @@ def hidden_counts(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
 
 
 def hidden_ways(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
-    """More hidden shapes to count: one of each layout, and of each tile that the host chooses, that no other has."""
+    """More hidden shapes to count: one of each layout, and of each tile that the host chooses, that no other has; two
+    far ones, where it chooses nothing."""
+    if not lesson.choices:
+        return _far(lesson, seed)[:2]
     draw, shapes = random.Random(f"{lesson.name} ways {seed}"), lesson.shapes
     known = (*shapes.check, shapes.count)
     counted = (shapes.count, *hidden_counts(lesson, seed))
     sizes = map(astuple, (shapes.multiple_of, _tile(lesson), *known))
     m, n, k = (_Axis(draw, *it) for it in zip(*sizes, strict=True))
-    if not lesson.choices:
-        return _far(lesson, seed)[:2]
     missing = [layout for layout in shapes.layouts if layout not in {it.layout for it in counted}]
     found = [Shape(m.small(), n.small(), k.shallow(), layout=layout) for layout in missing]
     tiles = {tile_sizes(lesson.at(it)) for it in counted}
-    for like in known if lesson.choices else ():
+    for like in known:
         tile = tile_sizes(lesson.at(like))
         if tile not in tiles and like.k >= WALK * tile.depth:
             drawn = (_near(lesson, draw, like, tile) for _ in range(TRIES))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from gemm_lessons.course.problem import unit
@@ -45,19 +47,13 @@ def cut(it: Wrong) -> Pattern | None:
     """A sum of products of whole numbers, where the factors have fractions. Of a plain product only."""
     if not it.may_be_fitted or not it.problem.answer.element.is_float:
         return None
-    a, b = it.factors
-    for which, left, right in (
-        ("A", np.trunc(a), b),
-        ("B", a, np.trunc(b)),
-        ("A and B", np.trunc(a), np.trunc(b)),
-    ):
-        if it.agrees(it.product(left, right)):
-            return Pattern(
-                "cut",
-                f"the numbers of {which} were cut to whole numbers: a variable that holds them is an int. Declare it "
-                "as float.",
-            )
-    return None
+    which = _misread(it, np.trunc, ("A", "B", "A and B"))
+    if which is None:
+        return None
+    return Pattern(
+        "cut",
+        f"the numbers of {which} were cut to whole numbers: a variable that holds them is an int. Declare it as float.",
+    )
 
 
 def wrapped(it: Wrong) -> Pattern | None:
@@ -81,14 +77,22 @@ def without_sign(it: Wrong) -> Pattern | None:
     names = [buffer.element.name for buffer in it.problem.data.factors]
     if names != ["int8", "int8"]:
         return None
+    which = _misread(it, _unsigned, ("A and B", "A", "B"))
+    if which is None:
+        return None
+    return Pattern(
+        "without_sign",
+        f"the bytes of {which} were taken for numbers from 0 to 255: -1 became 255. Of a word of four bytes, "
+        "int says that they have signs, unsigned that they have none.",
+    )
+
+
+def _misread(it: Wrong, change: Callable[[Array], Array], factors: Sequence[str]) -> str | None:
+    """Which of ``factors`` the product was made of with ``change``, if of one."""
     a, b = it.factors
-    for which, left, right in (("A and B", _unsigned(a), _unsigned(b)), ("A", _unsigned(a), b), ("B", a, _unsigned(b))):
-        if it.agrees(it.product(left, right)):
-            return Pattern(
-                "without_sign",
-                f"the bytes of {which} were taken for numbers from 0 to 255: -1 became 255. Of a word of four bytes, "
-                "int says that they have signs, unsigned that they have none.",
-            )
+    for which in factors:
+        if it.agrees(it.product(change(a) if "A" in which else a, change(b) if "B" in which else b)):
+            return which
     return None
 
 
