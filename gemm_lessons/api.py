@@ -11,7 +11,8 @@ import numpy as np
 
 from gemm_lessons.arguments.parameters import DeclaredType, check_array, declared, scalar
 from gemm_lessons.arguments.views import pointers
-from gemm_lessons.compiler.compile import NotCompiled, compile_source
+from gemm_lessons.compiler.compile import NotCompiled
+from gemm_lessons.compiler.ptx_file import take
 from gemm_lessons.launch import (
     Argument,
     Buffer,
@@ -56,7 +57,8 @@ def simulate(
     device: Simulator | None = None,
     cluster: Dimensions | None = None,
 ) -> Launched:
-    """Compile ``source`` with NVRTC and run ``entry`` (templates too: ``"tile<64, 8>"``) on the simulator.
+    """Compile ``source`` with NVRTC and run ``entry`` (templates too: ``"tile<64, 8>"``) on the simulator. PTX is taken
+    as it is, for the target that it names; ``entry`` is then the name that it has there.
 
     ``grid`` and ``block`` are x or (x, y) or (x, y, z), in blocks and threads. ``args`` follow the kernel's
     parameters: C-contiguous NumPy arrays for pointers (written back after the launch unless they are read-only),
@@ -73,9 +75,7 @@ def simulate(
     ``CompileError``, ``errors.UnsupportedKernel`` (an opcode the simulator does not know), ``ValueError`` (arguments),
     ``simulator.Disagreement`` (PTX and machine code contradict each other: a fault of the kit, never of the kernel).
     """
-    compiled = compile_source(
-        source, path=path, entry=entry, defines=defines or {}, include_dirs=include_dirs, arch=arch
-    )
+    compiled = take(source, path=path, entry=entry, defines=defines or {}, include_dirs=include_dirs, arch=arch)
     if isinstance(compiled, NotCompiled):
         raise CompileError(compiled)
     device = device or Simulator()

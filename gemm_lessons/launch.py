@@ -307,7 +307,8 @@ class Finding:
 
     ``kind`` is a stable identifier such as ``out_of_bounds``, ``misaligned``, ``race``, ``uninitialised``,
     ``unset`` (a register), ``divergent_barrier``, ``deadlock``, ``timeout``, ``trap``, ``illegal_access``. ``line`` and
-    ``other_line`` count from 1 in ``file``; ``None`` when the compiler left no line. ``detail`` tells findings of one
+    ``other_line`` count from 1 in ``file`` (``other_line`` in ``other_file``, where that is another one); ``None`` when
+    the compiler left no line. ``detail`` tells findings of one
     kind apart for whoever advises: of a race, which memory and what the two accesses do (``shared store load``).
     """
 
@@ -319,6 +320,7 @@ class Finding:
     count: int = 1
     file: str = ""
     detail: str = ""
+    other_file: str = ""
 
 
 @dataclass(frozen=True)

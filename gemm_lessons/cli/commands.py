@@ -138,6 +138,8 @@ COURSE = (
             "gemm-lessons inspect blur.cu --entry blur --grid 8 --block 128 \\",
             "    --args 'x=f32[1026],y=out f32[1024],middle=x+1' \\",
             "    --symbol 'weights=f32[3], total=out i32[1]'",
+            "gemm-lessons inspect vadd.ptx --grid 4 --block 128 \\",
+            "    --args 'x=f32[512],y=f32[512],z=out f32[512],n=512' --expect 'z = x + y'",
         ),
     ),
     Command(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,8 +40,15 @@ def launch_shape(grid: str, block: str, dynamic_shared: int) -> Grid:
 
 def only_kernel(source: str, file: Path) -> str:
     """The one kernel of a file. Raises ``CommandError`` where ``--entry`` has to say which."""
-    from gemm_lessons.compiler.source import kernels
+    from gemm_lessons.compiler.ptx_file import entries
+    from gemm_lessons.compiler.source import PTX_HEAD, kernels
 
+    if PTX_HEAD.search(source):
+        names = entries(source)
+        if len(names) != 1:
+            choose = f"choose, like --entry '{names[0]}'" if names else "there is nothing to run"
+            raise CommandError(f"{shown(file)} has {len(names)} kernels ({', '.join(names)}): {choose}")
+        return names[0]
     found = {it.name: it for it in kernels(source)}
     where = shown(file)
     if not found:
@@ -53,8 +61,17 @@ def only_kernel(source: str, file: Path) -> str:
     return name
 
 
+def _check_ptx(source: str, file: Path, options: Mapping[str, object]) -> None:
+    """Raises ``CommandError`` for what only a compiler could heed."""
+    from gemm_lessons.compiler.source import PTX_HEAD
+
+    given = [name for name, value in options.items() if value]
+    if given and PTX_HEAD.search(source):
+        raise CommandError(f"{shown(file)} is PTX, which is compiled already: leave {' and '.join(given)} out")
+
+
 def inspect(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A CUDA C++ file.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A CUDA C++ file, or PTX.")],
     grid: Annotated[str, typer.Option("--grid", metavar="X[,Y[,Z]]", help="Blocks.")],
     block: Annotated[str, typer.Option("--block", metavar="X[,Y[,Z]]", help="Threads per block.")],
     args: Annotated[str, typer.Option("--args", help="The kernel's arguments in order; see above.")],
@@ -76,7 +93,9 @@ def inspect(
         ),
     ] = None,
     dynamic_shared: Annotated[int, typer.Option("--dynamic-shared", min=0, help="Bytes.")] = 0,
-    arch: Annotated[str, typer.Option("--arch", help="Compile for this target.")] = "sm_90",
+    arch: Annotated[
+        str | None, typer.Option("--arch", help="Compile for this target; sm_90 if you do not say.")
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the random inputs.")] = 0,
     budget: Annotated[
         int | None, typer.Option("--budget", min=1, help="Instructions after which a kernel counts as endless.")
@@ -95,8 +114,12 @@ def inspect(
 
     --symbol sets variables of the source: --symbol 'weights=f32[9], ns::scale=1.5'. Those that are out or inout are
     shown after the launch, as of --symbol 'total=out i32[1]', which begins with what the source gives it.
+
+    FILE may be PTX of nvcc, clang or Triton. It is taken as it is: lines are those of its line table, else its own, and
+    counters are counted on PTX. --dynamic-shared is what the host would ask for (Triton: metadata.shared).
     """
     source = read_source(file)
+    _check_ptx(source, file, {"--arch": arch, "--define": define, "--include": include})
     kernel = only_kernel(source, file) if entry is None else entry
     shape = launch_shape(grid, block, dynamic_shared)
     defines = {}
@@ -114,7 +137,7 @@ def inspect(
 
         request = inspection.InspectRequest(
             source, shown(file), kernel, shape, args, expect, tuple(symbol or ()), defines,
-            (*(include or ()), file.resolve().parent), arch, seed, budget, most,
+            (*(include or ()), file.resolve().parent), arch or "sm_90", seed, budget, most,
         )  # fmt: skip
         try:
             with Working(make_console(stderr=True), f"inspect {shown(file)}"):

@@ -75,7 +75,10 @@ class Compiled:
 
     @cached_property
     def sass(self) -> tuple[SassInstruction, ...]:
-        """Machine instructions, function by function, in address order. Raises ``KitError`` without ``nvdisasm``."""
+        """Machine instructions, function by function, in address order; none of a PTX file. Raises ``KitError`` without
+        ``nvdisasm``."""
+        if not self.cubin:
+            return ()
         text = self._early.wait() or sass.disassemble(self.cubin)
         return sass.parse(text, self.entry, {_program_name(self.path): self.path})
 
@@ -210,7 +213,7 @@ def compile_source(
     compiler = f"NVRTC {version[0]}.{version[1]}"
     if result.log.startswith("nvrtc: error"):
         raise KitError(f"{compiler} refused its options: {result.log.strip()} (arch {arch})")
-    ptx = _with_file_names(result.ptx, {name: path})
+    ptx = with_file_names(result.ptx, {name: path})
     found = parse_log(result.log, path, source, ptx, {name: path})
     theirs = tuple(f"{folder}/" for folder in (*cuda_folders, HEADERS))  # not the learner's to mend
     found = tuple(d for d in found if d.severity == "error" or not d.file.startswith(theirs))
@@ -235,7 +238,7 @@ def compile_source(
         joins=joins,
     )
     if key and nvrtc.is_library_of(major, version):
-        _to_cache(key, compiled, _with_file_names(result.ptx, {name: HERE}))
+        _to_cache(key, compiled, with_file_names(result.ptx, {name: HERE}))
     return compiled
 
 
@@ -292,9 +295,9 @@ def _unreadable(source: str, path: str, entry: str) -> NotCompiled | None:
     if "\0" in source:
         line = cuda_source.line_of(source, source.index("\0"))
         message = "the file holds a NUL byte: it is not a text file"
-    elif version := re.search(r"^\s*\.version\s+\d.*\n\s*\.target\s", source, re.M):
-        line = cuda_source.line_of(source, version.end() - 1)
-        message = "this is PTX, which compilers write: the kit starts from CUDA C++"
+    elif head := cuda_source.PTX_HEAD.search(source):
+        line = cuda_source.line_of(source, head.start(1))
+        message = "this is PTX, which compilers write: a kernel is CUDA C++ here; gemm-lessons inspect runs PTX"
     elif bad := re.search(r"[\ud800-\udfff]", source):
         line = cuda_source.line_of(source, bad.start())
         message = "the file is not UTF-8 text"
@@ -308,17 +311,18 @@ def _program_name(path: str) -> str:
     return re.sub(r'["\\\x00-\x1f]', "_", os.path.abspath(path))
 
 
-def _with_file_names(ptx: str, names: Mapping[str, str]) -> str:
+def with_file_names(ptx: str, names: Mapping[str, str]) -> str:
     """PTX whose ``.file`` lines name files as the caller does; NVRTC writes bytes outside ASCII as octal escapes."""
 
     def rename(match: re.Match[str]) -> str:
         file = sass.plain_file_name(match[2])
-        return f"{match[1]}{_quoted(names.get(file, file))}"
+        return f"{match[1]}{quoted(names.get(file, file))}"
 
     return re.sub(r'^(\s*\.file\s+\d+\s+)"(.*)"', rename, ptx, flags=re.M)
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """A name as PTX has it in a string."""
     escaped = re.sub(r'(["\\])', r"\\\1", name)
     return f'"{escaped}"'
 
@@ -409,7 +413,7 @@ def _from_cache(key: str, source: str, path: str, arch: str, joins: bool) -> Com
         path=path,
         entry=record["entry"],
         arch=arch,
-        ptx=record["ptx"].replace(_quoted(HERE), _quoted(path)),
+        ptx=record["ptx"].replace(quoted(HERE), quoted(path)),
         cubin=base64.b64decode(record["cubin"]),
         resources=Resources(**record["resources"]),
         diagnostics=tuple(

@@ -41,7 +41,18 @@ def read_shared_layout(ptx: str, entry: str, shared_bytes: int) -> tuple[tuple[s
     addresses in the machine code of random kernels, ``checks/compiler/test_shared_layout.py``); the total must be
     the one that ptxas reports, else nothing is claimed and the result is empty.
     """
-    start = re.search(rf"\.entry\s+{re.escape(entry)}\(", ptx)
+    layout = shared_arrays(ptx, entry)
+    end = max((offset + size for _, offset, size in layout), default=0)
+    totals = {end}
+    for align in re.findall(r"\.extern\s+\.shared\s+\.align\s+(\d+)", ptx):  # dynamic shared memory lies behind them
+        unit = max(int(align), 16)
+        totals.add(-(-end // unit) * unit)
+    return layout if shared_bytes in totals else ()
+
+
+def shared_arrays(ptx: str, entry: str) -> tuple[tuple[str, int, int], ...]:
+    """The same for whoever has no machine code: what the rule above says."""
+    start = re.search(rf"\.entry\s+{re.escape(entry)}\s*\(", ptx)
     if not start:
         return ()
     body = ptx[start.start() : ptx.find("\n}", start.start())]
@@ -55,8 +66,4 @@ def read_shared_layout(ptx: str, entry: str, shared_bytes: int) -> tuple[tuple[s
         offset = -(-end // align) * align
         layout.append((match[3], offset, size))
         end = offset + size
-    totals = {end}
-    for align in re.findall(r"\.extern\s+\.shared\s+\.align\s+(\d+)", ptx):  # dynamic shared memory lies behind them
-        unit = max(int(align), 16)
-        totals.add(-(-end // unit) * unit)
-    return tuple(layout) if shared_bytes in totals else ()
+    return tuple(layout)

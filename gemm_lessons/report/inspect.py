@@ -21,7 +21,8 @@ def show_inspection(console: Console, result: Inspection) -> None:
     request = result.request
     launch = request.grid
     console.print(Text(f"{request.entry} in {request.path}", style="bold"))
-    shape = f"grid {_times(launch.grid)}, block {_times(launch.block)}, {request.arch}, simulated"
+    arch = result.compiled.arch if result.compiled else request.arch
+    shape = f"grid {_times(launch.grid)}, block {_times(launch.block)}, {arch}, simulated"
     console.print(Text(shape, style="quiet"))
     console.print()
     if result.failed is not None:
@@ -42,11 +43,8 @@ def show_inspection(console: Console, result: Inspection) -> None:
         values = ", ".join(map(str, values_of(array))) + (", ..." if array.size > SHOWN else "")
         console.print(Text(f"{name} = {values}"))
     resources = result.compiled.resources
-    console.print(
-        Text(
-            f"{resources.registers} registers, {resources.shared_bytes:,} bytes of static shared memory", style="quiet"
-        )
-    )
+    registers = f"{resources.registers} registers, " if resources.registers else ""  # ptxas alone knows
+    console.print(Text(f"{registers}{resources.shared_bytes:,} bytes of static shared memory", style="quiet"))
     show_findings(console, row)
     if launched.printed is not None:
         console.print(Text("\nPrinted by the kernel", style="bold"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from io import StringIO
+from pathlib import Path
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -306,14 +307,18 @@ def _once(findings: Sequence[Finding]) -> list[Finding]:
 def _finding(console: Console, row: Row, finding: Finding) -> None:
     style = {"error": "bad", "warning": "doubt", "note": "quiet"}[finding.severity]
     times = f" ({finding.count:,} times)" if finding.count > 1 else ""
+    kind = finding.kind.replace("_", " ")
+    if not row.holds(finding.file) and finding.line and not finding.other_file:  # else the message says so
+        kind += f" in {_name(finding.file)}"
     console.print(
         Padding(
-            Text.assemble((f"{finding.kind.replace('_', ' ')}: ", style), printable(finding.message), times),
+            Text.assemble((f"{kind}: ", style), printable(finding.message), times),
             (0, 0, 0, 2),
         )
     )
-    _quote(console, row, finding.line)
-    if finding.other_line is not None and finding.other_line != finding.line:
+    if row.holds(finding.file):
+        _quote(console, row, finding.line)
+    if row.holds(finding.other_file or finding.file) and finding.other_line not in (None, finding.line):
         _quote(console, row, finding.other_line)
 
 
@@ -353,11 +358,11 @@ def show_conflicts(console: Console, row: Row) -> None:
     for conflict in worst[:MAX_CONFLICTS]:
         lanes = ",".join(str(lane) for lane in conflict.lanes[:3]) + (",..." if len(conflict.lanes) > 3 else "")
         lines.add_row(
-            str(conflict.line),
+            str(conflict.line) if row.holds(conflict.file) else f"{_name(conflict.file)}:{conflict.line}",
             Text(f"{_ways(conflict)} {'store' if conflict.store else 'load'}", style="doubt"),
             f"{conflict.excess_wavefronts / total:.0%}" if total else "-",
             f"{lanes} on bank {conflict.bank}" if conflict.ways > 1 else "",
-            Text(row.source_line(conflict.line), no_wrap=True, overflow="ellipsis"),
+            Text(row.source_line(conflict.line, conflict.file), no_wrap=True, overflow="ellipsis"),
         )
     console.print(_indented(lines))
     more = f" {len(worst) - MAX_CONFLICTS} more lines conflict." if len(worst) > MAX_CONFLICTS else ""
@@ -365,6 +370,10 @@ def show_conflicts(console: Console, row: Row) -> None:
     if any(conflict.ways == 1 for conflict in worst[:MAX_CONFLICTS]):
         split = "split: no two lanes collide, but groups of lanes that could share a wavefront do not."
         console.print(Text(f"  {split}", style="quiet"))
+
+
+def _name(file: str) -> str:
+    return printable(Path(file).name)
 
 
 def _ways(conflict: Conflict) -> str:

@@ -58,7 +58,7 @@ def as_json(outcome: RunOutcome) -> dict[str, JSON]:
         "lines": [
             {
                 "line": count.line,
-                "source": row.source_line(count.line),
+                "source": row.source_line(count.line, count.file),
                 "metric": count.metric,
                 "value": count.value,
                 "ideal": count.ideal,

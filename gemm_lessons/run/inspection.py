@@ -19,7 +19,8 @@ from gemm_lessons import bounds
 from gemm_lessons.arguments.parameters import declared
 from gemm_lessons.arguments.text import ArgumentError, build
 from gemm_lessons.bounds import Bounds, OutOfTime
-from gemm_lessons.compiler.compile import Compiled, NotCompiled, compile_source
+from gemm_lessons.compiler.compile import Compiled, NotCompiled
+from gemm_lessons.compiler.ptx_file import take
 from gemm_lessons.course.expression import Number
 from gemm_lessons.errors import KitError
 from gemm_lessons.frozen import dataclass
@@ -96,7 +97,7 @@ def inspect(request: InspectRequest) -> Inspection:
 
 
 def _inspect(request: InspectRequest) -> Inspection:
-    compiled = compile_source(
+    compiled = take(
         request.source, path=request.path, entry=request.entry, defines=request.defines,
         include_dirs=request.include_dirs, arch=request.arch,
     )  # fmt: skip
@@ -227,11 +228,18 @@ def as_json(result: Inspection) -> dict[str, Any]:
         "counters": dict(launched.counters.totals) if launched else {},
         "inexact": dict(launched.counters.inexact) if launched else {},
         "lines": [
-            {"line": c.line, "metric": c.metric, "value": c.value, "ideal": c.ideal}
+            {"file": c.file, "line": c.line, "metric": c.metric, "value": c.value, "ideal": c.ideal}
             for c in (launched.counters.lines if launched else ())
         ],
         "findings": [
-            {"kind": f.kind, "severity": f.severity, "line": f.line, "message": f.message, "count": f.count}
+            {
+                "kind": f.kind,
+                "severity": f.severity,
+                "file": f.file,
+                "line": f.line,
+                "message": f.message,
+                "count": f.count,
+            }
             for f in findings
         ],
         "unwritten": dict(result.unwritten),

@@ -46,9 +46,13 @@ class Row:
             return self.built.diagnostics
         return self.verdict.diagnostics if isinstance(self.verdict, CompileFailed) else ()
 
-    def source_line(self, line: int | None) -> str:
+    def holds(self, file: str) -> bool:
+        """Whether a line of ``file`` is one of the kernel file; without a name it is."""
+        return file in ("", self.path)
+
+    def source_line(self, line: int | None, file: str = "") -> str:
         """The text of a line (from 1) of the kernel file without its indent, or an empty string."""
-        return text_of_line(self.source, line)
+        return text_of_line(self.source, line) if self.holds(file) else ""
 
 
 @dataclass(frozen=True)

@@ -84,15 +84,8 @@ class AsyncCopies:
             step = self._state.next[(epoch, boundary)] = (after, found)
         self._state, found = step
         for early in found:
-            flying = early.why == "in_flight"
-            key = Key(
-                "async_in_flight" if flying else "race",
-                "error",
-                early.copy.line if early.copy else None,
-                early.access.line,
-                early.access.file,
-                "shared copy load",
-            )
+            kind = "async_in_flight" if early.why == "in_flight" else "race"
+            key = Key.between(kind, "error", early.copy, early.access, "shared copy load")
             self._ledger.add(key, lambda e=early: self._message(batch, e), early.count)  # type: ignore[misc]
 
     def _message(self, batch: Batch, early: Early) -> str:

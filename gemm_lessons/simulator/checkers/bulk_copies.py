@@ -273,10 +273,7 @@ class BulkCopies:
             copy = self._copies[number].touch.access if number >= 0 else None
             _, which = self._sources[int(flights.source[first]) - 1]
             who, owner = int(lane[chosen][0]), int(flights.owner[first])
-            key = Key(
-                "async_in_flight", "error", copy.line if copy else None, access.line, access.file,
-                f"bulk {'load' if coming else 'store'}",
-            )  # fmt: skip
+            key = Key.between("async_in_flight", "error", copy, access, f"bulk {'load' if coming else 'store'}")
 
             def message(
                 who: int = who, owner: int = owner, copy: Access | None = copy, first: int = first, which: int = which

@@ -399,18 +399,19 @@ class GlobalRaces:
             f" {VERBS[later.effect]} by {self._who(thread)} in {line(later)}"
         )
         kind = "block_order" if far and not both_write else "race"
+        detail = f"global {first.effect} {later.effect}"
         if far:
-            key = Key(kind, "error", first.line, later.line, later.file, f"global {first.effect} {later.effect}")
+            key = Key.between(kind, "error", first, later, detail)
             same = both_write or first.line == later.line
             end = "let one block own the element, or use an atomic" if same else "split the work into two launches"
             text = f"{head}; blocks run in any order and at the same time: {end}"
         elif first.index == later.index and both_write:
-            key = Key(kind, "error", first.line, later.line, later.file, f"global {first.effect} {later.effect}")
+            key = Key.between(kind, "error", first, later, detail)
             text = f"{head}; give every thread an element of its own"
         elif near:
-            key = Key(kind, "warning", first.line, later.line, later.file, f"global {first.effect} {later.effect}")
+            key = Key.between(kind, "warning", first, later, detail)
             text = f"{head}, threads of one warp with no __syncwarp() between them"
         else:
-            key = Key(kind, "error", first.line, later.line, later.file, f"global {first.effect} {later.effect}")
+            key = Key.between(kind, "error", first, later, detail)
             text = f"{head}, with no __syncthreads() between them"
         self._ledger.add(key, lambda: text, count)

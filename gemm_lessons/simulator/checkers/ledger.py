@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from gemm_lessons.compiler.diagnostics import plain_name
 from gemm_lessons.frozen import dataclass
@@ -20,7 +21,8 @@ FOLLOWS_FROM = {"exited_before_barrier": "divergent_barrier"}  # left out when t
 
 @dataclass(frozen=True)
 class Key:
-    """One finding per key. ``other`` is the line of the second access; ``detail`` tells two kinds of message apart."""
+    """One finding per key. ``other`` is the line of the second access, in ``other_file`` where that is another one;
+    ``detail`` tells two kinds of message apart."""
 
     kind: str
     severity: Severity
@@ -28,6 +30,20 @@ class Key:
     other: int | None
     file: str
     detail: str = ""
+    other_file: str = ""
+
+    @classmethod
+    def between(cls, kind: str, severity: Severity, first: Access | None, later: Access, detail: str) -> Key:
+        """Of two accesses."""
+        line, file = (first.line, first.file) if first and first.line else (None, later.file)
+        return cls(kind, severity, line, later.line, file, detail, later.file if later.file != file else "")
+
+    @property
+    def places(self) -> str:
+        """Which line is of which file, where a message about two lines does not tell."""
+        if not self.other_file:
+            return ""
+        return f" (line {self.line} is of {Path(self.file).name}, line {self.other} of {Path(self.other_file).name})"
 
 
 class Names:
@@ -92,8 +108,9 @@ class Ledger:
             self._found[key] = dataclasses.replace(known, count=known.count + count)
             return
         self._found[key] = Finding(
-            key.kind, key.severity, message(), key.line, key.other, count=count, file=key.file, detail=key.detail
-        )
+            key.kind, key.severity, message() + key.places, key.line, key.other, count=count, file=key.file,
+            detail=key.detail, other_file=key.other_file,
+        )  # fmt: skip
 
     def downgrade(self, chosen: Callable[[Key], bool], severity: Severity, message: Callable[[str], str]) -> None:
         """Turn findings into less severe ones, with their message changed."""

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gemm_lessons.launch import Severity
 from gemm_lessons.simulator.checkers.epochs import Cells, Epoch, Flag, cells, warps_of
 from gemm_lessons.simulator.checkers.ledger import Key, Ledger, Names, line
 from gemm_lessons.simulator.checkers.warp_order import WarpOrder
@@ -440,14 +441,8 @@ class SharedRaces:
             if earlier.effect == later.effect == "store":
                 self.suspects.add((earlier.index, later.index))
             one = earlier.index == later.index and writes(later)  # which value stays is not defined, in step or not
-            key = Key(
-                "race",
-                "warning" if hazard.same_warp and not one else "error",
-                earlier.line,
-                later.line,
-                later.file,
-                f"shared {earlier.effect} {later.effect}",
-            )
+            severity: Severity = "warning" if hazard.same_warp and not one else "error"
+            key = Key.between("race", severity, earlier, later, f"shared {earlier.effect} {later.effect}")
             self._ledger.add(key, lambda h=hazard: self._message(batch, h), hazard.count * times)  # type: ignore[misc]
 
     def _message(self, batch: Batch, hazard: Hazard) -> str:

@@ -100,7 +100,7 @@ def prepare(compiled: Compiled) -> Code:
 
 def _program(compiled: Compiled) -> Listing:
     if not compiled.sass:
-        raise Uncountable("no machine code")
+        raise Uncountable("there is no machine code")
     code = tuple(decode(index, instruction) for index, instruction in enumerate(compiled.sass))
     if len({d.source.address for d in code}) != len(code):
         raise Uncountable("the kernel calls device functions")
