@@ -45,6 +45,23 @@ def pair() -> Alike:
     return found
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("for (int", "LOOP (WORD"),  # macros
+        ("float acc", "real acc"),  # a type of one's own
+        ("int ", "unsigned "),
+        (";\n", ";;\n"),
+    ],
+)
+def test_a_copy_by_other_words_is_one(old: str, new: str) -> None:
+    text = KERNELS[COPIED]
+    assert old in text
+    copy = "#define LOOP for\n#define WORD int\nusing real = float;\n" + text.replace(old, new)
+    (found,) = compare({**KERNELS, "zed": copy})
+    assert found.share > 0.9
+
+
 def test_a_pair_shows_the_lines_of_both(pair: Alike) -> None:
     assert (pair.lesson, pair.first, pair.second) == (LESSON, COPIED, "zed")
     assert SHARE <= pair.share <= 1
@@ -72,7 +89,13 @@ def test_what_many_have_says_nothing_but_whole_files_do() -> None:
     assert [(it.first, it.second) for it in compare(ring)] == [(f"s{i:02}", f"s{i + 1:02}") for i in range(29)]
 
 
-@pytest.mark.parametrize("text", ['"' * 300_000, "/*" * 100_000, "\\\n" * 50_000, "", "\x00\ufffd", "1" * 300_000])
+MACROS = "#define A A A" + " A" * 9_000 + "\n" + "A " * 50_000
+
+
+STRANGE = (MACROS, '"' * 300_000, "/*" * 100_000, "\\\n" * 50_000, "", "\x00\ufffd", "1" * 300_000)
+
+
+@pytest.mark.parametrize("text", STRANGE)
 def test_strange_files_are_nobody_s_copies(text: str) -> None:
     assert compare({"a": text, "b": text + " "}) == ()
 

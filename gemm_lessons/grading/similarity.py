@@ -1,9 +1,10 @@
 """Pairs of submissions that are more alike than the lesson makes everybody: a hint for the teacher, never a verdict.
 
 As MOSS does it (Schleimer, Wilkerson, Aiken: "Winnowing", SIGMOD 2003), on short files: what two files share are runs
-of ``RUN`` tokens, without comments, layout, qualifiers and braces, each name replaced by the order in which it comes up
-inside the run. So renaming changes nothing, and moving a statement only the runs across its ends. Runs that the stub,
-the solution or many of the class have say nothing about two of them; a file with few others is not compared at all.
+of ``RUN`` tokens, without comments, layout, qualifiers, braces, parentheses and semicolons, a macro replaced by what it
+stands for, each name, also of a type, by the order in which it comes up inside the run. So renaming changes nothing,
+and moving a statement only the runs across its ends. Runs that the stub, the solution or many of the class have say
+nothing about two of them; a file with few others is not compared at all.
 
     sources --runs--> own runs of each --who else has it--> pairs      linear in the class: a run counts for few only
 """
@@ -19,7 +20,8 @@ from gemm_lessons.compiler.source import without_comments
 from gemm_lessons.course.folder import CommandError, Course, read_source
 from gemm_lessons.frozen import dataclass
 
-# Chosen by ``python -m checks.grading.copies``: no two of the honest kernels share 40%, disguised copies 60% and more.
+# Chosen by ``python -m checks.grading.copies``: no two honest kernels share 40% but a few that began as one;
+# disguised copies share 60% and more.
 RUN = 8  # tokens
 SHARE = 0.6  # of the smaller one's own runs
 OWN = 24  # runs; with fewer, alike is what everybody is
@@ -33,11 +35,12 @@ TOKEN = re.compile(
     r"|<<=|>>=|->|\+\+|--|<<|>>|[-+*/%&|^<>=!]=|&&|\|\||::|\S"
 )
 DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(?:pragma|include)[^\n]*", re.MULTILINE)
-IGNORED = frozenset(["const", "constexpr", "__restrict__", "inline", "__forceinline__", "register", "{", "}"])
+DEFINITION = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?![\w(])(.*)", re.MULTILINE)  # of a macro without parameters
+IGNORED = frozenset(["const", "constexpr", "__restrict__", "inline", "__forceinline__", "register", *"{}();"])
 NAMED = frozenset(
-    "if else for while do return break continue switch case goto int float double void char unsigned long short bool "
-    "auto struct int2 class template typename sizeof static extern volatile asm threadIdx blockIdx blockDim gridDim "
-    "warpSize x y z w float2 float4 int4 uint4 dim3 size_t reinterpret_cast static_cast min max fmaf".split()
+    "if else for while do return break continue switch case goto struct class template typename sizeof static extern "
+    "volatile asm threadIdx blockIdx blockDim gridDim warpSize x y z w reinterpret_cast static_cast min max "
+    "fmaf".split()
 )
 GIVEN = re.compile(r"__\w+|[BTW][MNK]")  # intrinsics and tile sizes
 
@@ -135,16 +138,33 @@ def _runs(text: str) -> Places:
 def _tokens(text: str) -> Iterator[tuple[str, bool, int]]:
     """Each token, whether its name is the student's to choose, and its line."""
     code = DIRECTIVE.sub("", without_comments(text))
+    macros = {name: tuple(_kept(body)) for name, body in DEFINITION.findall(code)}
+    code = DEFINITION.sub("", code)
     line = position = count = 0
     for match in TOKEN.finditer(code):
         line += code.count("\n", position, match.start())
-        position, token = match.start(), match[0]
+        position = match.start()
+        for token in macros.get(match[0], _kept(match[0])):
+            if (count := count + 1) > MOST_TOKENS:
+                return
+            yield token, _is_free(token), line + 1
+
+
+def _kept(code: str) -> Iterator[str]:
+    """The tokens that count; 0.0f is 0."""
+    for token in TOKEN.findall(code):
         if token in IGNORED:
             continue
-        if (count := count + 1) > MOST_TOKENS:
-            return
-        name = token[0].isalpha() or token[0] == "_"
-        if not name and token[-1].isalnum():  # a number: 0.0f is 0
+        if not _is_name(token) and token[-1].isalnum():
             token = token.rstrip("fFuUlL") or token
             token = (token.rstrip("0").rstrip(".") if "." in token else token) or "0"
-        yield token, name and token not in NAMED and not GIVEN.fullmatch(token), line + 1
+        yield token
+
+
+def _is_name(token: str) -> bool:
+    return token[0].isalpha() or token[0] == "_"
+
+
+def _is_free(token: str) -> bool:
+    """Whether it is a name that is the student's to choose."""
+    return _is_name(token) and token not in NAMED and not GIVEN.fullmatch(token)
