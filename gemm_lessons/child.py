@@ -28,7 +28,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -48,6 +48,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PATIENCE_S = 5.0  # for a killed process to go away; a GPU driver may need a while to stop a kernel
 LAST_WORDS = 2000  # characters of stderr to keep
 END_WITH_PARENT = 1  # prctl
+PERSONALITY = 0xFFFFFFFF  # asks for it
+SAME_ADDRESSES = 0x0040000  # ADDR_NO_RANDOMIZE, a flag of it
 CPU_CLOCK = 2  # the clock of a process's own time is ~pid << 3 | 2: clock_getcpuclockid, which Python has not
 
 
@@ -81,7 +83,7 @@ class Child:
     """A running child. Close it (or use it as a context manager), or the process lives as long as the parent.
 
     ``module`` must have ``main(parent: Parent, *arguments: str)``; ``path`` is added to the child's ``sys.path``.
-    ``environment`` is added to ours, or takes its place if ``bare``.
+    ``environment`` is added to ours, or takes its place if ``bare``. ``steady``: it has the same addresses each time.
     """
 
     _process: subprocess.Popen[bytes] | _Process
@@ -94,6 +96,7 @@ class Child:
         environment: Mapping[str, str] | None = None,
         path: Sequence[Path] = (),
         bare: bool = False,
+        steady: bool = False,
     ) -> None:
         question, self._ask = os.pipe()
         self._answer, answer = os.pipe()
@@ -102,15 +105,16 @@ class Child:
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
         command = [sys.executable, "-P", "-c", BOOT, "|".join(map(str, (ROOT, *path))), module]
         try:
-            self._process = subprocess.Popen(
-                [*command, *map(str, theirs), *arguments],
-                pass_fds=theirs,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,  # a kernel's printf goes here
-                stderr=self._stderr,
-                env={**({} if bare else os.environ), **(environment or {})},
-                start_new_session=True,  # Ctrl-C is the parent's to handle; killing takes grandchildren along
-            )
+            with _same_addresses() if steady else contextlib.nullcontext():
+                self._process = subprocess.Popen(
+                    [*command, *map(str, theirs), *arguments],
+                    pass_fds=theirs,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,  # a kernel's printf goes here
+                    stderr=self._stderr,
+                    env={**({} if bare else os.environ), **(environment or {})},
+                    start_new_session=True,  # Ctrl-C is the parent's to handle; killing takes grandchildren along
+                )
         except OSError as error:
             raise KitError(f"cannot start a process: {error}") from error
         finally:
@@ -266,6 +270,22 @@ def _go_on(function: Callable[[Parent], object], parent: int, question: int, ans
         if (error := sys.exception()) is not None and not isinstance(error, SystemExit):
             sys.excepthook(type(error), error, error.__traceback__)
         os._exit(code)  # not back into our parent's code, nor through its clean-up
+
+
+@contextlib.contextmanager
+def _same_addresses() -> Iterator[None]:
+    """What this thread starts meanwhile, and all that it forks, has its libraries and its heaps where the last one had
+    them. Where the system forbids that (Docker's own rules for system calls do), it is started all the same."""
+    personality = ctypes.CDLL(None).personality
+    personality.argtypes = [ctypes.c_ulong]
+    before = personality(PERSONALITY)
+    if before >= 0:
+        personality(before | SAME_ADDRESSES)
+    try:
+        yield
+    finally:
+        if before >= 0:
+            personality(before)
 
 
 def end_with(parent: int) -> None:

@@ -42,6 +42,16 @@ BODIES = {
         parent.send({"pid": grandchild.pid})
         time.sleep(600)
     """,
+    "heap": """
+        import ctypes, threading
+        malloc = ctypes.CDLL(None).malloc
+        malloc.restype = ctypes.c_void_p
+        found = []
+        thread = threading.Thread(target=lambda: found.append(malloc(1 << 16)))
+        thread.start()
+        thread.join()
+        parent.send({"at": [found[0], ctypes.cast(malloc, ctypes.c_void_p).value]})
+    """,
     "reread": """
         import os
         parent.receive()
@@ -53,10 +63,10 @@ BODIES = {
 
 @pytest.fixture
 def make(tmp_path: Path) -> Make:
-    def start(behaviour: str, *arguments: str) -> Child:
+    def start(behaviour: str, *arguments: str, steady: bool = False) -> Child:
         body = textwrap.indent(textwrap.dedent(BODIES[behaviour]), "    ")
         (tmp_path / f"child_{behaviour}.py").write_text(f"def main(parent, *arguments):\n{body}\n")
-        return Child(f"child_{behaviour}", arguments, path=[tmp_path])
+        return Child(f"child_{behaviour}", arguments, path=[tmp_path], steady=steady)
 
     return start
 
@@ -161,3 +171,19 @@ def test_a_child_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
         assert alive(pid)
         parent.send_signal(signal.SIGKILL)
     assert gone(pid)
+
+
+def test_a_steady_child_has_its_memory_where_the_last_one_had_it(make):
+    """The compiler asks for that: what NVRTC makes of a program depends on the addresses of its heap."""
+
+    def where(steady: bool) -> list[int]:
+        with make("heap", steady=steady) as child:
+            return list(child.receive(20)[0]["at"])
+
+    before = Path("/proc/self/personality").read_text()
+    if subprocess.run(["setarch", "-R", "true"], check=False).returncode:
+        pytest.skip("this system lets no process ask for the same addresses")
+    assert where(steady=True) == where(steady=True)
+    assert Path("/proc/self/personality").read_text() == before  # ours is as it was
+    if int(Path("/proc/sys/kernel/randomize_va_space").read_text()):
+        assert where(steady=False) != where(steady=False)

@@ -2,8 +2,8 @@
 
 (NVRTC 13.5 ends with a segmentation fault on ``template <int N> __global__ void tile(fl[at *x) {...}``, for one.) One
 child per process and CUDA major stays up and forks for each compilation, so only the first pays for loading NVRTC, and
-all find it fresh: what it makes of a program may depend on those that it compiled before. (And on where its
-memory lies, it seems: seen once, in a fork of a process that had done a lot.)
+all find it fresh, with its heap at the same address: what NVRTC makes of a program depends on those that it compiled
+before, and on where its memory lies (13.5 orders some loads by the addresses of its own objects).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def start(major: int) -> None:
 def _child(major: int) -> Child:
     key = (os.getpid(), major)
     if key not in _children:
-        _children[key] = Child("gemm_lessons.compiler.nvrtc_child", [str(major)])
+        _children[key] = Child("gemm_lessons.compiler.nvrtc_child", [str(major)], steady=True)
     return _children[key]
 
 

@@ -81,7 +81,7 @@ def ask_of(helper: Child, question: dict[str, Any], blobs: Sequence[bytes], seco
 
 def serve(parent: Parent, confine: Callable[[bool], object]) -> None:
     """The life of a helper: a process for each question. Of what one compilation leaves behind in NVRTC's memory the
-    next one sees nothing; otherwise it finds other machine code for the same source much more often."""
+    next one sees nothing; otherwise it finds other machine code for the same source (``nvrtc_child``)."""
     signal.setitimer(signal.ITIMER_REAL, 0)
     while True:
         question, blobs = parent.receive()
@@ -163,7 +163,10 @@ def _translate(compiler: Nvrtc, question: dict[str, Any], source: bytes) -> Answ
 
 
 def _behind_a_wall(compiler: Nvrtc, source: str, name: str, options: Sequence[str], expression: str) -> Translation:
-    """``Nvrtc.translate`` in a thread that reads nothing but the source's folder, those in its options, and NVRTC's."""
+    """``Nvrtc.translate`` in a thread that reads nothing but the source's folder, those in its options, and NVRTC's.
+
+    A thread has a heap of its own: here the one of a thread that our parent had, which only waited, so it is empty.
+    """
     done: list[Translation | KitError] = []
 
     def work() -> None:

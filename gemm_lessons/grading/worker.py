@@ -169,7 +169,8 @@ def _nursery() -> Child:
                 del _idle[number]
                 return nursery
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
-    return Child("gemm_lessons.grading.nursery", environment={**kept, "OPENBLAS_NUM_THREADS": "1"}, bare=True)
+    environment = {**kept, "OPENBLAS_NUM_THREADS": "1"}
+    return Child("gemm_lessons.grading.nursery", environment=environment, bare=True, steady=True)
 
 
 @atexit.register
