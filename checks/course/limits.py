@@ -1,0 +1,181 @@
+"""What each lesson promises on an H200, and what it has reached: the table, and one command that measures all of it.
+
+    python -m checks.course.limits                    # the table, of lessons/measured
+    python -m checks.course.limits compile DIR        # here: machine code of everything that a limit names
+    python -m checks.course.limits run DIR            # where the GPU and cupy are: measures it, DIR/measured, the table
+    python -m checks.course.limits run DIR mma types  # these files alone, on the same machine; the others stay
+
+One process after another on one GPU; cuBLAS runs in each beside what is compared with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+from checks.course.measure import COLD, ROOT, WARM
+
+STORED = ROOT / "lessons" / "measured"
+MEASURED = "measured"  # the folder of what is measured anew
+GPU = "h200"
+PLAIN = "measure"  # h200.json itself
+MMA_SYNC = 646  # TFLOP/s that mma.sync reaches on registers, halves with sums in floats
+TORCH_INT8 = {4096: 788, 8192: 891}  # TOP/s of torch._int_mm, B transposed, when the limit was set
+LAYOUTS = ("NN", "NT", "TN", "TT")
+SQUARES = (1024, 1536, 2048, 3072, 4096, 6144, 8192)
+
+
+class Limit(NamedTuple):
+    """``kernel`` is to have at least so many ``percent`` of the speed of another kernel of the same size measured by
+    the same program (``of``), or of a rate in TFLOP/s. ``aim``: it would be good to."""
+
+    program: str
+    kernel: str
+    size: int | str
+    of: str | float
+    percent: float
+    way: str = COLD
+    aim: bool = False
+
+    @property
+    def name(self) -> str:
+        aim = " (aim)" if self.aim else ""
+        return f"{self.kernel}, {self.size}, {self.way}: {self.percent:g}% of {self.of}{aim}"
+
+    def reached(self, folder: Path = STORED) -> float:
+        """Percent. Raises ``OSError`` where that was not measured, ``KeyError`` where it has other sizes."""
+        found = measured(self.program, folder)
+        other = self.of
+        if isinstance(other, str):
+            other = found[other, self.size if (other, self.size) in found else 0][self.way]["tflops"]
+        return float(100 * found[self.kernel, self.size][self.way]["tflops"] / other)
+
+
+def limits() -> Iterator[Limit]:
+    """Of all lessons, in the course's order."""
+    for way in (WARM, COLD):
+        for size, least in {1024: 90, 2048: 90, 4096: 95, 8192: 90}.items():
+            yield Limit(PLAIN, "double_buffer", size, "cublas", least, way)
+            yield Limit(PLAIN, "double_buffer", size, "warp_tile", 100, way)
+    yield Limit("layouts", "any_shape NN", 4096, "double_buffer NN", 97)
+    for layout in LAYOUTS:
+        for size in (4096, 4095, 4097, 2047, 1000, 1023):
+            yield Limit("layouts", f"any_shape {layout}", size, f"cublas {layout}", 90 if size != 4097 else 100)
+    yield Limit("epilogues", "epilogue", 4096, "any_shape", 98)
+    yield Limit("epilogues", "epilogue", 4096, "cublas fused", 95)
+    yield Limit("epilogues", "epilogue", 64, "any_shape then kernel", 170)
+    yield Limit("two_warps", "two_warps", 512, "double_buffer", 130)
+    yield Limit("two_warps", "two_warps", 768, "double_buffer", 130)
+    yield Limit("two_warps", "two_warps", 4096, "cublas", 75)
+    for size in (4096, 8192):
+        yield Limit("types", "dgemm", size, "loop float64", 92)
+        yield Limit("types", "dp4a", size, "loop int8", 75)
+    for size in (4096, 8192):
+        yield Limit("halves", "tensor_cores", size, "cublas", 30)
+        yield Limit("halves", "async_copy", size, "cublas", 45)
+        yield Limit("mma", "mma", size, "cublas float16", 62)
+        yield Limit("mma", "mma tma", size, "cublas float16", 77, aim=True)
+        yield Limit("mma", "mma tma", size, MMA_SYNC, 75)
+        yield Limit("mma", "mma tma", size, MMA_SYNC, 90, aim=True)
+        yield Limit("mma", "mma bf16", size, "cublas bfloat16", 62)
+        yield Limit("mma", "mma tf32_tma", size, "cublas tf32", 65)
+        yield Limit("mma", "mma int8_tma", size, TORCH_INT8[size], 110)
+        yield Limit("mma", "mma int8_tma", size, "torch int8 TN", 110)
+        yield Limit("mma", "mma int8_tma", size, TORCH_INT8[size], 135, aim=True)
+        yield Limit("mma", "mma fp64", size, "cublas float64", 95)
+        yield Limit("mma", "mma fp32_by_tf32", size, "cublas float32", 150)
+        yield Limit("mma", "mma fp32_by_f16", size, "cublas float32", 300, aim=True)
+    for shape in ("128x128x8192", "256x256x16384", "512x512x8192", "64x4096x4096"):
+        yield Limit("split", "split_k", shape, "cublas", 95)
+        yield Limit("split", "split_k atomics", shape, "cublas", 95)
+        yield Limit("split", "split_k", shape, "any_shape", 300)
+    for size, once in {1536: 37.7, 3072: 45.2}.items():  # what cuBLAS once reached there
+        yield Limit("split", "split_k", size, "cublas", 105)
+        yield Limit("split", "split_k", size, once, 105)
+    for size in SQUARES:
+        yield Limit("squares", "beat_cublas", size, "cublas", 100)
+    for size in (4096, 6144, 8192):
+        yield Limit("squares", "beat_cublas tma", size, "cublas", 105)
+    yield Limit("squares", "beat_cublas tma", 4096, "cublas", 110, aim=True)
+
+
+MEAN = 104.0  # percent of cuBLAS, the geometric mean of ``SQUARES``
+
+
+def mean_of_squares(folder: Path = STORED) -> float:
+    """Geometric mean of ``beat_cublas`` over cuBLAS, in percent."""
+    ratios = [Limit("squares", "beat_cublas", size, "cublas", 100).reached(folder) / 100 for size in SQUARES]
+    return float(100 * prod(ratios) ** (1 / len(ratios)))
+
+
+def file_of(program: str) -> str:
+    """``h200_mma.json`` of ``mma``."""
+    return f"{GPU}.json" if program == PLAIN else f"{GPU}_{program}.json"
+
+
+@cache
+def measured(program: str, folder: Path = STORED) -> dict[tuple[str, int | str], dict[str, Any]]:
+    """The lines by kernel and size. Raises ``OSError``."""
+    rows = json.loads((folder / file_of(program)).read_text())["rows"]
+    return {(row["kernel"], row["size"]): row for row in rows}
+
+
+def table(folder: Path) -> Table:
+    """Every limit and what it has reached; what was not measured in ``folder`` is left out."""
+    made = Table("kernel", "size", "of", "L2", "asked %", "reached %", "")
+    for limit in limits():
+        try:
+            reached = limit.reached(folder)
+        except OSError:
+            continue
+        short = "" if reached >= limit.percent else "aim, missed" if limit.aim else "missed"
+        asked = f"{limit.percent:g}" + (" aim" if limit.aim else "")
+        made.add_row(limit.kernel, str(limit.size), str(limit.of), limit.way, asked, f"{reached:.1f}", short)
+    if (folder / file_of("squares")).exists():
+        mean = mean_of_squares(folder)
+        short = "" if mean >= MEAN else "missed"
+        made.add_row("beat_cublas", "mean of all", "cublas", COLD, f"{MEAN:g}", f"{mean:.1f}", short)
+    return made
+
+
+def main() -> None:
+    programs = list(dict.fromkeys(limit.program for limit in limits()))
+    parser = argparse.ArgumentParser(prog="python -m checks.course.limits", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("do", nargs="?", choices=("show", "compile", "run"), default="show")
+    parser.add_argument("folder", nargs="?", type=Path, help="for machine code and what is measured")
+    parser.add_argument("programs", nargs="*", metavar="NAME", help=f"of {', '.join(programs)}; all")
+    asked = parser.parse_args()
+    if (asked.do == "show") != (asked.folder is None):
+        parser.error("compile and run take a folder, nothing else does")
+    if unknown := set(asked.programs) - {*programs}:
+        parser.error(f"{', '.join(sorted(unknown))}: only of {', '.join(programs)}")
+    if asked.do == "show":
+        Console().print(table(STORED))
+        return
+    failed = [name for name in asked.programs or programs if not _done(asked.do, name, asked.folder)]
+    if asked.do == "run":
+        Console(width=100).print(table(asked.folder / MEASURED))
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
+
+
+def _done(what: str, program: str, folder: Path) -> bool:
+    (folder / MEASURED).mkdir(parents=True, exist_ok=True)
+    files = [folder / MEASURED / file_of(program)] if what == "run" else []
+    command = [sys.executable, "-m", f"checks.course.{program}", what, str(folder / program), *map(str, files)]
+    print(f"{program}:", flush=True)
+    return not subprocess.run(command, check=False).returncode
+
+
+if __name__ == "__main__":
+    main()
