@@ -92,6 +92,30 @@ def test_a_note_does_not_hide_the_column_of_what_follows(errors):
     assert (second.line, second.column) == (4, 12)
 
 
+@pytest.mark.parametrize(("known", "reasons"), [(2, 2), (3, 0)])
+def test_what_no_function_takes_is_told_by_types_and_by_reasons_if_few_would_do(errors, known, reasons):
+    functions = "".join(f"__device__ void f({it} *) {{}}\n" for it in ("int", "short", "char")[:known])
+    (error,) = errors(functions + "__global__ void gemm(float *x)\n{\n    f(x);\n}\n")
+    assert error.line == known + 3
+    assert "argument types are: (float *)" in error.message
+    assert error.message.count("does not match because") == reasons
+
+
+def test_types_of_fragments_are_told_without_their_namespace(errors):
+    source = """#include <mma.h>
+using namespace nvcuda;
+__global__ void gemm(half *x)
+{
+    wmma::fragment<wmma::accumulator, 16, 16, 16, float> c;
+    wmma::mma_sync(c, c, c, c);
+}
+"""
+    (error,) = errors(source)
+    assert error.line == 6
+    of_c = "fragment<accumulator, 16, 16, 16, float>"
+    assert error.message.endswith(f"argument types are: ({', '.join([of_c] * 4)})")
+
+
 @pytest.mark.parametrize(
     ("source", "entry", "line", "words"),
     [

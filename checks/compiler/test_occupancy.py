@@ -33,8 +33,10 @@ def test_the_v100_figure_of_the_seeds():
 @pytest.mark.parametrize(
     ("registers", "shared", "threads", "gpu", "warps", "limiter"),
     [
-        (32, 0, 256, "h200", 64, "warps"),
-        (32, 8192, 1024, "h200", 64, "warps"),
+        (32, 0, 256, "h200", 64, "warps and registers"),
+        (32, 8192, 1024, "h200", 64, "warps and registers"),
+        (16, 0, 1024, "h200", 64, "warps"),
+        (206, 162816, 256, "h200", 8, "shared memory and registers"),
         (107, 8192, 256, "h200", 16, "registers"),
         (64, 65536, 256, "h200", 24, "shared memory"),
         (32, 0, 32, "h200", 32, "blocks"),

@@ -7,6 +7,7 @@ The log mixes three writers: the C++ front end (``file(line): error: ...``, then
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -52,6 +53,9 @@ _HEADER = re.compile(
 )
 _CARET = re.compile(r"^ *\s*\^\s*$")
 _NOISE = re.compile(r"^(\d+ (catastrophic )?errors? detected|Remark: |Compilation terminated|\s*$)")
+_TYPES = re.compile(r"\s*((?:argument|operand) types are: .*)")
+_FRAGMENTS = re.compile(r"\b(?:nvcuda::)?wmma::|, void(?=>)")
+MOST_UNFIT = 2  # functions of a name, of which a message says why they do not fit
 _PTXAS = re.compile(r"^\s*ptxas (?P<kind>error|fatal|warning)\s*: (?P<text>.*)")
 _PTXAS_LINE = re.compile(r"^\s*ptxas .*?, line (?P<line>\d+); (?P<kind>error|fatal|warning)\s*: (?P<text>.*)")
 _TOO_MUCH_SHARED = re.compile(r"Entry function '(.+)' uses too much shared data \((0x\w+) bytes, (0x\w+) max\)")
@@ -122,27 +126,40 @@ def _front_end(log: str, path: str, source: str, names: Mapping[str, str]) -> It
             messages.append((match, []))
         elif messages and not _NOISE.match(line):
             messages[-1][1].append(line)
-    found: Diagnostic | None = None
-    for head, body in messages:
-        text = head["text"].strip() + _instantiation(body)
+    for (head, body), notes in _with_notes(messages):
         file = head["file"]
-        if head["kind"] in ("note", "remark"):
-            if found:
-                where = f" in line {head['line']}" if file and names.get(file, file) == path else ""
-                found = replace(found, message=f"{found.message} ({text}{where})")
-            continue
-        if found:
-            yield _finished(found)
         caret = next((index for index, line in enumerate(body) if _CARET.match(line)), 0)
-        found = Diagnostic(
-            file=names.get(file) or printable(file) if file else path,
-            line=int(head["line"]) if file else source.rstrip("\n").count("\n") + 1,
-            column=_column(body[caret - 1], body[caret]) if caret else None,
-            severity="warning" if head["kind"] == "warning" else "error",
-            message=text,
+        said = head["text"].strip() + _types(body) + _instantiation(body)
+        for note, its_body in notes:
+            where = f" in line {note['line']}" if note["file"] and names.get(note["file"], note["file"]) == path else ""
+            said += f" ({note['text'].strip()}{_instantiation(its_body)}{where})"
+        yield _finished(
+            Diagnostic(
+                file=names.get(file) or printable(file) if file else path,
+                line=int(head["line"]) if file else source.rstrip("\n").count("\n") + 1,
+                column=_column(body[caret - 1], body[caret]) if caret else None,
+                severity="warning" if head["kind"] == "warning" else "error",
+                message=said,
+            )
         )
-    if found:
-        yield _finished(found)
+
+
+Message = tuple[re.Match[str], list[str]]  # its first line, and those below it
+
+
+def _with_notes(messages: Sequence[Message]) -> Iterator[tuple[Message, list[Message]]]:
+    """Each error or warning with the notes behind it; without those on why each of many functions does not fit."""
+    starts = [index for index, (head, _) in enumerate(messages) if head["kind"] not in ("note", "remark")]
+    for start, end in itertools.pairwise((*starts, len(messages))):
+        notes = list(messages[start + 1 : end])
+        unfit = [note for note in notes if " does not match because " in note[0]["text"]]
+        yield messages[start], [note for note in notes if len(unfit) <= MOST_UNFIT or note not in unfit]
+
+
+def _types(body: Sequence[str]) -> str:
+    """What was handed to a function or an operator that does not take it, without the namespace of fragments."""
+    found = next((match for line in body if (match := _TYPES.match(line))), None)
+    return f"; {_FRAGMENTS.sub('', found[1])}" if found else ""
 
 
 def _instantiation(body: Sequence[str]) -> str:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import astuple
-from typing import Literal
 
 from gemm_lessons.frozen import dataclass
 from gemm_lessons.hardware.sheets import GpuSpec
 
-Limiter = Literal["registers", "shared memory", "warps", "blocks", "does not fit"]
 WARP = 32  # lanes
 
 
@@ -33,12 +31,13 @@ def most(every: Sequence[Resources]) -> Resources:
 
 @dataclass(frozen=True)
 class Occupancy:
-    """Blocks and warps resident on one multiprocessor; ``fraction`` of its warp slots; what limits them."""
+    """Blocks and warps resident on one multiprocessor; ``fraction`` of its warp slots; what limits them, or ``does not
+    fit``. What allows equally few is named together."""
 
     blocks_per_sm: int
     warps: int
     fraction: float
-    limiter: Limiter
+    limiter: str
 
 
 def _round_up(value: int, unit: int) -> int:
@@ -64,7 +63,7 @@ def occupancy(resources: Resources, threads: int, dynamic_shared: int, gpu: GpuS
     asked = resources.shared_bytes + dynamic_shared
     if asked > gpu.shared_bytes_per_block:
         return nothing
-    limits: dict[Limiter, int] = {
+    limits: dict[str, int] = {
         "warps": gpu.max_warps_per_sm // warps,
         "blocks": gpu.max_blocks_per_sm,
     }
@@ -77,8 +76,8 @@ def occupancy(resources: Resources, threads: int, dynamic_shared: int, gpu: GpuS
             return nothing
         per_scheduler = gpu.registers_per_sm // gpu.schedulers // per_warp
         limits["registers"] = per_scheduler * gpu.schedulers // warps
-    limiter = min(limits, key=lambda name: limits[name])
-    blocks = limits[limiter]
+    blocks = min(limits.values())
     if blocks == 0:
         return nothing
-    return Occupancy(blocks, blocks * warps, blocks * warps / gpu.max_warps_per_sm, limiter)
+    limiters = " and ".join(name for name, most in limits.items() if most == blocks)
+    return Occupancy(blocks, blocks * warps, blocks * warps / gpu.max_warps_per_sm, limiters)

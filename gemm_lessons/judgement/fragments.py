@@ -8,6 +8,7 @@ from gemm_lessons.elements import ELEMENTS
 from gemm_lessons.judgement.wrong import Array, Pattern, Wrong
 
 SIDE = 16  # rows and columns of a fragment
+QUARTER = 8  # rows and columns of the matrices that ldmatrix loads
 HALF = ELEMENTS["float16"]
 NEAR = 2.0**14  # times what is allowed in float32: more than sums in half are off by
 EXCHANGED = (
@@ -49,9 +50,55 @@ def turned(it: Wrong) -> Pattern | None:
     return None
 
 
-def _turned(matrix: Array) -> Array | None:
+def quarters(it: Wrong) -> Pattern | None:
+    """The 8 x 8 matrices that ldmatrix loads: each transposed, or in another order. Of numbers of 16 bits."""
+    a, b = it.factors
+    if it.problem.data.factors[0].element.size != 2:
+        return None
+    for name, matrix in (("A", a), ("B", b)):
+        turned, exchanged = _turned(matrix, QUARTER), _exchanged(matrix)
+        for other, kind in ((turned, "turned"), (exchanged, "exchanged")):
+            if other is not None and it.agrees(it.product(*((other, b) if name == "A" else (a, other)))):
+                return Pattern(f"quarters_{kind}", QUARTERS[kind, name])
+    return None
+
+
+QUARTERS = {
+    (
+        "turned",
+        "A",
+    ): "each 8 x 8 of A is transposed. A has two k of one row side by side, as mma.sync wants them: that is "
+    "plain ldmatrix.",
+    (
+        "turned",
+        "B",
+    ): "each 8 x 8 of B is transposed. mma.sync wants two k of one column in a register, and memory has two "
+    "columns of one k side by side: ldmatrix_trans exchanges them.",
+    (
+        "exchanged",
+        "A",
+    ): "in each 16 x 16 of A the second and the third of the four 8 x 8 matrices have changed places. The "
+    "second one, whose rows lanes 8 to 15 hand over, lies 8 rows below the first; the third 8 k further.",
+    (
+        "exchanged",
+        "B",
+    ): "in each 16 x 16 of B the second and the third of the four 8 x 8 matrices have changed places. The "
+    "second one, whose rows lanes 8 to 15 hand over, lies 8 k below the first; the third has the next 8 columns.",
+}
+
+
+def _turned(matrix: Array, side: int = SIDE) -> Array | None:
+    rows, cols = matrix.shape
+    if rows % side or cols % side:
+        return None
+    blocks = matrix.reshape(rows // side, side, cols // side, side)
+    return blocks.transpose(0, 3, 2, 1).reshape(rows, cols)
+
+
+def _exchanged(matrix: Array) -> Array | None:
+    """The upper right quarter of each 16 x 16 in the place of the lower left one, and the other way round."""
     rows, cols = matrix.shape
     if rows % SIDE or cols % SIDE:
         return None
-    blocks = matrix.reshape(rows // SIDE, SIDE, cols // SIDE, SIDE)
-    return blocks.transpose(0, 3, 2, 1).reshape(rows, cols)
+    blocks = matrix.reshape(rows // SIDE, 2, QUARTER, cols // SIDE, 2, QUARTER)
+    return blocks.transpose(0, 4, 2, 3, 1, 5).reshape(rows, cols)

@@ -125,18 +125,27 @@ def _wrong_tile(facts: Evidence) -> Iterator[Hint]:
         told = " ".join(facts.checked.contents)
         yield Hint(4.5, f"after one block and one K tile, in memory: {told} Is that what should be there?")
         return
-    if verdict.judgement.pattern or suspects or whole not in right:
+    if verdict.judgement.pattern or suspects:
         return
-    if right[whole]:
+    scratch = [buffer.name for buffer in facts.lesson.data.buffers if buffer.role == "scratch"]
+    if scratch and len(facts.lesson.launches) > 1:
+        yield Hint(
+            7,
+            f"what one launch leaves in {' and '.join(scratch)}, another one reads: does it look for each number where "
+            "the first has put it, and does it take all of them, each once?",
+        )
+    follow = (
+        "Follow one product from the copy through shared memory to C: do row, col and k stay the same at each step?"
+    )
+    if whole not in right:
+        text = f"no mistake that is known gives exactly this C. {follow}"
+    elif right[whole]:
         text = (
             f"one block with one K tile ({whole}) is right, and more of them are not: look at what blockIdx and k0 do. "
             "Which tile does each round copy, and where in C does the block's part start?"
         )
     else:
-        text = (
-            f"one block with one K tile ({whole}) is wrong already, so neither blockIdx nor k0 is to blame. Follow one "
-            "product from the copy through As and Bs to C: do row, col and k stay the same at every station?"
-        )
+        text = f"one block with one K tile ({whole}) is wrong already, so neither blockIdx nor k0 is to blame. {follow}"
     yield Hint(7, text)
 
 

@@ -22,6 +22,7 @@ from gemm_lessons.judgement.wrong import Array, Pattern, Wrong, few
 
 FEW_POSITIONS = 0.25  # share of a tile's positions above which "the same few positions" is no explanation any more
 MOST_SHIFT = 32
+LEAST_PART = 1 / 256  # of a tile: that few may be right by chance
 MOSTLY = 0.95  # share of a part's elements that must be wrong: few wrong sums are right by chance
 
 
@@ -55,6 +56,8 @@ def _nan(it: Wrong) -> Pattern | None:
         )
     scratch = [layout.name for layout in it.problem.layouts.values() if layout.role == "scratch"]
     between = "".join(f" {name} where nobody stored what is added," for name in scratch)
+    if gaps := [here.name for here in it.problem.layouts.values() if here.is_read and here.leading > here.length]:
+        between += f" {' or '.join(gaps)} behind the end of a line, before the next one begins,"
     return Pattern(
         "nan",
         f"{int(nan.sum())} elements are NaN. The inputs hold none, and C starts as NaN: so the sum read memory that "
@@ -279,7 +282,7 @@ def _part_of_tiles(it: Wrong) -> str | None:
         return None
     share = by_tile.mean((0, 1))
     wrong = share >= 0.5
-    if (share[~wrong] > 0).any() or wrong.all() or not wrong.any() or share[wrong].mean() < MOSTLY:
+    if (share[~wrong] > 0).any() or not LEAST_PART <= wrong.mean() <= 1 - LEAST_PART or share[wrong].mean() < MOSTLY:
         return None
     size = f"of each {tiles.rows} x {tiles.cols} tile"
     for only, part in (("", wrong), ("all but ", ~wrong)):
@@ -323,6 +326,7 @@ PLAIN_ONLY = (
     _transposed,
     _strides,
     fragments.turned,
+    fragments.quarters,
     _k_tiles,
     _same_k_tile,
 )  # they speak of A and B
@@ -338,6 +342,7 @@ RULES: Sequence[Callable[[Wrong], Pattern | None]] = (
     epilogue,
     sums.weights,
     sums.partners,
+    widths.bytes_of_words,
     places.multiples,
     _shifted,
     places.moved,

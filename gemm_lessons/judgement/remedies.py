@@ -20,15 +20,15 @@ WORD = 4  # bytes of a number in the lessons whose arrays are looked into
 # What to do about a finding, by its kind; the finding itself says what happened and where.
 REMEDIES: Mapping[str, str] = {
     "out_of_bounds": "Guard the access: a thread whose row, column or k lies outside the matrix must not touch it.",
-    "misaligned": "A float2 must start at a multiple of 8 bytes, a float4 at a multiple of 16: check the index, and "
-    "the line that computes it.",
+    "misaligned": "A wide access must start at a multiple of its size (float2: 8 bytes; float4, double2, int4: 16): "
+    "check the index, and the line that computes it.",
     "race": "A __syncthreads() is missing between the write and the other thread's access.",
     "uninitialised": "Nobody had written what is read here. Does the copy fill every element of the array (all rounds; "
     "all four floats of a float4)? Is there a __syncthreads() between copy and read?",
-    "unset": "Give the variable a value where it is declared, such as float acc = 0.0f.",
+    "unset": "Give the variable a value where it is declared, such as float acc = 0.0f, and = {} for an array.",
     "divergent_barrier": "Every thread of the block must reach the same __syncthreads(): move it out of the if.",
     "block_order": "Blocks run in any order and at the same time: what one writes, another may read in a later launch.",
-    "async_in_flight": "cp.async: wait for the group (cp.async.wait_group), then __syncthreads(), then read.",
+    "async_in_flight": "Wait for the copy's group, then __syncthreads(), then read.",
     "async_unfinished": "Nothing waits for a copy: what it reads or fills must stay until it is done.",
     "async_proxy": "What threads store or make is seen by a bulk copy only behind a fence.proxy.async of theirs, and a "
     "barrier behind that.",
@@ -69,6 +69,10 @@ SPECIAL_REMEDIES: Mapping[tuple[str, str], str] = {
     ("out_of_array", "own"): "A thread's own array is too short for this index, or for the four numbers that a float4 "
     "takes from there: check bound and step of the loop.",
 }
+ALIKE = (
+    "shared store store",
+    "shared copy copy",
+)  # races of writes; in one line, of an index that several threads share
 CAUSES = frozenset({"exited_before_barrier", "out_of_array", "unset"})  # warnings from which others follow
 # What follows from a cause and needs no advice of its own.
 FOLLOWS: Mapping[str, frozenset[str]] = {"uninitialised": frozenset({"exited_before_barrier", "out_of_array"})}
@@ -102,11 +106,13 @@ def _follows(facts: Evidence, finding: Finding) -> bool:
         own_array = other.kind == "out_of_array" and other.detail == "own"
         if own_array and finding.line == other.line:
             return True
-        stored_alike = other.kind == "race" and other.detail == "shared store store" and other.line == other.other_line
+        stored_alike = other.kind == "race" and other.detail in ALIKE and other.line == other.other_line
         if finding.kind == "uninitialised" and stored_alike and _array(finding) == _array(other):
             return True
         if finding.kind == "race" and finding.detail.startswith("shared") and other.kind == "divergent_barrier":
             return True  # the barrier is there, but some threads pass it by
+        if finding.detail == "shared load copy" and other.detail == "never waited":
+            return True  # what is being read is copied over
     return False
 
 
@@ -114,7 +120,8 @@ def _only_cause(facts: Evidence, findings: Sequence[Finding]) -> Finding | None:
     """The finding to advise on where all of them have one cause, which is known."""
     if _wrong_lane(facts) is not None:
         return next((it for it in findings if it.severity == "error"), findings[0] if findings else None)
-    return next((it for it in findings if _wrong_buffer(facts, it)), None)
+    copied_alike = (it for it in findings if it.detail == "shared copy copy" and it.line == it.other_line)
+    return next(copied_alike, None) or next((it for it in findings if _wrong_buffer(facts, it)), None)
 
 
 def _array(finding: Finding) -> str:
@@ -142,14 +149,17 @@ def _one_owner(facts: Evidence, finding: Finding) -> str | None:
     """Threads that store to the same element in one line: no barrier cures that."""
     if finding.kind == "uninitialised":
         alike = (it for it in facts.checked.findings if it.kind == "race" and _array(it) == _array(finding))
-        finding = next((it for it in alike if it.detail == "shared store store"), finding)
-    if finding.detail != "shared store store" or finding.line is None or finding.line != finding.other_line:
+        finding = next((it for it in alike if it.detail in ALIKE), finding)
+    if finding.detail not in ALIKE or finding.line is None or finding.line != finding.other_line:
         return None
+    what = "its index lacks a term that tells them apart"
+    if "copy" in finding.detail:
+        what += ", or brings two places together, as a swizzle must not"
     threads = re.findall(r"thread (\([\d, ]+\)|\d+)", finding.message)
     between = f", such as {threads[1]} and {threads[0]}" if len(threads) > 1 else ""
     return (
-        f"Several threads{between}, store to the same element of {_array(finding)} in line {finding.line}: its index "
-        "lacks a term that tells them apart. No barrier cures that."
+        f"Several threads{between}, store to the same element of {_array(finding)} in line {finding.line}: {what}. "
+        "No barrier cures that."
     )
 
 
@@ -164,6 +174,35 @@ def _of_each_thread(facts: Evidence, finding: Finding) -> str | None:
         "An array without __shared__ is there once for each thread, and no other thread fills it. Is the block to "
         "share it? Declare it __shared__. If not: give each element a value before it is read."
     )
+
+
+def _in_a_fragment(facts: Evidence, finding: Finding) -> str | None:
+    """What a fragment is loaded from: address and distance of rows are told apart from a copy that lacks something."""
+    line = facts.quote(finding.line) if finding.line else ""
+    if finding.kind == "unset" and "mma_sync" in line:
+        return "Registers hold what was there before: fill the fragment of the sums before the loop, by fill_fragment."
+    if finding.kind not in ("uninitialised", "out_of_array") or "load_matrix_sync" not in line:
+        return None
+    return (
+        f"Is the last argument, ldm, the distance from one row of {_array(finding) or 'the tile'} to the next, padding "
+        "and all? Does the address name the row first, then the column? If so: does the copy fill every element, and "
+        "is there a __syncthreads() behind it?"
+    )
+
+
+def _scratch(facts: Evidence, finding: Finding) -> str | None:
+    """Memory that one launch fills and another one reads: neither C nor a matrix that something sticks out of."""
+    layout = facts.lesson.data.by_name.get(name := _array(finding))
+    if layout is None or layout.role != "scratch":
+        return None
+    if (finding.kind, finding.detail) == ("race", "global store store"):
+        return f"Two threads write the same element of {name}: which term of its index is to tell the two apart?"
+    if finding.kind == "out_of_bounds":
+        return (
+            f"{name} is no matrix that a tile sticks out of: its index is too large. Look at each term, and at what "
+            "it counts."
+        )
+    return None
 
 
 def _added_to_nothing(facts: Evidence, finding: Finding) -> str | None:
@@ -220,6 +259,12 @@ def _wrong_buffer(facts: Evidence, finding: Finding) -> str | None:
     tiles = -(-shape.k // facts.lesson.tile.defines["BK"])
     if counters.get("barriers") < tiles:
         return None
+    if "STAGES" in facts.lesson.tile.defines:
+        return (
+            "There is a barrier for every tile, and one more would only hide it: the stage is the wrong one. Read the "
+            "tile that was waited for last, and none behind the last of K; copy to the stage of the tile before, which "
+            "nobody reads any more."
+        )
     return (
         "There is a barrier for every tile, and one more would only hide it: the buffer is the wrong one. While one is "
         "multiplied, only the other may be filled (1 - now), and the next turn changes them over."
@@ -232,6 +277,31 @@ def has_buffers(facts: Evidence) -> bool:
     if built is None or not {"BM", "BN", "BK"} <= tile.keys():
         return False
     return built.shared_bytes >= 2 * (tile["BM"] + tile["BN"]) * tile["BK"] * WORD
+
+
+def _in_flight(facts: Evidence, finding: Finding) -> str | None:
+    """A copy of the thread's own that has not arrived, in the words that the kernel is written in."""
+    calls = "__pipeline_" in facts.source
+    wait = "__pipeline_wait_prior(n)" if calls else "cp.async.wait_group n"
+    commit = "__pipeline_commit()" if calls else "cp.async.commit_group"
+    if finding.kind != "async_in_flight":
+        return None
+    if finding.detail == "never waited":
+        return (
+            "The thread has not waited since it sent for this copy. Is the wait missing, or does the copy go to a "
+            "place that is still being read: the wrong stage?"
+        )
+    if finding.detail == "no group":
+        return (
+            f"The copy is in no group, so no wait counts it: end a group ({commit}) behind the copies of each tile, in "
+            "every turn."
+        )
+    if finding.detail == "waited too little":
+        return (
+            f"No wait has covered it: {wait} leaves the n newest groups on their way. Does every turn wait, is n small "
+            "enough, and does every turn end a group, an empty one where nothing is left to copy?"
+        )
+    return None
 
 
 # -- out of bounds --------------------------------------------------------------------------------------------------
@@ -251,6 +321,10 @@ def _outside(facts: Evidence, finding: Finding) -> str | None:
     array = ARRAY.match(finding.message)
     if array is not None and array[1] not in facts.lesson.data.by_name:
         return _shared_index(facts, array[1])
+    if "before its start" in finding.message:
+        return (
+            "The index is below 0 there, so no guard at the far edge helps: look at what is subtracted, and from what."
+        )
     promised = facts.lesson.shapes.multiple_of
     for size, promise in zip(("BM", "BN", "BK"), (promised.m, promised.n, promised.k), strict=True):
         tile = facts.lesson.tile.defines.get(size, 1)
@@ -284,6 +358,12 @@ def _beyond_k(facts: Evidence) -> str | None:
     if not isinstance(verdict, Faulted) or not _is_whole(verdict.shape, sizes):
         return None
     loop = "k0" if sizes[2] > 1 else "k"
+    if "STAGES" in tile:
+        return (
+            f"At {verdict.shape} every tile is whole, so no row and no column is to blame. A tile is sent for long "
+            "before its turn: is there one that far ahead, below K? Ask before each copy; then check which rows a "
+            "thread copies."
+        )
     return (
         f"At {verdict.shape} every tile is whole, so no guard is missing. Does k stay below K = {verdict.shape.k}? "
         f"Check the bound of the loop over {loop} first ({loop} < K), then row and column, and by what the row is "
@@ -294,10 +374,13 @@ def _beyond_k(facts: Evidence) -> str | None:
 RULES: Sequence[Callable[[Evidence, Finding], str | None]] = (
     _lane,
     _of_each_thread,
+    _in_a_fragment,
+    _scratch,
     _added_to_nothing,
     _one_owner,
     _not_filled_up,
     _in_a_branch,
     _wrong_buffer,
+    _in_flight,
     _outside,
 )

@@ -19,6 +19,7 @@ from gemm_lessons.judgement.wrong import Array
 from gemm_lessons.simulator.remains import UNWRITTEN, Remains
 
 ALIKE = 0.98  # share of numbers that must be where they are expected: a few may be (nearly) the same
+EXCHANGED = 0.05  # share of C in an array of the block from which on the sums have passed through it, over the tiles
 WARP = 32
 
 
@@ -46,7 +47,8 @@ def contents(
     tiles = {name: bits(problem.layouts[name].matrix(problem.arrays[name])) for name in "AB"}
     said = []
     for variable, words in remains.shared.items():
-        said.append(_shared(names.get(("shared", variable, 0), variable), words, tiles))
+        if np.isin(bits(trial.answer), words).mean() < EXCHANGED:
+            said.append(_shared(names.get(("shared", variable, 0), variable), words, tiles))
     own = list(_own_arrays(remains, names))
     sums = _sums(problem, own, remains)
     said += [sums] if sums else [_fragment(name, words, tiles) for name, words in own]

@@ -12,6 +12,7 @@ from gemm_lessons.judgement.wrong import Array, Pattern, Wrong
 
 NARROW = (16, 8)  # bits that an integer sum may have been kept in
 WORD = 4  # bytes
+FEW_ROWS = 4  # of C, in which bytes are looked for
 FRACTIONS = 0.5  # share of whole numbers among right sums from which on they are nothing to wonder about
 
 
@@ -110,6 +111,58 @@ def not_turned(it: Wrong) -> Pattern | None:
         "each 4 x 4 of B is transposed: a word holds four columns of one k, as B lies in memory, and is multiplied as "
         "if it were four k of one column. Turn it on its way to shared memory.",
     )
+
+
+def bytes_of_words(it: Wrong) -> Pattern | None:
+    """Words of B in which four other bytes of a square of 4 x 4 stand than four k of one column, in order."""
+    if not it.is_plain or [buffer.element.name for buffer in it.problem.data.factors] != ["int8", "int8"]:
+        return None
+    a, b = it.factors
+    depth, cols = b.shape
+    if depth % WORD or cols % WORD:
+        return None
+    found = [_bytes_of(it.got[:, word::WORD], a, b) for word in range(WORD)]
+    if any(its is None or len(set(its)) < WORD for its in found):
+        return None
+    held = np.zeros_like(b)
+    for word, its in enumerate(found):
+        for place, (k, col) in enumerate(its or ()):
+            held[place::WORD, word::WORD] = b[k::WORD, col::WORD]
+    if not it.agrees(it.product(a, held)):
+        return None
+    word = next(word for word, its in enumerate(found) if its != tuple((k, word) for k in range(WORD)))
+    return Pattern(
+        "bytes_of_words",
+        f"the words of B hold the wrong bytes. Of each square of 4 x 4, the word of column {word} has, from its lowest "
+        f"byte, (k, column) = {_listed(found[word] or ())}, where {_listed([(k, word) for k in range(WORD)])} belong. "
+        "In __byte_perm(x, y, s) the lowest digit of s says what the lowest byte is.",
+    )
+
+
+def _listed(places: Sequence[tuple[int, int]]) -> str:
+    return ", ".join(f"({k}, {col})" for k, col in places)
+
+
+def _bytes_of(got: Array, a: Array, b: Array) -> tuple[tuple[int, int], ...] | None:
+    """Which (k, column) of each square the four bytes of a word are that gives these sums; None where none do. Two and
+    two bytes are tried, and put together where their sums add up."""
+    rows = slice(0, FEW_ROWS)
+    places = [(k, col) for k in range(WORD) for col in range(WORD)]
+
+    def sums(byte: int) -> list[Array]:
+        return [(a[rows, byte::WORD] @ b[k::WORD, col::WORD]).ravel() for k, col in places]
+
+    low = {
+        (x + y).tobytes(): (p, q)
+        for p, x in zip(places, sums(0), strict=True)
+        for q, y in zip(places, sums(1), strict=True)
+    }
+    wanted = got[rows].ravel()
+    for r, x in zip(places, sums(2), strict=True):
+        for s, y in zip(places, sums(3), strict=True):
+            if first := low.get((wanted - x - y).tobytes()):
+                return (*first, r, s)
+    return None
 
 
 def _unsigned(values: Array) -> Array:

@@ -1,8 +1,9 @@
 """``cp.async``: bytes that are read before they have arrived.
 
 A copy is in flight until the thread that issued it waits for its group; other threads may read it only behind a
-barrier that comes after that wait. Per granule: who copied it, how many groups that thread has committed since, and
-how far it has come. States are remembered with the epoch that leads from one to the next.
+barrier that comes after that wait. Per granule: who copied it, how many groups that thread has committed since, whether
+it has waited since, and how far the copy has come. States are remembered with the epoch that leads from one to the
+next.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ class Early:
     why: Literal["in_flight", "no_barrier"]
     offset: int
     lanes: tuple[int, int]
+    age: int  # groups that the copy's thread has committed since
+    waited: bool  # whether it has waited since
     count: int
 
 
@@ -40,11 +43,12 @@ class _State:
     stage: Array  # uint8 per granule of all blocks
     owner: Array  # int32: lane that issued the copy
     age: Array  # int16: groups committed by the owner since; 0 = not committed
+    waited: Array  # bool: whether the owner has waited since
     copy: Array  # int32: index of the instruction that copied
     next: dict[tuple[Epoch, Boundary], tuple[_State, tuple[Early, ...]]] = field(default_factory=dict)
 
     def key(self) -> bytes:
-        return b"".join(a.tobytes() for a in (self.stage, self.owner, self.age, self.copy))
+        return b"".join(a.tobytes() for a in (self.stage, self.owner, self.age, self.waited, self.copy))
 
 
 class AsyncCopies:
@@ -60,6 +64,7 @@ class AsyncCopies:
             np.zeros(count, np.uint8),
             np.full(count, -1, np.int32),
             np.zeros(count, np.int16),
+            np.zeros(count, np.bool_),
             np.zeros(count, np.int32),
         )
         self._state = self._start
@@ -69,7 +74,7 @@ class AsyncCopies:
         self._states.clear()
         self._start.next.clear()
         state = self._state
-        self._state = _State(state.stage, state.owner, state.age, state.copy)
+        self._state = _State(state.stage, state.owner, state.age, state.waited, state.copy)
 
     def begin_batch(self) -> None:
         """Fresh blocks: nothing is in flight."""
@@ -85,7 +90,7 @@ class AsyncCopies:
         self._state, found = step
         for early in found:
             kind = "async_in_flight" if early.why == "in_flight" else "race"
-            key = Key.between(kind, "error", early.copy, early.access, "shared copy load")
+            key = Key.between(kind, "error", early.copy, early.access, _detail(early))
             self._ledger.add(key, lambda e=early: self._message(batch, e), early.count)  # type: ignore[misc]
 
     def _message(self, batch: Batch, early: Early) -> str:
@@ -96,14 +101,22 @@ class AsyncCopies:
             f" {self._names.block(batch, lane)} in {line(early.access)}"
         )
         if early.why == "in_flight":
+            most = f"; here N may be {early.age - 1} at most" if early.age else ""
+            what = "commit it to a group, wait for that" if _detail(early) == "no group" else "wait for its group"
             return (
                 f"{head} while the cp.async of {self._names.thread(owner)} in {line(early.copy)} is still in flight:"
-                " wait for its group (cp.async.wait_group N leaves the N newest groups in flight), then synchronise"
+                f" {what} (cp.async.wait_group N leaves the N newest groups in flight{most}), then synchronise"
             )
         return (
             f"{head}; {self._names.thread(owner)} copied it by cp.async in {line(early.copy)} and has waited for it,"
             " but a wait covers a thread's own copies only: put a __syncthreads() after the wait"
         )
+
+
+def _detail(early: Early) -> str:
+    if early.why != "in_flight":
+        return "shared copy load"
+    return "never waited" if not early.waited else "waited too little" if early.age else "no group"
 
 
 class _Step:
@@ -112,7 +125,7 @@ class _Step:
     def __init__(self, parent: AsyncCopies, before: _State) -> None:
         self.parent = parent
         self.stage, self.owner = before.stage.copy(), before.owner.copy()
-        self.age, self.copy = before.age.copy(), before.copy.copy()
+        self.age, self.waited, self.copy = before.age.copy(), before.waited.copy(), before.copy.copy()
         self.found: list[Early] = []
 
     def run(self, epoch: Epoch, boundary: Boundary) -> tuple[_State, tuple[Early, ...]]:
@@ -129,7 +142,7 @@ class _Step:
                 self._drop(flying[np.isin(self.owner[flying], segment.mark.lanes)])
         if boundary == "barrier":
             self._publish(np.ones(self.stage.shape, np.bool_))
-        return _State(self.stage, self.owner, self.age, self.copy), tuple(self.found)
+        return _State(self.stage, self.owner, self.age, self.waited, self.copy), tuple(self.found)
 
     def _touch(self, touch: Touch) -> None:
         parent, access = self.parent, touch.access
@@ -138,6 +151,7 @@ class _Step:
         if access.is_async:
             parent._accesses[access.index] = access
             self.stage[cell], self.owner[cell], self.age[cell], self.copy[cell] = FLYING, lane, 0, access.index
+            self.waited[cell] = False
             return
         stage = self.stage[cell]
         if not stage.any():
@@ -167,6 +181,8 @@ class _Step:
                     why,
                     int(cell[first]) * parent._granule % parent._stride,
                     (int(self.owner[cell[first]]), int(lane[first])),
+                    int(self.age[cell[first]]),
+                    bool(self.waited[cell[first]]),
                     int(np.count_nonzero(chosen)),
                 )
             )
@@ -177,6 +193,7 @@ class _Step:
         if mark.kind == "commit":
             self.age[mine] += 1
             return
+        self.waited[mine] = True
         # wait_group N: all but the N newest committed groups; wait_all (N < 0): also what is not committed yet.
         self.stage[mine & (self.age > mark.pending)] = ARRIVED
 
@@ -199,3 +216,4 @@ class _Step:
 
     def _drop(self, cell: Array) -> None:
         self.stage[cell], self.owner[cell], self.age[cell], self.copy[cell] = NONE, -1, 0, 0
+        self.waited[cell] = False

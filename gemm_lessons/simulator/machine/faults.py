@@ -81,7 +81,7 @@ class Misses:
             name = (self.meant() if self.access.space == "shared" else None) or self._below(address)
             start = self.arrays.get(name, (0, 0))[0]
             place = f"{plain_name(name)}: byte {address - start}" if name else f"byte {address}"
-        far = f"a {width}-byte access needs an address that is a multiple of {width}"
+        far = f"{'an' if width == 8 else 'a'} {width}-byte access needs an address that is a multiple of {width}"
         return self._fault("misaligned", place, far, lanes, position, bad)
 
     def _fault(self, kind: str, head: str, why: str, lanes: Array | None, position: int, bad: Array) -> Fault:
