@@ -1,11 +1,12 @@
-"""The one-way flow: nothing imports what comes after it, no cycles, and heavy libraries stay where they belong."""
+"""The one-way flow: nothing imports what comes after it, no cycles, heavy libraries stay where they belong, and nothing
+is left that nobody uses."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -34,6 +35,8 @@ OWNERS = {
     "pygments": ("report",),
     "watchfiles": ("watch",),
 }
+# By IPython, by pytest, by the parser of HTML that a class is made of, by Python as it ends.
+CALLED_FROM_OUTSIDE = "load_ipython_extension _repr_html_ test_submission handle_starttag _close_all".split()
 
 
 def name_of(path: Path) -> str:
@@ -127,6 +130,34 @@ def test_a_name_means_one_class() -> None:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
     assert not [name for name, times in names.items() if times > 1]
+
+
+def defined(node: ast.AST) -> Iterator[tuple[str, int]]:
+    """Names that a piece of code defines, for others to use, with its line."""
+    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        yield node.name, node.lineno
+    elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            for part in target.elts if isinstance(target, ast.Tuple) else [target]:
+                if isinstance(part, ast.Name):
+                    yield part.id, node.lineno
+                elif isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name) and part.value.id == "self":
+                    yield part.attr, node.lineno
+
+
+def test_nothing_is_dead() -> None:
+    """What stands once in the package is its own definition: no code asks for it, no template and no comment."""
+    texts = {path: path.read_text() for path in MODULES.values()}
+    templates = (path.read_text() for folder in ("export", "report") for path in (PACKAGE / folder).rglob("*.jinja"))
+    times = Counter(word for text in (*texts.values(), *templates) for word in re.findall(r"\w+", text))
+    dead = [
+        f"{path.relative_to(PACKAGE)}:{line}: {name}"
+        for path, text in texts.items()
+        for node in ast.walk(ast.parse(text))
+        for name, line in defined(node)
+        if times[name] == 1 and name not in CALLED_FROM_OUTSIDE and not name.startswith(("pytest_", "__"))
+    ]
+    assert not dead, "\n".join(dead)
 
 
 def test_the_map_in_the_readme_is_the_tree() -> None:

@@ -203,16 +203,6 @@ def library(major: int) -> Path | None:
     return None
 
 
-def prefer(major: int) -> None:
-    """Make CuPy use the NVRTC of this CUDA major for its own kernels; to be called before CuPy compiles anything.
-
-    With both majors installed it would take the newer, whose machine code a CUDA 12 driver need not accept.
-    """
-    found = library(major)
-    if found is not None:
-        ctypes.CDLL(str(found), mode=ctypes.RTLD_GLOBAL)
-
-
 def is_library_of(major: int, version: tuple[int, int]) -> bool:
     """Whether a loaded NVRTC of this version can be ``library(major)``: another copy may have been loaded before."""
     found = library(major)

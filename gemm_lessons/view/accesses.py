@@ -57,11 +57,6 @@ class Request:
     times: int = 1
     instructions: int = 1
 
-    @property
-    def is_load(self) -> bool:
-        """Whether data comes from this memory."""
-        return self.effect == "load" or (self.effect == "copy" and self.space == "global")
-
 
 @dataclass(frozen=True)
 class Touched:

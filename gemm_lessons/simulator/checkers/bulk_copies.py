@@ -65,7 +65,6 @@ class BulkCopies:
         self._flying: dict[Bulk, int] = {}  # those that have not landed: position in ``copies``
         self._coming, self._going = Flights(count), Flights(count)
         self._committed = np.zeros(self._lanes, np.int32)
-        self._uncommitted = np.zeros(self._lanes, np.bool_)
         self._stores = _Stores(np.zeros(count, np.int32), np.zeros(count, np.int32))
         self._made: dict[int, Array] = {}  # mbarrier (offset) -> (3, blocks): time, lane and line of its init
         self._copied = np.full(count, -1, np.int32)  # lane whose cp.async brought a granule that nobody reported yet

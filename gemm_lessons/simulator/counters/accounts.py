@@ -87,14 +87,6 @@ class Account:
         """What was touched at all. Constants and local memory become operands and registers in machine code."""
         return {(a.space, a.effect) for a, f in self.touched.items() if f.bytes and a.space in ("shared", "global")}
 
-    def by_line(self, kind: Kind) -> dict[tuple[str, int], Footprint]:
-        """The same by file and source line."""
-        lines: dict[tuple[str, int], Footprint] = {}
-        for access, footprint in self.touched.items():
-            if (access.space, access.effect) == kind and access.line is not None:
-                lines.setdefault((access.file, access.line), Footprint()).merge(footprint)
-        return lines
-
 
 def doubts(interpreted: Account, followed: Account, origin: int) -> tuple[Kind, ...]:
     """Spaces and effects in which the engines touched different bytes. ``origin``: where machine code's shared memory
@@ -105,16 +97,6 @@ def doubts(interpreted: Account, followed: Account, origin: int) -> tuple[Kind, 
         if (mine.shifted(origin) if kind[0] == "shared" else mine) != followed.of(kind):
             different.append(kind)
     return tuple(different)
-
-
-def suspicious_line(interpreted: Account, followed: Account, kind: Kind, origin: int) -> int | None:
-    """The first source line whose bytes differ."""
-    mine, theirs = interpreted.by_line(kind), followed.by_line(kind)
-    for place in sorted({*mine, *theirs}, key=lambda place: place[1]):
-        one = mine.get(place, Footprint())
-        if (one.shifted(origin) if kind[0] == "shared" else one) != theirs.get(place, Footprint()):
-            return place[1]
-    return None
 
 
 def check_barriers(interpreted: Account, followed: Account, instructions: Sequence[Instruction], threads: int) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from gemm_lessons.simulator.semantics.operation import DTYPES, Array, Function, Operation, Plain, Table
 
-U8, U32, U64 = np.uint8, np.uint32, np.uint64
+U32, U64 = np.uint32, np.uint64
 
 
 def _low_bits(count: Array, dtype: Any) -> Array:

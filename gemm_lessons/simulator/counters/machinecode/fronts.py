@@ -8,7 +8,6 @@ come to the same place, as on Volta and later.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -210,6 +209,3 @@ class Fronts:
             if len(np.unique(pairs[0])) != pairs.shape[1]:
                 raise Uncountable("two groups of one warp leave a convergence barrier together")
             self.add(self.front(key[1], free))
-
-
-Branch = Callable[[Front], Front | None]
