@@ -41,6 +41,13 @@ class Binaries:
     timed: tuple[Compiled, ...] | None  # None: they cannot be compiled for that GPU
     spoken: tuple[Compiled, ...] = ()  # with their printf, which the others then lack
 
+    def take_apart(self) -> None:
+        """Begin to disassemble, on another core, what will be counted or timed: it is wanted when the first shapes have
+        been checked."""
+        for kernels in (self.counted, self.timed or ()):
+            for number, kernel in enumerate(kernels):
+                kernel.start_sass(kernels[:number])
+
 
 @dataclass(frozen=True)
 class Task:

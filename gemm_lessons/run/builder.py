@@ -6,13 +6,12 @@ core while the learner's kernel is being checked.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from gemm_lessons.compiler import compile as compiler
-from gemm_lessons.compiler.compile import Compiled, compile_source
+from gemm_lessons.compiler.compile import Compiled, NotCompiled, compile_source
 from gemm_lessons.compiler.nvrtc import choose_major
 from gemm_lessons.compiler.quiet import OPTIONS, without_printf
 from gemm_lessons.course.folder import read_source, shown
@@ -25,13 +24,14 @@ from gemm_lessons.run.signature import mismatch, wrong_name
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+Made = TypeVar("Made")
+
 
 class Builder:
     """Compiles for one target."""
 
     def __init__(self, target: BuildTarget) -> None:
         self.target = target
-        self._under_way: dict[Path, Future[list[Compiled | compiler.NotCompiled]]] = {}
 
     def makes_the_same_as(self, other: Builder) -> bool:
         """Whether both compile any source to the same machine code."""
@@ -40,24 +40,15 @@ class Builder:
     def _major(self) -> int:
         return choose_major(self.target.arch, self.target.driver_major)
 
-    def ahead(self, lesson: Lesson, path: Path | None, taken_apart: bool = True) -> None:
-        """Begin to compile what ``build`` will be asked for later; no file, nothing to do."""
-        if path is not None and path not in self._under_way:
-            from concurrent.futures import ThreadPoolExecutor  # slow to import, and lesson 01 is compared with nothing
-
-            pool = ThreadPoolExecutor(1)
-            self._under_way[path] = pool.submit(self._translate, lesson, path, read_source(path), (), taken_apart)
-            pool.shutdown(wait=False)
-
     def build(
-        self, lesson: Lesson, path: Path, source: str, options: Sequence[str] = (), taken_apart: bool = True
+        self, lesson: Lesson, path: Path, source: str, options: Sequence[str] = ()
     ) -> tuple[Compiled, ...] | CompileFailed:
-        """Compile a file, and see that it holds the kernels that the lesson launches; ``taken_apart``: somebody will
-        want its instructions. Raises ``KitError``."""
-        under_way = self._under_way.pop(path, None)
-        results = under_way.result() if under_way else self._translate(lesson, path, source, options, taken_apart)
+        """Compile a file, and see that it holds the kernels that the lesson launches. Raises ``KitError``."""
+        entries = dict.fromkeys(launch.entry for launch in lesson.launches)
+        results = {entry: self._translate(lesson, path, source, entry, options) for entry in entries}
         kernels = []
-        for launch, result in zip(lesson.launches, results, strict=True):
+        for launch in lesson.launches:
+            result = results[launch.entry]
             if not isinstance(result, Compiled):
                 errors = sum(diagnostic.severity == "error" for diagnostic in result.diagnostics)
                 message = wrong_name(lesson, launch, result.diagnostics)
@@ -69,26 +60,19 @@ class Builder:
         return tuple(kernels)
 
     def _translate(
-        self, lesson: Lesson, path: Path, source: str, options: Sequence[str] = (), taken_apart: bool = True
-    ) -> list[Compiled | compiler.NotCompiled]:
-        """One result for each launch."""
-        made: dict[str, Compiled | compiler.NotCompiled] = {}
-        for entry in dict.fromkeys(launch.entry for launch in lesson.launches):
-            made[entry] = result = compile_source(
-                source,
-                path=shown(path),
-                entry=entry,
-                defines=lesson.tile.defines,
-                include_dirs=lesson.include_dirs,
-                arch=self.target.arch,
-                cuda_major=self._major(),
-                options=(*lesson.options, *options),
-                withheld=(lesson.solution_path,),
-            )
-            if isinstance(result, Compiled) and taken_apart:
-                beside = [it for it in made.values() if isinstance(it, Compiled) and it is not result]
-                result.start_sass(beside)  # the counters will want it when the first shapes have been checked
-        return [made[launch.entry] for launch in lesson.launches]
+        self, lesson: Lesson, path: Path, source: str, entry: str, options: Sequence[str]
+    ) -> Compiled | NotCompiled:
+        return compile_source(
+            source,
+            path=shown(path),
+            entry=entry,
+            defines=lesson.tile.defines,
+            include_dirs=lesson.include_dirs,
+            arch=self.target.arch,
+            cuda_major=self._major(),
+            options=(*lesson.options, *options),
+            withheld=(lesson.solution_path,),
+        )
 
 
 class Workshop:
@@ -101,6 +85,7 @@ class Workshop:
         self._must_run = device.target is not None
         if self._timing.makes_the_same_as(self._counting):
             self._timing = self._counting
+        self._under_way: dict[Path, Future[Binaries | CompileFailed]] = {}
 
     @property
     def targets(self) -> tuple[BuildTarget, BuildTarget]:
@@ -108,39 +93,59 @@ class Workshop:
         return self._counting.target, self._timing.target
 
     def ahead(self, lesson: Lesson, path: Path | None) -> None:
-        """Begin to compile what ``build`` will be asked for later."""
-        self._counting.ahead(lesson, path)
-        if self._timing is not self._counting:
-            self._timing.ahead(lesson, path)
+        """Begin to compile what ``build`` will be asked for later, and to take it apart; no file, nothing to do."""
+        if path is not None and path not in self._under_way:
+            self._under_way[path] = _meanwhile(self._taken_apart, lesson, path, read_source(path))
 
-    def build(self, lesson: Lesson, path: Path, source: str, taken_apart: bool = True) -> Binaries | CompileFailed:
+    def build(self, lesson: Lesson, path: Path, source: str) -> Binaries | CompileFailed:
         """Compile a file, a second time without what it prints. What does not compile for the device that is to run it
-        does not compile. ``taken_apart``: it will be counted or timed, for which its instructions are needed."""
+        does not compile."""
+        under_way = self._under_way.pop(path, None)
+        return under_way.result() if under_way else self._build(lesson, path, source)
+
+    def _taken_apart(self, lesson: Lesson, path: Path, source: str) -> Binaries | CompileFailed:
+        code = self._build(lesson, path, source)
+        if isinstance(code, Binaries):
+            code.take_apart()
+        return code
+
+    def _build(self, lesson: Lesson, path: Path, source: str) -> Binaries | CompileFailed:
         quiet = without_printf(source)
         if quiet == source:
-            return self._build(lesson, path, source, (), taken_apart)
-        spoken = self._counting.build(lesson, path, source, (), taken_apart)
+            return self._for_both(lesson, path, source)
+        spoken = self._counting.build(lesson, path, source)
         if isinstance(spoken, CompileFailed):
             return spoken
-        silent = self._build(lesson, path, quiet, OPTIONS, taken_apart)
+        silent = self._for_both(lesson, path, quiet, OPTIONS)
         if isinstance(silent, CompileFailed):  # it uses printf for more than its text
-            silent = self._build(lesson, path, source, (), taken_apart)
+            silent = self._for_both(lesson, path, source)
         return silent if isinstance(silent, CompileFailed) else replace(silent, spoken=spoken)
 
-    def _build(
-        self, lesson: Lesson, path: Path, source: str, options: Sequence[str], taken_apart: bool
+    def _for_both(
+        self, lesson: Lesson, path: Path, source: str, options: Sequence[str] = ()
     ) -> Binaries | CompileFailed:
-        if self._timing is not self._counting and not options:
-            self._timing.ahead(lesson, path, taken_apart)
-        counted = self._counting.build(lesson, path, source, options, taken_apart)
+        if self._timing is self._counting:
+            counted = self._counting.build(lesson, path, source, options)
+            return counted if isinstance(counted, CompileFailed) else Binaries(counted, counted)
+        timing = _meanwhile(self._timing.build, lesson, path, source, options)
+        counted = self._counting.build(lesson, path, source, options)
         if isinstance(counted, CompileFailed):
             return counted
-        if self._timing is self._counting:
-            return Binaries(counted, counted)
-        timed = self._timing.build(lesson, path, source, options, taken_apart)
+        timed = timing.result()
         if isinstance(timed, CompileFailed):
             return timed if self._must_run else Binaries(counted, None)
         return Binaries(counted, timed)
+
+
+def _meanwhile(work: Callable[..., Made], *asked: object) -> Future[Made]:
+    """Begin to work in a thread."""
+    from concurrent.futures import ThreadPoolExecutor  # slow to import, and lesson 01 is compared with nothing
+
+    pool = ThreadPoolExecutor(1)
+    try:
+        return pool.submit(work, *asked)
+    finally:
+        pool.shutdown(wait=False)
 
 
 def builder_for(device: Device, gpu: GpuSpec) -> Builder:

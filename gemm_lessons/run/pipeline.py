@@ -137,6 +137,7 @@ def row_of(plan: RunPlan, entry: Entry, ahead: Sequence[Entry] = ()) -> Row:
             return Row(entry.role, entry.label, path, "", Checked(failed))
         built = build(plan, entry, source)
         if not isinstance(built, CompileFailed):
+            built.code.take_apart()
             built = build_others(plan, entry, source, built)
         if isinstance(built, CompileFailed):
             return Row(entry.role, entry.label, path, source, Checked(built))
@@ -180,7 +181,7 @@ def tried_apart(plan: RunPlan, entry: Entry) -> Iterator[Tried]:
     assert entry.path is not None
     source = read_source(entry.path)
     lessons = list(dict.fromkeys(entry.lesson.at(shape) for shape in entry.shapes))
-    made = [build(plan, replace(entry, lesson=lesson), source, taken_apart=False) for lesson in lessons]
+    made = [build(plan, replace(entry, lesson=lesson), source) for lesson in lessons]
     found = [it for it in made if isinstance(it, Built)]
     if len(found) == len(made):
         built = replace(found[0], lesson=entry.lesson, others=tuple(found))
@@ -212,14 +213,13 @@ def _row_beside(plan: RunPlan, entry: Entry) -> Row:
     return Row(entry.role, entry.label, path, "", Checked(CompileFailed(why)), unsupported=why)
 
 
-def build(plan: RunPlan, entry: Entry, source: str, taken_apart: bool = True) -> Built | CompileFailed:
-    """A step: file -> Built. Compile, for what counts it and for the GPU that times are for; ``taken_apart``, where one
-    of these will want its instructions."""
+def build(plan: RunPlan, entry: Entry, source: str) -> Built | CompileFailed:
+    """A step: file -> Built. Compile, for what counts it and for the GPU that times are for."""
     assert entry.path is not None
     plan.tell(f"compile {entry.path.name}")
     with stage("compile", entry.path.name, payload=len(source)):
         try:
-            code = plan.workshop.build(entry.lesson, entry.path, source, taken_apart)
+            code = plan.workshop.build(entry.lesson, entry.path, source)
         except OutOfTime as late:
             message = f"the compiler did not finish: {late}{bounds.current().advice}"
             code = CompileFailed(message, (Diagnostic(shown(entry.path), 1, None, "error", message),))
@@ -245,9 +245,11 @@ def build_others(plan: RunPlan, entry: Entry, source: str, built: Built) -> Buil
     others = []
     for other in lessons:
         if other != built.lesson:
-            made = build(plan, replace(entry, lesson=other), source, taken_apart=other in apart)
+            made = build(plan, replace(entry, lesson=other), source)
             if isinstance(made, CompileFailed):
                 return made
+            if other in apart:
+                made.code.take_apart()
             others.append(made)
     return replace(built, others=tuple(others))
 
