@@ -29,7 +29,7 @@ from gemm_lessons.launch import Argument, Buffer, Grid, Launched, Scalar
 from gemm_lessons.simulator import Disagreement, Simulator
 from gemm_lessons.simulator.counters import machinecode
 from gemm_lessons.simulator.counters.machinecode import integers, lanes
-from gemm_lessons.simulator.counters.machinecode import machine as followed
+from gemm_lessons.simulator.counters.machinecode import walker as followed
 from gemm_lessons.simulator.machine import atomics, decode, groups, prepared, special, transfers
 from gemm_lessons.simulator.program.ptx import Kernel
 from gemm_lessons.simulator.semantics import table as semantics

@@ -20,10 +20,10 @@ from gemm_lessons.launch import Buffer, Grid
 from gemm_lessons.simulator.counters.machinecode import cubin
 from gemm_lessons.simulator.counters.machinecode.flow import Listing
 from gemm_lessons.simulator.counters.machinecode.lanes import Geometry, launch_constants
-from gemm_lessons.simulator.counters.machinecode.machine import Walker
 from gemm_lessons.simulator.counters.machinecode.operands import Decoded, decode
 from gemm_lessons.simulator.counters.machinecode.planning import Plan
 from gemm_lessons.simulator.counters.machinecode.store import Store
+from gemm_lessons.simulator.counters.machinecode.walker import Walker
 from gemm_lessons.simulator.counters.tally import Sums
 from gemm_lessons.simulator.machine.memory import GlobalMemory
 

@@ -21,7 +21,7 @@ from gemm_lessons.simulator.checkers.same_value import SameValue
 from gemm_lessons.simulator.counters import machinecode
 from gemm_lessons.simulator.counters.accounts import Disagreement
 from gemm_lessons.simulator.counters.counters import CounterObserver
-from gemm_lessons.simulator.counters.machinecode.machine import Watch
+from gemm_lessons.simulator.counters.machinecode.walker import Watch
 from gemm_lessons.simulator.events import LaunchInfo, Observer
 from gemm_lessons.simulator.limits import refusal
 from gemm_lessons.simulator.machine.machine import Machine, Setting, finding_of, stopped

@@ -36,7 +36,7 @@ class _Bounds:
     shared_bytes: int
 
     def __call__(self, access: Access, addresses: Array, active: Array | None, first_lane: int) -> None:
-        """See ``machinecode.machine.Watch``."""
+        """See ``machinecode.walker.Watch``."""
         used = addresses if active is None else addresses[active]
         if not used.size:
             return

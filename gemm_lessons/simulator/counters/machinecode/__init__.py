@@ -1,6 +1,6 @@
 """Counts memory accesses and multiply-adds on the machine code itself, because that is what the profiler counts.
 
-    Compiled.sass -> operands (typed) -> flow (what addresses and branches depend on) -> machine (lanes, fronts) -> Sums
+    Compiled.sass -> operands (typed) -> flow (what addresses and branches depend on) -> walker (lanes, fronts) -> Sums
 
 ptxas joins neighbouring loads and stores, unrolls, turns branches into predicates and drops dead code. Instead of
 guessing which PTX instruction became which machine instruction, the machine code's own addresses, predicates and
@@ -23,13 +23,13 @@ from gemm_lessons.simulator.counters.machinecode.divisions import Undecided, sho
 from gemm_lessons.simulator.counters.machinecode.flow import Listing
 from gemm_lessons.simulator.counters.machinecode.functions import division_seeds
 from gemm_lessons.simulator.counters.machinecode.lanes import Geometry, launch_constants
-from gemm_lessons.simulator.counters.machinecode.machine import BLOCK_BUDGET, Walker, Watch, batches
 from gemm_lessons.simulator.counters.machinecode.operands import decode
 from gemm_lessons.simulator.counters.machinecode.planning import Plan, plan
 from gemm_lessons.simulator.counters.machinecode.sources import Approximation
 from gemm_lessons.simulator.counters.machinecode.store import Store
 from gemm_lessons.simulator.counters.machinecode.textures import texels_of
 from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
+from gemm_lessons.simulator.counters.machinecode.walker import BLOCK_BUDGET, Walker, Watch, batches
 from gemm_lessons.simulator.counters.tally import Sums
 from gemm_lessons.simulator.events import LaunchInfo
 from gemm_lessons.simulator.machine.memory import GlobalMemory, shared_origin

@@ -107,6 +107,10 @@ class Lanes:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
+    def guard(self, d: Decoded) -> Fetch | None:
+        """Reads the guard of ``d``; None where it has none."""
+        return None if d.guard is None else self.fetcher(d.guard)
+
     def sources(self, d: Decoded) -> Sources:
         """The source operands of ``d``, ready to be fetched."""
         return Sources.of(d, self, results(d)[1])

@@ -25,13 +25,13 @@ from gemm_lessons.simulator.counters.machinecode import Code, prepare, registers
 from gemm_lessons.simulator.counters.machinecode.divisions import Undecided
 from gemm_lessons.simulator.counters.machinecode.flow import SIGNALS, TEXTURE
 from gemm_lessons.simulator.counters.machinecode.lanes import Geometry, launch_constants
-from gemm_lessons.simulator.counters.machinecode.machine import Step, Walker, both, bytes_of
 from gemm_lessons.simulator.counters.machinecode.operands import Decoded, Memory
 from gemm_lessons.simulator.counters.machinecode.planning import Plan
 from gemm_lessons.simulator.counters.machinecode.sources import Fetch
 from gemm_lessons.simulator.counters.machinecode.store import Store
 from gemm_lessons.simulator.counters.machinecode.textures import Texels, texels_of
 from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
+from gemm_lessons.simulator.counters.machinecode.walker import Step, Walker, both, bytes_of
 from gemm_lessons.simulator.counters.tally import Sums
 from gemm_lessons.simulator.events import WARP, Effect
 from gemm_lessons.simulator.machine.memory import GlobalMemory, parameter_block
@@ -220,7 +220,7 @@ class _Recorder(Walker):
             if not kind or not SIGNAL_MODIFIERS.issuperset(d.modifiers):
                 raise Uncountable(f"unknown form {d.text}")
             where, told = self.lanes.address(memory, "shared"), self.lanes.fetcher(d.operands[-1])
-        guard, lanes, bare = self._guard(d), self.geometry.lanes, d.has("A1T0")
+        guard, lanes, bare = self.lanes.guard(d), self.geometry.lanes, d.has("A1T0")
 
         def note() -> None:
             active = self._active(guard).reshape(-1, WARP)
@@ -263,7 +263,7 @@ class _Recorder(Walker):
         rows = banks.rows_of_matrices(width, self.geometry.lanes) if matrix else True
         width = banks.ROW_BYTES if matrix else width
         address, touching = self._place(d, memory, space)
-        guard = both(self._guard(d), both(also, touching))
+        guard = both(self.lanes.guard(d), both(also, touching))
         beside = self._other_side(other, space, reading)
         past = tally.BYPASS in d.source.opcode
         known: dict[bytes, list[Traffic | None]] = {}

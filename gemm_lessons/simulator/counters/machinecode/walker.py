@@ -1,6 +1,6 @@
 """Executes the part of a kernel's machine code that addresses and branches depend on, and counts every access.
 
-    Compiled.sass -> operands -> flow, relevance, planning (what matters) -> lanes and fronts -> Sums
+    Compiled.sass -> operands -> flow, relevance, planning (what matters) -> lanes, fronts, moves -> Sums
 
 Nsight Compute counts machine instructions. ptxas joins neighbouring loads and stores, unrolls, turns branches into
 predicates and drops what nobody reads, so the only count that can be equal is one of the machine code itself.
@@ -33,16 +33,15 @@ from gemm_lessons.simulator.counters.machinecode.flow import (
     SIGNALS,
     STORES,
     TEXTURE,
-    calls,
-    calls_outside,
     results,
 )
 from gemm_lessons.simulator.counters.machinecode.fronts import Front, Fronts
 from gemm_lessons.simulator.counters.machinecode.lanes import Geometry, Lanes
-from gemm_lessons.simulator.counters.machinecode.operands import Decoded, MachineImmediate, MachineRegister, Memory
+from gemm_lessons.simulator.counters.machinecode.moves import Moves
+from gemm_lessons.simulator.counters.machinecode.operands import Decoded, MachineRegister, Memory
 from gemm_lessons.simulator.counters.machinecode.planning import CONTROL, FUSED, Plan, brought
 from gemm_lessons.simulator.counters.machinecode.remembered import Remembered
-from gemm_lessons.simulator.counters.machinecode.sources import TRUE, Approximation, Array, Compute, Fetch
+from gemm_lessons.simulator.counters.machinecode.sources import Approximation, Array, Compute, Fetch
 from gemm_lessons.simulator.counters.machinecode.textures import FETCHES, Texels, addressed, fetched, textures_of
 from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
 from gemm_lessons.simulator.counters.machinecode.waiting import Passage, Waiting
@@ -55,14 +54,6 @@ if TYPE_CHECKING:
 
 LANES = 1 << 15  # in flight: as many as keep a register's array in the L2 cache
 BLOCK_BUDGET = 4_000_000  # basic blocks executed; far beyond any kernel of the course
-EVERYONE = np.array([0xFFFFFFFF], np.uint32)
-CONTROL_MODIFIERS = {
-    "BRA": frozenset(("U", "DIV", "CONV", "ANY")),
-    "CALL": frozenset(("REL", "ABS", "NOINC")),
-    "RET": frozenset(("REL", "NODEC")),
-    "BMOV": frozenset(("32", "CLEAR")),  # before Ampere: nobody is expected at a barrier any more
-    **dict.fromkeys(("BRX", "EXIT", "BSSY", "BSYNC", "BREAK", "KILL"), frozenset[str]()),
-}
 BY_TENSOR_CORES = "HFMA2.MMA"  # by its unit another one than HFMA2
 IGNORED = frozenset(
     "NOP YIELD BAR MEMBAR ERRBAR CGAERRBAR CCTL CCTLL DEPBAR LDGDEPBAR NANOSLEEP PMTRIG FENCE ARRIVES WARPSYNC".split()
@@ -74,7 +65,7 @@ Watch = Callable[[Access, Array, Array | None, int], None]  # access, addresses,
 
 @dataclass
 class Stretch:
-    """Straight-line code. ``steps`` execute its slice; ``last`` says where control goes."""
+    """Straight-line code. ``steps`` execute its slice; where its last instruction leads, ``Moves`` knows."""
 
     first: int
     end: int
@@ -113,10 +104,11 @@ class Walker:
         self.lanes.alive = lambda: self.fronts.alive
         self.seen: list[tuple[Tally, Remembered]] = []
         self.waiting = Waiting(geometry.lanes, sums) if watch is None else None
-        self.returns = np.full(geometry.lanes, -1, np.int32)  # the block behind each lane's last call
         self.blocks = self._blocks()
-        self.number = {block.first: i for i, block in enumerate(self.blocks)}
-        self.moves = [self._move(i) for i in range(len(self.blocks))]
+        number = {block.first: i for i, block in enumerate(self.blocks)}
+        moves = Moves(plan, self.lanes, self.fronts, number, parks=store is not None)
+        last = [plan.program.code[block.end - 1] for block in self.blocks]
+        self.moves = [moves.move(d, after) for after, d in enumerate(last, 1)]
 
     # -- preparing ----------------------------------------------------------------------------------------------------
 
@@ -156,11 +148,8 @@ class Walker:
                         block.steps.append(step)
         return blocks
 
-    def _guard(self, d: Decoded) -> Fetch | None:
-        return None if d.guard is None else self.lanes.fetcher(d.guard)
-
     def _count(self, d: Decoded, add: Callable[[int], None]) -> Step:
-        guard = self._guard(d)
+        guard = self.lanes.guard(d)
 
         def count() -> None:
             some, mask = self.lanes.active(guard)
@@ -172,7 +161,7 @@ class Walker:
 
     def _issue(self, d: Decoded) -> Step:
         """Tells who executes a global load."""
-        guard, waiting = self._guard(d), self.waiting
+        guard, waiting = self.lanes.guard(d), self.waiting
         assert waiting is not None
         if MEMORY[d.name] == GENERIC:
             means_shared, _ = self.lanes.generic(next(o for o in d.operands if isinstance(o, Memory)))
@@ -199,7 +188,7 @@ class Walker:
         votes = d.name == "BAR" and d.has("RED")
         if (d.name in IGNORED or d.name in CONTROL) and not votes:
             return None
-        lanes, guard = self.lanes, self._guard(d)
+        lanes, guard = self.lanes, self.lanes.guard(d)
         names, registers = results(d)[0], lanes.registers
         if d.name in MEMORY:
             if self.store is None:
@@ -277,7 +266,7 @@ class Walker:
     def _place(self, d: Decoded, memory: Memory | None, space: str) -> tuple[Fetch, Fetch | None]:
         """The addresses of an access in the memory where it turns out to be, and who touches any."""
         if memory is None:
-            return addressed(d, self.lanes.fetcher, partial(self._active, self._guard(d)), self.textures)
+            return addressed(d, self.lanes.fetcher, partial(self._active, self.lanes.guard(d)), self.textures)
         if MEMORY[d.name] == GENERIC and space == "shared":
             return self.lanes.generic(memory)[1], None
         return self.lanes.address(memory, space), None
@@ -323,7 +312,7 @@ class Walker:
         tally = self.sums.tallies.setdefault(key, Tally(access))
         address, touching = self._place(d, memory, space)
         beside = self._other_side(other, space, reading)
-        guard = both(self._guard(d), both(also, touching))
+        guard = both(self.lanes.guard(d), both(also, touching))
         period = LINE if kind == "shared" or other else banks.SECTOR
         seen, watch, lanes = Remembered(access, period), self.watch, self.geometry.lanes
 
@@ -350,180 +339,6 @@ class Walker:
 
         self.seen.append((tally, seen))
         return touch
-
-    # -- control ------------------------------------------------------------------------------------------------------
-
-    def _move(self, number: int) -> Callable[[Front], Front | None]:
-        """Where a front goes after block ``number``: the front that goes on at once, or None."""
-        block = self.blocks[number]
-        d = self.plan.program.code[block.end - 1]
-        after = number + 1
-        fronts, guard = self.fronts, self._guard(d)
-        truth: Fetch = guard or (lambda: TRUE)
-        if calls_outside(d):
-
-            def call(front: Front) -> Front:
-                if bool(np.any(fronts.mask_of(front) & truth())):
-                    raise Uncountable(f"the kernel calls a function of the system: {d.text}")
-                front.block = after
-                return front
-
-            return call
-        self._check_control(d)
-        if d.name in ("BRA", "CALL"):
-            target = self.number[self.plan.program.target(d)]
-            if d.name == "CALL" and self.plan.paired:
-
-                def enter(front: Front) -> Front | None:
-                    self.returns[fronts.mask_of(front) & truth()] = after
-                    return fronts.split(front, truth(), target, after)
-
-                return enter
-            if d.has("DIV", "CONV"):
-                return lambda front: fronts.split(front, self._diverged(front), target, after)
-            if d.has("ANY"):
-                return lambda front: fronts.split(front, self._any(front, truth), target, after)
-            extra = [self.lanes.fetcher(o) for o in d.operands if isinstance(o, MachineRegister)]
-            if not extra:
-                return lambda front: fronts.split(front, truth(), target, after)
-            return lambda front: fronts.split(front, truth() & extra[0](), target, after)
-        if d.name in ("EXIT", "KILL"):
-            both = [self.lanes.fetcher(o) for o in d.operands if isinstance(o, MachineRegister)]
-            return lambda front: fronts.leave(front, truth() & both[0]() if both else truth(), after)
-        if d.name == "RET":
-            return self._return(d)
-        if d.name == "BRX":
-            return self._jump(d)
-        if d.name == "BSSY":
-            barrier = _barrier(d)
-
-            def begin(front: Front) -> Front:
-                fronts.meet_later(front, barrier)
-                front.block = after
-                return front
-
-            return begin
-        if d.name == "BSYNC":
-            barrier = _barrier(d)
-            if guard is not None:
-                raise Uncountable(f"unknown form {d.text}")
-            return lambda front: fronts.meet(front, barrier, after)
-        if d.name == "BMOV":
-            if not d.has("CLEAR") or guard is not None or results(d)[0]:
-                raise Uncountable(f"unknown form {d.text}")
-            barrier = _barrier(d)
-
-            def clear(front: Front) -> Front:
-                fronts.forget(fronts.mask_of(front), barrier)
-                front.block = after
-                return front
-
-            return clear
-        if d.name == "BREAK":
-            barrier = _barrier(d)
-            also = [self.lanes.fetcher(o) for o in d.operands if isinstance(o, MachineRegister) and o.is_predicate]
-            chosen: Fetch = (lambda: truth() & also[0]()) if also else truth
-
-            def leave(front: Front) -> Front:
-                fronts.forget(fronts.mask_of(front) & chosen(), barrier)
-                front.block = after
-                return front
-
-            return leave
-        if d.name == "WARPSYNC":
-            members = self._members(d)
-            exclusive = d.has("EXCLUSIVE")
-            return lambda front: fronts.sync(front, members(), exclusive, after)
-        if d.name == "BAR" and self.store is not None and not d.has("ARV"):
-
-            def park(front: Front) -> None:
-                fronts.park(front, after)
-
-            return park
-
-        def go_on(front: Front) -> Front:
-            front.block = after
-            return front
-
-        return go_on
-
-    def _members(self, d: Decoded) -> Fetch:
-        """The masks of WARPSYNC."""
-        if d.guard is not None:
-            raise Uncountable(f"unknown form {d.text}")
-        if d.has("ALL"):
-            return lambda: EVERYONE
-        mask = next((o for o in d.operands if isinstance(o, (MachineRegister, MachineImmediate))), None)
-        if mask is None:
-            raise Uncountable(f"unknown form {d.text}")
-        return self.lanes.fetcher(mask)
-
-    def _check_control(self, d: Decoded) -> None:
-        """Raises ``Uncountable`` for a modifier or a condition that is not followed below."""
-        known = CONTROL_MODIFIERS.get(d.name)
-        conditions = [o for o in d.operands if isinstance(o, MachineRegister) and o.is_predicate]
-        if known is None:
-            return
-        unlikely = conditions and d.name not in ("BRA", "BREAK", "EXIT")
-        if not known.issuperset(d.modifiers) or unlikely or len(conditions) > 1:
-            raise Uncountable(f"unknown form {d.text}")
-
-    def _diverged(self, front: Front) -> Array:
-        """Lanes whose warp is not together."""
-        mask = self.fronts.mask_of(front).reshape(-1, WARP)
-        whole = (mask == self.fronts.alive.reshape(-1, WARP)).all(axis=1)
-        return np.repeat(~whole, WARP)
-
-    def _any(self, front: Front, truth: Fetch) -> Array:
-        """Lanes in whose warp ``truth`` holds for some lane of the front."""
-        here = (self.fronts.mask_of(front) & truth()).reshape(-1, WARP)
-        return np.repeat(here.any(axis=1), WARP)
-
-    def _jump(self, d: Decoded) -> Callable[[Front], Front | None]:
-        """BRX R10 -0x240: to as many bytes behind the next instruction as the register and the number say."""
-        register, *rest = d.operands
-        behind = d.index + 1
-        if d.guard is not None or len(rest) != 1 or not isinstance(rest[0], MachineImmediate):
-            raise Uncountable(f"unknown form {d.text}")
-        place = self.lanes.fetcher(register)
-        code = self.plan.program.code
-        base = code[d.index].source.address + (code[behind].source.address - code[behind - 1].source.address)
-        distance = np.int64(np.uint32(rest[0].bits).view(np.int32)) + base
-        index = {code[at].source.address: self.number[at] for at in set(self.plan.program.labels.values())}
-
-        def jump(front: Front) -> Front | None:
-            places = np.broadcast_to(place().view(np.int32) + distance, (self.geometry.lanes,))
-            mask = self.fronts.mask_of(front)
-            for goal in np.unique(places[mask]):
-                if int(goal) not in index:
-                    raise Uncountable(f"{d.text} leads to {int(goal):#x}")
-                self.fronts.add(self.fronts.front(index[int(goal)], mask & (places == goal)))
-            return None
-
-        return jump
-
-    def _return(self, d: Decoded) -> Callable[[Front], Front | None]:
-        if d.guard is not None:
-            raise Uncountable(f"unknown form {d.text}")
-        register = d.operands[0]
-        back = self.lanes.fetcher(register)
-        code = self.plan.program.code
-        behind = [c.index + 1 for c in calls(self.plan.program)]
-        index = {code[i].source.address: self.number[i] for i in behind}
-
-        def go_back(front: Front) -> Front | None:
-            places = np.broadcast_to(back(), (self.geometry.lanes,))
-            mask = self.fronts.mask_of(front)
-            for place in np.unique(places[mask]):
-                if int(place) not in index:
-                    raise Uncountable(f"return to {int(place):#x}")
-                lanes = mask & (places == place)
-                if self.plan.paired and (self.returns[lanes] != index[int(place)]).any():
-                    raise Uncountable(f"return to {int(place):#x}, which is not behind the call")
-                self.fronts.add(self.fronts.front(index[int(place)], lanes))
-            return None
-
-        return go_back
 
     # -- running ------------------------------------------------------------------------------------------------------
 
@@ -585,13 +400,6 @@ def both(one: Fetch | None, other: Fetch | None) -> Fetch | None:
 def bytes_of(d: Decoded) -> int:
     """How many a memory instruction moves for each lane."""
     return fetched(d) if d.name in FETCHES else max(1, width_of(d.source.opcode))
-
-
-def _barrier(d: Decoded) -> str:
-    for operand in d.operands:
-        if isinstance(operand, MachineRegister) and operand.file == "B":
-            return operand.shifted(0)
-    raise Uncountable(f"unknown form {d.text}")
 
 
 def batches(grid: Grid, chosen: Sequence[range]) -> list[tuple[int, int]]:
