@@ -143,11 +143,11 @@ def test_a_function_that_returns_elsewhere_is_not_followed() -> None:
     code = machinecode.prepare(changed)
     kernel = parser.parse(made.ptx).kernels["k"]
     memory = GlobalMemory([Buffer("a", np.ones(64)), Buffer("out", np.zeros(64))], [])
-    launch = LaunchInfo(kernel, Grid((1, 1, 1), (64, 1, 1)))
-    arguments = np.array([a.base for a in memory.allocations], np.uint64).tobytes()
+    parameters = np.array([a.base for a in memory.allocations], np.uint64).tobytes()
+    launch = LaunchInfo(kernel, Grid((1, 1, 1), (64, 1, 1)), parameters=parameters)
     with pytest.raises(machinecode.Uncountable, match="not behind the call"):
-        machinecode.count(code, launch, arguments, lambda: memory)
-    machinecode.count(machinecode.prepare(made), launch, arguments, lambda: memory)
+        machinecode.count(code, launch, lambda: memory)
+    machinecode.count(machinecode.prepare(made), launch, lambda: memory)
 
 
 def test_threads_that_have_returned_do_not_decide_a_division() -> None:

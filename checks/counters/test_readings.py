@@ -66,9 +66,9 @@ def test_machine_code_alone_counts_what_is_not_interpreted_yet(name: str) -> Non
         pytest.skip("another compiler makes other machine code than was measured")
     kernel, arguments = parser.parse(compiled.ptx).kernels[compiled.entry], list(case.arguments())
     memory = GlobalMemory(buffers_of(arguments), [])
-    launch = LaunchInfo(kernel, case.shape, shared_bytes=compiled.resources.shared_bytes)
     parameters = parameter_block(kernel, arguments, memory)
-    found = totals(machinecode.count(machinecode.prepare(compiled), launch, parameters, lambda: memory))
+    launch = LaunchInfo(kernel, case.shape, shared_bytes=compiled.resources.shared_bytes, parameters=parameters)
+    found = totals(machinecode.count(machinecode.prepare(compiled), launch, lambda: memory))
     assert {short: found[COUNTED[short]] for short in reading.metrics} == reading.metrics
 
 

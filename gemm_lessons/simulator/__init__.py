@@ -138,7 +138,7 @@ class Simulator:
         with _seen_from(compiled.path):
             program = _program_of(compiled)
             machine = Machine(program, grid, arguments, [], shared_layout, self.setting)
-        machinecode.count(code, machine.launch, machine.parameters, machine.initial_memory, [blocks], watch, FOLLOWED)
+        machinecode.count(code, machine.launch, machine.initial_memory, [blocks], watch, FOLLOWED)
         return machine.launch, code.shared_origin
 
     def remains(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> Remains:
@@ -189,7 +189,7 @@ class Simulator:
         counted = Counters()
         if counters and fault is None:
             try:
-                counted = counters.result(machine.parameters, machine.initial_memory)
+                counted = counters.result(machine.initial_memory)
             except (OutOfTime, MemoryError) as end:  # most likely where the kernel is most of the time
                 often = program.kernel.instructions[int(counters.lanes.argmax())]
                 return Launched(Counters(), checks.result(), finding_of(stopped(end, often)))

@@ -231,6 +231,7 @@ class LaunchInfo:
     lanes: int = 0  # of a batch's state: the length of every Touch's arrays
     local_bytes: int = 0  # local memory of a thread
     arguments: Sequence[Argument] = ()
+    parameters: bytes = b""  # the arguments as the kernel finds them
 
 
 @dataclass(frozen=True)

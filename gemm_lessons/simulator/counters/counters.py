@@ -145,7 +145,7 @@ class CounterObserver:
         self.barriers = max(self.barriers, self._barriers + (int(self._waits.max()) if self._waits is not None else 0))
         self.blocks += batch.blocks
 
-    def result(self, parameters: bytes, memory: Callable[[], GlobalMemory]) -> Counters:
+    def result(self, memory: Callable[[], GlobalMemory]) -> Counters:
         """The counters of a launch that ended well. ``memory`` gives global memory as it was before the launch."""
         assert self.launch is not None
         self.interpreted.arrivals = int(self.lanes[self._bar].sum())
@@ -157,7 +157,7 @@ class CounterObserver:
             inexact = self.code.obstacle
         if self.code.plan is not None:
             try:
-                sums = machinecode.count(self.code, self.launch, parameters, memory, budget=self._budget())
+                sums = machinecode.count(self.code, self.launch, memory, budget=self._budget())
                 self.followed = Account.followed(sums) if sums.certain else None
             except machinecode.Uncountable as obstacle:
                 self._count()

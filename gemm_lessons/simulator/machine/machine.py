@@ -154,6 +154,7 @@ class Machine:
             lanes,
             self.local_bytes,
             self.arguments,
+            self.parameters,
         )
 
     def initial_memory(self) -> GlobalMemory:

@@ -1,6 +1,6 @@
 """Asks for the second opinion when the PTX machine is done with a launch: before anybody is told what came of it.
 
-counted launch -> barriers, multiply-adds, footprints (second_opinion.py) -> if in doubt: words (exact.py)
+counted launch -> barriers, multiply-adds, footprints (counters/accounts.py) -> if in doubt: words (exact.py)
 launch that faulted -> does machine code leave its memory, too? (leaving.py)
 """
 
@@ -10,8 +10,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from gemm_lessons.launch import Finding
-from gemm_lessons.simulator.counters import accounts as second_opinion
-from gemm_lessons.simulator.counters import machinecode
+from gemm_lessons.simulator.counters import accounts, machinecode
 from gemm_lessons.simulator.counters.counters import CounterObserver
 from gemm_lessons.simulator.events import Observer
 from gemm_lessons.simulator.machine.machine import Machine
@@ -29,9 +28,9 @@ def demand(machine: Machine, counters: CounterObserver | None, findings: Sequenc
         return
     mine, theirs, code = counters.interpreted, counters.followed, counters.code
     blocks, grid = machine.program.blocks, machine.grid
-    second_opinion.check_barriers(mine, theirs, machine.program.kernel.instructions, grid.threads)
-    second_opinion.check_fused(mine, theirs, blocks, counters.lanes)
-    kinds = second_opinion.doubts(mine, theirs, code.shared_origin)
+    accounts.check_barriers(mine, theirs, machine.program.kernel.instructions, grid.threads)
+    accounts.check_fused(mine, theirs, blocks, counters.lanes)
+    kinds = accounts.doubts(mine, theirs, code.shared_origin)
     if any(variable.space == "const" for variable in machine.program.variables):
         # Where a global load from a constant lands is the driver's choice, and not in the machine code.
         kinds = tuple(kind for kind in kinds if kind != ("global", "load"))
@@ -40,7 +39,7 @@ def demand(machine: Machine, counters: CounterObserver | None, findings: Sequenc
     look = Closer(kinds, mine, theirs, grid.blocks, code.shared_origin)
     with contextlib.suppress(Fault, machinecode.Uncountable):  # chosen blocks that wait for others, which do not run
         again(look.interpreted).run(look.blocks)
-        machinecode.count(code, machine.launch, machine.parameters, machine.initial_memory, look.blocks, look.followed)
+        machinecode.count(code, machine.launch, machine.initial_memory, look.blocks, look.followed)
         look.judge(always_needed(blocks), machine.state.padded)
 
 

@@ -67,7 +67,7 @@ def confirm(fault: Fault, code: Code, machine: Machine) -> None:
     running = range(batch.first_block, batch.first_block + batch.blocks)
     try:
         bounds = _Bounds(machine.initial_memory(), code.shared_origin, launch.shared_bytes)
-        machinecode.count(code, launch, machine.parameters, machine.initial_memory, [running], bounds, BUDGET)
+        machinecode.count(code, launch, machine.initial_memory, [running], bounds, BUDGET)
     except (_Left, Uncountable):
         return
     raise Disagreement(f"the PTX interpreter says '{fault}', but {MACHINE_CODE} leaves no memory", line_of(instruction))

@@ -111,7 +111,6 @@ def _program(compiled: Compiled) -> Listing:
 def count(
     code: Code,
     launch: LaunchInfo,
-    parameters: bytes,
     memory: Callable[[], GlobalMemory],
     blocks: Sequence[range] | None = None,
     watch: Watch | None = None,
@@ -121,53 +120,47 @@ def count(
     of every access; ``budget`` bounds the basic blocks of a batch. Raises ``Uncountable``."""
     if watch is not None:  # which must not be told twice
         code = code.careful
+    count = _Count(code, launch, memory, blocks or [range(launch.grid.blocks)], watch, budget)
     try:
-        return _count_certain(code, launch, parameters, memory, blocks, watch, budget)
+        return count.certain()
     except Undecided:
-        return _count_certain(code.careful, launch, parameters, memory, blocks, watch, budget)
+        return replace(count, code=code.careful).certain()
 
 
-def _count_certain(
-    code: Code,
-    launch: LaunchInfo,
-    parameters: bytes,
-    memory: Callable[[], GlobalMemory],
-    blocks: Sequence[range] | None,
-    watch: Watch | None,
-    budget: int,
-) -> Sums:
-    assert code.plan is not None
-    exempt = division_seeds(code.plan.program)
-    approximation = Approximation(exempt=exempt)
-    chosen = blocks or [range(launch.grid.blocks)]
-    sums = _count(code, launch, parameters, memory, approximation, chosen, watch, budget)
-    for shift in (1, -1) if approximation.used and watch is None else ():
-        again = Approximation(shift, exempt=exempt)
-        other = _count(code, launch, parameters, memory, again, chosen, watch, budget)
-        if other.figures() != sums.figures():
-            raise Uncountable("addresses or branches depend on the last bits of an approximate function")
-        sums.certain = sums.certain and other.touched() == sums.touched()
-    return sums
+@dataclass(frozen=True)
+class _Count:
+    """What is to be counted, as ``count`` was asked."""
 
+    code: Code
+    launch: LaunchInfo
+    memory: Callable[[], GlobalMemory]
+    blocks: Sequence[range]
+    watch: Watch | None
+    budget: int
 
-def _count(
-    code: Code,
-    launch: LaunchInfo,
-    parameters: bytes,
-    memory: Callable[[], GlobalMemory],
-    approximation: Approximation,
-    chosen: Sequence[range],
-    watch: Watch | None,
-    budget: int,
-) -> Sums:
-    assert code.plan is not None
-    before = memory() if code.plan.spaces or code.variables.there else None
-    constants = dict(code.constants) if before is None else code.constants_in(before)
-    constants |= launch_constants(launch.grid, code.parameter_offset, parameters, launch.kernel.target)
-    sums = Sums()
-    store = Store(before, launch.shared_bytes, code.local_bytes) if before is not None and code.plan.spaces else None
-    textures = texels_of(launch.arguments)
-    for first, size in batches(launch.grid, chosen):
-        geometry = Geometry(launch.grid, first, size, launch.kernel.by_warps)
-        Walker(code.plan, geometry, constants, sums, store, approximation, watch, textures).run(budget)
-    return sums
+    def certain(self) -> Sums:
+        """With any last bits of functions that hardware approximates it must be the same."""
+        assert self.code.plan is not None
+        exempt = division_seeds(self.code.plan.program)
+        approximation = Approximation(exempt=exempt)
+        sums = self._once(approximation)
+        for shift in (1, -1) if approximation.used and self.watch is None else ():
+            other = self._once(Approximation(shift, exempt=exempt))
+            if other.figures() != sums.figures():
+                raise Uncountable("addresses or branches depend on the last bits of an approximate function")
+            sums.certain = sums.certain and other.touched() == sums.touched()
+        return sums
+
+    def _once(self, approximation: Approximation) -> Sums:
+        code, plan, launch = self.code, self.code.plan, self.launch
+        assert plan is not None
+        before = self.memory() if plan.spaces or code.variables.there else None
+        constants = dict(code.constants) if before is None else code.constants_in(before)
+        constants |= launch_constants(launch.grid, code.parameter_offset, launch.parameters, launch.kernel.target)
+        sums = Sums()
+        store = Store(before, launch.shared_bytes, code.local_bytes) if before is not None and plan.spaces else None
+        textures = texels_of(launch.arguments)
+        for first, size in batches(launch.grid, self.blocks):
+            geometry = Geometry(launch.grid, first, size, launch.kernel.by_warps)
+            Walker(plan, geometry, constants, sums, store, approximation, self.watch, textures).run(self.budget)
+        return sums
