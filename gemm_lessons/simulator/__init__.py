@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gemm_lessons.bounds import OutOfTime
 from gemm_lessons.errors import UnsupportedKernel
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.launch import Argument, Counters, Finding, Grid, HostVariable, Launched
 from gemm_lessons.simulator.checkers import Checks
 from gemm_lessons.simulator.checkers.same_value import SameValue
@@ -58,7 +59,8 @@ def _program(text: str, entry: str, joins: bool) -> Program:
 
 
 def _program_of(compiled: Compiled) -> Program:
-    return _program(compiled.ptx, compiled.entry, compiled.joins)
+    with _seen_from(compiled.path):
+        return _program(compiled.ptx, compiled.entry, compiled.joins)
 
 
 def _read(text: str, entry: str, joins: bool) -> Program:
@@ -90,8 +92,7 @@ class Simulator:
 
     def kernel(self, compiled: Compiled) -> ptx.Kernel:
         """The parsed kernel: its parameters and instructions."""
-        with _seen_from(compiled.path):
-            return _program_of(compiled).kernel
+        return _program_of(compiled).kernel
 
     def variable(self, compiled: Compiled, name: str) -> ptx.Variable:
         """The ``__constant__`` or ``__device__`` variable of that name. Raises ``ValueError``."""
@@ -106,20 +107,19 @@ class Simulator:
         anything runs, ``ValueError`` when arguments or symbols do not fit, and ``Disagreement`` when what the two
         engines saw cannot both be true.
         """
-        with _seen_from(compiled.path):
-            program = _program_of(compiled)
+        program = _program_of(compiled)
         if symbols:  # else the program stays the one of the last launch, with all that was found out about it
             program = dataclasses.replace(program, variables=given(program.variables, symbols))
         refused = refusal(compiled, program.kernel, grid)
         if refused is not None:
             return Launched(Counters(), fault=refused)
+        asked = _Asked(self.setting, compiled, program, grid, arguments)
         try:
             with _seen_from(compiled.path), unforeseen("it runs", (ValueError,)):
                 try:
-                    return self._launch(self.setting, compiled, program, grid, arguments, symbols)
+                    return asked.launched(symbols)
                 except MoreBlocks as more:  # nothing is written back yet: start again
-                    setting = dataclasses.replace(self.setting, block_limit=more.blocks)
-                    return self._launch(setting, compiled, program, grid, arguments, symbols)
+                    return asked.otherwise(block_limit=more.blocks).launched(symbols)
         except (OutOfTime, MemoryError) as end:  # before the first instruction, or behind the last
             return Launched(Counters(), fault=finding_of(stopped(end, None)))
 
@@ -134,10 +134,7 @@ class Simulator:
         code = machinecode.prepare(compiled)
         if code.plan is None:
             raise machinecode.Uncountable(code.obstacle)
-        shared_layout = {name: offset for name, offset, _ in compiled.shared_layout}
-        with _seen_from(compiled.path):
-            program = _program_of(compiled)
-            machine = Machine(program, grid, arguments, [], shared_layout, self.setting)
+        machine = _Asked(self.setting, compiled, _program_of(compiled), grid, arguments).machine()
         machinecode.count(code, machine.launch, machine.initial_memory, [blocks], watch, FOLLOWED)
         return machine.launch, code.shared_origin
 
@@ -145,40 +142,34 @@ class Simulator:
         """Run a kernel's only block, check it, and give what is in its memory at the end. Raises
         ``UnsupportedKernel``."""
         with unforeseen("it is looked at again"):
-            return self._remains(compiled, grid, arguments)
+            return _Asked(self.setting, compiled, _program_of(compiled), grid, arguments).remains()
 
-    def _remains(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> Remains:
-        checks, loads = Checks(), Loads(compiled.path)
-        layout = {name: offset for name, offset, _ in compiled.shared_layout}
-        with _seen_from(compiled.path):
-            program = _program_of(compiled)
-            setting = dataclasses.replace(self.setting, counting=False)
-            machine = Machine(program, grid, arguments, [checks, loads], layout, setting)
-        fault = None
-        try:
-            machine.run()
-        except Fault as problem:
-            fault = finding_of(problem)
-        except (OutOfTime, MemoryError) as end:
-            fault = finding_of(stopped(end, machine.now))
-        machine.memory.write_back()
-        return collect(machine, checks.result(), fault, loads)
 
-    def _launch(
-        self,
-        setting: Setting,
-        compiled: Compiled,
-        program: Program,
-        grid: Grid,
-        arguments: Sequence[Argument],
-        symbols: Sequence[HostVariable],
-    ) -> Launched:
-        counters = CounterObserver(compiled) if setting.counting else None
-        shared_layout: Mapping[str, int] = {name: offset for name, offset, _ in compiled.shared_layout}
+@dataclass(frozen=True)
+class _Asked:
+    """A launch as it was asked for. It is run once, and once more for each question that is left then."""
+
+    setting: Setting
+    compiled: Compiled
+    program: Program
+    grid: Grid
+    arguments: Sequence[Argument]
+
+    def otherwise(self, **changes: Any) -> _Asked:
+        """The same launch with changes of the setting."""
+        return dataclasses.replace(self, setting=dataclasses.replace(self.setting, **changes))
+
+    def machine(self, *observers: Observer) -> Machine:
+        """From the start."""
+        layout = {name: offset for name, offset, _ in self.compiled.shared_layout}
+        with _seen_from(self.compiled.path):
+            return Machine(self.program, self.grid, self.arguments, observers, layout, self.setting)
+
+    def launched(self, symbols: Sequence[HostVariable]) -> Launched:
+        """Run it, check it, count it if the setting says so; and write back."""
+        counters = CounterObserver(self.compiled) if self.setting.counting else None
         checks = Checks()
-        observers: list[Observer] = [counters, checks] if counters else [checks]
-        with _seen_from(compiled.path):
-            machine = Machine(program, grid, arguments, observers, dict(shared_layout), setting)
+        machine = self.machine(counters, checks) if counters else self.machine(checks)
         fault: Fault | None = None
         try:
             machine.run()
@@ -191,48 +182,51 @@ class Simulator:
             try:
                 counted = counters.result(machine.initial_memory)
             except (OutOfTime, MemoryError) as end:  # most likely where the kernel is most of the time
-                often = program.kernel.instructions[int(counters.lanes.argmax())]
+                often = self.program.kernel.instructions[int(counters.lanes.argmax())]
                 return Launched(Counters(), checks.result(), finding_of(stopped(end, often)))
         if checks.suspects:
-            self._settle(setting, checks, program, grid, arguments, dict(shared_layout))
+            self._settle(checks)
         found = (*checks.result(), *machine.unset.findings(), *machine.notices())
         if machine.state.outsiders:
-            found = (*self._shuffled(setting, machine, dict(shared_layout)), *found)
+            found = (*self._shuffled(frozenset(machine.state.outsiders)), *found)
         if fault is not None:
-            agreement.demand_of_fault(machine, fault, partial(machinecode.prepare, compiled), found)
-        else:
-            again = partial(_again, setting, machine, shared_layout)
-            agreement.demand(machine, counters, found, again)
+            agreement.demand_of_fault(machine, fault, partial(machinecode.prepare, self.compiled), found)
+        else:  # where they are in doubt, with the true address of every access
+            agreement.demand(machine, counters, found, self.otherwise(counting=False, placed=True).machine)
         machine.memory.write_back()
         machine.state.images.write_back()
-        read_back(program.variables, symbols, machine.memory)
-        told = None if fault is None else _told(fault, compiled)
+        read_back(self.program.variables, symbols, machine.memory)
+        told = None if fault is None else _told(fault, self.compiled)
         return Launched(counted, found, told, printed=machine.printer.result())
 
-    def _shuffled(self, setting: Setting, first: Machine, layout: dict[str, int]) -> list[Finding]:
+    def remains(self) -> Remains:
+        """Run it and check it; what is left in memory."""
+        checks, loads = Checks(), Loads(self.compiled.path)
+        machine = self.otherwise(counting=False).machine(checks, loads)
+        fault = None
+        try:
+            machine.run()
+        except Fault as problem:
+            fault = finding_of(problem)
+        except (OutOfTime, MemoryError) as end:
+            fault = finding_of(stopped(end, machine.now))
+        machine.memory.write_back()
+        return collect(machine, checks.result(), fault, loads)
+
+    def _shuffled(self, shuffles: frozenset[int]) -> list[Finding]:
         """Shuffles read lanes that did not take part: run once more, to see whether what they gave mattered."""
-        setting = dataclasses.replace(setting, shuffles=frozenset(first.state.outsiders))
-        again = Machine(first.program, first.grid, first.arguments, [], layout, setting)
+        again = self.otherwise(shuffles=shuffles).machine()
         with contextlib.suppress(Fault):  # the same as in the first run
             again.run()
         return [finding for finding in again.unset.findings() if finding.kind == "shuffle_source"]
 
-    def _settle(
-        self,
-        setting: Setting,
-        checks: Checks,
-        program: Program,
-        grid: Grid,
-        arguments: Sequence[Argument],
-        layout: dict[str, int],
-    ) -> None:
+    def _settle(self, checks: Checks) -> None:
         """Stores race: run once more with their values recorded, to see whether they ever store different ones."""
         values = SameValue(checks.suspects)
         watched = frozenset(index for pair in checks.suspects for index in pair)
-        setting = dataclasses.replace(setting, watched=watched)
         with contextlib.suppress(Fault):  # the same as in the first run
-            Machine(program, grid, arguments, [values], layout, setting).run()
-        lines = {index: line_of(program.kernel.instructions[index]) for index in watched}
+            self.otherwise(watched=watched).machine(values).run()
+        lines = {index: line_of(self.program.kernel.instructions[index]) for index in watched}
         checks.settle(values.differing, lines)
 
 
@@ -245,9 +239,3 @@ def _told(fault: Fault, compiled: Compiled) -> Finding:
     text = lines[(found.line or 0) - 1]
     why = next((f": {name}: {why}" for name, why in STOPPING.items() if name in text), "")
     return dataclasses.replace(found, message=found.message + why)
-
-
-def _again(setting: Setting, first: Machine, layout: Mapping[str, int], observer: Observer) -> Machine:
-    """The same launch from the start, with the true address of every access."""
-    setting = dataclasses.replace(setting, counting=False, placed=True)
-    return Machine(first.program, first.grid, first.arguments, [observer], dict(layout), setting)
