@@ -21,7 +21,7 @@ KNOWN = readings.load()
 SHARED = readings.load_probes("shared_probes")["probes"]
 GLOBAL = readings.load_probes("global_probes")["probes"]
 COPIES = readings.load_probes("copy_probes")["probes"]
-KINDS: dict[str, banks.Access] = {
+KINDS: dict[str, banks.AccessKind] = {
     "load": "load", "partial": "load", "store": "store", "matrix": "matrix", "atomic": "atomic", "reduce": "atomic",
 }  # fmt: skip
 

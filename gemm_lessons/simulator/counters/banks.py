@@ -38,10 +38,10 @@ SECTOR = 32  # bytes of global memory fetched together
 LANES_OF_A_REQUEST = {4: 8, 8: 8, 16: 4}  # by the bytes of a texel; of the texture unit
 
 Array = NDArray[Any]
-Access = Literal["load", "store", "atomic", "copy", "matrix"]
+AccessKind = Literal["load", "store", "atomic", "copy", "matrix"]
 
 
-def wavefronts(addresses: Array, active: Array | None, width: int, access: Access = "load") -> tuple[Array, Array]:
+def wavefronts(addresses: Array, active: Array | None, width: int, access: AccessKind = "load") -> tuple[Array, Array]:
     """Wavefronts of a shared-memory access and the ideal number, both int64 (warps,).
 
     ``width`` is bytes per lane; of ``matrix`` (ldmatrix, stmatrix) those of a row, and the active lanes are those that

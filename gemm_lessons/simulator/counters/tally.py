@@ -90,7 +90,7 @@ def _sectors(access: Access, rows: Array, mask: Array | None, target: Array | No
     return copies.sectors_past_l1(target, rows, mask)
 
 
-def kind_of(access: Access) -> banks.Access:
+def kind_of(access: Access) -> banks.AccessKind:
     """How the access is served. ATOMS.POPC.INC adds up lanes at the same word first, so they share it as in a store."""
     if access.is_matrix:
         return "matrix"

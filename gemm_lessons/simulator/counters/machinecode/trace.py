@@ -20,7 +20,7 @@ from gemm_lessons.compiler import elf
 from gemm_lessons.frozen import dataclass
 from gemm_lessons.launch import Argument, Grid, buffers_of
 from gemm_lessons.simulator.counters import banks, copies, tally
-from gemm_lessons.simulator.counters.banks import Access
+from gemm_lessons.simulator.counters.banks import AccessKind
 from gemm_lessons.simulator.counters.machinecode import Code, prepare, registers
 from gemm_lessons.simulator.counters.machinecode.divisions import Undecided
 from gemm_lessons.simulator.counters.machinecode.flow import SIGNALS, TEXTURE
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 INSTRUCTION_BYTES = 16
 CONTROL_BIT = 105  # of the 128-bit instruction
 SCOREBOARDS = 6
-LINE = 4  # sectors of a 128-byte line
+LINE_SECTORS = 4  # of 32 bytes, in a line of 128
 # Of SYNCS: an mbarrier is made with the number of arrivals, less than so many, in bits 1 to 20; an arrival announces
 # bytes, but for A1T0; the parity of a phase is the top bit.
 SIGNAL_KINDS: Mapping[str, Literal["made", "arrived", "awaited"]] = {
@@ -259,7 +259,7 @@ class _Recorder(Walker):
     ) -> Step:
         width = bytes_of(d)
         matrix = d.name in ("LDSM", "STSM")
-        access: Access = "matrix" if matrix else effect
+        access: AccessKind = "matrix" if matrix else effect
         rows = banks.rows_of_matrices(width, self.geometry.lanes) if matrix else True
         width = banks.ROW_BYTES if matrix else width
         address, touching = self._place(d, memory, space)
@@ -329,7 +329,7 @@ def shared_out(stream: list[tuple[int, Touch | None]]) -> list[tuple[int, Touch 
             index, box = stream[place]
             assert isinstance(box, Traffic)
             share = (number + 1) * sectors // len(places) - number * sectors // len(places)
-            lines = -(-share // LINE)
+            lines = -(-share // LINE_SECTORS)
             stream[place] = index, replace(box, passes=lines, ideal=lines, sectors=range(share))
 
     for place, (_, touch) in enumerate(stream):
@@ -347,7 +347,9 @@ def shared_out(stream: list[tuple[int, Touch | None]]) -> list[tuple[int, Touch 
     return stream
 
 
-def _touches(where: NDArray[Any], active: NDArray[Any], width: int, space: str, access: Access) -> list[Traffic | None]:
+def _touches(
+    where: NDArray[Any], active: NDArray[Any], width: int, space: str, access: AccessKind
+) -> list[Traffic | None]:
     """What one instruction asks of memory, for every warp. None: no lane took part."""
     mask = None if active.all() else active
     load = access in ("load", "copy", "matrix")
@@ -359,9 +361,9 @@ def _touches(where: NDArray[Any], active: NDArray[Any], width: int, space: str, 
     found: list[Traffic | None] = []
     for row, lanes in zip(where // banks.SECTOR, active, strict=True):
         sectors = sorted(set(row.tolist() if mask is None else row[lanes].tolist()))
-        lines = len({sector // LINE for sector in sectors})
+        lines = len({sector // LINE_SECTORS for sector in sectors})
         if space == TEXTURE:  # each request by itself
-            asked = zip(row // LINE, lanes, np.arange(WARP) // banks.LANES_OF_A_REQUEST[width], strict=True)
+            asked = zip(row // LINE_SECTORS, lanes, np.arange(WARP) // banks.LANES_OF_A_REQUEST[width], strict=True)
             lines = len({(int(request), int(line)) for line, taking_part, request in asked if taking_part})
         found.append(Traffic("global", load, lines, lines, tuple(sectors)) if sectors else None)
     return found
