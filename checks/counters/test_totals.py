@@ -7,12 +7,15 @@ import pytest
 
 from gemm_lessons import simulate
 from gemm_lessons.compiler import sass
+from gemm_lessons.compiler.compile import Compiled, compile_source
 from gemm_lessons.course.expression import Expression
 from gemm_lessons.course.lesson import Gate
 from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.judgement.verdict import judge_gates
-from gemm_lessons.launch import Counters
+from gemm_lessons.launch import Argument, Buffer, Counters, Grid, Scalar
 from gemm_lessons.run.checking import uncounted
+from gemm_lessons.simulator import Simulator
+from gemm_lessons.simulator.counters.machinecode.trace import Traffic, traceable
 
 THREADS = 64
 LINE = 128  # bytes that a warp reads or writes, 4 for each lane
@@ -135,3 +138,21 @@ def test_machine_code_that_cannot_be_read_is_counted_on_ptx(monkeypatch: pytest.
     counters = counted("y[t + 1] = s[t];")
     assert "SM70 is deprecated" in counters.obstacle
     assert counters.get("global_store_sectors") == 10
+
+
+@pytest.mark.parametrize("body", [
+    "atomicAdd((int *)s + (t & n), 1); y[t] = 1;",  # ATOMS.POPC.INC: lanes at one word are added up first
+    "atomicAdd((int *)s + (t & n), t); y[t] = 1;",
+    "y[t] = s[t * 2 & 62];", "y[t] = s[t] + s[t ^ n]; s[t * 32 & 63] = x[t];",
+])  # fmt: skip
+def test_an_estimate_is_of_the_wavefronts_that_are_counted(body: str) -> None:
+    made = compile_source(f"{HEAD}\n{body}\n}}", path="k.cu", entry="kinds")
+    assert isinstance(made, Compiled)
+    arguments: list[Argument] = [Buffer("x", np.ones(256, np.float32)), Buffer("y", np.zeros(256, np.float32), True)]
+    arguments.append(Scalar("n", np.int32(0)))
+    grid, simulator = Grid((1, 1, 1), (THREADS, 1, 1)), Simulator()
+    traced = traceable(made, simulator.kernel(made)).trace(grid, arguments, 1)
+    touches = [touch for warp in traced.warps for _, touch in warp if isinstance(touch, Traffic)]
+    counters = simulator.launch(made, grid, arguments).counters
+    assert not counters.inexact
+    assert sum(it.passes for it in touches if it.space == "shared") == counters.get("shared_wavefronts")

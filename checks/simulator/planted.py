@@ -207,8 +207,8 @@ def _twice(*arguments: Any, original: Any = atomics.bind_atomic) -> Callable[[],
     return again
 
 
-def _unguarded(self: Any, d: Any, *rest: Any, original: Any = followed.Walker._touch) -> Any:
-    return original(self, dataclasses.replace(d, guard=None), *rest)
+def _unguarded(self: Any, d: Any, original: Any = followed.Walker._uses) -> Any:
+    return original(self, dataclasses.replace(d, guard=None))
 
 
 def _without_offset(self: Any, memory: Any, wide: bool, original: Any = lanes.Lanes.address) -> Any:
@@ -249,7 +249,7 @@ ALL = (
     Planted("LOP3 takes its operands in the wrong order", "machine code", "mixed",
             lambda: iter([_swapped("LOP3", 0, 1)])),
     Planted("guards of memory instructions are lost", "machine code", "mixed",
-            lambda: iter([mock.patch.object(followed.Walker, "_touch", _unguarded)])),
+            lambda: iter([mock.patch.object(followed.Walker, "_uses", _unguarded)])),
     Planted("SR_CTAID.X and SR_CTAID.Y are swapped", "machine code", "mixed",
             lambda: iter([mock.patch.object(lanes.Geometry, "special", _other_block)])),
     Planted("parameters are read 4 bytes off", "machine code", "block_tile",

@@ -27,13 +27,12 @@ from gemm_lessons.simulator.counters.machinecode.flow import SIGNALS, TEXTURE
 from gemm_lessons.simulator.counters.machinecode.lanes import Geometry, launch_constants
 from gemm_lessons.simulator.counters.machinecode.operands import Decoded, Memory
 from gemm_lessons.simulator.counters.machinecode.planning import Plan
-from gemm_lessons.simulator.counters.machinecode.sources import Fetch
 from gemm_lessons.simulator.counters.machinecode.store import Store
 from gemm_lessons.simulator.counters.machinecode.textures import Texels, texels_of
 from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
-from gemm_lessons.simulator.counters.machinecode.walker import Step, Walker, both, bytes_of
+from gemm_lessons.simulator.counters.machinecode.walker import MemoryUse, Step, Walker
 from gemm_lessons.simulator.counters.tally import Sums
-from gemm_lessons.simulator.events import WARP, Effect
+from gemm_lessons.simulator.events import WARP
 from gemm_lessons.simulator.machine.memory import GlobalMemory, parameter_block
 
 if TYPE_CHECKING:
@@ -247,24 +246,10 @@ class _Recorder(Walker):
 
         return (note,)
 
-    def _touch(
-        self,
-        d: Decoded,
-        memory: Memory | None,
-        space: str,
-        effect: Effect,
-        also: Fetch | None = None,
-        other: Memory | None = None,
-        reading: Fetch | None = None,
-    ) -> Step:
-        width = bytes_of(d)
-        matrix = d.name in ("LDSM", "STSM")
-        access: AccessKind = "matrix" if matrix else effect
-        rows = banks.rows_of_matrices(width, self.geometry.lanes) if matrix else True
-        width = banks.ROW_BYTES if matrix else width
-        address, touching = self._place(d, memory, space)
-        guard = both(self.lanes.guard(d), both(also, touching))
-        beside = self._other_side(other, space, reading)
+    def _touch(self, d: Decoded, use: MemoryUse) -> Step:
+        address, guard, beside = use.address, use.guard, use.beside
+        width, space, kind = use.access.width, use.access.space, tally.kind_of(use.access)
+        rows = True if use.rows is None else use.rows
         past = tally.BYPASS in d.source.opcode
         known: dict[bytes, list[Traffic | None]] = {}
 
@@ -285,7 +270,7 @@ class _Recorder(Walker):
             key = b"" if space != "shared" else where.tobytes() + active.tobytes()
             found = known.get(key) if key else None
             if found is None:
-                found = _touches(where, active, width, space, access)
+                found = _touches(where, active, width, space, kind)
                 if key:
                     known[key] = found
             if beside is not None:

@@ -9,7 +9,7 @@ predicates and drops what nobody reads, so the only count that can be equal is o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import partial
 from types import MappingProxyType
@@ -77,6 +77,18 @@ class Stretch:
     passage: Passage | None = None  # of global loads and what may hide them; None: none of that
 
 
+@dataclass(frozen=True)
+class MemoryUse:
+    """What a memory instruction asks of one memory: at which ``address`` each lane, if its ``guard`` holds. ``beside``:
+    the addresses of a copy's other side; ``rows``: the lanes that give an address of ldmatrix or stmatrix."""
+
+    access: Access
+    address: Fetch
+    guard: Fetch | None
+    beside: Fetch | None
+    rows: Array | None
+
+
 class Walker:
     """Counts one batch of blocks. ``sums`` is shared by the batches of a launch."""
 
@@ -139,7 +151,7 @@ class Walker:
                     else:
                         block.steps.append(self._count(d, self._add_arrivals))
                 if d.name in MEMORY and MEMORY[d.name] != "local":
-                    block.steps.extend(self._touches(d, block))
+                    block.steps.extend(self._touch(d, use) for use in self._uses(d))
                 if d.name in SIGNALS:
                     block.steps.extend(self._signals(d))
                 if self.plan.executed[d.index] or {**STORES, **ATOMICS}.get(d.name) in self.plan.spaces:
@@ -233,20 +245,25 @@ class Walker:
 
     # -- counting -----------------------------------------------------------------------------------------------------
 
-    def _touches(self, d: Decoded, block: Stretch) -> list[Step]:
-        """Counts the execution of a memory instruction; two for a copy from global to shared memory."""
+    def _uses(self, d: Decoded) -> Iterator[MemoryUse]:
+        """Of a memory instruction; two of a copy from global to shared memory, and of a generic address."""
+        lanes, guard = self.lanes, self.lanes.guard(d)
         if d.name in FETCHES:
-            return [self._touch(d, None, TEXTURE, "load")]
+            texels, touching = addressed(d, lanes.fetcher, partial(self._active, guard), self.textures)
+            yield self._use(d, "texture", "load", texels, both(guard, touching))
+            return
         memories = [operand for operand in d.operands if isinstance(operand, Memory)]
         effect: Effect = "load" if d.name in LOADS else "store" if d.name in STORES else "atomic"
         if MEMORY[d.name] == GENERIC:
-            means_shared, _ = self.lanes.generic(memories[0])
-            return [
-                self._touch(d, memories[0], "shared", effect, means_shared),
-                self._touch(d, memories[0], "global", effect, lambda: ~means_shared()),
-            ]
+            means_shared, inside = lanes.generic(memories[0])
+            yield self._use(d, "shared", effect, inside, both(guard, means_shared))
+            outside = both(guard, lambda: ~means_shared())
+            yield self._use(d, "global", effect, lanes.address(memories[0], "global"), outside)
+            return
         if d.name not in COPIES:
-            return [self._touch(d, memories[0], MEMORY[d.name], effect)]
+            space: Space = "shared" if MEMORY[d.name] == "shared" else "global"
+            yield self._use(d, space, effect, lanes.address(memories[0], space), guard)
+            return
         last = d.operands[-1]
         if "ZFILL" in d.source.opcode:  # how much is read is hidden in the low bits of the address
             raise Uncountable("cp.async reads less than it writes")
@@ -254,34 +271,33 @@ class Walker:
         if last is not memories[-1]:  # all or nothing: who does not read writes zeros
             if not isinstance(last, MachineRegister) or not last.is_predicate or last is not d.operands[2]:
                 raise Uncountable(f"unknown form {d.text}")
-            reading = self.lanes.fetcher(last)
-        to, source = memories
-        shared = self._touch(d, to, "shared", "copy", other=source, reading=reading)
-        return [shared, self._touch(d, source, "global", "copy", reading, to)]
+            reading = lanes.fetcher(last)
+        to, source = lanes.address(memories[0], "shared"), lanes.address(memories[1], "global")
+        yield self._use(d, "shared", "copy", to, guard, self._spread(source, reading))
+        yield self._use(d, "global", "copy", source, both(guard, reading), self._spread(to))
+
+    def _use(
+        self, d: Decoded, space: Space, effect: Effect, address: Fetch, guard: Fetch | None, beside: Fetch | None = None
+    ) -> MemoryUse:
+        width, source = bytes_of(d), d.source
+        matrix = d.name in ("LDSM", "STSM")
+        rows = banks.rows_of_matrices(width, self.geometry.lanes) if matrix else None
+        width = banks.ROW_BYTES if matrix else width
+        access = Access(d.index, space, effect, width, source.line, source.file, d.text, is_matrix=matrix)
+        return MemoryUse(access, address, guard, beside, rows)
+
+    def _spread(self, address: Fetch, reading: Fetch | None = None) -> Fetch:
+        """The addresses of all lanes, ``NOWHERE`` of those that are not ``reading``."""
+
+        def spread() -> Array:
+            where: Array = np.broadcast_to(address(), (self.geometry.lanes,))
+            return where if reading is None else np.where(reading(), where, NOWHERE)
+
+        return spread
 
     def _signals(self, d: Decoded) -> Sequence[Step]:
         """Notes what ``d`` tells an mbarrier: nobody counts that."""
         return ()
-
-    def _place(self, d: Decoded, memory: Memory | None, space: str) -> tuple[Fetch, Fetch | None]:
-        """The addresses of an access in the memory where it turns out to be, and who touches any."""
-        if memory is None:
-            return addressed(d, self.lanes.fetcher, partial(self._active, self.lanes.guard(d)), self.textures)
-        if MEMORY[d.name] == GENERIC and space == "shared":
-            return self.lanes.generic(memory)[1], None
-        return self.lanes.address(memory, space), None
-
-    def _other_side(self, other: Memory | None, space: str, reading: Fetch | None) -> Fetch | None:
-        """Where a copy of each lane comes from or goes to; ``NOWHERE`` for a lane that reads nothing."""
-        if other is None:
-            return None
-        address = self.lanes.address(other, "global" if space == "shared" else "shared")
-
-        def partner() -> Array:
-            where: Array = np.broadcast_to(address(), (self.geometry.lanes,))
-            return where if reading is None else np.where(reading(), where, NOWHERE)
-
-        return partner
 
     def _active(self, guard: Fetch | None) -> Array:
         """The lanes that execute an instruction now."""
@@ -289,32 +305,13 @@ class Walker:
         alive = self.fronts.alive
         return (alive if mask is None else alive & mask) if some else np.zeros_like(alive)
 
-    def _touch(
-        self,
-        d: Decoded,
-        memory: Memory | None,
-        space: str,
-        effect: Effect,
-        also: Fetch | None = None,
-        other: Memory | None = None,
-        reading: Fetch | None = None,
-    ) -> Step:
-        """``memory``: None of a fetch from a texture; ``also``: a condition beside the instruction's own; ``other``:
-        the other side of a copy; ``reading``: the lanes that read there, while the rest write zeros."""
-        source = d.source
-        width = bytes_of(d)
-        kind: Space = "shared" if space == "shared" else "texture" if memory is None else "global"
-        matrix = d.name in ("LDSM", "STSM")
-        rows = banks.rows_of_matrices(width, self.geometry.lanes) if matrix else None
-        width = banks.ROW_BYTES if matrix else width
-        access = Access(d.index, kind, effect, width, source.line, source.file, d.text, is_matrix=matrix)
-        key = (d.index, space)
-        tally = self.sums.tallies.setdefault(key, Tally(access))
-        address, touching = self._place(d, memory, space)
-        beside = self._other_side(other, space, reading)
-        guard = both(self.lanes.guard(d), both(also, touching))
-        period = LINE if kind == "shared" or other else banks.SECTOR
+    def _touch(self, d: Decoded, use: MemoryUse) -> Step:
+        """Counts the execution of a memory instruction."""
+        access, address, guard, beside, rows = use.access, use.address, use.guard, use.beside, use.rows
+        tally = self.sums.tallies.setdefault((d.index, access.space), Tally(access))
+        period = LINE if access.space == "shared" or beside else banks.SECTOR
         seen, watch, lanes = Remembered(access, period), self.watch, self.geometry.lanes
+        is_texture = access.space == TEXTURE
 
         def touch() -> None:
             some, mask = (True, self.lanes.mask) if guard is None else self.lanes.active(guard)
@@ -331,7 +328,7 @@ class Walker:
                 where = where.repeat(lanes)
             if watch is not None:
                 watch(access, where, mask, self.geometry.first * self.geometry.padded)
-            if kind == "texture":
+            if is_texture:
                 self.sums.textures |= textures_of(where, mask, self.geometry.padded)
             one = seen.look(where, mask, self.geometry, beside() if beside else None)
             if one is not None:
