@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Severity = Literal["error", "warning", "note"]
 
+OWN_ARRAY = "a thread's own array"  # what findings call memory without __shared__
 TENSOR_MAP_SIZE = 128  # bytes of a CUtensorMap (cuda.h)
 
 

@@ -79,13 +79,14 @@ LOOPS = {  # name: TM, TN, FEED, ORDER
 
 def compile_all(folder: Path) -> None:
     from gemm_lessons.compiler.compile import Compiled, compile_source
+    from gemm_lessons.compiler.sass import disassemble, parse
     from gemm_lessons.proofs.inner_loop import reads
 
     shapes = [Shape(n, n, n) for n in (4096, *ROUNDS)] + [Shape(*sizes) for sizes in CHECKS]
     compile_kernels(folder, [variant.kernel() for variant in VARIANTS], shapes)
     listed = json.loads((folder / "kernels.json").read_text())
     for kernel in listed["kernels"]:
-        kernel["resources"] |= reads((folder / kernel["file"]).read_bytes(), kernel["entry"])
+        kernel["resources"] |= reads(parse(disassemble((folder / kernel["file"]).read_bytes()), kernel["entry"]))
     listed["loops"] = {}
     for number, (name, (rows, cols, feed, order)) in enumerate(LOOPS.items()):
         sizes = {"TM": rows, "TN": cols, "FEED": feed, "ORDER": order, "BLOCKS": BLOCKS, "THREADS": THREADS}
@@ -94,7 +95,7 @@ def compile_all(folder: Path) -> None:
         )
         assert isinstance(made, Compiled), made.log
         (folder / f"loop{number}.cubin").write_bytes(made.cubin)
-        listed["loops"][name] = {"file": f"loop{number}.cubin", **reads(made.cubin, made.entry)}
+        listed["loops"][name] = {"file": f"loop{number}.cubin", **reads(made.sass)}
     (folder / "kernels.json").write_text(json.dumps(listed))
 
 

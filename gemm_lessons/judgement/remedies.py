@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from gemm_lessons.course.lesson import Shape
 from gemm_lessons.judgement.evidence import Evidence
 from gemm_lessons.judgement.verdict import Faulted, WrongAnswer
-from gemm_lessons.launch import Finding
+from gemm_lessons.launch import OWN_ARRAY, Finding
 
 ARRAY = re.compile(r"(\w+)(?:: byte|, byte) (\d+) of (\d+)")  # the array of an access, where, and how large it is
-OWN = "a thread's own array"  # what a finding calls memory without __shared__
 WORD = 4  # bytes of a number in the lessons whose arrays are looked into
 # What to do about a finding, by its kind; the finding itself says what happened and where.
 REMEDIES: Mapping[str, str] = {
@@ -168,7 +167,7 @@ def _one_owner(facts: Evidence, finding: Finding) -> str | None:
 
 def _of_each_thread(facts: Evidence, finding: Finding) -> str | None:
     """An array that the block was to share, maybe."""
-    if finding.kind != "uninitialised" or OWN not in finding.message:
+    if finding.kind != "uninitialised" or OWN_ARRAY not in finding.message:
         return None
     return (
         "An array without __shared__ is there once for each thread, and no other thread fills it. Is the block to "

@@ -8,17 +8,17 @@ multiply-adds.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from gemm_lessons.compiler.sass import disassemble, parse
+from gemm_lessons.compiler.sass import SassInstruction
 from gemm_lessons.simulator.counters.machinecode import registers
 from gemm_lessons.simulator.counters.machinecode.operands import decode
 
 THREE, BANK, OTHER = "three", "bank", "other"
 
 
-def reads(cubin: bytes, entry: str) -> dict[str, float]:
-    """The three numbers of the kernel's fullest innermost loop; without a loop, of the whole kernel."""
-    lines = parse(disassemble(cubin), entry)
+def reads(lines: Sequence[SassInstruction]) -> dict[str, float]:
+    """The three numbers of a kernel's fullest innermost loop; without a loop, of the whole kernel."""
     code = [decode(number, one) for number, one in enumerate(lines)]
     at = {label: number for number, one in enumerate(lines) for label in one.labels}
     loops: list[tuple[int, int]] = []

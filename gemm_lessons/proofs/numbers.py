@@ -97,7 +97,7 @@ class Numbers:
         shape = _shape(words)
         for row in rows:
             _, (kernel, *_) = self._compiled(row[0], shape)
-            found = {name: getattr(kernel.resources, name) for name in FIELDS} | reads(kernel.cubin, kernel.entry)
+            found = {name: getattr(kernel.resources, name) for name in FIELDS} | reads(kernel.sass)
             yield [row[0], *(str(found[heading]) for heading in head[1:])]
 
     def facts(self, heading: str, shape: Shape) -> Mapping[str, Number]:

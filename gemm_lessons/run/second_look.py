@@ -24,16 +24,15 @@ from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.judgement.evidence import Built, Checked
 from gemm_lessons.judgement.stage import Unfinished, can_tell, contents
 from gemm_lessons.judgement.verdict import Faulted, TimedOut, WrongAnswer
-from gemm_lessons.launch import METRICS, Finding
+from gemm_lessons.launch import METRICS, OWN_ARRAY, Finding
 from gemm_lessons.run.plan import RunPlan
 from gemm_lessons.simulator import Setting, Simulator
 from gemm_lessons.simulator.remains import Remains
 
 AS_WRITTEN = ("-G",)  # no optimisation, and the names of variables
 BUDGET = 500_000  # instructions as written: lessons take a twentieth of it
-UNNAMED = "a thread's own array"
 WHERE = re.compile(r": byte -?\d+ of (\d+)")
-OUTSIDE = re.compile(r"a thread's own arrays: byte (-?\d+) of (\d+)")
+OUTSIDE = re.compile(rf"{OWN_ARRAY}s: byte (-?\d+) of (\d+)")
 Names = dict[tuple[str, str, int], str]
 
 
@@ -127,7 +126,7 @@ def _past_the_end(remains: Remains, names: Names) -> list[Finding]:
         byte, size = int(outside[1]), int(outside[2])
         starts = {offset: name for (space, _, offset), name in names.items() if space == "own" and offset < byte}
         start = max(starts, default=0)
-        head = f"{starts.get(start, UNNAMED)}: byte {byte - start} of {size - start}"
+        head = f"{starts.get(start, OWN_ARRAY)}: byte {byte - start} of {size - start}"
         message = head + remains.fault.message[outside.end() :]
         found.append(replace(remains.fault, kind="out_of_array", message=message, detail="own"))
     for finding in remains.findings:
@@ -138,7 +137,7 @@ def _past_the_end(remains: Remains, names: Names) -> list[Finding]:
         known = {start for space, owner, start in names if (space, owner) == ("own", variable)}
         end, whole = int(offset) + int(place[1]), 4 * remains.own[variable].shape[1]
         if int(offset) in known and end in {*known, whole}:  # else it is cut where somebody points into its middle
-            message = finding.message.replace(UNNAMED, names["own", variable, int(offset)], 1)
+            message = finding.message.replace(OWN_ARRAY, names["own", variable, int(offset)], 1)
             found.append(replace(finding, severity="error", message=message, detail="own"))
     return found
 

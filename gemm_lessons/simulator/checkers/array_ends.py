@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from gemm_lessons.compiler.diagnostics import plain_name
+from gemm_lessons.launch import OWN_ARRAY
 from gemm_lessons.simulator.checkers.epochs import Epoch
 from gemm_lessons.simulator.checkers.ledger import Key, Ledger, Names, line
 from gemm_lessons.simulator.events import Batch, SharedArray, Touch
@@ -74,7 +75,7 @@ class ArrayEnds:
         def message() -> str:
             far = "past its end" if place >= 0 else "before its start"
             if access.space == "local":
-                head, inside = "a thread's own array", "in another of its arrays"
+                head, inside = OWN_ARRAY, "in another of its arrays"
             else:
                 head, inside = plain_name(array.name), self._names.shared(offset)
             return (

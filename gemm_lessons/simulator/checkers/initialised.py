@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.frozen import dataclass
+from gemm_lessons.launch import OWN_ARRAY
 from gemm_lessons.simulator.checkers.epochs import Epoch, cells
 from gemm_lessons.simulator.checkers.ledger import Key, Ledger, Names, line
 from gemm_lessons.simulator.events import Access, Batch, Touch
@@ -127,7 +128,7 @@ class Initialised:
         who = f"read by {self._names.thread(blank.lane)} of {self._names.block(batch, blank.lane)}"
         if blank.access.space == "local":
             return (
-                f"byte {blank.offset} of a thread's own array, {who} in {line(blank.access)}, was never written:"
+                f"byte {blank.offset} of {OWN_ARRAY}, {who} in {line(blank.access)}, was never written:"
                 " the value is whatever was in memory"
             )
         return (

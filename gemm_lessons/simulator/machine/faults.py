@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from gemm_lessons.compiler.diagnostics import plain_name
 from gemm_lessons.frozen import dataclass
+from gemm_lessons.launch import OWN_ARRAY
 from gemm_lessons.simulator.events import Access
 from gemm_lessons.simulator.machine.memory import Allocation, GlobalMemory
 from gemm_lessons.simulator.machine.state import Fault, State
@@ -39,7 +40,7 @@ class Misses:
         position = int(np.flatnonzero(bad)[0])
         offset = int(addresses[position])
         if self.access.space == "local":
-            head = f"a thread's own arrays: byte {offset} of {size}"
+            head = f"{OWN_ARRAY}s: byte {offset} of {size}"
             far = self._far(offset, size)
         else:
             name = self.meant() or self._below(offset)
