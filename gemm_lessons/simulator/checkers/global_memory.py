@@ -46,6 +46,24 @@ READING = ("weak", "optimistic", "strong")
 UPDATING = ("atomic", "narrow")
 
 
+@dataclass(frozen=True)
+class Visit:
+    """One execution of an access, as far as it touches one buffer: granule by granule, who touches it and when."""
+
+    access: Access
+    number: int  # of the access, among those seen
+    start: int  # where the buffer begins
+    shadow: Shadow
+    cell: Array
+    thread: Array
+    epoch: Array
+
+    @property
+    def reads(self) -> bool:
+        """Whether it wants what was written before."""
+        return self.access.effect in ("load", "atomic")
+
+
 class GlobalRaces:
     """Follows the reads and writes of buffers that the kernel writes."""
 
@@ -212,15 +230,15 @@ class GlobalRaces:
             lane = np.repeat(lane, count)
         thread = (lane + (batch.first_block * self._padded + 1)).astype(np.int32)
         epoch = self._epoch[lane // self._padded]
-        number = self._number(access)
-        self._check_writers(shadow, access, buffer, cell, thread, epoch)
+        visit = Visit(access, self._number(access), self._buffers[buffer][1], shadow, cell, thread, epoch)
+        self._check_writers(visit)
         for how, apart_only in self._may_not_meet(access):
             if how in shadow.visitors:
-                self._check_visitors(shadow, how, apart_only, access, buffer, cell, thread, epoch)
+                self._check_visitors(visit, how, apart_only)
         if access.effect == "store":
-            self._write(shadow, access, number, buffer, cell, thread, epoch)
+            self._write(visit)
         else:
-            self._visit(shadow, access, number, buffer, cell, thread, epoch)
+            self._visit(visit)
 
     def _shadow(self, buffer: int) -> Shadow:
         shadow = self._shadows.get(buffer)
@@ -264,46 +282,34 @@ class GlobalRaces:
             "narrow": [("weak", False), ("narrow", True), ("atomic", True)],
         }[how]
 
-    def _check_writers(
-        self, shadow: Shadow, access: Access, buffer: int, cell: Array, thread: Array, epoch: Array
-    ) -> None:
-        if shadow.fresh and access.effect in ("load", "atomic"):
+    def _check_writers(self, visit: Visit) -> None:
+        shadow, cell, thread = visit.shadow, visit.cell, visit.thread
+        if shadow.fresh and visit.reads:
             blank = ~shadow.written(cell)
             if blank.any():
-                self._report_fresh(access, buffer, shadow, cell[blank], thread[blank])
+                self._report_fresh(visit, blank)
         writer = shadow.writer[cell]
         bad = (writer != 0) & (writer != thread)
         if not bad.any():
             return
-        if access.index in self._protocol.strong:
+        if visit.access.index in self._protocol.strong:
             bad &= ~shadow.writer_strong[cell]
         apart = self._block(writer) != self._block(thread)
-        bad &= apart | (shadow.writer_epoch[cell] == epoch)
+        bad &= apart | (shadow.writer_epoch[cell] == visit.epoch)
         if self._protocol.handshake and bad.any():
             bad[bad] = ~self._handed_over(
                 self._block(writer[bad]), shadow.writer_time[cell[bad]], self._block(thread[bad])
             )
         if bad.any():
-            earlier = shadow.writer_access[cell[bad]]
-            self._report(shadow, earlier, writer[bad], access, buffer, cell[bad], thread[bad])
+            self._report(visit, bad, shadow.writer_access[cell], writer)
 
-    def _check_visitors(
-        self,
-        shadow: Shadow,
-        how: str,
-        apart_only: bool,
-        access: Access,
-        buffer: int,
-        cell: Array,
-        thread: Array,
-        epoch: Array,
-    ) -> None:
-        visitors = shadow.visitors[how]
+    def _check_visitors(self, visit: Visit, how: str, apart_only: bool) -> None:
+        visitors, cell, thread = visit.shadow.visitors[how], visit.cell, visit.thread
         mine = self._block(thread)
         low, high = visitors.low[cell], visitors.high[cell]
         apart = (high != 0) & ((self._block(low) != mine) | (self._block(high) != mine))
         recent_low, recent_high = visitors.recent_low[cell], visitors.recent_high[cell]
-        now = (visitors.epoch[cell] == epoch) & (self._block(recent_high) == mine) & (not apart_only)
+        now = (visitors.epoch[cell] == visit.epoch) & (self._block(recent_high) == mine) & (not apart_only)
         now &= (recent_low != thread) | (recent_high != thread)
         if visitors.blocks is not None and visitors.threads is not None:
             if how in UPDATING and apart.any():
@@ -318,30 +324,27 @@ class GlobalRaces:
         visitor = np.where(apart, visitor, np.where(recent_low != thread, recent_low, recent_high))
         bad = apart | now
         if bad.any():
-            self._report(shadow, visitors.access[cell[bad]], visitor[bad], access, buffer, cell[bad], thread[bad])
+            self._report(visit, bad, visitors.access[cell], visitor)
 
-    def _write(
-        self, shadow: Shadow, access: Access, number: int, buffer: int, cell: Array, thread: Array, epoch: Array
-    ) -> None:
-        strong = access.index in self._protocol.strong
+    def _write(self, visit: Visit) -> None:
+        shadow, cell, thread = visit.shadow, visit.cell, visit.thread
+        strong = visit.access.index in self._protocol.strong
         shadow.writer[cell] = thread
-        shadow.writer_epoch[cell] = epoch
-        shadow.writer_access[cell] = number
+        shadow.writer_epoch[cell] = visit.epoch
+        shadow.writer_access[cell] = visit.number
         shadow.writer_strong[cell] = strong
         if shadow.writer_time.size:
             shadow.writer_time[cell] = self._time
         winner = shadow.writer[cell]
         lost = winner != thread
         if lost.any() and not strong:  # several threads of this very instruction
-            earlier = np.full(int(np.count_nonzero(lost)), number)
-            self._report(shadow, earlier, winner[lost], access, buffer, cell[lost], thread[lost])
+            self._report(visit, lost, np.full(cell.shape, visit.number), winner)
 
-    def _visit(
-        self, shadow: Shadow, access: Access, number: int, buffer: int, cell: Array, thread: Array, epoch: Array
-    ) -> None:
-        how = self._how(access)
-        visitors = self._visitors(shadow, how)
-        visitors.note(number, cell, thread, epoch, self._padded)
+    def _visit(self, visit: Visit) -> None:
+        cell, thread = visit.cell, visit.thread
+        how = self._how(visit.access)
+        visitors = self._visitors(visit.shadow, how)
+        visitors.note(visit.number, cell, thread, visit.epoch, self._padded)
         if visitors.blocks is not None and visitors.threads is not None:
             visitors.threads.note(cell, thread, self._time)
             visitors.blocks.note(cell, (self._block(thread) + 1).astype(np.int32), self._time)
@@ -349,16 +352,16 @@ class GlobalRaces:
             highest = visitors.recent_high[cell]
             apart = self._block(highest) != self._block(thread)
             if apart.any():
-                earlier = np.full(int(np.count_nonzero(apart)), number)
-                self._report(shadow, earlier, highest[apart], access, buffer, cell[apart], thread[apart])
+                self._report(visit, apart, np.full(cell.shape, visit.number), highest)
 
     def _block(self, thread: Array) -> Array:
         return (thread - 1) // self._padded
 
     # -- words --------------------------------------------------------------------------------------------------------
 
-    def _report_fresh(self, access: Access, buffer: int, shadow: Shadow, cell: Array, thread: Array) -> None:
-        address = self._buffers[buffer][1] + int(cell[0]) * shadow.granule
+    def _report_fresh(self, visit: Visit, blank: Array) -> None:
+        cell, thread, access = visit.cell[blank], visit.thread[blank], visit.access
+        address = visit.start + int(cell[0]) * visit.shadow.granule
         key = Key("uninitialised", "error", access.line, None, access.file, "global")
         who = self._who(int(thread[0]))
         self._ledger.add(
@@ -371,33 +374,31 @@ class GlobalRaces:
         number = thread - 1
         return f"{self._names.thread(number)} of {self._names.block_number(number // self._padded)}"
 
-    def _report(
-        self, shadow: Shadow, earlier: Array, other: Array, later: Access, buffer: int, cell: Array, thread: Array
-    ) -> None:
+    def _report(self, visit: Visit, bad: Array, earlier: Array, other: Array) -> None:
+        """Those that are ``bad`` race: the access ``earlier``, of the thread ``other``, and the one of now."""
+        later = visit.access
+        earlier, other, cell, thread = earlier[bad], other[bad], visit.cell[bad], visit.thread[bad]
         apart = self._block(other) != self._block(thread)
         same_warp = (other - 1) // WARP == (thread - 1) // WARP
         for number in np.unique(earlier).tolist():
-            first_access = self._accesses[number]
+            first = self._accesses[number]
             for far, near in ((True, False), (False, False), (False, True)):
                 chosen = (earlier == number) & (apart == far) & (same_warp == near)
-                if near and self._protocol.warp_sync and first_access.index != later.index:
+                if near and self._protocol.warp_sync and first.index != later.index:
                     continue  # may be ordered by what the warp does together
-                count = int(np.count_nonzero(chosen))
-                if count:
-                    first = int(chosen.argmax())
-                    address = self._buffers[buffer][1] + int(cell[first]) * shadow.granule
-                    self._add(first_access, later, far, near, address, int(other[first]), int(thread[first]), count)
+                if chosen.any():
+                    at = int(chosen.argmax())
+                    head = (
+                        f"{self._names.buffer(visit.start + int(cell[at]) * visit.shadow.granule)}:"
+                        f" {VERBS[first.effect]} by {self._who(int(other[at]))} in {line(first)} and"
+                        f" {VERBS[later.effect]} by {self._who(int(thread[at]))} in {line(later)}"
+                    )
+                    self._add(first, later, head, far, near, int(np.count_nonzero(chosen)))
 
-    def _add(
-        self, first: Access, later: Access, far: bool, near: bool, address: int, other: int, thread: int, count: int
-    ) -> None:
+    def _add(self, first: Access, later: Access, head: str, far: bool, near: bool, count: int) -> None:
         both_write = "load" not in (first.effect, later.effect) and "copy" not in (first.effect, later.effect)
         if first.effect == later.effect == "store":
             self.suspects.add((first.index, later.index))
-        head = (
-            f"{self._names.buffer(address)}: {VERBS[first.effect]} by {self._who(other)} in {line(first)} and"
-            f" {VERBS[later.effect]} by {self._who(thread)} in {line(later)}"
-        )
         kind = "block_order" if far and not both_write else "race"
         detail = f"global {first.effect} {later.effect}"
         if far:
