@@ -169,6 +169,19 @@ def test_the_map_in_the_readme_is_the_tree() -> None:
     assert rooms == set(SIMULATOR)
 
 
+def test_the_map_of_a_room_names_its_modules() -> None:
+    """Where the docstring of a room is a list."""
+    missing, rooms = [], 0
+    for room, path in MODULES.items():
+        text = ast.get_docstring(ast.parse(path.read_text())) or ""
+        if path.name == "__init__.py" and "\n- ``" in text:
+            inside = {module.rpartition(".")[2] for module in MODULES if module.rpartition(".")[0] == room}
+            missing += [f"{room}: {name}" for name in inside - set(re.findall(r"``(\w+)``", text))]
+            rooms += 1
+    assert not missing
+    assert rooms >= 5
+
+
 def test_this_test_sees_the_imports() -> None:
     assert "course.folder" in graph()["run.pipeline"]
     assert "compiler.compile" in graph()["device"], "also those for types"

@@ -40,3 +40,13 @@ def test_the_commands_exist() -> None:
 
     known = set(get_command(whole()).commands)  # type: ignore[attr-defined]
     assert set(re.findall(r"gemm-lessons ([a-z]+)\b", TEXT)) <= known
+
+
+def test_the_way_through_the_code_is_there() -> None:
+    """Each file of CONTRIBUTING.md's table, and what stands there of it."""
+    way = (ROOT / "CONTRIBUTING.md").read_text().split("## Read the code")[1].split("\n## ")[0]
+    found = re.findall(r"`([\w/]+\.py): (\w+)`", way)
+    assert len(found) > 15
+    for file, name in found:
+        text = (ROOT / "gemm_lessons" / file).read_text()
+        assert re.search(rf"^(class|def) {name}\b", text, flags=re.MULTILINE), (file, name)

@@ -1,7 +1,10 @@
 """What the user sees: the only place that imports rich. It prints records and decides nothing.
 
-- ``console``: where it goes: colours, widths, the pager, progress
-- ``course``: the list of lessons, their texts, start, reset, hints, doctor
-- ``page``, ``accesses``: pictures of a run, as a web page and in the terminal; ``site``: the course as web pages
-- ``run``: the outcome of a run: the table and everything below it
+- ``console``: where it goes: colours, widths, the pager, progress; ``links``: places in files; ``html``: all as HTML
+- ``run``: the outcome of a run, with its ``table``; for editors, ``problems``
+- ``course``, ``home``, ``practice``, ``diff``: lessons, the next step, questions and bugs, the reference
+- ``bench``, ``compare``, ``inspect``, ``profile``, ``proofs``, ``tune``, ``tile_model``, ``watch``: those commands
+- ``accesses``, ``page``: pictures of a run; ``plot``, ``tune_plot``: of many
+- ``grading``: a class in the terminal; ``grades``, ``student``: pages, with their ``bars``
+- ``site``: the course as web pages, with ``drawing`` and ``chart``; ``template``: what all pages are made from
 """

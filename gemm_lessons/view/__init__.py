@@ -6,5 +6,6 @@
 - ``banks``: which bank serves which lane, and in which turn
 - ``owners``: which thread stores which element of the answer
 - ``timeline``: what the estimate's multiprocessor does, clock by clock
-- ``record``: all of it together
+- ``fragments``: which lane holds what of a tensor core's product
+- ``record``: all of it together; ``perfetto``: the timeline as a file
 """

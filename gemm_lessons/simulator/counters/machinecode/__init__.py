@@ -6,6 +6,13 @@ ptxas joins neighbouring loads and stores, unrolls, turns branches into predicat
 guessing which PTX instruction became which machine instruction, the machine code's own addresses, predicates and
 branches are computed; all other instructions are left out (most of a GEMM), so this is fast. What cannot be followed
 raises ``Uncountable``, and the counts on PTX are used instead, marked as inexact.
+
+- ``operands``, ``cubin``: what disassembler and cubin say, typed; ``flow``: what each instruction reads and writes
+- ``planning``: what has to be executed, by ``relevance``, with ``divisions`` cut short
+- ``walker``: executes and counts it: ``lanes``, their ``fronts``, and the ``moves`` from block to block
+- ``sources``, and what instructions compute of them: ``integers``, ``floats``, ``conversions``, ``functions``,
+  ``exchange``, ``textures``; ``store``: memory, where something depends on it; ``uncountable``: what nobody can follow
+- ``remembered``: accesses that come again; ``registers``, ``waiting``: other costs; ``trace``: all of it, for estimates
 """
 
 from __future__ import annotations
