@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gemm_lessons.cli.options import LayoutOption, LessonArgument, NoColor, kernel_path, parse_shape
-from gemm_lessons.course.folder import CommandError, any_course, own_course
+from gemm_lessons.cli.options import LayoutOption, LessonArgument, NoColor, kernel_of, one_at_most, shape_of
 from gemm_lessons.course.tiles import laid, typed
 from gemm_lessons.run import contract
 
@@ -38,18 +36,13 @@ def export(
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.course import show_export
 
-    if solution and file is not None:
-        raise CommandError("--solution and --file exclude each other; give one")
-    course = any_course() if solution or file else own_course()
-    found = course.lesson(lesson)
-    path = kernel_path(course, found, solution, False, file)
+    one_at_most(solution=solution, file=file)
+    course, found, path = kernel_of(lesson, solution, file=file)
     if type_ is not None:
         found = typed(found, type_)
     if layout is not None:
         found = laid(found, layout.upper())
-    wanted = replace(parse_shape(shape), layout=found.shapes.count.layout) if shape is not None else None
-    if wanted is not None:
-        found.allow(wanted)
+    wanted = shape_of(found, shape) if shape is not None else None
     from gemm_lessons.export.folder import export_lesson  # loads what renders templates
 
     folder = out or Path("export") / "_".join(filter(None, (found.name, found.type)))

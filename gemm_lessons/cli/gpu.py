@@ -11,10 +11,18 @@ from typing import Annotated
 
 import typer
 
-from gemm_lessons.cli.options import LayoutOption, LessonArgument, NoColor, complete_lesson, kernel_path, parse_shape
+from gemm_lessons.cli.options import (
+    LayoutOption,
+    LessonArgument,
+    NoColor,
+    complete_lesson,
+    kernel_of,
+    one_at_most,
+    shape_of,
+)
 from gemm_lessons.cli.run import DEFAULT_GPU, DeviceChoice, device_for, sheet_for
 from gemm_lessons.course.data import LAYOUTS
-from gemm_lessons.course.folder import CommandError, any_course, own_course, read_source
+from gemm_lessons.course.folder import CommandError, any_course, read_source
 from gemm_lessons.course.lesson import Shape, astuple
 from gemm_lessons.course.tiles import laid
 from gemm_lessons.errors import KitError
@@ -52,17 +60,12 @@ def profile(
     from gemm_lessons.run import profiling
     from gemm_lessons.run.pipeline import label_for
 
-    if solution and file is not None:
-        raise CommandError("--solution and --file exclude each other; give one")
-    course = any_course() if solution or file else own_course()
-    found = course.lesson(lesson)
-    path = kernel_path(course, found, solution, False, file)
+    one_at_most(solution=solution, file=file)
+    course, found, path = kernel_of(lesson, solution, file=file)
     read_source(path)
     if layout is not None:
         found = laid(found, layout.upper())
-    wanted = replace(parse_shape(shape), layout=found.shapes.count.layout) if shape is not None else None
-    if wanted is not None:
-        found.allow(wanted)
+    wanted = shape_of(found, shape) if shape is not None else None
     options = ["--gpu-index", str(gpu_index)] if gpu_index else []
     options += ["--layout", layout.upper()] if layout is not None else []
     options += ["--solution"] if solution else ["--file", str(file)] if file else []
@@ -119,8 +122,7 @@ def bench(
     no_color: NoColor = False,
 ) -> int:
     """Every lesson and cuBLAS over sizes: a table, a file, a plot. On the simulator these are estimates."""
-    if sizes is not None and shapes is not None:
-        raise CommandError("--sizes and --shapes exclude each other; give one")
+    one_at_most(sizes=sizes is not None, shapes=shapes is not None)
     wanted = parse_shapes(shapes) if shapes is not None else squares(parse_sizes(sizes or SIZES))
     wanted = [replace(shape, layout=it) for shape in wanted for it in parse_layouts(layout)]
     sheet = sheet_for(gpu) if gpu is not None else None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gemm_lessons.course.folder import CommandError, Course, any_course, shown
+from gemm_lessons.course.folder import CommandError, Course, any_course, own_course, shown
 from gemm_lessons.course.lesson import Lesson, Shape
 from gemm_lessons.course.progress import Progress, save_progress
 from gemm_lessons.errors import KitError
@@ -88,6 +89,31 @@ def kernel_path(course: Course, lesson: Lesson, solution: bool, stub: bool, file
     if not lesson.kernel_path.exists():
         raise CommandError(f"{shown(lesson.kernel_path)} is not there yet: gemm-lessons start {lesson.number:02}")
     return lesson.kernel_path
+
+
+def one_at_most(**options: object) -> None:
+    """Raises ``CommandError`` where several of these are given, which exclude each other."""
+    if sum(bool(given) for given in options.values()) > 1:
+        *others, last = (f"--{name}" for name in options)
+        raise CommandError(f"{', '.join(others)} and {last} exclude each other; give one")
+
+
+def kernel_of(
+    name: str, solution: bool = False, stub: bool = False, file: Path | None = None
+) -> tuple[Course, Lesson, Path]:
+    """The course, the lesson of that name and the file that the options name: the learner's own unless they say
+    otherwise. Raises ``CommandError``."""
+    course = any_course() if solution or stub or file else own_course()
+    lesson = course.lesson(name)
+    return course, lesson, kernel_path(course, lesson, solution, stub, file)
+
+
+def shape_of(lesson: Lesson, text: str) -> Shape:
+    """``M,N,K`` as a shape of the lesson, in its layout. Raises ``CommandError``, and ``ShapeError`` for one that it
+    does not take."""
+    shape = replace(parse_shape(text), layout=lesson.shapes.count.layout)
+    lesson.allow(shape)
+    return shape
 
 
 def parse_shape(text: str) -> Shape:

@@ -21,7 +21,8 @@ from gemm_lessons.cli.options import (
     TimeLimit,
     keep_progress,
     kernel_path,
-    parse_shape,
+    one_at_most,
+    shape_of,
 )
 from gemm_lessons.cli.practice import practised
 from gemm_lessons.course.folder import CommandError, Course, NotText, any_course, own_course, read_source, shown
@@ -90,8 +91,7 @@ def run(
     The answer is checked against NumPy on the lesson's shapes; the counters are judged by the lesson's gates.
     Exit code: 0 passed, 1 not passed, 2 wrong command, 3 the kit is broken.
     """
-    if sum((solution, stub, bug, file is not None)) > 1:
-        raise CommandError("--solution, --stub, --bug and --file exclude each other; give one")
+    one_at_most(solution=solution, stub=stub, bug=bug, file=file)
     # What the command got wrong is said before NumPy and the compiler are loaded.
     course = own_course() if not (solution or stub or file) else any_course()
     found = lesson_at(course, lesson)
@@ -109,9 +109,8 @@ def run(
         remarks = (_of_the_tile(usual, found), *remarks)
     if layout is not None:
         found = laid(found, layout.upper())
-    wanted = replace(parse_shape(shape), layout=found.shapes.count.layout) if shape is not None else None
+    wanted = shape_of(found, shape) if shape is not None else None
     if wanted is not None:
-        found.allow(wanted)
         afford(wanted)
     from gemm_lessons.cli.guard import bounds_for, guarded
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from gemm_lessons.cli.options import LessonArgument, NoColor, kernel_path, parse_shape
+from gemm_lessons.cli.options import LessonArgument, NoColor, kernel_path, one_at_most, shape_of
 from gemm_lessons.cli.run import DEFAULT_GPU, DeviceChoice, device_for, sheet_for
 from gemm_lessons.course.folder import CommandError, any_course, own_course, read_source, shown
 from gemm_lessons.course.lesson import Lesson
@@ -54,8 +54,7 @@ def tune(
     What is tried stands in lesson.toml, in [tune]. Nothing is written into the course without --keep. --model works
     the sizes out from the data sheet of a GPU, without a kernel.
     """
-    if mine and file is not None:
-        raise CommandError("--mine and --file exclude each other; give one")
+    one_at_most(mine=mine, file=file)
     course = own_course() if mine or keep else any_course()
     found = course.lesson(lesson)
     if model:
@@ -64,8 +63,7 @@ def tune(
         return show_bounds(found, gpu)
     path = kernel_path(course, found, not mine, False, file)
     read_source(path)
-    wanted = parse_shape(shape)
-    found.allow(wanted)
+    wanted = shape_of(found, shape)
     space = found.search.with_values(parse_values(found, try_ or ()))
     if not space.values:
         first = next(iter(found.tile.defines), None)

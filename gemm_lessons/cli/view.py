@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gemm_lessons.cli.options import LessonArgument, NoColor, kernel_path
+from gemm_lessons.cli.options import LessonArgument, NoColor, kernel_of, one_at_most
 from gemm_lessons.cli.run import DEFAULT_GPU, sheet_for
-from gemm_lessons.course.folder import CommandError, WriteError, any_course, own_course, read_bytes, read_source, shown
+from gemm_lessons.course.folder import CommandError, WriteError, read_bytes, read_source, shown
 from gemm_lessons.course.folder import write_atomically as write
 from gemm_lessons.course.lesson import tile_sizes
 from gemm_lessons.run import contract
@@ -47,11 +47,8 @@ def view(
     lesson's solution; with --line or --trace only if --html or --open asks for one, too. Everything comes from a run on
     the simulator; times are estimates.
     """
-    if sum((solution, stub, file is not None)) > 1:
-        raise CommandError("--solution, --stub and --file exclude each other; give one")
-    course = own_course() if not (solution or stub or file) else any_course()
-    found = course.lesson(lesson)
-    path = kernel_path(course, found, solution, stub, file)
+    one_at_most(solution=solution, stub=stub, file=file)
+    course, found, path = kernel_of(lesson, solution, stub, file)
     lines = len(read_source(path).splitlines())
     if line is not None and line > lines:
         raise CommandError(f"--line {line}: {shown(path)} has {lines} lines")
