@@ -152,7 +152,7 @@ def include_closure(
         for name, quoted in names:
             for place in [here, *folders] if quoted else folders:
                 path = place / name
-                if path not in found and (content := _content(path)) is not None:
+                if path not in found and (content := content_of(path)) is not None:
                     found[path] = content
                     waiting.append((content.decode(errors="replace"), path.parent))
             for place in system:
@@ -162,7 +162,8 @@ def include_closure(
     return found
 
 
-def _content(path: Path) -> bytes | None:
+def content_of(path: Path) -> bytes | None:
+    """The bytes of a file; None where there is none that can be read."""
     try:
         return path.read_bytes() if path.is_file() else None  # a pipe or a device would never end
     except OSError:

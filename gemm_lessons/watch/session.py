@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from gemm_lessons.compiler.source import content_of
 from gemm_lessons.course.folder import CommandError, Course, read_source, shown, start_lesson
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
@@ -100,7 +101,7 @@ class Session:
         folders = {self._lesson.directory, *self._lesson.include_dirs}
         headers = {path for folder in folders for suffix in HEADERS for path in folder.glob(f"*{suffix}")}
         files = [self._lesson.kernel_path, self._lesson.toml_path, *sorted(headers)]
-        return tuple((path, content) for path in files if (content := _content(path)) is not None)
+        return tuple((path, content) for path in files if (content := content_of(path)) is not None)
 
     # What is shown
 
@@ -278,10 +279,3 @@ def _took(lesson: Lesson, seconds: float, saved: bool) -> str:
     with contextlib.suppress(OSError):  # it may be gone by now
         since = time.time() - lesson.kernel_path.stat().st_mtime
     return f"{since:.2f} s after the save" if saved and 0 <= since < LONGEST_WAIT else f"in {seconds:.2f} s"
-
-
-def _content(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes() if path.is_file() else None
-    except OSError:  # who runs it is told
-        return None

@@ -213,7 +213,7 @@ def table() -> Table:
                 )
                 # Masks of the packed form: ones or zeros in each half.
                 for result, half in (("u32", "u16"), ("s32", "s16")):
-                    mask = _masks(_set(compare, None, half), raw, DTYPES[half])
+                    mask = in_halves(_set(compare, None, half), raw, DTYPES[half])
                     entries[f"{prefix}{result}.{packed}"] = Operation((result,), (packed, packed), mask)
     for code in ("b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64"):
         entries[f"selp.{code}"] = Operation((code,), (code, code, "pred"), _selp)
@@ -224,14 +224,6 @@ def table() -> Table:
         for code in ("f32", "f64"):
             entries[f"testp.{test}.{code}"] = Operation(("pred",), (code,), _testp(test, DTYPES[code]))
     return entries
-
-
-def _masks(function: Function, source: Any, result: Any) -> Function:
-    def masks(out: Array, *sources: Array) -> None:
-        halves = [np.ascontiguousarray(np.broadcast_to(s, out.shape)).view(source) for s in sources]
-        function(out.view(result), *halves)
-
-    return masks
 
 
 def pairs() -> Table:

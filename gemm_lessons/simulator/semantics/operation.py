@@ -67,11 +67,13 @@ class Plain:
         return functools.partial(self.ufunc, *sources, out)
 
 
-def in_halves(function: Function, dtype: Any) -> Function:
-    """Apply ``function`` (one result) to both 16-bit halves of packed 32-bit registers, seen as ``dtype``."""
+def in_halves(function: Function, dtype: Any, result: Any = None) -> Function:
+    """Apply ``function`` (one result) to both 16-bit halves of packed 32-bit registers, seen as ``dtype``, the one that
+    it writes as ``result`` where that is another."""
+    written = result or dtype
 
     def packed(out: Array, *sources: Array) -> None:
         halves = [np.ascontiguousarray(np.broadcast_to(source, out.shape)).view(dtype) for source in sources]
-        function(out.view(dtype), *halves)
+        function(out.view(written), *halves)
 
     return packed
