@@ -153,7 +153,7 @@ class _Compiler:
         self._lock = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the server)
         self._identity = os.fstat(self._lock.fileno())[:3]
         self._busy = mmap.mmap(-1, 1)
-        self._child = Child(self.MODULE, self.ARGUMENTS)
+        self._child = Child(self.MODULE, self.ARGUMENTS, steady=True)
         self._places = _of_cuda(os.environ)
         self._own: Child | None = None
         self._question: tuple[Header, Blobs] = ({}, ())
@@ -163,9 +163,9 @@ class _Compiler:
         if self._busy[0] or self._child._process.poll() is not None:
             self._child.close()
             self._busy[0] = 0
-            self._child = Child(self.MODULE, self.ARGUMENTS)
+            self._child = Child(self.MODULE, self.ARGUMENTS, steady=True)
 
-    def __call__(self, module: str, arguments: Sequence[str]) -> _Compiler | Child:
+    def __call__(self, module: str, arguments: Sequence[str], *, steady: bool) -> _Compiler | Child:
         """In a command, in place of ``Child``: this one where it is free and fits, else a new one."""
         same = module == self.MODULE and list(arguments) == self.ARGUMENTS and _of_cuda(os.environ) == self._places
         try:
@@ -174,7 +174,7 @@ class _Compiler:
                 return self
         except OSError:
             pass
-        return Child(module, arguments)
+        return Child(module, arguments, steady=steady)
 
     def send(self, header: Header, blobs: Blobs = ()) -> None:
         self._question = (header, blobs)
@@ -198,7 +198,7 @@ class _Compiler:
         return self._own.receive(seconds, working=working)
 
     def _ask_another(self) -> None:
-        self._own = Child(self.MODULE, self.ARGUMENTS)
+        self._own = Child(self.MODULE, self.ARGUMENTS, steady=True)
         self._own.send(*self._question)
 
     def close(self) -> None:
