@@ -78,6 +78,9 @@ TOTALS: Mapping[str, str] = {
     "texture_requests": "l1tex__t_requests_pipe_tex_mem_texture.sum",  # fetches from textures, warps
     "texture_sectors": "l1tex__t_sectors_pipe_tex_mem_texture.sum",
     "texture_bytes": "simulator__texture_bytes.sum",  # part of global_bytes_read
+    "thread_instructions": "simulator__thread_inst_executed.sum",  # of the machine code, all kinds
+    # As many as there were, if every thread of a launch executed as many as the one that executes the most.
+    "thread_instructions_if_equal": "simulator__thread_inst_executed_if_equal.sum",
     "textures_of_a_warp": "simulator__textures_per_warp.max",  # different ones, of the warp that fetches from the most
     # What reading registers costs multiply-adds in fp32, as ptxas wrote it down (``machinecode/registers.py``); warps.
     "reuse_flags": "simulator__operands_kept_for_reuse.sum",

@@ -156,3 +156,30 @@ def test_an_estimate_is_of_the_wavefronts_that_are_counted(body: str) -> None:
     counters = simulator.launch(made, grid, arguments).counters
     assert not counters.inexact
     assert sum(it.passes for it in touches if it.space == "shared") == counters.get("shared_wavefronts")
+
+
+# body -> instructions of all threads, if all executed as many as the one with the most, in those of all
+SHARES = {
+    "all": ("y[t] = x[t];", 1, 1.05),
+    "one warp": ("if (t < 32) for (int i = 0; i < 200; i++) y[t] += x[i + n];", 1.7, 2),
+    "one lane of each warp": ("if (t % 32 == 0) for (int i = 0; i < 200; i++) y[t] += x[i + n];", 15, 32),
+    "one thread": ("if (t == 5) for (int i = 0; i < 200; i++) y[t] += x[i + n];", 25, 64),
+    "turn by turn": ("for (int i = 0; i < 64; i++) if (t == i) for (int j = 0; j < 40; j++) y[t] += x[j + n];", 1, 1.2),
+}
+
+
+@pytest.mark.parametrize(("body", "least", "most"), SHARES.values(), ids=SHARES)
+def test_who_does_how_much(body: str, least: float, most: float) -> None:
+    found = counted(body)
+    assert not found.inexact
+    assert least <= found.get("thread_instructions_if_equal") / found.get("thread_instructions") <= most
+
+
+def test_blocks_without_work_count_as_those_with_some() -> None:
+    source = """extern "C" __global__ void gemm(const float *x, float *y)
+    { if (blockIdx.x % 4 == 0) for (int i = 0; i < 100; i++) y[blockIdx.x] += x[i]; }"""
+    x, y = np.ones(256, np.float32), np.zeros(3000, np.float32)
+    found = simulate(source, "gemm", 3000, 1, [x, y]).counters
+    share = found.get("thread_instructions_if_equal") / found.get("thread_instructions")
+    assert 3 < share < 4
+    assert found.get("thread_instructions") == found.get("warp_instructions"), "one thread for each warp"

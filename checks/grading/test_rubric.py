@@ -52,7 +52,7 @@ def test_all_that_it_may_say(tmp_path: Path) -> None:
     assert found.near_miss == NearMiss(0.2, 0.25)
     tile = found.by_lesson["03_block_tile"]
     assert tile == LessonRubric(Points(0, 1, 6.5, 4, ((GATES[0], 3.0),)), (Shape(65, 33, 40),))
-    assert tile.points.of_gates(LESSON) == dict(zip(GATES, (3.0, 1.0), strict=True))
+    assert tile.points.of_gates(LESSON) == dict(zip(GATES, (3.0, 0.5, 0.5), strict=True))
     assert found.by_lesson["04_thread_column"].seeds == (7,)
     assert found.by_lesson["09_double_buffer"].points == Points(0, 1, 6.5, 3)
 
@@ -128,10 +128,10 @@ def test_points_for_how_far_a_kernel_gets() -> None:
     assert points(outcome("compile_failed")) == 0
     assert points(outcome("timed_out")) == points(outcome("faulted")) == 1
     assert points(outcome("wrong_answer")) == 2
-    assert points(outcome("gate_missed", gates=gates(limit * 1.05, 1.0))) == 8.5
-    assert points(outcome("gate_missed", gates=gates(limit * 1.05, 1.0)), NearMiss(0.1, 0.5)) == 9.25
-    assert points(outcome("gate_missed", gates=gates(limit * 1.2, 1.0)), NearMiss(0.1, 0.5)) == 8.5
-    assert points(outcome("passed", gates=gates(limit, 1.0))) == 10
+    assert points(outcome("gate_missed", gates=gates(limit * 1.05, 1.0, 1.0))) == 9
+    assert points(outcome("gate_missed", gates=gates(limit * 1.05, 1.0, 1.0)), NearMiss(0.1, 0.5)) == 9.5
+    assert points(outcome("gate_missed", gates=gates(limit * 1.2, 1.0, 1.0)), NearMiss(0.1, 0.5)) == 9
+    assert points(outcome("passed", gates=gates(limit, 1.0, 1.0))) == 10
 
 
 def test_points_add_up_whatever_the_number_of_gates() -> None:

@@ -198,7 +198,10 @@ class CounterObserver:
         return LEAST_BLOCKS + BLOCKS_PER_INSTRUCTION * sum(self.opcodes.values())
 
     def _totals(self, sums: Sums) -> dict[str, int]:
+        assert self.launch is not None
         result = totals(sums)
+        grid = self.launch.grid
+        result[COUNTED["thread_instructions_if_equal"]] = sums.longest * grid.threads * grid.blocks
         for short, value in self._phases.totals.items():
             result[COUNTED[short]] += value
         result[METRICS["barriers"]] = self.barriers
@@ -223,6 +226,7 @@ def totals(sums: Sums) -> dict[str, int]:
             result[COUNTED[short]] += value
             if short == "shared_wavefronts":
                 result[METRICS["shared_wavefronts_ideal"]] += ideal
+    result[COUNTED["thread_instructions"]] += sums.executed
     result[COUNTED["textures_of_a_warp"]] = max(Counter(warp for warp, _ in sums.textures).values(), default=0)
     result[METRICS["ffma"]] += sums.ffma
     result[COUNTED["dfma"]] += sums.dfma

@@ -144,6 +144,8 @@ class Sums:
     certain: bool = True  # no address depends on the last bits of an approximate function
     textures: set[tuple[int, int]] = field(default_factory=set)  # (warp of a block, texture that it fetches from)
     issued: Counter[str] = field(default_factory=Counter)  # opcode -> warps
+    executed: int = 0  # instructions of all threads
+    longest: int = 0  # of the thread that executes the most
 
     def figures(self) -> tuple[object, ...]:
         """All the numbers, to compare two counts."""

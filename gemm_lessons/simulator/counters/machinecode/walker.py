@@ -41,6 +41,7 @@ from gemm_lessons.simulator.counters.machinecode.moves import Moves
 from gemm_lessons.simulator.counters.machinecode.operands import Decoded, MachineRegister, Memory
 from gemm_lessons.simulator.counters.machinecode.planning import CONTROL, FUSED, Plan, brought
 from gemm_lessons.simulator.counters.machinecode.remembered import Remembered
+from gemm_lessons.simulator.counters.machinecode.shares import Shares
 from gemm_lessons.simulator.counters.machinecode.sources import Approximation, Array, Compute, Fetch
 from gemm_lessons.simulator.counters.machinecode.textures import FETCHES, Texels, addressed, fetched, textures_of
 from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
@@ -116,6 +117,7 @@ class Walker:
         self.lanes.alive = lambda: self.fronts.alive
         self.seen: list[tuple[Tally, Remembered]] = []
         self.waiting = Waiting(geometry.lanes, sums) if watch is None else None
+        self.shares = Shares(geometry.lanes)
         self.blocks = self._blocks()
         number = {block.first: i for i, block in enumerate(self.blocks)}
         moves = Moves(plan, self.lanes, self.fronts, number, parks=store is not None)
@@ -359,6 +361,7 @@ class Walker:
                     step()
                 if block.passage is not None and self.waiting is not None:
                     self.waiting.follow(block.passage, front.mask)
+                self.shares.add(self.fronts.mask_of(front), block.end - block.first)
                 budget -= 1
                 if budget < 0:
                     raise Uncountable(f"more than {most} basic blocks were executed")
@@ -383,6 +386,9 @@ class Walker:
                 self.sums.issued[BY_TENSOR_CORES if d.source.opcode.startswith(BY_TENSOR_CORES) else d.name] += (
                     block.warps
                 )
+        executed = self.shares.executed()
+        self.sums.executed += int(executed.sum())
+        self.sums.longest = max(self.sums.longest, int(executed.max()))
         for tally, seen in self.seen:
             tally.footprint.merge(seen.left(self.geometry, tally))
 
