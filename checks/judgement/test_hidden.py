@@ -199,7 +199,12 @@ def test_right_answers_on_small_shapes_alone_do_not_pass(name: str, tmp_path: Pa
     assert run(lesson, path, graded=False).verdict.kind == "passed"
 
 
-ASKING = {"clock": "clock64() < 0", "smid": "smid() > 1000000", "envreg": "environment() == 12345"}
+ASKING = {
+    "clock": "clock64() < 0",
+    "smid": "smid() > 1000000",
+    "envreg": "environment() == 12345",
+    "globaltimer": "in_a_comment() == 12345",
+}
 
 
 @pytest.mark.parametrize("name", ASKING)
@@ -209,6 +214,8 @@ def test_what_only_one_machine_answers_is_not_asked(name: str, tmp_path: Path) -
     asks = (
         '__device__ unsigned smid() { unsigned n; asm volatile("mov.u32 %0, %%smid;" : "=r"(n)); return n; }\n'
         '__device__ unsigned environment() { unsigned n; asm("mov.u32 %0, %%envreg1;" : "=r"(n)); return n; }\n'
+        "__device__ unsigned in_a_comment() { unsigned n;"
+        ' asm("/* // */ mov.u32 %0, %%globaltimer_lo;" : "=r"(n)); return n; }\n'
     )
     source = lesson.solution_path.read_text().replace('extern "C"', asks + 'extern "C"', 1)
     path.write_text(source.replace("float acc = 0.0f;", f"float acc = 0.0f; if ({ASKING[name]}) return;", 1))

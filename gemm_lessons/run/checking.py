@@ -48,7 +48,8 @@ def check(plan: RunPlan, built: Built, shapes: Sequence[Shape], hidden: Sequence
     ):
         finding = Finding("launch_failed", "error", refused)
         return Checked(Faulted(counting, finding), findings=(finding,))
-    asked = next(filter(None, map(asking, built.code.counted)), None) if hidden else None
+    codes = (code for it in (built, *built.others) for code in it.code.counted) if hidden else ()
+    asked = next(filter(None, map(asking, codes)), None)
     if asked is not None:
         return Checked(Faulted(counting, asked), findings=(asked,))
     tried: list[Tried] = []
