@@ -34,7 +34,8 @@ WALK = 2  # K tiles, at least, of a shape whose like is counted: with fewer, a f
 TRIES = 200  # shapes that are drawn, and asked for their tile
 WIDEST = 1 << 20  # elements of C: a lesson that knows large shapes hides one that is larger in M or in N only
 FAR = (2400, 2400, 1100)  # M, N, K of shapes that lie far out, at least, and half as much again at most ...
-WORK = 1 << 26  # ... but never more multiply-adds than so many, times the bytes of an input
+# ... but never more multiply-adds than so many, over the bytes of an input: async_copy has a second band.
+WORK = 9 << 23
 LITTLE = 1 << 22  # multiply-adds of a small shape, at most: larger ones get one tile
 REMAINDERS = 8  # of sizes, or of numbers of tiles, each of which comes up once among the small shapes ...
 FEW = 4  # ... but for a lesson where a tile is much work, or the host compiles another kernel for each

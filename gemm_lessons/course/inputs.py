@@ -90,8 +90,8 @@ def _zeros(matrix: Array, random: np.random.Generator) -> None:
 
 
 def _shift(random: np.random.Generator, least: int, most: int) -> int:
-    """Mostly none, if that may be: then there are numbers around 1."""
-    drawn = int(random.integers(least, most + 1))
+    """None as often as not, if that may be: then there are numbers around 1. The ends as often as all between."""
+    drawn = (least, most, int(random.integers(least, most + 1)))[random.integers(3)]
     return drawn if random.integers(2) or least > 0 or most < 0 else 0
 
 
