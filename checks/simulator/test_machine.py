@@ -436,3 +436,27 @@ def test_two_predicates_of_one_comparison(run, random):
     run(source, 1, 32, [a, h, out])
     expected = [(v < 5) + 2 * (v >= 5) + 4 * (x > 0 and y > 0) + 8 * (x > y) for v, (x, y) in zip(a, h, strict=True)]
     assert out.tolist() == expected
+
+
+def test_what_no_lane_comes_to_is_bound_in_the_first_launch_alone(run, monkeypatch):
+    """There anything unsupported would be named before the kernel runs; for the others it would be time for nothing."""
+    from gemm_lessons.simulator.machine.decode import Binder
+
+    bound = []
+    bind = Binder.step
+
+    def step(binder, it):
+        bound.append(it)
+        return bind(binder, it)
+
+    monkeypatch.setattr(Binder, "step", step)
+    source = """extern "C" __global__ void k(float *x, int n)
+    { if (n) { for (int i = 0; i < n; i++) x[i * 7] = sinf(x[i]) / cosf(x[i + 1]); } x[threadIdx.x] += 1; }"""
+    x = np.zeros(64, np.float32)
+    counts = []
+    for n in (0, 0, 2):
+        bound.clear()
+        run(source, 1, 32, [x, n])
+        counts.append(len(bound))
+    assert counts[1] < counts[0] / 4
+    assert counts[1] < counts[2] <= counts[0]

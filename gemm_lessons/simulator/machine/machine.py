@@ -9,7 +9,7 @@ batch: blocks touch each other only through global memory, and what they do ther
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,7 @@ GRID_BARRIER = "the barrier of the grid"  # two words that a cooperative launch 
 TRACE_LIMIT = 1 << 16  # records handed over at once, also without a barrier
 DONE = np.iinfo(np.int32).max
 NOWHERE = np.array(DONE, np.int32)
+Operations = tuple[list[Run], list[Run]]  # of a basic block, for all lanes and for some
 INTERRUPT = 1 << 40  # instructions: more than any budget
 
 
@@ -66,6 +67,18 @@ class Setting:
     watched: frozenset[int] = frozenset()  # stores (instruction indices) whose values are recorded
     shuffles: frozenset[int] = frozenset()  # shuffles of which undefined values are followed
     placed: bool = False  # report the true address of every global access
+
+
+class Bound(dict[int, Operations]):
+    """The closures of each basic block, bound when it is first asked for: many launches never come to most of them."""
+
+    def __init__(self, bind: Callable[[int], Operations]) -> None:
+        super().__init__()
+        self._bind = bind
+
+    def __missing__(self, number: int) -> Operations:
+        self[number] = self._bind(number)
+        return self[number]
 
 
 class Machine:
@@ -119,17 +132,12 @@ class Machine:
         self.state.ticks = lambda: setting.budget - self.budget - self.interrupted
         self.unset = Unset(self.state, kernel, program.suspects, binder, setting.shuffles)
         self.executed = Executed(program, self.state)
-        self.full: list[list[Run]] = []
-        self.masked: list[list[Run]] = []
-        for block, steps in zip(program.blocks, program.steps, strict=True):
-            operations = [
-                operation
-                for step in steps
-                for operation in (*self.executed.early(step), *self.unset.around(step, binder.step(step)))
-            ]
-            operations += self.unset.at_end(block)
-            self.full.append([operation[0] for operation in operations])
-            self.masked.append([operation[1] for operation in operations])
+        self.binder = binder
+        self.bound = Bound(self._bind)
+        for block in program.blocks:
+            if block.number not in program.bound:
+                self.bound[block.number]
+                program.bound.add(block.number)
         self.numbers = [np.array(block.number, np.int32) for block in program.blocks]
         self.lengths = [max(1, len(block.instructions)) for block in program.blocks]
         self.predicates = [self._predicate(block) for block in program.blocks]
@@ -176,6 +184,16 @@ class Machine:
         lanes = min(lanes, max(WARP, REGISTER_FILE_BYTES // (registers * 4)))
         lanes = min(lanes, max(WARP, LOCAL_BYTES // max(1, self.local_bytes)))
         return max(1, lanes // padded)
+
+    def _bind(self, number: int) -> Operations:
+        """The closures of a basic block."""
+        operations = [
+            operation
+            for step in self.program.steps[number]
+            for operation in (*self.executed.early(step), *self.unset.around(step, self.binder.step(step)))
+        ]
+        operations += self.unset.at_end(self.program.blocks[number])
+        return [operation[0] for operation in operations], [operation[1] for operation in operations]
 
     def _predicate(self, block: Block) -> tuple[Array, bool] | None:
         last = block.terminator
@@ -262,7 +280,7 @@ class Machine:
         state.active = None if self.everyone else self.alive
         warps = warps_of(self.alive)
         lanes = int(np.count_nonzero(self.alive))
-        full, lengths, predicates, executed = self.full, self.lengths, self.predicates, self.executed
+        bound, lengths, predicates, executed = self.bound, self.lengths, self.predicates, self.executed
         blocks, meetings = self.program.blocks, self.convergence.meetings
         block_warps, block_lanes, trace = executed.block_warps, executed.block_lanes, state.trace
         while True:
@@ -271,7 +289,7 @@ class Machine:
                 self.position[self.alive] = number
                 state.full = False
                 return number
-            for operation in full[number]:
+            for operation in bound[number][0]:
                 operation()
             block_warps[number] += warps
             block_lanes[number] += lanes
@@ -327,7 +345,7 @@ class Machine:
             return self._next()
         state.active = active
         self.running = number
-        for operation in self.masked[number]:
+        for operation in self.bound[number][1]:
             operation()
         executed = self.executed
         executed.block_warps[number] += warps_of(active)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ class Program:
     steps: tuple[Sequence[Any], ...]
     rows: Sequence[str]
     variables: tuple[Variable, ...]
+    bound: set[int] = field(default_factory=set)  # basic blocks that a launch has bound: all in them is supported
 
     @functools.cached_property
     def suspects(self) -> frozenset[str]:
