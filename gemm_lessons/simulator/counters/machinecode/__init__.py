@@ -12,7 +12,8 @@ raises ``Uncountable``, and the counts on PTX are used instead, marked as inexac
 - ``walker``: executes and counts it: ``lanes``, their ``fronts``, and the ``moves`` from block to block
 - ``sources``, and what instructions compute of them: ``integers``, ``floats``, ``conversions``, ``functions``,
   ``exchange``, ``textures``; ``store``: memory, where something depends on it; ``uncountable``: what nobody can follow
-- ``remembered``: accesses that come again; ``registers``, ``waiting``, ``shares``: other costs; ``trace``: all of it, for estimates
+- ``remembered``: accesses that come again; ``registers``, ``waiting``, ``shares``: other costs; ``trace``: all of it,
+  for estimates
 """
 
 from __future__ import annotations
