@@ -1,10 +1,12 @@
 """Random programs of products and sums in PTX: do their values have the bits of the machine code made of them?
 
-    python -m checks.simulator.joined f32 sm_90 0 500     programs 0 to 499 of a type; prints those that differ
+    python -m checks.simulator.joined f32 sm_90 0 500          programs 0 to 499 of a type; prints those that differ
+    python -m checks.simulator.joined f32 sm_90 0 500 spread   of several blocks
 
 ptxas decides which product is rounded by itself and which is part of a multiply-add (``program/joining.py``). The whole
 machine code is executed, so that no GPU is needed. What compilers do not leave in PTX (unused results, the same product
-twice) is left out.
+twice, what a loop does not change) is left out, and of programs of several blocks a product plus a factor of its own,
+whose product ptxas makes twice where it is moved into a register that other blocks write, too.
 """
 
 from __future__ import annotations
@@ -28,11 +30,12 @@ from gemm_lessons.simulator import Setting, Simulator
 TYPES = {"f32": (32, "f32"), "f64": (64, "f64"), "f16": (16, "b16"), "bf16": (16, "b16"),
          "f16x2": (32, "b32"), "bf16x2": (32, "b32")}  # fmt: skip
 OPERATIONS = [("mul", 2)] * 4 + [("add", 2)] * 3 + [("sub", 2)] * 2 + [("neg", 1), ("fma.rn", 3), ("mov", 1)]
+CONSTANTS = (0.6, -1.7, 3.1, 0.5, 0.25, 2.0, 8.0, -0.5, 16.0)
 INPUTS, LANES = 5, 64
 SHAPE = Grid((1, 1, 1), (LANES, 1, 1))
-HEAD = (".reg .b64 in, out, off; .reg .b32 x, y; .reg .pred p0, p1; mov.u32 x, %%tid.x; mul.wide.u32 off, x, {size};"
-        " add.s64 in, %0, off; add.s64 out, %1, off; and.b32 y, x, 1; setp.eq.s32 p0, y, 1; and.b32 y, x, 2;"
-        " setp.eq.s32 p1, y, 2;")  # fmt: skip
+HEAD = (".reg .b64 in, out, off; .reg .b32 x, y; .reg .pred p0, p1, p2; mov.u32 x, %%tid.x;"
+        " mul.wide.u32 off, x, {size}; add.s64 in, %0, off; add.s64 out, %1, off; and.b32 y, x, 1;"
+        " setp.eq.s32 p0, y, 1; and.b32 y, x, 2; setp.eq.s32 p1, y, 2;")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,65 @@ def program(seed: int, kind: str, steps: int = 16) -> Program:
     return Program(kind, _read(lines, set(results)), INPUTS + len(lines), tuple(results))
 
 
+def spread(seed: int, kind: str) -> Program:
+    """A function of its seed: products by constants among others, their sums in blocks and loops that stay such."""
+    drawn = random.Random(f"{kind} {seed}")
+    bits = TYPES[kind][0]
+    lines: list[str] = []
+    read: set[str] = set()
+    factors: dict[str, set[str]] = {}
+
+    def emit(form: str, *sources: str) -> str:
+        result = f"v{INPUTS + len(lines)}"
+        read.update(sources)
+        lines.append(f"{form} {result}, {', '.join(sources)};")
+        return result
+
+    def straight(names: list[str], count: int, own: int = 0) -> None:
+        """The first source is one of ``names[own:]``: what changes in a loop, else ptxas takes it out."""
+        for _ in range(count):
+            opcode, sources = drawn.choice(OPERATIONS)
+            chosen = [drawn.choice(names[-5:] if drawn.random() < 0.6 else names) for _ in range(sources)]
+            chosen[0] = drawn.choice(names[own:]) if own else chosen[0]
+            if opcode == "mul" and drawn.random() < 0.6:
+                value = _constant(drawn.choice(CONSTANTS), kind)
+                chosen[1] = value if kind in ("f32", "f64") else emit(f"mov.b{bits}", value)
+            if opcode in ("add", "sub") and set(chosen) & set().union(*(factors.get(name, ()) for name in chosen)):
+                continue
+            names.append(emit(f"mov.b{bits}" if opcode == "mov" else f"{opcode}.{kind}", *chosen))
+            if opcode in ("mul", "mov", "neg"):
+                factors[names[-1]] = {*chosen, *(f for name in chosen for f in factors.get(name, ()))}
+
+    made = [f"v{n}" for n in range(INPUTS)]
+    straight(made, 5)
+    for _ in range(drawn.randrange(1, 4)):
+        merged, label = emit(f"mov.b{bits}", drawn.choice(made)), f"L{len(lines)}"
+        inner = [*made, merged]
+        loops = drawn.random() < 0.5
+        lines.extend(["mov.u32 x, y;", f"{label}:"] if loops else [f"@p{drawn.randrange(2)} bra {label};"])
+        lines.append("membar.gl;")  # else ptxas makes predicates of it
+        straight(inner, drawn.randrange(2, 6), len(made) if loops else 0)
+        last = emit(f"sub.{kind}", merged, inner[-1]) if loops else inner[-1]  # else it would be no loop
+        lines.append(f"mov.b{bits} {merged}, {last};")
+        read.add(last)
+        lines.extend(["sub.s32 x, x, 1;", "setp.gt.s32 p2, x, 0;", f"@p2 bra {label};"] if loops else [f"{label}:"])
+        made.append(merged)
+        straight(made, drawn.randrange(3))
+    results = [name for name in made[INPUTS:] if name not in read or drawn.random() < 0.08]
+    return Program(kind, _read(lines, set(results)), INPUTS + len(lines), tuple(results))
+
+
+def _constant(value: float, kind: str) -> str:
+    """As an operand of PTX."""
+    if kind == "f64":
+        return f"0d{np.float64(value).view(np.uint64):016X}"
+    single = int(np.float32(value).view(np.uint32))
+    if kind == "f32":
+        return f"0f{single:08X}"
+    half = single >> 16 if kind.startswith("bf16") else int(np.float16(value).view(np.uint16))
+    return f"0x{half * (0x10001 if kind.endswith('x2') else 1):X}"
+
+
 def _read(lines: Sequence[str], live: set[str]) -> tuple[str, ...]:
     """Without what nobody reads; a register that is written twice is one."""
     kept: list[str] = []
@@ -121,11 +183,11 @@ def _read(lines: Sequence[str], live: set[str]) -> tuple[str, ...]:
     return tuple(reversed(kept))
 
 
-def inputs(kind: str) -> Any:
-    """Numbers whose products all have to be rounded, as bits."""
+def inputs(kind: str, scale: float = 1.0) -> Any:
+    """Numbers whose products all have to be rounded, times ``scale``, as bits."""
     rng = np.random.default_rng(1)
     count = (INPUTS, LANES * (2 if kind.endswith("x2") else 1))
-    values = rng.uniform(0.5, 2, count) * rng.choice([-1, 1], count)
+    values = rng.uniform(0.5, 2, count) * rng.choice([-1, 1], count) * scale
     if kind.startswith("bf16"):
         raw = (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
     else:
@@ -133,7 +195,7 @@ def inputs(kind: str) -> Any:
     return np.ascontiguousarray(raw).view(f"u{TYPES[kind][0] // 8}").reshape(INPUTS, LANES)
 
 
-def different(programs: Sequence[Program], arch: str) -> tuple[list[int], int]:
+def different(programs: Sequence[Program], arch: str, scale: float = 1.0) -> tuple[list[int], int]:
     """Which programs store other bits than their machine code, and in how many of them it joins something."""
     source = "".join(one.kernel(f"k{n}") for n, one in enumerate(programs))
     compiled = compile_source(source, path="joined.cu", entry="k0", arch=arch)
@@ -141,7 +203,7 @@ def different(programs: Sequence[Program], arch: str) -> tuple[list[int], int]:
     code, device = Cubin.of(compiled), Simulator(Setting(counting=False))
     found, joined = [], 0
     for n, one in enumerate(programs):
-        given = inputs(one.type)
+        given = inputs(one.type, scale)
         ours = np.zeros((max(len(one.results), 1), LANES), given.dtype)
         theirs = code.run(f"k{n}", SHAPE, [given, ours])[1]
         kernel = dataclasses.replace(compiled, entry=f"k{n}")
@@ -156,7 +218,8 @@ def different(programs: Sequence[Program], arch: str) -> tuple[list[int], int]:
 def main(given: Sequence[str]) -> int:
     """The command line above."""
     kind, arch, first, end = given[0], given[1], int(given[2]), int(given[3])
-    programs = [program(seed, kind) for seed in range(first, end)]
+    made = spread if given[4:] else program
+    programs = [made(seed, kind) for seed in range(first, end)]
     found, joined = different(programs, arch)
     for n in found:
         print(f"program {first + n}", *programs[n].lines, f"stored: {', '.join(programs[n].results)}", sep="\n    ")

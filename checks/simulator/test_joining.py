@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from checks.simulator import joined
-from gemm_lessons.api import arguments
+from gemm_lessons.api import arguments, simulate
 from gemm_lessons.compiler.compile import Compiled, compile_source
 from gemm_lessons.launch import Grid
 from gemm_lessons.simulator import Simulator
@@ -97,6 +97,84 @@ LINES = (  # products v7 = v0 * v1 and so on, one line each; what it is that a c
     ("mul.{} v7, v0, v1;", "mov.b32 v9, v2;", "@p0 sub.{} v9, v9, v7;"),  # a sum with a guard
     ("mul.{} v7, v0, v1;", "add.{} v8, v7, v3;", "add.{} v9, v7, v2;"),  # a sum that nobody reads
 )
+
+
+LOOP = ("mov.u32 x, y;", "L:", "membar.gl;", "{}", "sub.s32 x, x, 1;", "setp.gt.s32 p2, x, 0;", "@p2 bra L;")
+
+
+def looped(first: str, body: str, last: str = "") -> tuple[str, ...]:
+    """A loop that ptxas neither unrolls nor empties."""
+    return (first, "mov.b32 v9, v1;", *(line.format(body) for line in LOOP), *filter(None, [last]))
+
+
+@pytest.mark.parametrize(
+    ("lines", "joins"),
+    [
+        (looped("mul.f32 v7, v0, 0f3F19999A;", "sub.f32 v9, v9, v7;"), True),  # by a number: in every block
+        (looped("mul.f32 v7, v0, 0f3F19999A;", "sub.f32 v9, v9, v7;", "add.f32 v9, v9, v7;"), True),
+        (looped("mul.f32 v7, v0, 0f3F19999A;", "sub.f32 v9, v9, v7;", "mul.f32 v9, v9, v7;"), False),
+        (looped("mul.f32 v7, v0, v2;", "sub.f32 v9, v9, v7;"), False),
+        (looped("mul.f32 v7, v0, 0f3F19999A;", "sub.f32 v9, v9, v7; mov.b32 v0, v9;"), True),  # v0 as it was before
+        (("mul.f32 v7, v0, v1;", "mov.b32 v0, v2;", "add.f32 v9, v7, v0;"), True),
+    ],
+)
+def test_products_by_a_number_are_joined_in_other_blocks(lines: tuple[str, ...], joins: bool) -> None:
+    assert joined.different([joined.Program("f32", lines, 11, ("v9",))], "sm_90") == ([], int(joins))
+
+
+def test_a_product_by_a_parameter_is_joined_in_a_loop() -> None:
+    source = (
+        'extern "C" __global__ void k(const float *x, float *y, float alpha, int n) { int i = threadIdx.x; float p = '
+        'alpha * x[i], r = x[i + 32]; _Pragma("unroll 1") for (int j = 0; j < n; j++) r = fabsf(r) + p; y[i] = r; }'
+    )
+    x, y, alpha = np.random.default_rng(2).uniform(0.5, 2, 64).astype(np.float32), np.zeros(32, np.float32), 0.7
+    assert not simulate(source, "k", 1, 32, [x, y, alpha, 3]).findings
+    expected = x[32:]
+    for _ in range(3):
+        expected = (np.abs(expected).astype(np.float64) + np.float64(np.float32(alpha)) * x[:32]).astype(np.float32)
+    assert (y == expected).all()
+
+
+HALF = "0f3F000000"
+POWERS = (HALF, "0f3E800000", "0f3E000000", "0f40000000", "0f40800000", "0f41000000")
+SCALED = (
+    *(("mul.f32 v7, v0, v1;", f"mul.f32 v9, v7, {power};") for power in POWERS),
+    ("mul.f32 v7, v0, v1;", "mov.b32 v9, v2;", f"@p0 mul.rn.f32 v9, {HALF}, v7;"),
+    ("mul.f32 v7, v0, v1;", f"mul.f32 v8, v7, {HALF};", f"mul.f32 v9, v8, {HALF};"),  # the second by itself
+    ("mul.rn.f32 v7, v0, v1;", f"mul.f32 v9, v7, {HALF};"),  # no product that may be joined
+    ("mul.f32 v7, v0, v1;", f"mul.f32 v8, v7, {HALF};", "min.f32 v9, v7, v8;"),  # used twice
+    ("mul.f32 v7, v0, v1;", "mul.f32 v9, v7, 0f41800000;"),  # by 16
+)
+
+
+@pytest.mark.parametrize("scale", [2.0**-63, 2.0**63])
+def test_a_scaled_product_is_one_instruction(scale: float) -> None:
+    programs = [joined.Program("f32", lines, 11, ("v9",)) for lines in SCALED]
+    assert joined.different(programs, "sm_90", scale)[0] == []
+
+
+@pytest.mark.parametrize(("size", "noted"), [(1.0, False), (1e-20, True), (2e19, True)])
+def test_where_no_gpu_was_asked_how_a_scaled_product_is_rounded_is_noted(size: float, noted: bool) -> None:
+    source = (
+        'extern "C" __global__ void k(const float *x, float *y) { int i = threadIdx.x; y[i] = x[i] * x[i + 32] / 2; }'
+    )
+    x, y = np.random.default_rng(1).uniform(1, 1.2, 64).astype(np.float32) * np.float32(size), np.zeros(32, np.float32)
+    x[::3] *= -1
+    launched = simulate(source, "k", 1, 32, [x, y])
+    assert [(it.kind, it.severity) for it in launched.findings] == [("rounded_once", "note")] * noted
+    assert not launched.counters.obstacle
+    assert (y == (x[:32].astype(np.float64) * x[32:] * 0.5).astype(np.float32)).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "scale"), [("f32", 1.0), ("f32", 2.0**-63), ("f64", 1.0), ("f16", 1.0), ("bf16x2", 1.0)]
+)
+def test_random_programs_of_several_blocks(kind: str, scale: float) -> None:
+    """Some still differ: ptxas moves what only later blocks need into them, and the product once more."""
+    found, joins = joined.different([joined.spread(seed, kind) for seed in range(300)], "sm_90", scale)
+    assert len(found) <= 3
+    assert joins > 100
 
 
 @pytest.mark.parametrize("kind", ["f32", "f16x2"])

@@ -48,6 +48,7 @@ from gemm_lessons.simulator.program.ptx import (
 )
 from gemm_lessons.simulator.program.schedule import GROUPED, FmaGroup, LoadGroup, MoveGroup, Single, Step
 from gemm_lessons.simulator.semantics import table as semantics
+from gemm_lessons.simulator.semantics.arithmetic import SCALED
 from gemm_lessons.simulator.semantics.operation import DTYPES, Plain
 
 Array = NDArray[Any]
@@ -275,6 +276,8 @@ class Binder:
         if len(operation.result) > 1 or operation.carry_out:
             return [*before, self._several(instruction, operation, pair, sources)]
         target, wider = self.destination(first, operation.result[0], instruction)
+        if not SCALED.keys().isdisjoint(instruction.modifiers):
+            before.append(self._rounded_once(instruction, *sources))
         if not wider:
             return [*before, self.assign(instruction, target, operation.function, *sources)]
         narrow = np.zeros(self.state.lanes, DTYPES[operation.result[0]])
@@ -285,6 +288,20 @@ class Binder:
             np.copyto(out, bits, casting="unsafe")
 
         return [*before, self.assign(instruction, target, extended)]
+
+    def _rounded_once(self, instruction: Instruction, a: Array, b: Array) -> Op:
+        """A note where it matters that a scaled product is rounded once: no GPU was asked."""
+        state, guard = self.state, self.guard(instruction)
+        power = np.float32(SCALED[instruction.modifiers[0]])
+
+        def look() -> None:
+            once, twice = np.multiply(a, b, dtype=np.float64) * np.float64(power), np.multiply(a, b) * power
+            lanes = state.active if guard is None else guard()
+            differ = (once.astype(np.float32) != twice) & ~np.isnan(twice)
+            if np.any(differ if lanes is None else differ & lanes):
+                state.notices.setdefault("rounded_once", instruction)
+
+        return both(look)
 
     def _several(
         self, instruction: Instruction, operation: semantics.Operation, targets: Sequence[Operand | None],

@@ -210,6 +210,7 @@ def directed_f64(opcode: str, mode: Mode) -> Function:
 
 # Which source's NaN survives in f64, by an H200.
 NAN_ORDER = {"add": (1, 0), "sub": (1, 0), "mul": (1, 0), "fma": (1, 2, 0), "div": (0, 1), "sqrt": (0,)}
+SCALED = {"d2": 0.5, "d4": 0.25, "d8": 0.125, "m2": 2.0, "m4": 4.0, "m8": 8.0}
 UFUNCS: dict[str, Callable[..., Any]] = {"add": np.add, "sub": np.subtract, "mul": np.multiply}
 
 
@@ -224,6 +225,28 @@ def rounded(opcode: str, code: str, mode: Mode) -> Function:
     if opcode == "fma" and mode == "rn":
         return floats.fma_f32 if code == "f32" else _fma_f16
     return _narrowed(opcode, code, mode)
+
+
+def scaled() -> Table:
+    """Of machine code alone (``FMUL.D2``): ``mul.d2.f32``, a product divided by 2 and rounded once; m2: multiplied."""
+    entries: Table = {}
+    for name, power in SCALED.items():
+        exact = functools.partial(_scaled, power)
+        for ftz in (False, True):
+            for sat in (False, True):
+                function = with_modifiers(functools.partial(_once, exact), "f32", ftz, sat, exact=exact)
+                put(entries, f"mul.{name}" + ".ftz" * ftz + ".sat" * sat, "f32", 2, function)
+    return entries
+
+
+def _scaled(power: float, a: Array, b: Array) -> Array:
+    product: Array = np.atleast_1d(a).astype(F64) * np.atleast_1d(b).astype(F64) * power
+    return product
+
+
+def _once(exact: Callable[..., Array], out: Array, a: Array, b: Array) -> None:
+    np.copyto(out, floats.narrow(exact(a, b), F32, "rn"))
+    settle_nans(out, "f32")
 
 
 def _basic(entries: Table) -> None:

@@ -42,6 +42,11 @@ def _pairs() -> Table:
     return comparisons.pairs()
 
 
+@cache
+def _scaled() -> Table:
+    return arithmetic.scaled()
+
+
 def lookup(opcode: str, modifiers: tuple[str, ...], results: int = 1) -> Operation | None:
     """The operation of ``opcode.modifiers``, or None when it is not supported.
 
@@ -49,7 +54,7 @@ def lookup(opcode: str, modifiers: tuple[str, ...], results: int = 1) -> Operati
     Functions run under ``float_state()``.
     """
     name = ".".join((opcode, *modifiers))
-    return (_pairs() if results == 2 else _table()).get(name)
+    return (_pairs() if results == 2 else _table()).get(name) or _scaled().get(name)
 
 
 def supported() -> tuple[str, ...]:

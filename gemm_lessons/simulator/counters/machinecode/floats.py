@@ -28,6 +28,7 @@ from gemm_lessons.simulator.counters.machinecode.sources import (
 )
 from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
 from gemm_lessons.simulator.semantics import table as semantics
+from gemm_lessons.simulator.semantics.arithmetic import SCALED
 from gemm_lessons.simulator.semantics.operation import DTYPES
 
 FTZ: Choice = {"": "", "FTZ": ".ftz"}
@@ -40,13 +41,19 @@ COMPARE: Choice = {
 }
 
 
+SCALE: Choice = {"": "", **{name.upper(): f".{name}" for name in SCALED}}
+
+
 def _arithmetic(opcode: str, count: int) -> Rule:
     """float32 add, mul, fma."""
 
     def rule(s: Sources) -> Compute:
-        ftz, mode, sat = s.choose(FTZ, MODE, SAT)
+        ftz, mode, sat, scale = s.choose(FTZ, MODE, SAT, SCALE)
+        rounding = "" if scale and mode == ".rn" else mode
         s.expect(count)
-        return words_of(by_ptx(s.d, f"{opcode}{mode}{ftz}{sat}.f32", *(s.number(i, "f32") for i in range(count))))
+        return words_of(
+            by_ptx(s.d, f"{opcode}{scale}{rounding}{ftz}{sat}.f32", *(s.number(i, "f32") for i in range(count)))
+        )
 
     return rule
 
