@@ -219,3 +219,16 @@ def test_cooperative_groups_and_names_of_the_standard_library():
     x = np.arange(32, dtype=np.float32)
     simulate(source, "k", 1, 32, [x, np.array([2, 3], np.float32).tobytes()])
     assert x.tolist() == [496 + 3 + 2] * 32
+
+
+def test_a_template_may_name_what_the_host_says_of_a_tensor_map() -> None:
+    source = """
+#include <cudaTypedefs.h>
+template <typename T> struct Of;
+template <> struct Of<float> { using sum = double; static constexpr auto type = CU_TENSOR_MAP_DATA_TYPE_FLOAT32; };
+template <typename T> __global__ void k(int *x) { typename Of<T>::sum y = Of<T>::type; x[0] = y; }
+void init(CUtensorMap *map) { cuTensorMapEncodeTiled(map, Of<float>::type, CU_TENSOR_MAP_SWIZZLE_128B); }
+"""
+    x = np.zeros(1, np.int32)
+    assert not simulate(source, "k<float>", 1, 1, [x]).findings
+    assert x[0] == 7

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gemm_lessons import simulate
 from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.launch import Buffer, Grid
 from gemm_lessons.simulator import Setting
@@ -244,3 +245,36 @@ def test_registers_that_do_not_fit_are_refused_by_name(body):
     with pytest.raises(UnsupportedKernel) as caught:
         launch(body)
     assert body.partition(";")[0] in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("form", "number"),
+    [
+        ("fractional.L2::evict_first.b64 p, 1.0;", 0x12F0),  # what ptxas writes
+        ("fractional.L2::evict_normal.b64 p;", 0x16F0),
+        ("fractional.L2::evict_last.L2::evict_first.b64 p, 0.25;", 0x1530),
+        ("fractional.L2::evict_unchanged.b64 p, 0.3;", 0x1040),
+    ],
+)
+def test_a_cache_policy_is_a_number_and_changes_nothing(form, number):
+    copy = "cp.async.cg.shared.global.L2::cache_hint [%1], [%2], 16, p; cp.async.wait_all;"
+    source = f"""extern "C" __global__ void k(const float4 *x, float4 *y, unsigned long long *policy) {{
+        __shared__ float4 s[32];
+        unsigned at = __cvta_generic_to_shared(s + threadIdx.x);
+        unsigned long long made;
+        asm volatile("{{ .reg .b64 p; createpolicy.{form} {copy} mov.b64 %0, p; }}"
+                     : "=l"(made) : "r"(at), "l"(x + threadIdx.x));
+        y[threadIdx.x] = s[threadIdx.x];
+        policy[threadIdx.x] = made; }}"""
+    x, y, policy = np.arange(128, dtype=np.float32), np.zeros(128, np.float32), np.zeros(32, np.uint64)
+    launched = simulate(source, "k", 1, 32, [x, y, policy])
+    assert not launched.findings
+    assert not launched.counters.obstacle
+    assert (x == y).all()
+    assert (policy == number << 48).all()
+
+
+def test_a_range_of_a_cache_policy_is_not_supported():
+    body = 'asm volatile("{.reg .b64 p; createpolicy.range.global.L2::evict_last.b64 p, [%0], 64, 64;}" :: "l"(x));'
+    with pytest.raises(UnsupportedKernel, match="createpolicy"):
+        simulate(f'extern "C" __global__ void k(float *x) {{ {body} x[0] = 1; }}', "k", 1, 1, [np.zeros(1, np.float32)])

@@ -52,7 +52,7 @@ def test_a_row_says_what_fits_together() -> None:
 
 
 def test_rows_of_opcodes_that_only_compute_name_opcodes_of_the_semantics() -> None:
-    assert {name for name, row in TABLE.items() if row.computes} - opcodes.computed() == {"isspacep"}
+    assert {name for name, row in TABLE.items() if row.computes} - opcodes.computed() == {"isspacep", "createpolicy"}
 
 
 UNKNOWN_ONES = [

@@ -8,6 +8,7 @@ overwritten because they are padding or have ended.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -55,6 +56,10 @@ Array = NDArray[Any]
 Run = Callable[[], object]
 Op = tuple[Run, Run]  # how to run when every lane that matters takes part, and when only state.active does
 Guard = Callable[[], Array | None]
+
+
+# What ptxas writes of each, for sm_80 and sm_90.
+POLICIES = {"L2__evict_unchanged": 0, "L2__evict_first": 2, "L2__evict_last": 4, "L2__evict_normal": 6}
 
 
 def both(run: Run) -> Op:
@@ -424,6 +429,18 @@ class Binder:
         high = np.iinfo(np.int64).max if window is None else window + WINDOW_SIZE
         return [self.assign(instruction, row, lambda out: np.copyto(out, (value >= low) & (value < high)))]
 
+    def cache_policy(self, instruction: Instruction) -> list[Op]:
+        """``createpolicy``: the number that ptxas makes of it. What a policy changes, nobody sees in memory."""
+        kind, *policies, code = instruction.modifiers
+        first, second = [*policies, "L2__evict_unchanged"][:2]
+        if kind != "fractional" or len(policies) not in (1, 2) or first not in POLICIES or second not in POLICIES:
+            raise unsupported(instruction)
+        part = float(self.value(instruction.operands[1], "f32")) if len(instruction.operands) > 1 else 1.0
+        policy = 0x10 | POLICIES[first] | (second == "L2__evict_first")
+        row, _ = self.destination(instruction.operands[0], code, instruction)
+        number = np.uint64(policy << 56 | math.ceil(16 * part) - 1 << 52)
+        return [self.assign(instruction, row, _copy, number)]
+
     def load(self, instruction: Instruction) -> list[Op]:
         """``ld``; of a parameter, the value is known before the launch."""
         if "param" not in instruction.modifiers or _has_register_base(instruction):
@@ -469,6 +486,7 @@ def _run(bind: Bind) -> Callable[[Binder, Instruction], list[Op]]:
 # block (``machine.py``, ``barriers.py``), nor without effect.
 BOUND: Mapping[str, Callable[[Binder, Instruction], list[Op]]] = {
     "mov": Binder.move, "cvta": Binder.convert_address, "isspacep": Binder.is_space,
+    "createpolicy": Binder.cache_policy,
     "ldmatrix": _run(bind_matrix_load), "stmatrix": _run(bind_matrix_store), "movmatrix": _run(bind_transpose),
     "ld": Binder.load, "ldu": _run(bind_load), "st": _run(bind_store),
     "atom": _run(bind_atomic), "red": _run(bind_atomic), "cp.async": _run(bind_copy),

@@ -187,6 +187,7 @@ _ROWS = (
     Opcode("cvta", "compute", "r[ris]", undefined="spread", pointer="converted",
            forms="global shared local const param, to and from generic"),
     Opcode("isspacep", "compute", "r[ris]", undefined="spread", forms="global shared local"),
+    Opcode("createpolicy", "compute", "ri?", undefined="spread", forms="fractional.L2, of a part that is a number"),
     # -- computation of which more is known than what it gives
     _compute("add", "upwards", "added", ffma=JOINED),
     _compute("sub", "upwards", "subtracted", ffma=JOINED),
