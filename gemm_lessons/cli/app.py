@@ -6,6 +6,7 @@ the commands that need them. ``list`` and ``--help`` must not import NumPy or CU
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, wraps
 from importlib import import_module
@@ -17,6 +18,7 @@ from gemm_lessons import __version__
 from gemm_lessons.cli.commands import COURSE, GRADERS, GROUPS, NAMES, TEACHERS, Command
 
 HELP = ("-h", "--help")
+COMPLETION = ("--show-completion", "--install-completion")
 FIRST_STEPS = ("gemm-lessons init my-course && cd my-course", "gemm-lessons next", "gemm-lessons watch")
 
 
@@ -27,6 +29,10 @@ def app_for(words: Sequence[str]) -> typer.Typer:
     has of each but a line.
     """
     name = words[0] if words else ""
+    if (
+        name in COMPLETION and len(words) > 1
+    ):  # for the shell that is named: Typer then does not look which one it is in
+        os.environ["_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"] = "1"
     if name in NAMES:
         return _app([name])
     if not words or name == "--version":

@@ -1,5 +1,5 @@
-"""A wrong answer whose product is right, and what comes after it is not: a scalar or the bias left out, relu too early,
-alpha times more than the product, another column's bias."""
+"""A wrong answer whose product is right, and what comes after it is not: a scalar or the bias left out, for all columns
+or for some, relu too early, alpha times more than the product, another column's bias."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from functools import reduce
 import numpy as np
 
 from gemm_lessons.course.formula import Formula, Value
-from gemm_lessons.judgement.wrong import Array, Pattern, Wrong
+from gemm_lessons.judgement.wrong import Array, Pattern, Wrong, few
 
 NEUTRAL = (("alpha", 1.0), ("beta", 0.0), ("bias", 0.0))
+AT_ONCE = (2, 4)  # columns that an access takes
 
 
 def epilogue(it: Wrong) -> Pattern | None:
@@ -21,10 +22,38 @@ def epilogue(it: Wrong) -> Pattern | None:
     for name, neutral in NEUTRAL:
         if name in formula.names and it.agrees(it.without(name, neutral)):
             return Pattern(f"{name}_ignored", f"{name} was left out of {formula.text}.")
+    if "beta" in formula.names and it.agrees(it.without("beta", 1.0)):
+        return Pattern(
+            "beta_ignored", f"{it.problem.answer.name} was added as it was, without beta, in {formula.text}."
+        )
     for name, other, what in _misread(formula):
         if it.agrees(it.problem.answer_of(other)):
             return Pattern(name, f"{what} It should be {formula.text}; this is {other.text}.")
-    return _other_bias(it) if "bias" in formula.names else None
+    return _in_part(it) or _other_bias(it) if "bias" in formula.names else None
+
+
+def _in_part(it: Wrong) -> Pattern | None:
+    """Something was left out in some of every few columns, and in the others not."""
+    formula = it.problem.data.formula
+    left_out = [(name, it.without(name, neutral)) for name, neutral in NEUTRAL if name in formula.names]
+    left_out += [
+        ("relu", it.problem.answer_of(other)) for name, other, _ in _misread(formula) if name == "relu_ignored"
+    ]
+    col, wrong = np.arange(it.got.shape[1]), it.wrong.any(0)
+    for width in AT_ONCE:
+        these = np.isin(col % width, col[wrong] % width)
+        if these.all():
+            continue
+        for name, other in left_out:
+            mixed = np.where(these, other.value, it.problem.reference)
+            if it.is_nearly(mixed, it.problem.tolerance_of(other)):
+                which = few(np.unique(col[wrong] % width))
+                return Pattern(
+                    f"{name}_in_part",
+                    f"{name} was left out in some of every {width} columns (number {which}): does the loop over "
+                    "the columns of an access reach all of them?",
+                )
+    return None
 
 
 def _other_bias(it: Wrong) -> Pattern | None:
@@ -42,6 +71,11 @@ def _other_bias(it: Wrong) -> Pattern | None:
             "bias_in_tile",
             f"the bias was taken by the column inside the tile: column {tile} of C got bias[0]. Take that of C.",
         )
+    for width in AT_ONCE:
+        if it.agrees(answer(bias[np.arange(n) // width * width])):
+            return Pattern(
+                "bias_repeated", f"in every {width} columns all got the bias of the first: take that of each."
+            )
     if m <= n and it.agrees(answer(bias[:m, None])):
         return Pattern("bias_by_row", "the bias was taken by the row of C: element (row, col) gets bias[col].")
     return None

@@ -41,6 +41,7 @@ REMEDIES: Mapping[str, str] = {
     "divergent_warp": "The mask of a warp instruction must name exactly the threads that execute it together.",
     "barrier_count": "A named barrier needs one thread count, a multiple of 32, for all threads that meet there.",
     "deadlock": "Some threads wait at a barrier that others never reach: no return and no if around __syncthreads().",
+    "trap": "The kernel stops itself where a condition of its own does not hold: see which, and why it does not.",
     "timeout": "Which loop never ends? Look at how its counter changes and at its condition.",
     "memory": "A thread's own array is there once for each thread: does it need to be so large?",
     "launch_failed": "Threads, blocks and dynamic shared memory are the lesson's: make the kernel fit them, by fewer "
@@ -202,6 +203,16 @@ def _scratch(facts: Evidence, finding: Finding) -> str | None:
             "it counts."
         )
     return None
+
+
+def _trapped(facts: Evidence, finding: Finding) -> str | None:
+    """The kernel stops itself, and says no reason."""
+    if finding.kind != "trap" or not re.search(r"in block (\d+|\([\d, ]+\))$", finding.message):
+        return None
+    return (
+        "The compiler writes a trap where it sees that a pointer is null: is the pointer of this line always one to "
+        "something? Ask before it is read."
+    )
 
 
 def _added_to_nothing(facts: Evidence, finding: Finding) -> str | None:
@@ -375,6 +386,7 @@ RULES: Sequence[Callable[[Evidence, Finding], str | None]] = (
     _of_each_thread,
     _in_a_fragment,
     _scratch,
+    _trapped,
     _added_to_nothing,
     _one_owner,
     _not_filled_up,

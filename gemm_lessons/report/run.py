@@ -119,7 +119,9 @@ def _extent(row: Row) -> str:
     shapes = row.checked.shapes
     right = sum(result.kind == "passed" for result in shapes)
     if row.checked.counters is not None or shapes[-1].kind == "passed":
-        return f"{right} of {len(shapes)} shapes right (M x N x K)"
+        faults = right == len(shapes) and isinstance(row.verdict, Faulted)  # at a second look
+        luck = ", as it was compiled here; as it is written it faults" if faults else ""
+        return f"{right} of {len(shapes)} shapes right (M x N x K){luck}"
     before = f"{right} of {len(shapes) - 1} before it right" if len(shapes) > 1 else "the first shape"
     return f"Stopped at {shapes[-1].shape} (M x N x K), {before}; the rest was not tried"
 
@@ -336,6 +338,8 @@ def _gates(console: Console, row: Row) -> None:
         limit = f"{'<=' if gate.at_most else '>='} {gate.limit:g}"
         gates.add_row(verdict, gate.name, gate.shown, Text(limit, style="quiet"))
     console.print(_indented(gates))
+    if any(", in " in gate.name for gate in row.checked.gates):
+        console.print(_indented(Text("x, in y: x divided by y, so that 1 is exactly y", style="quiet")))
     for gate in row.checked.gates:
         note = gate.note or ("missed on a shape that is not the lesson's own" if gate.hidden else "")
         if not gate.passed and note:

@@ -19,9 +19,9 @@ from gemm_lessons.compiler.local_bounds import may_run_past
 from gemm_lessons.course.folder import read_source
 from gemm_lessons.course.lesson import Lesson, Shape
 from gemm_lessons.course.problem import Problem, Trial
-from gemm_lessons.course.todos import open_todos, todo_marks
+from gemm_lessons.course.todos import open_todos, skipped_todos, todo_marks
 from gemm_lessons.errors import UnsupportedKernel
-from gemm_lessons.judgement.evidence import Built, Checked
+from gemm_lessons.judgement.evidence import Built, Checked, text_of_line
 from gemm_lessons.judgement.stage import Unfinished, can_tell, contents
 from gemm_lessons.judgement.verdict import Faulted, TimedOut, WrongAnswer
 from gemm_lessons.launch import METRICS, OWN_ARRAY, Finding
@@ -32,6 +32,7 @@ from gemm_lessons.simulator.remains import Remains
 AS_WRITTEN = ("-G",)  # no optimisation, and the names of variables
 BUDGET = 500_000  # instructions as written: lessons take a twentieth of it
 WHERE = re.compile(r": byte -?\d+ of (\d+)")
+PAST = re.compile(r"just past its end|\d+ bytes past its end")
 OUTSIDE = re.compile(rf"{OWN_ARRAY}s: byte (-?\d+) of (\d+)")
 Names = dict[tuple[str, str, int], str]
 
@@ -47,7 +48,8 @@ def second_look(plan: RunPlan, built: Built, source: str, checked: Checked) -> C
         return checked
     count = len(todo_marks(stub))
     if todos:
-        checked = replace(checked, unfinished=Unfinished(count - len(todos), count))
+        left = todos.keys() | skipped_todos(source, stub).keys()
+        checked = replace(checked, unfinished=Unfinished(count - len(left), count))
     if len(lesson.launches) > 1:  # what one of them leaves behind is not the whole
         return checked
     shape = one_tile(lesson)
@@ -79,7 +81,7 @@ def second_look(plan: RunPlan, built: Built, source: str, checked: Checked) -> C
             checked = replace(checked, contents=told)
     except UnsupportedKernel:  # it counts nothing and judges nothing: the run has done that without it
         return checked
-    return _with_findings(checked, _past_the_end(remains, names), shape)
+    return _with_findings(checked, _past_the_end(remains, names, source), shape)
 
 
 def _remains(compiled: Compiled, lesson: Lesson, trial: Trial) -> Remains:
@@ -118,16 +120,24 @@ def _names(compiled: Compiled, remains: Remains) -> Names:
     return shared | {("own", variable, offset): name for (variable, offset), name in local_names(compiled.ptx).items()}
 
 
-def _past_the_end(remains: Remains, names: Names) -> list[Finding]:
+def _past_the_end(remains: Remains, names: Names, source: str) -> list[Finding]:
     """Indices past the end of a thread's own array, by its name: where it is optimised, nothing of them is left."""
     found = []
     outside = OUTSIDE.match(remains.fault.message) if remains.fault is not None else None
     if remains.fault is not None and outside is not None:  # past the last of them
         byte, size = int(outside[1]), int(outside[2])
-        starts = {offset: name for (space, _, offset), name in names.items() if space == "own" and offset < byte}
-        start = max(starts, default=0)
-        head = f"{starts.get(start, OWN_ARRAY)}: byte {byte - start} of {size - start}"
-        message = head + remains.fault.message[outside.end() :]
+        starts = sorted((offset, name) for (space, _, offset), name in names.items() if space == "own")
+        indexed = re.findall(r"\b(\w+)\s*\[", text_of_line(source, remains.fault.line))
+        meant = [(offset, name) for offset, name in starts if name in indexed]
+        rest = remains.fault.message[outside.end() :]
+        if len(meant) == 1:
+            start, name = meant[0]
+            end = min((offset for offset, _ in starts if offset > start), default=size)
+            rest = PAST.sub(f"{byte - end} bytes past its end" if byte > end else "just past its end", rest)
+            message = f"{name}: byte {byte - start} of {end - start}{rest}"
+        else:
+            which = " or ".join(dict.fromkeys(name for _, name in meant)) or OWN_ARRAY
+            message = f"{which}: byte {byte} of {size} of all{rest}"
         found.append(replace(remains.fault, kind="out_of_array", message=message, detail="own"))
     for finding in remains.findings:
         variable, _, offset = finding.detail.partition("+")
