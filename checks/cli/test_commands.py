@@ -304,3 +304,11 @@ def test_export_writes_a_program(run: Run, course: Path) -> None:
     (course / "taken").write_text("mine")
     refused = run("export", "01", "taken")
     assert (refused.code, (course / "taken").read_text()) == (2, "mine")
+
+
+def test_completion_is_for_the_shell_that_is_named(run: Run) -> None:
+    assert run("--show-completion", "zsh").out.startswith("#compdef gemm-lessons")
+    assert run("--show-completion", "fish").out.startswith("complete --command gemm-lessons")
+    unknown = run("--show-completion", "nosh")
+    assert unknown.code == 2
+    assert "'nosh' is not one of" in unknown.err

@@ -64,6 +64,17 @@ def test_after_the_first_todo_the_tile_is_there() -> None:
     assert "Wrong elements" not in said
 
 
+def test_a_todo_that_was_skipped_is_not_counted_as_written() -> None:
+    stub = lesson_named("block_tile").stub_path.read_text().splitlines()
+    at = {number: next(i for i, line in enumerate(stub) if f"TODO({number})" in line) for number in (1, 3)}
+    stub[at[3]] += "\n        __syncthreads();"
+    stub[at[1]] += (
+        "\n        As[thread_row][thread_col] = row < M && k0 + thread_col < K ? a(row, k0 + thread_col) : 0.0f;"
+    )
+    said = words_of(run(lesson_named("block_tile"), "\n".join(stub) + "\n"))
+    assert "NOT FINISHED: 2 of 5 TODOs written" in said
+
+
 def test_loads_of_which_two_became_one_are_not_called_dead() -> None:
     stub = lesson_named("block_tile").stub_path.read_text()
     copies = {
@@ -111,6 +122,7 @@ def test_a_local_array_is_watched_although_the_answer_is_right() -> None:
     assert finding.kind == "out_of_array"
     assert finding.message.startswith("b_frag: byte 32 of 32, written by thread 0")
     assert all(shape.kind == "passed" for shape in outcome.kernel.checked.shapes)
+    assert "shapes right (M x N x K), as it was compiled here; as it is written it faults" in words_of(outcome)
 
 
 def test_what_prints_is_counted_and_estimated_as_if_it_did_not() -> None:
