@@ -182,6 +182,19 @@ def test_the_map_of_a_room_names_its_modules() -> None:
     assert rooms >= 5
 
 
+def test_files_that_are_named_are_there() -> None:
+    """In docstrings and comments."""
+    known = {path.name for folder in (PACKAGE, PACKAGE.parent / "checks") for path in folder.rglob("*.py")}
+    known.add("numpy.py")  # what a learner may call a file
+    gone = [
+        f"{path.relative_to(PACKAGE)}: {name}"
+        for path in MODULES.values()
+        for name in re.findall(r"\b\w+\.py\b", path.read_text())
+        if name not in known
+    ]
+    assert not gone
+
+
 def test_this_test_sees_the_imports() -> None:
     assert "course.folder" in graph()["run.pipeline"]
     assert "compiler.compile" in graph()["device"], "also those for types"

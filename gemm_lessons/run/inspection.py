@@ -1,6 +1,6 @@
 """``inspect``: run a kernel that nobody here wrote, with arguments given on the command line.
 
-``argument_text`` says how they are written.
+``arguments/text.py`` says how they are written.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ the batch's trace: which instruction, and the addresses of all its lanes. Touche
 with the same addresses gives the same object, so an observer analyses a touch once and multiplies by how often it
 came. The trace is handed over at every barrier of the whole batch (an epoch) and at the end of the batch.
 
-    machine  --Touch, Barrier-->  trace  --Epoch-->  observers (counters.py, checkers.py)  -->  Counters, Findings
+    machine  --Touch, Barrier-->  trace  --Epoch-->  observers (counters, checkers)  -->  Counters, Findings
 
 Observers never change what the machine does.
 """

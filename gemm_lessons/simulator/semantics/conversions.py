@@ -1,6 +1,6 @@
 """``cvt`` between all integer and floating-point types, plain ``mov`` of a register, and ``cvta``.
 
-Out of range means clamped to the destination's range, NaN means ``NAN_TO_INTEGER``.
+Out of range means clamped to the destination's range, NaN means ``nan_to_integer``.
 Source: NVIDIA, "PTX ISA" 9.0, 9.7.9 (cvt); the NaN rule is in its integer notes.
 """
 
