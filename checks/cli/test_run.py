@@ -18,6 +18,7 @@ import pytest
 
 from checks import forks
 from checks.cli.tiny_course import GATE, KERNEL, SOLUTION, STUB, Run, environment
+from gemm_lessons.cli.run import options
 
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -266,3 +267,9 @@ def test_what_is_too_long_for_a_terminal_is_not_torn_apart(course: Path, kernel:
     assert lines[-1] == "  gemm-lessons diff 01 --reveal"
     assert " ".join(lines[:-1]).endswith("would spoil it; to see it all the same:")
     assert max(len(line) for line in lines) <= 60
+
+
+def test_a_command_can_be_typed_again_as_it_is_shown() -> None:
+    said = options(solution=False, bug=True, file=None, tile=["BM = 64,TM=4", "BK=16"], shape="96,64,80")
+    assert said == " --bug --tile 'BM = 64,TM=4' --tile BK=16 --shape 96,64,80"
+    assert options(file=Path("my kernel.cu"), layout="TN") == " --file 'my kernel.cu' --layout TN"

@@ -116,27 +116,21 @@ def run(
 
     most = bounds_for(time_limit, memory_limit, wanted)
     sheet = sheet_for(gpu) if gpu is not None else None
+    which = options(solution=solution, stub=stub, bug=bug, file=file)
+    otherwise = options(tile=tile, shape=shape, layout=layout and layout.upper(), type=type_)
+    counts = not otherwise and path.resolve() == found.kernel_path.resolve()
 
     def show(outcome: RunOutcome) -> int:
-        practice: Callable[[], None] | None = None
-        as_it_is = wanted is None and not tile and layout is None and type_ is None
-        counts = as_it_is and path.resolve() == found.kernel_path.resolve()
         if counts:  # before anything is printed: whoever reads it may have seen enough after four lines
             keep_progress(course, load_progress(course).after_run(found.name, outcome.verdict.kind))
-        if as_it_is:
-            practice = practised(course, found, path, outcome)
+        practice = None if otherwise else practised(course, found, path, outcome)
         if as_json:
             import json
 
             typer.echo(json.dumps(contract.as_json(outcome), indent=2, allow_nan=False))
         else:
-            option = f" --file {shlex.quote(str(file))}" if file else ""
-            option = " --solution" if solution else " --stub" if stub else " --bug" if bug else option
-            option += "".join(f" --tile {text}" for text in tile or ())
-            option += f" --shape {shlex.quote(shape)}" if shape is not None else ""
-            option += f" --layout {layout.upper()}" if layout is not None else ""
-            option += f" --type {type_}" if type_ is not None else ""
-            _show(course, outcome, f"gemm-lessons run {found.number:02}{option}", remarks, counts)
+            again = f"gemm-lessons run {found.number:02}{which}{otherwise}"
+            _show(course, outcome, again, remarks, counts)
             if problems:
                 from gemm_lessons.report.console import make_console
                 from gemm_lessons.report.problems import show_problems
@@ -177,6 +171,16 @@ def run(
         return show(lost(found, path, kind, message, device.value, (sheet or sheet_for(DEFAULT_GPU)).name))
 
     return guarded(work, lost, most)
+
+
+def options(**given: object) -> str:
+    """Those that are given, as one types them again."""
+    words: list[str] = []
+    for name, value in given.items():
+        for one in value if isinstance(value, list) else [value]:
+            if one is not None and one is not False:
+                words += [f"--{name}"] if one is True else [f"--{name}", str(one)]
+    return "".join(f" {shlex.quote(word)}" for word in words)
 
 
 def _show(course: Course, outcome: RunOutcome, again: str, remarks: Sequence[str], counts: bool) -> None:
