@@ -52,7 +52,7 @@ def shot(access: Access, addresses: Array, active: Array | None, other: Array | 
         where = None
     lanes = rows.size if mask is None else int(np.count_nonzero(mask))
     if access.space == "shared":
-        cost, ideal, certain = _wavefronts(access, rows, mask, beside)
+        cost, ideal, certain = wavefronts(access, rows, mask, beside)
         excess = cost - ideal
         warp = int(excess.argmax())
         worst = (warp if where is None else int(where[warp]), int(excess[warp]))
@@ -76,7 +76,11 @@ def _some_read_nothing(source: Array, mask: Array | None) -> bool:
     return bool((nothing if mask is None else nothing & mask).any())
 
 
-def _wavefronts(access: Access, rows: Array, mask: Array | None, source: Array | None) -> tuple[Array, Array, bool]:
+def wavefronts(
+    access: Access, rows: Array, mask: Array | None, source: Array | None = None
+) -> tuple[Array, Array, bool]:
+    """Of an access to shared memory, warp by warp: what it costs, what is unavoidable, and whether that is certain.
+    ``source``: where a copy reads."""
     if source is None:
         return *banks.wavefronts(rows, mask, access.width, kind_of(access)), access.effect != "copy"
     if BYPASS in access.text:

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from gemm_lessons.compiler import elf
 from gemm_lessons.frozen import dataclass
 from gemm_lessons.launch import Argument, Grid, buffers_of
-from gemm_lessons.simulator.counters import banks, copies, tally
-from gemm_lessons.simulator.counters.banks import AccessKind
+from gemm_lessons.simulator.counters import banks, tally
 from gemm_lessons.simulator.counters.machinecode import Code, prepare, registers
 from gemm_lessons.simulator.counters.machinecode.divisions import Undecided
 from gemm_lessons.simulator.counters.machinecode.flow import SIGNALS, TEXTURE
@@ -32,7 +31,7 @@ from gemm_lessons.simulator.counters.machinecode.textures import Texels, texels_
 from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
 from gemm_lessons.simulator.counters.machinecode.walker import MemoryUse, Step, Walker
 from gemm_lessons.simulator.counters.tally import Sums
-from gemm_lessons.simulator.events import WARP
+from gemm_lessons.simulator.events import WARP, Access
 from gemm_lessons.simulator.machine.memory import GlobalMemory, parameter_block
 
 if TYPE_CHECKING:
@@ -247,8 +246,8 @@ class _Recorder(Walker):
         return (note,)
 
     def _touch(self, d: Decoded, use: MemoryUse) -> Step:
-        address, guard, beside = use.address, use.guard, use.beside
-        width, space, kind = use.access.width, use.access.space, tally.kind_of(use.access)
+        access, address, guard, beside = use.access, use.address, use.guard, use.beside
+        is_shared = access.space == "shared"
         rows = True if use.rows is None else use.rows
         past = tally.BYPASS in d.source.opcode
         known: dict[bytes, list[Traffic | None]] = {}
@@ -260,17 +259,14 @@ class _Recorder(Walker):
             alive = self.fronts.alive
             active = ((alive if mask is None else mask & alive) & rows).reshape(-1, WARP)
             where = np.broadcast_to(address(), (self.geometry.lanes,)).reshape(-1, WARP)
-            if beside is not None and space == "shared":
-                source = beside().reshape(-1, WARP)
-                written = (
-                    copies.past_l1(where, source, active) if past else copies.through_l1(where, source, active, width)
-                )
-                self._written[d.index] = written[0].tolist()
+            if beside is not None and is_shared:
+                written, _, _ = tally.wavefronts(access, where, active, beside().reshape(-1, WARP))
+                self._written[d.index] = written.tolist()
                 return
-            key = b"" if space != "shared" else where.tobytes() + active.tobytes()
+            key = where.tobytes() + active.tobytes() if is_shared else b""
             found = known.get(key) if key else None
             if found is None:
-                found = _touches(where, active, width, space, kind)
+                found = _touches(access, where, active)
                 if key:
                     known[key] = found
             if beside is not None:
@@ -332,23 +328,22 @@ def shared_out(stream: list[tuple[int, Touch | None]]) -> list[tuple[int, Touch 
     return stream
 
 
-def _touches(
-    where: NDArray[Any], active: NDArray[Any], width: int, space: str, access: AccessKind
-) -> list[Traffic | None]:
+def _touches(access: Access, where: NDArray[Any], active: NDArray[Any]) -> list[Traffic | None]:
     """What one instruction asks of memory, for every warp. None: no lane took part."""
     mask = None if active.all() else active
-    load = access in ("load", "copy", "matrix")
-    if space == "shared":
-        cost, ideal = banks.wavefronts(where, mask, width, access)
+    load = access.effect in ("load", "copy") or access.is_matrix
+    if access.space == "shared":
+        cost, ideal, _ = tally.wavefronts(access, where, mask)
         return [
             Traffic("shared", load, c, i) if c else None for c, i in zip(cost.tolist(), ideal.tolist(), strict=True)
         ]
     found: list[Traffic | None] = []
+    requests = np.arange(WARP) // banks.LANES_OF_A_REQUEST[access.width] if access.space == TEXTURE else None
     for row, lanes in zip(where // banks.SECTOR, active, strict=True):
         sectors = sorted(set(row.tolist() if mask is None else row[lanes].tolist()))
         lines = len({sector // LINE_SECTORS for sector in sectors})
-        if space == TEXTURE:  # each request by itself
-            asked = zip(row // LINE_SECTORS, lanes, np.arange(WARP) // banks.LANES_OF_A_REQUEST[width], strict=True)
+        if requests is not None:  # each by itself
+            asked = zip(row // LINE_SECTORS, lanes, requests, strict=True)
             lines = len({(int(request), int(line)) for line, taking_part, request in asked if taking_part})
         found.append(Traffic("global", load, lines, lines, tuple(sectors)) if sectors else None)
     return found
