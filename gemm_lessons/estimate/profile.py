@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gemm_lessons.simulator.counters.machinecode.trace import Trace
     from gemm_lessons.simulator.program.ptx import Kernel
 
-MODEL = 10  # of the timeline; another number forgets what is kept on disk
+MODEL = 11  # of the timeline; another number forgets what is kept on disk
 DEPTH = 64  # K of the shorter trace, at least: eight tiles of 8, one of 64; double buffering repeats itself every 32
 TILES = 8  # of the shorter trace of a kernel with cp.async, so that its pipeline is full
 # The longer trace is of twice that K; where blocks share out K tiles and have few of them, of so much: each begins and
