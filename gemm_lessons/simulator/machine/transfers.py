@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.errors import UnsupportedKernel
+from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.events import Access, Effect, Space, Stored
 from gemm_lessons.simulator.machine.access import Form, Layout, SpaceAccess, access_of, form_of, remember
 from gemm_lessons.simulator.machine.faults import Misses
@@ -125,6 +126,17 @@ def view_for(memory: NDArray[np.uint8], kind: str, elements: int) -> Array:
     return typed[: typed.size // elements * elements].reshape(-1, elements)
 
 
+@dataclass(frozen=True)
+class Transfer:
+    """A load or store: ``move`` moves between registers and ``view[index]`` of a memory, for some lanes (None: all)."""
+
+    instruction: Instruction
+    form: Form
+    address: Address
+    effect: Effect
+    move: Callable[[Array, Array, Array | None], None]
+
+
 class MemoryBinder:
     """Makes one closure per load or store. ``value`` gives an operand as an array or scalar of a dtype code."""
 
@@ -180,7 +192,7 @@ class MemoryBinder:
         form = form_of(instruction)
         target, address = instruction.operands[:2]
         data = Data(self.state, form.kind, _elements(target), self.value).as_destinations()
-        return self._move(instruction, form, address, data.load, "load", guard)
+        return self._bound(Transfer(instruction, form, _memory(address, instruction), "load", data.load), guard)
 
     def store(self, instruction: Instruction, guard: Callable[[], Array | None] | None) -> Callable[[], None]:
         """Bind ``st``."""
@@ -190,25 +202,15 @@ class MemoryBinder:
         move = data.store
         if instruction.index in self.state.watched:
             move = functools.partial(data.store_and_record, instruction.index)
-        return self._move(instruction, form, address, move, "store", guard)
+        return self._bound(Transfer(instruction, form, _memory(address, instruction), "store", move), guard)
 
-    def _move(
-        self,
-        instruction: Instruction,
-        form: Form,
-        address: Operand,
-        move: Callable[[Array, Array, Array | None], None],
-        effect: Effect,
-        guard: Callable[[], Array | None] | None,
-    ) -> Callable[[], None]:
-        if not isinstance(address, Address):
-            raise UnsupportedKernel(f"unsupported PTX: {instruction.text}", line_of(instruction))
+    def _bound(self, it: Transfer, guard: Callable[[], Array | None] | None) -> Callable[[], None]:
         chosen = self.lanes(guard)
-        compute = self.addresses(address, instruction)
-        if form.space in ("shared", "local"):
-            return self._move_window(instruction, form, address, move, effect, chosen, compute)
-        if form.space in ("global", "const", "param"):
-            where = self._global_mover(instruction, form, address, move, effect)
+        compute = self.addresses(it.address, it.instruction)
+        if it.form.space in ("shared", "local"):
+            return self._in_window(it, chosen, compute)
+        if it.form.space in ("global", "const", "param"):
+            where = self._in_global(it)
 
             def run_global() -> None:
                 lanes = chosen()
@@ -216,16 +218,17 @@ class MemoryBinder:
                     where(compute(lanes), lanes)
 
             return run_global
-        return self._move_generic(instruction, form, address, move, effect, chosen, compute)
+        return self._in_any(it, chosen, compute)
 
-    def _global_mover(
-        self, instruction: Instruction, form: Form, address: Address, move: Callable[..., None], effect: Effect
-    ) -> Callable[[Array, Array | None], None]:
-        access = access_of(
-            instruction, "const" if form.space in ("const", "param") else "global", effect, form.width, address
-        )
-        space = self.space_access(instruction, access, form.width)
-        view = view_for(self.layout.memory.arena, form.kind, form.elements)
+    def _side(self, it: Transfer, space: Space) -> tuple[SpaceAccess, Array]:
+        """Where its addresses lie in one space, and the bytes there as it moves them."""
+        access = access_of(it.instruction, space, it.effect, it.form.width, it.address)
+        view = view_for(self.memory_of(space), it.form.kind, it.form.elements)
+        return self.space_access(it.instruction, access, it.form.width), view
+
+    def _in_global(self, it: Transfer) -> Callable[[Array, Array | None], None]:
+        move = it.move
+        space, view = self._side(it, "const" if it.form.space in ("const", "param") else "global")
 
         def run(addresses: Array, lanes: Array | None) -> None:
             _, index = space.place_global(addresses, lanes)
@@ -233,22 +236,13 @@ class MemoryBinder:
 
         return run
 
-    def _move_window(
-        self,
-        instruction: Instruction,
-        form: Form,
-        address: Address,
-        move: Callable[[Array, Array, Array | None], None],
-        effect: Effect,
-        chosen: Callable[[], Array | None],
-        compute: Callable[[Array | None], Array],
+    def _in_window(
+        self, it: Transfer, chosen: Callable[[], Array | None], compute: Callable[[Array | None], Array]
     ) -> Callable[[], None]:
         """Shared or local: patterns are remembered by the bytes of the base register and the active lanes."""
-        state = self.state
-        access = access_of(instruction, "shared" if form.space == "shared" else "local", effect, form.width, address)
-        space = self.space_access(instruction, access, form.width)
-        view = view_for(self.memory_of(form.space), form.kind, form.elements)
-        recall = remember(state, address, compute, space)
+        state, move = self.state, it.move
+        space, view = self._side(it, "shared" if it.form.space == "shared" else "local")
+        recall = remember(state, it.address, compute, space)
 
         def run() -> None:
             lanes = chosen()
@@ -260,25 +254,13 @@ class MemoryBinder:
 
         return run
 
-    def _move_generic(
-        self,
-        instruction: Instruction,
-        form: Form,
-        address: Address,
-        move: Callable[[Array, Array, Array | None], None],
-        effect: Effect,
-        chosen: Callable[[], Array | None],
-        compute: Callable[[Array | None], Array],
+    def _in_any(
+        self, it: Transfer, chosen: Callable[[], Array | None], compute: Callable[[Array | None], Array]
     ) -> Callable[[], None]:
         """A generic address: each lane's window decides which memory it means."""
         state = self.state
-        global_mover = self._global_mover(instruction, form, address, move, effect)
-        windows: list[tuple[int, SpaceAccess, Array]] = []
-        spaces: tuple[tuple[int, Space], ...] = ((SHARED_WINDOW, "shared"), (LOCAL_WINDOW, "local"))
-        for start, name in spaces:
-            access = access_of(instruction, name, effect, form.width, address)
-            view = view_for(self.memory_of(name), form.kind, form.elements)
-            windows.append((start, self.space_access(instruction, access, form.width), view))
+        in_global = self._in_global(it)
+        windows = [(SHARED_WINDOW, *self._side(it, "shared")), (LOCAL_WINDOW, *self._side(it, "local"))]
 
         def run() -> None:
             lanes = chosen()
@@ -291,13 +273,13 @@ class MemoryBinder:
                 inside = (addresses >= start) & (addresses < start + WINDOW_SIZE)
                 if inside.any():
                     placement = space.window(addresses[inside] - start, everyone[inside])
-                    move(view, placement.index, placement.lanes)
+                    it.move(view, placement.index, placement.lanes)
                     state.trace.append(placement.touch)
                     rest &= ~inside
             if rest.all():
-                global_mover(addresses, lanes)
+                in_global(addresses, lanes)
             elif rest.any():
-                global_mover(addresses[rest], everyone[rest])
+                in_global(addresses[rest], everyone[rest])
 
         return run
 
@@ -320,6 +302,12 @@ def _wrapped(value: int, bits: int) -> int:
     """``value`` as a signed number of so many bits."""
     half = 1 << (bits - 1)
     return (value + half) % (2 * half) - half
+
+
+def _memory(operand: Operand, instruction: Instruction) -> Address:
+    if not isinstance(operand, Address):
+        raise UnsupportedKernel(f"unsupported PTX: {instruction.text}", line_of(instruction))
+    return operand
 
 
 def _elements(operand: Operand) -> Sequence[Operand | None]:
