@@ -10,6 +10,7 @@ import pytest
 
 from gemm_lessons.course.folder import CommandError, packaged_course
 from gemm_lessons.course.lesson import Shape
+from gemm_lessons.grading.asked import assignment_of
 from gemm_lessons.grading.rubric import LessonRubric, NearMiss, Points, Rubric, load_rubric, parse_lessons
 from gemm_lessons.grading.score import ELSEWHERE, out_of, score
 
@@ -96,6 +97,14 @@ def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
     (tmp_path / "grading.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(CommandError, match="not UTF-8"):
         load_rubric(tmp_path / "grading.toml", COURSE)
+
+
+def test_a_lesson_of_one_s_own_is_known_by_the_course_that_has_it(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match=r'no lesson "22".*by one of your own: --course DIR'):
+        assignment_of(tmp_path / "in", tmp_path / "out", lessons=["22"])
+    root = packaged_course().root
+    with pytest.raises(CommandError, match=r'no lesson "22"(?!.*--course)'):
+        assignment_of(tmp_path / "in", tmp_path / "out", lessons=["22"], course=root)
 
 
 def test_lessons_as_people_write_them() -> None:

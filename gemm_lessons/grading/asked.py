@@ -36,7 +36,12 @@ def assignment_of(
     if student is None:  # nothing of one student's folder is the teacher's
         config, roster = config or _beside(submissions, CONFIG), roster or _beside(submissions, ROSTER)
     rubric = load_rubric(config, judging) if config else Rubric.plain(())
-    chosen = parse_lessons(judging, lessons) if lessons else rubric.lessons or judging.names
+    try:
+        chosen = parse_lessons(judging, lessons) if lessons else rubric.lessons or judging.names
+    except CommandError as error:
+        if course is not None:
+            raise
+        raise CommandError(f"{error}. That is the course of the package; by one of your own: --course DIR") from None
     listed = load_roster(roster) if roster else None
     _not_inside(out, submissions)
     if student is not None:

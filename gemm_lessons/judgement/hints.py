@@ -102,7 +102,7 @@ def _same_tile(facts: Evidence) -> Iterator[Hint]:
     pattern = verdict.judgement.pattern if isinstance(verdict, WrongAnswer) else None
     if pattern is None or pattern.name != "same_k_tile":
         return
-    if has_buffers(facts):
+    if has_buffers(facts) and "A and of B" in pattern.explanation:
         yield Hint(
             4.5,
             "the kernel has two buffers: is the one that is multiplied the one that was filled last? They change over "
@@ -127,17 +127,16 @@ def _wrong_tile(facts: Evidence) -> Iterator[Hint]:
         return
     if verdict.judgement.pattern or suspects:
         return
-    scratch = [buffer.name for buffer in facts.lesson.data.buffers if buffer.role == "scratch"]
-    if scratch and len(facts.lesson.launches) > 1:
-        yield Hint(
-            7,
-            f"what one launch leaves in {' and '.join(scratch)}, another one reads: does it look for each number where "
-            "the first has put it, and does it take all of them, each once?",
-        )
     follow = (
         "Follow one product from the copy through shared memory to C: do row, col and k stay the same at each step?"
     )
-    if whole not in right:
+    scratch = [buffer.name for buffer in facts.lesson.data.buffers if buffer.role == "scratch"]
+    if whole not in right and scratch:
+        text = (
+            f"what one launch leaves in {' and '.join(scratch)}, another one reads: does it look for each number where "
+            "the first has put it, and does it take all of them, each once?"
+        )
+    elif whole not in right:
         text = f"no mistake that is known gives exactly this C. {follow}"
     elif right[whole]:
         text = (

@@ -58,10 +58,11 @@ def _nan(it: Wrong) -> Pattern | None:
     between = "".join(f" {name} where nobody stored what is added," for name in scratch)
     if gaps := [here.name for here in it.problem.layouts.values() if here.is_read and here.leading > here.length]:
         between += f" {' or '.join(gaps)} behind the end of a line, before the next one begins,"
+    which = "1 element is" if nan.sum() == 1 else f"{int(nan.sum())} elements are"
     return Pattern(
         "nan",
-        f"{int(nan.sum())} elements are NaN. The inputs hold none, and C starts as NaN: so the sum read memory that "
-        f"was not set: C itself,{between} shared memory before it was filled, or an accumulator without = 0.",
+        f"{which} NaN. The inputs hold none, and C starts as NaN: so the sum read memory that was not set: C itself,"
+        f"{between} shared memory before it was filled, or an accumulator without = 0.",
     )
 
 

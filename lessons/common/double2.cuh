@@ -16,3 +16,6 @@ __device__ inline const double2 &double2_at(const double &first)
 {
     return reinterpret_cast<const double2 &>(first);
 }
+
+template <typename Other> // of another type there would only be a copy, with nobody's numbers behind it
+__device__ const double2 &double2_at(const Other &) = delete;

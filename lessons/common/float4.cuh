@@ -16,3 +16,6 @@ __device__ inline const float4 &float4_at(const float &first)
 {
     return reinterpret_cast<const float4 &>(first);
 }
+
+template <typename Other> // of another type there would only be a copy, with nobody's numbers behind it
+__device__ const float4 &float4_at(const Other &) = delete;

@@ -25,3 +25,6 @@ __device__ inline const Floats<WIDTH> &floats_at(const float &first)
 {
     return reinterpret_cast<const Floats<WIDTH> &>(first);
 }
+
+template <int WIDTH, typename Other> // of another type there would only be a copy, with nobody's numbers behind it
+__device__ const Floats<WIDTH> &floats_at(const Other &) = delete;

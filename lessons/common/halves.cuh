@@ -17,3 +17,6 @@ __device__ inline const uint4 &half8_at(const half &first)
 {
     return reinterpret_cast<const uint4 &>(first);
 }
+
+template <typename Other> // of another type there would only be a copy, with nobody's numbers behind it
+__device__ const uint4 &half8_at(const Other &) = delete;

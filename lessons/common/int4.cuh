@@ -22,3 +22,9 @@ __device__ inline const int &int_at(const signed char &first)
 {
     return reinterpret_cast<const int &>(first);
 }
+
+template <typename Other> // of another type there would only be a copy, with nobody's numbers behind it
+__device__ const int4 &int4_at(const Other &) = delete;
+
+template <typename Other>
+__device__ const int &int_at(const Other &) = delete;
