@@ -91,6 +91,8 @@ def test_it_runs_from_python():
     launched = simulate(without_lines(compiled.ptx), "twice", 1, 32, [x, 2.5], path="k.ptx")
     assert (x == 2.5 * np.arange(32)).all()
     assert launched.counters.get("global_load_sectors") == 4
+    with pytest.raises(ValueError, match="takes 2 arguments"):
+        simulate(compiled.ptx, "twice", 1, 32, [x])
     with pytest.raises(Exception, match=r"has no kernel twic; its kernels: twice"):
         simulate(compiled.ptx, "twic", 1, 32, [x, 2.5])
 

@@ -166,6 +166,24 @@ def test_where_no_gpu_was_asked_how_a_scaled_product_is_rounded_is_noted(size: f
     assert (y == (x[:32].astype(np.float64) * x[32:] * 0.5).astype(np.float32)).all()
 
 
+@pytest.mark.parametrize("option", ["-G", "-fmad=false", "--ptxas-options=-O0", "--ptxas-options=--opt-level=0"])
+def test_nothing_is_joined_where_ptxas_is_told_so(option: str) -> None:
+    source = """
+#include <cuda_fp16.h>
+extern "C" __global__ void k(const float *x, float *y) {
+    float p = x[threadIdx.x] * 0.6f, r = x[threadIdx.x + 32];
+    _Pragma("unroll 1") for (int j = 0; j < (int)x[64]; j++) r = fabsf(r) + p;
+    y[threadIdx.x] = r;
+    y[threadIdx.x + 32] = x[threadIdx.x] * p * 0.5f;
+    y[threadIdx.x + 64] = __half2float(__float2half(r) * __float2half(p) + __float2half(p));
+}"""
+    compiled = compile_source(source, path="k.cu", entry="k", options=[option])
+    assert isinstance(compiled, Compiled), compiled
+    assert not [it.text for it in compiled.sass if re.match("[FH]FMA2? |FMUL.D2", it.text) and "RZ" not in it.text]
+    kernel = Simulator().kernel(compiled)
+    assert not [it.text for it in kernel.instructions if it.opcode == "fma" or "d2" in it.modifiers]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "scale"), [("f32", 1.0), ("f32", 2.0**-63), ("f64", 1.0), ("f16", 1.0), ("bf16x2", 1.0)]

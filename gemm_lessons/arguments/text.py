@@ -326,4 +326,7 @@ def _scalar(name: str, value: Number, parameter: KernelParameter, known: Declare
 
 def _signature(kernel: Kernel, known: Sequence[DeclaredType | None]) -> str:
     sizes = ("pointer or 8-byte number" if p.size == 8 else f"{p.size} bytes" for p in kernel.parameters)
-    return ", ".join(one.text if one else size for one, size in zip_longest(known, sizes))
+    types = (
+        {"f32": "float", "f64": "double"}.get(p.type, size) for p, size in zip(kernel.parameters, sizes, strict=True)
+    )
+    return ", ".join(one.text if one else kind for one, kind in zip_longest(known, types))

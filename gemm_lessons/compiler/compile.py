@@ -42,6 +42,7 @@ HERE = "\0"  # the file itself in what is kept: runs in other folders call it ot
 HEADERS = Path(__file__).parent / "headers"  # what nvcc finds in the host's C library, as far as kernels need it
 WITHOUT_CCCL = HEADERS / "without_cccl"  # what NVIDIA's headers ask of its C++ core libraries, where those are missing
 PRE_INCLUDED = "nvcc_names.h"
+APART = re.compile(r"^-*fmad=(false|0)$|-(O|-opt-level=)0$")  # options with which every product is rounded
 MOST_ROUNDS = 6  # attempts to compile a whole file, each without the host's declarations that the last one refused
 UNFINISHED = "177,550"  # variables never referenced, set but never used: true of every kernel half written
 UNKNOWN_NAME = re.compile(r"is undefined|has no member|must be a class or namespace")
@@ -70,7 +71,7 @@ class Compiled:
     shared_layout: tuple[tuple[str, int, int], ...] = ()
     """(PTX name, offset, bytes) of every static shared array, offsets from the start of the block's static arrays."""
     joins: bool = True
-    """Whether ptxas may make one multiply-add of a product and a sum: not with the option ``-fmad=false``."""
+    """Whether ptxas may make one multiply-add of a product and a sum: not with ``-fmad=false`` or its ``-O0``."""
     _early: _EarlySass = field(default_factory=lambda: _EarlySass(), init=False, repr=False, compare=False)
 
     @cached_property
@@ -197,7 +198,7 @@ def compile_source(
     identity = partial(_cache_key, source, name, arguments, major, folders, cuda_folders)
     program = identity()
     key = program and compile_cache.key_of(program, entry)
-    joins = not any(option.lstrip("-") in ("fmad=false", "fmad=0") for option in options)
+    joins = not any(APART.search(option) for option in options)
     if key and (kept := _from_cache(key, source, path, arch, joins)):
         return kept
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -49,6 +50,7 @@ __all__ = ["Disagreement", "Setting", "Simulator"]
 
 # What stops a kernel that calls these otherwise (CUDA's cuda_pipeline_primitives.h), and why.
 STOPPING = {"__pipeline_memcpy_async": "it copies 4, 8 or 16 bytes, and fills no more than those with zeros"}
+FOR_DEBUGGING = re.compile(r"^\s*\.target\s[^\n]*\bdebug\b", re.M)  # of the option -G: ptxas joins nothing
 FOLLOWED = 200_000  # basic blocks of machine code that a picture may take
 
 
@@ -68,7 +70,7 @@ def _read(text: str, entry: str, joins: bool) -> Program:
     if entry not in module.kernels:
         raise UnsupportedKernel(f"no kernel {entry} in the PTX")
     kernel = split_wide(expand_wmma(inline_calls(check(module.kernels[entry]), module.functions)))
-    if joins:
+    if joins and not FOR_DEBUGGING.search(text):
         kernel = join(kernel)
     return prepare(kernel, usable(kernel, module.variables))
 
