@@ -18,10 +18,10 @@ from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.simulator.events import Space
 from gemm_lessons.simulator.machine.access import IGNORED_MODIFIERS, access_of
 from gemm_lessons.simulator.machine.memory import SHARED_WINDOW, WINDOW_SIZE
-from gemm_lessons.simulator.machine.state import Fault, State
-from gemm_lessons.simulator.machine.transfers import MemoryBinder, view_for
+from gemm_lessons.simulator.machine.state import Fault
+from gemm_lessons.simulator.machine.transfers import Binding, view_for
 from gemm_lessons.simulator.program.cfg import line_of
-from gemm_lessons.simulator.program.ptx import SIZES, Address, Instruction, Operand, Register, Vector
+from gemm_lessons.simulator.program.ptx import SIZES, Address, Operand, Register, Vector
 from gemm_lessons.simulator.semantics import table as semantics
 from gemm_lessons.simulator.semantics.operation import DTYPES
 
@@ -163,14 +163,9 @@ def _elements(operand: Operand) -> tuple[Operand | None, ...]:
     return operand.elements if isinstance(operand, Vector) else (operand,)
 
 
-def bind_atomic(
-    state: State,
-    memory: MemoryBinder,
-    instruction: Instruction,
-    guard: Callable[[], Array | None] | None,
-    value: Callable[[Operand | None, str], Any],
-) -> Callable[[], None]:
+def bind_atomic(binding: Binding) -> Callable[[], None]:
     """Bind ``atom`` or ``red``. Raises ``UnsupportedKernel`` for an operation or type that is not known."""
+    state, memory, instruction, value = binding.state, binding.memory, binding.instruction, binding.value
     returns = instruction.row.writes
     kind = instruction.modifiers[-1]
     words = [m for m in instruction.modifiers[:-1] if m not in IGNORED_MODIFIERS]
@@ -188,7 +183,7 @@ def bind_atomic(
     sources = [[value(part, kind) for part in parts] for parts in zip(*map(_elements, given), strict=True)]
     rows = [state.row(it.name, kind) if isinstance(it, Register) and it.name in state.rows else None for it in targets]
     updates = Updates(name, kind, operation)
-    chosen = memory.lanes(guard)
+    chosen = binding.lanes()
     compute = memory.addresses(address, instruction)
     size = SIZES[kind]
     names: tuple[Space, ...] = ("shared", "global")

@@ -23,9 +23,9 @@ from gemm_lessons.simulator.machine.faults import Misses
 from gemm_lessons.simulator.machine.mbarriers import USE, Mbarriers, barriers_of
 from gemm_lessons.simulator.machine.phases import Misused
 from gemm_lessons.simulator.machine.state import Fault, State
-from gemm_lessons.simulator.machine.transfers import MemoryBinder, Value
+from gemm_lessons.simulator.machine.transfers import Binding
 from gemm_lessons.simulator.program.cfg import line_of, unsupported
-from gemm_lessons.simulator.program.ptx import SIZES, Address, Immediate, Instruction, Operand
+from gemm_lessons.simulator.program.ptx import SIZES, Address, Immediate, Instruction
 
 Array = NDArray[Any]
 Guard = Callable[[], Array | None]
@@ -40,9 +40,11 @@ REMEMBERED = 512  # touches of one instruction
 class BulkSide:
     """One of the two memories of a copy, and what its trace says of it. Sizes are known when it runs."""
 
-    def __init__(self, state: State, memory: MemoryBinder, instruction: Instruction, space: Space, effect: Effect):
-        self.state, self.memory, self.instruction = state, memory, instruction
-        self._access = dataclasses.replace(access_of(instruction, space, effect, UNIT, Address(None)), is_bulk=True)
+    def __init__(self, binding: Binding, space: Space, effect: Effect) -> None:
+        self.state, self.memory, self.instruction = binding.state, binding.memory, binding.instruction
+        self._access = dataclasses.replace(
+            access_of(self.instruction, space, effect, UNIT, Address(None)), is_bulk=True
+        )
         self._by_size: dict[int, Access] = {}
         self._touches: dict[tuple[int, bytes, bytes], Touch] = {}
 
@@ -119,10 +121,9 @@ class BulkSide:
         self.state.trace += (touch, Placed(touch, base))
 
 
-def bind_bulk(
-    state: State, memory: MemoryBinder, instruction: Instruction, guard: Guard | None, value: Value
-) -> Callable[[], None]:
+def bind_bulk(binding: Binding) -> Callable[[], None]:
     """Bind ``cp.async.bulk`` without tensor, and its groups. Raises ``UnsupportedKernel``."""
+    state, instruction, guard = binding.state, binding.instruction, binding.guard
     words = instruction.modifiers[2:]
     if words[:1] in (("commit_group",), ("wait_group",)):
         return _group(state, instruction, guard)
@@ -131,20 +132,19 @@ def bind_bulk(
     hint = words[-1:] == (HINT,)
     form = words[:-1] if hint else words
     if form[:1] in (("shared__cluster",), ("shared__cta",)) and form[1:] == INTO:
-        return _into_shared(state, memory, instruction, guard, value)
+        return _into_shared(binding)
     if form == OUT_OF:
-        return _out_of_shared(state, memory, instruction, guard, value, None)
+        return _out_of_shared(binding, None)
     raise unsupported(instruction)
 
 
-def bind_bulk_reduction(
-    state: State, memory: MemoryBinder, instruction: Instruction, guard: Guard | None, value: Value
-) -> Callable[[], None]:
+def bind_bulk_reduction(binding: Binding) -> Callable[[], None]:
     """Bind ``cp.reduce.async.bulk.global.shared::cta.bulk_group``. Raises ``UnsupportedKernel``."""
+    instruction = binding.instruction
     words = tuple(word for word in instruction.modifiers[3:] if word != HINT)
     if instruction.modifiers[1:3] != ("async", "bulk") or words[:3] != OUT_OF or len(words) != 5:
         raise unsupported(instruction)
-    return _out_of_shared(state, memory, instruction, guard, value, reduction(instruction, *words[3:]))
+    return _out_of_shared(binding, reduction(instruction, *words[3:]))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,18 +164,17 @@ def reduction(instruction: Instruction, name: str, kind: str) -> Reduction:
     return Reduction(updates, updates.dtype)
 
 
-def _into_shared(
-    state: State, memory: MemoryBinder, instruction: Instruction, guard: Guard | None, value: Value
-) -> Callable[[], None]:
+def _into_shared(binding: Binding) -> Callable[[], None]:
+    state, memory, instruction, value = binding.state, binding.memory, binding.instruction, binding.value
     target, source, size, barrier, *_ = instruction.operands
-    to, come = addresses_of(memory, instruction, target), addresses_of(memory, instruction, source)
+    to, come = binding.addresses(target), binding.addresses(source)
     sizes = value(size, "u32")
-    barriers = barriers_of(state, memory, instruction, barrier, USE, told=False)
+    barriers = barriers_of(binding, barrier, USE, told=False)
     shared, outside = (
-        BulkSide(state, memory, instruction, "shared", "copy"),
-        BulkSide(state, memory, instruction, "global", "copy"),
+        BulkSide(binding, "shared", "copy"),
+        BulkSide(binding, "global", "copy"),
     )
-    chosen = memory.lanes(guard)
+    chosen = binding.lanes()
     arena, window = _units(memory.memory_of("global")), _units(state.shared)
 
     def run() -> None:
@@ -192,19 +191,17 @@ def _into_shared(
     return run
 
 
-def _out_of_shared(
-    state: State, memory: MemoryBinder, instruction: Instruction, guard: Guard | None, value: Value,
-    reduction: Reduction | None,
-) -> Callable[[], None]:  # fmt: skip
+def _out_of_shared(binding: Binding, reduction: Reduction | None) -> Callable[[], None]:
+    state, memory, instruction, value = binding.state, binding.memory, binding.instruction, binding.value
     target, source, size, *_ = instruction.operands
-    to, come = addresses_of(memory, instruction, target), addresses_of(memory, instruction, source)
+    to, come = binding.addresses(target), binding.addresses(source)
     sizes = value(size, "u32")
     effect: Effect = "atomic" if reduction else "store"
     shared, outside = (
-        BulkSide(state, memory, instruction, "shared", "load"),
-        BulkSide(state, memory, instruction, "global", effect),
+        BulkSide(binding, "shared", "load"),
+        BulkSide(binding, "global", effect),
     )
-    chosen = memory.lanes(guard)
+    chosen = binding.lanes()
     arena, window = _units(memory.memory_of("global")), _units(state.shared)
 
     def run() -> None:
@@ -282,13 +279,6 @@ def by_size(state: State, instruction: Instruction, chosen: Callable[[], Array |
         raise UnsupportedKernel(f"a bulk copy of no bytes: {instruction.text}", line_of(instruction))
     for count in np.unique(counts).tolist():
         yield lanes[counts == count], count
-
-
-def addresses_of(memory: MemoryBinder, instruction: Instruction, operand: Operand) -> Callable[[Array | None], Array]:
-    """Binds an address. Raises ``UnsupportedKernel``."""
-    if not isinstance(operand, Address):
-        raise unsupported(instruction)
-    return memory.addresses(operand, instruction)
 
 
 def _units(memory: NDArray[np.uint8]) -> Array:

@@ -17,37 +17,34 @@ from gemm_lessons.simulator.machine.bulk import bind_bulk, bind_bulk_reduction
 from gemm_lessons.simulator.machine.mbarriers import bind_copies_arrive
 from gemm_lessons.simulator.machine.state import Fault, State
 from gemm_lessons.simulator.machine.tensors import bind_tensor_copy
-from gemm_lessons.simulator.machine.transfers import MemoryBinder, Value
+from gemm_lessons.simulator.machine.transfers import Binding
 from gemm_lessons.simulator.program.cfg import line_of
 from gemm_lessons.simulator.program.ptx import Address, Immediate, Instruction, Operand, PredicatePair, Register
 
 Array = NDArray[Any]
 
 
-def bind_copy(
-    state: State, memory: MemoryBinder, instruction: Instruction, guard: Callable[[], Array | None] | None, value: Value
-) -> Callable[[], None]:
+def bind_copy(binding: Binding) -> Callable[[], None]:
     """Bind every ``cp.async``: of a thread's own 4 to 16 bytes, in bulk, of tensors; and what arrives at mbarriers."""
+    instruction = binding.instruction
     words = instruction.modifiers
     if "mbarrier" in words:
-        return bind_copies_arrive(state, memory, instruction, guard, value)
+        return bind_copies_arrive(binding)
     if words[1:3] == ("bulk", "tensor"):
-        return bind_tensor_copy(state, memory, instruction, guard, value)
-    return (bind_bulk if words[1:2] == ("bulk",) else _bind)(state, memory, instruction, guard, value)
+        return bind_tensor_copy(binding)
+    return (bind_bulk if words[1:2] == ("bulk",) else _bind)(binding)
 
 
-def bind_reduction(
-    state: State, memory: MemoryBinder, instruction: Instruction, guard: Callable[[], Array | None] | None, value: Value
-) -> Callable[[], None]:
+def bind_reduction(binding: Binding) -> Callable[[], None]:
     """Bind ``cp.reduce.async.bulk``, of tensors or not."""
+    instruction = binding.instruction
     bind = bind_tensor_copy if "tensor" in instruction.modifiers else bind_bulk_reduction
-    return bind(state, memory, instruction, guard, value)
+    return bind(binding)
 
 
-def _bind(
-    state: State, memory: MemoryBinder, instruction: Instruction, guard: Callable[[], Array | None] | None, value: Value
-) -> Callable[[], None]:
+def _bind(binding: Binding) -> Callable[[], None]:
     """Bind ``cp.async`` and its commit and wait."""
+    state, memory, instruction, value = binding.state, binding.memory, binding.instruction, binding.value
     modifiers = instruction.modifiers
     if modifiers[:1] == ("async",) and modifiers[1:2] and modifiers[1] in ("commit_group", "wait_group", "wait_all"):
         return _group(state, instruction)
@@ -70,7 +67,7 @@ def _bind(
     arena = memory.memory_of("global")
     window = memory.memory_of("shared")
     shared = window[: window.size // width * width].reshape(-1, width)
-    chosen = memory.lanes(guard)
+    chosen = binding.lanes()
 
     def fetch(lanes: Array | None, count: int) -> Array:
         """The first ``count`` bytes of what ``lanes`` copy. The address is aligned as if all were read."""

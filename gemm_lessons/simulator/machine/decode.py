@@ -29,7 +29,7 @@ from gemm_lessons.simulator.machine.products import bind_product
 from gemm_lessons.simulator.machine.special import CLOCKS, GUESSED
 from gemm_lessons.simulator.machine.state import Fault, State
 from gemm_lessons.simulator.machine.textures import bind_query, bind_surface, bind_texture
-from gemm_lessons.simulator.machine.transfers import MemoryBinder, bind_load, bind_store
+from gemm_lessons.simulator.machine.transfers import Binding, MemoryBinder, bind_load, bind_store
 from gemm_lessons.simulator.machine.warps import Groups, bind_warp
 from gemm_lessons.simulator.program.cfg import Block, line_of, unsupported, writes
 from gemm_lessons.simulator.program.inline import RUNTIME
@@ -468,16 +468,11 @@ class Binder:
         return result
 
 
-Value = Callable[[Operand | None, str], Any]
-Bind = Callable[[State, MemoryBinder, Instruction, Guard | None, Value], Run]
-
-
-def _run(bind: Bind) -> Callable[[Binder, Instruction], list[Op]]:
+def _run(bind: Callable[[Binding], Run]) -> Callable[[Binder, Instruction], list[Op]]:
     """Instructions that look at the active lanes themselves."""
 
     def bound(binder: Binder, instruction: Instruction) -> list[Op]:
-        guard = binder.guard(instruction)
-        return [both(bind(binder.state, binder.memory, instruction, guard, binder.value))]
+        return [both(bind(Binding(binder.state, binder.memory, instruction, binder.guard(instruction), binder.value)))]
 
     return bound
 

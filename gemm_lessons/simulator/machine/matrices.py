@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gemm_lessons.simulator.events import WARP
 from gemm_lessons.simulator.machine.access import access_of, remember
 from gemm_lessons.simulator.machine.state import Fault, State
-from gemm_lessons.simulator.machine.transfers import MemoryBinder, Value
+from gemm_lessons.simulator.machine.transfers import Binding
 from gemm_lessons.simulator.program.cfg import lanes_with_address, unsupported
 from gemm_lessons.simulator.program.ptx import Address, Instruction, Operand, Register, Vector
 
@@ -29,29 +29,20 @@ SIDE = 8  # rows and columns
 ROW = 16  # bytes
 
 
-def bind_matrix_load(
-    state: State, memory: MemoryBinder, instruction: Instruction, guard: Callable[[], Array | None] | None, value: Value
-) -> Callable[[], None]:
+def bind_matrix_load(binding: Binding) -> Callable[[], None]:
     """Bind ``ldmatrix.sync.aligned.m8n8.{x1,x2,x4}{.trans}.shared{::cta}.b16``. Raises ``UnsupportedKernel``."""
-    return _bind(state, memory, instruction, guard, instruction.operands[0], instruction.operands[1], "load")
+    target, address = binding.instruction.operands[:2]
+    return _bind(binding, target, address, "load")
 
 
-def bind_matrix_store(
-    state: State, memory: MemoryBinder, instruction: Instruction, guard: Callable[[], Array | None] | None, value: Value
-) -> Callable[[], None]:
+def bind_matrix_store(binding: Binding) -> Callable[[], None]:
     """Bind ``stmatrix.sync.aligned.m8n8.{x1,x2,x4}{.trans}.shared{::cta}.b16``. Raises ``UnsupportedKernel``."""
-    return _bind(state, memory, instruction, guard, instruction.operands[1], instruction.operands[0], "store")
+    address, source = binding.instruction.operands[:2]
+    return _bind(binding, source, address, "store")
 
 
-def _bind(
-    state: State,
-    memory: MemoryBinder,
-    instruction: Instruction,
-    guard: Callable[[], Array | None] | None,
-    target: Operand,
-    address: Operand,
-    effect: Literal["load", "store"],
-) -> Callable[[], None]:
+def _bind(binding: Binding, target: Operand, address: Operand, effect: Literal["load", "store"]) -> Callable[[], None]:
+    state, memory, instruction, guard = binding.state, binding.memory, binding.instruction, binding.guard
     transposed = _transposed(instruction)
     assert isinstance(address, Address)
     elements = target.elements if isinstance(target, Vector) else (target,)
@@ -100,10 +91,9 @@ def _bind(
     return run
 
 
-def bind_transpose(
-    state: State, memory: MemoryBinder, instruction: Instruction, guard: Callable[[], Array | None] | None, value: Value
-) -> Callable[[], None]:
+def bind_transpose(binding: Binding) -> Callable[[], None]:
     """Bind ``movmatrix.sync.aligned.m8n8.trans.b16``. Raises ``UnsupportedKernel``."""
+    state, instruction, guard = binding.state, binding.instruction, binding.guard
     if instruction.modifiers != ("sync", "aligned", "m8n8", "trans", "b16"):
         raise unsupported(instruction)
     target, source = (_row(state, operand, instruction).reshape(-1, WARP) for operand in instruction.operands)

@@ -20,12 +20,11 @@ from gemm_lessons.simulator.machine.access import access_of, remember
 from gemm_lessons.simulator.machine.memory import SHARED_WINDOW
 from gemm_lessons.simulator.machine.phases import BYTES, PHASE, Misused, pending_count
 from gemm_lessons.simulator.machine.state import Fault, State
-from gemm_lessons.simulator.machine.transfers import MemoryBinder, Value
+from gemm_lessons.simulator.machine.transfers import Binding
 from gemm_lessons.simulator.program.cfg import line_of, unsupported
 from gemm_lessons.simulator.program.ptx import Address, Instruction, Operand, Register
 
 Array = NDArray[Any]
-Guard = Callable[[], Array | None]
 
 # Words that change nothing here: one block's threads see each other's memory at once.
 ANYHOW = frozenset("b64 shared shared__cta shared__cluster sem release acquire relaxed cta cluster".split())
@@ -73,10 +72,9 @@ def barrier_name(arrays: Any, offset: int) -> str:
     return f"the mbarrier at byte {offset} of shared memory"
 
 
-def barriers_of(
-    state: State, memory: MemoryBinder, instruction: Instruction, operand: Operand, effect: Effect, told: bool = True
-) -> Mbarriers:
+def barriers_of(binding: Binding, operand: Operand, effect: Effect, told: bool = True) -> Mbarriers:
     """Binds an operand that is the address of an mbarrier. ``told``: the trace has every access to it."""
+    state, memory, instruction = binding.state, binding.memory, binding.instruction
     if not isinstance(operand, Address):
         raise unsupported(instruction)
     access = dataclasses.replace(access_of(instruction, "shared", effect, BYTES, operand), is_mbarrier=True)
@@ -98,23 +96,22 @@ def barriers_of(
     return Mbarriers(state, instruction, of, memory.layout.shared)
 
 
-def bind_mbarrier(
-    state: State, memory: MemoryBinder, instruction: Instruction, guard: Guard | None, value: Value
-) -> Callable[[], None]:
+def bind_mbarrier(binding: Binding) -> Callable[[], None]:
     """Bind ``mbarrier.*``. Raises ``UnsupportedKernel``."""
+    state, instruction, value = binding.state, binding.instruction, binding.value
     what, *words = instruction.modifiers
     if what not in FORMS or not set(words) <= ANYHOW | FORMS[what]:
         raise unsupported(instruction)
     if what == "pending_count":
-        return _pending_count(state, memory, instruction, guard, value)
+        return _pending_count(binding)
     if what in ("test_wait", "try_wait"):
-        return _wait(state, memory, instruction, guard, value)
+        return _wait(binding)
     if what in ("arrive", "arrive_drop"):
-        return _arrive(state, memory, instruction, guard, value)
+        return _arrive(binding)
     address, *more = instruction.operands
-    one = barriers_of(state, memory, instruction, address, "store" if what in ("init", "inval") else USE)
+    one = barriers_of(binding, address, "store" if what in ("init", "inval") else USE)
     number = value(more[0], "s32") if more else np.int32(0)
-    chosen = memory.lanes(guard)
+    chosen = binding.lanes()
     line = line_of(instruction)
 
     def run() -> None:
@@ -138,18 +135,17 @@ def bind_mbarrier(
     return run
 
 
-def _arrive(
-    state: State, memory: MemoryBinder, instruction: Instruction, guard: Guard | None, value: Value
-) -> Callable[[], None]:
+def _arrive(binding: Binding) -> Callable[[], None]:
+    state, instruction, value = binding.state, binding.instruction, binding.value
     target, address, *more = instruction.operands
-    one = barriers_of(state, memory, instruction, address, USE)
+    one = barriers_of(binding, address, USE)
     announces = "expect_tx" in instruction.modifiers
     number = value(more[0], "s32") if more else np.int32(0 if announces else 1)
     leaving, completes = instruction.modifiers[0] == "arrive_drop", "noComplete" not in instruction.modifiers
     row = None
     if isinstance(target, Register) and target.name in state.used:
         row = state.row(target.name, "u64")
-    chosen = memory.lanes(guard)
+    chosen = binding.lanes()
     line = line_of(instruction)
 
     def run() -> None:
@@ -173,18 +169,17 @@ def _arrive(
     return run
 
 
-def _wait(
-    state: State, memory: MemoryBinder, instruction: Instruction, guard: Guard | None, value: Value
-) -> Callable[[], None]:
+def _wait(binding: Binding) -> Callable[[], None]:
     """``test_wait`` and ``try_wait``: whoever finds the phase not over lets others go first."""
+    state, instruction, value = binding.state, binding.instruction, binding.value
     target, address, which, *_ = instruction.operands
-    one = barriers_of(state, memory, instruction, address, USE)
+    one = barriers_of(binding, address, USE)
     by_parity = "parity" in instruction.modifiers
     given = value(which, "u32" if by_parity else "u64")
     if not isinstance(target, Register):
         raise unsupported(instruction)
     row = state.row(target.name, "pred")
-    chosen = memory.lanes(guard)
+    chosen = binding.lanes()
     line = line_of(instruction)
 
     def run() -> None:
@@ -216,13 +211,12 @@ def _wait(
     return run
 
 
-def _pending_count(
-    state: State, memory: MemoryBinder, instruction: Instruction, guard: Guard | None, value: Value
-) -> Callable[[], None]:
+def _pending_count(binding: Binding) -> Callable[[], None]:
+    state, instruction, value = binding.state, binding.instruction, binding.value
     target, source = instruction.operands
     if not isinstance(target, Register):
         raise unsupported(instruction)
-    row, given, chosen = state.row(target.name, "u32"), value(source, "u64"), memory.lanes(guard)
+    row, given, chosen = state.row(target.name, "u32"), value(source, "u64"), binding.lanes()
 
     def run() -> None:
         lanes = _present(state, chosen)
@@ -231,15 +225,14 @@ def _pending_count(
     return run
 
 
-def bind_copies_arrive(
-    state: State, memory: MemoryBinder, instruction: Instruction, guard: Guard | None, value: Value
-) -> Callable[[], None]:
+def bind_copies_arrive(binding: Binding) -> Callable[[], None]:
     """Bind ``cp.async.mbarrier.arrive{.noinc}``: the phase is not over before the lane's earlier copies have come."""
+    state, instruction = binding.state, binding.instruction
     words = instruction.modifiers[3:]
     if instruction.modifiers[2:3] != ("arrive",) or not set(words) <= ANYHOW | {"noinc"}:
         raise unsupported(instruction)
-    one = barriers_of(state, memory, instruction, instruction.operands[0], USE)
-    chosen = memory.lanes(guard)
+    one = barriers_of(binding, instruction.operands[0], USE)
+    chosen = binding.lanes()
     counts = "noinc" in words  # else it is expected on top of the others: nothing changes once it has come
     line = line_of(instruction)
 
@@ -262,10 +255,9 @@ def bind_copies_arrive(
     return run
 
 
-def bind_proxy_fence(
-    state: State, memory: MemoryBinder, instruction: Instruction, guard: Guard | None, value: Value
-) -> Callable[[], None]:
+def bind_proxy_fence(binding: Binding) -> Callable[[], None]:
     """Bind ``fence.proxy.async``, ``fence.proxy.alias`` and ``fence.mbarrier_init``. Raises ``UnsupportedKernel``."""
+    state, instruction, guard = binding.state, binding.instruction, binding.guard
     kind, *words = instruction.modifiers
     if kind == "proxy" and words[:1] == ["alias"]:
         return lambda: None

@@ -10,20 +10,18 @@ from numpy.typing import NDArray
 
 from gemm_lessons.simulator.events import WARP
 from gemm_lessons.simulator.machine.matrices import whole_warps
-from gemm_lessons.simulator.machine.state import State
-from gemm_lessons.simulator.machine.transfers import MemoryBinder, Value
+from gemm_lessons.simulator.machine.transfers import Binding
 from gemm_lessons.simulator.program.cfg import unsupported
 from gemm_lessons.simulator.program.fragments import Fragment, product_form
-from gemm_lessons.simulator.program.ptx import Instruction, Operand, Register, Vector
+from gemm_lessons.simulator.program.ptx import Operand, Register, Vector
 from gemm_lessons.simulator.semantics.matrix_products import STORED, multiply
 
 Array = NDArray[Any]
 
 
-def bind_product(
-    state: State, memory: MemoryBinder, instruction: Instruction, guard: Callable[[], Array | None] | None, value: Value
-) -> Callable[[], None]:
+def bind_product(binding: Binding) -> Callable[[], None]:
     """Bind ``mma.sync.aligned``. Raises ``UnsupportedKernel`` for a form that is not known."""
+    state, instruction, guard, value = binding.state, binding.instruction, binding.guard, binding.value
     form = product_form(instruction)
     if form is None:
         raise unsupported(instruction)

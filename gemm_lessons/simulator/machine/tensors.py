@@ -20,7 +20,6 @@ from gemm_lessons.simulator.machine.bulk import (
     UNIT,
     BulkSide,
     Reduction,
-    addresses_of,
     read,
     reduction,
     report,
@@ -29,21 +28,19 @@ from gemm_lessons.simulator.machine.bulk import (
 from gemm_lessons.simulator.machine.maps import Map
 from gemm_lessons.simulator.machine.mbarriers import USE, barriers_of
 from gemm_lessons.simulator.machine.state import Fault, State
-from gemm_lessons.simulator.machine.transfers import MemoryBinder, Value
+from gemm_lessons.simulator.machine.transfers import Binding, MemoryBinder
 from gemm_lessons.simulator.program.cfg import line_of, unsupported
-from gemm_lessons.simulator.program.ptx import Address, Instruction, Operand, Register, Symbol, Vector
+from gemm_lessons.simulator.program.ptx import Address, Operand, Register, Symbol, Vector
 
 Array = NDArray[Any]
-Guard = Callable[[], Array | None]
 
 DIMENSIONS = ("1d", "2d", "3d")
 MAP_ALIGNMENT, SHARED_ALIGNMENT = 64, 128  # bytes
 
 
-def bind_tensor_copy(
-    state: State, memory: MemoryBinder, instruction: Instruction, guard: Guard | None, value: Value
-) -> Callable[[], None]:
+def bind_tensor_copy(binding: Binding) -> Callable[[], None]:
     """Bind ``cp.async.bulk.tensor`` and ``cp.reduce.async.bulk.tensor``. Raises ``UnsupportedKernel``."""
+    instruction = binding.instruction
     words = tuple(word for word in instruction.modifiers if word not in (HINT, "tile"))
     if words[:1] == ("reduce",):
         words, reduces = words[1:], True
@@ -53,31 +50,29 @@ def bind_tensor_copy(
         raise unsupported(instruction)
     dims, form = int(words[3][0]), words[4:]
     if form[:1] in (("shared__cluster",), ("shared__cta",)) and form[1:] == INTO and not reduces:
-        return _into_shared(state, memory, instruction, guard, value, dims)
+        return _into_shared(binding, dims)
     if form == ("global", "shared__cta", "bulk_group") and not reduces:
-        return _out_of_shared(state, memory, instruction, guard, value, dims, "")
+        return _out_of_shared(binding, dims, "")
     if reduces and len(form) == 4 and set(form) > {"global", "shared__cta", "bulk_group"}:
         (name,) = set(form) - {"global", "shared__cta", "bulk_group"}
-        return _out_of_shared(state, memory, instruction, guard, value, dims, name)
+        return _out_of_shared(binding, dims, name)
     raise unsupported(instruction)
 
 
 class Boxes:
     """The operand ``[map, {coordinates}]``: which boxes the lanes that copy mean."""
 
-    def __init__(
-        self, state: State, memory: MemoryBinder, instruction: Instruction, operand: Operand, value: Value, dims: int
-    ):
+    def __init__(self, binding: Binding, operand: Operand, dims: int) -> None:
+        instruction = binding.instruction
         if not isinstance(operand, Vector) or len(operand.elements) != dims + 1:
             raise unsupported(instruction)
         first, *places = operand.elements
-        self._state, self._memory, self._instruction = state, memory, instruction
+        self._state, self._memory, self._instruction = binding.state, binding.memory, instruction
         self._stores = isinstance(instruction.operands[0], Vector)
-        if isinstance(first, (Register, Symbol)):
-            self._map = memory.addresses(Address(first), instruction)
-        else:
+        if not isinstance(first, (Register, Symbol)):
             raise unsupported(instruction)
-        self._places = [value(place, "s32") for place in places]
+        self._map = binding.addresses(Address(first))
+        self._places = [binding.value(place, "s32") for place in places]
 
     def __call__(self, lanes: Array) -> Iterator[tuple[Map, Array, Array]]:
         """By tensor map: the lanes that use it, and the coordinates of their boxes (dims, n). Raises ``Fault``."""
@@ -129,18 +124,17 @@ class Boxes:
         return Fault("illegal_access", f"{name} by {self._state.describe(lane)}: {why}", self._instruction)
 
 
-def _into_shared(
-    state: State, memory: MemoryBinder, instruction: Instruction, guard: Guard | None, value: Value, dims: int
-) -> Callable[[], None]:
+def _into_shared(binding: Binding, dims: int) -> Callable[[], None]:
+    state, memory, instruction = binding.state, binding.memory, binding.instruction
     target, box, barrier, *_ = instruction.operands
-    to = addresses_of(memory, instruction, target)
-    boxes = Boxes(state, memory, instruction, box, value, dims)
-    barriers = barriers_of(state, memory, instruction, barrier, USE, told=False)
+    to = binding.addresses(target)
+    boxes = Boxes(binding, box, dims)
+    barriers = barriers_of(binding, barrier, USE, told=False)
     shared, outside = (
-        BulkSide(state, memory, instruction, "shared", "copy"),
-        BulkSide(state, memory, instruction, "global", "copy"),
+        BulkSide(binding, "shared", "copy"),
+        BulkSide(binding, "global", "copy"),
     )
-    chosen = memory.lanes(guard)
+    chosen = binding.lanes()
 
     def run() -> None:
         for one, lanes, corner in boxes(_present(state, chosen)):
@@ -159,19 +153,17 @@ def _into_shared(
     return run
 
 
-def _out_of_shared(
-    state: State, memory: MemoryBinder, instruction: Instruction, guard: Guard | None, value: Value, dims: int,
-    name: str,
-) -> Callable[[], None]:  # fmt: skip
+def _out_of_shared(binding: Binding, dims: int, name: str) -> Callable[[], None]:
+    state, memory, instruction = binding.state, binding.memory, binding.instruction
     box, source, *_ = instruction.operands
-    come = addresses_of(memory, instruction, source)
-    boxes = Boxes(state, memory, instruction, box, value, dims)
+    come = binding.addresses(source)
+    boxes = Boxes(binding, box, dims)
     effect: Effect = "atomic" if name else "store"
     shared, outside = (
-        BulkSide(state, memory, instruction, "shared", "load"),
-        BulkSide(state, memory, instruction, "global", effect),
+        BulkSide(binding, "shared", "load"),
+        BulkSide(binding, "global", effect),
     )
-    chosen = memory.lanes(guard)
+    chosen = binding.lanes()
     reductions: dict[str, Reduction] = {}
 
     def run() -> None:

@@ -18,14 +18,12 @@ from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.launch import Surface, Texture
 from gemm_lessons.simulator.machine import images
 from gemm_lessons.simulator.machine.images import Image
-from gemm_lessons.simulator.machine.state import Fault, State
-from gemm_lessons.simulator.machine.transfers import MemoryBinder
+from gemm_lessons.simulator.machine.state import Fault
+from gemm_lessons.simulator.machine.transfers import Binding
 from gemm_lessons.simulator.program.cfg import line_of
 from gemm_lessons.simulator.program.ptx import Address, Instruction, Operand, Register, SourceLine, Vector
 
 Array = NDArray[Any]
-Value = Callable[[Operand | None, str], Any]
-Guard = Callable[[], Array | None]
 Run = Callable[[], None]
 Work = Callable[[Image, Array], None]
 
@@ -35,23 +33,19 @@ QUERIES = {"width": 0, "height": 1, "depth": 2}
 BUILT_IN = "__nv_nvrtc_builtin_header.h"
 
 
-def bind_texture(
-    state: State, memory: MemoryBinder, instruction: Instruction, guard: Guard | None, value: Value
-) -> Run:
+def bind_texture(binding: Binding) -> Run:
     """Bind ``tex``. Raises ``UnsupportedKernel``."""
-    return _Binding(state, instruction, value).texture(guard)
+    return _OfImages(binding).texture(binding.guard)
 
 
-def bind_query(state: State, memory: MemoryBinder, instruction: Instruction, guard: Guard | None, value: Value) -> Run:
+def bind_query(binding: Binding) -> Run:
     """Bind ``txq``. Raises ``UnsupportedKernel``, also for a size that the texture does not have."""
-    return _Binding(state, instruction, value).query(guard)
+    return _OfImages(binding).query(binding.guard)
 
 
-def bind_surface(
-    state: State, memory: MemoryBinder, instruction: Instruction, guard: Guard | None, value: Value
-) -> Run:
+def bind_surface(binding: Binding) -> Run:
     """Bind ``suld`` or ``sust``. Raises ``UnsupportedKernel``."""
-    return _Binding(state, instruction, value).surface(guard)
+    return _OfImages(binding).surface(binding.guard)
 
 
 def _asked_by(instruction: Instruction) -> SourceLine | None:
@@ -62,13 +56,13 @@ def _asked_by(instruction: Instruction) -> SourceLine | None:
     return SourceLine(*outside[0]) if outside else instruction.source
 
 
-class _Binding:
+class _OfImages:
     """One instruction being bound."""
 
-    def __init__(self, state: State, instruction: Instruction, value: Value) -> None:
-        self.state, self.value = state, value
-        self.instruction = replace(instruction, source=_asked_by(instruction))
-        if not state.images:
+    def __init__(self, binding: Binding) -> None:
+        self.state, self.value = binding.state, binding.value
+        self.instruction = replace(binding.instruction, source=_asked_by(binding.instruction))
+        if not self.state.images:
             raise self.unsupported("no texture or surface object is among the arguments, as simulate() takes them,")
 
     def unsupported(self, why: str = "unsupported PTX") -> UnsupportedKernel:

@@ -19,7 +19,7 @@ from gemm_lessons.simulator.machine.access import Form, Layout, SpaceAccess, acc
 from gemm_lessons.simulator.machine.faults import Misses
 from gemm_lessons.simulator.machine.memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
 from gemm_lessons.simulator.machine.state import State
-from gemm_lessons.simulator.program.cfg import line_of
+from gemm_lessons.simulator.program.cfg import line_of, unsupported
 from gemm_lessons.simulator.program.ptx import Address, Instruction, Operand, Register, Vector
 from gemm_lessons.simulator.semantics.operation import DTYPES
 
@@ -124,6 +124,28 @@ def view_for(memory: NDArray[np.uint8], kind: str, elements: int) -> Array:
     if elements == 1:
         return typed
     return typed[: typed.size // elements * elements].reshape(-1, elements)
+
+
+@dataclass(frozen=True)
+class Binding:
+    """An instruction that is to become a closure, and what that may touch. ``guard``: the lanes that take part, where
+    it has one; ``value`` gives an operand as an array or scalar of a dtype code."""
+
+    state: State
+    memory: MemoryBinder
+    instruction: Instruction
+    guard: Callable[[], Array | None] | None
+    value: Value
+
+    def lanes(self) -> Callable[[], Array | None]:
+        """A function that gives the indices of the lanes that take part (None = every lane of the state)."""
+        return self.memory.lanes(self.guard)
+
+    def addresses(self, operand: Operand) -> Callable[[Array | None], Array]:
+        """A function from lanes (None = all) to int64 byte addresses. Raises ``UnsupportedKernel``."""
+        if not isinstance(operand, Address):
+            raise unsupported(self.instruction)
+        return self.memory.addresses(operand, self.instruction)
 
 
 @dataclass(frozen=True)
@@ -284,18 +306,14 @@ class MemoryBinder:
         return run
 
 
-def bind_load(
-    state: State, memory: MemoryBinder, instruction: Instruction, guard: Callable[[], Array | None] | None, value: Value
-) -> Callable[[], None]:
+def bind_load(binding: Binding) -> Callable[[], None]:
     """Bind ``ldu``, which here is a load like any other."""
-    return memory.load(instruction, guard)
+    return binding.memory.load(binding.instruction, binding.guard)
 
 
-def bind_store(
-    state: State, memory: MemoryBinder, instruction: Instruction, guard: Callable[[], Array | None] | None, value: Value
-) -> Callable[[], None]:
+def bind_store(binding: Binding) -> Callable[[], None]:
     """Bind ``st``."""
-    return memory.store(instruction, guard)
+    return binding.memory.store(binding.instruction, binding.guard)
 
 
 def _wrapped(value: int, bits: int) -> int:

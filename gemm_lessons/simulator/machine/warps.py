@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 from gemm_lessons.simulator.events import WARP
 from gemm_lessons.simulator.machine.convergence import BIT, LANE, ballot, groups, spread
 from gemm_lessons.simulator.machine.state import Fault, State
-from gemm_lessons.simulator.machine.transfers import MemoryBinder
+from gemm_lessons.simulator.machine.transfers import Binding
 from gemm_lessons.simulator.program.cfg import unsupported
 from gemm_lessons.simulator.program.ptx import Instruction, Operand, PredicatePair, Register
 from gemm_lessons.simulator.semantics.operation import DTYPES
 
 Array = NDArray[Any]
-Value = Callable[[Operand | None, str], Any]
 Results = tuple[Array | None, ...]
 
 
@@ -55,10 +54,9 @@ class Groups:
         return self._known
 
 
-def bind_warp(
-    state: State, memory: MemoryBinder, instruction: Instruction, guard: Callable[[], Array | None] | None, value: Value
-) -> Callable[[], None]:
+def bind_warp(binding: Binding) -> Callable[[], None]:
     """One closure for a warp instruction; it writes only lanes that take part."""
+    state, instruction, guard, value = binding.state, binding.instruction, binding.guard, binding.value
     opcode, modifiers = instruction.opcode, tuple(m for m in instruction.modifiers if m != "sync")
     first = instruction.operands[0]
     targets = (first.first, first.second) if isinstance(first, PredicatePair) else (first, None)
