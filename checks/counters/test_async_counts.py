@@ -85,7 +85,7 @@ def test_lanes_that_copy_each_its_own_take_turns() -> None:
 
 def test_addresses_that_a_copy_brings_are_not_followed() -> None:
     obstacle = counted(EACH.replace("PLACE", "(int)tile[t] & 255"), 1, 256).obstacle
-    assert obstacle == "addresses depend on data that an asynchronous copy or ldmatrix moves"
+    assert obstacle.endswith("depend on data that an asynchronous copy or ldmatrix moves")
 
 
 FILLING = """

@@ -97,7 +97,8 @@ def _plan(program: Listing, signals: bool, closely: bool) -> Plan:
         moved = any(d.name in (*COPIES, *BULK_IN, "STSM") for d in program.code) and "shared" in loaded
         moved |= any(d.name in BULK_OUT for d in program.code) and "global" in loaded
         if moved or any(needed and d.name == "LDSM" for d, needed in zip(program.code, chosen, strict=True)):
-            raise Uncountable("addresses depend on data that an asynchronous copy or ldmatrix moves")
+            what = "addresses, branches or how a division goes"
+            raise Uncountable(f"{what} depend on data that an asynchronous copy or ldmatrix moves")
         spaces |= loaded
 
 
