@@ -85,7 +85,44 @@ def test_lanes_that_copy_each_its_own_take_turns() -> None:
 
 def test_addresses_that_a_copy_brings_are_not_followed() -> None:
     obstacle = counted(EACH.replace("PLACE", "(int)tile[t] & 255"), 1, 256).obstacle
-    assert obstacle.endswith("depend on data that an asynchronous copy or ldmatrix moves")
+    assert obstacle.endswith("depend on data that a bulk copy, ldmatrix or stmatrix moves")
+
+
+FOLLOWED = """
+extern "C" __global__ void k(const int *x, float *y, int n)
+{
+    __shared__ __align__(16) int s[2][128];
+    const unsigned t = threadIdx.x;
+    for (int i = 0; i < 3; i++) {
+        if (t < 32) {
+            int *to = &s[i % 2][4 * t];
+            const int *from = x + 128 * i + 4 * t;
+            COPY
+        }
+        __syncthreads();
+        const int v = s[i % 2][t];
+        if (v < 64) y[3 * v] = 1;
+        if (v & 1) y[256 + t] = s[i % 2][v];
+    }
+}
+"""
+BY_REGISTERS = "*(int4 *)to = t < n ? *(const int4 *)from : make_int4(0, 0, 0, 0);"
+BY_COPIES = """asm volatile("{ .reg .pred p; setp.ge.u32 p, %2, %3; cp.async.cg.shared.global [%0], [%1], 16, p; }"
+    :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "r"(t), "r"(n) : "memory");
+asm volatile("cp.async.wait_all;" ::: "memory");"""
+
+
+@pytest.mark.parametrize("reading", [32, 20])
+def test_branches_and_addresses_by_what_cp_async_brings_are_followed(reading: int) -> None:
+    """As if the same had come through registers. (An honest ReLU behind cp.async, written as an if, met no gate.)"""
+    x = np.concatenate([np.random.default_rng(i).permutation(128) for i in range(3)]).astype(np.int32)
+
+    def stores(copy: str) -> list[int]:
+        launched = simulate(FOLLOWED.replace("COPY", copy), "k", 1, 128, [x, np.zeros(512, np.float32), reading])
+        assert not launched.counters.obstacle
+        return [launched.counters.get(name) for name in ("global_store_requests", "global_store_sectors")]
+
+    assert stores(BY_COPIES) == stores(BY_REGISTERS)
 
 
 FILLING = """

@@ -200,3 +200,15 @@ def decode(index: int, instruction: SassInstruction) -> Decoded:
     if name == "BRX":  # a register and a distance, with no comma between
         rest = rest.replace(" -", ", -")
     return Decoded(index, name, tuple(modifiers), guard, tuple(parse_operand(o) for o in _split(rest)), instruction)
+
+
+def copy_condition(d: Decoded) -> MachineRegister | None:
+    """Whether a lane of a cp.async reads: all or nothing, and who does not writes zeros. None: it does."""
+    last = d.operands[-1]
+    if "ZFILL" in d.source.opcode:  # how much is read is hidden in the low bits of the address
+        raise Uncountable("cp.async reads less than it writes")
+    if isinstance(last, Memory):
+        return None
+    if not isinstance(last, MachineRegister) or not last.is_predicate or last is not d.operands[2]:
+        raise Uncountable(f"unknown form {d.text}")
+    return last

@@ -88,17 +88,19 @@ def _plan(program: Listing, signals: bool, closely: bool) -> Plan:
         for d, needed in zip(program.code, chosen, strict=True):
             if needed and d.name in FETCHES:
                 raise Uncountable(f"addresses depend on {d.text}")
+        if "shared" in loaded and any(d.name in COPIES for d in program.code):
+            loaded.add("global")
         if loaded <= spaces:
             paired = bool(calls(program)) and call_by_call(program) is not None
             return Plan(program, tuple(chosen), spaces, paired)
         moving = next((d for d in program.code if MEMORY.get(d.name) == GENERIC), None)
         if moving is not None and (GENERIC in loaded or any(d.name == "ST" for d in program.code)):
             raise Uncountable(f"addresses depend on data that is moved by {moving.text}")
-        moved = any(d.name in (*COPIES, *BULK_IN, "STSM") for d in program.code) and "shared" in loaded
+        moved = any(d.name in (*BULK_IN, "STSM") for d in program.code) and "shared" in loaded
         moved |= any(d.name in BULK_OUT for d in program.code) and "global" in loaded
         if moved or any(needed and d.name == "LDSM" for d, needed in zip(program.code, chosen, strict=True)):
             what = "addresses, branches or how a division goes"
-            raise Uncountable(f"{what} depend on data that an asynchronous copy or ldmatrix moves")
+            raise Uncountable(f"{what} depend on data that a bulk copy, ldmatrix or stmatrix moves")
         spaces |= loaded
 
 

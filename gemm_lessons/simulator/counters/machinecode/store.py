@@ -8,9 +8,9 @@ import numpy as np
 
 from gemm_lessons.compiler.sass import width_of
 from gemm_lessons.frozen import dataclass
-from gemm_lessons.simulator.counters.machinecode.flow import LOADS, MEMORY, STORES, results
+from gemm_lessons.simulator.counters.machinecode.flow import COPIES, LOADS, MEMORY, STORES, results
 from gemm_lessons.simulator.counters.machinecode.lanes import STACK_TOP, Lanes
-from gemm_lessons.simulator.counters.machinecode.operands import Decoded, MachineRegister, Memory
+from gemm_lessons.simulator.counters.machinecode.operands import Decoded, MachineRegister, Memory, copy_condition
 from gemm_lessons.simulator.counters.machinecode.sources import Array, Fetch
 from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
 from gemm_lessons.simulator.machine.memory import POISON, RESERVED_SHARED, GlobalMemory
@@ -55,13 +55,15 @@ class Store:
         }
 
     def step(self, d: Decoded, lanes: Lanes, alive: Callable[[], Array]) -> Callable[[], None]:
-        """Executes one load or store. Raises ``Uncountable`` for a form that is not known."""
+        """Executes one load, store or copy. Raises ``Uncountable`` for a form that is not known."""
         operand = next(o for o in d.operands if isinstance(o, Memory))
         space = MEMORY[d.name]
         address = lanes.address(operand, space)
         guard = None if d.guard is None else lanes.fetcher(d.guard)
         width = width_of(d.source.opcode)
-        if d.name in LOADS:
+        if d.name in COPIES:
+            move = self._copy(d, lanes, width)
+        elif d.name in LOADS:
             move = self._load(d, lanes, space, width)
         elif space == "global" and not any(results(d)[0]):
             move = self._mark(d, lanes, width)
@@ -107,10 +109,7 @@ class Store:
             raise Uncountable(f"addresses depend on {d.text}")
 
         def move(addresses: Array, active: Array) -> None:
-            data, places = self._places(space, addresses, active, width)
-            if space == "global" and self.written[places].any():
-                raise Uncountable("addresses depend on data that the kernel itself stored in global memory")
-            loaded = np.ascontiguousarray(data[places[:, None] + np.arange(width)])
+            loaded = self._read(space, addresses, active, width)
             words = loaded.view(np.uint32) if kind is None else _widen(loaded.view(kind))
             mask = np.zeros(lanes.geometry.lanes, np.bool_)
             mask[active] = True
@@ -118,6 +117,28 @@ class Store:
                 value = np.zeros(lanes.geometry.lanes, np.uint32)
                 value[active] = words[:, column]
                 lanes.write(name, value, mask)
+
+        return move
+
+    def _read(self, space: str, addresses: Array, active: Array, width: int) -> Array:
+        """Bytes: a row for each active lane."""
+        data, places = self._places(space, addresses, active, width)
+        if space == "global" and self.written[places].any():
+            raise Uncountable("addresses depend on data that the kernel itself stored in global memory")
+        return np.ascontiguousarray(data[places[:, None] + np.arange(width)])
+
+    def _copy(self, d: Decoded, lanes: Lanes, width: int) -> Callable[[Array, Array], None]:
+        """cp.async, at once: who looks before it has waited is told so by the checkers."""
+        source = next(operand for operand in reversed(d.operands) if isinstance(operand, Memory))
+        address, condition = lanes.address(source, "global"), copy_condition(d)
+        reading = None if condition is None else lanes.fetcher(condition)
+
+        def move(addresses: Array, active: Array) -> None:
+            data, places = self._places("shared", addresses, active, width)
+            copied = np.zeros((lanes.geometry.lanes, width), np.uint8)
+            reads = active if reading is None else active[np.broadcast_to(reading(), len(copied))[active]]
+            copied[reads] = self._read("global", np.broadcast_to(address(), len(copied))[reads], reads, width)
+            data[places[:, None] + np.arange(width)] = copied[active]
 
         return move
 

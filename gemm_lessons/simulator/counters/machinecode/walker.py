@@ -38,7 +38,7 @@ from gemm_lessons.simulator.counters.machinecode.flow import (
 from gemm_lessons.simulator.counters.machinecode.fronts import Front, Fronts
 from gemm_lessons.simulator.counters.machinecode.lanes import Geometry, Lanes
 from gemm_lessons.simulator.counters.machinecode.moves import Moves
-from gemm_lessons.simulator.counters.machinecode.operands import Decoded, MachineRegister, Memory
+from gemm_lessons.simulator.counters.machinecode.operands import Decoded, Memory, copy_condition
 from gemm_lessons.simulator.counters.machinecode.planning import CONTROL, FUSED, Plan, brought
 from gemm_lessons.simulator.counters.machinecode.remembered import Remembered
 from gemm_lessons.simulator.counters.machinecode.shares import Shares
@@ -53,6 +53,7 @@ from gemm_lessons.simulator.semantics.floats import float_state
 if TYPE_CHECKING:
     from gemm_lessons.simulator.counters.machinecode.store import Store
 
+WRITES = {**STORES, **ATOMICS, **COPIES}
 LANES = 1 << 15  # in flight: as many as keep a register's array in the L2 cache
 BLOCK_BUDGET = 4_000_000  # basic blocks executed; far beyond any kernel of the course
 BY_TENSOR_CORES = "HFMA2.MMA"  # by its unit another one than HFMA2
@@ -156,7 +157,7 @@ class Walker:
                     block.steps.extend(self._touch(d, use) for use in self._uses(d))
                 if d.name in SIGNALS:
                     block.steps.extend(self._signals(d))
-                if self.plan.executed[d.index] or {**STORES, **ATOMICS}.get(d.name) in self.plan.spaces:
+                if self.plan.executed[d.index] or WRITES.get(d.name) in self.plan.spaces:
                     step = self._step(d)
                     if step is not None:
                         block.steps.append(step)
@@ -266,14 +267,8 @@ class Walker:
             space: Space = "shared" if MEMORY[d.name] == "shared" else "global"
             yield self._use(d, space, effect, lanes.address(memories[0], space), guard)
             return
-        last = d.operands[-1]
-        if "ZFILL" in d.source.opcode:  # how much is read is hidden in the low bits of the address
-            raise Uncountable("cp.async reads less than it writes")
-        reading: Fetch | None = None
-        if last is not memories[-1]:  # all or nothing: who does not read writes zeros
-            if not isinstance(last, MachineRegister) or not last.is_predicate or last is not d.operands[2]:
-                raise Uncountable(f"unknown form {d.text}")
-            reading = lanes.fetcher(last)
+        condition = copy_condition(d)
+        reading = None if condition is None else lanes.fetcher(condition)
         to, source = lanes.address(memories[0], "shared"), lanes.address(memories[1], "global")
         yield self._use(d, "shared", "copy", to, guard, self._spread(source, reading))
         yield self._use(d, "global", "copy", source, both(guard, reading), self._spread(to))
