@@ -6,8 +6,8 @@ styles of their own, which must pass.
     honest/LESSON/what_it_does.cu     // honest: whose habit this is
                                       // refused: the reason, which the lesson's text states (of few)
 
-Lessons are named without their numbers. The comments may stand on any lines. A cheat that is a solution but for a few
-places stands in cheats/LESSON/edits.toml, as edits of what the solution is today, so that it never grows old:
+Lessons are named without their numbers. The comments may stand on any lines. A kernel that is a solution but for a few
+places stands in edits.toml of that folder, as edits of what the solution is today, so that it never grows old:
 
     [what_it_does]
     group = "CLASS"
@@ -15,6 +15,8 @@ places stands in cheats/LESSON/edits.toml, as edits of what the solution is toda
     expect = "VERDICT[, VERDICT] WORDS-OF-THE-REASON"
     of = "block_tile"                    # whose solution, unless it is the lesson's own
     edits = [["what to find, once", "what to write there instead"]]
+
+An honest one has only ``says``, whose habit it is, and ``edits``.
 """
 
 from __future__ import annotations
@@ -94,6 +96,9 @@ def _edited(kind: str) -> Iterator[Fixture]:
                 source = with_edits(of.solution_path.read_text(), entry["edits"], f"{path}: [{name}]")
             except LessonError as error:
                 raise BadFixture(str(error)) from None
+            if kind == "honest":
+                yield Fixture(kind, lesson, name, entry["says"], entry["says"], source, ("passed",))
+                continue
             verdicts, words = _expected(entry["expect"])
             yield Fixture(kind, lesson, name, entry["group"], entry["says"], source, verdicts, words)
 

@@ -3,7 +3,8 @@
 (NVRTC 13.5 ends with a segmentation fault on ``template <int N> __global__ void tile(fl[at *x) {...}``, for one.) One
 child per process and CUDA major stays up and forks for each compilation, so only the first pays for loading NVRTC, and
 all find it fresh, with its heap at the same address: what NVRTC makes of a program depends on those that it compiled
-before, and on where its memory lies (13.5 orders some loads by the addresses of its own objects).
+before, and on where its memory lies (13.5 orders some loads by the addresses of its own objects). Of that much is left:
+how long the names of files are, which it keeps there, too.
 """
 
 from __future__ import annotations
