@@ -63,28 +63,17 @@ def quarters(it: Wrong) -> Pattern | None:
     return None
 
 
+IN_ORDER = "in each 16 x 16 of {0} the second and the third of the four 8 x 8 matrices have changed places. The second "
 QUARTERS = {
-    (
-        "turned",
-        "A",
-    ): "each 8 x 8 of A is transposed. A has two k of one row side by side, as mma.sync wants them: that is "
-    "plain ldmatrix.",
-    (
-        "turned",
-        "B",
-    ): "each 8 x 8 of B is transposed. mma.sync wants two k of one column in a register, and memory has two "
-    "columns of one k side by side: ldmatrix_trans exchanges them.",
-    (
-        "exchanged",
-        "A",
-    ): "in each 16 x 16 of A the second and the third of the four 8 x 8 matrices have changed places. The "
-    "second one, whose rows lanes 8 to 15 hand over, lies 8 rows below the first; the third 8 k further.",
-    (
-        "exchanged",
-        "B",
-    ): "in each 16 x 16 of B the second and the third of the four 8 x 8 matrices have changed places. The "
-    "second one, whose rows lanes 8 to 15 hand over, lies 8 k below the first; the third has the next 8 columns.",
-}
+    ("turned", "A"): "each 8 x 8 of A is transposed. A has two k of one row side by side, as mma.sync wants them: that "
+    "is plain ldmatrix.",
+    ("turned", "B"): "each 8 x 8 of B is transposed. mma.sync wants two k of one column in a register, and memory has "
+    "two columns of one k side by side: ldmatrix_trans exchanges them.",
+    ("exchanged", "A"): IN_ORDER.format("A") + "one, whose rows lanes 8 to 15 hand over, lies 8 rows below the first; "
+    "the third 8 k further.",
+    ("exchanged", "B"): IN_ORDER.format("B") + "one, whose rows lanes 8 to 15 hand over, lies 8 k below the first; the "
+    "third has the next 8 columns.",
+}  # fmt: skip
 
 
 def _turned(matrix: Array, side: int = SIDE) -> Array | None:

@@ -69,10 +69,8 @@ SPECIAL_REMEDIES: Mapping[tuple[str, str], str] = {
     ("out_of_array", "own"): "A thread's own array is too short for this index, or for the four numbers that a float4 "
     "takes from there: check bound and step of the loop.",
 }
-ALIKE = (
-    "shared store store",
-    "shared copy copy",
-)  # races of writes; in one line, of an index that several threads share
+# Races of writes; in one line, of an index that several threads share.
+ALIKE = ("shared store store", "shared copy copy")
 CAUSES = frozenset({"exited_before_barrier", "out_of_array", "unset"})  # warnings from which others follow
 # What follows from a cause and needs no advice of its own.
 FOLLOWS: Mapping[str, frozenset[str]] = {"uninitialised": frozenset({"exited_before_barrier", "out_of_array"})}
