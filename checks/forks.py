@@ -153,17 +153,20 @@ class _Compiler:
         self._lock = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the server)
         self._identity = os.fstat(self._lock.fileno())[:3]
         self._busy = mmap.mmap(-1, 1)
-        self._child = Child(self.MODULE, self.ARGUMENTS, steady=True)
+        self._child = self._another()
         self._places = _of_cuda(os.environ)
         self._own: Child | None = None
         self._question: tuple[Header, Blobs] = ({}, ())
+
+    def _another(self) -> Child:
+        return Child(self.MODULE, self.ARGUMENTS, steady=True)
 
     def renew(self) -> None:
         """In the server, between two commands: another one if the last command has left this one dead or at work."""
         if self._busy[0] or self._child._process.poll() is not None:
             self._child.close()
             self._busy[0] = 0
-            self._child = Child(self.MODULE, self.ARGUMENTS, steady=True)
+            self._child = self._another()
 
     def __call__(self, module: str, arguments: Sequence[str], *, steady: bool) -> _Compiler | Child:
         """In a command, in place of ``Child``: this one where it is free and fits, else a new one."""
@@ -198,7 +201,7 @@ class _Compiler:
         return self._own.receive(seconds, working=working)
 
     def _ask_another(self) -> None:
-        self._own = Child(self.MODULE, self.ARGUMENTS, steady=True)
+        self._own = self._another()
         self._own.send(*self._question)
 
     def close(self) -> None:

@@ -29,9 +29,7 @@ def app_for(words: Sequence[str]) -> typer.Typer:
     has of each but a line.
     """
     name = words[0] if words else ""
-    if (
-        name in COMPLETION and len(words) > 1
-    ):  # for the shell that is named: Typer then does not look which one it is in
+    if name in COMPLETION and len(words) > 1:  # a shell is named: Typer then does not look which one it is in
         os.environ["_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"] = "1"
     if name in NAMES:
         return _app([name])

@@ -289,11 +289,11 @@ def has_buffers(facts: Evidence) -> bool:
 
 def _in_flight(facts: Evidence, finding: Finding) -> str | None:
     """A copy of the thread's own that has not arrived, in the words that the kernel is written in."""
+    if finding.kind != "async_in_flight":
+        return None
     calls = "__pipeline_" in facts.source
     wait = "__pipeline_wait_prior(n)" if calls else "cp.async.wait_group n"
     commit = "__pipeline_commit()" if calls else "cp.async.commit_group"
-    if finding.kind != "async_in_flight":
-        return None
     if finding.detail == "never waited":
         return (
             "The thread has not waited since it sent for this copy. Is the wait missing, or does the copy go to a "

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.frozen import dataclass
+from gemm_lessons.launch import Severity
 from gemm_lessons.simulator.checkers.ledger import Key, Ledger, Names, line
 from gemm_lessons.simulator.checkers.shadow import Shadow, Visitors
 from gemm_lessons.simulator.events import WARP, Access, Barrier, Batch, Boundary, Phase, Placed, Record
@@ -399,20 +400,18 @@ class GlobalRaces:
         both_write = "load" not in (first.effect, later.effect) and "copy" not in (first.effect, later.effect)
         if first.effect == later.effect == "store":
             self.suspects.add((first.index, later.index))
-        kind = "block_order" if far and not both_write else "race"
-        detail = f"global {first.effect} {later.effect}"
+        severity: Severity = "error"
         if far:
-            key = Key.between(kind, "error", first, later, detail)
             same = both_write or first.line == later.line
             end = "let one block own the element, or use an atomic" if same else "split the work into two launches"
             text = f"{head}; blocks run in any order and at the same time: {end}"
         elif first.index == later.index and both_write:
-            key = Key.between(kind, "error", first, later, detail)
             text = f"{head}; give every thread an element of its own"
         elif near:
-            key = Key.between(kind, "warning", first, later, detail)
+            severity = "warning"
             text = f"{head}, threads of one warp with no __syncwarp() between them"
         else:
-            key = Key.between(kind, "error", first, later, detail)
             text = f"{head}, with no __syncthreads() between them"
+        kind = "block_order" if far and not both_write else "race"
+        key = Key.between(kind, severity, first, later, f"global {first.effect} {later.effect}")
         self._ledger.add(key, lambda: text, count)

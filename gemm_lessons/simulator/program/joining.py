@@ -161,8 +161,6 @@ class _Uses:
 
 def pairs(kernel: Kernel, writers: Mapping[str, Sequence[Instruction]]) -> tuple[Joint, ...]:
     """What ptxas joins, if it may."""
-    if not any(_is_open(instruction, "mul") for instruction in kernel.instructions):
-        return ()
     uses = _Uses(kernel, writers)
     stay = set(uses.stay)
     by_sum: dict[int, list[Joint]] = defaultdict(list)
@@ -220,6 +218,8 @@ def _is_alone(instruction: Instruction) -> bool:
 
 def join(kernel: Kernel) -> Kernel:
     """The kernel with a multiply-add in the place of each pair, without the products that nobody reads any more."""
+    if not any(_is_open(instruction, "mul") for instruction in kernel.instructions):
+        return kernel
     return _scaled(_with_multiply_adds(kernel))
 
 

@@ -20,6 +20,7 @@ from gemm_lessons.simulator.counters.machinecode.operands import (
     Memory,
     Operand,
     Special,
+    copy_condition,
 )
 from gemm_lessons.simulator.counters.machinecode.sources import (
     FALSE,
@@ -110,6 +111,11 @@ class Lanes:
     def guard(self, d: Decoded) -> Fetch | None:
         """Reads the guard of ``d``; None where it has none."""
         return None if d.guard is None else self.fetcher(d.guard)
+
+    def reading(self, d: Decoded) -> Fetch | None:
+        """Reads whether a lane of the cp.async ``d`` reads, or writes zeros; None where all read."""
+        condition = copy_condition(d)
+        return None if condition is None else self.fetcher(condition)
 
     def sources(self, d: Decoded) -> Sources:
         """The source operands of ``d``, ready to be fetched."""

@@ -89,7 +89,7 @@ def _plan(program: Listing, signals: bool, closely: bool) -> Plan:
             if needed and d.name in FETCHES:
                 raise Uncountable(f"addresses depend on {d.text}")
         if "shared" in loaded and any(d.name in COPIES for d in program.code):
-            loaded.add("global")
+            loaded.add("global")  # where they come from
         if loaded <= spaces:
             paired = bool(calls(program)) and call_by_call(program) is not None
             return Plan(program, tuple(chosen), spaces, paired)

@@ -10,7 +10,7 @@ from gemm_lessons.compiler.sass import width_of
 from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.counters.machinecode.flow import COPIES, LOADS, MEMORY, STORES, results
 from gemm_lessons.simulator.counters.machinecode.lanes import STACK_TOP, Lanes
-from gemm_lessons.simulator.counters.machinecode.operands import Decoded, MachineRegister, Memory, copy_condition
+from gemm_lessons.simulator.counters.machinecode.operands import Decoded, MachineRegister, Memory
 from gemm_lessons.simulator.counters.machinecode.sources import Array, Fetch
 from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
 from gemm_lessons.simulator.machine.memory import POISON, RESERVED_SHARED, GlobalMemory
@@ -59,7 +59,7 @@ class Store:
         operand = next(o for o in d.operands if isinstance(o, Memory))
         space = MEMORY[d.name]
         address = lanes.address(operand, space)
-        guard = None if d.guard is None else lanes.fetcher(d.guard)
+        guard = lanes.guard(d)
         width = width_of(d.source.opcode)
         if d.name in COPIES:
             move = self._copy(d, lanes, width)
@@ -130,8 +130,7 @@ class Store:
     def _copy(self, d: Decoded, lanes: Lanes, width: int) -> Callable[[Array, Array], None]:
         """cp.async, at once: who looks before it has waited is told so by the checkers."""
         source = next(operand for operand in reversed(d.operands) if isinstance(operand, Memory))
-        address, condition = lanes.address(source, "global"), copy_condition(d)
-        reading = None if condition is None else lanes.fetcher(condition)
+        address, reading = lanes.address(source, "global"), lanes.reading(d)
 
         def move(addresses: Array, active: Array) -> None:
             data, places = self._places("shared", addresses, active, width)

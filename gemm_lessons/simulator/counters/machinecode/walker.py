@@ -24,7 +24,6 @@ from gemm_lessons.simulator.counters import banks
 from gemm_lessons.simulator.counters.copies import LINE, NOWHERE
 from gemm_lessons.simulator.counters.machinecode import conversions, exchange, floats, functions, integers
 from gemm_lessons.simulator.counters.machinecode.flow import (
-    ATOMICS,
     BULK,
     COPIES,
     GENERIC,
@@ -38,8 +37,8 @@ from gemm_lessons.simulator.counters.machinecode.flow import (
 from gemm_lessons.simulator.counters.machinecode.fronts import Front, Fronts
 from gemm_lessons.simulator.counters.machinecode.lanes import Geometry, Lanes
 from gemm_lessons.simulator.counters.machinecode.moves import Moves
-from gemm_lessons.simulator.counters.machinecode.operands import Decoded, Memory, copy_condition
-from gemm_lessons.simulator.counters.machinecode.planning import CONTROL, FUSED, Plan, brought
+from gemm_lessons.simulator.counters.machinecode.operands import Decoded, Memory
+from gemm_lessons.simulator.counters.machinecode.planning import CONTROL, FUSED, STORED, Plan, brought
 from gemm_lessons.simulator.counters.machinecode.remembered import Remembered
 from gemm_lessons.simulator.counters.machinecode.shares import Shares
 from gemm_lessons.simulator.counters.machinecode.sources import Approximation, Array, Compute, Fetch
@@ -53,7 +52,7 @@ from gemm_lessons.simulator.semantics.floats import float_state
 if TYPE_CHECKING:
     from gemm_lessons.simulator.counters.machinecode.store import Store
 
-WRITES = {**STORES, **ATOMICS, **COPIES}
+WRITES = {**STORED, **COPIES}
 LANES = 1 << 15  # in flight: as many as keep a register's array in the L2 cache
 BLOCK_BUDGET = 4_000_000  # basic blocks executed; far beyond any kernel of the course
 BY_TENSOR_CORES = "HFMA2.MMA"  # by its unit another one than HFMA2
@@ -267,8 +266,7 @@ class Walker:
             space: Space = "shared" if MEMORY[d.name] == "shared" else "global"
             yield self._use(d, space, effect, lanes.address(memories[0], space), guard)
             return
-        condition = copy_condition(d)
-        reading = None if condition is None else lanes.fetcher(condition)
+        reading = lanes.reading(d)
         to, source = lanes.address(memories[0], "shared"), lanes.address(memories[1], "global")
         yield self._use(d, "shared", "copy", to, guard, self._spread(source, reading))
         yield self._use(d, "global", "copy", source, both(guard, reading), self._spread(to))
