@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import mmap
 import os
 import signal
 import sys
@@ -11,6 +12,8 @@ from collections.abc import Callable, Generator, Iterator
 from importlib.metadata import PackageNotFoundError, version
 
 import pytest
+
+from gemm_lessons.address_space import NO_RESERVE
 
 pytest_plugins = ("gemm_lessons.grading.plugin",)  # pytest checks --submissions DIR
 
@@ -55,6 +58,15 @@ def _work(seconds: float, work: Callable[[], object]) -> None:
     timer.start()
     work()
     timer.join()
+
+
+@pytest.fixture
+def address_space() -> None:
+    """So much of it that a process may reserve most, as the compiler's does; skipped under ``ulimit -v``."""
+    try:
+        mmap.mmap(-1, 1 << 46, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE, prot=0).close()
+    except OSError:
+        pytest.skip("this system limits a process's address space")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -46,8 +46,8 @@ TESTS: Mapping[str, Sequence[str]] = {
         "checks/view/test_site.py",
     ),
 }  # fmt: skip
-# .ci/run has three times as many.
-RANDOM = "-m checks.simulator.property --seed 0 --programs 1000 --kernels 12 --processes 2".split()
+# .ci/run has more.
+RANDOM = "-m checks.simulator.property --seed 0 --programs 300 --kernels 12 --processes 2".split()
 NEED_A_CHECKOUT = ("--ignore=checks/cli/test_package.py",)  # it builds a wheel itself
 
 

@@ -17,7 +17,8 @@ from typing import Any
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 BROKEN_PIPE = 141  # 128 + SIGPIPE
 BROKEN = 3
-FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk that stdout goes to, or one that is written
+# Of the disk that stdout goes to, or of a file that some library writes: no bug of ours.
+REFUSED = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS)
 FRESH_OBJECTS = 10_000  # new objects after which Python looks for cycles among them; its own number is 700
 
 
@@ -38,11 +39,12 @@ def main() -> None:
     except Exception as error:  # the top level: what nobody foresaw is a bug of ours, and we say so
         if os.environ.get("GEMM_LESSONS_DEBUG"):
             raise
-        full = isinstance(error, OSError) and error.errno in FULL
         if isinstance(error.__cause__, KeyboardInterrupt):  # Ctrl-C while Python 3.11 made a class: it wraps that
             code = INTERRUPTED
+        elif isinstance(error, OSError) and error.errno in REFUSED:
+            code = _report_refused(error)
         else:
-            code = _report_full(error) if full else _report_bug(error)
+            code = _report_bug(error)
     if code == INTERRUPTED:
         print("\ninterrupted", file=sys.stderr)  # the newline ends the line that shows ^C
     if main_process != os.getpid():  # the child of ``cli.guard`` ends here, not in the code of whoever called us
@@ -97,8 +99,8 @@ def _bear_closed_pipes() -> None:
     sys.stdout = io.TextIOWrapper(buffer, out.encoding, out.errors, write_through=out.write_through)
 
 
-def _report_full(error: Exception) -> int:
-    print(f"error: cannot write: {str(getattr(error, 'strerror', error)).lower()}", file=sys.stderr)
+def _report_refused(error: OSError) -> int:
+    print(f"error: {error.filename or 'cannot write'}: {str(error.strerror).lower()}", file=sys.stderr)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left of stdout would fail once more at exit
     return BROKEN
 

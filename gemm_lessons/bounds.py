@@ -92,13 +92,31 @@ def within(bounds: Bounds) -> Iterator[None]:
         _current, _active = Bounds(), False
 
 
+def used() -> tuple[int, int]:
+    """Bytes that this process has taken: of its address space, as ``RLIMIT_AS`` counts, and of those what it may write
+    to, as ``RLIMIT_DATA`` does."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        pages = file.read().split()
+    size = os.sysconf("SC_PAGE_SIZE")
+    return int(pages[0]) * size, int(pages[5]) * size
+
+
+def allowed(what: int, value: int) -> int:
+    """``value``, or the hard limit of a resource (``RLIMIT_...``) where that is lower."""
+    hard = resource.getrlimit(what)[1]
+    return value if hard == resource.RLIM_INFINITY else min(value, hard)
+
+
+def lower(what: int, value: int) -> None:
+    """Set the soft limit of a resource, as far as the hard one lets it; that one stays."""
+    resource.setrlimit(what, (allowed(what, value), resource.getrlimit(what)[1]))
+
+
 @contextlib.contextmanager
 def _memory(bytes_: int) -> Iterator[None]:
     """Bound what the process may write to. Not its address space: libraries map far more of that than they use."""
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    with open("/proc/self/statm", encoding="ascii") as file:
-        most = int(file.read().split()[5]) * os.sysconf("SC_PAGE_SIZE") + bytes_
-    resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    lower(resource.RLIMIT_DATA, used()[1] + bytes_)
     try:
         yield
     finally:

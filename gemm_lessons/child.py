@@ -28,11 +28,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from gemm_lessons import address_space
 from gemm_lessons.bounds import SLOW
 from gemm_lessons.errors import KitError
 
@@ -47,9 +48,8 @@ BOOT = "import sys; sys.path += sys.argv[1].split('|'); from gemm_lessons import
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE_S = 5.0  # for a killed process to go away; a GPU driver may need a while to stop a kernel
 LAST_WORDS = 2000  # characters of stderr to keep
+STEADY, DRAWN = "steady", "drawn"  # a child's addresses
 END_WITH_PARENT = 1  # prctl
-PERSONALITY = 0xFFFFFFFF  # asks for it
-SAME_ADDRESSES = 0x0040000  # ADDR_NO_RANDOMIZE, a flag of it
 CPU_CLOCK = 2  # the clock of a process's own time is ~pid << 3 | 2: clock_getcpuclockid, which Python has not
 
 
@@ -83,7 +83,8 @@ class Child:
     """A running child. Close it (or use it as a context manager), or the process lives as long as the parent.
 
     ``module`` must have ``main(parent: Parent, *arguments: str)``; ``path`` is added to the child's ``sys.path``.
-    ``environment`` is added to ours, or takes its place if ``bare``. ``steady``: it has the same addresses each time.
+    ``environment`` is added to ours, or takes its place if ``bare``. ``steady``: what it maps lies at the same
+    addresses each time.
     """
 
     _process: subprocess.Popen[bytes] | _Process
@@ -100,21 +101,21 @@ class Child:
     ) -> None:
         question, self._ask = os.pipe()
         self._answer, answer = os.pipe()
-        lifeline, self._lifeline = os.pipe()
+        lifeline, ours = os.pipe()
+        self._lifeline: int | None = ours
         theirs = (question, answer, lifeline)
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
         command = [sys.executable, "-P", "-c", BOOT, "|".join(map(str, (ROOT, *path))), module]
         try:
-            with _same_addresses() if steady else contextlib.nullcontext():
-                self._process = subprocess.Popen(
-                    [*command, *map(str, theirs), *arguments],
-                    pass_fds=theirs,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,  # a kernel's printf goes here
-                    stderr=self._stderr,
-                    env={**({} if bare else os.environ), **(environment or {})},
-                    start_new_session=True,  # Ctrl-C is the parent's to handle; killing takes grandchildren along
-                )
+            self._process = subprocess.Popen(
+                [*command, STEADY if steady else DRAWN, *map(str, theirs), *arguments],
+                pass_fds=theirs,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,  # a kernel's printf goes here
+                stderr=self._stderr,
+                env={**({} if bare else os.environ), **(environment or {})},
+                start_new_session=True,  # Ctrl-C is the parent's to handle; killing takes grandchildren along
+            )
         except OSError as error:
             raise KitError(f"cannot start a process: {error}") from error
         finally:
@@ -175,7 +176,8 @@ class Child:
 
     def close(self, patience: float = 0.0) -> None:
         """End the child and everything it started: by itself within ``patience`` seconds, as there are no questions any
-        more, else killed. Does not wait for a process that the driver will not let go."""
+        more, else killed. Does not wait for a process that the driver will not let go. Where Ctrl-C or the end of the
+        time has interrupted it, it goes on when called again."""
         if self._stderr.closed:
             return
         self._to.close()
@@ -191,7 +193,9 @@ class Child:
         self._stderr.close()
 
     def _let_go(self) -> None:
-        os.close(self._lifeline)
+        lifeline, self._lifeline = self._lifeline, None
+        if lifeline is not None:
+            os.close(lifeline)
 
     def __enter__(self) -> Child:
         return self
@@ -272,22 +276,6 @@ def _go_on(function: Callable[[Parent], object], parent: int, question: int, ans
         os._exit(code)  # not back into our parent's code, nor through its clean-up
 
 
-@contextlib.contextmanager
-def _same_addresses() -> Iterator[None]:
-    """What this thread starts meanwhile, and all that it forks, has its libraries and its heaps where the last one had
-    them. Where the system forbids that (Docker's own rules for system calls do), it is started all the same."""
-    personality = ctypes.CDLL(None).personality
-    personality.argtypes = [ctypes.c_ulong]
-    before = personality(PERSONALITY)
-    if before >= 0:
-        personality(before | SAME_ADDRESSES)
-    try:
-        yield
-    finally:
-        if before >= 0:
-            personality(before)
-
-
 def end_with(parent: int) -> None:
     """From now on this process is killed when ``parent``, which started it, ends."""
     ctypes.CDLL(None).prctl(END_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
@@ -343,8 +331,10 @@ def _receive(connection: Connection[Any, Any]) -> tuple[dict[str, Any], list[byt
 
 
 def _run(arguments: Sequence[str]) -> None:
-    """Where a child starts: ``MODULE QUESTION ANSWER LIFELINE [ARGUMENT...]``."""
-    module, question, answer, lifeline, *rest = arguments
+    """Where a child starts: ``MODULE steady|drawn QUESTION ANSWER LIFELINE [ARGUMENT...]``."""
+    module, addresses, question, answer, lifeline, *rest = arguments
+    if addresses == STEADY:
+        address_space.fix()
     threading.Thread(target=_end_with_parent, args=(int(lifeline),), daemon=True).start()
     for fd in (question, answer, lifeline):
         os.set_inheritable(int(fd), False)  # not for the child's own children

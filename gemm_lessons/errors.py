@@ -9,6 +9,10 @@ class KitError(Exception):
     """The kit or its environment is broken (exit code 3). Learners' mistakes are values, never this."""
 
 
+class UnknownArchitecture(KitError):
+    """What is to be compiled for is no architecture of the compiler's."""
+
+
 class GpuUnavailable(KitError):
     """There is no GPU to be used here; the message says why and what to do."""
 

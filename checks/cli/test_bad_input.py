@@ -124,10 +124,11 @@ def test_unreadable_file(run: Run, kernel: Path) -> None:
         (b" \n\t\n", "is empty"),
         (bytes(range(256)), "save it as UTF-8"),
         (b"\x7fELF\x02\x01\x01\x00\x00", "holds a zero byte"),
+        ("// fine\n".encode("utf-16-le"), "holds a zero byte; if it is CUDA C++ source, save it as UTF-8"),
         (b"// fine\n// fine\n\xff", "not UTF-8 text"),
         (b"x" * 1_100_000, "larger than a megabyte"),
     ],
-    ids=["empty", "blank", "every byte", "a program", "latin 1", "too large"],
+    ids=["empty", "blank", "every byte", "a program", "utf-16", "latin 1", "too large"],
 )
 def test_a_file_that_is_no_source(run: Run, kernel: Path, content: bytes, words: str) -> None:
     kernel.write_bytes(content)
@@ -286,7 +287,7 @@ def test_broken_lesson_toml(run: Run, course: Path, old: str, new: str, words: t
 
 def test_missing_lesson_toml(run: Run, course: Path) -> None:
     (course / "lessons" / "01_first" / "lesson.toml").unlink()
-    clear(run("run", "01"), 3, "01_first/lesson.toml: not found")
+    clear(run("run", "01"), 3, "lesson.toml: not found; the course's own again: gemm-lessons reset 01 --settings")
 
 
 def test_missing_stub_and_text(run: Run, course: Path) -> None:
@@ -525,3 +526,12 @@ def test_includes_that_lead_out_are_compile_errors(run: Run, course: Path, kerne
     kernel.unlink()
     os.mkfifo(kernel)
     clear(run("run", "01"), 2, "no regular file")
+
+
+def test_a_file_that_a_library_cannot_write_is_no_bug(run: Run, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o555)
+    told = run("--install-completion", "bash", prefix=["env", f"HOME={home}", *WITHOUT_PRIVILEGES])
+    clear(told, 3, f"error: {home}/.bash")
+    assert "ermission denied" in told.err
+    assert "bug" not in told.err

@@ -101,6 +101,11 @@ def test_what_no_function_takes_is_told_by_types_and_by_reasons_if_few_would_do(
     assert error.message.count("does not match because") == reasons
 
 
+def test_what_is_built_in_is_no_reason(errors):
+    (error,) = errors("__global__ void gemm(float *x)\n{\n    x[threadIdx / 2] = 0;\n}\n")
+    assert error.message.endswith('no operator "/" matches these operands; operand types are: const uint3 / int')
+
+
 def test_types_of_fragments_are_told_without_their_namespace(errors):
     source = """#include <mma.h>
 using namespace nvcuda;

@@ -194,8 +194,8 @@ def run(folder: Path, target: Path) -> None:
         "command": "python -m checks.course.halves compile DIR; python -m checks.course.halves run DIR FILE",
         **machine(bench),
         "what": "C = A B, A and B float16, C and the sums float32, square, standard normal inputs. Solutions and"
-        " variants, one change each (checks/course/halves.py), and cuBLAS (gemmEx, CUBLAS_COMPUTE_32F), one launch each"
-        " in turn, round after round; every answer compared with float64 before timing.",
+        " variants, one change each (checks/course/halves.py), and cuBLAS (gemmEx, CUBLAS_COMPUTE_32F); one launch of"
+        " each a round, in a new order each time; every answer compared with float64 before timing.",
         "how": "CUDA events around one launch, median over the repeats. warm: the launch hidden behind another kernel."
         " cold: hidden behind a fill of 128 MiB, so that L2 is cold. percent_of_cublas is cuBLAS's median over the"
         " kernel's, of the same size and way. Errors are relative, in the Frobenius norm: error against float64 on the"

@@ -3,7 +3,8 @@
     python -m checks.course.measure compile DIR                # here: machine code of every solution
     python -m checks.course.measure run DIR lessons/measured/h200.json    # on a machine with the GPU and cupy
 
-One process, one launch of every kernel in turn, round after round, so that clocks and temperature are the same for all.
+One process, rounds of one launch of every kernel, so that clocks and temperature are the same for all. Each round has
+an order of its own: what ran before a launch says how fast the clock is, by up to 4% at 8192.
 Every answer is compared with float64 before anything is timed; C holds NaN before each of those launches. Timed are
 
     idle     on an idle GPU, L2 as the launch before left it: what one call costs, the launch included
@@ -15,6 +16,7 @@ Every answer is compared with float64 before anything is timed; C holds NaN befo
 from __future__ import annotations
 
 import json
+import random
 import statistics
 import sys
 import time
@@ -255,13 +257,13 @@ class Bench:
     def times(
         self, calls: Mapping[str, Call], c: Any, ways: Sequence[str], most: Mapping[str, int]
     ) -> dict[tuple[str, str], list[float]]:
-        """Microseconds of every call in every way: one launch of each in turn, round after round."""
+        """Microseconds of every call in every way: one launch of each a round, in an order of its own."""
         found: dict[tuple[str, str], list[float]] = {(name, how): [] for name in calls for how in ways}
         for turn in range(max(most.values())):
             for how in ways:
-                for name, call in calls.items():
+                for name in random.Random(turn).sample([*calls], len(calls)):
                     if turn < most[name]:
-                        found[name, how].append(self.timed(call, how, c))
+                        found[name, how].append(self.timed(calls[name], how, c))
         return found
 
     def size(
@@ -364,7 +366,7 @@ def run(folder: Path, target: Path) -> None:
         "command": "python -m checks.course.measure compile DIR; python -m checks.course.measure run DIR FILE",
         **machine(bench),
         "what": "C = A B, fp32, square, standard normal inputs. The solutions and cuBLAS (gemmEx, no TF32),"
-        " one launch each in turn, round after round; every answer compared with float64 before timing.",
+        " one launch of each a round, in a new order each time; every answer compared with float64 before timing.",
         "how": "CUDA events around one launch, median over the repeats. At the top: on an idle GPU, L2 warm, the launch"
         " included. warm: the launch hidden behind another kernel. cold: hidden behind a fill of 128 MiB, so that L2 is"
         " cold. percent_of_cublas is cuBLAS's median over the kernel's, of the same size and way.",

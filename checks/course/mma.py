@@ -327,8 +327,8 @@ def run(folder: Path, target: Path) -> None:
         "command": "python -m checks.course.mma compile DIR; python -m checks.course.mma run DIR FILE",
         **machine(bench),
         "what": "C = A B, square, in the types of lesson mma; standard normal inputs, int8 from -127 to 127. The"
-        " solution, variants of it (checks/course/mma.py) and cuBLAS (gemmEx, the same types), one launch each in turn,"
-        " round after round; answers compared with float64 on smaller shapes.",
+        " solution, variants of it (checks/course/mma.py) and cuBLAS (gemmEx, the same types), one launch of each a"
+        " round, in a new order each time; answers compared with float64 on smaller shapes.",
         "how": "CUDA events around one launch, or around all launches where fp32 is split; median over the repeats;"
         " behind a fill of 128 MiB, so that L2 is cold. percent_of_cublas is against cuBLAS in the same types.",
     }

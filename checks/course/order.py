@@ -33,8 +33,8 @@ def run(folder: Path, target: Path) -> None:
         "command": "python -m checks.course.measure compile DIR; python -m checks.course.order DIR FILE, once a run",
         **machine(bench),
         "what": "The solutions and cuBLAS as in h200.json, in several runs, each a process of its own.",
-        "how": "CUDA events around one launch, one launch each in turn, hidden behind another kernel, L2 as the launch"
-        " before left it; median and deciles over the repeats of one run.",
+        "how": "CUDA events around one launch, one launch of each a round, hidden behind another kernel, L2 as the"
+        " launch before left it; median and deciles over the repeats of one run.",
     }
     write(target, about, [*before, *rows])
 

@@ -14,17 +14,19 @@ from __future__ import annotations
 import json
 import statistics
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from checks.course.kernel import GPU_ARCH
+from checks.course.kernel import GPU_ARCH, Kernel
 from checks.course.measure import CHECKS, COLD, WARM, Bench, compile_kernels, every_size, machine, spread, write
 from checks.course.split import Hidden
 from checks.course.variants import Variant
+from gemm_lessons.course.expression import Expression
 from gemm_lessons.course.lesson import Shape
 
 SOURCE = Path(__file__).with_name("registers.cu")
-ROUNDS = {1024: 40, 1536: 30, 2048: 20, 3072: 15, 4096: 11, 6144: 7, 8192: 7}
+ROUNDS = {1024: 40, 1536: 30, 2048: 20, 3072: 15, 4096: 15, 6144: 11, 8192: 15}
 BLOCKS, THREADS, TURNS, REPEATS = 2, 128, 4000, 7
 
 ROW_BY_ROW = (
@@ -45,6 +47,27 @@ COLUMNS = ("const int i = j % 2 ? TM - 1 - n : n;", "const int i = n;")
 """Down each column, never up."""
 UNSETTLED = ("            acc[i][j] += 0.0f;\n", "            ;\n")
 
+PRODUCER = Path(__file__).with_name("producer.cuh")
+INCLUDED = '#include "turned.cuh"\n'
+
+
+@dataclass(frozen=True)
+class Produced(Variant):
+    """By TMA, with a warp more that does nothing but ask for tiles (producer.cuh). ``down``: as solution.cu, the first
+    column of products downwards."""
+
+    down: bool = False
+
+    def kernel(self) -> Kernel:
+        added = f"constexpr bool DOWN = {str(self.down).lower()};\n" + PRODUCER.read_text()
+        edits = ((INCLUDED, INCLUDED + added),)
+        kernel = Variant(self.name, self.tile, edits, type="tma", entry="gemm_by_producer").kernel()
+        turn, multiply, combine = kernel.lesson.launches
+        threads = Expression(f"{multiply.block[0].text} + 32")
+        multiply = replace(multiply, entry=kernel.entry, block=(threads,))
+        return replace(kernel, lesson=replace(kernel.lesson, launches=(turn, multiply, combine)))
+
+
 SQUARES_OF_8 = {"BN": 128, "WM": 64, "WN": 32, "TN": 8, "UNROLL": 16, "BLOCKS_PER_SM": 3}
 VARIANTS = (
     Variant("double_buffer", {}),
@@ -61,6 +84,10 @@ VARIANTS = (
     Variant("beat_cublas level 1", {"LEVEL": 1}),
     Variant("beat_cublas tma usage 10", {"USAGE": 10}, type="tma", entry="gemm_by_tma"),
     Variant("beat_cublas tma level 1", {"LEVEL": 1}, type="tma", entry="gemm_by_tma"),
+    Produced("beat_cublas tma producer", {"STAGES": 3}),
+    Produced("beat_cublas tma producer down", {"STAGES": 3}, down=True),
+    Produced("beat_cublas tma producer 256x128", {"BM": 256, "STAGES": 3, "BLOCKS_PER_SM": 1}),
+    Produced("beat_cublas tma producer 2 stages", {"STAGES": 2}),
 )
 LOOPS = {  # name: TM, TN, FEED, ORDER
     f"loop {tm}x{tn} {words}": (tm, tn, feed, order)
@@ -132,7 +159,8 @@ def run(folder: Path, target: Path) -> None:
         "command": "python -m checks.course.squares compile DIR; python -m checks.course.squares run DIR FILE",
         **machine(bench),
         "what": "C = A B, fp32, square, standard normal inputs: beat_cublas, variants of it, double_buffer and cuBLAS,"
-        " one launch each in turn; and loops of multiply-adds (registers.cu), which have no size.",
+        " one launch of each a round, in a new order each time; and loops of multiply-adds (registers.cu), which have"
+        " no size.",
         "how": "CUDA events around one launch, median over the repeats. warm, cold: as in h200.json. three, bank,"
         " other: percent of the inner loop's multiply-adds that read three registers, or two of one bank, and"
         " instructions that are no multiply-adds for 100 that are; read from the machine code.",

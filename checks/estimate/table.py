@@ -52,7 +52,6 @@ OTHERS = (
 BY_TMA = ("mma tma", "mma tf32_tma", "mma int8_tma")  # tiles come through tensor maps, blocks stay
 ORDERED = (512, 1024, 2048, 4096, 8192)  # at which the order of lessons is looked at
 VARIED = f"{len(VARIANTS)} variants of the lessons"
-LAUNCHED = (512, 1024)  # at which a launch still counts
 HOPPER = 90  # the H200's entry in PIPES
 FIRST = 10  # by estimate, among which the fastest should be
 FAR = 0.40  # an error above this is too large
@@ -87,35 +86,11 @@ class Compared:
 
 
 def lessons() -> Iterator[Compared]:
-    """Every solution at every measured size, the launch hidden, as on the host of the first run."""
+    """Every solution at every measured size, the launch hidden."""
     rows = json.loads((ROOT / "lessons/measured/h200.json").read_text())["rows"]
     for kernel in solutions():
         for row, estimate in estimated(kernel, rows):
-            measured = row["warm"]["median_us"] - slower_launch(kernel.name)
-            yield Compared("H200", kernel.name, row["size"], measured, 0.0, hidden(estimate))
-
-
-@cache
-def later_by() -> Mapping[str, float]:
-    """Microseconds that each kernel took longer in the runs of ``h200_order.json`` than in ``h200.json``."""
-    rows = json.loads((ROOT / "lessons/measured/h200.json").read_text())["rows"]
-    before = {(row["kernel"], row["size"]): row["warm"]["median_us"] for row in rows}
-    later: dict[str, list[float]] = {}
-    for row in json.loads((ROOT / "lessons/measured/h200_order.json").read_text())["rows"]:
-        if row["size"] in LAUNCHED:
-            here = row["warm"]["median_us"] - before[row["kernel"], row["size"]]
-            later.setdefault(row["kernel"], []).append(here)
-    return {kernel: statistics.median(found) for kernel, found in later.items()}
-
-
-def slower_launch(name: str) -> float:
-    """Microseconds that a hidden launch takes longer on the host where this kernel of ``h200.json`` was measured than
-    on the first one. In the runs of ``h200_order.json``, on one host, whatever had been measured on the first one
-    takes as much longer, whether it lasts 30 or 200 us: it is the launch. What was added later, on a host like that
-    one, takes no longer there.
-    """
-    launch = statistics.median(later_by().values())
-    return launch if abs(later_by().get(name, launch)) < launch / 2 else 0.0
+            yield Compared("H200", kernel.name, row["size"], row["warm"]["median_us"], 0.0, hidden(estimate))
 
 
 def variants() -> Iterator[Compared]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import median
 from typing import Any
 
 import pytest
@@ -196,9 +197,19 @@ def test_of_many_warps_those_of_the_older_block_go_first(warps: int, apart: bool
     shares = [first["over"][1] / second["over"][1] for first, second in pairs]
     assert all(share < 0.85 if apart else share > 0.85 for share in shares)
     stream = streams_of(trace([lds(shared(1), None)] * 200), 1, H200)[0][0].items
-    played = Multiprocessor([[(item, shared(1)) for item in stream]] * (2 * warps), warps, H200, older=True)
+    played = Multiprocessor([[(item, shared(1)) for item in stream]] * (2 * warps), warps, H200, together=True)
     played.run()
     assert played.over[0] / played.over[1] < 0.85 if apart else played.over[0] / played.over[1] > 0.95
+
+
+def test_blocks_of_one_launch_begin_one_after_the_other() -> None:
+    """As those of turns_h200.json do that have few warps."""
+    read = json.loads((FOLDER / "estimate/turns_h200.json").read_text())["clocks"]
+    few = [blocks for kind, blocks in read.items() if ": 2 x 256 threads" in kind]
+    assert HOPPER.apart == median(second["begun"][0] - first["begun"][0] for first, second in few)
+    alone, both = (trace(ffma(2000), blocks=blocks) for blocks in (1, 2))
+    assert play(both, 2, H200, together=True).clocks - play(alone, 1, H200).clocks == pytest.approx(HOPPER.apart, abs=2)
+    assert play(both, 2, H200).clocks == pytest.approx(play(alone, 1, H200).clocks, abs=2)
 
 
 def test_a_t4_moves_half_the_bytes_a_clock() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from checks.foreign.inputs import Argument, Number, Pointer
+from checks.foreign.manifest import three
 from gemm_lessons.compiler.source import GlobalFunction
 from gemm_lessons.launch import Grid
 
@@ -34,7 +35,6 @@ TOTAL = re.compile(r"^_?(n|N|len|length|size|num|count|total|numel|elements|limi
 SIDE = re.compile(r"width|height|rows?|cols?|dim|^[MNKmnkwhWHxyXYC]$|^n[xyzij]$|^[wh]$|pitch|stride|^ld[abc]?$|^ni|^nj")
 FEW = re.compile(r"iter|step|radius|kernel_?size|ksize|filter|batch|head|depth|level|pass|chan|repeat|times|^B$|^T$")
 REALS = {"f2", "f4", "f8"}
-NUMBER = r"-?\d+(?:\.\d*)?"
 
 
 @dataclass(frozen=True)
@@ -159,11 +159,6 @@ def _sizes(block: tuple[int, int, int], two: bool) -> Iterator[Sizes]:
     yield Sizes(block, line, 64, 1 << 16, not two, "dyadic")
     yield Sizes(block, line - 24, 64, 1 << 16, not two, "positive")
     yield Sizes(block, 2 * threads if two else line, 32, 1 << 18, not two, "positive")
-
-
-def three(values: tuple[int, ...]) -> tuple[int, int, int]:
-    x, y, z = (*values, 1, 1)[:3]
-    return x, y, z
 
 
 def _make(

@@ -61,7 +61,7 @@ def load(path: Path) -> Manifest:
 def read(row: Sequence[Any]) -> Case:
     """The reverse of ``Case.row``."""
     repository, file, entry, grid, block, shared, arguments, *defines = row
-    shape = Grid(_three(grid), _three(block), shared)
+    shape = Grid(three(grid), three(block), shared)
     return Case(repository, file, entry, shape, tuple(map(inputs.parse, arguments)), *defines)
 
 
@@ -72,7 +72,8 @@ def save(path: Path, manifest: Manifest) -> None:
     path.write_text(f'{{"repositories": {repositories},\n"kernels": [\n{rows}\n]}}\n')
 
 
-def _three(values: Sequence[int]) -> tuple[int, int, int]:
+def three(values: Sequence[int]) -> tuple[int, int, int]:
+    """A size along x, y and z: 1 where it is not said."""
     x, y, z = (*values, 1, 1)[:3]
     return x, y, z
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gemm_lessons import address_space
 from gemm_lessons.child import ROOT, Child, ChildDied, ChildHung
 
 Make = Callable[..., Child]
@@ -43,14 +45,15 @@ BODIES = {
         time.sleep(600)
     """,
     "heap": """
-        import ctypes, threading
+        import ctypes, mmap, threading
         malloc = ctypes.CDLL(None).malloc
         malloc.restype = ctypes.c_void_p
         found = []
         thread = threading.Thread(target=lambda: found.append(malloc(1 << 16)))
         thread.start()
         thread.join()
-        parent.send({"at": [found[0], ctypes.cast(malloc, ctypes.c_void_p).value]})
+        mapped = mmap.mmap(-1, 1 << 30)
+        parent.send({"at": [found[0], ctypes.addressof(ctypes.c_char.from_buffer(mapped))]})
     """,
     "reread": """
         import os
@@ -145,6 +148,21 @@ def test_grandchildren_go_along(make: Make) -> None:
     assert gone(pid)
 
 
+def test_closing_may_be_interrupted_and_done_again(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By Ctrl-C, or by the end of the time of a job, while the driver does not let the process go."""
+    child = make("hang")
+
+    def interrupted(seconds: float) -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(child._process, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            child.close()
+    child.close()
+    assert not Path(f"/proc/{child.pid}").exists()
+
+
 def test_the_question_cannot_be_read_again(make: Make) -> None:
     with make("reread") as child:
         child.send({})
@@ -173,6 +191,7 @@ def test_a_child_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
     assert gone(pid)
 
 
+@pytest.mark.usefixtures("address_space")
 def test_a_steady_child_has_its_memory_where_the_last_one_had_it(make):
     """The compiler asks for that: what NVRTC makes of a program depends on the addresses of its heap."""
 
@@ -180,10 +199,14 @@ def test_a_steady_child_has_its_memory_where_the_last_one_had_it(make):
         with make("heap", steady=steady) as child:
             return list(child.receive(20)[0]["at"])
 
-    before = Path("/proc/self/personality").read_text()
-    if subprocess.run(["setarch", "-R", "true"], check=False).returncode:
-        pytest.skip("this system lets no process ask for the same addresses")
-    assert where(steady=True) == where(steady=True)
-    assert Path("/proc/self/personality").read_text() == before  # ours is as it was
+    first = where(steady=True)
+    assert max(first) < address_space.CEILING <= 2 * min(first)
+    soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    for stack in {1 << 20, 1 << 30, hard}:
+        resource.setrlimit(resource.RLIMIT_STACK, (stack if hard < 0 else min(stack, hard), hard))
+        try:
+            assert where(steady=True) == first
+        finally:
+            resource.setrlimit(resource.RLIMIT_STACK, (soft, hard))
     if int(Path("/proc/sys/kernel/randomize_va_space").read_text()):
         assert where(steady=False) != where(steady=False)

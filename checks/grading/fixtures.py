@@ -2,7 +2,7 @@
 styles of their own, which must pass.
 
     cheats/LESSON/what_it_does.cu     // cheat: CLASS: what it does, in a sentence
-                                      // expect: VERDICT[, VERDICT] WORDS-OF-THE-REASON
+                                      // expect: VERDICT[, VERDICT] WORDS-OF-THE-REASON[ or VERDICT WORDS]
     honest/LESSON/what_it_does.cu     // honest: whose habit this is
                                       // refused: the reason, which the lesson's text states (of few)
 
@@ -12,11 +12,11 @@ places stands in edits.toml of that folder, as edits of what the solution is tod
     [what_it_does]
     group = "CLASS"
     says = "what it does, in a sentence"
-    expect = "VERDICT[, VERDICT] WORDS-OF-THE-REASON"
+    expect = "VERDICT[, VERDICT] WORDS-OF-THE-REASON[ or VERDICT WORDS]"
     of = "block_tile"                    # whose solution, unless it is the lesson's own
     edits = [["what to find, once", "what to write there instead"]]
 
-An honest one has only ``says``, whose habit it is, and ``edits``.
+An honest one has only ``says``, whose habit it is, ``edits``, and why it is ``refused``, if it is.
 """
 
 from __future__ import annotations
@@ -34,12 +34,15 @@ from gemm_lessons.course.pitfalls import with_edits
 
 HERE = Path(__file__).parent
 VERDICTS = ("passed", "compile_failed", "faulted", "wrong_answer", "timed_out", "gate_missed", "unsupported")
-REJECTED = tuple(it for it in VERDICTS if it != "passed")
+Fate = tuple[str, str]
+LEAST = 3  # letters of a reason
+PASSED: tuple[Fate, ...] = (("passed", ""),)
+REJECTED: tuple[Fate, ...] = tuple((it, "") for it in VERDICTS if it != "passed")  # for whatever reason
 
 
 @dataclass(frozen=True)
 class Fixture:
-    """A kernel, with the verdicts that it may get and words that the reason must hold (in any case)."""
+    """A kernel, with the fates that it may have: a verdict, and words that the reason must hold (in any case)."""
 
     kind: str
     lesson: str  # the full name: 03_block_tile
@@ -47,8 +50,7 @@ class Fixture:
     group: str  # of a cheat its class, of a mutant what was changed
     says: str
     source: str
-    verdicts: tuple[str, ...]
-    words: str = ""
+    fates: tuple[Fate, ...]
 
     @property
     def label(self) -> str:
@@ -57,7 +59,12 @@ class Fixture:
 
     def expects(self, verdict: str, reason: str) -> bool:
         """Whether this is its fate."""
-        return verdict in self.verdicts and self.words.casefold() in reason.casefold()
+        return any(verdict == it and words.casefold() in reason.casefold() for it, words in self.fates)
+
+    @property
+    def passes(self) -> bool:
+        """Whether it may pass."""
+        return any(verdict == "passed" for verdict, _ in self.fates)
 
 
 class BadFixture(Exception):
@@ -97,36 +104,45 @@ def _edited(kind: str) -> Iterator[Fixture]:
             except LessonError as error:
                 raise BadFixture(str(error)) from None
             if kind == "honest":
-                yield Fixture(kind, lesson, name, entry["says"], entry["says"], source, ("passed",))
+                yield _habit(lesson, name, entry["says"], entry.get("refused"), source)
                 continue
-            verdicts, words = _expected(entry["expect"])
-            yield Fixture(kind, lesson, name, entry["group"], entry["says"], source, verdicts, words)
+            yield Fixture(kind, lesson, name, entry["group"], entry["says"], source, _expected(path, entry["expect"]))
 
 
 def _cheat(path: Path) -> Fixture:
     source, lesson = _read(path)
     group, _, says = _line(path, source, "cheat").partition(":")
-    verdicts, words = _expected(_line(path, source, "expect"))
-    if not (says and verdicts and words):
-        raise BadFixture(f"{path}: needs '// cheat: CLASS: what it does' and '// expect: VERDICT WORDS'")
-    return Fixture("cheats", lesson, path.stem, group.strip(), says.strip(), source, verdicts, words)
+    if not says:
+        raise BadFixture(f"{path}: needs '// cheat: CLASS: what it does'")
+    fates = _expected(path, _line(path, source, "expect"))
+    return Fixture("cheats", lesson, path.stem, group.strip(), says.strip(), source, fates)
 
 
-def _expected(words: str) -> tuple[tuple[str, ...], str]:
-    """Verdicts, and words of the reason."""
-    verdicts = []
-    while match := re.match(rf"({'|'.join(REJECTED)})\b,?\s*", words):
-        verdicts.append(match[1])
-        words = words[match.end() :]
-    return tuple(verdicts), words
+def _expected(path: Path, text: str) -> tuple[Fate, ...]:
+    """What stands behind ``expect``."""
+    found: list[Fate] = []
+    for words in text.split(" or "):
+        verdicts = []
+        while match := re.match(rf"({'|'.join(verdict for verdict, _ in REJECTED)})\b,?\s*", words):
+            verdicts.append(match[1])
+            words = words[match.end() :]
+        if not verdicts or len(words) < LEAST:
+            raise BadFixture(f"{path}: expects '{text}', not VERDICT WORDS of the reason")
+        found += ((verdict, words) for verdict in verdicts)
+    return tuple(found)
 
 
 def _honest(path: Path) -> Fixture:
     source, lesson = _read(path)
     habit = _line(path, source, "honest")
-    refused = "// refused:" in source
-    says = _line(path, source, "refused") if refused else habit
-    return Fixture("honest", lesson, path.stem, habit, says, source, ("gate_missed",) if refused else ("passed",))
+    refused = _line(path, source, "refused") if "// refused:" in source else None
+    return _habit(lesson, path.stem, habit, refused, source)
+
+
+def _habit(lesson: str, name: str, habit: str, refused: str | None, source: str) -> Fixture:
+    """Of an honest kernel; ``refused``: why a gate does not take it."""
+    fates = (("gate_missed", ""),) if refused else PASSED
+    return Fixture("honest", lesson, name, habit, refused or habit, source, fates)
 
 
 def _read(path: Path) -> tuple[str, str]:

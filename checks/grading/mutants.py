@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from checks.grading.fixtures import REJECTED, Fixture
+from checks.grading.fixtures import PASSED, REJECTED, Fixture
 from gemm_lessons.compiler.compile import Compiled, compile_source
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.lesson import Lesson
@@ -77,7 +77,7 @@ def _mutant(lesson: Lesson, lines: Sequence[str], name: str, rule: str, change: 
     after = " | ".join((change[number] or "").strip() for number in sorted(change))
     says = f"line {first + 1}: {lines[first].strip()} => {after}"
     survives = (lesson.name[3:], says.partition(": ")[2]) in survivors()
-    return Fixture("mutants", lesson.name, name, rule, says, source, ("passed",) if survives else REJECTED)
+    return Fixture("mutants", lesson.name, name, rule, says, source, PASSED if survives else REJECTED)
 
 
 def _without_comments(source: str) -> str:

@@ -142,7 +142,7 @@ class Scene:
         self.other.write_text(SECRET)
         place = cache.folder()
         assert place is not None
-        self.cache = place / ("0" * 64)
+        self.cache = place / f"{os.getpid():064x}"
         self.cache.parent.mkdir(parents=True, exist_ok=True)
         self.cache.write_bytes(SECRET.encode())
         self._server = socket.create_server(("127.0.0.1", 0))

@@ -42,7 +42,7 @@ def test_cheats_cover_the_lessons_and_their_classes() -> None:
     count_of: Counter[str] = Counter(it.group for it in every)
     for it in every:
         lessons_of[it.group].add(it.lesson)
-        assert "passed" not in it.verdicts, it.label
+        assert not it.passes, it.label
     assert {group: n for group, n in count_of.items() if n < 3} == {}
     assert {group: it for group, it in lessons_of.items() if len(it) < 2} == {}
 
@@ -56,9 +56,13 @@ def test_a_fixture_says_what_it_is(tmp_path: Path) -> None:
     path.write_text("// cheat: race: is to pass\n// expect: passed\n")
     with pytest.raises(BadFixture, match="VERDICT"):
         _cheat(path)
-    path.write_text("// cheat: race: no barrier\n// expect: faulted, wrong_answer race in line\n")
+    path.write_text("// cheat: race: no barrier\n// expect: faulted r\n")
+    with pytest.raises(BadFixture, match="WORDS of the reason"):
+        _cheat(path)
+    path.write_text("// cheat: race: no barrier\n// expect: faulted, timed_out race in line or wrong_answer wrong at\n")
     kernel = _cheat(path)
-    assert (kernel.verdicts, kernel.words) == (("faulted", "wrong_answer"), "race in line")
+    assert kernel.fates == (("faulted", "race in line"), ("timed_out", "race in line"), ("wrong_answer", "wrong at"))
+    assert not kernel.expects("wrong_answer", "Race in line 7")
     assert kernel.expects("faulted", "Race in line 7")
     assert not kernel.expects("faulted", "trap")
     assert not kernel.expects("passed", "race in line 7")
@@ -93,7 +97,7 @@ def test_mutants_are_the_same_each_time_and_survivors_are_among_them() -> None:
 
 @pytest.mark.slow
 def test_a_sample_of_mutants_is_rejected() -> None:
-    by_rule = {it.group: it for it in mutants() if it.verdicts == REJECTED and it.lesson[3:] in ("block_tile", "naive")}
+    by_rule = {it.group: it for it in mutants() if it.fates == REJECTED and it.lesson[3:] in ("block_tile", "naive")}
     kernels = [by_rule[rule] for rule in ("barrier removed", "guard", "name", "+= to =")]
     results = list(judged(kernels, processes=2, seed=SEED))
     assert [it for it in results if not it.expected or it.verdict == "compile_failed"] == []

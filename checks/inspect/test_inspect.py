@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from functools import partial
 from pathlib import Path
@@ -50,11 +51,34 @@ def test_counters_that_may_be_otherwise_say_why():
     assert "smsp__inst_executed.sum" in json.loads(inspect(*where).stdout)["inexact"]
 
 
+def test_the_object_is_what_readme_says():
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    said = text[text.index('{"schema": "gemm-lessons/inspect/1"') :].partition("```")[0]
+    result = json.loads(inspect(str(TILE), *GEMM, "--args", ARGS).stdout)
+    assert re.findall(r'"(\w+)":', said) == list(result)
+    (lines,) = re.findall(r'"lines": \[{(.*?)}\]', said)
+    assert re.findall(r'"(\w+)"', lines) == list(result["lines"][0])
+
+
 def test_a_wrong_expectation_fails():
     done = inspect(str(TILE), *GEMM, "--args", ARGS, "--expect", "C = 2 * A @ B")
     assert done.returncode == 1
     result = json.loads(done.stdout)
     assert result["error"] == pytest.approx(0.5, rel=1e-3)
+
+
+def test_warnings_are_findings_for_the_headline_too(tmp_path):
+    kernel = tmp_path / "k.cu"
+    kernel.write_text(
+        "__global__ void k(float *x) { __shared__ float s[32]; if (threadIdx.x) s[threadIdx.x] = 1; __syncthreads();"
+        " x[threadIdx.x] = s[threadIdx.x ^ 1] > 0; }\n"
+    )
+    where = [str(kernel), "--entry", "k", "--grid", "1", "--block", "32", "--args", "x=out f32[32]"]
+    shown = inspect(*where, json_output=False).stdout
+    assert "uninitialised" in shown
+    assert "ran, but see the findings" in shown
+    (finding,) = json.loads(inspect(*where).stdout)["findings"]
+    assert finding["severity"] == "warning"
 
 
 ONE = "__global__ void one(float *x, int) { x[threadIdx.x] = 1; }"
@@ -143,7 +167,8 @@ def test_bad_arguments_are_named_with_exit_code_2(name):
 
 @pytest.mark.parametrize(
     "option", [["--grid", "0"], ["--grid", "a,b"], ["--block", "2048"], ["--expect", "D = A @ B"],
-               ["--expect", "C = A @ A"], ["--expect", "C = open(A)"], ["--expect", "C = A @"]],
+               ["--expect", "C = A @ A"], ["--expect", "C = open(A)"], ["--expect", "C = A @"], ["--arch", "hopper"],
+               ["--arch", "sm_999"], ["--include", "no/such/folder"]],
 )  # fmt: skip
 def test_bad_options_are_refused(option):
     done = inspect(str(TILE), *GEMM, "--args", ARGS, *option)

@@ -52,6 +52,29 @@ def test_hidden_shapes_are_those_of_earlier_versions() -> None:
     assert hidden_counts(COURSE.lesson("thread_tile"), 0) == (Shape(512, 384, 24), Shape(256, 256, 112))
 
 
+@pytest.mark.parametrize("name", ["naive", "block_tile", "thread_column"])
+def test_a_last_tile_of_one_row_one_column_and_one_k_is_checked(name: str) -> None:
+    lesson = COURSE.lesson(name)
+    tile = tile_sizes(lesson)
+    for seed in range(5):
+        ends = {(it.m - tile.rows, it.n - tile.cols, it.k % max(tile.depth, 16)) for it in hidden_checks(lesson, seed)}
+        assert (1, 1, 1) in ends
+
+
+@pytest.mark.parametrize("name", ["any_shape", "epilogue", "split_k"])
+def test_whole_tiles_of_k_are_counted_where_k_may_be_any(name: str) -> None:
+    lesson = COURSE.lesson(name)
+    for seed in range(10):
+        assert any(it.k % tile_sizes(lesson).depth == 0 for it in hidden_ways(lesson, seed))
+
+
+def test_how_deep_a_kernel_has_to_be_right_is_not_known() -> None:
+    lesson = COURSE.lesson("dgemm")
+    depths = [max(it.k for it in hidden_ways(lesson, seed)) for seed in range(40)]
+    assert min(depths) > 900
+    assert 3 < sum(it > 2000 for it in depths) < 20
+
+
 @pytest.mark.parametrize("name", ["any_shape", "epilogue", "two_warps", "split_k", "beat_cublas"])
 def test_each_tile_that_a_host_chooses_is_checked_elsewhere(name: str) -> None:
     lesson = COURSE.lesson(name)

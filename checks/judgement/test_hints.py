@@ -270,6 +270,36 @@ def test_undefined_tile_sizes() -> None:
     assert said(verdict=failed("acc")) == ""
 
 
+def test_semicolons_that_end_a_loop_are_told_from_those_that_do_not() -> None:
+    for source in (
+        "while (f(1));",
+        "for (;;) { }",
+        "if (a) b();",
+        "// if (a);",
+        "x = if_(a);",
+        "for (int i : f(a)) g(a);",
+    ):
+        assert said(verdict=wrong_answer(), source=source) == "", source
+    assert "line 2: the semicolon behind for" in said(verdict=wrong_answer(), source="\nfor (i = f(g(0)); ; i++) ;")
+    assert said(verdict=Passed(), source="if (a);") == ""
+
+
+def test_blocks_of_two_dimensions_where_a_lesson_has_one() -> None:
+    assert "threadIdx.y is always 0" in said(verdict=wrong_answer(), source="int y = threadIdx.y;")
+    for source in ("i += blockDim.x", "blockIdx.y * BM", "// threadIdx.y"):
+        assert said(verdict=wrong_answer(), source=source) == "", source
+    assert said(verdict=Passed(), source="threadIdx.y") == ""
+
+
+def test_a_header_of_the_stubs_that_is_not_included() -> None:
+    failed = CompileFailed("", (Diagnostic("k.cu", 7, 3, "error", "Matrix is not a template"),))
+    stub = '#include "a.cuh"\n#include <b.cuh>\n'
+    assert said(verdict=failed, stub=stub, source='#include "b.cuh"').startswith(
+        'the stub begins with #include "a.cuh":'
+    )
+    assert said(verdict=failed, stub=stub, source=stub) == said(verdict=wrong_answer(), stub=stub, source="") == ""
+
+
 def estimate(limiter: str) -> Estimate:
     return Estimate("H200", SIZE, 1.0, 1.0, limiter, {})
 

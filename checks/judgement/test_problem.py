@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from checks.judgement.cases import FULL, PLAIN, Array, Product, problem, stored
 from gemm_lessons.course.data import DataSpec, prototype
+from gemm_lessons.course.formula import Value
 from gemm_lessons.course.lesson import Shape
 from gemm_lessons.course.problem import GUARD_BYTES, Guarded, Problem, fresh_seed
 from gemm_lessons.elements import ELEMENTS, bits
@@ -206,6 +207,56 @@ def test_rare_bytes_are_zero_and_rare_scalars_may_be_0_and_1() -> None:
     drawn = {float(it.scalars["alpha"]) for it in scaled}
     assert {0.0, 1.0} < drawn
     assert len(drawn) > 20
+
+
+TYPES = {"float32": np.float32, "float64": np.float64}
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("depth", [1, 7, 40, 128])
+def test_sharp_numbers_leave_sums_no_rounding_in_any_order(kind: str, depth: int) -> None:
+    data = DataSpec.plain(PLAIN, a=kind, b=kind, c=kind, accumulate=kind)
+    for seed in range(5):
+        it = Problem(data, Shape(48, 40, depth), seed, sharp=True)
+        assert it.sharp is not None
+        assert (it.tolerance == 0).mean() > 0.2
+        a, b = (it.values[name].value.astype(TYPES[kind]) for name in "AB")
+        for order in (range(depth), reversed(range(depth)), np.random.default_rng(seed).permutation(depth)):
+            total = np.zeros((48, 40), TYPES[kind])
+            for k in order:
+                total += a[:, k, None] * b[k]
+            assert fits(it, total)
+        cut = total.view(f"u{total.itemsize}") & ~np.array(15, f"u{total.itemsize}")
+        assert not fits(it, cut.view(total.dtype))
+        assert (np.abs(cut.view(total.dtype) - it.reference) <= it.rounding).all() or depth < 40
+
+
+def test_a_sharp_epilogue_and_sums_that_cannot_be_sharp() -> None:
+    for seed in range(20):
+        it = Problem(DataSpec.plain(FULL), Shape(33, 40, 15), seed, sharp=True)
+        values = {name: value.value.astype(np.float32) for name, value in it.values.items()}
+        total = np.zeros((33, 40), np.float32)
+        for k in range(15):
+            total += values["alpha"] * values["A"][:, k, None] * values["B"][k]
+        total = values["bias"] + values["beta"] * values["C"] + total
+        assert fits(it, np.maximum(total, np.float32(0)) if "relu" in FULL else total)
+    whole = DataSpec.plain(PLAIN, a="int8", b="int8", c="int32", accumulate="int32")
+    assert Problem(whole, Shape(9, 11, 13), 1, sharp=True).sharp is None
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_large_numbers_come_in_many_rare_problems(kind: str) -> None:
+    data, limit = DataSpec.plain(PLAIN, a=kind, b=kind, c=kind, accumulate=kind), {"float32": 2.0**14}.get(kind, 1e20)
+    found = [Problem(data, Shape(16, 24, 8), seed, rare=True).values["A"].value.max() > limit for seed in range(100)]
+    assert sum(found) > 33
+
+
+def test_what_is_added_counts_beside_rare_factors() -> None:
+    """A bias of another column shows in every run, however far apart A and what is added may lie."""
+    for seed in range(40):
+        it = Problem(DataSpec.plain(FULL), Shape(64, 48, 16), seed, rare=True)
+        without = it.evaluated({**it.values, "bias": Value.exact(0 * it.values["bias"].value)}).value
+        assert (np.abs(without - it.reference) > it.tolerance).any(), seed
 
 
 def test_seeds_decide_the_inputs() -> None:

@@ -53,6 +53,31 @@ def test_a_barrier_that_some_skip_is_not_said_to_be_missing() -> None:
     assert text.endswith("move it out of the if.")
 
 
+def test_what_runs_over_the_next_array_is_no_race_of_its_own() -> None:
+    over = "As: byte 8192 of 8192, written by thread 0 of block 0 in line 5, past its end (that is Bs, byte 0 of 8192)"
+    ran_over = Finding("out_of_array", "warning", over, line=5)
+    hit = replace(race(5, 9), message="Bs, byte 4 of 8192: written by thread 32 in line 5 and by thread 1 in line 9")
+    (text,) = said("block_tile", hit, ran_over)
+    assert "runs past the end of its array, into the next one" in text
+    assert len(said("block_tile", replace(hit, line=7), ran_over)) == 2
+
+
+def test_who_stores_to_others_elements_lacks_no_guard() -> None:
+    outside = Finding("out_of_bounds", "warning", "C: byte 8908 of 8908, 4 bytes written by thread 544", line=5)
+    (text,) = said("naive", race(5, 5, "global store store"), outside)
+    assert "Every element needs one owner" in text
+    assert len(said("naive", race(5, 5, "global store store"), replace(outside, line=6))) == 2
+
+
+def test_a_row_of_the_matrix_may_stand_in_an_index_of_the_tile() -> None:
+    message = "As: byte 16384 of 8192, 4 bytes read by thread 0 in block (0, 2), line 40"
+    elsewhere = Finding("out_of_bounds", "error", message, line=40)
+    assert "not 0 in block (0, 2)" in said("block_tile", elsewhere)[0]
+    first = replace(elsewhere, message=message.replace("(0, 2)", "(0, 0)"))
+    assert "begins anew" not in said("block_tile", first)[0]
+    assert "begins anew" not in said("block_tile", replace(elsewhere, message=message.replace("As", "A")))[0]
+
+
 def test_an_array_of_each_thread_may_want_to_be_shared() -> None:
     own = replace(UNINITIALISED, message="byte 4 of a thread's own array, read by thread 0, was never written")
     (text,) = said("block_tile", own)

@@ -216,6 +216,7 @@ def test_names_come_from_the_debug_information() -> None:
     assert local_names(text) == {("__local_depot0", 376): "a_frag"}
 
 
+@pytest.mark.slow
 def test_what_was_in_memory_before_the_sums_passed_through_it_is_not_told() -> None:
     (it,) = (it for it in MISTAKES if it.name == "texels_of_numbers")
     assert "in memory:" not in told(it)

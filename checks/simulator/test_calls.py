@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gemm_lessons import simulate
+from gemm_lessons.errors import UnsupportedKernel
+
 
 def test_static_variables_are_one_for_all_calls(run):
     source = """__device__ __noinline__ int put(int i, int v) { static __shared__ int s[64];
@@ -87,3 +90,54 @@ def test_values_come_through_a_call(run, type_):
             a, b = cut(b + x), cut(a - x)
         expected.append(a * 100000 + b)
     assert out.tolist() == expected
+
+
+def test_a_parameter_of_a_function_may_have_the_name_of_a_parameter_of_the_kernel():
+    """Names as people write them, blanks left out: what the function reads is what it was passed."""
+    source = """.version 8.0
+.target sm_80
+.address_size 64
+.func (.param.u32 result) less(.param.u32 input, .param.u64 output)
+{
+    .reg .u32 a; .reg .u64 there;
+    ld.param.u32 a, [input]; ld.param.u64 there, [output];
+    st.global.u32 [there+4], a;
+    sub.u32 a, a, 1;
+    st.param.u32 [result], a; ret;
+}
+.visible .entry k(.param.u32 input, .param.u64 output, .param.u32 result)
+{
+    .reg .u32 a; .reg .u64 there;
+    ld.param.u64 there, [output]; ld.param.u32 a, [input];
+    add.u32 a, a, 10; add.u64 there, there, 4;
+    .param.u32 given; .param.u64 place; .param.u32 got;
+    st.param.u32 [given], a; st.param.u64 [place], there;
+    call (got), less, (given, place);
+    ld.param.u32 a, [got]; st.global.u32 [there], a;
+    ld.param.u32 a, [result]; st.global.u32 [there+-4], a; ret;
+}"""
+    out = np.zeros(3, np.uint32)
+    assert simulate(source, "k", 1, 1, [5, out, 99]).fault is None
+    assert out.tolist() == [99, 14, 15]
+
+
+@pytest.mark.parametrize("inner", ["function", "kernel"])
+def test_a_function_and_two_variables_of_one_name_are_refused(inner):
+    own = ".shared .u32 x; st.shared.u32 [x], 1;"
+    source = f""".version 8.0
+.target sm_80
+.address_size 64
+.shared .u32 x;
+.func put(.param .u32 value)
+{{
+    .reg .u32 a; {own if inner == "function" else ""}
+    ld.param.u32 a, [value]; st.shared.u32 [x], a; ret;
+}}
+.visible .entry k(.param .u32 input)
+{{
+    .reg .u32 a; {own if inner == "kernel" else ""}
+    ld.param.u32 a, [input];
+    .param .u32 given; st.param.u32 [given], a; call put, (given); ret;
+}}"""
+    with pytest.raises(UnsupportedKernel, match="two variables that have one name: x"):
+        simulate(source, "k", 1, 1, [5])

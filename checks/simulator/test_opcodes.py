@@ -60,6 +60,7 @@ UNKNOWN_ONES = [
     "ldmatrix_of_tomorrow.sync.shared.b16 [%r5], {%r3};",
     "barrier.cluster.arrive;",
     "cp.frobnicate %r3, %r5;",
+    "discard.global.L2 [%r5], 128;",  # known, and no hint: what was there is not any more
 ]
 
 

@@ -117,3 +117,36 @@ def test_whether_an_address_is_constant_is_not_known(run):
     body = 'asm("{.reg .pred p; isspacep.const p, %1; selp.u32 %0, 1, 0, p;}" : "=r"(v) : "l"(a));'
     with pytest.raises(UnsupportedKernel, match="isspacep"):
         run(f"{HEAD} {body} o[t] = v; }}", 1, 32, [np.zeros(32, np.int32), np.zeros(32, np.int32)])
+
+
+NAMED = [
+    "st.SPACE.b32 [x+4], %r1; ld.b32 %r2, [x+4];",
+    "st.volatile.b32 [x+4], %r1; ld.SPACE.b32 %r2, [x+4];",
+    "st.v2.b32 [x], {%r1, %r1}; ld.v2.b32 {%r3, %r2}, [x];",
+]
+UPDATED = "st.shared.b32 [x+4], 0; atom.add.u32 %r3, [x+4], %r1; red.or.b32 [x+4], 0; ld.shared.b32 %r2, [x+4];"
+DECLARED = [("shared", "module"), ("shared", "kernel"), ("local", "kernel")]
+
+
+@pytest.mark.parametrize(
+    ("space", "where", "body"),
+    [*((*declared, body) for declared in DECLARED for body in NAMED), ("shared", "kernel", UPDATED)],
+)
+def test_a_variable_that_is_named_is_in_its_own_memory(space, where, body):
+    """As ptxas takes it: ``ld.b32 [x]`` of a shared ``x`` becomes LDS. As a generic address it would lie near zero."""
+    declared = f".{space} .align 8 .b32 before[8]; .{space} .align 8 .b32 x[2];"
+    source = f""".version 8.0
+.target sm_80
+.address_size 64
+{declared if where == "module" else ""}
+.visible .entry k(.param .u64 out)
+{{
+    {declared if where == "kernel" else ""}
+    .reg .b32 %r<4>; .reg .b64 %rd<2>;
+    ld.param.u64 %rd1, [out]; mov.u32 %r1, 7;
+    {body.replace("SPACE", space)}
+    st.global.b32 [%rd1], %r2; ret;
+}}"""
+    out = np.zeros(1, np.int32)
+    launched = simulate(source, "k", 1, 1, [out])
+    assert (out[0], launched.fault, launched.findings) == (7, None, ())

@@ -11,6 +11,7 @@ import typer
 
 from gemm_lessons.cli.options import MemoryLimit, TimeLimit
 from gemm_lessons.course.folder import CommandError, read_source, shown
+from gemm_lessons.errors import UnknownArchitecture
 from gemm_lessons.run import contract
 
 if TYPE_CHECKING:
@@ -120,6 +121,9 @@ def inspect(
     """
     source = read_source(file)
     _check_ptx(source, file, {"--arch": arch, "--define": define, "--include": include})
+    for folder in include or ():
+        if not folder.is_dir():
+            raise CommandError(f"--include {folder}: no such folder")
     kernel = only_kernel(source, file) if entry is None else entry
     shape = launch_shape(grid, block, dynamic_shared)
     defines = {}
@@ -142,7 +146,7 @@ def inspect(
         try:
             with Working(make_console(stderr=True), f"inspect {shown(file)}"):
                 result = inspection.inspect(request)
-        except inspection.ArgumentError as error:
+        except (inspection.ArgumentError, UnknownArchitecture) as error:
             raise CommandError(str(error)) from None
         if as_json:
             import json

@@ -22,7 +22,7 @@ from gemm_lessons.compiler import source as cuda_source
 from gemm_lessons.compiler.diagnostics import Diagnostic, base_name, explain_failure, explain_missing, parse_log
 from gemm_lessons.compiler.ptxas import read_resources, read_shared_layout
 from gemm_lessons.compiler.sass import SassInstruction
-from gemm_lessons.errors import KitError, UnsupportedKernel
+from gemm_lessons.errors import KitError, UnknownArchitecture, UnsupportedKernel
 from gemm_lessons.frozen import dataclass
 from gemm_lessons.hardware.occupancy import Occupancy, Resources, occupancy
 
@@ -37,11 +37,12 @@ __all__ = [
     "occupancy",
 ]
 
-CACHE_FORMAT = "gemm-lessons/compiled/5"
+CACHE_FORMAT = "gemm-lessons/compiled/6"
 HERE = "\0"  # the file itself in what is kept: runs in other folders call it otherwise
 HEADERS = Path(__file__).parent / "headers"  # what nvcc finds in the host's C library, as far as kernels need it
 WITHOUT_CCCL = HEADERS / "without_cccl"  # what NVIDIA's headers ask of its C++ core libraries, where those are missing
 PRE_INCLUDED = "nvcc_names.h"
+ARCHITECTURE = re.compile(r"(?:sm|compute)_\d+[af]?")
 APART = re.compile(r"^-*fmad=(false|0)$|-(O|-opt-level=)0$")  # options with which every product is rounded
 MOST_ROUNDS = 6  # attempts to compile a whole file, each without the host's declarations that the last one refused
 UNFINISHED = "177,550"  # variables never referenced, set but never used: true of every kernel half written
@@ -172,6 +173,8 @@ def compile_source(
     """
     if problem := _unreadable(source, path, entry):
         return problem
+    if not ARCHITECTURE.fullmatch(arch):
+        raise UnknownArchitecture(f'"{arch}" is no architecture; write one like sm_90')
     major = nvrtc.choose_major(arch) if cuda_major is None else cuda_major
     name = _program_name(path)
     source = source.removeprefix("\ufeff")  # a byte order mark, as some editors write
@@ -182,19 +185,9 @@ def compile_source(
     places = includes.Places(name, path, folders[:-1], (HEADERS, *cuda_folders), withheld)
     if outside := includes.forbidden(source, places, defines):
         return NotCompiled((outside,), "")
-    arguments = [
-        f"-arch={arch}",
-        "-lineinfo",
-        "-std=c++17",
-        "--ptxas-options=-v",
-        "--device-int128",
-        f"--pre-include={PRE_INCLUDED}",
-        f"-diag-suppress={UNFINISHED}",
-        *["-D_CG_LIMIT_INCLUDED_DEPENDENCIES"] * without_cccl,  # cooperative groups then bring what they need
-        *(f"-D{name}={value}" for name, value in (defines or {}).items()),
-        *options,
-        *(f"--include-path={folder}" for folder in (*folders, *cuda_folders)),
-    ]
+    defined = ["-D_CG_LIMIT_INCLUDED_DEPENDENCIES"] * without_cccl  # cooperative groups then bring what they need
+    defined += [f"-D{name}={value}" for name, value in (defines or {}).items()]
+    arguments = _arguments(arch, [*defined, *options], [*folders, *cuda_folders])
     identity = partial(_cache_key, source, name, arguments, major, folders, cuda_folders)
     program = identity()
     key = program and compile_cache.key_of(program, entry)
@@ -212,8 +205,7 @@ def compile_source(
     if not result.ok and not result.log.startswith("nvrtc: error"):
         result, left_out = _without_host_code(result, source, places, arguments, entry, major)
     compiler = f"NVRTC {version[0]}.{version[1]}"
-    if result.log.startswith("nvrtc: error"):
-        raise KitError(f"{compiler} refused its options: {result.log.strip()} (arch {arch})")
+    _refused(result.log, arch, compiler)
     ptx = with_file_names(result.ptx, {name: path})
     found = parse_log(result.log, path, source, ptx, {name: path})
     theirs = tuple(f"{folder}/" for folder in (*cuda_folders, HEADERS))  # not the learner's to mend
@@ -241,6 +233,29 @@ def compile_source(
     if key and nvrtc.is_library_of(major, version):
         _to_cache(key, compiled, with_file_names(result.ptx, {name: HERE}))
     return compiled
+
+
+def _arguments(arch: str, options: Iterable[str], folders: Iterable[Path]) -> list[str]:
+    """What NVRTC is told beside the source."""
+    return [
+        f"-arch={arch}",
+        "-lineinfo",
+        "-std=c++17",
+        "--ptxas-options=-v",
+        "--device-int128",
+        f"--pre-include={PRE_INCLUDED}",
+        f"-diag-suppress={UNFINISHED}",
+        *options,
+        *(f"--include-path={folder}" for folder in folders),
+    ]
+
+
+def _refused(log: str, arch: str, compiler: str) -> None:
+    """Raises ``KitError`` where the compiler took what it was told for wrong, not the source."""
+    if log.startswith("nvrtc: error: invalid value for --gpu-architecture"):
+        raise UnknownArchitecture(f"{arch} is no architecture that {compiler} knows; sm_90 is one")
+    if log.startswith("nvrtc: error"):
+        raise KitError(f"{compiler} refused its options: {log.strip()} (arch {arch})")
 
 
 def _without_host_code(
@@ -309,7 +324,7 @@ def _unreadable(source: str, path: str, entry: str) -> NotCompiled | None:
 
 def _program_name(path: str) -> str:
     """What NVRTC is told the file is called: absolute, so that includes are found; PTX allows no quotes in it."""
-    return re.sub(r'["\\\x00-\x1f]', "_", os.path.abspath(path))
+    return re.sub(r'^//|["\\\x00-\x1f]', lambda it: "/" if it[0] == "//" else "_", os.path.abspath(path))
 
 
 def with_file_names(ptx: str, names: Mapping[str, str]) -> str:

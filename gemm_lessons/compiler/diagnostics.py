@@ -153,7 +153,8 @@ def _with_notes(messages: Sequence[Message]) -> Iterator[tuple[Message, list[Mes
     for start, end in itertools.pairwise((*starts, len(messages))):
         notes = list(messages[start + 1 : end])
         unfit = [note for note in notes if " does not match because " in note[0]["text"]]
-        yield messages[start], [note for note in notes if len(unfit) <= MOST_UNFIT or note not in unfit]
+        said = notes if len(unfit) <= MOST_UNFIT else [note for note in notes if note not in unfit]
+        yield messages[start], [note for note in said if not note[0]["text"].strip().startswith("built-in operator")]
 
 
 def _types(body: Sequence[str]) -> str:

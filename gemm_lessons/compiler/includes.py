@@ -21,7 +21,7 @@ from gemm_lessons.frozen import dataclass
 MOST_BYTES = 16 << 20  # of one header
 MOST_FILES = 5000
 SYSTEM = ("/proc", "/dev", "/sys")  # what is there for one process need not be there for another
-PIECES = "the name of an included file is put together of pieces here: write it out"
+PIECES = 'the name of an included file must be written out here: "name" or <name>'
 INCBIN = ".incbin reads a file into the program, which is not allowed"
 
 _HEAD = r"^[ \t]*(?:#|%:)[ \t]*"

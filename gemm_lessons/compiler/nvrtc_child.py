@@ -3,8 +3,8 @@
 (NVRTC 13.5 ends with a segmentation fault on ``template <int N> __global__ void tile(fl[at *x) {...}``, for one.) One
 child per process and CUDA major stays up and forks for each compilation, so only the first pays for loading NVRTC, and
 all find it fresh, with its heap at the same address: what NVRTC makes of a program depends on those that it compiled
-before, and on where its memory lies (13.5 orders some loads by the addresses of its own objects). Of that much is left:
-how long the names of files are, which it keeps there, too.
+before, and on where its memory lies (13.5 orders some loads by the addresses of its own objects). Names of folders lie
+there, too: they have one length (``padding``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gemm_lessons.frozen import dataclass
 
 LEAST_PATIENCE_S = 10.0  # also for a run that may take less time: others may keep the machine busy
 PATIENCE_S = 60.0  # the largest kernel of the course compiles in 1 s
-MEMORY_BYTES = 4 * 2**30  # of address space; a compilation takes about 0.5 GiB
+MEMORY_BYTES = 4 * 2**30  # of address space, beside what the child begins with; a compilation takes about 0.5 GiB
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,7 @@ def main(parent: Parent, major: str) -> None:
     """The child: load NVRTC, then have it answer until the parent is gone."""
     import resource
 
-    _, most = resource.getrlimit(resource.RLIMIT_AS)
-    limit = MEMORY_BYTES if most == resource.RLIM_INFINITY else min(MEMORY_BYTES, most)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, most))
+    bounds.lower(resource.RLIMIT_AS, bounds.used()[0] + MEMORY_BYTES)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(KitError):  # whoever compiles will be told
         nvrtc.load(int(major))

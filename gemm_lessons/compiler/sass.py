@@ -72,7 +72,10 @@ def width_of(opcode: str) -> int:
 
 
 def plain_file_name(name: str) -> str:
-    r"""A file name as it is: PTX has bytes outside ASCII as ``\303\251``, ``nvdisasm`` prints that as ``\303/251``."""
+    r"""A file name as it is: PTX has bytes outside ASCII as ``\303\251``, ``nvdisasm`` prints that as ``\303/251``, and
+    both have the slashes of ``padding``."""
+    if name.startswith("//"):
+        name = f"/{name.lstrip('/')}"
     if "\\" not in name:
         return name
     data = re.sub(rb"[\\/]([23][0-7]{2})", lambda m: bytes([int(m[1], 8)]), name.encode())

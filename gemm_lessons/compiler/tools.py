@@ -14,14 +14,17 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gemm_lessons import bounds
 from gemm_lessons.bounds import SLOW
 from gemm_lessons.child import Child, ChildDied, ChildHung, Forked, Parent
 from gemm_lessons.compiler import nvrtc
 from gemm_lessons.compiler.nvrtc import Nvrtc, Translation
+from gemm_lessons.compiler.padding import in_padded, padded, plain, plain_strings
 from gemm_lessons.compiler.wall import confine as confine_to
 from gemm_lessons.errors import KitError
 
@@ -108,9 +111,7 @@ def _work(
 
 
 def _do(question: dict[str, Any], blobs: Sequence[bytes], seconds: float, confine: Callable[[bool], object]) -> Answer:
-    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
-    most = int(seconds) + 1 if hard == resource.RLIM_INFINITY else min(int(seconds) + 1, hard)
-    resource.setrlimit(resource.RLIMIT_CPU, (most, hard))
+    bounds.lower(resource.RLIMIT_CPU, int(seconds) + 1)
     disassembling = question.pop("do") == "disassemble"
     confine(disassembling)
     if disassembling:
@@ -168,13 +169,17 @@ def _behind_a_wall(compiler: Nvrtc, source: str, name: str, options: Sequence[st
     A thread has a heap of its own: here the one of a thread that our parent had, which only waited, so it is empty.
     """
     done: list[Translation | KitError] = []
+    folders = [option.removeprefix(INCLUDE_PATH) for option in options if option.startswith(INCLUDE_PATH)]
+    given = [it for it in options if not it.startswith(INCLUDE_PATH)]
+    given += [INCLUDE_PATH + padded(folder) for folder in folders]
+    folders.append(os.path.dirname(name))
 
     def work() -> None:
         library = nvrtc.library(compiler.version[0])
-        folders = [option.removeprefix(INCLUDE_PATH) for option in options if option.startswith(INCLUDE_PATH)]
-        confine_to([os.path.dirname(name), *folders, *([str(library.parent)] if library else [])])
+        confine_to([*folders, *([str(library.parent)] if library else [])])
         try:
-            done.append(compiler.translate(source, name, options, expression))
+            made = compiler.translate(source, in_padded(name), given, expression)
+            done.append(replace(made, log=plain(made.log, folders), ptx=plain_strings(made.ptx, folders)))
         except KitError as error:
             done.append(error)
 

@@ -49,6 +49,7 @@ _OF_THE_HOST = re.compile(
 )
 MOST_TEXT = 8 << 20
 DEEPEST = 40
+GRAPHICS = "GL/"  # of the host's window, whoever has it
 
 
 @dataclass(frozen=True)
@@ -79,70 +80,91 @@ def gather(source: str, places: Places) -> WholeFile:
 
     What the compiler's own folders hold stays included; what lies outside of all folders is not there.
     """
-    lines: list[str] = []
-    origins: list[tuple[str, int]] = []
-    missing: list[str] = []
-    guards: dict[Path, str] = {}  # of files that ask to be included once
-    once: set[Path] = set()  # those of them that are surely there: not only where some #if holds
-    size = 0
+    text = _Gathered(places)
+    text.add(source, places.name)
+    return WholeFile("\n".join(text.lines), tuple(text.origins), tuple(dict.fromkeys(text.missing)))
 
-    def put(line: str, file: str, number: int) -> None:
-        lines.append(line)
-        origins.append((file, number))
 
-    def add(text: str, file: str, depth: int, certain: bool = True) -> None:
-        nonlocal size
-        size += len(text)
+class _Gathered:
+    """What ``gather`` has put together so far."""
+
+    def __init__(self, places: Places) -> None:
+        self.lines: list[str] = []
+        self.origins: list[tuple[str, int]] = []
+        self.missing: list[str] = []
+        self._places = places
+        self._guards: dict[Path, str] = {}  # of files that ask to be included once
+        self._once: set[Path] = set()  # those of them that are surely there: not only where some #if holds
+        self._size = 0
+
+    def add(self, text: str, file: str, depth: int = 0, certain: bool = True) -> None:
+        """Put the lines of a file, and of those that it includes. ``certain``: no ``#if`` can leave it out."""
+        self._size += len(text)
         expanded: list[bool] = []  # of each #if around a line: whether a file was included behind it
         # The host's preprocessor splices lines also where blanks follow the backslash.
         for number, line in enumerate(re.sub(r"\\[ \t\r]+$", r"\\", text, flags=re.M).split("\n"), 1):
-            match = _INCLUDE.match(line) if size < MOST_TEXT and depth < DEEPEST else None
+            match = _INCLUDE.match(line) if self._size < MOST_TEXT and depth < DEEPEST else None
             if match is None:
-                put("" if line.strip() == "#pragma once" else line, file, number)
-                word = branch[1] if (branch := _BRANCH.match(line)) else ""
-                if word.startswith("if"):
-                    expanded.append(False)
-                elif word and expanded:
-                    if expanded[-1]:  # the directive behind that file may have been left out with it
-                        put(_line_directive(number + 1, file), file, number)
-                    if word == "endif":
-                        expanded.pop()
+                self._put("" if line.strip() == "#pragma once" else line, file, number)
+                self._branch(line, file, number, expanded)
                 continue
             wanted, quoted = match[1] or match[2], match[1] is not None
-            if wanted.startswith("GL/"):
-                put("", file, number)
-                continue
-            own = [Path(file).parent, *places.folders] if quoted else list(places.folders)
-            found = next((folder / wanted for folder in own if os.path.isfile(folder / wanted)), None)
-            if found is not None and not places.hold(found):
-                found = None
+            found = self._find(wanted, file if quoted else None)
             if found is None:
-                kept = any(os.path.isfile(folder / wanted) for folder in places.system)
-                droppable = not quoted or _OF_THE_HOST.fullmatch(Path(wanted).name) or Path(wanted).suffix == ""
-                missing.extend([wanted] * bool(droppable and not kept))
-                stand_in = "#include <host_library.h>" if not quoted and re.fullmatch(r"\w+", wanted) else ""
-                put(line if kept or not droppable else stand_in, file, number)
-                continue
-            path, there = found.resolve(), certain and not expanded
-            if path in once:
-                put("", file, number)
-                continue
-            included = found.read_text(errors="replace").removeprefix("\ufeff").replace("\0", " ")
-            guard = ""
-            if re.search(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", included, re.M):
-                guard = guards.setdefault(path, f"INCLUDED_{len(guards)}_")
-                once.update([path] * there)
-                put(f"#ifndef {guard}", file, number)
-                put(f"#define {guard}", file, number)
-            put(_line_directive(1, str(found)), file, number)
-            add(included, str(found), depth + 1, there)
-            if guard:
-                put("#endif", file, number)
-            put(_line_directive(number + 1, file), file, number)
-            expanded = [True] * len(expanded)
+                self._put(self._left(line, wanted, quoted), file, number)
+            elif found.resolve() in self._once:
+                self._put("", file, number)
+            else:
+                self._include(found, file, number, depth, certain and not expanded)
+                expanded = [True] * len(expanded)
 
-    add(source, places.name, 0)
-    return WholeFile("\n".join(lines), tuple(origins), tuple(dict.fromkeys(missing)))
+    def _put(self, line: str, file: str, number: int) -> None:
+        self.lines.append(line)
+        self.origins.append((file, number))
+
+    def _branch(self, line: str, file: str, number: int, expanded: list[bool]) -> None:
+        """Behind an ``#if``, ``#else`` or ``#endif``: the directive behind a file may have been left out with it."""
+        word = branch[1] if (branch := _BRANCH.match(line)) else ""
+        if word.startswith("if"):
+            expanded.append(False)
+        elif word and expanded:
+            if expanded[-1]:
+                self._put(_line_directive(number + 1, file), file, number)
+            if word == "endif":
+                expanded.pop()
+
+    def _find(self, wanted: str, beside: str | None) -> Path | None:
+        if wanted.startswith(GRAPHICS):
+            return None
+        folders = [*([] if beside is None else [Path(beside).parent]), *self._places.folders]
+        found = next((folder / wanted for folder in folders if os.path.isfile(folder / wanted)), None)
+        return found if found is not None and self._places.hold(found) else None
+
+    def _left(self, line: str, wanted: str, quoted: bool) -> str:
+        """What stays of an ``#include`` of a file that is not the user's."""
+        if wanted.startswith(GRAPHICS):
+            return ""
+        kept = any(os.path.isfile(folder / wanted) for folder in self._places.system)
+        droppable = not quoted or _OF_THE_HOST.fullmatch(Path(wanted).name) or Path(wanted).suffix == ""
+        if kept or not droppable:
+            return line
+        self.missing.append(wanted)
+        return "#include <host_library.h>" if not quoted and re.fullmatch(r"\w+", wanted) else ""
+
+    def _include(self, found: Path, file: str, number: int, depth: int, certain: bool) -> None:
+        path = found.resolve()
+        included = found.read_text(errors="replace").removeprefix("\ufeff").replace("\0", " ")
+        guard = ""
+        if re.search(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", included, re.M):
+            guard = self._guards.setdefault(path, f"INCLUDED_{len(self._guards)}_")
+            self._once.update([path] * certain)
+            self._put(f"#ifndef {guard}", file, number)
+            self._put(f"#define {guard}", file, number)
+        self._put(_line_directive(1, str(found)), file, number)
+        self.add(included, str(found), depth + 1, certain)
+        if guard:
+            self._put("#endif", file, number)
+        self._put(_line_directive(number + 1, file), file, number)
 
 
 _OF_A_DEVICE_LIBRARY = re.compile(

@@ -266,15 +266,15 @@ def text_of(path: Path, raw: bytes) -> str:
     if not raw.strip():
         number = re.match(r"\d{2}(?=_)", path.parent.name) if path.name == "kernel.cu" else None
         raise NotText(path, "is empty" + (f"; for the stub again: gemm-lessons reset {number[0]}" if number else ""))
+    what = "save it as UTF-8" if path.suffix == ".md" else "if it is CUDA C++ source, save it as UTF-8"
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        what = "save it as UTF-8" if path.suffix == ".md" else "if it is CUDA C++ source, save it as UTF-8"
         line = raw[: error.start].count(b"\n") + 1
         raise NotText(path, f"not UTF-8 text (byte {error.start}); {what}", line) from None
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1
-        raise NotText(path, "holds a zero byte; is it CUDA C++ source?", line)
+        raise NotText(path, f"holds a zero byte; {what}", line)
     return text
 
 
@@ -369,7 +369,9 @@ def read_bytes(path: Path, limit: int = -1) -> bytes:
             return file.read(limit)
     except FileNotFoundError:
         if path.name in ("stub.cu", "README.md"):
-            raise LessonError(f"{path}: not found; restore the lesson's folder") from None
+            raise LessonError(
+                f"{path}: not found; gemm-lessons reset --all puts back what came with the course"
+            ) from None
         raise CommandError(f"{shown(path)}: no such file") from None
     except IsADirectoryError:
         raise CommandError(f"{shown(path)} is a folder; name the kernel file in it") from None

@@ -8,7 +8,8 @@ work, so that a run costs about a quarter more.
 Where the host chooses the block tile by M, N and K, each tile that it chooses for a known shape is checked elsewhere,
 too, unless the wide one has it: on one with more rows of tiles than any known one with that tile, and on one with more
 columns. Such a lesson that takes every K is checked on one that is deeper by a tenth to a half. A layout or a tile that
-none of the counted shapes has is counted on one of its own: who keeps the lesson's way for the others is found out.
+none of the counted shapes has is counted on one of its own: who keeps the lesson's way for the others is found out. One
+of those has whole tiles of K: who has a short one all the same is found out, too.
 
 Beside those, each lesson is checked far out, with M, N or K of thousands and the others of one or two tiles (and
 counted there, where no host chooses), and on small shapes, in which each remainder of M, N and K comes up once.
@@ -34,8 +35,10 @@ WALK = 2  # K tiles, at least, of a shape whose like is counted: with fewer, a f
 TRIES = 200  # shapes that are drawn, and asked for their tile
 WIDEST = 1 << 20  # elements of C: a lesson that knows large shapes hides one that is larger in M or in N only
 FAR = (2400, 2400, 1100)  # M, N, K of shapes that lie far out, at least, and half as much again at most ...
-# ... but never more multiply-adds than so many, over the bytes of an input: async_copy has a second band.
+# ... but never more multiply-adds than so many, over the bytes of an input, 4 at most: async_copy has a second band.
 WORK = 9 << 23
+# Times as deep as that in some runs: nobody knows up to where a kernel has to be right.
+DEEP, SOME = 2, 0.25
 LITTLE = 1 << 22  # multiply-adds of a small shape, at most: larger ones get one tile
 REMAINDERS = 8  # of sizes, or of numbers of tiles, each of which comes up once among the small shapes ...
 FEW = 4  # ... but for a lesson where a tile is much work, or the host compiles another kernel for each
@@ -69,7 +72,8 @@ def hidden_ways(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     sizes = map(astuple, (shapes.multiple_of, _tile(lesson), *known))
     m, n, k = (_Axis(draw, *it) for it in zip(*sizes, strict=True))
     missing = [layout for layout in shapes.layouts if layout not in {it.layout for it in counted}]
-    found = [Shape(m.small(), n.small(), k.shallow(), layout=layout) for layout in missing]
+    depths = (k.shallow() if number else k.whole(WALK) for number in range(len(missing)))
+    found = [Shape(m.small(), n.small(), depth, layout=it) for depth, it in zip(depths, missing, strict=True)]
     tiles = {tile_sizes(lesson.at(it)) for it in counted}
     for like in known:
         tile = tile_sizes(lesson.at(like))
@@ -130,19 +134,21 @@ def _far(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     """One shape along each axis, thousands long and a tile or two wide: along K, along M or N, along the other."""
     draw = random.Random(f"{lesson.name} far {seed}")
     steps, tile = astuple(lesson.shapes.multiple_of), astuple(_tile(lesson))
-    work = WORK // lesson.data.factors[0].element.size
+    work = WORK // min(4, lesson.data.factors[0].element.size)
     found = []
     for axis in (2, *draw.sample((0, 1), 2)):
         m, n, k = (_Axis(draw, *it) for it in zip(steps, tile, strict=True))
         sizes = [m.small(1), n.small(1), k.tiles(WALK)]
         most = min(int(FAR[axis] * (1 + draw.random() / 2)), work * sizes[axis] // prod(sizes))
+        most *= DEEP if axis == 2 and draw.random() < SOME else 1
         sizes[axis] = max(1, most // steps[axis]) * steps[axis]
         found.append(Shape(*sizes, layout=_any_of(draw, lesson.shapes.layouts)))
     return tuple(found)
 
 
 def _small(lesson: Lesson, draw: random.Random) -> Iterator[Shape]:
-    """Shapes of which each remainder of M, N and K comes up once, of sizes or of numbers of tiles; and a square one."""
+    """Shapes of which each remainder of M, N and K comes up once, of sizes or of numbers of tiles; a square one; and
+    one whose last tiles have one row, one column and one k."""
     steps, tile = astuple(lesson.shapes.multiple_of), astuple(_tile(lesson))
     many = REMAINDERS if not lesson.choices and 2 * REMAINDERS * prod(steps) <= LITTLE else FEW
     columns = []
@@ -156,6 +162,8 @@ def _small(lesson: Lesson, draw: random.Random) -> Iterator[Shape]:
     for m, n, k in (*zip(*columns, strict=True), (side, side, side)):
         few = m * n * k > LITTLE
         yield Shape(steps[0] if few else m, steps[1] if few else n, k, layout=_any_of(draw, lesson.shapes.layouts))
+    if prod(steps) == 1 and not lesson.choices:  # those of others are known ones, or each a kernel more
+        yield Shape(*(size + 1 if size > 1 else SHALLOW + 1 for size in tile))
 
 
 def _any_of(draw: random.Random, layouts: Sequence[str]) -> str:
@@ -201,6 +209,10 @@ class _Axis:
     def tiles(self, number: int) -> int:
         """So many."""
         return self._size(number)
+
+    def whole(self, number: int) -> int:
+        """So many, and none of them ragged: nothing is left for a short one."""
+        return number * self._tile
 
     def shallow(self) -> int:
         """Two or three tiles, where the known sizes have several: what happens from tile to tile is seen."""

@@ -65,7 +65,7 @@ def load_lesson(directory: Path, type_: str = "") -> Lesson:
         raise LessonError(
             f"{directory}: a lesson's folder is named like 03_block_tile (two digits, _, lower-case name)"
         )
-    text, raw = read_toml(path, "every lesson folder needs a lesson.toml")
+    text, raw = read_toml(path, f"the course's own again: gemm-lessons reset {directory.name[:2]} --settings")
     reader = _Reader(path, text)
     return reader.lesson(directory, reader.typed(raw, type_) if type_ else raw, type_)
 

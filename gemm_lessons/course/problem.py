@@ -33,7 +33,7 @@ import numpy as np
 
 from gemm_lessons.course.data import SCALARS, BufferLayout, DataSpec
 from gemm_lessons.course.formula import Formula, Value
-from gemm_lessons.course.inputs import widen
+from gemm_lessons.course.inputs import Sharp, sharpen, widen
 from gemm_lessons.course.lesson import Shape, astuple
 from gemm_lessons.elements import bits
 from gemm_lessons.launch import Argument, Buffer, Finding, Scalar, Texture, buffers_of
@@ -70,11 +70,13 @@ class Problem:
         gaps: bool = False,
         next_scalars: bool = False,
         rare: bool = False,
+        sharp: bool = False,
     ) -> None:
         """``flat``: floats from 0.5 to 1 alone, so that each says which element it is. ``gaps``: lines that lie
         apart do so by a number that is drawn, another one for each buffer. ``next_scalars``: scalars that a lesson
         works out from M, N and K are those of the next M, N and K, so that these do not give them away. ``rare``: with
-        numbers that a run of one's own has none of (``inputs.py``), and any alpha and beta, 0 and 1 among them."""
+        numbers that a run of one's own has none of (``inputs.py``), and any alpha and beta, 0 and 1 among them.
+        ``sharp``: with rows and columns whose products are known to the last bit, if that can be, and nothing rare."""
         self.data = data
         self.shape = shape
         self.seed = seed
@@ -85,6 +87,8 @@ class Problem:
             wider = {name: self.layouts[name] for name in sorted(data.padded)}
             more = {name: it.leading + FURTHER * int(draw.integers(4)) for name, it in wider.items()}
             self.layouts |= {name: replace(it, leading=more[name]) for name, it in wider.items()}
+        sharp = sharp and self._can_be_sharp()
+        rare = rare and not sharp
         random = np.random.default_rng([seed, shape.m, shape.n, shape.k])
         used = set(data.formula.names)
         # The factors first, as ever: a seed means the same inputs as long as a lesson does not change.
@@ -95,8 +99,21 @@ class Problem:
         for name, layout in self.layouts.items():
             if name not in self.arrays:
                 self.arrays[name] = _filled(layout, random)
-        if product and product.left != product.right and not flat:
+        self.sharp: Sharp | None = None
+        if not product or product.left == product.right or flat:
+            return
+        if sharp:
+            digits, scaled = data.accumulate.precision, not data.formula.is_product
+            draw = np.random.default_rng([seed, *astuple(shape), WIDE])
+            self.sharp = sharpen(self.arrays, self.layouts, product, draw, digits, scaled)
+        else:
             widen(self.arrays, self.layouts, product, np.random.default_rng([seed, *astuple(shape), WIDE]), rare)
+
+    def _can_be_sharp(self) -> bool:
+        """Whether sums are floats that are stored as they are, of matrices, not of a stack of them."""
+        data, answer = self.data, self.answer
+        exact = answer.element.is_float and answer.element.roundoff <= data.accumulate.roundoff
+        return exact and all(it.element.is_float and it.dimensions <= 2 for it in self.layouts.values())
 
     def _scalar(self, random: np.random.Generator, name: str, used: bool, rare: bool) -> np.generic:
         kind = self.data.accumulate
@@ -180,8 +197,17 @@ class Problem:
           reason: they are parts of the sum so far, which for random signs stays below 8 * 0.58 sqrt(k). All at their
           worst they are 3.1 u k sqrt(k), and 9 u k sqrt(k) are allowed. Older GPUs cut off more at each step.
         - rounding to the answer's type adds half a unit in its last place, and half its smallest number.
-        - integers are exact: 0.
+        - integers are exact: 0. So is a ``sharp`` problem where whole numbers meet (``inputs.py``).
         """
+        sharp = self.sharp
+        if sharp is None:
+            return self.rounding
+        once = self.data.accumulate.roundoff * self._right.magnitude
+        return np.where(sharp.alone[:, None], once, np.where(sharp.cols, 0.0, self.rounding))
+
+    @cached_property
+    def rounding(self) -> Array:
+        """The tolerance if no sum were known to the last bit."""
         return self.tolerance_of(self._right)
 
     def tolerance_of(self, right: Value) -> Array:

@@ -82,6 +82,7 @@ class Pipes:
     dependence: float = 1.0  # arithmetic latency, over Volta's: scales the waits that ptxas wrote for Volta
     fair: bool = True  # schedulers let warps take turns: most of their waiting on an H200 is for others, [R]
     older: int = 0  # warps of a scheduler: of so many, those of the block that began first go first, [O]; 0: not known
+    apart: float = 0.0  # from a block's beginning to the next one's on its multiprocessor, as a launch starts, [O]
     dual: bool = False  # a memory instruction can be issued beside an arithmetic one
     special: float = 8.0  # special functions, conversions: 4 lanes a scheduler, [G]
     special_latency: float = 20.0  # [J]: 14 to 26
@@ -172,6 +173,7 @@ PIPES: dict[int, Pipes] = {
         fp64_latency=8.0,
         store=2.0,  # [T]
         older=8,  # [O]; of four, none
+        apart=69.0,  # [O]: blocks of 8 warps, the median of five kinds
         box=270.0,  # [T]
         products=Products(f16=512.0, tf32=256.0, int8=1024.0, f64=32.0, start=2.05, rows=16),
     ),

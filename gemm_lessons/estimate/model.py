@@ -4,8 +4,8 @@
     n     = blocks of the fullest multiprocessor; R of them fit at once: n = waves * R + rest
     T     = launch + max((waves * SM(R) + SM(rest) - overlaps) / clock, L2 bytes / bandwidth, DRAM bytes / bandwidth)
 
-- Where all blocks of a multiprocessor start together, those that began first go first. In later waves they are apart
-  from the beginning; who goes first makes no difference then, and all take turns.
+- Where all blocks of a multiprocessor start with the launch, one begins after the other, and those that began first go
+  first. In later waves who goes first makes no difference, and all take turns.
 - Overlaps: a block moves up when one ends, and loads while others store; as much as two waves of a short K save.
 - L2 bytes: what a block reads and writes at least, its rows of A and columns of B, as the L1 cache or shared memory
   serves the rest; or its sectors, if those are fewer.
@@ -71,9 +71,9 @@ def estimate_at(profile: Profile, shape: Shape, grid: tuple[int, int, int], gpu:
     if work.products and blocks >= HOT * gpu.sms:
         gpu = gpu.hot
     together = waves + bool(rest) == 1 and not cut and not profile.staying
-    spans = [(waves, profile.span(resident, gpu, older=together), shape.k)] if waves else []
+    spans = [(waves, profile.span(resident, gpu, together=together), shape.k)] if waves else []
     if rest:
-        spans.append((1, profile.span(rest, gpu, older=together), shape.k))
+        spans.append((1, profile.span(rest, gpu, together=together), shape.k))
     if cut:
         spans.append((1, profile.span(resident, gpu), math.ceil(cut * shape.k)))
     microsecond = gpu.clock_hz / 1e6

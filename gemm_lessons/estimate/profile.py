@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gemm_lessons.simulator.counters.machinecode.trace import Trace
     from gemm_lessons.simulator.program.ptx import Kernel
 
-MODEL = 11  # of the timeline; another number forgets what is kept on disk
+MODEL = 12  # of the timeline; another number forgets what is kept on disk
 DEPTH = 64  # K of the shorter trace, at least: eight tiles of 8, one of 64; double buffering repeats itself every 32
 TILES = 8  # of the shorter trace of a kernel with cp.async, so that its pipeline is full
 # The longer trace is of twice that K; where blocks share out K tiles and have few of them, of so much: each begins and
@@ -181,13 +181,13 @@ class Profile:
         (k0, first), (k1, second) = self._kept["work"]
         return Work(*first).toward(Work(*second), (k - k0) / (k1 - k0))
 
-    def span(self, blocks: int, gpu: GpuSpec, *, older: bool = False) -> Span:
-        """One multiprocessor of ``gpu`` with ``blocks`` resident blocks, at most ``blocks_per_sm``. ``older``: of which
-        those that began first go first."""
-        name = f"{'older ' if older else ''}{blocks} {gpu} {pipes_of(gpu)}"
+    def span(self, blocks: int, gpu: GpuSpec, *, together: bool = False) -> Span:
+        """One multiprocessor of ``gpu`` with ``blocks`` resident blocks, at most ``blocks_per_sm``. ``together``: with
+        which the launch starts."""
+        name = f"{'together ' if together else ''}{blocks} {gpu} {pipes_of(gpu)}"
         if name not in self._kept:
             (k0, _), (k1, _) = self.traces
-            first, second = (self._play(number, blocks, gpu, older=older) for number in (0, 1))
+            first, second = (self._play(number, blocks, gpu, together=together) for number in (0, 1))
             per_k = max(second.clocks - first.clocks, 1.0) / (k1 - k0)
             units = {}
             for unit, clocks in second.busy.items():
@@ -213,16 +213,16 @@ class Profile:
             self._keep(name, max(2 * one.clocks - two.clocks, 0.0))
         return float(self._kept[name])
 
-    def _play(self, number: int, blocks: int, gpu: GpuSpec, *, older: bool = False) -> Played:
-        """One wave of a trace, played once: that of a small launch and of a full one are the same where few warps are
-        resident, and what overlaps is asked of it, too."""
-        from gemm_lessons.estimate.timeline import crowded, play
+    def _play(self, number: int, blocks: int, gpu: GpuSpec, *, together: bool = False) -> Played:
+        """One wave of a trace, played once: a block alone is the same in each launch, and what overlaps is asked of
+        it, too."""
+        from gemm_lessons.estimate.timeline import play, uneven
 
         _, trace = self.traces[number]
-        older = older and crowded(blocks * trace.warps_per_block, gpu)
-        name = f"{number} {blocks} {gpu} {pipes_of(gpu)} {older}"
+        together = together and uneven(blocks, gpu)
+        name = f"{number} {blocks} {gpu} {pipes_of(gpu)} {together}"
         if name not in self._plays:
-            self._plays[name] = play(trace, blocks, gpu, older=older)
+            self._plays[name] = play(trace, blocks, gpu, together=together)
         return self._plays[name]
 
     def _keep(self, name: str, value: Any) -> None:

@@ -1,7 +1,7 @@
 """One multiprocessor at work: plays the traced warps of its resident blocks, clock by clock, and says when they end.
 
     schedulers   each issues one instruction a clock: of the warps that can go, the one whose last turn is longest ago
-                 (``fair``), or the same again; ``older``: of many, those of the block that began first
+                 (``fair``), or the same again; ``together``: of many, those of the block that began first
     a warp       goes on in order: after the stall that ptxas wrote, and when the loads it waits for are there
     fp32, ...    each unit of a scheduler takes its clocks per warp instruction, plus register bank conflicts
     registers    where there is a multiply-add every clock, their file gives it two a clock; what a load brings into
@@ -51,22 +51,22 @@ class Played:
     busy: dict[str, float] = field(default_factory=dict)  # issue, fp32, tensor, fp64, shared, l1, l2
 
 
-def play(trace: Trace, blocks: int, gpu: GpuSpec, waves: int = 1, *, older: bool = False) -> Played:
+def play(trace: Trace, blocks: int, gpu: GpuSpec, waves: int = 1, *, together: bool = False) -> Played:
     """The first ``blocks`` of a trace, resident together, from the launch until the last result is on its way;
-    ``waves``: how often, each block in the place of one that has ended."""
+    ``waves``: how often, each block in the place of one that has ended. ``together``: no wave came before."""
     streams = [stream.of(warp) for stream, warp in streams_of(trace, blocks, gpu)]
-    return Multiprocessor(streams * waves, trace.warps_per_block, gpu, blocks, older=older).run()
+    return Multiprocessor(streams * waves, trace.warps_per_block, gpu, blocks, together=together).run()
 
 
-def crowded(warps: int, gpu: GpuSpec) -> bool:
-    """Whether so many resident warps are many enough for those of the block that began first to go first."""
-    return 0 < pipes_of(gpu).older * gpu.schedulers <= warps
+def uneven(blocks: int, gpu: GpuSpec) -> bool:
+    """Whether it matters for so many resident blocks that they start together: one begins before the other."""
+    return blocks > 1 and bool(pipes_of(gpu).apart or pipes_of(gpu).older)
 
 
 class Multiprocessor:
     """Its schedulers and what they share. ``streams``: the items of each warp, in the order of blocks, of which so many
-    are ``resident`` at once; all of them, if none is said. ``older``: where there are many warps, those of the block
-    that began first go first."""
+    are ``resident`` at once; all of them, if none is said. ``together``: these start one after the other as the launch
+    does, and where there are many warps, those of the block that began first go first."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Multiprocessor:
         gpu: GpuSpec,
         resident: int | None = None,
         *,
-        older: bool = False,
+        together: bool = False,
     ) -> None:
         self.streams = streams
         self.warps_per_block = warps_per_block
@@ -98,7 +98,8 @@ class Multiprocessor:
         self.issue = [0.0] * schedulers  # free from
         self.queues: list[deque[float]] = [deque() for _ in range(schedulers)]
         self.turns = count
-        many = older and crowded(self.begun, gpu)
+        self.apart = self.pipes.apart if together else 0.0
+        many = together and 0 < self.pipes.older * gpu.schedulers <= self.begun
         self.behind = [warp // warps_per_block * BEHIND if many else 0 for warp in range(count)]
         # Of the warps that can go, the one with the least does.
         self.rank = [turn + behind for turn, behind in enumerate(self.behind, 1)]
@@ -121,7 +122,8 @@ class Multiprocessor:
     def run(self) -> Played:
         """Play all streams to their ends."""
         for warp, stream in enumerate(self.streams):
-            self.ready[warp] = self._ready(warp, 0.0) if stream and warp < self.wave else NEVER
+            begins = warp // self.warps_per_block * self.apart
+            self.ready[warp] = self._ready(warp, begins) if stream and warp < self.wave else NEVER
         schedulers = range(len(self.members))
         following = [self._next(scheduler) for scheduler in schedulers]
         while True:

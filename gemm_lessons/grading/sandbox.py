@@ -17,6 +17,7 @@ import sysconfig
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from gemm_lessons import bounds
 from gemm_lessons.compiler import nvrtc, wall
 from gemm_lessons.course.folder import for_learners
 from gemm_lessons.course.lesson import Lesson
@@ -25,7 +26,7 @@ from gemm_lessons.frozen import dataclass
 PACKAGE = Path(__file__).resolve().parents[1]
 FILE_BYTES = 64 << 20  # the largest file that may be written
 PROCESSES = 64  # with threads; root is exempt from this one
-SPACE = 16 << 30  # of address space, beyond the memory: libraries map much that they do not use
+SPACE = 16 << 30  # of address space, beyond what is taken and the memory: libraries map much that they do not use
 OPEN_FILES = 256
 
 ROOT = os.geteuid() == 0  # asked before anybody has users of their own
@@ -121,19 +122,17 @@ def leave_namespaces() -> bool:
 def limit(memory_bytes: int, seconds: float) -> tuple[str, ...]:
     """The hard bounds of a submission's process and of each that it starts; the names of ``WALLS``."""
     most = int(seconds) + 1
-    with open("/proc/self/statm", encoding="ascii") as file:
-        data = int(file.read().split()[5]) * os.sysconf("SC_PAGE_SIZE")
+    space, data = bounds.used()
     for what, value in (
         (resource.RLIMIT_CPU, most),
         (resource.RLIMIT_DATA, data + memory_bytes),
-        (resource.RLIMIT_AS, memory_bytes + SPACE),
+        (resource.RLIMIT_AS, space + memory_bytes + SPACE),
         (resource.RLIMIT_FSIZE, FILE_BYTES),
         (resource.RLIMIT_NOFILE, OPEN_FILES),
         (resource.RLIMIT_NPROC, PROCESSES),
         (resource.RLIMIT_CORE, 0),
     ):
-        hard = resource.getrlimit(what)[1]
-        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        value = bounds.allowed(what, value)
         resource.setrlimit(what, (value, value))
     return ("use",) if ROOT else ("use", "count")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from gemm_lessons.compiler.source import included_names, line_of, without_comments
 from gemm_lessons.course.lesson import Shape
 from gemm_lessons.course.todos import open_todos, skipped_todos
 from gemm_lessons.frozen import dataclass
@@ -28,6 +29,8 @@ SECTOR_SHARE = 0.2  # of all global sectors, those in excess
 LOW_OCCUPANCY = 0.25
 
 MORE_INSTRUCTIONS = 1.1  # than the reference, for the same multiply-adds
+ENDED = re.compile(r"\b(if|for)\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\s*;")
+OF_TWO_DIMENSIONS = re.compile(r"threadIdx\s*\.\s*y|(?:[/%]|\bblockIdx\s*\.\s*\w\s*\*)\s*blockDim\s*\.\s*x")
 # The estimate's limiter, and what to try where no lesson follows that does.
 LIMITS: Mapping[str, tuple[str, str]] = {
     "issue": ("instructions", "do more multiply-adds for each load and each index computed"),
@@ -89,6 +92,41 @@ def _undefined_tile(facts: Evidence) -> Iterator[Hint]:
             text = f"line {diagnostic.line}: {match[1]} is no tile size of this lesson. lesson.toml defines {known}."
             yield Hint(1, text)
             return
+
+
+def _missing_include(facts: Evidence) -> Iterator[Hint]:
+    """A header of the stub's without which its names mean nothing."""
+    verdict, here = facts.checked.verdict, included_names(facts.source)
+    if not isinstance(verdict, CompileFailed) or here is None:
+        return
+    if any(re.search(" is undefined| is not a template", it.message) for it in verdict.diagnostics):
+        gone = [f'#include "{name}"' for name, _ in included_names(facts.stub) or () if name not in dict(here)]
+        if gone:
+            yield Hint(1, f"the stub begins with {' and '.join(gone)}: without that its names mean nothing here.")
+
+
+def _ends_at_once(facts: Evidence) -> Iterator[Hint]:
+    """``if (...);`` and ``for (...);``, which leave out what is written below them."""
+    found = ENDED.search(text := without_comments(facts.source))
+    if found and not facts.checked.right:
+        then = {"for": "executed once, behind the loop", "if": "executed in any case"}[found[1]]
+        line = line_of(text, found.end())
+        yield Hint(1.5, f"line {line}: the semicolon behind {found[1]} (...) ends it: what stands below is {then}.")
+
+
+def _flat_block(facts: Evidence) -> Iterator[Hint]:
+    """The tutorials' blocks of two dimensions: a lesson's mostly have one."""
+    found = OF_TWO_DIMENSIONS.search(text := without_comments(facts.source))
+    blocks = {grid.block for grid in facts.lesson.grids(facts.lesson.shapes.count)}
+    if found and not facts.checked.right and all(block[1:] == (1, 1) for block in blocks):
+        threads = f"{max(blocks)[0]:,}"
+        is_y = found[0].startswith("threadIdx")
+        so = "threadIdx.y is always 0" if is_y else f"blockDim.x is {threads} and no tile size"
+        yield Hint(
+            1,
+            f"line {line_of(text, found.start())}: this lesson's blocks are one row of {threads} threads, so {so}. "
+            "Compute row and column from threadIdx.x.",
+        )
 
 
 def _fault(facts: Evidence) -> Iterator[Hint]:
@@ -275,6 +313,9 @@ RULES: Sequence[Callable[[Evidence], Iterator[Hint]]] = (
     _open_todo,
     _skipped_todo,
     _undefined_tile,
+    _missing_include,
+    _ends_at_once,
+    _flat_block,
     _fault,
     _same_tile,
     _wrong_tile,

@@ -62,7 +62,8 @@ def _nan(it: Wrong) -> Pattern | None:
     return Pattern(
         "nan",
         f"{which} NaN. The inputs hold none, and C starts as NaN: so the sum read memory that was not set: C itself,"
-        f"{between} shared memory before it was filled, or an accumulator without = 0.",
+        f"{between} shared memory before it was filled, or a thread's own variable or array (all four floats of a "
+        "float4?) that has no value yet.",
     )
 
 
@@ -337,6 +338,7 @@ RULES: Sequence[Callable[[Wrong], Pattern | None]] = (
     _all_zero,
     fragments.half_sums,
     widths.rounded,
+    widths.digits,
     widths.whole,
     widths.wrapped,
     *PLAIN_ONLY,

@@ -18,7 +18,8 @@ ARRAY = re.compile(r"(\w+)(?:: byte|, byte) (\d+) of (\d+)")  # the array of an 
 WORD = 4  # bytes of a number in the lessons whose arrays are looked into
 # What to do about a finding, by its kind; the finding itself says what happened and where.
 REMEDIES: Mapping[str, str] = {
-    "out_of_bounds": "Guard the access: a thread whose row, column or k lies outside the matrix must not touch it.",
+    "out_of_bounds": "Guard the access: a thread whose row, column or k lies outside the matrix must not touch it. A "
+    "guard that is there must ask for the very row, column and k of this access.",
     "misaligned": "A wide access must start at a multiple of its size (float2: 8 bytes; float4, double2, int4: 16): "
     "check the index, and the line that computes it.",
     "race": "A __syncthreads() is missing between the write and the other thread's access.",
@@ -109,6 +110,12 @@ def _follows(facts: Evidence, finding: Finding) -> bool:
             return True
         if finding.kind == "race" and finding.detail.startswith("shared") and other.kind == "divergent_barrier":
             return True  # the barrier is there, but some threads pass it by
+        ran_over = other.kind == "out_of_array" and f"(that is {_array(finding)}," in other.message
+        if finding.kind == "race" and ran_over and other.line in (finding.line, finding.other_line):
+            return True  # one of the two was to be an access to the array in front
+        no_owner = other.kind == "race" and other.detail == "global store store" and other.line == other.other_line
+        if finding.kind == "out_of_bounds" and no_owner and finding.line == other.line:
+            return True  # the index that names others' elements also leads out
         if finding.detail == "shared load copy" and other.detail == "never waited":
             return True  # what is being read is copied over
     return False
@@ -315,6 +322,19 @@ def _in_flight(facts: Evidence, finding: Finding) -> str | None:
 # -- out of bounds --------------------------------------------------------------------------------------------------
 
 
+def _blocks_part(facts: Evidence, finding: Finding) -> str | None:
+    """An index of the matrix in an array of the block's: in the first block the two are one."""
+    name, block = _array(finding), re.search(r" (?:in|of) block (\d+|\([\d, ]+\))", finding.message)
+    if finding.kind not in ("out_of_bounds", "out_of_array") or finding.detail == "own" or not name:
+        return None
+    if name in facts.lesson.data.by_name or not block or not re.search("[1-9]", block[1]):
+        return None
+    return (
+        f"{name} is the block's own and begins anew in each: does its index hold the block's part, which is not 0 in "
+        f"block {block[1]}? row and col count in the matrix, thread_row and thread_col in the tile."
+    )
+
+
 def _outside(facts: Evidence, finding: Finding) -> str | None:
     """What to do about an access out of bounds that no guard would cure."""
     if finding.kind != "out_of_bounds":
@@ -391,5 +411,6 @@ RULES: Sequence[Callable[[Evidence, Finding], str | None]] = (
     _in_a_branch,
     _wrong_buffer,
     _in_flight,
+    _blocks_part,
     _outside,
 )

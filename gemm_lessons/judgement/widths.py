@@ -20,13 +20,25 @@ def rounded(it: Wrong) -> Pattern | None:
     """A sum of doubles that is as good as one of floats, everywhere."""
     if it.problem.answer.element.name != "float64" or not np.isfinite(it.got).all():
         return None
-    allowed = it.problem.tolerance * (ELEMENTS["float32"].roundoff / unit(it.problem.data))
+    allowed = it.problem.rounding * (ELEMENTS["float32"].roundoff / unit(it.problem.data))
     if (np.abs(it.got - it.problem.reference) > allowed).any():
         return None
     return Pattern(
         "rounded_to_float",
         "every element is right to some seven digits, as if it had been computed in float. A double that passes "
         "through a float on its way, a fragment or a sum, loses more than half of its digits.",
+    )
+
+
+def digits(it: Wrong) -> Pattern | None:
+    """Sums that are as good as rounding lets most of them be, where none is rounded."""
+    if it.problem.sharp is None or not (np.abs(it.got - it.problem.reference) <= it.problem.rounding).all():
+        return None
+    return Pattern(
+        "digits_missing",
+        f"every element is nearly right, but {int(it.wrong.sum())} lack digits at their end. The numbers of this check "
+        "are such that these sums need no rounding, in whatever order they are added up. Something on the way has "
+        "fewer bits than the sum: a narrower type, a mask, an approximation.",
     )
 
 

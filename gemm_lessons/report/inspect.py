@@ -33,8 +33,7 @@ def show_inspection(console: Console, result: Inspection) -> None:
     assert result.compiled is not None
     assert result.launched is not None
     launched = result.launched
-    found = tuple(f for f in (launched.fault, *launched.findings) if f is not None)
-    checked = Checked(Passed(), findings=found, counters=launched.counters)
+    checked = Checked(Passed(), findings=result.found, counters=launched.counters)
     row = Row("kernel", "", request.path, request.source, checked)
     console.print(_headline(result))
     for name, count in result.unwritten.items():
@@ -61,13 +60,14 @@ def _headline(result: Inspection) -> Text:
     launched = result.launched
     if launched is not None and launched.fault is not None:
         return Text("FAULT: the kernel was stopped", style="bad")
+    told = any(finding.severity != "note" for finding in result.found)
     if result.error is not None and result.tolerance is not None:
         said = f"relative error {result.error:.2g}, tolerated {result.tolerance:.2g}"
         if result.error > result.tolerance:
             return Text(f"WRONG: {said}", style="bad")
-        return Text(f"RIGHT: {said}" if result.clean else f"right ({said}), but see the findings", style="good")
-    if not result.clean:
-        return Text("ran, but see the findings", style="doubt")
+        return Text(f"right ({said}), but see the findings" if told else f"RIGHT: {said}", style="good")
+    if told:
+        return Text("ran, but see the findings; no answer was checked (--expect)", style="doubt")
     return Text("ran without findings; no answer was checked (--expect)", style="good")
 
 

@@ -95,7 +95,8 @@ def try_at(plan: RunPlan, built: Built, shape: Shape, name: Literal["check", "co
         gaps, counted = shape != plan.counting_shape(lesson), name == "count"
         other = not counted and (plan.seed // PLAIN % 2 == 1) != (shape in plan.secret)
         rare = shape in (*plan.hidden, *plan.secret)
-        problem = Problem(lesson.data, shape, plan.seed, gaps=gaps, next_scalars=other, rare=rare)
+        sharp = shape == plan.sharp
+        problem = Problem(lesson.data, shape, plan.seed, gaps=gaps, next_scalars=other, rare=rare, sharp=sharp)
         trial = problem.trial()
         parameters = tuple(launch.parameters for launch in lesson.launches)
         task = Task(built.code, lesson.grids(shape), parameters, problem.trial, operations // 2)

@@ -24,7 +24,7 @@ from gemm_lessons.compiler.ptx_file import take
 from gemm_lessons.course.expression import Number
 from gemm_lessons.errors import KitError
 from gemm_lessons.frozen import dataclass
-from gemm_lessons.launch import COUNTED, Buffer, Grid, Launched, TensorMap
+from gemm_lessons.launch import COUNTED, Buffer, Finding, Grid, Launched, TensorMap
 from gemm_lessons.simulator import Setting, Simulator
 
 __all__ = ["ArgumentError", "Expectation", "InspectRequest", "Inspection", "as_json", "inspect"]
@@ -73,6 +73,12 @@ class Inspection:
         if any(finding.severity == "error" for finding in self.launched.findings):
             return False
         return self.error is None or (self.tolerance is not None and self.error <= self.tolerance)
+
+    @property
+    def found(self) -> tuple[Finding, ...]:
+        """The fault and all findings of the launch."""
+        launched = self.launched
+        return () if launched is None else tuple(it for it in (launched.fault, *launched.findings) if it is not None)
 
     @property
     def doubts(self) -> Mapping[str, str]:
@@ -217,7 +223,6 @@ class Expectation:
 def as_json(result: Inspection) -> dict[str, Any]:
     """The object of ``inspect --json``: schema ``gemm-lessons/inspect/1``."""
     launched = result.launched
-    findings = [] if launched is None else [*([launched.fault] if launched.fault else []), *launched.findings]
     diagnostics = result.failed.diagnostics if result.failed else ()
     return {
         "schema": "gemm-lessons/inspect/1",
@@ -240,7 +245,7 @@ def as_json(result: Inspection) -> dict[str, Any]:
                 "message": f.message,
                 "count": f.count,
             }
-            for f in findings
+            for f in result.found
         ],
         "unwritten": dict(result.unwritten),
         "variables": {name: values_of(array) for name, array in result.variables.items()},

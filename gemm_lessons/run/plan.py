@@ -19,6 +19,7 @@ from gemm_lessons.run.builder import Workshop
 from gemm_lessons.run.kept_rows import KeptRows
 
 ESTIMATE_SIZE = 4096  # M = N = K of the times in the table, unless the lesson says: no launch overhead or tail shows
+DIGITS = 256  # of K, at most, where the last bit of sums is checked
 
 Tell = Callable[[str], None]  # told what begins: "compile solution.cu", "check 96x64x80", ...
 
@@ -106,6 +107,11 @@ class RunPlan:
         """The lesson that comes after this one, with its title; empty after the last, and where there is no course."""
         name = self.course.neighbour(self.lesson, +1) if self.lesson.name in self.course.names else None
         return "" if name is None else f"{name[:2]} ({self.course.lesson(name).title})"
+
+    @property
+    def sharp(self) -> Shape | None:
+        """Of the secret shapes the largest one whose answer has digits to spare: nothing may be cut off there."""
+        return max((it for it in self.secret if it.k <= DIGITS), key=lambda it: it.m * it.n, default=None)
 
     def counting_shape(self, lesson: Lesson) -> Shape:
         """The lesson's under test, so that all rows count the same work; a lesson that cannot take it uses its own."""

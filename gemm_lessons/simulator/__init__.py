@@ -36,7 +36,7 @@ from gemm_lessons.simulator.program.cfg import line_of
 from gemm_lessons.simulator.program.inline import inline_calls
 from gemm_lessons.simulator.program.joining import join
 from gemm_lessons.simulator.program.shape import check
-from gemm_lessons.simulator.program.variables import usable
+from gemm_lessons.simulator.program.variables import in_their_space, usable
 from gemm_lessons.simulator.program.wide import split_wide
 from gemm_lessons.simulator.program.wmma import expand_wmma
 from gemm_lessons.simulator.remains import Loads, Remains, collect
@@ -69,7 +69,11 @@ def _read(text: str, entry: str, joins: bool) -> Program:
     module = parser.parse(text)
     if entry not in module.kernels:
         raise UnsupportedKernel(f"no kernel {entry} in the PTX")
-    kernel = split_wide(expand_wmma(inline_calls(check(module.kernels[entry]), module.functions)))
+    kernel = inline_calls(check(module.kernels[entry]), module.functions)
+    twice = {v.name for v in kernel.variables} & {v.name for v in module.variables}
+    if twice and module.functions:  # code of functions stands in the kernel's: which of them it means is not known
+        raise UnsupportedKernel(f"two variables that have one name: {min(twice)}")
+    kernel = split_wide(expand_wmma(in_their_space(kernel, module.variables)))
     if joins and not FOR_DEBUGGING.search(text):
         kernel = join(kernel)
     return prepare(kernel, usable(kernel, module.variables))

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 SOURCE = Path(__file__).with_suffix(".cu")
 KINDS = ("multiply_adds", "words", "four_words", "words_and_64", "two_words_and_16")
@@ -52,14 +53,13 @@ def main() -> None:
             warps = [(int(w[0] - base), int(w[1] - base), block) for block in same for w in read[block]]
             clocks[label(kind, blocks, threads)] = by_block(warps)
     gpu = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
-    write(gpu, clocks)
+    write({"what": (__doc__ or "").partition("\n")[0], "gpu": gpu}, clocks)
 
 
-def write(gpu: str, clocks: dict[str, list[dict[str, list[int]]]]) -> None:
+def write(about: Mapping[str, Any], clocks: Mapping[str, Any]) -> None:
     """A line a launch."""
-    what = (__doc__ or "").partition("\n")[0]
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(found)}" for name, found in clocks.items())
-    head = json.dumps({"what": what, "gpu": gpu}, indent=1)[:-2]
+    head = json.dumps(about, indent=1)[:-2]
     sys.stdout.write(f'{head},\n "clocks": {{\n{lines}\n }}\n}}\n')
 
 

@@ -24,7 +24,6 @@ RESULTS = 112  # bytes of global memory per thread for its registers at the end
 SLOT = 32  # bytes of shared memory that belong to one thread
 INPUT = 256  # bytes of the input, which everybody reads
 COUNTS = 64  # bytes that everybody updates by atomics, in global memory and in shared memory
-TAPE = ("r", "f", "d", "l", "h")
 SIZES = {"r": 4, "f": 4, "d": 8, "l": 8, "h": 2}
 COUNT = {"r": 10, "f": 24, "d": 3, "l": 4, "h": 4, "p": 4}
 DECLARED = {"r": "b32", "f": "f32", "d": "f64", "l": "b64", "h": "b16", "p": "pred"}

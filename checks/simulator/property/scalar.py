@@ -114,7 +114,7 @@ def _relation(relation: str, x: int, y: int) -> int:
                 "lo": x < y, "ls": x <= y, "hi": x > y, "hs": x >= y, "num": True, "nan": False}[relation])  # fmt: skip
 
 
-ONE, MINUS_ZERO, SIGN = 0x3F800000, 0x80000000, 0x80000000
+ONE, SIGN = 0x3F800000, 0x80000000
 FLOATS: dict[str, Callable[..., int]] = {
     "add": lambda a, b: fma(a, ONE, b), "sub": lambda a, b: fma(b, ONE | SIGN, a), "mul": lambda a, b: fma(a, b, SIGN),
     "fma": fma, "min": functools.partial(extreme, min), "max": functools.partial(extreme, max),

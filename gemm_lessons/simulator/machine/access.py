@@ -111,6 +111,15 @@ def access_of(instruction: Instruction, space: Space, effect: Effect, width: int
     )  # fmt: skip
 
 
+def touch_by(access: Access, addresses: Array, lanes: Array, total: int) -> Touch:
+    """By ``lanes`` (n,) of ``total``, each at its own of ``addresses`` (n,)."""
+    full = np.zeros(total, np.int64)
+    full[lanes] = addresses
+    active = np.zeros(total, np.bool_)
+    active[lanes] = True
+    return Touch(access, full, active)
+
+
 @dataclass
 class _Placement:
     """What is remembered of one address pattern: the touch, the gather index and the lanes it is for (None = all)."""
@@ -161,18 +170,14 @@ class SpaceAccess:
             slots = state.lane_block if lanes is None else state.lane_block[lanes]
             flat = slots * state.shared_stride + addresses
         else:
-            slots = state.lane_index if lanes is None else lanes
+            slots = state.present(lanes)
             flat = slots * state.local_stride + addresses
         return _Placement(self._touch(addresses, lanes), flat // self.unit, lanes)
 
     def _touch(self, addresses: Array, lanes: Array | None) -> Touch:
         if lanes is None:
             return Touch(self.access, addresses, None)
-        full = np.zeros(self.state.lanes, np.int64)
-        full[lanes] = addresses
-        active = np.zeros(self.state.lanes, np.bool_)
-        active[lanes] = True
-        return Touch(self.access, full, active)
+        return touch_by(self.access, addresses, lanes, self.state.lanes)
 
     # -- global ---------------------------------------------------------------------------------------------------
 

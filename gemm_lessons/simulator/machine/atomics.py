@@ -21,7 +21,7 @@ from gemm_lessons.simulator.machine.memory import SHARED_WINDOW, WINDOW_SIZE
 from gemm_lessons.simulator.machine.state import Fault
 from gemm_lessons.simulator.machine.transfers import Binding, view_for
 from gemm_lessons.simulator.program.cfg import line_of
-from gemm_lessons.simulator.program.ptx import SIZES, Address, Operand, Register, Vector
+from gemm_lessons.simulator.program.ptx import SIZES, Address, Register, Vector, elements_of
 from gemm_lessons.simulator.semantics import table as semantics
 from gemm_lessons.simulator.semantics.operation import DTYPES
 
@@ -159,10 +159,6 @@ _SCALAR: dict[str, Callable[..., int]] = {
 }
 
 
-def _elements(operand: Operand) -> tuple[Operand | None, ...]:
-    return operand.elements if isinstance(operand, Vector) else (operand,)
-
-
 def bind_atomic(binding: Binding) -> Callable[[], None]:
     """Bind ``atom`` or ``red``. Raises ``UnsupportedKernel`` for an operation or type that is not known."""
     state, memory, instruction, value = binding.state, binding.memory, binding.instruction, binding.value
@@ -174,13 +170,13 @@ def bind_atomic(binding: Binding) -> Callable[[], None]:
     operation = operation_of(name, kind)
     address = instruction.operands[1 if returns else 0]
     given = instruction.operands[2 if returns else 1 :]
-    targets = _elements(instruction.operands[0]) if returns else ()
+    targets = elements_of(instruction.operands[0]) if returns else ()
     vectors = any(isinstance(operand, Vector) for operand in instruction.operands)
     known = not vectors or ((name, kind, len(given)) == ("add", "f32", 1) and space != "shared")
     if operation is None or kind not in SIZES or not known or not isinstance(address, Address):
         raise UnsupportedKernel(f"unsupported PTX: {instruction.text}", line_of(instruction))
     # For each element of a vector: each of them is an update of its own.
-    sources = [[value(part, kind) for part in parts] for parts in zip(*map(_elements, given), strict=True)]
+    sources = [[value(part, kind) for part in parts] for parts in zip(*map(elements_of, given), strict=True)]
     rows = [state.row(it.name, kind) if isinstance(it, Register) and it.name in state.rows else None for it in targets]
     updates = Updates(name, kind, operation)
     chosen = binding.lanes()
@@ -212,8 +208,7 @@ def bind_atomic(binding: Binding) -> Callable[[], None]:
         update(views["global"], index, lanes)
 
     def run() -> None:
-        lanes = chosen()
-        lanes = state.lane_index if lanes is None else lanes
+        lanes = state.present(chosen())
         if not lanes.size:
             return
         addresses = compute(lanes)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.simulator.events import Access, Bulk, BulkGroup, Effect, Landed, Moved, Placed, Space, Touch
-from gemm_lessons.simulator.machine.access import LINE, access_of
+from gemm_lessons.simulator.machine.access import LINE, access_of, touch_by
 from gemm_lessons.simulator.machine.atomics import Updates, operation_of
 from gemm_lessons.simulator.machine.faults import Misses
 from gemm_lessons.simulator.machine.mbarriers import USE, Mbarriers, barriers_of
@@ -67,11 +67,7 @@ class BulkSide:
         key = size, addresses.tobytes(), lanes.tobytes()
         found = self._touches.get(key)
         if found is None:
-            full = np.zeros(self.state.lanes, np.int64)
-            full[lanes] = addresses
-            active = np.zeros(self.state.lanes, np.bool_)
-            active[lanes] = True
-            found = Touch(self.access(size), full, active)
+            found = touch_by(self.access(size), addresses, lanes, self.state.lanes)
             if len(self._touches) >= REMEMBERED:
                 self._touches.clear()
             self._touches[key] = found
@@ -262,8 +258,7 @@ def read(state: State, lanes: Array, moved: Moved) -> None:
 
 def by_size(state: State, instruction: Instruction, chosen: Callable[[], Array | None], sizes: Any) -> Any:
     """The lanes that copy now, by how many bytes each."""
-    lanes = chosen()
-    lanes = state.lane_index if lanes is None else lanes
+    lanes = state.present(chosen())
     if not lanes.size:
         return
     counts = np.full(lanes.size, sizes, np.int64) if np.ndim(sizes) == 0 else sizes[lanes].astype(np.int64)

@@ -83,7 +83,7 @@ def _bind(binding: Binding) -> Callable[[], None]:
         lanes = chosen()
         if lanes is not None and not lanes.size:
             return
-        everyone = state.lane_index if lanes is None else lanes
+        everyone = state.present(lanes)
         counts = sizes()
         counts = np.broadcast_to(counts if np.ndim(counts) == 0 else counts[everyone], everyone.shape)
         if (counts > width).any():

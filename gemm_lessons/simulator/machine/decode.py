@@ -45,11 +45,11 @@ from gemm_lessons.simulator.program.ptx import (
     Register,
     Symbol,
     Vector,
+    elements_of,
     places_before,
 )
 from gemm_lessons.simulator.program.schedule import GROUPED, FmaGroup, LoadGroup, MoveGroup, Single, Step
 from gemm_lessons.simulator.semantics import table as semantics
-from gemm_lessons.simulator.semantics.arithmetic import SCALED
 from gemm_lessons.simulator.semantics.operation import DTYPES, Plain
 
 Array = NDArray[Any]
@@ -281,8 +281,6 @@ class Binder:
         if len(operation.result) > 1 or operation.carry_out:
             return [*before, self._several(instruction, operation, pair, sources)]
         target, wider = self.destination(first, operation.result[0], instruction)
-        if not SCALED.keys().isdisjoint(instruction.modifiers):
-            before.append(self._rounded_once(instruction, *sources))
         if not wider:
             return [*before, self.assign(instruction, target, operation.function, *sources)]
         narrow = np.zeros(self.state.lanes, DTYPES[operation.result[0]])
@@ -293,20 +291,6 @@ class Binder:
             np.copyto(out, bits, casting="unsafe")
 
         return [*before, self.assign(instruction, target, extended)]
-
-    def _rounded_once(self, instruction: Instruction, a: Array, b: Array) -> Op:
-        """A note where it matters that a scaled product is rounded once: no GPU was asked."""
-        state, guard = self.state, self.guard(instruction)
-        power = np.float32(SCALED[instruction.modifiers[0]])
-
-        def look() -> None:
-            once, twice = np.multiply(a, b, dtype=np.float64) * np.float64(power), np.multiply(a, b) * power
-            lanes = state.active if guard is None else guard()
-            differ = (once.astype(np.float32) != twice) & ~np.isnan(twice)
-            if np.any(differ if lanes is None else differ & lanes):
-                state.notices.setdefault("rounded_once", instruction)
-
-        return both(look)
 
     def _several(
         self, instruction: Instruction, operation: semantics.Operation, targets: Sequence[Operand | None],
@@ -457,7 +441,7 @@ class Binder:
         if not 0 <= start <= len(self.parameter_bytes) - form.width:
             raise unsupported(instruction, "outside of the parameters")
         values = np.frombuffer(self.parameter_bytes, DTYPES[form.kind], form.elements, start)
-        targets = target.elements if isinstance(target, Vector) else (target,)
+        targets = elements_of(target)
         result = []
         for element, value in zip(targets, values, strict=True):
             if element is not None:

@@ -225,9 +225,6 @@ class Machine:
             "clock": "the simulator has no clock: what the kernel reads counts instructions, so times mean nothing",
             "guessed": "which multiprocessor or warp slot a thread gets, and how many there are, is the GPU's choice:"
             " the simulator answers as an H200 could, and what depends on it is one of many results",
-            "rounded_once": "the machine makes this product and its multiplication by a power of two in one instruction"
-            " (FMUL.D2 and its like). The product overflows here, or is too small for a normal number: whether it is"
-            " rounded once, as the simulator does, or twice was not tried on a GPU, and the answers differ",
         }
         return [
             Finding(kind, "note", text[kind], line_of(i), file=i.source.file if i.source else "")

@@ -21,7 +21,7 @@ from gemm_lessons.simulator.machine.access import access_of, remember
 from gemm_lessons.simulator.machine.state import Fault, State
 from gemm_lessons.simulator.machine.transfers import Binding
 from gemm_lessons.simulator.program.cfg import lanes_with_address, unsupported
-from gemm_lessons.simulator.program.ptx import Address, Instruction, Operand, Register, Vector
+from gemm_lessons.simulator.program.ptx import Address, Instruction, Operand, Register, elements_of
 
 Array = NDArray[Any]
 
@@ -45,7 +45,7 @@ def _bind(binding: Binding, target: Operand, address: Operand, effect: Literal["
     state, memory, instruction, guard = binding.state, binding.memory, binding.instruction, binding.guard
     transposed = _transposed(instruction)
     assert isinstance(address, Address)
-    elements = target.elements if isinstance(target, Vector) else (target,)
+    elements = elements_of(target)
     rows = [_row(state, operand, instruction) for operand in elements]
     count = len(rows)
     access = dataclasses.replace(access_of(instruction, "shared", effect, ROW, address), is_matrix=True)

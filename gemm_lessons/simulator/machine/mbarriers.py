@@ -115,7 +115,7 @@ def bind_mbarrier(binding: Binding) -> Callable[[], None]:
     line = line_of(instruction)
 
     def run() -> None:
-        lanes = _present(state, chosen)
+        lanes = state.present(chosen())
         if not lanes.size:
             return
         cell = one.of(lanes)
@@ -149,7 +149,7 @@ def _arrive(binding: Binding) -> Callable[[], None]:
     line = line_of(instruction)
 
     def run() -> None:
-        lanes = _present(state, chosen)
+        lanes = state.present(chosen())
         if not lanes.size:
             return
         cell = one.of(lanes)
@@ -183,7 +183,7 @@ def _wait(binding: Binding) -> Callable[[], None]:
     line = line_of(instruction)
 
     def run() -> None:
-        lanes = _present(state, chosen)
+        lanes = state.present(chosen())
         if not lanes.size:
             return
         cell = one.of(lanes)
@@ -219,7 +219,7 @@ def _pending_count(binding: Binding) -> Callable[[], None]:
     row, given, chosen = state.row(target.name, "u32"), value(source, "u64"), binding.lanes()
 
     def run() -> None:
-        lanes = _present(state, chosen)
+        lanes = state.present(chosen())
         row[lanes] = pending_count(_by_lane(given, lanes))
 
     return run
@@ -237,7 +237,7 @@ def bind_copies_arrive(binding: Binding) -> Callable[[], None]:
     line = line_of(instruction)
 
     def run() -> None:
-        lanes = _present(state, chosen)
+        lanes = state.present(chosen())
         if not lanes.size:
             return
         cell = one.of(lanes)
@@ -273,11 +273,6 @@ def bind_proxy_fence(binding: Binding) -> Callable[[], None]:
         state.trace.append(ProxyFence(lanes, only_mbarriers=kind == "mbarrier_init"))
 
     return run
-
-
-def _present(state: State, chosen: Callable[[], Array | None]) -> Array:
-    lanes = chosen()
-    return state.lane_index if lanes is None else lanes
 
 
 def _by_lane(given: Any, lanes: Array) -> Array:

@@ -13,7 +13,7 @@ from gemm_lessons.simulator.machine.matrices import whole_warps
 from gemm_lessons.simulator.machine.transfers import Binding
 from gemm_lessons.simulator.program.cfg import unsupported
 from gemm_lessons.simulator.program.fragments import Fragment, product_form
-from gemm_lessons.simulator.program.ptx import Operand, Register, Vector
+from gemm_lessons.simulator.program.ptx import Operand, Register, elements_of
 from gemm_lessons.simulator.semantics.matrix_products import STORED, multiply
 
 Array = NDArray[Any]
@@ -59,8 +59,3 @@ def bind_product(binding: Binding) -> Callable[[], None]:
             register[warps] = found
 
     return run
-
-
-def elements_of(operand: Operand) -> tuple[Operand | None, ...]:
-    """The registers of a fragment."""
-    return operand.elements if isinstance(operand, Vector) else (operand,)

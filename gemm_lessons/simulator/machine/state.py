@@ -160,6 +160,10 @@ class State:
         result[result] = ~self.leaving[self.position[result]]
         return result
 
+    def present(self, lanes: Array | None) -> Array:
+        """Those lanes; None stands for all."""
+        return self.lane_index if lanes is None else lanes
+
     def describe(self, lane: int) -> str:
         """``thread 255 in block (0, 1)``, as a learner would name it."""
         block = self.first_block + lane // self.padded

@@ -27,7 +27,7 @@ from gemm_lessons.simulator.machine.bulk import (
 )
 from gemm_lessons.simulator.machine.maps import Map
 from gemm_lessons.simulator.machine.mbarriers import USE, barriers_of
-from gemm_lessons.simulator.machine.state import Fault, State
+from gemm_lessons.simulator.machine.state import Fault
 from gemm_lessons.simulator.machine.transfers import Binding, MemoryBinder
 from gemm_lessons.simulator.program.cfg import line_of, unsupported
 from gemm_lessons.simulator.program.ptx import Address, Operand, Register, Symbol, Vector
@@ -137,7 +137,7 @@ def _into_shared(binding: Binding, dims: int) -> Callable[[], None]:
     chosen = binding.lanes()
 
     def run() -> None:
-        for one, lanes, corner in boxes(_present(state, chosen)):
+        for one, lanes, corner in boxes(state.present(chosen())):
             places = to(lanes)
             shared.aligned(places, lanes, one.bytes, SHARED_ALIGNMENT)
             offset, inside = one.elements(corner)
@@ -167,7 +167,7 @@ def _out_of_shared(binding: Binding, dims: int, name: str) -> Callable[[], None]
     reductions: dict[str, Reduction] = {}
 
     def run() -> None:
-        for one, lanes, corner in boxes(_present(state, chosen)):
+        for one, lanes, corner in boxes(state.present(chosen())):
             places = come(lanes)
             shared.aligned(places, lanes, one.bytes, SHARED_ALIGNMENT)
             offset, inside = one.elements(corner)
@@ -223,8 +223,3 @@ def _tell(outside: BulkSide, one: Map, lanes: Array, offset: Array, inside: Arra
         for length in np.unique(count[count > 0]).tolist():
             here = count == length
             outside.tell_global(begin[here], lanes[here], length * one.element)
-
-
-def _present(state: State, chosen: Callable[[], Array | None]) -> Array:
-    lanes = chosen()
-    return state.lane_index if lanes is None else lanes

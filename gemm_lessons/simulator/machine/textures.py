@@ -21,7 +21,7 @@ from gemm_lessons.simulator.machine.images import Image
 from gemm_lessons.simulator.machine.state import Fault
 from gemm_lessons.simulator.machine.transfers import Binding
 from gemm_lessons.simulator.program.cfg import line_of
-from gemm_lessons.simulator.program.ptx import Address, Instruction, Operand, Register, SourceLine, Vector
+from gemm_lessons.simulator.program.ptx import Address, Instruction, Operand, Register, SourceLine, Vector, elements_of
 
 Array = NDArray[Any]
 Run = Callable[[], None]
@@ -90,7 +90,7 @@ class _OfImages:
     def results(self) -> list[str]:
         """The registers of the first operand; "" for one that nothing is written to."""
         first = self.instruction.operands[0]
-        elements = first.elements if isinstance(first, Vector) else (first,)
+        elements = elements_of(first)
         if not all(e is None or isinstance(e, Register) for e in elements):
             raise self.unsupported()
         return [e.name if isinstance(e, Register) else "" for e in elements]
@@ -190,7 +190,7 @@ class _OfImages:
             raise self.unsupported()
         handle, layer, coordinates = self.place(operands[1 if loads else 0], geometry)
         data = operands[0 if loads else 1]
-        parts = data.elements if isinstance(data, Vector) else (data,)
+        parts = elements_of(data)
         count = 4 if "v4" in modifiers else 2 if "v2" in modifiers else 1
         if len(parts) != count:
             raise self.unsupported()

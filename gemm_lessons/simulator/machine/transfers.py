@@ -20,7 +20,7 @@ from gemm_lessons.simulator.machine.faults import Misses
 from gemm_lessons.simulator.machine.memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
 from gemm_lessons.simulator.machine.state import State
 from gemm_lessons.simulator.program.cfg import line_of, unsupported
-from gemm_lessons.simulator.program.ptx import Address, Instruction, Operand, Register, Vector
+from gemm_lessons.simulator.program.ptx import Address, Instruction, Operand, Register, elements_of
 from gemm_lessons.simulator.semantics.operation import DTYPES
 
 Array = NDArray[Any]
@@ -107,7 +107,7 @@ class Data:
     def store_and_record(self, index: int, view: Array, where: Array, lanes: Array | None) -> None:
         """``store``, and put what each lane stored into the trace."""
         self.store(view, where, lanes)
-        lanes = self._state.lane_index if lanes is None else lanes
+        lanes = self._state.present(lanes)
         values = np.empty((lanes.size, self.count), self.dtype)
         for element in range(self.count):
             values[:, element] = self._pick(element, lanes)
@@ -213,14 +213,14 @@ class MemoryBinder:
         """Bind ``ld``."""
         form = form_of(instruction)
         target, address = instruction.operands[:2]
-        data = Data(self.state, form.kind, _elements(target), self.value).as_destinations()
+        data = Data(self.state, form.kind, elements_of(target), self.value).as_destinations()
         return self._bound(Transfer(instruction, form, _memory(address, instruction), "load", data.load), guard)
 
     def store(self, instruction: Instruction, guard: Callable[[], Array | None] | None) -> Callable[[], None]:
         """Bind ``st``."""
         form = form_of(instruction)
         address, source = instruction.operands[:2]
-        data = Data(self.state, form.kind, _elements(source), self.value).as_sources()
+        data = Data(self.state, form.kind, elements_of(source), self.value).as_sources()
         move = data.store
         if instruction.index in self.state.watched:
             move = functools.partial(data.store_and_record, instruction.index)
@@ -289,7 +289,7 @@ class MemoryBinder:
             if lanes is not None and not lanes.size:
                 return
             addresses = compute(lanes)
-            everyone = state.lane_index if lanes is None else lanes
+            everyone = state.present(lanes)
             rest = np.ones(addresses.shape, np.bool_)
             for start, space, view in windows:
                 inside = (addresses >= start) & (addresses < start + WINDOW_SIZE)
@@ -326,7 +326,3 @@ def _memory(operand: Operand, instruction: Instruction) -> Address:
     if not isinstance(operand, Address):
         raise UnsupportedKernel(f"unsupported PTX: {instruction.text}", line_of(instruction))
     return operand
-
-
-def _elements(operand: Operand) -> Sequence[Operand | None]:
-    return operand.elements if isinstance(operand, Vector) else (operand,)

@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 from gemm_lessons.launch import Finding
 from gemm_lessons.simulator.events import WARP
 from gemm_lessons.simulator.machine.decode import Binder, Op, Run, both
-from gemm_lessons.simulator.machine.products import elements_of
 from gemm_lessons.simulator.machine.special import CLOCKS
 from gemm_lessons.simulator.machine.state import State
 from gemm_lessons.simulator.machine.undefined import Source, rule_of, some, spread, unsigned
@@ -42,6 +41,7 @@ from gemm_lessons.simulator.program.ptx import (
     PredicatePair,
     Register,
     Vector,
+    elements_of,
     registers_in,
 )
 from gemm_lessons.simulator.program.schedule import Single, Step

@@ -26,6 +26,7 @@ from gemm_lessons.simulator.program.ptx import (
     Symbol,
     Variable,
     Vector,
+    elements_of,
     register_width,
 )
 from gemm_lessons.simulator.program.shape import check
@@ -119,7 +120,7 @@ class _Builder:
                 self.call(instruction, frame, depth)
             elif instruction.opcode == "ret" and depth:
                 self.append(instruction, frame, opcode="bra", modifiers=(), operands=(Symbol(end),))
-            elif (address := self._call_parameter(instruction)) is not None:
+            elif (address := self._call_parameter(instruction, frame)) is not None:
                 self.moves(instruction, frame, address)
             else:
                 self.append(instruction, frame)
@@ -131,13 +132,14 @@ class _Builder:
         for label in positions.get(position, ()):
             self.labels[label] = len(self.instructions)
 
-    def _call_parameter(self, instruction: Instruction) -> Address | None:
-        """The address of an access to a ``.param`` variable that is not a parameter of the kernel itself."""
+    def _call_parameter(self, instruction: Instruction, frame: _Frame) -> Address | None:
+        """The address of an access to a ``.param`` variable that is not a parameter of the kernel itself. A function
+        sees none of those: its own may have the same names."""
         if instruction.opcode not in ("ld", "st") or "param" not in instruction.modifiers:
             return None
         address = instruction.operands[1 if instruction.opcode == "ld" else 0]
         if isinstance(address, Address) and isinstance(address.base, Symbol):
-            return None if address.base.name in self.kernel_parameters else address
+            return None if not frame.prefix and address.base.name in self.kernel_parameters else address
         return None
 
     def call(self, instruction: Instruction, frame: _Frame, depth: int) -> None:
@@ -200,7 +202,7 @@ class _Builder:
         kind = instruction.modifiers[-1]
         loads = instruction.opcode == "ld"
         value = instruction.operands[0 if loads else 1]
-        parts = value.elements if isinstance(value, Vector) else (value,)
+        parts = elements_of(value)
         first = name not in self.pieces
         self.pieces.setdefault(name, set()).update((offset + n * SIZES[kind], SIZES[kind]) for n in range(len(parts)))
         if name in self.in_memory:

@@ -180,7 +180,7 @@ _ROWS = (
     *(_silent(name, "fence", forms=_NO_EFFECT, undefined="ignored") for name in ("membar", "fence")),
     _silent("nanosleep", "pause", forms=_NO_EFFECT, undefined="ignored"),
     *(_silent(name, "hint", forms=_NO_EFFECT, undefined="ignored")
-      for name in "prefetch prefetchu discard applypriority griddepcontrol pmevent".split()),
+      for name in "prefetch prefetchu applypriority griddepcontrol pmevent".split()),
     # -- what the machine knows better than the table of semantics
     Opcode("mov", "compute", "[rv][risv]", vector="cut", undefined="copied", pointer="kept",
            forms="registers, special registers, addresses, packing and unpacking"),

@@ -120,7 +120,7 @@ def _closing_brace(text: str, position: int) -> int:
         depth += 1 if match.group() == "{" else -1
         if depth == 0:
             return match.end()
-    raise PtxSyntaxError("a kernel body is not closed")
+    raise PtxSyntaxError("a kernel body is not closed: is the file complete?")
 
 
 class _Scope:

@@ -68,6 +68,11 @@ class PredicatePair:
 Operand = Register | Immediate | Symbol | Address | Vector | PredicatePair
 
 
+def elements_of(operand: Operand) -> tuple[Operand | None, ...]:
+    """The elements of a vector; any other operand is its only one."""
+    return operand.elements if isinstance(operand, Vector) else (operand,)
+
+
 @dataclass(frozen=True)
 class SourceLine:
     """Where an instruction comes from. ``inlined_at`` is the call site when the code was inlined."""

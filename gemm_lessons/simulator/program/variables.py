@@ -1,13 +1,38 @@
-"""Variables of a module: which of them a kernel can reach, and the addresses that stand in their initial values."""
+"""Variables of a module: which of them a kernel can reach, which memory is meant where one is named, and the addresses
+that stand in their initial values."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from gemm_lessons.errors import UnsupportedKernel
-from gemm_lessons.simulator.program.ptx import Address, Kernel, Operand, Symbol, Variable, Vector
+from gemm_lessons.simulator.program.ptx import Address, Instruction, Kernel, Operand, Symbol, Variable, Vector
 
 SMALL = 1 << 24  # bytes
+SPACES = frozenset(
+    "global shared shared__cta shared__cluster local const param param__entry param__func".split()
+)  # what an instruction says of its memory
+GENERIC = ("ld", "st", "atom", "red")  # opcodes whose memory may be left out: any, by the address
+
+
+def in_their_space(kernel: Kernel, variables: Sequence[Variable]) -> Kernel:
+    """The kernel with ``ld.shared.u32 %r1, [x]`` for ``ld.u32 %r1, [x]``, where ``x`` is shared or local: a name is an
+    address in the variable's own memory, and as a generic one it would mean another place. The assembler does the same.
+    """
+    near = {v.name: v.space for v in (*variables, *kernel.variables) if v.space in ("shared", "local")}
+
+    def said(instruction: Instruction) -> Instruction:
+        if instruction.opcode not in GENERIC or SPACES.intersection(instruction.modifiers):
+            return instruction
+        for operand in instruction.operands:
+            if isinstance(operand, Address) and isinstance(operand.base, Symbol) and operand.base.name in near:
+                return dataclasses.replace(instruction, modifiers=(near[operand.base.name], *instruction.modifiers))
+        return instruction
+
+    if not near:
+        return kernel
+    return dataclasses.replace(kernel, instructions=tuple(said(instruction) for instruction in kernel.instructions))
 
 
 def usable(kernel: Kernel, variables: Sequence[Variable]) -> tuple[Variable, ...]:

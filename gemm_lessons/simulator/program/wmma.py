@@ -16,7 +16,16 @@ import numpy as np
 from gemm_lessons.frozen import dataclass
 from gemm_lessons.simulator.program.cfg import WARP, unsupported
 from gemm_lessons.simulator.program.fragments import GROUP, Fragment, Part, fragment_of
-from gemm_lessons.simulator.program.ptx import Address, Immediate, Instruction, Kernel, Operand, Register, Vector
+from gemm_lessons.simulator.program.ptx import (
+    Address,
+    Immediate,
+    Instruction,
+    Kernel,
+    Operand,
+    Register,
+    Vector,
+    elements_of,
+)
 from gemm_lessons.simulator.program.rewrite import rewritten
 from gemm_lessons.simulator.semantics.matrix_products import STORED
 
@@ -141,7 +150,7 @@ def _move(writer: _Writer, instruction: Instruction, what: str, words: Sequence[
     first, second, *rest = instruction.operands
     address, held = (first, second) if what == "store" else (second, first)
     shape = _Shape.of(name)
-    registers = held.elements if isinstance(held, Vector) else (held,)
+    registers = elements_of(held)
     if shape.turned:  # what is a row of the matrix is a column of the one that is held
         part = {"a": "b", "b": "a"}.get(part, part)
         order = "row" if order == "col" else "col"
@@ -301,7 +310,7 @@ def _multiply(writer: _Writer, instruction: Instruction, words: Sequence[str]) -
     """A ``wmma.mma`` as products of ``mma``."""
     shape, types = _form_of_product(instruction, words)
     saturate = "satfinite" in words
-    d, a, b, c = (o.elements if isinstance(o, Vector) else (o,) for o in instruction.operands)
+    d, a, b, c = (elements_of(o) for o in instruction.operands)
     kinds = types[1:3]
     if shape.turned:
         a, b, kinds = b, a, kinds[::-1]

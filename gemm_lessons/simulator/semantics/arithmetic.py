@@ -228,7 +228,8 @@ def rounded(opcode: str, code: str, mode: Mode) -> Function:
 
 
 def scaled() -> Table:
-    """Of machine code alone (``FMUL.D2``): ``mul.d2.f32``, a product divided by 2 and rounded once; m2: multiplied."""
+    """Of machine code alone (``FMUL.D2``): ``mul.d2.f32``, a product divided by 2 and rounded once, as an H200 does it
+    where it is tiny or huge, too (``checks/readings/simulator/scaled.json``); m2: multiplied."""
     entries: Table = {}
     for name, power in SCALED.items():
         exact = functools.partial(_scaled, power)

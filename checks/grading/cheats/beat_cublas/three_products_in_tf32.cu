@@ -1,5 +1,5 @@
 // cheat: wrong idea: splits the factors in two and multiplies on the tensor cores, three times
-// expect: gate_missed floating-point operations outside the tensor cores
+// expect: wrong_answer wrong at
 #include <cuda_pipeline.h>
 
 constexpr int T = (BM / WM) * (BN / WN) * 32;

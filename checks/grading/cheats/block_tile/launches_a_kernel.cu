@@ -1,5 +1,5 @@
 // cheat: unsupported on purpose: launches the lesson before from inside
-// expect: compile_failed, unsupported un
+// expect: compile_failed line or unsupported a kernel
 __global__ void inner(const float *A, const float *B, float *C, int M, int N, int K)
 {
     const int row = blockIdx.y * BM + threadIdx.x / BN;

@@ -1,5 +1,5 @@
 // cheat: uninitialised memory: leaves what is outside of the matrix in shared memory as it was, hoping for zeros
-// expect: faulted, wrong_answer un
+// expect: faulted in line or wrong_answer wrong at
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     __shared__ float As[BM][BK], Bs[BK][BN];

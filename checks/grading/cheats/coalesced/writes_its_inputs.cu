@@ -1,5 +1,5 @@
 // cheat: out of bounds: leaves zeros in B when it is done
-// expect: faulted B
+// expect: faulted in line
 extern "C" __global__ void gemm(const float *A, float *B, float *C, int M, int N, int K)
 {
     const int row = blockIdx.y * BM + threadIdx.x / BN;

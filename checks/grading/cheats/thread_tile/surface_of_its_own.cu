@@ -1,5 +1,5 @@
 // cheat: unsupported on purpose: writes its sums through a surface handle that nobody gave it
-// expect: faulted, unsupported, compile_failed su
+// expect: unsupported surface or faulted in line or compile_failed line
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     constexpr int THREADS = (BM / TM) * (BN / TN);

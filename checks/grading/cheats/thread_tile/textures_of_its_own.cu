@@ -1,5 +1,5 @@
 // cheat: unsupported on purpose: reads through a texture handle that nobody gave it
-// expect: faulted, unsupported, compile_failed tex
+// expect: faulted in line or unsupported, compile_failed tex
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     constexpr int THREADS = (BM / TM) * (BN / TN);
