@@ -43,8 +43,15 @@ if TYPE_CHECKING:
 Header = Mapping[str, Any]
 Blobs = Sequence[Any]  # objects with the buffer protocol, C-contiguous
 
-# -P keeps the current folder, where a learner may have a file called numpy.py, off sys.path.
-BOOT = "import sys; sys.path += sys.argv[1].split('|'); from gemm_lessons import child; child._run(sys.argv[2:])"
+# -P keeps the current folder, where a learner may have a file called numpy.py, off sys.path. The kit is the parent's,
+# also where another one is installed.
+BOOT = """import sys
+places = sys.argv[1].split("|")
+sys.path.insert(0, places[0])
+import gemm_lessons
+sys.path[:] = [*sys.path[1:], *places]
+from gemm_lessons import child
+child._run(sys.argv[2:])"""
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE_S = 5.0  # for a killed process to go away; a GPU driver may need a while to stop a kernel
 LAST_WORDS = 2000  # characters of stderr to keep

@@ -9,8 +9,9 @@ import pytest
 
 from checks.grading import fixtures
 from gemm_lessons.compiler import compile as compiling
-from gemm_lessons.compiler import nvrtc
-from gemm_lessons.compiler.padding import LENGTH, in_padded, padded, plain
+from gemm_lessons.compiler import nvrtc, nvrtc_child
+from gemm_lessons.compiler.nvrtc import Translation
+from gemm_lessons.compiler.padding import LENGTH, padded, standing_in
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.tiles import typed
@@ -32,13 +33,46 @@ LENGTHS = (109, 145, 163)  # of the folder: without padding, NVRTC 13.5 makes tw
 
 def test_a_padded_name_is_another_one_of_the_same_folder(tmp_path):
     for folder in (str(tmp_path), "/tmp/größe", "/tmp/a\udcffb", "/"):
-        file = os.path.join(folder, "k.cu")
         assert len(padded(folder).encode(errors="replace")) == LENGTH
-        assert re.sub("^/+", "/", in_padded(file)) == file
-        assert plain(f"{in_padded(file)}(3): error", ["/", folder]) == f"{file}(3): error"
+        assert padded(folder).lstrip("/") == folder.lstrip("/")
     assert os.path.samefile(padded(str(tmp_path)), tmp_path)
     for other in ("", "include", f"/{'far/' * LENGTH}"):
         assert padded(other) == other
+
+
+def test_names_that_stand_in_say_nothing_of_the_folder(tmp_path):
+    """But lead there; what is not there, or has too long a name, keeps its own."""
+    here, there, gone = (str(tmp_path / name) for name in ("here", "in/größe/there", "gone"))
+    deep = os.path.join(tmp_path, *["deep" * 20] * 4)
+    names = {}
+    for first, second in [(here, there), (there, here)]:
+        for folder in (here, there, deep):
+            os.makedirs(folder, exist_ok=True)
+        before = os.listdir("/proc/self/fd")
+        with standing_in([first, second, first, gone, deep]) as given:
+            names[first] = given.of(first), given.of(second)
+            assert os.path.samefile(given.of_file(f"{first}/."), first)
+            assert os.path.samefile(given.of(second), second)
+            assert (given.of(gone), given.of(deep)) == (padded(gone), deep)
+        assert os.listdir("/proc/self/fd") == before
+    assert names[here] == names[there]
+    assert {len(name) for name in names[here]} == {LENGTH}
+
+
+def test_what_nvrtc_made_names_files_as_they_are_called(tmp_path):
+    """In a log by any of both names, in PTX's strings as numbers, in machine code padded."""
+    folder, gone = str(tmp_path), "/go/ne"
+    with standing_in([folder, gone]) as names:
+        other = names.of(folder)
+    numbers = ", ".join(map(str, other.encode()))
+    dense = numbers.replace(" ", "")
+    log = f"{other}/k.cu(3): error: /{other.strip('/')}/k.cu, {padded(gone)}/h.cuh"
+    made = names.take_back(Translation(True, log, "k", f'"{other}/k.cu"\n{numbers}, 0\n{dense}', other.encode()))
+    own = padded(folder)
+    assert made.log == f"{folder}/k.cu(3): error: {folder}/k.cu, /go/ne/h.cuh"
+    strings = ", ".join(map(str, folder.encode())), ",".join(map(str, own.encode()))
+    assert made.ptx == f'"{own}/k.cu"\n{strings[0]}, 0\n{strings[1]}'
+    assert made.cubin == own.encode()
 
 
 @pytest.mark.parametrize("folder", ["a", "größe und so", "/".join(["far" * 20] * 6)])
@@ -61,7 +95,7 @@ def test_files_are_found_and_called_what_they_are(compiled, errors, tmp_path, fo
 @pytest.mark.usefixtures("address_space")
 @pytest.mark.parametrize("name", ["mma", "beat_cublas"])
 def test_the_code_does_not_depend_on_where_files_lie(compiled, tmp_path, monkeypatch, name):
-    """The kernel, the lesson's headers, the kit's and CUDA's."""
+    """The kernel, the lesson's headers, the kit's and CUDA's; nor on where the user stands."""
     lesson, source = _sensitive(name)
     places = {f"h{number}": folder for number, folder in enumerate(lesson.include_dirs)}
     places |= {"kit": compiling.HEADERS, "cuda": nvrtc.include_folders(13)[0]}
@@ -71,6 +105,8 @@ def test_the_code_does_not_depend_on_where_files_lie(compiled, tmp_path, monkeyp
         home.mkdir()
         for link, folder in places.items():
             (home / link).symlink_to(folder)
+        monkeypatch.chdir(home)
+        nvrtc_child._close_all()  # a new compiler stands here
         monkeypatch.setattr(compiling, "HEADERS", home / "kit")
         monkeypatch.setattr(nvrtc, "include_folders", lambda _, home=home: [home / "cuda"])
         kernel = compiled(

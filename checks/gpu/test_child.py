@@ -191,6 +191,17 @@ def test_a_child_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
     assert gone(pid)
 
 
+def test_it_is_of_the_same_kit(make, monkeypatch, tmp_path):
+    """Whatever is installed, or lies on Python's path."""
+    other = tmp_path / "installed" / "gemm_lessons"
+    other.mkdir(parents=True)
+    (other / "__init__.py").write_text("raise RuntimeError('another kit')\n")
+    monkeypatch.setenv("PYTHONPATH", str(other.parent))
+    with make("echo") as child:
+        child.send({})
+        assert child.receive(10)[0]["arguments"] == []
+
+
 @pytest.mark.usefixtures("address_space")
 def test_a_steady_child_has_its_memory_where_the_last_one_had_it(make):
     """The compiler asks for that: what NVRTC makes of a program depends on the addresses of its heap."""

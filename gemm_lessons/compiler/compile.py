@@ -37,7 +37,7 @@ __all__ = [
     "occupancy",
 ]
 
-CACHE_FORMAT = "gemm-lessons/compiled/6"
+CACHE_FORMAT = "gemm-lessons/compiled/7"
 HERE = "\0"  # the file itself in what is kept: runs in other folders call it otherwise
 HEADERS = Path(__file__).parent / "headers"  # what nvcc finds in the host's C library, as far as kernels need it
 WITHOUT_CCCL = HEADERS / "without_cccl"  # what NVIDIA's headers ask of its C++ core libraries, where those are missing

@@ -4,7 +4,7 @@
 child per process and CUDA major stays up and forks for each compilation, so only the first pays for loading NVRTC, and
 all find it fresh, with its heap at the same address: what NVRTC makes of a program depends on those that it compiled
 before, and on where its memory lies (13.5 orders some loads by the addresses of its own objects). Names of folders lie
-there, too: they have one length (``padding``).
+there, too: for NVRTC they are always the same (``padding``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from gemm_lessons import bounds
 from gemm_lessons.child import Child, ChildDied, ChildHung, Parent
-from gemm_lessons.compiler import nvrtc, tools
+from gemm_lessons.compiler import tools
 from gemm_lessons.compiler.nvrtc import Translation
 from gemm_lessons.errors import KitError
 from gemm_lessons.frozen import dataclass
@@ -100,5 +100,5 @@ def main(parent: Parent, major: str) -> None:
     bounds.lower(resource.RLIMIT_AS, bounds.used()[0] + MEMORY_BYTES)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(KitError):  # whoever compiles will be told
-        nvrtc.load(int(major))
+        tools.prepare(int(major))
     tools.serve(parent, lambda starts_another: None)

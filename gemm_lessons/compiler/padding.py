@@ -1,16 +1,27 @@
-"""Folders under names of one length, for NVRTC: 13.5 keeps the names of files in its heap, and orders some loads by the
-addresses of what lies there. So the same file becomes the same machine code wherever it, its headers and the kit lie.
+"""Other names for folders while NVRTC reads them, the same ones wherever the folders lie: 13.5 keeps names of files in
+its heap and orders some loads by the addresses of what lies there. So the same file becomes the same machine code
+wherever it, its headers, the kit and NVRTC itself are.
 
-Slashes in front of a name mean nothing. In the line table of machine code they stay; whoever reads it there drops them
-(``sass.plain_file_name``).
+    with standing_in(folders) as names:                 names.of(folder), a way to it through a file that is open
+        made = compile(...); names.take_back(made)      in what NVRTC wrote, each folder has its own name again
+
+Such a name is ``/proc/self/fd/101`` with slashes in front, which mean nothing, up to ``LENGTH`` bytes. What takes its
+place again has as many bytes, also with slashes. In the line table of machine code they stay; whoever reads it there
+drops them (``sass.plain_file_name``).
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from gemm_lessons.compiler.nvrtc import Translation
 
 LENGTH = 256  # bytes; a longer name stays as it is
+FIRST = 100  # the number of the first folder's open file: more than a process of ours has open
 
 
 def padded(folder: str) -> str:
@@ -18,28 +29,56 @@ def padded(folder: str) -> str:
     return "/" * (LENGTH - len(_encoded(folder))) + folder if folder.startswith("/") else folder
 
 
-def in_padded(file: str) -> str:
-    """The same file, its folder padded."""
-    folder, name = os.path.split(file)
-    return os.path.join(padded(folder), name)
+class StandIns:
+    """Folders, and what they are called meanwhile."""
+
+    def __init__(self, folders: Iterable[str], names: Mapping[str, str]) -> None:
+        self._names = {folder: padded(names.get(folder, folder)) for folder in folders}
+
+    def of(self, folder: str) -> str:
+        """The other name of one of the folders; padded, its own, where it has no other."""
+        return self._names[folder]
+
+    def of_file(self, file: str) -> str:
+        """The other name of a file in one of the folders."""
+        folder, name = os.path.split(file)
+        return os.path.join(self.of(folder), name)
+
+    def take_back(self, made: Translation) -> Translation:
+        """What NVRTC made, its files called what they are; in machine code padded."""
+        log, ptx, cubin = made.log, made.ptx, made.cubin
+        for folder, name in self._names.items():
+            own = padded(folder)
+            log = log.replace(name, folder).replace(f"/{name.lstrip('/')}", folder)
+            ptx = ptx.replace(_as_bytes(name, ", "), _as_bytes(folder, ", "))  # a string: its array stays as long
+            ptx = ptx.replace(_as_bytes(name, ","), _as_bytes(own, ",")).replace(name, own)
+            cubin = cubin.replace(_encoded(name), _encoded(own))
+        return replace(made, log=log, ptx=ptx, cubin=cubin)
 
 
-def plain(log: str, folders: Iterable[str]) -> str:
-    """What NVRTC says of these folders, by their own names."""
-    for folder in folders:
-        log = log.replace(padded(folder), folder)
-    return log
+@contextlib.contextmanager
+def standing_in(folders: Iterable[str]) -> Iterator[StandIns]:
+    """Names for folders, which depend on nothing but their order. One that is not there, whose own name is longer than
+    ``LENGTH`` bytes, the root, and one for which Linux has no such name, keep their own."""
+    numbered = dict(zip(dict.fromkeys(folders), itertools.count(FIRST), strict=False))
+    names, opened = {}, []
+    try:
+        for folder, number in numbered.items():
+            with contextlib.suppress(OSError):
+                file = os.open(folder, os.O_PATH)
+                opened += [file, os.dup2(file, number, inheritable=False)]
+                name = f"/proc/self/fd/{number}"
+                fits = folder.startswith("/") and folder != "/" and len(_encoded(folder)) <= LENGTH
+                if fits and os.path.samefile(name, folder):
+                    names[folder] = name
+        yield StandIns(numbered, names)
+    finally:
+        for file in opened:
+            os.close(file)
 
 
-def plain_strings(ptx: str, folders: Iterable[str]) -> str:
-    """PTX in whose strings, such as ``__FILE__``, these folders have their own names; its arrays stay as long."""
-    for folder in folders:
-        ptx = ptx.replace(_as_bytes(padded(folder)), _as_bytes(folder))
-    return ptx
-
-
-def _as_bytes(text: str) -> str:
-    return ", ".join(map(str, _encoded(text)))
+def _as_bytes(text: str, between: str) -> str:
+    return between.join(map(str, _encoded(text)))
 
 
 def _encoded(text: str) -> bytes:

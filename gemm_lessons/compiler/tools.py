@@ -8,13 +8,14 @@ a crash of the compiler costs one answer, and what a source makes of it ends wit
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import resource
 import signal
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from gemm_lessons.bounds import SLOW
 from gemm_lessons.child import Child, ChildDied, ChildHung, Forked, Parent
 from gemm_lessons.compiler import nvrtc
 from gemm_lessons.compiler.nvrtc import Nvrtc, Translation
-from gemm_lessons.compiler.padding import in_padded, padded, plain, plain_strings
+from gemm_lessons.compiler.padding import standing_in
 from gemm_lessons.compiler.wall import confine as confine_to
 from gemm_lessons.errors import KitError
 
@@ -39,8 +40,14 @@ _turn = threading.Lock()
 
 
 def prepare(major: int) -> None:
-    """Load the compiler, once for all that are forked from here. Raises ``KitError``."""
-    nvrtc.load(major)
+    """Load the compiler, once for all that are forked from here: under the name that it has while it compiles. Raises
+    ``KitError``."""
+    folders = _libraries(major)
+    with standing_in(folders) as names:
+        for folder in folders:
+            with contextlib.suppress(OSError):  # nvrtc.load will say what is wrong
+                ctypes.CDLL(os.path.join(names.of(folder), f"libnvrtc.so.{major}"))
+        nvrtc.load(major)
 
 
 def open_for_me(confine: Callable[[bool], object]) -> None:
@@ -169,26 +176,32 @@ def _behind_a_wall(compiler: Nvrtc, source: str, name: str, options: Sequence[st
     A thread has a heap of its own: here the one of a thread that our parent had, which only waited, so it is empty.
     """
     done: list[Translation | KitError] = []
-    folders = [option.removeprefix(INCLUDE_PATH) for option in options if option.startswith(INCLUDE_PATH)]
+    searched = [option.removeprefix(INCLUDE_PATH) for option in options if option.startswith(INCLUDE_PATH)]
     given = [it for it in options if not it.startswith(INCLUDE_PATH)]
-    given += [INCLUDE_PATH + padded(folder) for folder in folders]
-    folders.append(os.path.dirname(name))
+    folders = [*_libraries(compiler.version[0]), os.path.dirname(name), *searched]
 
     def work() -> None:
-        library = nvrtc.library(compiler.version[0])
-        confine_to([*folders, *([str(library.parent)] if library else [])])
+        confine_to(folders)
         try:
-            made = compiler.translate(source, in_padded(name), given, expression)
-            done.append(replace(made, log=plain(made.log, folders), ptx=plain_strings(made.ptx, folders)))
+            done.append(compiler.translate(source, file, given, expression))
         except KitError as error:
             done.append(error)
 
+    os.chdir("/")  # of this, too, NVRTC keeps the name
     threading.stack_size(STACK_BYTES)
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
+    with standing_in(folders) as names:
+        file = names.of_file(name)
+        given += [INCLUDE_PATH + names.of(folder) for folder in searched]
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
     if not done:
         raise KitError("NVRTC gave no answer")
     if isinstance(done[0], KitError):
         raise done[0]
-    return done[0]
+    return names.take_back(done[0])
+
+
+def _libraries(major: int) -> list[str]:
+    library = nvrtc.library(major)
+    return [str(library.parent)] if library else []
