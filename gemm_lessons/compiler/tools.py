@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import glob
 import os
 import resource
 import signal
@@ -45,8 +46,10 @@ def prepare(major: int) -> None:
     folders = _libraries(major)
     with standing_in(folders) as names:
         for folder in folders:
-            with contextlib.suppress(OSError):  # nvrtc.load will say what is wrong
-                ctypes.CDLL(os.path.join(names.of(folder), f"libnvrtc.so.{major}"))
+            builtins = glob.glob("libnvrtc-builtins.so.*", root_dir=folder)  # which 13.0 does not find there by itself
+            for library in (f"libnvrtc.so.{major}", *builtins):
+                with contextlib.suppress(OSError):  # nvrtc.load will say what is wrong
+                    ctypes.CDLL(os.path.join(names.of(folder), library))
         nvrtc.load(major)
 
 
