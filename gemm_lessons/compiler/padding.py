@@ -13,6 +13,7 @@ drops them (``sass.plain_file_name``).
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -65,11 +66,11 @@ def standing_in(folders: Iterable[str]) -> Iterator[StandIns]:
     try:
         for folder, number in numbered.items():
             with contextlib.suppress(OSError):
-                file = os.open(folder, os.O_PATH)
-                opened += [file, os.dup2(file, number, inheritable=False)]
+                opened.append(os.open(folder, os.O_PATH))
+                opened.append(fcntl.fcntl(opened[-1], fcntl.F_DUPFD_CLOEXEC, number))  # or the next that is free
                 name = f"/proc/self/fd/{number}"
                 fits = folder.startswith("/") and folder != "/" and len(_encoded(folder)) <= LENGTH
-                if fits and os.path.samefile(name, folder):
+                if fits and opened[-1] == number and os.path.samefile(name, folder):
                     names[folder] = name
         yield StandIns(numbered, names)
     finally:
