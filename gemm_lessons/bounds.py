@@ -94,11 +94,12 @@ def within(bounds: Bounds) -> Iterator[None]:
 
 def used() -> tuple[int, int]:
     """Bytes that this process has taken: of its address space, as ``RLIMIT_AS`` counts, and of those what it may write
-    to, as ``RLIMIT_DATA`` does."""
-    with open("/proc/self/statm", encoding="ascii") as file:
+    to, as ``RLIMIT_DATA`` does. None where there is no /proc to tell."""
+    with contextlib.suppress(OSError), open("/proc/self/statm", encoding="ascii") as file:
         pages = file.read().split()
-    size = os.sysconf("SC_PAGE_SIZE")
-    return int(pages[0]) * size, int(pages[5]) * size
+        size = os.sysconf("SC_PAGE_SIZE")
+        return int(pages[0]) * size, int(pages[5]) * size
+    return 0, 0
 
 
 def allowed(what: int, value: int) -> int:

@@ -23,6 +23,7 @@ LARGE = KERNEL.replace(
     "BODY",
     "    float own[100000];\n    for (int n = 0; n < 9; n++) own[int(A[n] * 9999)] = n;\n    acc = own[int(B[0])];",
 )
+WITHOUT_PROC = ["unshare", "--map-root-user", "--mount", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh"]
 LITTLE_DISK = [
     sys.executable,
     "-c",
@@ -141,3 +142,12 @@ def test_what_is_no_file_is_waited_for_by_nobody(run: Run, course: Path, kernel:
     progress.parent.mkdir(exist_ok=True)
     os.mkfifo(progress)
     assert run("list").code == 0
+
+
+def test_a_system_without_proc_will_do(run: Run, kernel: Path) -> None:
+    """As in a bare chroot. What tells how much is taken, and keeps addresses and names of folders, lies in there."""
+    if subprocess.run([*WITHOUT_PROC, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("nobody may hide /proc here")
+    kernel.write_text(SOLUTION)
+    result = run("run", "01", prefix=[*WITHOUT_PROC, sys.executable, "-m", "gemm_lessons"])
+    assert (result.code, result.err) == (0, "")
