@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +20,16 @@ CHANGE = Question("change", "More?", Expression("barriers"), Expression("before_
 
 
 @pytest.mark.parametrize(
-    ("typed", "value"), [("16", 16), ("16,384", 16384), ("2 * K / BK", 16), ("85.5%", 85.5), (" 1e3 ", 1000)]
+    ("typed", "value"),
+    [
+        ("16", 16),
+        ("16,384", 16384),
+        ("1,048,576 / 2", 524288),
+        ("2 * K / BK", 16),
+        ("ceil_div(M, 100)", 2),
+        ("85.5%", 85.5),
+        (" 1e3 ", 1000),
+    ],
 )
 def test_a_guess_is_a_number_or_arithmetic(typed: str, value: float) -> None:
     assert COUNT.guess(typed, NAMES) == value
@@ -28,6 +38,12 @@ def test_a_guess_is_a_number_or_arithmetic(typed: str, value: float) -> None:
 @pytest.mark.parametrize("typed", ["more", "ten", "1 / 0", "__import__('os')", "ffmb"])
 def test_other_guesses_are_refused(typed: str) -> None:
     with pytest.raises(ExpressionError):
+        COUNT.guess(typed, NAMES)
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("16,5", "16.5"), ("0,125", "0.125"), (" 89,1% ", "89.1")])
+def test_a_comma_before_decimals_is_refused(typed: str, meant: str) -> None:
+    with pytest.raises(ExpressionError, match=f"a point stands before decimals, {re.escape(meant)}"):
         COUNT.guess(typed, NAMES)
 
 

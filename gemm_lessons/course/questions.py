@@ -15,6 +15,7 @@ than = "before_global_load_requests"    # asks less, the same or more; before_: 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,6 +37,7 @@ WORDS: Mapping[str, str] = {
 WITHIN = 10  # percent
 SAME = 1  # percent within which two counts are the same
 ROUNDING = 1e-9  # 4.4 is 10 percent off 4
+GROUPED = re.compile(r"\b[1-9]\d{0,2}(,\d{3})+\b")  # 1,048,576
 NEAR = 2.0  # a guess off by less than this factor is near
 
 Answer = float | str  # a number, or one of TREND
@@ -74,7 +76,10 @@ class Question:
             return WORDS[typed]
         if typed in WORDS:
             raise ExpressionError(f'"{text}" is no answer here: this question asks for a number')
-        value = Expression.parse(text.strip().replace(",", "").removesuffix("%"), names).value(names)
+        plain = GROUPED.sub(lambda it: it[0].replace(",", ""), text.strip().removesuffix("%"))
+        if re.fullmatch(r"\d+,\d+", plain):
+            raise ExpressionError(f'"{text}" has a comma: a point stands before decimals, {plain.replace(",", ".")}')
+        value = Expression.parse(plain, names).value(names)
         if not math.isfinite(value):
             raise ExpressionError(f'"{text}" is {value}')
         return float(value)
