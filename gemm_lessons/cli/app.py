@@ -35,7 +35,7 @@ def app_for(words: Sequence[str]) -> typer.Typer:
         return _app([name])
     if not words or name == "--version":
         return _app([])
-    return _app(NAMES, build=_page_line) if name in HELP else whole()
+    return _app(NAMES, build=_line) if name in HELP else whole()
 
 
 @cache
@@ -88,7 +88,9 @@ def _graders() -> typer.Typer:
 
 def _register(app: typer.Typer, commands: Iterable[Command], build: Build) -> None:
     for command in commands:
-        app.command(name=command.name, epilog=_lines("Examples", command.examples))(build(command))
+        first = command.what.partition(". ")[0].removesuffix(".") + "."  # wrapped by --help, where a docstring is cut
+        epilog = _lines("Examples", command.examples)
+        app.command(name=command.name, short_help=first, epilog=epilog)(build(command))
 
 
 def _lines(title: str, lines: Iterable[str]) -> str:
@@ -106,15 +108,12 @@ def _loaded(command: Command) -> Callable[..., None]:
     return guarded
 
 
-def _nothing() -> None:
+def _line(_command: Command) -> Callable[..., None]:
     """What a line of ``--help`` stands for is not called."""
+    return _nothing
 
 
-def _page_line(command: Command) -> Callable[..., None]:
-    def line() -> None: ...
-
-    line.__doc__ = command.what
-    return line
+def _nothing() -> None: ...
 
 
 def _show_version(value: bool) -> bool:

@@ -23,20 +23,7 @@ class Command(NamedTuple):
         return self.function.rstrip("_")
 
 
-COURSE = (
-    Command(
-        "learn", "list_", "The course: every lesson's idea, what is passed and what is next.", ("gemm-lessons list",)
-    ),
-    Command(
-        "learn",
-        "read",
-        "The lesson's text, in a pager when it is long.",
-        (
-            "gemm-lessons read 03",
-            "gemm-lessons read block_tile --raw > block_tile.md",
-        ),
-    ),
-    Command("learn", "start", "Make kernel.cu from the stub; say what to fill in.", ("gemm-lessons start 03",)),
+COURSE = (  # as --help lists them: a learner's loop, then what goes further
     Command(
         "init",
         "init",
@@ -51,12 +38,52 @@ COURSE = (
         "learn", "next_", "Open the next lesson: its text, and kernel.cu made from the stub.", ("gemm-lessons next",)
     ),
     Command(
+        "learn",
+        "read",
+        "The lesson's text, in a pager when it is long.",
+        (
+            "gemm-lessons read 03",
+            "gemm-lessons read block_tile --raw > block_tile.md",
+        ),
+    ),
+    Command(
+        "practice",
+        "predict",
+        "Answer the lesson's questions; the run that passes scores them.",
+        (
+            "gemm-lessons predict 03",
+            "gemm-lessons predict 03 16384 more '2 * K / BK'",
+        ),
+    ),
+    Command(
         "watch",
         "watch",
         "Run the lesson's kernel each time you save it.",
         (
             "gemm-lessons watch",
             "gemm-lessons watch 03",
+        ),
+    ),
+    Command(
+        "run",
+        "run",
+        "Compile a kernel, check it, count, compare, advise.",
+        (
+            "gemm-lessons run 03",
+            "gemm-lessons run 03 --solution",
+            "gemm-lessons run 03 --file try.cu --shape 256,128,64",
+            "gemm-lessons run 03 --tile BK=32",
+            "gemm-lessons run 03 --gpu v100",
+            "gemm-lessons run 03 --json | python -m json.tool",
+        ),
+    ),
+    Command(
+        "practice",
+        "bug",
+        "Write a kernel with a bug beside yours: find it with what a run says, and mend it until it passes.",
+        (
+            "gemm-lessons bug 03",
+            "gemm-lessons bug 03 --seed 7",
         ),
     ),
     Command(
@@ -79,14 +106,9 @@ COURSE = (
         ),
     ),
     Command(
-        "compare",
-        "compare",
-        "Two lessons side by side: where their source differs, and what each counts.",
-        (
-            "gemm-lessons compare 06 07",
-            "gemm-lessons compare block_tile thread_tile --solution",
-        ),
+        "learn", "list_", "The course: every lesson's idea, what is passed and what is next.", ("gemm-lessons list",)
     ),
+    Command("learn", "start", "Make kernel.cu from the stub; say what to fill in.", ("gemm-lessons start 03",)),
     Command(
         "learn",
         "reset",
@@ -98,23 +120,13 @@ COURSE = (
         ),
     ),
     Command(
-        "run",
-        "run",
-        "Compile a kernel, check it, count, compare, advise.",
+        "compare",
+        "compare",
+        "Two lessons side by side: where their source differs, and what each counts.",
         (
-            "gemm-lessons run 03",
-            "gemm-lessons run 03 --solution",
-            "gemm-lessons run 03 --file try.cu --shape 256,128,64",
-            "gemm-lessons run 03 --tile BK=32",
-            "gemm-lessons run 03 --gpu v100",
-            "gemm-lessons run 03 --json | python -m json.tool",
+            "gemm-lessons compare 06 07",
+            "gemm-lessons compare block_tile thread_tile --solution",
         ),
-    ),
-    Command(
-        "site",
-        "site",
-        "The course as web pages: every lesson's text, drawings, charts of what was measured. Links are checked.",
-        ("gemm-lessons site pages",),
     ),
     Command(
         "view",
@@ -125,6 +137,47 @@ COURSE = (
             "gemm-lessons view bank_conflicts --solution --open",
             "gemm-lessons view 03 --line 42",
             "gemm-lessons view 03 --trace trace.json",
+        ),
+    ),
+    Command(
+        "tune",
+        "tune",
+        "Search for the fastest tile sizes: compile, check and rank by estimate; on a GPU, time the best.",
+        (
+            "gemm-lessons tune double_buffer",
+            "gemm-lessons tune block_tile --try BK=32,64,128 --shape 1024,1024,1024",
+            "gemm-lessons tune 09 --mine --csv tune.csv --keep",
+            "gemm-lessons tune --model dgemm --gpu a100",
+        ),
+    ),
+    Command(
+        "gpu",
+        "bench",
+        "Every lesson and cuBLAS over sizes: a table, a file, a plot. On the simulator these are estimates.",
+        (
+            "gemm-lessons bench",
+            "gemm-lessons bench thread_tile vector_loads --sizes 512:4096 --plot out.svg",
+            "gemm-lessons bench --device sim --gpu v100",
+        ),
+    ),
+    Command(
+        "gpu",
+        "profile",
+        "Profile one kernel of a run with Nsight Compute, beside the simulator's counters; or trace it all.",
+        (
+            "gemm-lessons profile bank_conflicts",
+            "gemm-lessons profile bank_conflicts --solution --tool nsys",
+            "gemm-lessons profile bank_conflicts --print",
+        ),
+    ),
+    Command(
+        "export",
+        "export",
+        "Write a program of its own to take to a GPU machine: your kernel, and the host code around it.",
+        (
+            "gemm-lessons export 03",
+            "gemm-lessons export 03 my_gemm --solution",
+            "gemm-lessons export 03 --file try.cu",
         ),
     ),
     Command(
@@ -143,65 +196,6 @@ COURSE = (
         ),
     ),
     Command(
-        "gpu",
-        "profile",
-        "Profile one kernel of a run with Nsight Compute, beside the simulator's counters; or trace it all.",
-        (
-            "gemm-lessons profile bank_conflicts",
-            "gemm-lessons profile bank_conflicts --solution --tool nsys",
-            "gemm-lessons profile bank_conflicts --print",
-        ),
-    ),
-    Command(
-        "gpu",
-        "bench",
-        "Every lesson and cuBLAS over sizes: a table, a file, a plot. On the simulator these are estimates.",
-        (
-            "gemm-lessons bench",
-            "gemm-lessons bench thread_tile vector_loads --sizes 512:4096 --plot out.svg",
-            "gemm-lessons bench --device sim --gpu v100",
-        ),
-    ),
-    Command(
-        "tune",
-        "tune",
-        "Search for the fastest tile sizes: compile, check and rank by estimate; on a GPU, time the best.",
-        (
-            "gemm-lessons tune double_buffer",
-            "gemm-lessons tune block_tile --try BK=32,64,128 --shape 1024,1024,1024",
-            "gemm-lessons tune 09 --mine --csv tune.csv --keep",
-            "gemm-lessons tune --model dgemm --gpu a100",
-        ),
-    ),
-    Command(
-        "export",
-        "export",
-        "Write a program of its own to take to a GPU machine: your kernel, and the host code around it.",
-        (
-            "gemm-lessons export 03",
-            "gemm-lessons export 03 my_gemm --solution",
-            "gemm-lessons export 03 --file try.cu",
-        ),
-    ),
-    Command(
-        "practice",
-        "bug",
-        "Write a kernel with a bug beside yours: find it with what a run says, and mend it until it passes.",
-        (
-            "gemm-lessons bug 03",
-            "gemm-lessons bug 03 --seed 7",
-        ),
-    ),
-    Command(
-        "practice",
-        "predict",
-        "Answer the lesson's questions; the run that passes scores them.",
-        (
-            "gemm-lessons predict 03",
-            "gemm-lessons predict 03 16384 more '2 * K / BK'",
-        ),
-    ),
-    Command(
         "inspect",
         "opcodes",
         "The PTX instructions that the simulator runs, and those that it does not.",
@@ -209,6 +203,12 @@ COURSE = (
             "gemm-lessons opcodes",
             "gemm-lessons opcodes cvt",
         ),
+    ),
+    Command(
+        "site",
+        "site",
+        "The course as web pages: every lesson's text, drawings, charts of what was measured. Links are checked.",
+        ("gemm-lessons site pages",),
     ),
     Command("about", "doctor", "Look for everything that a run needs, and say what to do.", ("gemm-lessons doctor",)),
     Command("about", "version", "The version of gemm-lessons.", ("gemm-lessons version",)),
