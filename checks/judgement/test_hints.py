@@ -432,7 +432,11 @@ def test_one_tile_that_is_right_is_said_before_what_memory_holds() -> None:
     tile = ShapeResult(Shape(32, 32, 64), "passed")
     told = "acc holds the right sums."
     assert "is right, and more of them are not" in said(verdict=vague, shapes=(tile,), contents=(told,))
-    assert told in said(verdict=vague, shapes=(replace(tile, kind="wrong_answer"),), contents=(told,))
+    wrong = replace(tile, kind="wrong_answer")
+    assert f"{told} So only their places in C are wrong." in said(verdict=vague, shapes=(wrong,), contents=(told,))
+    asks = "Is that what should be there?"
+    assert f"{told} {asks}" in said(verdict=vague, contents=(told,)), "one block with one K tile was not tried"
+    assert asks in said(verdict=vague, shapes=(wrong,), contents=(told, "Nothing is stored in C yet."))
 
 
 def test_a_fault_comes_before_an_open_todo_and_a_warning_after() -> None:

@@ -78,6 +78,15 @@ def test_a_row_of_the_matrix_may_stand_in_an_index_of_the_tile() -> None:
     assert "begins anew" not in said("block_tile", replace(elsewhere, message=message.replace("As", "A")))[0]
 
 
+def test_where_the_tile_starts_is_no_index_of_the_tile() -> None:
+    over = Finding("out_of_array", "warning", "As: byte 4096 of 4096, read by thread 240 of block (0, 1)", line=1)
+    for index in ("[row][k0 + k]", "[row][k0]", "[k + k0]"):
+        (text,) = said("vector_loads", over, source=f"x = As{index};")
+        assert text.endswith("Leave k0 out of this index.")
+    for line in ("x = As[k0 / BK % 2][k];", "As[row][k] = a(row, k0 + k);"):
+        assert "Leave k0" not in said("vector_loads", over, source=line)[0]
+
+
 def test_an_array_of_each_thread_may_want_to_be_shared() -> None:
     own = replace(UNINITIALISED, message="byte 4 of a thread's own array, read by thread 0, was never written")
     (text,) = said("block_tile", own)
@@ -153,6 +162,8 @@ def test_what_a_local_array_does_in_a_line_is_said_once() -> None:
     (text,) = said("thread_tile", past, race(5, 5, "global store store"))
     assert "A thread's own array is too short" in text
     assert len(said("thread_tile", past, race(6, 6, "global store store"))) == 2
+    another = replace(past, message=past.message.replace("acc", "b_frag"))
+    assert said("thread_tile", past, another) == said("thread_tile", past), "two arrays in one line, none left out"
 
 
 def test_races_of_one_barrier_are_one_finding() -> None:

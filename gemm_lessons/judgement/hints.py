@@ -161,7 +161,9 @@ def _wrong_tile(facts: Evidence) -> Iterator[Hint]:
     right = {result.shape: result.kind == "passed" for result in facts.checked.shapes}
     if facts.checked.contents and not right.get(whole):
         told = " ".join(facts.checked.contents)
-        yield Hint(4.5, f"after one block and one K tile, in memory: {told} Is that what should be there?")
+        moved = right.get(whole) is False and told.endswith("the right sums.")
+        ask = "So only their places in C are wrong." if moved else "Is that what should be there?"
+        yield Hint(4.5, f"after one block and one K tile, in memory: {told} {ask}")
         return
     if verdict.judgement.pattern or suspects:
         return

@@ -90,7 +90,8 @@ def _transposed(it: Wrong) -> Pattern | None:
         ("b_transposed", "B was read column by column: element (k, col) of B is B[k * N + col]", (a, _across(b))),
     ):
         if it.agrees(it.product(*other)):
-            return Pattern(name, f"{cause}. The matrices are row-major.")
+            tiles = "The matrices are row-major, and so are their tiles: As[row][k], Bs[k][col]."
+            return Pattern(name, f"{cause}. {tiles}")
     return _swapped(it)
 
 

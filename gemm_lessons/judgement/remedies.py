@@ -19,7 +19,7 @@ WORD = 4  # bytes of a number in the lessons whose arrays are looked into
 # What to do about a finding, by its kind; the finding itself says what happened and where.
 REMEDIES: Mapping[str, str] = {
     "out_of_bounds": "Guard the access: a thread whose row, column or k lies outside the matrix must not touch it. A "
-    "guard that is there must ask for the very row, column and k of this access.",
+    "guard that is there must ask for the very row, column and k of this access, and with <, not <=.",
     "misaligned": "A wide access must start at a multiple of its size (float2: 8 bytes; float4, double2, int4: 16): "
     "check the index, and the line that computes it.",
     "race": "A __syncthreads() is missing between the write and the other thread's access.",
@@ -103,7 +103,7 @@ def _follows(facts: Evidence, finding: Finding) -> bool:
         if other is finding or other.severity == "note":
             continue
         own_array = other.kind == "out_of_array" and other.detail == "own"
-        if own_array and finding.line == other.line:
+        if own_array and finding.line == other.line and finding.kind != other.kind:
             return True
         stored_alike = other.kind == "race" and other.detail in ALIKE and other.line == other.other_line
         if finding.kind == "uninitialised" and stored_alike and _array(finding) == _array(other):
@@ -335,6 +335,16 @@ def _blocks_part(facts: Evidence, finding: Finding) -> str | None:
     )
 
 
+def _where_the_tile_starts(facts: Evidence, finding: Finding) -> str | None:
+    """k0, which counts along K of the matrix, in an index of the block's tile: As[row][k0 + k], but not As[k0 / BK]."""
+    name = _array(finding)
+    if finding.kind not in ("out_of_bounds", "out_of_array") or not name or name in facts.lesson.data.by_name:
+        return None
+    if not re.search(rf"\b{name}(\[[^]]*\])?\[([^]]*\+ *)?k0( *\+[^]]*)?\]", facts.quote(finding.line or 0)):
+        return None
+    return f"{name} begins anew with each tile: k0 counts along the matrix, k in the tile. Leave k0 out of this index."
+
+
 def _outside(facts: Evidence, finding: Finding) -> str | None:
     """What to do about an access out of bounds that no guard would cure."""
     if finding.kind != "out_of_bounds":
@@ -411,6 +421,7 @@ RULES: Sequence[Callable[[Evidence, Finding], str | None]] = (
     _in_a_branch,
     _wrong_buffer,
     _in_flight,
+    _where_the_tile_starts,
     _blocks_part,
     _outside,
 )
