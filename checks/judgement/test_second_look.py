@@ -192,6 +192,14 @@ def test_shared_arrays() -> None:
     assert it.said() == ""
 
 
+def test_zeros_in_c_and_in_a_tile_are_no_sums_on_their_way() -> None:
+    it = Memory()
+    it.trial.arrays["C"].reshape(-1)[:8] = 0
+    part = it.a.copy()
+    part[2:, 1] = 0
+    assert "A[2, 1] is missing." in it.said({"As": part.ravel()})
+
+
 def test_arrays_of_a_thread() -> None:
     it = Memory()
     threads = np.arange(64)

@@ -110,7 +110,7 @@ def _of_lines(source: Array, wrong: Array, noun: str, name: str, tile: int, bloc
         return f"{shown} hold the sums of the {noun}s {by[0]} before: the {index} lacks a term of {by[0]}."
     return (
         f"{shown} hold the sums of other {noun}s, {noun} {wrong[0]} those of {noun} {source[wrong[0]]}: follow the "
-        f"{index} from the copy to the product."
+        f"{index} from the copy to the product, and that of C in the store."
     )
 
 

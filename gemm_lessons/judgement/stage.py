@@ -47,7 +47,7 @@ def contents(
     tiles = {name: bits(problem.layouts[name].matrix(problem.arrays[name])) for name in "AB"}
     said = []
     for variable, words in remains.shared.items():
-        if np.isin(bits(trial.answer), words).mean() < EXCHANGED:
+        if np.isin(bits(trial.answer), words[words != 0]).mean() < EXCHANGED:  # zeros are in both without passing
             said.append(_shared(names.get(("shared", variable, 0), variable), words, tiles))
     own = list(_own_arrays(remains, names))
     sums = _sums(problem, own, remains)
