@@ -107,6 +107,25 @@ def test_clocks_count_instructions(run):
     assert [f.kind for f in launched.findings] == ["clock"]
 
 
+def test_a_clock_goes_on_between_two_reads(run):
+    source = """extern "C" __global__ void k(long long *o) { const long long start = clock64();
+        const unsigned early = clock(); o[1] = clock64() - start; o[0] = clock() - early; }"""
+    out = np.zeros(2, np.int64)
+    run(source, 1, 1, [out])
+    assert (out > 0).all()
+
+
+def test_a_clock_never_goes_back(run):
+    """Loops that may wait get their instructions in parts."""
+    source = """extern "C" __global__ void k(volatile int *flag, int *back) {
+        long long last = clock64();
+        for (int i = 0; i < 2000 && !*flag; i++) {
+            const long long now = clock64(); *back += now <= last; last = now; } }"""
+    flag, back = np.zeros(1, np.int32), np.zeros(1, np.int32)
+    run(source, 1, 1, [flag, back])
+    assert back[0] == 0
+
+
 def test_a_clock_gives_a_variable_its_value(run):
     source = """extern "C" __global__ void k(long long *o) { long long now;
         asm volatile("{ .reg .u64 t, nothing; mov.u64 t, nothing; mov.u64 t, %%clock64; mov.u64 %0, t; }" : "=l"(now));

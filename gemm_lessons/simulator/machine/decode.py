@@ -26,7 +26,7 @@ from gemm_lessons.simulator.machine.matrices import bind_matrix_load, bind_matri
 from gemm_lessons.simulator.machine.mbarriers import FORMS, bind_mbarrier, bind_proxy_fence
 from gemm_lessons.simulator.machine.memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
 from gemm_lessons.simulator.machine.products import bind_product
-from gemm_lessons.simulator.machine.special import CLOCKS, GUESSED
+from gemm_lessons.simulator.machine.special import GUESSED
 from gemm_lessons.simulator.machine.state import Fault, State
 from gemm_lessons.simulator.machine.textures import bind_query, bind_surface, bind_texture
 from gemm_lessons.simulator.machine.transfers import Binding, MemoryBinder, bind_load, bind_store
@@ -35,6 +35,7 @@ from gemm_lessons.simulator.program.cfg import Block, line_of, unsupported, writ
 from gemm_lessons.simulator.program.inline import RUNTIME
 from gemm_lessons.simulator.program.opcodes import NOTHING_TO_DO
 from gemm_lessons.simulator.program.ptx import (
+    CLOCKS,
     SIZES,
     Address,
     Immediate,

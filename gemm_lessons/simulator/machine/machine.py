@@ -129,7 +129,7 @@ class Machine:
         self.stalls = PhaseWaits(self.state.lanes)
         self.interrupted = 0  # by how much the budget was lowered so that somebody looks at the end of this block
         self.state.stall = self._stall
-        self.state.ticks = lambda: setting.budget - self.budget - self.interrupted
+        self.state.ticks = lambda: self.spinning.used(self.budget + self.interrupted)
         self.unset = Unset(self.state, kernel, program.suspects, binder, setting.shuffles)
         self.executed = Executed(program, self.state)
         self.binder = binder
@@ -498,10 +498,11 @@ class Machine:
         if self.stalls.anyone and (self._land() or self.stalls.retry(self.state.phases)):
             return
         spins = self.spinning.aside.copy() if self.spinning.anyone else None
-        if self.spinning.wake(self.alive, self._waiting(), self.budget):
-            self.budget = 0
-            return
         if spins is not None:
+            woken = self.spinning.wake(self.alive, self._waiting(), self.budget)
+            self.budget = 0
+            if woken:
+                return
             self._more_blocks()
         if self.convergence.give_up(self.position):
             return

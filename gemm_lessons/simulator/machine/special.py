@@ -23,9 +23,6 @@ Array = NDArray[Any]
 
 MULTIPROCESSORS = 132  # of an H200
 WARPS = 64  # resident on one
-CLOCKS: Mapping[str, int] = {  # name -> bits
-    "%clock": 32, "%clock_hi": 32, "%clock64": 64, "%globaltimer": 64, "%globaltimer_lo": 32, "%globaltimer_hi": 32,
-}  # fmt: skip
 GUESSED = frozenset("%smid %nsmid %warpid %nwarpid %gridid".split())
 # Machine code's name of a special register.
 NAMES: Mapping[str, str] = {

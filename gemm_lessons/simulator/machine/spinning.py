@@ -90,6 +90,7 @@ class Spinning:
         self.anyone = False  # is aside
         self.moved = False  # somebody has run since
         self.proven = True  # that all who are aside would spin for ever
+        self._used = self._given = 0  # instructions executed before the part that was handed out last; those of it
         self._watch: _Watch | None = None
         self._seen: set[bytes] = set()  # the batch each time when everybody was aside
 
@@ -99,7 +100,17 @@ class Spinning:
         self._watch = None
         self._seen.clear()
         self._left, self._turns, self._part = self._budget, TURNS, FIRST
+        self._used = 0
         return self._next_part()
+
+    def used(self, balance: int) -> int:
+        """The instructions that the batch has executed: a number that only grows."""
+        return self._used + self._given - balance
+
+    def _settle(self, balance: int) -> None:
+        self._left -= self._given - balance
+        self._used = self.used(balance)
+        self._given = 0
 
     def _next_part(self) -> int:
         self._given = min(self._part, self._left) if self._waits else self._left
@@ -108,8 +119,7 @@ class Spinning:
     def check(self, number: int, active: Array, balance: int, waiting: Array) -> tuple[int, bool] | None:
         """Lanes ``active`` have run block ``number``, and the part is used up (``balance`` is what is left of it, below
         0). Returns the next part and whether lanes were put aside; None when the whole budget is used up."""
-        self._left -= self._given - balance
-        self._given = 0
+        self._settle(balance)
         watch = self._watch
         if self._left < 0:
             ran = watch.ran | active if watch else active
@@ -145,12 +155,9 @@ class Spinning:
         return 0, False
 
     def wake(self, alive: Array, waiting: Array, balance: int) -> bool:
-        """Nobody can run: let others try, for no instructions before the next ``check``. False when it has been like
-        this before and nobody is left."""
-        if not self.anyone:
-            return False
-        self._left -= self._given - balance
-        self._given = 0
+        """Nobody can run, some because they are aside: let others try, for no instructions before the next ``check``.
+        False when it has been like this before and nobody is left."""
+        self._settle(balance)
         self._watch = None
         if self.moved:
             digest = hashlib.blake2b(digest_size=16)

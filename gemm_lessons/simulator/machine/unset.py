@@ -26,12 +26,12 @@ from numpy.typing import NDArray
 from gemm_lessons.launch import Finding
 from gemm_lessons.simulator.events import WARP
 from gemm_lessons.simulator.machine.decode import Binder, Op, Run, both
-from gemm_lessons.simulator.machine.special import CLOCKS
 from gemm_lessons.simulator.machine.state import State
 from gemm_lessons.simulator.machine.undefined import Source, rule_of, some, spread, unsigned
 from gemm_lessons.simulator.program.cfg import Block, lanes_with_address, line_of, reads, writes
 from gemm_lessons.simulator.program.fragments import Fragment, product_form
 from gemm_lessons.simulator.program.ptx import (
+    CLOCKS,
     SIZES,
     Address,
     Immediate,

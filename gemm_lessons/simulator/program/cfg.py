@@ -14,7 +14,7 @@ from functools import cached_property
 
 from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.frozen import dataclass
-from gemm_lessons.simulator.program.ptx import Instruction, Kernel, Symbol, Vector
+from gemm_lessons.simulator.program.ptx import CLOCKS, Instruction, Kernel, Symbol, Vector
 
 WARP = 32
 
@@ -46,6 +46,11 @@ def is_barrier(instruction: Instruction) -> bool:
 def meets_in_warp(instruction: Instruction) -> bool:
     """Whether an instruction waits for other threads of its warp. It begins a basic block."""
     return bool(instruction.row.warp)
+
+
+def reads_clock(instruction: Instruction) -> bool:
+    """Whether an instruction reads a clock, which goes on at the end of a basic block. It begins one."""
+    return any(name in CLOCKS for name in reads(instruction))
 
 
 def lanes_with_address(instruction: Instruction) -> int:
@@ -105,7 +110,7 @@ def build(kernel: Kernel) -> tuple[Block, ...]:
     count = len(kernel.instructions)
     starts = {0, *(position for position in kernel.labels.values() if position < count)}
     for instruction in kernel.instructions:
-        if meets_in_warp(instruction):
+        if meets_in_warp(instruction) or reads_clock(instruction):
             starts.add(instruction.index)
         if instruction.row.ends_block and instruction.index + 1 < count:
             starts.add(instruction.index + 1)

@@ -65,6 +65,9 @@ class PredicatePair:
     negated: bool = False
 
 
+# Special registers that go on while a kernel runs.
+CLOCKS = frozenset("%clock %clock_hi %clock64 %globaltimer %globaltimer_lo %globaltimer_hi".split())
+
 Operand = Register | Immediate | Symbol | Address | Vector | PredicatePair
 
 
