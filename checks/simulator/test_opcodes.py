@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gemm_lessons import simulator
+from gemm_lessons import simulate, simulator
 from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.launch import Grid
 from gemm_lessons.simulator import Setting
@@ -49,6 +49,15 @@ def test_a_row_says_what_fits_together() -> None:
         if row.undefined in ("spread", "moved", "upwards", "bitwise", "compared", "chosen", "copied"):
             assert row.computes, name
         assert row.ffma <= 0 or row.computes, name
+
+
+@pytest.mark.parametrize(
+    "text", ["vote.ballot.b32 %r1, %p1;", "vote.all.pred %p1, %p2;", "shfl.up.b32 %r1, %r2, 1, 0;"]
+)
+def test_what_the_lanes_did_before_masks_is_refused_by_name(text: str) -> None:
+    source = f"{HEAD.replace('k()', 'k')} {text} ret; }}"
+    with pytest.raises(UnsupportedKernel, match="unsupported PTX: " + text.partition(" ")[0]):
+        simulate(source, "k", 1, 32, [])
 
 
 def test_rows_of_opcodes_that_only_compute_name_opcodes_of_the_semantics() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -72,6 +73,38 @@ def test_variables_and_parameters():
     assert [(v.name, v.size, v.initial) for v in module.variables] == [
         ("table", 8, b"\1\2\xff"), ("dynamic", 0, b""),
     ]  # fmt: skip
+
+
+AROUND = """.version 8.0
+.target sm_90, debug
+.address_size 64
+.extern .func (.param .b32 r) vprintf (.param .b64 a, .param .b64 b)
+;
+.weak .global .align 4 .u32 numbers[2] = {1, 2};
+.global .texref picture;
+.visible .entry k .maxntid 64 { ret; }
+.func nothing { ret; }
+.alias a, b;
+"""
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ("", ""),
+        ("add.s32 %r1, %r1, 1;", "outside of kernels and functions: add.s32"),
+        ("}", "outside of kernels and functions: }"),
+        (".entry k { exit; }", "two bodies of one name: k"),
+    ],
+)
+@pytest.mark.parametrize("place", [".extern", ".weak", ".visible", ".func nothing", "$"])
+def test_what_stands_outside_of_functions_is_known(changed: str, words: str, place: str):
+    text = re.sub(rf"(?m)^(?={re.escape(place)})" if place != "$" else r"\Z", changed + "\n", AROUND)
+    if words:
+        with pytest.raises(ptx.PtxSyntaxError, match=re.escape(words)):
+            parser.parse(text)
+    else:
+        assert [len(parser.parse(text).kernels["k"].instructions), *parser.parse(text).functions] == [1, "nothing"]
 
 
 def test_blocks_of_a_loop_come_before_what_follows_it():

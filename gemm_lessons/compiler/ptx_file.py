@@ -14,7 +14,7 @@ from gemm_lessons.compiler.ptxas import shared_arrays
 from gemm_lessons.compiler.source import PTX_HEAD, without_comments
 from gemm_lessons.hardware.occupancy import Resources
 
-_ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\(")
+_ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 
 
 def take(source: str, *, path: str, entry: str, **options: Any) -> Compiled | NotCompiled:

@@ -474,7 +474,7 @@ BOUND: Mapping[str, Callable[[Binder, Instruction], list[Op]]] = {
     "fence.mbarrier_init": _run(bind_proxy_fence),
     **dict.fromkeys((f"mbarrier.{what}" for what in FORMS), _run(bind_mbarrier)),
     "tex": _run(bind_texture), "txq": _run(bind_query), "suld": _run(bind_surface), "sust": _run(bind_surface),
-    **dict.fromkeys("shfl vote match redux elect activemask".split(), _run(bind_warp)),
+    **dict.fromkeys("shfl.sync vote.sync match redux.sync elect.sync activemask".split(), _run(bind_warp)),
     "mma": _run(bind_product), "bar.warp": Binder.warp_barrier, "call": Binder.call_runtime,
 }  # fmt: skip
 

@@ -93,7 +93,7 @@ def parameters(text: str) -> tuple[KernelParameter, ...]:
     result: list[KernelParameter] = []
     offset = 0
     found = _PARAMETER.findall(text.strip(" \n\t,"))
-    if len(found) != text.count(".param") or any(
+    if len(found) != text.count(".param") + text.count(".reg") or any(
         kind not in SIZES or int(align or 1) not in range(1, MOST_ALIGNMENT + 1) for align, kind, _, _ in found
     ):
         raise PtxSyntaxError(f"parameters not understood: {' '.join(text.split())[:200]}")

@@ -47,8 +47,13 @@ _LOC = re.compile(
 )
 _BLANK = re.compile(r"\s+")
 _LABEL = re.compile(r"(%?[\w$]+)\s*:(?!:)")
-_ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\(([^)]*)\)([^{]*)\{", re.S)
-_FUNCTION = re.compile(r"\.func\s+(?:\(([^)]*)\)\s*)?([\w$]+)\s*\(([^)]*)\)[^;{]*([;{])", re.S)
+_ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*(?:\(([^)]*)\))?([^;{]*)\{", re.S)
+_FUNCTION = re.compile(r"\.func\s+(?:\(([^)]*)\)\s*)?([\w$]+)\s*(?:\(([^)]*)\))?[^;{]*([;{])", re.S)
+_OUTSIDE = re.compile(  # what stands outside of kernels and functions, with what may begin the next one
+    r"(?:\s+|\.version\s+[\d.]+|\.target\s+\w+(?:\s*,\s*\w+)*|\.address_size\s+\d+|\.(?:file|loc)\s[^\n]*|@@\w[^\n]*"
+    r"|\.(?:visible|extern|weak|common)\b|\.(?:func|entry)\b[^;{]*;"
+    r"|\.(?:alias|pragma|global|const|shared|tex|texref|samplerref|surfref)\b[^;]*;)*"
+)
 _REGISTER = re.compile(r"\.reg\s*\.(\w+)\s+(.*)$", re.S)
 _NUMBERED = re.compile(r"(%?[\w$]+)<(\d+)>$")
 _GUARD = re.compile(r"@\s*(!?)\s*(%?[\w$]+)\s+")
@@ -67,15 +72,21 @@ def parse(text: str) -> Module:
     heads: dict[str, Callable[[], tuple[KernelParameter, ...]]] = {}
     outside: list[str] = []
     position = 0
-    entries = [(m, m[1], m[2], m[3], readers[0]) for m in _ENTRY.finditer(text)]
-    defined = [(m, m[2], f"{m[1] or ''},{m[3]}", "", readers[1]) for m in _FUNCTION.finditer(text) if m[4] == "{"]
+    entries = [(m, m[1], m[2] or "", m[3], readers[0]) for m in _ENTRY.finditer(text)]
+    defined = [(m, m[2], f"{m[1] or ''},{m[3] or ''}", "", readers[1]) for m in _FUNCTION.finditer(text) if m[4] == "{"]
     for match, name, parameters, between, table in sorted([*entries, *defined], key=lambda item: item[0].start()):
         outside.append(text[position : match.start()])
         position = _closing_brace(text, match.end())
         body = text[match.end() : position - 1]
+        if name in heads:
+            raise PtxSyntaxError(f"two bodies of one name: {name}")
         heads[name] = partial(parameters_of, parameters)
         table[name] = partial(_read, body, files, name, parameters, between, name_of_target)
     outside.append(text[position:])
+    for chunk in outside:
+        known = _OUTSIDE.match(chunk)
+        if known and (unknown := chunk[known.end() :]):
+            raise PtxSyntaxError(f"not understood outside of kernels and functions: {unknown.splitlines()[0][:100]}")
     variables = tuple(v for chunk in outside for v in module_variables(chunk))
     return Module(_Lazily(readers[0]), _Lazily(readers[1]), variables, name_of_target, _Lazily(heads))
 
