@@ -20,7 +20,7 @@ SAMPLE = (  # of each lesson up to double_buffer one; test_battery has all of th
     "naive/double_accumulator",
     "coalesced/float4_of_a",
     "block_tile/async_zero_fill",
-    "thread_column/boehm_1d_blocktiling",
+    "thread_column/padded_by_one",
     "thread_tile/float4_everywhere",
     "vector_loads/fetched_before",
     "bank_conflicts/xor_swizzle",
