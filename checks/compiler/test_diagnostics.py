@@ -3,6 +3,7 @@
 import pytest
 
 from checks.conftest import STORED_WITH, compiler
+from gemm_lessons.compiler import diagnostics
 from gemm_lessons.compiler.compile import NotCompiled, compile_source
 from gemm_lessons.compiler.diagnostics import plain_name
 
@@ -259,3 +260,10 @@ def test_a_define_that_is_no_name():
 )
 def test_plain_names(mangled, plain):
     assert plain_name(mangled) == plain
+
+
+def test_other_messages_do_not_have_the_source_read(monkeypatch):
+    """A file with all that it includes in place has megabytes, and as many messages as there are."""
+    monkeypatch.setattr(diagnostics.cuda_source, "without_comments", None)
+    log = 'kernel.cu(1): error: identifier "x" is undefined\n  y = x;\n      ^\n'
+    assert [d.message for d in diagnostics.parse_log(log, "kernel.cu", "y = x;")] == ['identifier "x" is undefined']

@@ -110,8 +110,10 @@ def _foreign_character(found: Diagnostic, path: str, source: str) -> Diagnostic:
 
 def _missing_end(found: Diagnostic, path: str, source: str) -> Diagnostic:
     """A semicolon is missed where the next line begins: say which line should have ended with it."""
+    if found.message != 'expected a ";"' or found.file != path or not found.column:
+        return found
     lines = cuda_source.without_comments(source).split("\n")
-    if found.message != 'expected a ";"' or found.file != path or not found.column or found.line > len(lines):
+    if found.line > len(lines):
         return found
     before = [number for number, line in enumerate(lines[: found.line - 1], 1) if line.strip()]
     if lines[found.line - 1][: found.column - 1].strip() or not before:
