@@ -264,6 +264,6 @@ def test_plain_names(mangled, plain):
 
 def test_other_messages_do_not_have_the_source_read(monkeypatch):
     """A file with all that it includes in place has megabytes, and as many messages as there are."""
-    monkeypatch.setattr(diagnostics.cuda_source, "without_comments", None)
+    monkeypatch.setattr("gemm_lessons.compiler.source.without_comments", None)
     log = 'kernel.cu(1): error: identifier "x" is undefined\n  y = x;\n      ^\n'
     assert [d.message for d in diagnostics.parse_log(log, "kernel.cu", "y = x;")] == ['identifier "x" is undefined']
