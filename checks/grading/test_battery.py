@@ -28,6 +28,7 @@ SAMPLE = (  # of several classes and lessons, those that are judged quickly
     "double_buffer/generic_loads_hide",
     "two_warps/one_warp_fetches",
 )
+SHUFFLED = tuple(f"{lesson}/shuffled_floats" for lesson in ("vector_loads", "bank_conflicts", "warp_tile"))
 FIRST = ("dp4a/unsigned_bytes",)  # with every change: a few seconds of processor time
 SEED = 7
 CORE = 9  # lessons; the others have fewer kernels, and all are judged with the long tests
@@ -68,7 +69,11 @@ def test_a_fixture_says_what_it_is(tmp_path: Path) -> None:
     assert not kernel.expects("passed", "race in line 7")
 
 
-@pytest.mark.parametrize("sample", [FIRST, pytest.param(SAMPLE, marks=pytest.mark.slow)], ids=["first", "sample"])
+@pytest.mark.parametrize(
+    "sample",
+    [FIRST, pytest.param(SAMPLE, marks=pytest.mark.slow), pytest.param(SHUFFLED, marks=pytest.mark.long)],
+    ids=["first", "sample", "shuffled"],
+)
 def test_a_sample_of_cheats_is_rejected_with_the_reason(sample: tuple[str, ...]) -> None:
     kernels = [it for it in cheats() if it.label in sample]
     assert len(kernels) == len(sample)

@@ -20,7 +20,7 @@ SAMPLE = (  # of each lesson up to double_buffer one; test_battery has all of th
     "naive/double_accumulator",
     "coalesced/float4_of_a",
     "block_tile/async_zero_fill",
-    "thread_column/padded_by_one",
+    "thread_column/boehm_1d_blocktiling",
     "thread_tile/float4_everywhere",
     "vector_loads/fetched_before",
     "bank_conflicts/xor_swizzle",
@@ -28,6 +28,7 @@ SAMPLE = (  # of each lesson up to double_buffer one; test_battery has all of th
     "warp_tile/boehm_warptiling",
     "double_buffer/async_three_buffers",
 )
+LATER = ("thread_column/padded_by_one",)  # twelve seconds: its rows are 65 floats long
 FIRST = ("dp4a/wide_rows_of_b",)  # with every change: a few seconds of processor time
 SEED = 7
 CORE = 9  # lessons
@@ -52,7 +53,11 @@ def test_the_text_states_the_reason() -> None:
             assert f"**{found[1]}.**" in text, kernel.label
 
 
-@pytest.mark.parametrize("sample", [FIRST, pytest.param(SAMPLE, marks=pytest.mark.slow)], ids=["first", "sample"])
+@pytest.mark.parametrize(
+    "sample",
+    [FIRST, pytest.param(SAMPLE, marks=pytest.mark.slow), pytest.param(LATER, marks=pytest.mark.long)],
+    ids=["first", "sample", "later"],
+)
 def test_a_sample_meets_its_fate(sample: tuple[str, ...]) -> None:
     kernels = [it for it in honest() if it.label in sample]
     assert {it.label for it in kernels} == set(sample)
