@@ -92,6 +92,7 @@ AROUND = """.version 8.0
     ("changed", "words"),
     [
         ("", ""),
+        ("\0", ""),  # as compilers that hand over a C string write it
         ("add.s32 %r1, %r1, 1;", "outside of kernels and functions: add.s32"),
         ("}", "outside of kernels and functions: }"),
         (".entry k { exit; }", "two bodies of one name: k"),

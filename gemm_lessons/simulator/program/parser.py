@@ -50,7 +50,7 @@ _LABEL = re.compile(r"(%?[\w$]+)\s*:(?!:)")
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*(?:\(([^)]*)\))?([^;{]*)\{", re.S)
 _FUNCTION = re.compile(r"\.func\s+(?:\(([^)]*)\)\s*)?([\w$]+)\s*(?:\(([^)]*)\))?[^;{]*([;{])", re.S)
 _OUTSIDE = re.compile(  # what stands outside of kernels and functions, with what may begin the next one
-    r"(?:\s+|\.version\s+[\d.]+|\.target\s+\w+(?:\s*,\s*\w+)*|\.address_size\s+\d+|\.(?:file|loc)\s[^\n]*|@@\w[^\n]*"
+    r"(?:[\s\0]+|\.version\s+[\d.]+|\.target\s+\w+(?:\s*,\s*\w+)*|\.address_size\s+\d+|\.(?:file|loc)\s[^\n]*|@@\w[^\n]*"
     r"|\.(?:visible|extern|weak|common)\b|\.(?:func|entry)\b[^;{]*;"
     r"|\.(?:alias|pragma|global|const|shared|tex|texref|samplerref|surfref)\b[^;]*;)*"
 )
