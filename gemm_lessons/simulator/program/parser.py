@@ -52,7 +52,7 @@ _FUNCTION = re.compile(r"\.func\s+(?:\(([^)]*)\)\s*)?([\w$]+)\s*(?:\(([^)]*)\))?
 _OUTSIDE = re.compile(  # what stands outside of kernels and functions, with what may begin the next one
     r"(?:[\s\0]+|\.version\s+[\d.]+|\.target\s+\w+(?:\s*,\s*\w+)*|\.address_size\s+\d+|\.(?:file|loc)\s[^\n]*|@@\w[^\n]*"
     r"|\.(?:visible|extern|weak|common)\b|\.(?:func|entry)\b[^;{]*;"
-    r"|\.(?:alias|pragma|global|const|shared|tex|texref|samplerref|surfref)\b[^;]*;)*"
+    r"|\.(?:alias|pragma|global|const|shared|local|reg|tex|texref|samplerref|surfref)\b[^;]*;)*"
 )
 _REGISTER = re.compile(r"\.reg\s*\.(\w+)\s+(.*)$", re.S)
 _NUMBERED = re.compile(r"(%?[\w$]+)<(\d+)>$")
@@ -78,10 +78,9 @@ def parse(text: str) -> Module:
         outside.append(text[position : match.start()])
         position = _closing_brace(text, match.end())
         body = text[match.end() : position - 1]
-        if name in heads:
-            raise PtxSyntaxError(f"two bodies of one name: {name}")
+        read = partial(_read, body, files, name, parameters, between, name_of_target)
+        table[name] = partial(_refuse, name) if name in heads else read
         heads[name] = partial(parameters_of, parameters)
-        table[name] = partial(_read, body, files, name, parameters, between, name_of_target)
     outside.append(text[position:])
     for chunk in outside:
         known = _OUTSIDE.match(chunk)
@@ -94,6 +93,10 @@ def parse(text: str) -> Module:
 def _read(body: str, files: Mapping[str, str], name: str, parameters: str, between: str, target: str) -> Kernel:
     kernel = _Body(body, files).kernel(name, parameters_of(parameters), target)
     return replace(kernel, directives=dict(directives(between)))
+
+
+def _refuse(name: str) -> Kernel:
+    raise PtxSyntaxError(f"two bodies of one name: {name}")
 
 
 Part = TypeVar("Part")
