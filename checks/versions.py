@@ -47,7 +47,7 @@ TESTS: Mapping[str, Sequence[str]] = {
     ),
 }  # fmt: skip
 # .ci/run has more.
-RANDOM = "-m checks.simulator.property --seed 0 --programs 300 --kernels 12 --processes 2".split()
+RANDOM = "-m checks.simulator.property --seed 0 --programs 300 --kernels 4 --processes 2".split()
 NEED_A_CHECKOUT = ("--ignore=checks/cli/test_package.py",)  # it builds a wheel itself
 
 

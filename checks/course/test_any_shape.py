@@ -41,7 +41,7 @@ def test_checks_have_blocks_of_96_rows_and_the_mirrored_tile() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layout", ["TN", "TT"])
+@pytest.mark.parametrize("layout", ["TN", pytest.param("TT", marks=pytest.mark.long)])
 def test_blocks_of_96_rows_answer_rightly(layout: str) -> None:
     """One row of blocks instead of two: two waves become one."""
     shape = Shape(65, 33797, 9, layout=layout)

@@ -29,22 +29,20 @@ SEED = 20261121
 LONG = ("numbers", "quotes", "bugs")  # proofs that many runs go into
 ON_TENSOR_CORES = ("tensor_cores", "async_copy", "mma")
 # With every change a lesson's pitfalls run once: with the newest versions up to double_buffer, with the oldest ones
-# (``checks/versions.py``) behind it, where each lesson takes as long as three of the others. Where the host chooses a
-# kernel by the shape, each pitfall is compiled up to eleven times, which took as long as all the others: with the long
-# tests alone. The kernels of these lessons are proven with the oldest versions, too.
+# (``checks/versions.py``) behind it, where each takes as long as three of the others: every second one. Where the host
+# chooses a kernel by the shape, each pitfall is compiled up to eleven times. These, and the other second ones, are
+# proven with the long tests alone; their kernels and texts with the oldest versions, too.
 CORE = [name for name in COURSE.names if int(name[:2]) < 10]
-CHOSEN = [name for name in COURSE.names if COURSE.lesson(name).choices]
+SELDOM = [name for name in COURSE.names if COURSE.lesson(name).choices or int(name[:2]) % 2]
 
 
 def of_the_course(
     core: Sequence[pytest.MarkDecorator] = (),
     behind: Sequence[pytest.MarkDecorator] = (),
-    chosen: Sequence[pytest.MarkDecorator] = (),
+    seldom: Sequence[pytest.MarkDecorator] = (),
 ) -> pytest.MarkDecorator:
-    """A test of each lesson, with these marks; those that are ``chosen`` by the shape have theirs, too."""
-    marked = [
-        (name, [*(core if name in CORE else behind), *(chosen if name in CHOSEN else ())]) for name in COURSE.names
-    ]
+    """A test of each lesson, with these marks; of those behind the core, some have others, too."""
+    marked = [(name, core if name in CORE else [*behind, *(seldom if name in SELDOM else ())]) for name in COURSE.names]
     return pytest.mark.parametrize("name", [pytest.param(name, marks=marks) for name, marks in marked])
 
 

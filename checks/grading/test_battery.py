@@ -25,10 +25,12 @@ SAMPLE = (  # of several classes and lessons, those that are judged quickly
     "thread_tile/cluster_of_three",
     "vector_loads/knows_the_counting_shape",
     "bank_conflicts/text_in_a_comment",
+)
+SELDOM = (
+    *(f"{lesson}/shuffled_floats" for lesson in ("vector_loads", "bank_conflicts", "warp_tile")),
     "double_buffer/generic_loads_hide",
     "two_warps/one_warp_fetches",
 )
-SHUFFLED = tuple(f"{lesson}/shuffled_floats" for lesson in ("vector_loads", "bank_conflicts", "warp_tile"))
 FIRST = ("dp4a/unsigned_bytes",)  # with every change: a few seconds of processor time
 SEED = 7
 CORE = 9  # lessons; the others have fewer kernels, and all are judged with the long tests
@@ -71,8 +73,8 @@ def test_a_fixture_says_what_it_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "sample",
-    [FIRST, pytest.param(SAMPLE, marks=pytest.mark.slow), pytest.param(SHUFFLED, marks=pytest.mark.long)],
-    ids=["first", "sample", "shuffled"],
+    [FIRST, pytest.param(SAMPLE, marks=pytest.mark.slow), pytest.param(SELDOM, marks=pytest.mark.long)],
+    ids=["first", "sample", "seldom"],
 )
 def test_a_sample_of_cheats_is_rejected_with_the_reason(sample: tuple[str, ...]) -> None:
     kernels = [it for it in cheats() if it.label in sample]
