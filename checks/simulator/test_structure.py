@@ -63,7 +63,7 @@ def test_registers_of_inline_assembly_stay_in_their_braces():
 
 def test_variables_and_parameters():
     module = parser.parse(
-        ".target sm_90\n.const .align 4 .b8 table[8] = {1, 2, 255};\n.extern .shared .align 16 .b8 dynamic[];\n"
+        ".target sm_90\n.const .align 4 .b8 table[8] = {1, 2, 255};\n.extern .shared .align 16 .b8 dynamic [];\n"
         ".entry k(.param .u32 n, .param .align 8 .b8 view[24], .param .u64 .ptr .global .align 4 p)\n"
         "{ .shared .align 16 .b8 tile[64]; .local .align 8 .b8 depot[16]; ret; }"
     )

@@ -266,6 +266,8 @@ def text_of(path: Path, raw: bytes) -> str:
     if not raw.strip():
         number = re.match(r"\d{2}(?=_)", path.parent.name) if path.name == "kernel.cu" else None
         raise NotText(path, "is empty" + (f"; for the stub again: gemm-lessons reset {number[0]}" if number else ""))
+    if path.suffix == ".ptx":
+        raw = raw.rstrip(b"\0")  # some compilers write the end of their C string, too
     what = "save it as UTF-8" if path.suffix == ".md" else "if it is CUDA C++ source, save it as UTF-8"
     try:
         text = raw.decode("utf-8-sig")

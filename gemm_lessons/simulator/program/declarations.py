@@ -17,7 +17,7 @@ _PARAMETER = re.compile(
 )
 _VARIABLE = re.compile(
     r"(?:\.(?:visible|extern|weak|common)\s+)*\.(shared|local|const|global)\s+(?:\.attribute\([^)]*\)\s*)?"
-    r"(?:\.align\s+(\d+)\s+)?(?:\.(v[24])\s+)?\.(\w+)\s+([\w$]+)((?:\[\d*\])*)\s*(?:=\s*(.*))?$",
+    r"(?:\.align\s+(\d+)\s+)?(?:\.(v[24])\s+)?\.(\w+)\s+([\w$]+)((?:\s*\[\d*\])*)\s*(?:=\s*(.*))?$",
     re.S,
 )
 _SHAPE = re.compile(r"\.(maxntid|reqntid|reqnctapercluster)\s+(\d+(?:\s*,\s*\d+){0,2})")
