@@ -203,6 +203,12 @@ def library(major: int) -> Path | None:
     return None
 
 
+def library_folders(major: int) -> list[Path]:
+    """The folder of ``library``, where its second library lies, too; none where there is none."""
+    found = library(major)
+    return [found.parent] if found else []
+
+
 def is_library_of(major: int, version: tuple[int, int]) -> bool:
     """Whether a loaded NVRTC of this version can be ``library(major)``: another copy may have been loaded before."""
     found = library(major)

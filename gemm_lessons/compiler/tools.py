@@ -43,7 +43,7 @@ _turn = threading.Lock()
 def prepare(major: int) -> None:
     """Load the compiler, once for all that are forked from here: under the name that it has while it compiles. Raises
     ``KitError``."""
-    folders = _libraries(major)
+    folders = [str(folder) for folder in nvrtc.library_folders(major)]
     with standing_in(folders) as names:
         for folder in folders:
             builtins = glob.glob("libnvrtc-builtins.so.*", root_dir=folder)  # which 13.0 does not find there by itself
@@ -181,7 +181,8 @@ def _behind_a_wall(compiler: Nvrtc, source: str, name: str, options: Sequence[st
     done: list[Translation | KitError] = []
     searched = [option.removeprefix(INCLUDE_PATH) for option in options if option.startswith(INCLUDE_PATH)]
     given = [it for it in options if not it.startswith(INCLUDE_PATH)]
-    folders = [*_libraries(compiler.version[0]), os.path.dirname(name), *searched]
+    libraries = map(str, nvrtc.library_folders(compiler.version[0]))
+    folders = [*libraries, os.path.dirname(name), *searched]
 
     def work() -> None:
         confine_to(folders)
@@ -203,8 +204,3 @@ def _behind_a_wall(compiler: Nvrtc, source: str, name: str, options: Sequence[st
     if isinstance(done[0], KitError):
         raise done[0]
     return names.take_back(done[0])
-
-
-def _libraries(major: int) -> list[str]:
-    library = nvrtc.library(major)
-    return [str(library.parent)] if library else []

@@ -89,7 +89,7 @@ def reach_of(lesson: Lesson, folder: Path) -> Reach:
     installed = {Path(paths[name]) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     installed |= {Path(place) for place in (*site.getsitepackages(), site.getusersitepackages())}
     cuda = [place for major in nvrtc.CUDA_MAJORS for place in nvrtc.include_folders(major)]
-    cuda += [library.parent for major in nvrtc.CUDA_MAJORS if (library := nvrtc.library(major)) is not None]
+    cuda += [place for major in nvrtc.CUDA_MAJORS for place in nvrtc.library_folders(major)]
     linked = [Path(place) for one in cuda for place in wall.linked(str(one))]
     program = nvrtc.disassembler()
     folders = [PACKAGE, *installed, *cuda, *linked, *map(Path, wall.LIBRARIES)]
