@@ -37,9 +37,9 @@ def simulate_lesson(number: str, size: int) -> dict[str, float]:
 
     from checks.course.kernel import Kernel
     from gemm_lessons.course.folder import Course
-    from gemm_lessons.course.lesson import Shape
-    from gemm_lessons.launch import Buffer, Scalar
-    from gemm_lessons.simulator import Simulator
+    from gemm_lessons.engine.records.launch import Buffer, Scalar
+    from gemm_lessons.engine.simulator import Simulator
+    from gemm_lessons.gemm.shapes import Shape
 
     lesson = Course(ROOT).lesson(number)
     compiled = Kernel.solution(lesson).compiled()

@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import pytest
 
-from gemm_lessons.address_space import NO_RESERVE
+from gemm_lessons.engine.process.address_space import NO_RESERVE
 
 pytest_plugins = ("gemm_lessons.grading.plugin",)  # pytest checks --submissions DIR
 

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import gemm_lessons
-from gemm_lessons.child import Blobs, Child, ChildDied, Header
+from gemm_lessons.engine.process.child import Blobs, Child, ChildDied, Header
 
 ROOT = Path(__file__).resolve().parent.parent
 BINARY = (sys.executable, "-m", "gemm_lessons")
@@ -147,7 +147,7 @@ class _Compiler:
     """The process of ``nvrtc_child`` that is handed on. Whoever holds the lock has it, to its end; with it come the
     question that a dying compiler leaves behind, for one of its own, and a byte that says whether an answer is due."""
 
-    MODULE, ARGUMENTS = "gemm_lessons.compiler.nvrtc_child", ["13"]
+    MODULE, ARGUMENTS = "gemm_lessons.engine.compiler.nvrtc_child", ["13"]
 
     def __init__(self) -> None:
         self._lock = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the server)
@@ -276,7 +276,7 @@ if __name__ == "__main__":
     compiler = _Compiler()
     _become(_serve(socket.socket(fileno=int(sys.argv[1])), compiler))
     from gemm_lessons.__main__ import main
-    from gemm_lessons.compiler import nvrtc_child
+    from gemm_lessons.engine.compiler import nvrtc_child
 
     vars(nvrtc_child)["Child"] = compiler
 

@@ -1,4 +1,4 @@
-"""``gemm_lessons.frozen.dataclass`` beside the standard library's: whatever one can ask an object, the same answer."""
+"""``frozen.dataclass`` answers every question about an object as the standard library's does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from gemm_lessons.frozen import dataclass
+from gemm_lessons.engine.records.frozen import dataclass
 
 Make = Callable[..., Any]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gemm_lessons.api import simulate
+    from gemm_lessons.engine.api import simulate
 
 __all__ = ["__version__", "simulate"]
 __version__ = "0.1.0"
@@ -19,7 +19,7 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> Any:
     if name == "simulate":
-        from gemm_lessons.api import simulate
+        from gemm_lessons.engine.api import simulate
 
         return simulate
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -22,21 +22,21 @@ from IPython.display import HTML, Markdown, display
 from gemm_lessons.cli.options import parse_shape
 from gemm_lessons.cli.practice import practised
 from gemm_lessons.cli.run import DEFAULT_GPU, DeviceChoice, afford, device_for, sheet_for
+from gemm_lessons.commands.speedup import gain_of
 from gemm_lessons.course.folder import CommandError, any_course, read_source, shown
-from gemm_lessons.course.lesson import ShapeError
+from gemm_lessons.course.position import rung
 from gemm_lessons.course.progress import LessonProgress, load_progress, save_progress, waits_for_predictions
-from gemm_lessons.course.standing import rung
 from gemm_lessons.course.tiles import parse_tile, retiled
 from gemm_lessons.course.todos import open_todos
-from gemm_lessons.errors import KitError, UnsupportedKernel
-from gemm_lessons.frozen import dataclass
+from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.gemm.shapes import ShapeError
 from gemm_lessons.report.course import body_of, show_hint
 from gemm_lessons.report.html import HtmlConsole
 from gemm_lessons.report.run import printed, show_outcome
-from gemm_lessons.run import contract
-from gemm_lessons.run.bought import gain_of
-from gemm_lessons.run.outcome import RunOutcome
-from gemm_lessons.run.pipeline import RunRequest, run_lesson
+from gemm_lessons.running import contract
+from gemm_lessons.running.outcome import RunOutcome
+from gemm_lessons.running.pipeline import RunRequest, run_lesson
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import pytest
 
 from checks.simulator.conftest import PLAIN_ARCH
 from gemm_lessons import simulate
-from gemm_lessons.launch import Finding
-from gemm_lessons.simulator import Setting, Simulator
+from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.engine.simulator import Setting, Simulator
 
 Check = Callable[..., Sequence[Finding]]
 

@@ -8,9 +8,11 @@ from functools import cache
 import numpy as np
 
 from checks.checkers.manifest import KERNELS, Case, Floats
-from gemm_lessons.compiler.compile import Compiled, compile_source
-from gemm_lessons.launch import Argument, Buffer, Finding, Grid, Launched, Scalar
-from gemm_lessons.simulator import Setting, Simulator
+from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.engine.records.launch import Argument, Buffer, Grid, Scalar
+from gemm_lessons.engine.records.results import Launched
+from gemm_lessons.engine.simulator import Setting, Simulator
 
 OF_HOPPER = ("bulk_", "phase_", "matrix_")
 

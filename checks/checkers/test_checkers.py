@@ -7,9 +7,9 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from gemm_lessons.launch import Buffer
-from gemm_lessons.simulator.checkers.epochs import Epochs
-from gemm_lessons.simulator.checkers.global_memory import GlobalRaces
+from gemm_lessons.engine.checkers.epochs import Epochs
+from gemm_lessons.engine.checkers.global_memory import GlobalRaces
+from gemm_lessons.engine.records.launch import Buffer
 
 
 def floats(count: int, *, output: bool = False) -> np.ndarray:
@@ -148,7 +148,7 @@ def test_the_missing_barrier_is_told_once(said):
 
 def test_a_race_is_found_also_when_the_trace_comes_in_parts(check, monkeypatch):
     """The machine hands a long epoch over in parts; what was written in the first part is read in the last."""
-    monkeypatch.setattr("gemm_lessons.simulator.machine.machine.TRACE_LIMIT", 16)
+    monkeypatch.setattr("gemm_lessons.engine.machine.machine.TRACE_LIMIT", 16)
     body = f"{S} s[t] = A[t]; float v = 0; for (int i = 0; i < 200; ++i) v += s[t] * i; {{}} C[t] = v + s[63 - t];"
     args = [floats(64), floats(64, output=True)]
     assert [f.kind for f in check(body.replace("{}", ""), 1, 64, args)] == ["race"]
@@ -469,7 +469,7 @@ def test_threads_that_expect_different_counts(check):
 
 
 def test_an_epoch_that_repeats_is_analysed_once(check, monkeypatch):
-    from gemm_lessons.simulator.checkers import shared_races
+    from gemm_lessons.engine.checkers import shared_races
 
     made = []
     real = shared_races.Analysis.feed
@@ -492,7 +492,7 @@ def test_what_is_remembered_is_bounded(check, monkeypatch):
     )
     args = [floats(64), floats(256, output=True)]
     expected = check(body, 4, 64, args, block_limit=2)
-    monkeypatch.setattr("gemm_lessons.simulator.checkers.epochs.HELD_BYTES", 1000)
+    monkeypatch.setattr("gemm_lessons.engine.checkers.epochs.HELD_BYTES", 1000)
     assert check(body, 4, 64, args, block_limit=2) == expected
     assert {f.kind for f in expected} == {"race"}
 

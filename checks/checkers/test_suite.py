@@ -11,7 +11,7 @@ import pytest
 from checks.checkers.launcher import findings, launch
 from checks.checkers.manifest import ASYNC, CASES, KERNELS, Case
 from checks.checkers.verdicts import measured, verdicts
-from gemm_lessons.launch import Finding
+from gemm_lessons.engine.records.findings import Finding
 
 RANK = {"error": 0, "warning": 1, "note": 2}
 BROKEN = [case for case in CASES if case.severity is not None]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from checks.cli.tiny_course import BINARY, KERNEL, SOLUTION, Run, environment
-from gemm_lessons.bounds import Bounds, OutOfTime, _Clock
+from gemm_lessons.engine.process.bounds import Bounds, OutOfTime, _Clock
 
 # It counts, so that it never comes back to the same state; and it is no loop that the instruction budget ends soon.
 SLOW = KERNEL.replace(

@@ -65,8 +65,8 @@ def test_the_wheel_holds_the_course_and_nobody_s_work(installed: Path) -> None:
         here = {path.name for path in folder.iterdir() if not path.name.startswith("kernel.cu")}
         assert {path.name for path in (lessons / folder.name).iterdir()} == here
     assert not [*installed.rglob("kernel.cu*"), *installed.rglob("bug.cu*")]
-    assert (installed / "gemm_lessons" / "proofs" / "skeleton" / "lesson.toml").is_file()
-    assert (installed / "gemm_lessons" / "compiler" / "headers").is_dir()
+    assert (installed / "gemm_lessons" / "authoring" / "skeleton" / "lesson.toml").is_file()
+    assert (installed / "gemm_lessons" / "engine" / "compiler" / "headers").is_dir()
     assert (installed / "gemm_lessons" / "report" / "assets" / "view.js").is_file()
     assert (installed / "gemm_lessons" / "py.typed").is_file(), "type checkers of those who import us look for it"
 

@@ -183,7 +183,7 @@ WIDTHS = (60, 80, 100, 120, 200)
 AT_EVERY_WIDTH = """
 import fcntl, struct, sys, termios
 from gemm_lessons.__main__ import main
-from gemm_lessons.run import pipeline
+from gemm_lessons.running import pipeline
 run_lesson, known = pipeline.run_lesson, []
 def once(request, progress):
     known[:] = known or [run_lesson(request, progress)]

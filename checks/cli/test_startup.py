@@ -22,15 +22,17 @@ HEAVY = ("numpy", "cuda", "cupy", "nvtx", "pygments", "markdown_it", "rich.progr
 
 
 # What a short command does not need, by its first words: half of its time went into such modules once.
-PAGE = ("gemm_lessons.course", "gemm_lessons.report", "gemm_lessons.run", "gemm_lessons.cli.learn", "rich")
+PAGE = ("gemm_lessons.course", "gemm_lessons.report", "gemm_lessons.running", "gemm_lessons.cli.learn", "rich")
 UNUSED: dict[tuple[str, ...], tuple[str, ...]] = {
     ("--help",): PAGE,
     ("--version",): PAGE,
     ("version",): ("gemm_lessons.report", "gemm_lessons.cli.learn", "rich"),
     ("list",): (
-        "gemm_lessons.cli.run", "gemm_lessons.cli.grade", "gemm_lessons.cli.dev", "gemm_lessons.run.pipeline",
-        "gemm_lessons.course.original", "gemm_lessons.course.standing", "gemm_lessons.simulator", "jinja2", "socket",
-        "gemm_lessons.compiler", "gemm_lessons.report.run", "gemm_lessons.report.home", "rich.markdown", "rich.syntax",
+        "gemm_lessons.cli.run", "gemm_lessons.cli.grade", "gemm_lessons.cli.dev", "gemm_lessons.running.pipeline",
+        "gemm_lessons.course.original", "gemm_lessons.course.position", "gemm_lessons.engine.simulator",
+        "jinja2", "socket",
+        "gemm_lessons.engine.compiler", "gemm_lessons.report.run", "gemm_lessons.report.home",
+        "rich.markdown", "rich.syntax",
     ),
 }  # fmt: skip
 MOST: dict[tuple[str, ...], int] = {("list",): 30, ("--help",): 6}  # modules of ours

@@ -11,18 +11,18 @@ from rich.console import Console
 
 from checks.cli.tiny_course import SOLUTION, write_course
 from gemm_lessons.course.folder import Course, any_course
-from gemm_lessons.course.lesson import Shape
-from gemm_lessons.gpu import Timed
+from gemm_lessons.devices.simulated import Simulated
+from gemm_lessons.engine.hardware.sheets import find_gpu
+from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.gpu.records import Timed
 from gemm_lessons.gpu.timing import Spread
-from gemm_lessons.hardware.sheets import find_gpu
-from gemm_lessons.judgement.evidence import Speed
-from gemm_lessons.judgement.hints import LIMITS
+from gemm_lessons.judging.evidence import Speed
+from gemm_lessons.judging.hints import LIMITS
 from gemm_lessons.report.console import THEME
 from gemm_lessons.report.run import show_outcome
 from gemm_lessons.report.table import LIMITERS, duration, show_footnotes, table
-from gemm_lessons.run.outcome import RunOutcome
-from gemm_lessons.run.pipeline import RunRequest, run_lesson
-from gemm_lessons.run.simulated import Simulated
+from gemm_lessons.running.outcome import RunOutcome
+from gemm_lessons.running.pipeline import RunRequest, run_lesson
 
 
 @pytest.fixture(scope="module")

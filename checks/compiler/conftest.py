@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gemm_lessons.compiler.compile import Compiled, Diagnostic, NotCompiled, compile_source
+from gemm_lessons.engine.compiler.compile import Compiled, Diagnostic, NotCompiled, compile_source
 
 
 @pytest.fixture(autouse=True)

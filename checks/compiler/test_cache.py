@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gemm_lessons.compiler import cache as compile_cache
-from gemm_lessons.compiler import nvrtc_child, sass
-from gemm_lessons.compiler import source as cuda_source
-from gemm_lessons.compiler.compile import Compiled, NotCompiled, compile_source
+from gemm_lessons.engine.compiler import cache as compile_cache
+from gemm_lessons.engine.compiler import nvrtc_child, sass
+from gemm_lessons.engine.compiler import source as cuda_source
+from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled, compile_source
 
 SOURCE = '#include "scale.cuh"\n__global__ void gemm(float *x)\n{\n    x[0] == 1;\n    x[0] = scale(x[1]) * BM;\n}\n'
 HEADER = "__device__ float scale(float x) { return 2 * x; }\n"
@@ -123,11 +123,11 @@ def test_kernels_of_one_program_are_compiled_and_disassembled_once(folder, compi
 def test_a_hit_needs_no_compiler_at_all(folder, build, tmp_path):
     (tmp_path / "k.cu").write_text(SOURCE)
     script = (
-        "import sys; from pathlib import Path; from gemm_lessons.compiler.compile import compile_source\n"
+        "import sys; from pathlib import Path; from gemm_lessons.engine.compiler.compile import compile_source\n"
         "source = Path('k.cu').read_text()\n"
         "result = compile_source(source, path='k.cu', entry='gemm', defines={'BM': 4}, include_dirs=[Path('.')])\n"
         "result.sass\n"
-        "from gemm_lessons.compiler import nvrtc_child\n"
+        "from gemm_lessons.engine.compiler import nvrtc_child\n"
         "print(result.entry, len(nvrtc_child._children), 'cuda.bindings' in sys.modules, 'numpy' in sys.modules)\n"
     )
     runs = [
@@ -329,7 +329,7 @@ def test_the_disassembly_is_kept_too(folder, build, monkeypatch):
     def gone(*_, **__):
         raise AssertionError("nvdisasm was run again")
 
-    monkeypatch.setattr("gemm_lessons.compiler.sass.subprocess.run", gone)
+    monkeypatch.setattr("gemm_lessons.engine.compiler.sass.subprocess.run", gone)
     assert build().sass == first
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gemm_lessons.compiler import nvrtc
-from gemm_lessons.compiler.compile import Compiled, compile_source
 from gemm_lessons.course.folder import shown
 from gemm_lessons.course.lesson_toml import load_lesson
-from gemm_lessons.errors import KitError
+from gemm_lessons.engine.compiler import nvrtc
+from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.records.errors import KitError
 
 LESSONS = Path(__file__).parents[2] / "lessons"
 PLAIN = "__global__ void gemm(float *x)\n{\n    x[threadIdx.x] = 1.0f;\n}\n"

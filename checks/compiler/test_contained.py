@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from gemm_lessons.compiler import nvrtc_child
-from gemm_lessons.compiler.compile import Compiled, NotCompiled, compile_source
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.tiles import typed
+from gemm_lessons.engine.compiler import nvrtc_child
+from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled, compile_source
 
 PLAIN = "__global__ void gemm(float *x) { x[0] = 1; }"
 # A slip that NVRTC 13.5 does not survive. A newer one may report an error instead.

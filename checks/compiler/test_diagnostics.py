@@ -3,9 +3,9 @@
 import pytest
 
 from checks.conftest import STORED_WITH, compiler
-from gemm_lessons.compiler import diagnostics
-from gemm_lessons.compiler.compile import NotCompiled, compile_source
-from gemm_lessons.compiler.diagnostics import plain_name
+from gemm_lessons.engine.compiler import diagnostics
+from gemm_lessons.engine.compiler.compile import NotCompiled, compile_source
+from gemm_lessons.engine.compiler.diagnostics import plain_name
 
 
 def test_a_syntax_error_names_line_and_column(errors):
@@ -264,6 +264,6 @@ def test_plain_names(mangled, plain):
 
 def test_other_messages_do_not_have_the_source_read(monkeypatch):
     """A file with all that it includes in place has megabytes, and as many messages as there are."""
-    monkeypatch.setattr("gemm_lessons.compiler.source.without_comments", None)
+    monkeypatch.setattr("gemm_lessons.engine.compiler.source.without_comments", None)
     log = 'kernel.cu(1): error: identifier "x" is undefined\n  y = x;\n      ^\n'
     assert [d.message for d in diagnostics.parse_log(log, "kernel.cu", "y = x;")] == ['identifier "x" is undefined']

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from gemm_lessons.api import CompileError, simulate
-from gemm_lessons.compiler import includes, nvrtc_child
-from gemm_lessons.compiler.compile import Compiled, NotCompiled, compile_source
-from gemm_lessons.compiler.diagnostics import Diagnostic
-from gemm_lessons.compiler.source import included_names
 from gemm_lessons.course.folder import packaged_course
+from gemm_lessons.engine.api import CompileError, simulate
+from gemm_lessons.engine.compiler import includes, nvrtc_child
+from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled, compile_source
+from gemm_lessons.engine.compiler.diagnostics import Diagnostic
+from gemm_lessons.engine.compiler.source import included_names
 from gemm_lessons.grading.worker import Limits, Submission, judge_submission
 
 KERNEL = "\n__global__ void gemm(float *x) { x[0] = two(); }\n"
@@ -161,7 +161,7 @@ def confined() -> bool:
     import subprocess
     import sys
 
-    script = "import sys; from gemm_lessons.compiler.wall import confine; print(confine([sys.prefix]))"
+    script = "import sys; from gemm_lessons.engine.compiler.landlock import confine; print(confine([sys.prefix]))"
     return "True" in subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gemm_lessons.compiler.local_bounds import may_run_past
 from gemm_lessons.course.folder import any_course
+from gemm_lessons.engine.compiler.local_bounds import may_run_past
 
 SIZES = {"BM": 128, "TN": 8, "TM": 4}
 FOR = "for (int j = 0; j < TN; j++)"

@@ -6,8 +6,8 @@ import dataclasses
 import pytest
 
 from checks.readings import FOLDER
-from gemm_lessons.compiler.compile import Resources, occupancy
-from gemm_lessons.hardware.sheets import GPUS, find_gpu
+from gemm_lessons.engine.compiler.compile import Resources, occupancy
+from gemm_lessons.engine.hardware.sheets import GPUS, find_gpu
 
 TABLE = list(csv.DictReader((FOLDER / "compiler" / "occupancy.csv").read_text().splitlines()))
 

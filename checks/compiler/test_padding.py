@@ -8,13 +8,13 @@ import re
 import pytest
 
 from checks.grading import fixtures
-from gemm_lessons.compiler import compile as compiling
-from gemm_lessons.compiler import nvrtc, nvrtc_child
-from gemm_lessons.compiler.nvrtc import Translation
-from gemm_lessons.compiler.padding import LENGTH, padded, standing_in
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.tiles import typed
+from gemm_lessons.engine.compiler import compile as compiling
+from gemm_lessons.engine.compiler import nvrtc, nvrtc_child
+from gemm_lessons.engine.compiler.neutral_paths import LENGTH, padded, standing_in
+from gemm_lessons.engine.compiler.nvrtc import Translation
 
 HEADER = """__device__ inline float twice(float x)
 {

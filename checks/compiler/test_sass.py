@@ -2,9 +2,9 @@
 
 import pytest
 
-from gemm_lessons.compiler import nvrtc, sass
-from gemm_lessons.compiler.compile import Compiled
-from gemm_lessons.errors import KitError, UnsupportedKernel
+from gemm_lessons.engine.compiler import nvrtc, sass
+from gemm_lessons.engine.compiler.compile import Compiled
+from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 
 TILE = """extern "C" __global__ void gemm(const float *A, float *C, int n)
 {

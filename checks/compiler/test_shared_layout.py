@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from gemm_lessons.compiler.diagnostics import plain_name
+from gemm_lessons.engine.compiler.diagnostics import plain_name
 
 SIZES = {"char": 1, "short": 2, "float": 4, "double": 8, "float4": 16}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gemm_lessons.compiler.source import included_names, kernels, shared_array_line, without_comments
+from gemm_lessons.engine.compiler.source import included_names, kernels, shared_array_line, without_comments
 
 
 @pytest.mark.parametrize(

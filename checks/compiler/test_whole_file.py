@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gemm_lessons.api import simulate
-from gemm_lessons.compiler import whole_file
-from gemm_lessons.compiler.compile import NotCompiled, compile_source
-from gemm_lessons.compiler.includes import Places
+from gemm_lessons.engine.api import simulate
+from gemm_lessons.engine.compiler import whole_file
+from gemm_lessons.engine.compiler.compile import NotCompiled, compile_source
+from gemm_lessons.engine.compiler.includes import Places
 
 TUTORIAL = r"""
 #include <algorithm>

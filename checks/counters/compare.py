@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from checks.counters import readings
 from checks.counters.manifest import Case, plan
 from checks.counters.readings import BOXES, COMPARED, Reading
-from gemm_lessons.compiler.compile import Compiled, NotCompiled, compile_source
 from gemm_lessons.course.folder import shown
-from gemm_lessons.errors import UnsupportedKernel
-from gemm_lessons.launch import COUNTED, Counters
-from gemm_lessons.simulator import Simulator
+from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled, compile_source
+from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.metrics import COUNTED
+from gemm_lessons.engine.records.results import Counters
+from gemm_lessons.engine.simulator import Simulator
 
 # (kernel, counter) -> why the simulator's number is not Nsight Compute's.
 _RETRIES = "atomicAdd on a float in shared memory is a loop that tries again; how often depends on the warps' timing"

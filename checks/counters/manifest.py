@@ -17,8 +17,8 @@ import numpy.typing as npt
 from checks.estimate.matrices import CASES
 from gemm_lessons.course.folder import Course
 from gemm_lessons.course.lesson_toml import load_lesson
-from gemm_lessons.course.problem import Problem
-from gemm_lessons.launch import Argument, Buffer, Grid, Scalar, StructWithBuffers
+from gemm_lessons.engine.records.launch import Argument, Buffer, Grid, Scalar, StructWithBuffers
+from gemm_lessons.gemm.problem import Problem
 
 HERE = Path(__file__).parent
 KERNELS = HERE / "kernels"

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from checks import readings
-from gemm_lessons.compiler import elf
-from gemm_lessons.launch import COUNTED
+from gemm_lessons.engine.compiler import elf
+from gemm_lessons.engine.records.metrics import COUNTED
 
 FOLDER = readings.FOLDER / "counters"
 

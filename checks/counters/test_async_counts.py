@@ -9,7 +9,7 @@ import pytest
 
 from checks.simulator.phase_cases import HEAD, MIRROR, PIPELINE
 from gemm_lessons import simulate
-from gemm_lessons.launch import Counters
+from gemm_lessons.engine.records.results import Counters
 
 # Read on one H200 (driver 580, Nsight Compute 2025.3, 2026-11-22): instructions, and none of the units for loads and
 # stores sees a bulk copy.

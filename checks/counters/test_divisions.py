@@ -10,15 +10,17 @@ import numpy as np
 import pytest
 
 from gemm_lessons import simulate
-from gemm_lessons.compiler.compile import Compiled, compile_source
-from gemm_lessons.launch import Buffer, Counters, Grid
-from gemm_lessons.simulator.counters import machinecode
-from gemm_lessons.simulator.counters.machinecode import planning, relevance
-from gemm_lessons.simulator.counters.machinecode.divisions import DECIDED
-from gemm_lessons.simulator.counters.tally import Sums
-from gemm_lessons.simulator.events import LaunchInfo
-from gemm_lessons.simulator.machine.memory import GlobalMemory
-from gemm_lessons.simulator.program import parser
+from gemm_lessons.engine import sass as machinecode
+from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.costs.tally import Sums
+from gemm_lessons.engine.events import LaunchInfo
+from gemm_lessons.engine.machine.memory import GlobalMemory
+from gemm_lessons.engine.ptx import parser
+from gemm_lessons.engine.records.launch import Buffer, Grid
+from gemm_lessons.engine.records.results import Counters
+from gemm_lessons.engine.sass import planning
+from gemm_lessons.engine.sass import slicing as relevance
+from gemm_lessons.engine.sass.divisions import DECIDED
 
 KERNEL = """
 extern "C" __global__ void k(const double *a, const double *b, double *out, int n)

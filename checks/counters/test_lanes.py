@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from gemm_lessons.simulator.counters.machinecode.lanes import Lanes
+from gemm_lessons.engine.sass.lanes import Lanes
 
 
 @pytest.mark.parametrize("shape", [(1,), ()])

@@ -9,12 +9,14 @@ import pytest
 
 from checks.counters import compare, patterns, readings
 from checks.counters.manifest import KERNELS, Case, plan
-from gemm_lessons.launch import COUNTED, buffers_of
-from gemm_lessons.simulator.counters import banks, copies, machinecode
-from gemm_lessons.simulator.counters.counters import totals
-from gemm_lessons.simulator.events import LaunchInfo
-from gemm_lessons.simulator.machine.memory import GlobalMemory, parameter_block
-from gemm_lessons.simulator.program import parser
+from gemm_lessons.engine import sass as machinecode
+from gemm_lessons.engine.costs import banks, copies
+from gemm_lessons.engine.counters.counters import totals
+from gemm_lessons.engine.events import LaunchInfo
+from gemm_lessons.engine.machine.memory import GlobalMemory, parameter_block
+from gemm_lessons.engine.ptx import parser
+from gemm_lessons.engine.records.launch import buffers_of
+from gemm_lessons.engine.records.metrics import COUNTED
 
 CASES = plan()
 KNOWN = readings.load()

@@ -6,11 +6,11 @@ from functools import partial
 
 import pytest
 
-from gemm_lessons.compiler.sass import SassInstruction, width_of
-from gemm_lessons.simulator.counters.machinecode.flow import Listing
-from gemm_lessons.simulator.counters.machinecode.operands import decode
-from gemm_lessons.simulator.counters.machinecode.planning import needs
-from gemm_lessons.simulator.counters.machinecode.relevance import relevant
+from gemm_lessons.engine.compiler.sass import SassInstruction, width_of
+from gemm_lessons.engine.sass.flow import Listing
+from gemm_lessons.engine.sass.operands import decode
+from gemm_lessons.engine.sass.planning import needs
+from gemm_lessons.engine.sass.slicing import relevant
 
 OLD = "FFMA R20, R9, R9, R9"  # the number that lay in the address's register before
 

@@ -12,13 +12,14 @@ import pytest
 
 from checks.readings.counters.textures import CHANNELS, SOURCE, STORED, TEXELS, probes
 from gemm_lessons import simulate
-from gemm_lessons.api import arguments
-from gemm_lessons.compiler.compile import Compiled, compile_source
-from gemm_lessons.compiler.sass import SassInstruction
-from gemm_lessons.launch import Counters, Grid, Texture
-from gemm_lessons.simulator import Simulator
-from gemm_lessons.simulator.counters.machinecode import registers
-from gemm_lessons.simulator.counters.machinecode.operands import decode
+from gemm_lessons.engine.api import arguments
+from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.compiler.sass import SassInstruction
+from gemm_lessons.engine.records.launch import Grid, Texture
+from gemm_lessons.engine.records.results import Counters
+from gemm_lessons.engine.sass import registers
+from gemm_lessons.engine.sass.operands import decode
+from gemm_lessons.engine.simulator import Simulator
 
 
 @cache

@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 
 from gemm_lessons import simulate
-from gemm_lessons.compiler import sass
-from gemm_lessons.compiler.compile import Compiled, compile_source
-from gemm_lessons.course.expression import Expression
 from gemm_lessons.course.lesson import Gate
-from gemm_lessons.errors import UnsupportedKernel
-from gemm_lessons.judgement.verdict import judge_gates
-from gemm_lessons.launch import Argument, Buffer, Counters, Grid, Scalar
-from gemm_lessons.run.checking import uncounted
-from gemm_lessons.simulator import Simulator
-from gemm_lessons.simulator.counters.machinecode.trace import Traffic, traceable
+from gemm_lessons.engine.arguments.expression import Expression
+from gemm_lessons.engine.compiler import sass
+from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.launch import Argument, Buffer, Grid, Scalar
+from gemm_lessons.engine.records.results import Counters
+from gemm_lessons.engine.sass.trace import Traffic, traceable
+from gemm_lessons.engine.simulator import Simulator
+from gemm_lessons.judging.verdict import judge_gates
+from gemm_lessons.running.checking import uncounted
 
 THREADS = 64
 LINE = 128  # bytes that a warp reads or writes, 4 for each lane

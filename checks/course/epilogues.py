@@ -24,7 +24,7 @@ from checks.course.kernel import GPU_ARCH, Kernel
 from checks.course.measure import COLD, COMPUTE_32F, FLOAT32, ROOT, Bench, Call, compile_kernels, machine, spread, write
 from checks.course.variants import Variant
 from gemm_lessons.course.folder import Course
-from gemm_lessons.course.lesson import Shape
+from gemm_lessons.gemm.shapes import Shape
 
 SIDE = 4096
 ROUNDS = {16: 41, 32: 41, 64: 41, 128: 41, 256: 41, 512: 31, 1024: 21, 2048: 15, 4096: 11}
@@ -49,7 +49,7 @@ def shapes() -> list[Shape]:
 
 
 def compile_all(folder: Path) -> None:
-    from gemm_lessons.compiler.compile import Compiled, compile_source
+    from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 
     course = Course(ROOT)
     solutions = [Kernel.solution(course.lesson(name)) for name in (PLAIN, FUSED)]

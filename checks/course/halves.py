@@ -33,7 +33,7 @@ from checks.course.measure import (
     write,
 )
 from checks.course.variants import Variant, tiled
-from gemm_lessons.course.lesson import Shape
+from gemm_lessons.gemm.shapes import Shape
 
 ROUNDS = {512: 30, 1024: 30, 2048: 20, 4096: 11, 8192: 7}
 PRECISE = (1024, 4096)  # sizes whose errors are noted

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gemm_lessons.course.lesson import Lesson, Shape
+from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.gemm.shapes import Shape
 
 if TYPE_CHECKING:
-    from gemm_lessons.compiler.compile import Compiled
+    from gemm_lessons.engine.compiler.compile import Compiled
 
 GPU_ARCH = "sm_90"
 
@@ -36,7 +37,10 @@ class Kernel:
 
     def compiled(self) -> Compiled:
         """Raises ``AssertionError`` with the compiler's log."""
-        from gemm_lessons.compiler.compile import Compiled, compile_source  # a machine that only measures has none
+        from gemm_lessons.engine.compiler.compile import (
+            Compiled,
+            compile_source,
+        )  # a machine that only measures has none
 
         compiled = compile_source(
             self.source,

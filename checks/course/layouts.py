@@ -22,10 +22,11 @@ from typing import Any
 
 from checks.course.kernel import Kernel
 from checks.course.measure import COLD, ROOT, Bench, compile_kernels, machine, show, spread, write
-from gemm_lessons.course.data import LAYOUTS
 from gemm_lessons.course.folder import Course
-from gemm_lessons.course.lesson import Lesson, Shape, Tile
+from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.pitfalls import resized
+from gemm_lessons.gemm.data import LAYOUTS
+from gemm_lessons.gemm.shapes import Shape, Tile
 
 ROUNDS = {1000: 41, 1023: 41, 1024: 41, 2047: 21, 2048: 21, 4095: 11, 4096: 11, 4097: 11}
 BEFORE, ANY = "double_buffer", "any_shape"

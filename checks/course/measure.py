@@ -28,9 +28,10 @@ from typing import Any, ClassVar
 
 from checks.course.kernel import GPU_ARCH, Kernel
 from gemm_lessons.course.folder import Course
-from gemm_lessons.course.lesson import Lesson, Shape
+from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.pitfalls import resized
 from gemm_lessons.course.tiles import typed
+from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.gpu.functions import DEFAULT_SHARED_LIMIT
 
 ROOT = Path(__file__).parent.parent.parent
@@ -73,7 +74,7 @@ def squares() -> list[Shape]:
 def compile_kernels(folder: Path, kernels: Iterable[Kernel], shapes: Iterable[Shape] | None = None) -> None:
     """Write a cubin for each, several where the host chooses among them, and ``kernels.json`` with what the launches
     need. The resources that are shown are those of the first, at 4096."""
-    from gemm_lessons.compiler.compile import Compiled, compile_source
+    from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 
     folder.mkdir(parents=True, exist_ok=True)
     listed = []

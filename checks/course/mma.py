@@ -29,9 +29,10 @@ from typing import Any, ClassVar
 from checks.course.kernel import GPU_ARCH
 from checks.course.measure import COLD, ROOT, SPIN, SPIN_CLOCKS, Bench, Call, machine, spread, tensor_maps, write
 from gemm_lessons.course.folder import Course
-from gemm_lessons.course.lesson import Lesson, Shape
+from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.course.pitfalls import load_pitfalls, resized, with_edits
+from gemm_lessons.gemm.shapes import Shape
 
 ROUNDS = {1024: 20, 2048: 15, 4096: 11, 8192: 7}
 CHECKS = ((512, 256, 128), (1024, 512, 640))
@@ -134,7 +135,7 @@ def compile_one(folder: Path, number: int, variant: Variant) -> dict[str, Any]:
 
 
 def compiled(source: str, path: str, entry: str, defines: Mapping[str, int], include: Any, to: Path) -> Any:
-    from gemm_lessons.compiler.compile import Compiled, compile_source  # a machine that only measures has none
+    from gemm_lessons.engine.compiler.compile import Compiled, compile_source  # a machine that only measures has none
 
     made = compile_source(source, path=path, entry=entry, defines=defines, include_dirs=include, arch=GPU_ARCH)
     assert isinstance(made, Compiled), made.log

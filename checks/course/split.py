@@ -31,11 +31,11 @@ from checks.course.measure import (
     spread,
     write,
 )
+from gemm_lessons.commands.bench import label
 from gemm_lessons.course.folder import Course
-from gemm_lessons.course.lesson import Shape
 from gemm_lessons.course.pitfalls import resized, with_edits
 from gemm_lessons.course.tiles import typed
-from gemm_lessons.run.bench import label
+from gemm_lessons.gemm.shapes import Shape
 
 SKINNY = ((128, 128, 8192), (256, 256, 16384), (512, 512, 8192), (64, 4096, 4096))
 SQUARES = (512, 768, 1024, 1536, 2048, 3072)

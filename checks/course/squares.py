@@ -22,8 +22,8 @@ from checks.course.kernel import GPU_ARCH, Kernel
 from checks.course.measure import CHECKS, COLD, WARM, Bench, compile_kernels, every_size, machine, spread, write
 from checks.course.split import Hidden
 from checks.course.variants import Variant
-from gemm_lessons.course.expression import Expression
-from gemm_lessons.course.lesson import Shape
+from gemm_lessons.engine.arguments.expression import Expression
+from gemm_lessons.gemm.shapes import Shape
 
 SOURCE = Path(__file__).with_name("registers.cu")
 ROUNDS = {1024: 40, 1536: 30, 2048: 20, 3072: 15, 4096: 15, 6144: 11, 8192: 15}
@@ -105,9 +105,9 @@ LOOPS = {  # name: TM, TN, FEED, ORDER
 
 
 def compile_all(folder: Path) -> None:
-    from gemm_lessons.compiler.compile import Compiled, compile_source
-    from gemm_lessons.compiler.sass import disassemble, parse
-    from gemm_lessons.proofs.inner_loop import reads
+    from gemm_lessons.authoring.inner_loop import reads
+    from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+    from gemm_lessons.engine.compiler.sass import disassemble, parse
 
     shapes = [Shape(n, n, n) for n in (4096, *ROUNDS)] + [Shape(*sizes) for sizes in CHECKS]
     compile_kernels(folder, [variant.kernel() for variant in VARIANTS], shapes)

@@ -8,7 +8,7 @@ import pytest
 
 from checks.forks import run
 from gemm_lessons.course.folder import packaged_course
-from gemm_lessons.course.lesson import Shape
+from gemm_lessons.gemm.shapes import Shape
 
 LESSON = packaged_course().lesson("any_shape")
 

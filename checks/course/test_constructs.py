@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from gemm_lessons.api import simulate
-from gemm_lessons.compiler.source import included_names, without_comments
 from gemm_lessons.course.folder import packaged_course
+from gemm_lessons.engine.api import simulate
+from gemm_lessons.engine.compiler.source import included_names, without_comments
 
 LESSONS = packaged_course().lessons_dir
 NAMES = packaged_course().names

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gemm_lessons.course.expression import Expression, ExpressionError
+from gemm_lessons.engine.arguments.expression import Expression, ExpressionError
 
 NAMES = {"M": 100, "N": 64, "BM": 32, "zero": 0}
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gemm_lessons.course.expression import Expression
 from gemm_lessons.course.folder import CommandError, Course
-from gemm_lessons.course.lesson import Gate, Lesson, LessonError, Shape, ShapeError
+from gemm_lessons.course.lesson import Gate, Lesson, LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.course.tiles import retiled
+from gemm_lessons.engine.arguments.expression import Expression
+from gemm_lessons.gemm.shapes import Shape, ShapeError
 
 TOML = """\
 title = "T"

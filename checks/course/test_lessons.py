@@ -11,17 +11,18 @@ import pytest
 from typer.main import get_group
 
 from checks.conftest import STORED_WITH, compiler
+from gemm_lessons.authoring.candidate import Shared
+from gemm_lessons.authoring.pitfalls import the_tool_prints_what_is_quoted
+from gemm_lessons.authoring.prove import PROOFS, Proof, prove
 from gemm_lessons.cli.app import whole
 from gemm_lessons.course.folder import Course, packaged_course
-from gemm_lessons.course.lesson import Lesson, Shape
+from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.lesson_toml import load_lesson
-from gemm_lessons.hardware.sheets import GPUS, find_gpu
-from gemm_lessons.proofs.candidate import Shared
-from gemm_lessons.proofs.pitfalls import the_tool_prints_what_is_quoted
-from gemm_lessons.proofs.prove import PROOFS, Proof, prove
+from gemm_lessons.devices.simulated import Simulated
+from gemm_lessons.engine.hardware.sheets import GPUS, find_gpu
+from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.report.run import printed
-from gemm_lessons.run.pipeline import RunOutcome, RunRequest, run_lesson
-from gemm_lessons.run.simulated import Simulated
+from gemm_lessons.running.pipeline import RunOutcome, RunRequest, run_lesson
 
 COURSE = Course(packaged_course().root)
 SHARED = Shared.of(COURSE, printed, get_group(whole()).commands)

@@ -10,9 +10,9 @@ import pytest
 from checks.course import halves, mma, two_warps
 from checks.course.measure import ROOT, ROUNDS, rates, solutions, spread
 from checks.course.variants import VARIANTS
+from gemm_lessons.authoring.numbers import Numbers
 from gemm_lessons.course.folder import Course
 from gemm_lessons.course.lesson import LessonError
-from gemm_lessons.proofs.numbers import Numbers
 
 
 def rows(file: str) -> list[dict[str, Any]]:

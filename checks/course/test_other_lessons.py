@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from gemm_lessons.course.folder import Course
-from gemm_lessons.course.lesson import LessonError, Shape
+from gemm_lessons.course.lesson import LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
-from gemm_lessons.estimate.model import LAUNCH_US, NEXT_US, estimate_at
-from gemm_lessons.hardware.sheets import GPUS
-from gemm_lessons.judgement.verdict import Faulted, WrongAnswer
-from gemm_lessons.run.outcome import RunOutcome
-from gemm_lessons.run.pipeline import RunRequest, run_lesson
-from gemm_lessons.run.simulated import Simulated
+from gemm_lessons.devices.simulated import Simulated
+from gemm_lessons.engine.hardware.sheets import GPUS
+from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.gemm.time_model import LAUNCH_US, NEXT_US, estimate_at
+from gemm_lessons.judging.verdict import Faulted, WrongAnswer
+from gemm_lessons.running.outcome import RunOutcome
+from gemm_lessons.running.pipeline import RunRequest, run_lesson
 
 FOLDER = Path(__file__).parent / "kernels" / "90_split_k"
 COURSE = Course(Path(__file__).resolve().parents[2])

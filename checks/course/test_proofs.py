@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from typer.main import get_group
 
+from gemm_lessons.authoring.candidate import Shared
+from gemm_lessons.authoring.prove import PROOFS, prove
+from gemm_lessons.authoring.skeleton import new_lesson
+from gemm_lessons.authoring.write_numbers import fill_in
 from gemm_lessons.cli.app import whole
 from gemm_lessons.course.folder import CommandError, Course, packaged_course
 from gemm_lessons.course.lesson import LessonError
-from gemm_lessons.proofs.candidate import Shared
-from gemm_lessons.proofs.filling import fill_in
-from gemm_lessons.proofs.prove import PROOFS, prove
-from gemm_lessons.proofs.skeleton import new_lesson
 from gemm_lessons.report.run import printed
 
 RUNNING = ("stub", "solution", "previous", "numbers", "answers", "edits", "quotes", "bugs")  # proofs that run kernels

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gemm_lessons.course.expression import Expression, ExpressionError
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.course.lesson import LessonError
 from gemm_lessons.course.questions import FACTS, Question, Score, load_questions
 from gemm_lessons.course.text import folded
+from gemm_lessons.engine.arguments.expression import Expression, ExpressionError
 
 NAMES = {"M": 128, "N": 128, "K": 64, "BK": 8, "ffma": 1000, "before_ffma": 1004, "barriers": 4, "before_barriers": 2}
 COUNT = Question("barriers", "How many?", Expression("barriers"), within=10)

@@ -10,14 +10,14 @@ import pytest
 
 from checks.course.measure import COLD, ROOT
 from checks.course.split import ANY, SHAPES, SKINNY, SPLIT, VARIANTS
+from gemm_lessons.commands.bench import label
 from gemm_lessons.course.folder import packaged_course
-from gemm_lessons.course.lesson import Shape
 from gemm_lessons.course.lesson_toml import load_lesson
-from gemm_lessons.hardware.sheets import GPUS
-from gemm_lessons.judgement.verdict import Passed
-from gemm_lessons.run.bench import label
-from gemm_lessons.run.pipeline import RunRequest, run_lesson
-from gemm_lessons.run.simulated import Simulated
+from gemm_lessons.devices.simulated import Simulated
+from gemm_lessons.engine.hardware.sheets import GPUS
+from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.judging.verdict import Passed
+from gemm_lessons.running.pipeline import RunRequest, run_lesson
 
 COURSE = packaged_course()
 LESSON = COURSE.lesson(SPLIT)

@@ -8,9 +8,9 @@ import pytest
 
 from checks.course.kernel import GPU_ARCH
 from checks.course.squares import LOOPS, SOURCE, VARIANTS
-from gemm_lessons.compiler.compile import Compiled, compile_source
-from gemm_lessons.course.lesson import Shape
-from gemm_lessons.proofs.inner_loop import BANK, OTHER, THREE, reads
+from gemm_lessons.authoring.inner_loop import BANK, OTHER, THREE, reads
+from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.gemm.shapes import Shape
 
 
 def loop(words: str) -> dict[str, float]:

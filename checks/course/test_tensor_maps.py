@@ -10,20 +10,21 @@ from pathlib import Path
 import pytest
 
 from gemm_lessons.course.folder import CommandError, Course
-from gemm_lessons.course.lesson import Lesson, LessonError, Shape
+from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
-from gemm_lessons.course.problem import Problem
 from gemm_lessons.course.tiles import retiled
+from gemm_lessons.devices.simulated import Simulated
+from gemm_lessons.engine.hardware.sheets import GPUS
+from gemm_lessons.engine.records.launch import TensorMap
+from gemm_lessons.gemm.problem import Problem
+from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.gpu.arena import passed
-from gemm_lessons.hardware.sheets import GPUS
-from gemm_lessons.judgement.evidence import Speed
-from gemm_lessons.judgement.verdict import Faulted
-from gemm_lessons.launch import TensorMap
+from gemm_lessons.judging.evidence import Speed
+from gemm_lessons.judging.verdict import Faulted
 from gemm_lessons.report.table import footnotes
-from gemm_lessons.run.estimating import movement_of
-from gemm_lessons.run.outcome import RunOutcome
-from gemm_lessons.run.pipeline import RunRequest, run_lesson
-from gemm_lessons.run.simulated import Simulated
+from gemm_lessons.running.estimating import movement_of
+from gemm_lessons.running.outcome import RunOutcome
+from gemm_lessons.running.pipeline import RunRequest, run_lesson
 
 FOLDER = Path(__file__).parent / "kernels" / "91_tensor_maps"
 COURSE = Course(Path(__file__).resolve().parents[2])

@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gemm_lessons.authoring.numbers import FILES, TABLE
+from gemm_lessons.authoring.pitfalls import QUOTE
 from gemm_lessons.course.bugs import bugs_of
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.course.questions import load_questions
 from gemm_lessons.course.text import BLOCK, numbered, section
-from gemm_lessons.judgement.hints import COALESCING, CONFLICTS
-from gemm_lessons.proofs.numbers import FILES, TABLE
-from gemm_lessons.proofs.pitfalls import QUOTE
-from gemm_lessons.simulator.program.fragments import Fragment
+from gemm_lessons.engine.ptx.fragments import Fragment
+from gemm_lessons.judging.hints import COALESCING, CONFLICTS
 
 MEASURED = "|".join(set(FILES) - {"ncu", "precision"})
 TEXTS = sorted(packaged_course().lessons_dir.glob("*_*/README.md"))

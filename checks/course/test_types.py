@@ -12,16 +12,17 @@ import pytest
 
 from checks.course.mma import VARIANTS
 from checks.forks import run
-from gemm_lessons.api import simulate
 from gemm_lessons.course.folder import packaged_course
-from gemm_lessons.course.lesson import LessonError, Shape
+from gemm_lessons.course.lesson import LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.course.pitfalls import resized
-from gemm_lessons.hardware.sheets import GPUS
-from gemm_lessons.judgement.verdict import Passed
-from gemm_lessons.run.pipeline import RunRequest, run_lesson
-from gemm_lessons.run.simulated import Simulated
-from gemm_lessons.simulator.program.fragments import Fragment
+from gemm_lessons.devices.simulated import Simulated
+from gemm_lessons.engine.api import simulate
+from gemm_lessons.engine.hardware.sheets import GPUS
+from gemm_lessons.engine.ptx.fragments import Fragment
+from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.judging.verdict import Passed
+from gemm_lessons.running.pipeline import RunRequest, run_lesson
 
 LESSON = packaged_course().lesson("mma")
 SHAPES = {

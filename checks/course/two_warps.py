@@ -24,7 +24,7 @@ from checks.course.measure import (
     write,
 )
 from checks.course.variants import Variant, tiled
-from gemm_lessons.course.lesson import Shape
+from gemm_lessons.gemm.shapes import Shape
 
 WAIT_CLOCKS = 500_000  # 250 us
 ROUNDS = {256: 40, 512: 40, 768: 40, 1024: 20, 1536: 15, 2048: 9, 4096: 7, 8192: 3}

@@ -22,8 +22,8 @@ from typing import Any
 from checks.course.kernel import GPU_ARCH
 from checks.course.measure import COLD, Bench, Call, compile_kernels, machine, spread, write
 from checks.course.variants import Variant
-from gemm_lessons.course.lesson import Shape
-from gemm_lessons.elements import ELEMENTS
+from gemm_lessons.engine.records.elements import ELEMENTS
+from gemm_lessons.gemm.shapes import Shape
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 SOURCE = Path(__file__).with_name("loops.cu")
@@ -74,7 +74,7 @@ VARIANTS = (
 
 
 def compile_all(folder: Path) -> None:
-    from gemm_lessons.compiler.compile import Compiled, compile_source
+    from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 
     compile_kernels(folder, [variant.kernel() for variant in VARIANTS], [])
     for name, (entry, tiles) in LOOPS.items():

@@ -20,13 +20,13 @@ from pathlib import Path
 
 import numpy as np
 
-from gemm_lessons.compiler.compile import Compiled, compile_source, occupancy
-from gemm_lessons.course.lesson import Shape
-from gemm_lessons.estimate.profile import Profile
-from gemm_lessons.hardware.sheets import GPUS, STAND_IN, GpuSpec
-from gemm_lessons.launch import Argument, Buffer, Grid, Scalar, StructWithBuffers
-from gemm_lessons.simulator import Simulator
-from gemm_lessons.simulator.counters.machinecode.trace import Trace, traceable
+from gemm_lessons.engine.compiler.compile import Compiled, compile_source, occupancy
+from gemm_lessons.engine.hardware.sheets import GPUS, STAND_IN, GpuSpec
+from gemm_lessons.engine.records.launch import Argument, Buffer, Grid, Scalar, StructWithBuffers
+from gemm_lessons.engine.sass.trace import Trace, traceable
+from gemm_lessons.engine.simulator import Simulator
+from gemm_lessons.gemm.profile import Profile
+from gemm_lessons.gemm.shapes import Shape
 
 KERNELS = Path(__file__).parent / "kernels"
 # Both were cards for PCI Express; the data sheets in gpus.py are of the faster SXM2 modules. Highest boost clocks.

@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from checks import readings
-from gemm_lessons.course.lesson import Shape
-from gemm_lessons.launch import Argument, Buffer, Grid, Scalar
+from gemm_lessons.engine.records.launch import Argument, Buffer, Grid, Scalar
+from gemm_lessons.gemm.shapes import Shape
 
 if TYPE_CHECKING:
-    from gemm_lessons.compiler.compile import Compiled
-    from gemm_lessons.estimate.model import Estimate
-    from gemm_lessons.estimate.profile import Profile
+    from gemm_lessons.engine.compiler.compile import Compiled
+    from gemm_lessons.gemm.profile import Profile
+    from gemm_lessons.gemm.time_model import Estimate
 
 KERNELS = Path(__file__).parent / "kernels"
 MEASURED = readings.FOLDER / "estimate" / "matrices_h200.json"
@@ -88,7 +88,7 @@ class Case:
 
     def compiled(self, arch: str = "sm_90", entry: str = "gemm") -> Compiled:
         """Raises ``AssertionError`` with the compiler's log."""
-        from gemm_lessons.compiler.compile import Compiled, compile_source
+        from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 
         found = compile_source(
             self.path.read_text(),
@@ -104,11 +104,11 @@ class Case:
     @cached_property
     def profile(self) -> Profile:
         """Traced for as many blocks as are resident on an H200."""
-        from gemm_lessons.compiler.compile import occupancy
-        from gemm_lessons.estimate.profile import DEPTH, Movement, Profile
-        from gemm_lessons.hardware.sheets import GPUS
-        from gemm_lessons.simulator import Simulator
-        from gemm_lessons.simulator.counters.machinecode.trace import Trace, traceable
+        from gemm_lessons.engine.compiler.compile import occupancy
+        from gemm_lessons.engine.hardware.sheets import GPUS
+        from gemm_lessons.engine.sass.trace import Trace, traceable
+        from gemm_lessons.engine.simulator import Simulator
+        from gemm_lessons.gemm.profile import DEPTH, Movement, Profile
 
         compiled = self.compiled()
         resident = occupancy(compiled.resources, self.threads, self.shared, GPUS["h200"]).blocks_per_sm
@@ -145,8 +145,8 @@ class Case:
 
     def estimate(self, shape: tuple[int, int, int]) -> list[Estimate]:
         """Of each launch."""
-        from gemm_lessons.estimate.model import estimate_at
-        from gemm_lessons.hardware.sheets import GPUS
+        from gemm_lessons.engine.hardware.sheets import GPUS
+        from gemm_lessons.gemm.time_model import estimate_at
 
         m, n, k = shape
         found = [estimate_at(self.profile, Shape(m, n, k), self.grid(m, n), GPUS["h200"])]
@@ -157,11 +157,11 @@ class Case:
     @cached_property
     def adding_up(self) -> Profile:
         """Of the second launch."""
-        from gemm_lessons.compiler.compile import occupancy
-        from gemm_lessons.estimate.profile import Movement, Profile
-        from gemm_lessons.hardware.sheets import GPUS
-        from gemm_lessons.simulator import Simulator
-        from gemm_lessons.simulator.counters.machinecode.trace import traceable
+        from gemm_lessons.engine.compiler.compile import occupancy
+        from gemm_lessons.engine.hardware.sheets import GPUS
+        from gemm_lessons.engine.sass.trace import traceable
+        from gemm_lessons.engine.simulator import Simulator
+        from gemm_lessons.gemm.profile import Movement, Profile
 
         compiled = self.compiled(entry="reduce")
         resident = occupancy(compiled.resources, ADDED_UP, 0, GPUS["h200"]).blocks_per_sm
@@ -259,7 +259,7 @@ extern "C" __global__ void spin(long long clocks)
 
 def compile_cases(folder: Path) -> None:
     """A cubin for each kernel."""
-    from gemm_lessons.compiler.compile import Compiled, compile_source
+    from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 
     folder.mkdir(parents=True, exist_ok=True)
     for number, case in enumerate(CASES):

@@ -27,16 +27,17 @@ from checks.course.measure import solutions
 from checks.course.variants import VARIANTS, kernels
 from checks.estimate.articles import ARTICLES, Article
 from checks.estimate.matrices import CASES, MEASURED, QUEUED_US
-from gemm_lessons.compiler.compile import occupancy
+from gemm_lessons.authoring.numbers import table_of
+from gemm_lessons.commands.bench import shape_of
 from gemm_lessons.course.folder import Course
-from gemm_lessons.course.lesson import Lesson, Shape
+from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.lesson_toml import load_lesson
-from gemm_lessons.estimate.latencies import PIPES
-from gemm_lessons.estimate.model import LAUNCH_US, Estimate, estimate_at, profile_of
-from gemm_lessons.hardware.sheets import GPUS
-from gemm_lessons.proofs.numbers import table_of
-from gemm_lessons.run.bench import shape_of
-from gemm_lessons.run.estimating import estimator_of, subject_of
+from gemm_lessons.engine.compiler.compile import occupancy
+from gemm_lessons.engine.estimate.latencies import PIPES
+from gemm_lessons.engine.hardware.sheets import GPUS
+from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.gemm.time_model import LAUNCH_US, Estimate, estimate_at, profile_of
+from gemm_lessons.running.estimating import estimator_of, subject_of
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "lessons/common/ESTIMATE.md"

@@ -10,22 +10,23 @@ from unittest.mock import Mock
 import pytest
 
 from checks.estimate.test_timeline import FREE, Line, ffma, lds, shared, trace
-from gemm_lessons.compiler import cache as compile_cache
-from gemm_lessons.compiler.compile import Compiled, compile_source
 from gemm_lessons.course.folder import any_course
-from gemm_lessons.course.lesson import Shape, TileSizes, tile_sizes
+from gemm_lessons.course.lesson import tile_sizes
 from gemm_lessons.course.lesson_toml import load_lesson
-from gemm_lessons.device import BuildTarget
-from gemm_lessons.estimate import timeline
-from gemm_lessons.estimate.model import LAUNCH_US, NEXT_US, Estimate, Profile, Subject, estimate_at, in_a_row
-from gemm_lessons.estimate.profile import longer, profile_of, traced_shape
-from gemm_lessons.hardware.sheets import GPUS, GpuSpec, buildable
-from gemm_lessons.judgement.verdict import CompileFailed
-from gemm_lessons.run.builder import Builder
-from gemm_lessons.run.estimating import estimator_of, movement_of, sharing_of, subject_of
-from gemm_lessons.simulator.counters.machinecode import trace as machine_code
-from gemm_lessons.simulator.counters.machinecode.trace import Trace, Traffic
-from gemm_lessons.simulator.program.ptx import Kernel
+from gemm_lessons.devices.device import BuildTarget
+from gemm_lessons.engine.compiler import cache as compile_cache
+from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.estimate import timeline
+from gemm_lessons.engine.hardware.sheets import GPUS, GpuSpec, buildable
+from gemm_lessons.engine.ptx.records import Kernel
+from gemm_lessons.engine.sass import trace as machine_code
+from gemm_lessons.engine.sass.trace import Trace, Traffic
+from gemm_lessons.gemm.profile import longer, profile_of, traced_shape
+from gemm_lessons.gemm.shapes import Shape, TileSizes
+from gemm_lessons.gemm.time_model import LAUNCH_US, NEXT_US, Estimate, Profile, Subject, estimate_at, in_a_row
+from gemm_lessons.judging.verdict import CompileFailed
+from gemm_lessons.running.builder import Builder
+from gemm_lessons.running.estimating import estimator_of, movement_of, sharing_of, subject_of
 
 H200 = GPUS["h200"]
 

@@ -20,13 +20,13 @@ from checks.estimate import table
 from checks.estimate.table import Compared
 from checks.readings.estimate import boxes
 from checks.readings.estimate.boxes import Probe
-from gemm_lessons.compiler.compile import Compiled, compile_source
-from gemm_lessons.estimate.recording import record
-from gemm_lessons.estimate.timeline import play
-from gemm_lessons.hardware.sheets import GPUS
-from gemm_lessons.launch import Argument, Buffer, Grid, Scalar, TensorMap
-from gemm_lessons.simulator import Simulator
-from gemm_lessons.simulator.counters.machinecode.trace import traceable
+from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.estimate.recording import record
+from gemm_lessons.engine.estimate.timeline import play
+from gemm_lessons.engine.hardware.sheets import GPUS
+from gemm_lessons.engine.records.launch import Argument, Buffer, Grid, Scalar, TensorMap
+from gemm_lessons.engine.sass.trace import traceable
+from gemm_lessons.engine.simulator import Simulator
 
 pytestmark = pytest.mark.slow
 

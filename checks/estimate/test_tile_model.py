@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from checks import forks
-from gemm_lessons.hardware.sheets import find_gpu
-from gemm_lessons.hardware.tile_model import TileModel, tile_model
+from gemm_lessons.engine.hardware.sheets import find_gpu
+from gemm_lessons.gemm.tile_model import TileModel, tile_model
 
 H200 = find_gpu("h200")
 # The GPU of the paper. Its shared memory moves 64 bytes per clock, half as many as of all that came after it: half as

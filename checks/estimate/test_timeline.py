@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from checks.readings import FOLDER
-from gemm_lessons.compiler.compile import Compiled, compile_source
-from gemm_lessons.compiler.sass import SassInstruction, width_of
-from gemm_lessons.estimate.items import streams_of, unknown_units
-from gemm_lessons.estimate.latencies import PIPES
-from gemm_lessons.estimate.timeline import Multiprocessor, play
-from gemm_lessons.hardware.sheets import GPUS
-from gemm_lessons.simulator.counters.machinecode.operands import decode
-from gemm_lessons.simulator.counters.machinecode.registers import conflicts, reads
-from gemm_lessons.simulator.counters.machinecode.trace import Control, Signal, Touch, Trace, Traffic, controls
-from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
+from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.compiler.sass import SassInstruction, width_of
+from gemm_lessons.engine.estimate.items import streams_of, unknown_units
+from gemm_lessons.engine.estimate.latencies import PIPES
+from gemm_lessons.engine.estimate.timeline import Multiprocessor, play
+from gemm_lessons.engine.hardware.sheets import GPUS
+from gemm_lessons.engine.sass.operands import decode
+from gemm_lessons.engine.sass.registers import conflicts, reads
+from gemm_lessons.engine.sass.trace import Control, Signal, Touch, Trace, Traffic, controls
+from gemm_lessons.engine.sass.uncountable import Uncountable
 
 H200 = GPUS["h200"]
 HOPPER = PIPES[90]

@@ -12,10 +12,11 @@ from tempfile import TemporaryDirectory
 
 from checks.export.kinds import KINDS, lesson_of
 from gemm_lessons.course.folder import CommandError, packaged_course
-from gemm_lessons.course.lesson import Lesson, Shape
+from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.export.folder import export_lesson
 from gemm_lessons.export.program import LARGE
+from gemm_lessons.gemm.shapes import Shape
 
 SPLIT_K = Path(__file__).parents[1] / "course" / "kernels" / "90_split_k"
 RUN = """\

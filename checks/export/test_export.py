@@ -12,17 +12,18 @@ from pathlib import Path
 import pytest
 
 from checks.export.kinds import KINDS, lesson_of
-from gemm_lessons.compiler.compile import Compiled, compile_source
-from gemm_lessons.course.data import DataSpec
-from gemm_lessons.course.expression import Expression
 from gemm_lessons.course.folder import CommandError, packaged_course, shown
-from gemm_lessons.course.formula import Formula
-from gemm_lessons.course.lesson import Lesson, Shape
+from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.course.tiles import laid
+from gemm_lessons.engine.arguments.expression import Expression
+from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.export import cplusplus
 from gemm_lessons.export.folder import HOST, Exported, export_lesson
 from gemm_lessons.export.program import LARGE, named_in_pragmas
+from gemm_lessons.gemm.data import DataSpec
+from gemm_lessons.gemm.formula import Formula
+from gemm_lessons.gemm.shapes import Shape
 
 COURSE = packaged_course()
 SPLIT_K = Path(__file__).parents[1] / "course" / "kernels" / "90_split_k"

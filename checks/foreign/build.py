@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gemm_lessons.compiler import whole_file
-from gemm_lessons.compiler.compile import Compiled, NotCompiled, compile_source
-from gemm_lessons.compiler.includes import Places
+from gemm_lessons.engine.compiler import whole_file
+from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled, compile_source
+from gemm_lessons.engine.compiler.includes import Places
 
 FOLDERS = ("", "include", "inc", "common", "Common", "utils")
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from checks.foreign.inputs import Argument, Array, Pointer
-from gemm_lessons.compiler.compile import Compiled
-from gemm_lessons.launch import Argument as Passed
-from gemm_lessons.launch import Buffer, Grid, Launched, Scalar
-from gemm_lessons.simulator import Setting, Simulator
+from gemm_lessons.engine.compiler.compile import Compiled
+from gemm_lessons.engine.records.launch import Argument as Passed
+from gemm_lessons.engine.records.launch import Buffer, Grid, Scalar
+from gemm_lessons.engine.records.results import Launched
+from gemm_lessons.engine.simulator import Setting, Simulator
 
 
 class TooSlow(Exception):

@@ -15,8 +15,8 @@ import numpy as np
 
 from checks.foreign.inputs import Argument, Number, Pointer
 from checks.foreign.manifest import three
-from gemm_lessons.compiler.source import GlobalFunction
-from gemm_lessons.launch import Grid
+from gemm_lessons.engine.compiler.source import GlobalFunction
+from gemm_lessons.engine.records.launch import Grid
 
 TYPES = {
     "float": "f4", "double": "f8", "int": "i4", "unsigned": "u4", "unsigned int": "u4", "uint": "u4", "uint32_t": "u4",

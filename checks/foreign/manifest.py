@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from checks.foreign import inputs
-from gemm_lessons.launch import Grid
+from gemm_lessons.engine.records.launch import Grid
 
 
 @dataclass(frozen=True)

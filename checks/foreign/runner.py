@@ -17,11 +17,11 @@ from checks.foreign.build import compiled
 from checks.foreign.execute import Outcome, TooSlow, launch
 from checks.foreign.manifest import Case, folder_of
 from checks.simulator.property.comparison import tricks_off
-from gemm_lessons.compiler.compile import Compiled, NotCompiled
-from gemm_lessons.errors import KitError, UnsupportedKernel
-from gemm_lessons.launch import METRICS
-from gemm_lessons.simulator import Setting
-from gemm_lessons.simulator.program.ptx import PtxSyntaxError
+from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled
+from gemm_lessons.engine.ptx.records import PtxSyntaxError
+from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
+from gemm_lessons.engine.records.metrics import METRICS
+from gemm_lessons.engine.simulator import Setting
 
 SECONDS = 60
 # Neither an answer nor "unsupported": a bug of the kit, to be shown as one.

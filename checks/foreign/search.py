@@ -20,12 +20,13 @@ from checks.foreign.execute import Outcome, TooSlow, launch
 from checks.foreign.inputs import Number, parse
 from checks.foreign.manifest import Case
 from checks.foreign.runner import CRASHES
-from gemm_lessons.compiler import source as cuda_source
-from gemm_lessons.compiler.compile import Compiled, NotCompiled
-from gemm_lessons.errors import UnsupportedKernel
-from gemm_lessons.launch import Finding
-from gemm_lessons.simulator import Setting
-from gemm_lessons.simulator.program import parser, ptx
+from gemm_lessons.engine.compiler import source as cuda_source
+from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled
+from gemm_lessons.engine.ptx import parser
+from gemm_lessons.engine.ptx import records as ptx
+from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.engine.simulator import Setting
 
 SECONDS = 10
 PATIENCE = 25

@@ -11,7 +11,7 @@ import pytest
 
 from checks.foreign import __main__ as command
 from checks.foreign import compare, fetch, inputs, launcher, manifest, runner, search, table
-from gemm_lessons.launch import Grid
+from gemm_lessons.engine.records.launch import Grid
 
 SOURCE = """
 #include <cstdio>

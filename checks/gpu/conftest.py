@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gemm_lessons.gpu import Gpu, GpuUnavailable
+from gemm_lessons.gpu.cuda_gpu import Gpu
+from gemm_lessons.gpu.errors import GpuUnavailable
 
 FAKE = Path(__file__).parent / "fake"
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gemm_lessons import address_space
-from gemm_lessons.child import ROOT, Child, ChildDied, ChildHung
+from gemm_lessons.engine.process import address_space
+from gemm_lessons.engine.process.child import ROOT, Child, ChildDied, ChildHung
 
 Make = Callable[..., Child]
 
@@ -176,7 +176,7 @@ def test_a_child_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
         "import time\ndef main(parent):\n    parent.send({})\n    time.sleep(600)\n"
     )
     program = (
-        "import sys, time; from pathlib import Path; from gemm_lessons.child import Child\n"
+        "import sys, time; from pathlib import Path; from gemm_lessons.engine.process.child import Child\n"
         "child = Child('child_busy', path=[Path(sys.argv[1])]); child.receive(10); print(child.pid, flush=True)\n"
         "time.sleep(600)"
     )

@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gemm_lessons.compiler.compile import Compiled, Resources
-from gemm_lessons.course.data import DataSpec
-from gemm_lessons.course.lesson import Shape
-from gemm_lessons.course.problem import Problem
-from gemm_lessons.errors import KitError
-from gemm_lessons.gpu import Entrant, Gpu, GpuUnavailable, Measurement, Step, WrongGpuIndex
-from gemm_lessons.launch import Buffer, Grid, Launched, Scalar, StructWithBuffers
+from gemm_lessons.engine.compiler.compile import Compiled, Resources
+from gemm_lessons.engine.records.errors import KitError
+from gemm_lessons.engine.records.launch import Buffer, Grid, Scalar, StructWithBuffers
+from gemm_lessons.engine.records.results import Launched
+from gemm_lessons.gemm.data import DataSpec
+from gemm_lessons.gemm.problem import Problem
+from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.gpu.cuda_gpu import Gpu
+from gemm_lessons.gpu.errors import GpuUnavailable, WrongGpuIndex
+from gemm_lessons.gpu.records import Entrant, Measurement, Step
 
 PARAMETERS = ("A", "B", "C", "M", "N", "K")
 DATA = DataSpec.plain(PARAMETERS)

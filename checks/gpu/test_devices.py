@@ -6,10 +6,10 @@ import importlib.util
 
 import pytest
 
-from gemm_lessons.device import BuildTarget
-from gemm_lessons.gpu import GpuUnavailable, WrongGpuIndex
-from gemm_lessons.hardware.sheets import data_sheet
-from gemm_lessons.run.choose import Choice, open_device
+from gemm_lessons.devices.choose import Choice, open_device
+from gemm_lessons.devices.device import BuildTarget
+from gemm_lessons.engine.hardware.sheets import data_sheet
+from gemm_lessons.gpu.errors import GpuUnavailable, WrongGpuIndex
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,9 @@ def test_the_device_for_an_option(
 
 def test_auto_without_cupy_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr("gemm_lessons.child.Child.__init__", lambda *_, **__: pytest.fail("started a process"))
+    monkeypatch.setattr(
+        "gemm_lessons.engine.process.child.Child.__init__", lambda *_, **__: pytest.fail("started a process")
+    )
     assert open_device("auto").kind == "simulator"
 
 

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.readings import FOLDER
+from gemm_lessons.commands.bench import Point, read
 from gemm_lessons.course.folder import CommandError, WriteError
-from gemm_lessons.errors import KitError
-from gemm_lessons.hardware.sheets import find_gpu
+from gemm_lessons.engine.hardware.sheets import find_gpu
+from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.report import plot
-from gemm_lessons.run.bench import Point, read
 
 POINTS = read(FOLDER / "gpu" / "bench_h200.csv")
 ESTIMATES = [

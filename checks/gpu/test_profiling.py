@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from checks.readings import FOLDER
+from gemm_lessons.commands import profiling
 from gemm_lessons.course.folder import packaged_course
-from gemm_lessons.course.lesson import Shape
-from gemm_lessons.errors import KitError
-from gemm_lessons.launch import METRICS
-from gemm_lessons.run import profiling
+from gemm_lessons.engine.records.errors import KitError
+from gemm_lessons.engine.records.metrics import METRICS
+from gemm_lessons.gemm.shapes import Shape
 
 COURSE = packaged_course()
 CONFLICTS = COURSE.lesson("bank_conflicts")

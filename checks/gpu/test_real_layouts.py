@@ -8,22 +8,23 @@ from typing import Any
 
 import pytest
 
-from gemm_lessons.compiler.compile import Compiled, compile_source
-from gemm_lessons.compiler.nvrtc import choose_major
-from gemm_lessons.course.data import BufferSpec, DataSpec
-from gemm_lessons.course.expression import Expression
 from gemm_lessons.course.folder import packaged_course
-from gemm_lessons.course.lesson import Shape, TileSizes
 from gemm_lessons.course.lesson_toml import load_lesson
-from gemm_lessons.course.problem import Problem
-from gemm_lessons.elements import ELEMENTS
-from gemm_lessons.gpu import Entrant, Gpu, Measurement, Step
-from gemm_lessons.hardware.sheets import find_gpu
-from gemm_lessons.judgement.verdict import judge
-from gemm_lessons.launch import Grid
-from gemm_lessons.run.pipeline import RunRequest, run_lesson
-from gemm_lessons.run.shadowed import ShadowedGpu
-from gemm_lessons.simulator import Simulator
+from gemm_lessons.devices.shadowed_gpu import ShadowedGpu
+from gemm_lessons.engine.arguments.expression import Expression
+from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.compiler.nvrtc import choose_major
+from gemm_lessons.engine.hardware.sheets import find_gpu
+from gemm_lessons.engine.records.elements import ELEMENTS
+from gemm_lessons.engine.records.launch import Grid
+from gemm_lessons.engine.simulator import Simulator
+from gemm_lessons.gemm.data import BufferSpec, DataSpec
+from gemm_lessons.gemm.problem import Problem
+from gemm_lessons.gemm.shapes import Shape, TileSizes
+from gemm_lessons.gpu.cuda_gpu import Gpu
+from gemm_lessons.gpu.records import Entrant, Measurement, Step
+from gemm_lessons.judging.verdict import judge
+from gemm_lessons.running.pipeline import RunRequest, run_lesson
 
 pytestmark = pytest.mark.gpu
 SPLIT_K = Path(__file__).parents[1] / "course" / "kernels" / "90_split_k"

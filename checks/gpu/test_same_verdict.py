@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from gemm_lessons.course.folder import any_course
-from gemm_lessons.course.lesson import Shape
-from gemm_lessons.device import Device
-from gemm_lessons.gpu import Gpu
-from gemm_lessons.hardware.sheets import find_gpu
-from gemm_lessons.judgement.verdict import Faulted, WrongAnswer
-from gemm_lessons.run.outcome import Row
-from gemm_lessons.run.pipeline import RunRequest, run_lesson
-from gemm_lessons.run.shadowed import ShadowedGpu
-from gemm_lessons.run.simulated import Simulated
+from gemm_lessons.devices.device import Device
+from gemm_lessons.devices.shadowed_gpu import ShadowedGpu
+from gemm_lessons.devices.simulated import Simulated
+from gemm_lessons.engine.hardware.sheets import find_gpu
+from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.gpu.cuda_gpu import Gpu
+from gemm_lessons.judging.verdict import Faulted, WrongAnswer
+from gemm_lessons.running.outcome import Row
+from gemm_lessons.running.pipeline import RunRequest, run_lesson
 
 HERE = "    // Walk along K"
 DEFECTS = {

@@ -13,14 +13,15 @@ import pytest
 
 from checks import forks
 from gemm_lessons.cli.tune import keep_sizes, parse_values
+from gemm_lessons.commands.tuning import TuneRequest, tune
 from gemm_lessons.course.folder import CommandError, Course, packaged_course
-from gemm_lessons.course.lesson import LessonError, Shape
+from gemm_lessons.course.lesson import LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
-from gemm_lessons.gpu import Gpu
-from gemm_lessons.hardware.sheets import find_gpu
-from gemm_lessons.run.shadowed import ShadowedGpu
-from gemm_lessons.run.simulated import Simulated
-from gemm_lessons.run.tuning import TuneRequest, tune
+from gemm_lessons.devices.shadowed_gpu import ShadowedGpu
+from gemm_lessons.devices.simulated import Simulated
+from gemm_lessons.engine.hardware.sheets import find_gpu
+from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.gpu.cuda_gpu import Gpu
 
 COURSE = packaged_course()
 LESSON = COURSE.lesson("block_tile")

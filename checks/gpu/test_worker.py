@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gemm_lessons.bounds import GIB
 from gemm_lessons.course.folder import CommandError, packaged_course
-from gemm_lessons.errors import KitError, UnsupportedKernel
+from gemm_lessons.engine.process.bounds import GIB
+from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.grading import worker
 from gemm_lessons.grading.worker import Limits, Submission, judge_submission
-from gemm_lessons.run.contract import JSON
+from gemm_lessons.running.contract import JSON
 
 COURSE = packaged_course()
 HEAD = 'extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K) {'
@@ -96,7 +96,7 @@ def test_on_a_gpu(fake_cupy: pytest.MonkeyPatch) -> None:
     fake_cupy.setenv("FAKE_GPU", "count=0")
     fake_cupy.setattr(worker, "KEPT", (*worker.KEPT, "FAKE_GPU"))
     worker.close()  # the next has the stand-in
-    from gemm_lessons.errors import KitError
+    from gemm_lessons.engine.records.errors import KitError
 
     with pytest.raises(KitError, match="sees no CUDA GPU"):
         judge_submission(Submission(COURSE.root, lesson.name, lesson.solution_path, device="gpu"))

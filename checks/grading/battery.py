@@ -27,7 +27,7 @@ from rich.table import Table
 from checks.grading import fixtures
 from checks.grading.fixtures import BadFixture, Fixture
 from gemm_lessons.course.folder import CommandError
-from gemm_lessons.course.problem import fresh_seed
+from gemm_lessons.gemm.problem import fresh_seed
 from gemm_lessons.grading.executors import open_executor
 from gemm_lessons.grading.judging import Job, Judged
 from gemm_lessons.report.console import make_console

@@ -22,14 +22,15 @@ from typing import Any
 
 import numpy as np
 
-from gemm_lessons.api import CompileError, simulate
-from gemm_lessons.bounds import GIB
 from gemm_lessons.course.folder import CommandError, packaged_course
-from gemm_lessons.course.lesson import Lesson, Shape, astuple
-from gemm_lessons.errors import KitError, UnsupportedKernel
+from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.engine.api import CompileError, simulate
+from gemm_lessons.engine.process.bounds import GIB
+from gemm_lessons.engine.ptx import opcodes
+from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
+from gemm_lessons.gemm.shapes import Shape, astuple
 from gemm_lessons.grading import worker
 from gemm_lessons.grading.worker import Limits, Submission, judge_submission
-from gemm_lessons.simulator.program import opcodes
 
 COURSE = packaged_course()
 LESSONS = [name for name in COURSE.names if COURSE.lesson(name).solution_path.is_file()]

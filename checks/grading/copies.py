@@ -16,8 +16,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from gemm_lessons.compiler.source import without_comments
 from gemm_lessons.course.folder import packaged_course
+from gemm_lessons.engine.compiler.source import without_comments
 from gemm_lessons.grading.similarity import DIRECTIVE, GIVEN, IGNORED, NAMED, Alike, alike, given
 
 HONEST = Path(__file__).parent / "honest"

@@ -17,9 +17,9 @@ from functools import cache
 from pathlib import Path
 
 from checks.grading.fixtures import PASSED, REJECTED, Fixture
-from gemm_lessons.compiler.compile import Compiled, compile_source
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 
 LESSONS = 9  # the core
 OF_A_LESSON = 76  # at most: of all that compile there must be 500

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gemm_lessons.bounds import GIB
-from gemm_lessons.compiler import cache
 from gemm_lessons.course.folder import packaged_course
+from gemm_lessons.engine.compiler import cache
+from gemm_lessons.engine.process.bounds import GIB
 from gemm_lessons.grading import sandbox, worker
 from gemm_lessons.grading.worker import Limits, Submission, judge_submission, run_python
 
@@ -128,7 +128,7 @@ def attempts(scene: Scene) -> tuple[Attempt, ...]:
         Attempt("a thread that stays", "pipes",
                 "threading.Thread(target=lambda: [0 for _ in iter(int, 1)], daemon=True).start()\ngot = ''"),
         Attempt("change what is judged next", "memory",
-                "from gemm_lessons.judgement import verdict\n"
+                "from gemm_lessons.judging import verdict\n"
                 "verdict.Judgement.passed = property(lambda self: True)\ngot = ''"),
     )  # fmt: skip
 

@@ -14,9 +14,9 @@ from jsonschema import Draft202012Validator
 
 from checks.grading.sample import ATTACK, HIDDEN, LESSONS, SEED, sample
 from gemm_lessons.course.folder import CommandError
+from gemm_lessons.grading.escaping import cell, markdown, one_line
 from gemm_lessons.grading.formats import FORMATS, check_format, write_csv, write_format
 from gemm_lessons.grading.gradebook import gradebook
-from gemm_lessons.grading.plain import cell, markdown, one_line
 from gemm_lessons.grading.results import folder_name
 
 SCHEMAS = Path(__file__).parent / "schemas"

@@ -12,8 +12,8 @@ import pytest
 
 from checks.grading.sample import ATTACK, HIDDEN, LESSONS, SEED, TWO, grade, outcome, sample
 from checks.view.browser import PHONE, Browser, chromium
+from gemm_lessons.grading.escaping import one_line
 from gemm_lessons.grading.gradebook import gradebook
-from gemm_lessons.grading.plain import one_line
 from gemm_lessons.grading.results import folder_name
 from gemm_lessons.grading.similarity import Alike
 from gemm_lessons.grading.statistics import middle, spread, stumbles

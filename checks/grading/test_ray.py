@@ -11,9 +11,9 @@ import pytest
 
 from checks.grading.test_grade import write_class
 from gemm_lessons.course.folder import Course
-from gemm_lessons.grading.asked import assignment_of
 from gemm_lessons.grading.classroom import Classroom
 from gemm_lessons.grading.executors import RayExecutor, open_executor
+from gemm_lessons.grading.request import assignment_of
 from gemm_lessons.grading.results import load_grades, load_grading
 
 WORKERS = 4

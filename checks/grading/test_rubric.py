@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gemm_lessons.course.folder import CommandError, packaged_course
-from gemm_lessons.course.lesson import Shape
-from gemm_lessons.grading.asked import assignment_of
+from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.grading.request import assignment_of
 from gemm_lessons.grading.rubric import LessonRubric, NearMiss, Points, Rubric, load_rubric, parse_lessons
 from gemm_lessons.grading.score import ELSEWHERE, out_of, score
 

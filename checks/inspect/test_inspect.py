@@ -12,9 +12,9 @@ import pytest
 
 from checks import forks
 from checks.simulator.phase_cases import BOX
-from gemm_lessons.arguments.text import ArgumentError, build
-from gemm_lessons.compiler.compile import Compiled, compile_source
-from gemm_lessons.simulator import Simulator
+from gemm_lessons.engine.arguments.text import ArgumentError, build
+from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.simulator import Simulator
 
 TILE = Path(__file__).parent / "tile.cu"
 VIEWS = Path(__file__).parent / "views.cu"

@@ -12,8 +12,8 @@ import pytest
 from checks import forks
 from checks.inspect.test_inspect import inspect
 from gemm_lessons import simulate
-from gemm_lessons.compiler.compile import Compiled, compile_source
-from gemm_lessons.compiler.ptx_file import entries, read_ptx
+from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.compiler.ptx_file import entries, read_ptx
 
 TILE = Path(__file__).parent / "tile.cu"
 LAUNCH = ["--grid", "2,3", "--block", "64"]
@@ -75,7 +75,7 @@ def test_each_statement_has_the_line_that_it_begins_in():
     assert entries(text) == ["k"]
     compiled = read_ptx(text, 'a "b".ptx', "k")
     assert isinstance(compiled, Compiled)
-    from gemm_lessons.simulator.program.parser import parse
+    from gemm_lessons.engine.ptx.parser import parse
 
     (kernel,) = [parse(compiled.ptx).kernels["k"]]
     where = {i.opcode: (i.source.file, i.source.line) for i in kernel.instructions if i.source}

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from gemm_lessons.course.data import DataSpec
-from gemm_lessons.course.lesson import Shape, TileSizes
-from gemm_lessons.course.problem import Problem
-from gemm_lessons.judgement.verdict import Judgement, judge
+from gemm_lessons.gemm.data import DataSpec
+from gemm_lessons.gemm.problem import Problem
+from gemm_lessons.gemm.shapes import Shape, TileSizes
+from gemm_lessons.judging.verdict import Judgement, judge
 
 Array = np.ndarray[Any, Any]
 PLAIN = ("A", "B", "C", "M", "N", "K")

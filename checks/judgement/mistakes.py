@@ -20,12 +20,12 @@ from pathlib import Path
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.pitfalls import with_edits
-from gemm_lessons.hardware.sheets import GPUS
+from gemm_lessons.devices.simulated import Simulated
+from gemm_lessons.engine.hardware.sheets import GPUS
 from gemm_lessons.report.console import make_console
 from gemm_lessons.report.run import show_outcome
-from gemm_lessons.run.outcome import RunOutcome
-from gemm_lessons.run.pipeline import RunRequest, run_lesson
-from gemm_lessons.run.simulated import Simulated
+from gemm_lessons.running.outcome import RunOutcome
+from gemm_lessons.running.pipeline import RunRequest, run_lesson
 
 Edit = tuple[str, str]
 SEED = 5  # of the inputs: the same at every run

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from checks.judgement.cases import problem, stored
-from gemm_lessons.course.data import DRAWN, BufferSpec, DataSpec
-from gemm_lessons.course.expression import Expression, ExpressionError
-from gemm_lessons.course.formula import Formula, Value
-from gemm_lessons.course.lesson import Shape, TileSizes
-from gemm_lessons.course.problem import Problem
-from gemm_lessons.elements import ELEMENTS, bits
-from gemm_lessons.judgement.verdict import judge
-from gemm_lessons.launch import Buffer, Scalar, Texture
+from gemm_lessons.engine.arguments.expression import Expression, ExpressionError
+from gemm_lessons.engine.records.elements import ELEMENTS, bits
+from gemm_lessons.engine.records.launch import Buffer, Scalar, Texture
+from gemm_lessons.gemm.data import DRAWN, BufferSpec, DataSpec
+from gemm_lessons.gemm.formula import Formula, Value
+from gemm_lessons.gemm.problem import Problem
+from gemm_lessons.gemm.shapes import Shape, TileSizes
+from gemm_lessons.judging.verdict import judge
 
 Array = np.ndarray[Any, Any]
 SIZES = ("M", "N", "K")

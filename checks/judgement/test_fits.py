@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from checks.judgement.cases import FULL, PLAIN, Array, Product, judged, problem, stored
-from gemm_lessons.course.data import DataSpec
-from gemm_lessons.course.lesson import Shape, TileSizes
+from gemm_lessons.gemm.data import DataSpec
+from gemm_lessons.gemm.shapes import Shape, TileSizes
 
 SHAPE = (48, 32, 24)  # in tiles of 16 x 16 x 8
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from checks.judgement.cases import Array, Product, judged, problem
-from gemm_lessons.course.lesson import TileSizes
-from gemm_lessons.judgement.verdict import judge
-from gemm_lessons.simulator.semantics.matrix_products import multiply
+from gemm_lessons.engine.semantics.matrix_products import multiply
+from gemm_lessons.gemm.shapes import TileSizes
+from gemm_lessons.judging.verdict import judge
 
 UNIT = 2.0**-24
 DEPTH = 16  # products that one instruction sums

@@ -11,13 +11,14 @@ import pytest
 
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.hidden import hidden_checks, hidden_counts, hidden_ways
-from gemm_lessons.course.lesson import Lesson, Shape, ShapeError, Shapes, astuple, tile_sizes
-from gemm_lessons.hardware.sheets import GPUS
-from gemm_lessons.judgement.verdict import Faulted, GateMissed, WrongAnswer
-from gemm_lessons.run.contract import as_json
-from gemm_lessons.run.pipeline import RunOutcome, RunRequest, run_lesson
-from gemm_lessons.run.plan import RunPlan
-from gemm_lessons.run.simulated import Simulated
+from gemm_lessons.course.lesson import Lesson, tile_sizes
+from gemm_lessons.devices.simulated import Simulated
+from gemm_lessons.engine.hardware.sheets import GPUS
+from gemm_lessons.gemm.shapes import Shape, ShapeError, Shapes, astuple
+from gemm_lessons.judging.verdict import Faulted, GateMissed, WrongAnswer
+from gemm_lessons.running.contract import as_json
+from gemm_lessons.running.pipeline import RunOutcome, RunRequest, run_lesson
+from gemm_lessons.running.plan import RunPlan
 
 COURSE = any_course()
 SEEDS = range(200)

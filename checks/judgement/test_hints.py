@@ -10,25 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gemm_lessons.compiler.compile import Compiled, Occupancy, Resources, compile_source
-from gemm_lessons.compiler.diagnostics import Diagnostic
 from gemm_lessons.course.folder import any_course
-from gemm_lessons.course.lesson import Shape
 from gemm_lessons.course.todos import open_todos
-from gemm_lessons.device import Binaries
-from gemm_lessons.estimate.model import Estimate
-from gemm_lessons.judgement.evidence import Built, Checked, Evidence, ShapeResult
-from gemm_lessons.judgement.hints import (
-    COALESCING,
-    CONFLICTS,
-    LIMITS,
-    SHOWN,
-    hints_for,
-)
-from gemm_lessons.judgement.remedies import REMEDIES
-from gemm_lessons.judgement.verdict import CompileFailed, GateMissed, GateResult, Passed, WrongAnswer, judge
-from gemm_lessons.launch import METRICS, Buffer, Counters, Finding, Grid, Severity
-from gemm_lessons.simulator import Simulator
+from gemm_lessons.devices.device import Binaries
+from gemm_lessons.engine.compiler.compile import Compiled, Occupancy, Resources, compile_source
+from gemm_lessons.engine.compiler.diagnostics import Diagnostic
+from gemm_lessons.engine.records.findings import Finding, Severity
+from gemm_lessons.engine.records.launch import Buffer, Grid
+from gemm_lessons.engine.records.metrics import METRICS
+from gemm_lessons.engine.records.results import Counters
+from gemm_lessons.engine.simulator import Simulator
+from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.gemm.time_model import Estimate
+from gemm_lessons.judging.evidence import Built, Checked, Evidence, ShapeResult
+from gemm_lessons.judging.hints import COALESCING, CONFLICTS, LIMITS, SHOWN, hints_for
+from gemm_lessons.judging.remedies import REMEDIES
+from gemm_lessons.judging.verdict import CompileFailed, GateMissed, GateResult, Passed, WrongAnswer, judge
 
 from .cases import TILES, problem
 

@@ -13,22 +13,24 @@ from typing import Any
 
 import pytest
 
-from gemm_lessons.compiler.compile import Compiled
-from gemm_lessons.course.data import DataSpec
 from gemm_lessons.course.folder import any_course
-from gemm_lessons.course.lesson import Shape
-from gemm_lessons.gpu import Entrant, Gpu, Measurement, Timed
-from gemm_lessons.gpu.records import GpuFacts
+from gemm_lessons.devices.shadowed_gpu import ShadowedGpu
+from gemm_lessons.engine.compiler.compile import Compiled
+from gemm_lessons.engine.hardware.sheets import GPUS
+from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.engine.records.launch import Argument, Grid
+from gemm_lessons.engine.records.results import Counters, Launched
+from gemm_lessons.engine.simulator import Simulator
+from gemm_lessons.gemm.data import DataSpec
+from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.gpu.cuda_gpu import Gpu
+from gemm_lessons.gpu.records import Entrant, GpuFacts, Measurement, Timed
 from gemm_lessons.gpu.timing import Spread
-from gemm_lessons.hardware.sheets import GPUS
-from gemm_lessons.judgement.evidence import Checked
-from gemm_lessons.judgement.verdict import Faulted, Kind, Passed, TimedOut, WrongAnswer
-from gemm_lessons.launch import Argument, Counters, Finding, Grid, Launched
-from gemm_lessons.run.measuring import with_times
-from gemm_lessons.run.outcome import Row
-from gemm_lessons.run.pipeline import RunRequest, run_lesson
-from gemm_lessons.run.shadowed import ShadowedGpu
-from gemm_lessons.simulator import Simulator
+from gemm_lessons.judging.evidence import Checked
+from gemm_lessons.judging.verdict import Faulted, Kind, Passed, TimedOut, WrongAnswer
+from gemm_lessons.running.measuring import with_times
+from gemm_lessons.running.outcome import Row
+from gemm_lessons.running.pipeline import RunRequest, run_lesson
 
 SHAPE = Shape(64, 64, 64)
 FAULT = Finding("illegal_access", "error", "an illegal memory access was encountered")
@@ -92,7 +94,7 @@ def test_the_simulator_finds_the_line_of_a_fault(tmp_path: Path) -> None:
 
 
 def test_large_faults_are_not_simulated_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gemm_lessons.run.shadowed.SIMULATED", 8)
+    monkeypatch.setattr("gemm_lessons.devices.shadowed_gpu.SIMULATED", 8)
     path = tmp_path / "kernel.cu"
     solution = any_course().lesson("01").solution_path.read_text()
     path.write_text(solution.replace("c(row, col) = acc;", "C[row * N + col + M * N] = acc;"))

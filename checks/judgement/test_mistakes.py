@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from checks.judgement.mistakes import MISTAKES, STYLES, Mistake, lesson_named, run, source_of, told, words_of
-from gemm_lessons.judgement.remedies import REMEDIES
-from gemm_lessons.judgement.verdict import Passed
+from gemm_lessons.judging.remedies import REMEDIES
+from gemm_lessons.judging.verdict import Passed
 
 
 def test_every_edit_matches_its_lesson() -> None:

@@ -12,20 +12,21 @@ from typing import Any
 import pytest
 
 from gemm_lessons.course.folder import Course, any_course, read_source
-from gemm_lessons.course.lesson import Lesson, LessonError, Shape, ShapeError, Tile
-from gemm_lessons.device import Binaries
-from gemm_lessons.errors import UnsupportedKernel
-from gemm_lessons.hardware.sheets import GPUS, buildable
-from gemm_lessons.judgement.evidence import Built
-from gemm_lessons.judgement.verdict import CompileFailed, Faulted, GateMissed, Passed, TimedOut, WrongAnswer
-from gemm_lessons.launch import Finding
-from gemm_lessons.run.builder import Workshop
-from gemm_lessons.run.checking import merged
-from gemm_lessons.run.pipeline import RunOutcome, RunRequest, build_others, line_up, run_lesson, tried_apart
-from gemm_lessons.run.plan import RunPlan
-from gemm_lessons.run.simulated import Simulated
-from gemm_lessons.simulator import Simulator
-from gemm_lessons.simulator.machine.machine import Setting
+from gemm_lessons.course.lesson import Lesson, LessonError
+from gemm_lessons.devices.device import Binaries
+from gemm_lessons.devices.simulated import Simulated
+from gemm_lessons.engine.hardware.sheets import GPUS, buildable
+from gemm_lessons.engine.machine.machine import Setting
+from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.engine.simulator import Simulator
+from gemm_lessons.gemm.shapes import Shape, ShapeError, Tile
+from gemm_lessons.judging.evidence import Built
+from gemm_lessons.judging.verdict import CompileFailed, Faulted, GateMissed, Passed, TimedOut, WrongAnswer
+from gemm_lessons.running.builder import Workshop
+from gemm_lessons.running.checking import merged
+from gemm_lessons.running.pipeline import RunOutcome, RunRequest, build_others, line_up, run_lesson, tried_apart
+from gemm_lessons.running.plan import RunPlan
 
 COURSE = any_course()
 HEAD = 'extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)'

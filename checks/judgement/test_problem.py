@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checks.judgement.cases import FULL, PLAIN, Array, Product, problem, stored
-from gemm_lessons.course.data import DataSpec, prototype
-from gemm_lessons.course.formula import Value
-from gemm_lessons.course.lesson import Shape
-from gemm_lessons.course.problem import GUARD_BYTES, Guarded, Problem, fresh_seed
-from gemm_lessons.elements import ELEMENTS, bits
-from gemm_lessons.launch import Buffer, Scalar
+from gemm_lessons.engine.records.elements import ELEMENTS, bits
+from gemm_lessons.engine.records.launch import Buffer, Scalar
+from gemm_lessons.gemm.data import DataSpec, prototype
+from gemm_lessons.gemm.formula import Value
+from gemm_lessons.gemm.problem import GUARD_BYTES, Guarded, Problem, fresh_seed
+from gemm_lessons.gemm.shapes import Shape
 
 FLOATS: dict[str, Any] = {"float64": np.float64, "float32": np.float32}
 

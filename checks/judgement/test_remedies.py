@@ -8,13 +8,15 @@ from typing import Any
 from checks.judgement.cases import judged, problem
 from checks.judgement.mistakes import lesson_named
 from checks.judgement.test_hints import changed
-from gemm_lessons.compiler.compile import Resources
-from gemm_lessons.course.lesson import Shape
-from gemm_lessons.judgement.evidence import Evidence, ShapeResult
-from gemm_lessons.judgement.remedies import REMEDIES, remedies
-from gemm_lessons.judgement.verdict import Faulted, WrongAnswer
-from gemm_lessons.launch import METRICS, Counters, Finding
-from gemm_lessons.run.checking import of_one_barrier
+from gemm_lessons.engine.compiler.compile import Resources
+from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.engine.records.metrics import METRICS
+from gemm_lessons.engine.records.results import Counters
+from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.judging.evidence import Evidence, ShapeResult
+from gemm_lessons.judging.remedies import REMEDIES, remedies
+from gemm_lessons.judging.verdict import Faulted, WrongAnswer
+from gemm_lessons.running.checking import of_one_barrier
 
 WHOLE, RAGGED = Shape(96, 64, 80), Shape(33, 31, 29)
 

@@ -11,13 +11,13 @@ import pytest
 
 from checks.forks import run
 from gemm_lessons.course.folder import packaged_course
-from gemm_lessons.course.lesson import Shape
-from gemm_lessons.hardware.sheets import GPUS
-from gemm_lessons.run.contract import as_json
-from gemm_lessons.run.pipeline import run_lesson
-from gemm_lessons.run.plan import RunRequest
-from gemm_lessons.run.second_core import SecondCore, share
-from gemm_lessons.run.simulated import Simulated
+from gemm_lessons.devices.simulated import Simulated
+from gemm_lessons.engine.hardware.sheets import GPUS
+from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.running.contract import as_json
+from gemm_lessons.running.pipeline import run_lesson
+from gemm_lessons.running.plan import RunRequest
+from gemm_lessons.running.second_process import SecondCore, share
 
 COURSE = packaged_course()
 

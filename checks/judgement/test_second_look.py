@@ -12,16 +12,16 @@ import pytest
 
 from checks.judgement.cases import judged, problem
 from checks.judgement.mistakes import MISTAKES, lesson_named, run, told, words_of
-from gemm_lessons.compiler.debug_names import local_names
 from gemm_lessons.course.folder import any_course
-from gemm_lessons.course.lesson import Shape
-from gemm_lessons.course.problem import Problem
 from gemm_lessons.course.todos import todo_marks
-from gemm_lessons.judgement.evidence import Checked
-from gemm_lessons.judgement.stage import can_tell, contents
-from gemm_lessons.judgement.verdict import Faulted, WrongAnswer
-from gemm_lessons.run.second_look import _mostly_right
-from gemm_lessons.simulator.remains import UNWRITTEN, Remains
+from gemm_lessons.engine.compiler.debug_names import local_names
+from gemm_lessons.engine.simulator.final_memory import UNWRITTEN, Remains
+from gemm_lessons.gemm.problem import Problem
+from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.judging.evidence import Checked
+from gemm_lessons.judging.unfinished import can_tell, contents
+from gemm_lessons.judging.verdict import Faulted, WrongAnswer
+from gemm_lessons.running.debug_build import _mostly_right
 
 OPEN = re.compile(r"^\s*// TODO\((\d+)\)")
 SOLVED = re.compile(r"^\s*// \((\d+)\)")

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from checks.judgement.cases import FULL, TILES, Array, Product, judged, problem, stored
-from gemm_lessons.course.expression import Expression
 from gemm_lessons.course.folder import any_course
-from gemm_lessons.course.lesson import Gate, Shape, TileSizes, tile_sizes
-from gemm_lessons.course.problem import Problem
-from gemm_lessons.judgement.verdict import judge, judge_gates
+from gemm_lessons.course.lesson import Gate, tile_sizes
+from gemm_lessons.engine.arguments.expression import Expression
+from gemm_lessons.gemm.problem import Problem
+from gemm_lessons.gemm.shapes import Shape, TileSizes
+from gemm_lessons.judging.verdict import judge, judge_gates
 
 
 def exchanged(matrix: Array) -> Array:

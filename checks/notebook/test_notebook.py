@@ -13,10 +13,10 @@ import pytest
 from checks.cli.tiny_course import SOLUTION, write_course
 from gemm_lessons.course.folder import Course, packaged_course
 from gemm_lessons.course.progress import load_progress
-from gemm_lessons.hardware.sheets import GPUS
-from gemm_lessons.run import contract
-from gemm_lessons.run.pipeline import RunRequest, run_lesson
-from gemm_lessons.run.simulated import Simulated
+from gemm_lessons.devices.simulated import Simulated
+from gemm_lessons.engine.hardware.sheets import GPUS
+from gemm_lessons.running import contract
+from gemm_lessons.running.pipeline import RunRequest, run_lesson
 
 nbformat = pytest.importorskip("nbformat", reason="the extra [test] has what runs notebooks")
 nbclient = pytest.importorskip("nbclient")

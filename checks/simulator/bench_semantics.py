@@ -12,7 +12,7 @@ import time
 import numpy as np
 
 from checks.simulator import semantics_cases as cases
-from gemm_lessons.simulator.semantics import table as semantics
+from gemm_lessons.engine.semantics import table as semantics
 
 COMMON = (
     "add.s32 sub.s32 mul.lo.s32 mad.lo.s32 mul.hi.u32 mul.wide.s32 mad.wide.s32 mul.wide.u32 div.s32 rem.u32 div.u64 "

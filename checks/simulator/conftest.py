@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gemm_lessons import api, simulate
-from gemm_lessons.launch import Launched
-from gemm_lessons.simulator import Setting, Simulator
+from gemm_lessons import simulate
+from gemm_lessons.engine import api
+from gemm_lessons.engine.records.results import Launched
+from gemm_lessons.engine.simulator import Setting, Simulator
 
 Run = Callable[..., Launched]
 # What is followed in PTX alone is compiled for an older GPU than an H200, which takes NVIDIA's programs two thirds of

@@ -27,9 +27,10 @@ from typing import Any
 import numpy as np
 
 from checks.readings import FOLDER
-from gemm_lessons.compiler.compile import Compiled, NotCompiled, compile_source
-from gemm_lessons.launch import Buffer, Grid, Launched
-from gemm_lessons.simulator import Setting, Simulator
+from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled, compile_source
+from gemm_lessons.engine.records.launch import Buffer, Grid
+from gemm_lessons.engine.records.results import Launched
+from gemm_lessons.engine.simulator import Setting, Simulator
 
 BLOCKS = 3
 KINDS = ("i", "u", "l", "f", "d")

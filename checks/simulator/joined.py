@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from checks.simulator.whole_code import Cubin
-from gemm_lessons.api import arguments
-from gemm_lessons.compiler.compile import Compiled, compile_source
-from gemm_lessons.frozen import dataclass
-from gemm_lessons.launch import Grid
-from gemm_lessons.simulator import Setting, Simulator
+from gemm_lessons.engine.api import arguments
+from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.launch import Grid
+from gemm_lessons.engine.simulator import Setting, Simulator
 
 # The bits of an element, and the type of its register.
 TYPES = {"f32": (32, "f32"), "f64": (64, "f64"), "f16": (16, "b16"), "bf16": (16, "b16"),

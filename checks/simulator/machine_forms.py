@@ -26,11 +26,11 @@ from checks.readings import FOLDER
 from checks.readings.simulator import record_semantics as recorder
 from checks.simulator import semantics_cases as cases
 from checks.simulator.whole_code import Case, Cubin, answer, modules
-from gemm_lessons.api import arguments
-from gemm_lessons.compiler.compile import Compiled, compile_source
-from gemm_lessons.launch import Grid
-from gemm_lessons.simulator import Simulator
-from gemm_lessons.simulator.counters.machinecode.uncountable import Uncountable
+from gemm_lessons.engine.api import arguments
+from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.records.launch import Grid
+from gemm_lessons.engine.sass.uncountable import Uncountable
+from gemm_lessons.engine.simulator import Simulator
 
 HERE = Path(__file__).parent
 KERNELS = HERE / "kernels" / "machine_forms.cu"

@@ -20,19 +20,20 @@ from unittest import mock
 
 import numpy as np
 
-from gemm_lessons import simulator
-from gemm_lessons.compiler.compile import Compiled, compile_source
 from gemm_lessons.course.folder import Course
-from gemm_lessons.course.lesson import Shape
-from gemm_lessons.course.problem import Problem
-from gemm_lessons.launch import Argument, Buffer, Grid, Launched, Scalar
-from gemm_lessons.simulator import Disagreement, Simulator
-from gemm_lessons.simulator.counters import machinecode
-from gemm_lessons.simulator.counters.machinecode import integers, lanes
-from gemm_lessons.simulator.counters.machinecode import walker as followed
-from gemm_lessons.simulator.machine import atomics, decode, groups, prepared, special, transfers
-from gemm_lessons.simulator.program.ptx import Kernel
-from gemm_lessons.simulator.semantics import table as semantics
+from gemm_lessons.engine import sass as machinecode
+from gemm_lessons.engine import simulator
+from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.machine import atomics, decode, groups, prepared, special, transfers
+from gemm_lessons.engine.ptx.records import Kernel
+from gemm_lessons.engine.records.launch import Argument, Buffer, Grid, Scalar
+from gemm_lessons.engine.records.results import Launched
+from gemm_lessons.engine.sass import integers, lanes
+from gemm_lessons.engine.sass import walker as followed
+from gemm_lessons.engine.semantics import table as semantics
+from gemm_lessons.engine.simulator import Disagreement, Simulator
+from gemm_lessons.gemm.problem import Problem
+from gemm_lessons.gemm.shapes import Shape
 
 ROOT = Path(__file__).parents[2]
 LESSONS = ("naive", "block_tile", "bank_conflicts")  # planted in their solutions

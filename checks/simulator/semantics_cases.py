@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gemm_lessons.simulator.semantics import table as semantics
+from gemm_lessons.engine.semantics import table as semantics
 
 LANES = 192
 PRINCIPAL = 9  # the first few edge values meet each other in every combination

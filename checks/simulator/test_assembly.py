@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gemm_lessons.simulator.program import parser, ptx
-from gemm_lessons.simulator.program.lexer import plain
+from gemm_lessons.engine.ptx import parser
+from gemm_lessons.engine.ptx import records as ptx
+from gemm_lessons.engine.ptx.lexer import plain
 
 COUNT = """{ .reg .pred p; .reg .u32 n; mov.u32 n, 0; L1: add.u32 n, n, STEP; setp.lt.u32 p, n, 20; @p bra L1;
     mov.u32 %0, n; }"""

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from checks.simulator.property.scalar import ATOMICS
-from gemm_lessons.api import simulate
-from gemm_lessons.launch import TOTALS
-from gemm_lessons.simulator.machine import atomics
-from gemm_lessons.simulator.semantics import table as semantics
-from gemm_lessons.simulator.semantics.operation import DTYPES
+from gemm_lessons.engine.api import simulate
+from gemm_lessons.engine.machine import atomics
+from gemm_lessons.engine.records.metrics import TOTALS
+from gemm_lessons.engine.semantics import table as semantics
+from gemm_lessons.engine.semantics.operation import DTYPES
 
 KINDS = {
     **dict.fromkeys(("add", "min", "max"), ("u32", "s32", "u64", "s64")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gemm_lessons.errors import UnsupportedKernel
+from gemm_lessons.engine.records.errors import UnsupportedKernel
 
 HEAD = 'extern "C" __global__ void k(const int *a, int *o, int x) { const int t = threadIdx.x; __shared__ int s[128];'
 

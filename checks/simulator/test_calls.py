@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gemm_lessons import simulate
-from gemm_lessons.errors import UnsupportedKernel
+from gemm_lessons.engine.records.errors import UnsupportedKernel
 
 
 def test_static_variables_are_one_for_all_calls(run):

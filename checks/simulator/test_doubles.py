@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from checks.simulator import semantics_reference
-from gemm_lessons.simulator.semantics import doubles
-from gemm_lessons.simulator.semantics import table as semantics
+from gemm_lessons.engine.semantics import doubles
+from gemm_lessons.engine.semantics import table as semantics
 
 SPECIAL = [
     *(0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 5e-324, -5e-324, 3.0, 1 / 3, 1 + 2.0**-52, 1 - 2.0**-53),

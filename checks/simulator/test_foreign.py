@@ -10,12 +10,12 @@ from random import Random
 import numpy as np
 import pytest
 
-from gemm_lessons.api import arguments, simulate
-from gemm_lessons.compiler.compile import Compiled, compile_source
-from gemm_lessons.errors import UnsupportedKernel
-from gemm_lessons.launch import Grid
-from gemm_lessons.simulator import Setting, Simulator
-from gemm_lessons.simulator.counters.accounts import Disagreement
+from gemm_lessons.engine.api import arguments, simulate
+from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.counters.cross_check import Disagreement
+from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.launch import Grid
+from gemm_lessons.engine.simulator import Setting, Simulator
 
 FILE = r"""
 #include <cuda_fp16.h>

@@ -13,12 +13,12 @@ import pytest
 from checks.readings.simulator.record_fragments import KEPT, fingerprint, simulated
 from checks.simulator.fragment_cases import FIRST, LANES, MMA, STYLES, Form, given, loads
 from gemm_lessons import simulate
-from gemm_lessons.api import arguments
-from gemm_lessons.compiler.compile import Compiled, compile_source
-from gemm_lessons.errors import UnsupportedKernel
-from gemm_lessons.launch import Grid
-from gemm_lessons.simulator import Setting, Simulator
-from gemm_lessons.simulator.semantics.matrix_products import multiply
+from gemm_lessons.engine.api import arguments
+from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.launch import Grid
+from gemm_lessons.engine.semantics.matrix_products import multiply
+from gemm_lessons.engine.simulator import Setting, Simulator
 
 READINGS = json.loads(KEPT.read_text())
 

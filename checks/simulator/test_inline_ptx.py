@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from gemm_lessons import simulate
-from gemm_lessons.errors import UnsupportedKernel
-from gemm_lessons.launch import Buffer, Grid
-from gemm_lessons.simulator import Setting
-from gemm_lessons.simulator.events import Batch, Observer
-from gemm_lessons.simulator.machine.machine import Machine
-from gemm_lessons.simulator.machine.prepared import prepare
-from gemm_lessons.simulator.machine.state import Fault
-from gemm_lessons.simulator.program import parser
+from gemm_lessons.engine.events import Batch, Observer
+from gemm_lessons.engine.machine.machine import Machine
+from gemm_lessons.engine.machine.prepared import prepare
+from gemm_lessons.engine.machine.state import Fault
+from gemm_lessons.engine.ptx import parser
+from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.launch import Buffer, Grid
+from gemm_lessons.engine.simulator import Setting
 
 THREADS = 64
 HEAD = """

@@ -11,11 +11,11 @@ import pytest
 from checks.readings.simulator import record_scaled
 from checks.readings.simulator.record_fragments import fingerprint
 from checks.simulator import joined
-from gemm_lessons.api import arguments, simulate
-from gemm_lessons.compiler.compile import Compiled, compile_source
-from gemm_lessons.launch import Grid
-from gemm_lessons.simulator import Simulator
-from gemm_lessons.simulator.semantics.table import lookup
+from gemm_lessons.engine.api import arguments, simulate
+from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.records.launch import Grid
+from gemm_lessons.engine.semantics.table import lookup
+from gemm_lessons.engine.simulator import Simulator
 
 SOURCE = """
 #include <cuda_fp16.h>

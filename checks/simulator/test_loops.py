@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from gemm_lessons.simulator.program.cfg import Block
-from gemm_lessons.simulator.program.meant_to_meet import loops
+from gemm_lessons.engine.ptx.cfg import Block
+from gemm_lessons.engine.ptx.synchronising_accesses import loops
 
 
 def reached(blocks: list[Block], start: int) -> set[int]:

@@ -185,7 +185,7 @@ def test_generic_addresses_reach_the_memory_they_point_to(run):
 
 
 def test_structs_by_value_with_pointers_inside(run):
-    from gemm_lessons.launch import Buffer, StructWithBuffers
+    from gemm_lessons.engine.records.launch import Buffer, StructWithBuffers
 
     source = """struct View { float *data; int rows, cols, row_stride, col_stride; };
         extern "C" __global__ void k(View a, View b) {
@@ -262,7 +262,7 @@ def test_faults_name_line_thread_array_and_offset(run, name):
     kind, body, words = FAULTS[name]
     source = 'extern "C" __global__ void k(int *o)\n{\n    ' + body + "\n}\n"
     out = np.full(32, 2, np.int32)
-    from gemm_lessons.launch import Buffer
+    from gemm_lessons.engine.records.launch import Buffer
 
     launched = run(source, 1, 32, [Buffer("o", out, True)], fault=kind)
     assert launched.fault.line == 3
@@ -283,7 +283,7 @@ def test_a_kernel_that_faults_has_written_what_came_before(run):
 
 
 def test_an_unsupported_opcode_is_named_before_anything_runs(run):
-    from gemm_lessons.errors import UnsupportedKernel
+    from gemm_lessons.engine.records.errors import UnsupportedKernel
 
     source = (
         'extern "C" __global__ void k(int *o) {\n o[0] = 1;\n asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");\n}'
@@ -382,7 +382,7 @@ def test_device_functions_that_are_not_inlined(run):
 
 
 def test_recursion_is_refused_with_its_name(run):
-    from gemm_lessons.errors import UnsupportedKernel
+    from gemm_lessons.engine.records.errors import UnsupportedKernel
 
     source = """__device__ __noinline__ int f(int n) { return n < 2 ? 1 : n * f(n - 1) + f(n - 2); }
         extern "C" __global__ void k(int *o) { o[0] = f(o[0]); }"""
@@ -440,7 +440,7 @@ def test_two_predicates_of_one_comparison(run, random):
 
 def test_what_no_lane_comes_to_is_bound_in_the_first_launch_alone(run, monkeypatch):
     """There anything unsupported would be named before the kernel runs; for the others it would be time for nothing."""
-    from gemm_lessons.simulator.machine.decode import Binder
+    from gemm_lessons.engine.machine.decode import Binder
 
     bound = []
     bind = Binder.step

@@ -7,7 +7,7 @@ import pytest
 
 from checks.simulator import matrix_cases as cases
 from checks.simulator.conftest import Run
-from gemm_lessons.errors import UnsupportedKernel
+from gemm_lessons.engine.records.errors import UnsupportedKernel
 
 WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
 
@@ -155,8 +155,8 @@ def test_an_address_that_comes_from_a_fragment_is_not_counted_silently(run: Run)
     ],
 )
 def test_other_forms_are_refused(name: str) -> None:
-    from gemm_lessons.simulator.program import parser
-    from gemm_lessons.simulator.program.shape import check
+    from gemm_lessons.engine.ptx import parser
+    from gemm_lessons.engine.ptx.operand_check import check
 
     text = name.replace("%0", "%r1").replace("%1", "%r2")
     head = ".version 8.0\n.target sm_90\n.entry k()\n{ .reg .b32 %r<4>;"
@@ -166,9 +166,9 @@ def test_other_forms_are_refused(name: str) -> None:
 
 
 def _prepared(kernel: object) -> None:
-    from gemm_lessons.launch import Grid
-    from gemm_lessons.simulator import Setting
-    from gemm_lessons.simulator.machine.machine import Machine
-    from gemm_lessons.simulator.machine.prepared import prepare
+    from gemm_lessons.engine.machine.machine import Machine
+    from gemm_lessons.engine.machine.prepared import prepare
+    from gemm_lessons.engine.records.launch import Grid
+    from gemm_lessons.engine.simulator import Setting
 
     Machine(prepare(kernel, ()), Grid((1, 1, 1), (32, 1, 1)), [], [], {}, Setting())  # type: ignore[arg-type]

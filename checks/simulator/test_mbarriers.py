@@ -7,9 +7,9 @@ import pytest
 
 from checks.simulator.conftest import Run
 from checks.simulator.phase_cases import HEAD, PIPELINE
-from gemm_lessons.errors import UnsupportedKernel
-from gemm_lessons.launch import Launched
-from gemm_lessons.simulator.machine.phases import Phases
+from gemm_lessons.engine.machine.phases import Phases
+from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.results import Launched
 
 ARCH = "sm_90"
 

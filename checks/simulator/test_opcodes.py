@@ -8,17 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from gemm_lessons import simulate, simulator
-from gemm_lessons.errors import UnsupportedKernel
-from gemm_lessons.launch import Grid
-from gemm_lessons.simulator import Setting
-from gemm_lessons.simulator.machine import decode
-from gemm_lessons.simulator.machine.machine import Machine
-from gemm_lessons.simulator.machine.prepared import prepare
-from gemm_lessons.simulator.program import cfg, opcodes, parser, ptx, schedule
-from gemm_lessons.simulator.program.demand import always_needed
-from gemm_lessons.simulator.program.opcodes import TABLE, UNKNOWN
-from gemm_lessons.simulator.program.shape import check
+from gemm_lessons import simulate
+from gemm_lessons.engine import simulator
+from gemm_lessons.engine.machine import decode
+from gemm_lessons.engine.machine.machine import Machine
+from gemm_lessons.engine.machine.prepared import prepare
+from gemm_lessons.engine.ptx import cfg, opcodes, parser, schedule
+from gemm_lessons.engine.ptx import records as ptx
+from gemm_lessons.engine.ptx.anticipated import always_needed
+from gemm_lessons.engine.ptx.opcodes import TABLE, UNKNOWN
+from gemm_lessons.engine.ptx.operand_check import check
+from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.launch import Grid
+from gemm_lessons.engine.simulator import Setting
 
 HEAD = ".version 8.0\n.target sm_90\n.entry k()\n{ .reg .pred %p<9>; .reg .b32 %r<40>; .reg .f32 %f<40>;\n"
 

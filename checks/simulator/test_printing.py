@@ -7,8 +7,8 @@ import struct
 import numpy as np
 import pytest
 
-from gemm_lessons.compiler.quiet import without_printf
-from gemm_lessons.simulator.machine.printing import MOST, formatted
+from gemm_lessons.engine.compiler.strip_printf import without_printf
+from gemm_lessons.engine.machine.printing import MOST, formatted
 
 STRINGS = {64: "text"}
 

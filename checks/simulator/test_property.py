@@ -19,10 +19,10 @@ from checks.simulator.property import __main__ as command
 from checks.simulator.property import kernels, problems, programs
 from checks.simulator.property.comparison import check
 from checks.simulator.property.shrinking import shrink, symptom
-from gemm_lessons.simulator.machine import access, decode, prepared, state, transfers
-from gemm_lessons.simulator.program import schedule
-from gemm_lessons.simulator.program.ptx import Instruction, Register
-from gemm_lessons.simulator.semantics import table as semantics
+from gemm_lessons.engine.machine import access, decode, prepared, state, transfers
+from gemm_lessons.engine.ptx import schedule
+from gemm_lessons.engine.ptx.records import Instruction, Register
+from gemm_lessons.engine.semantics import table as semantics
 
 CHUNK, CHUNKS = 30, 2  # ``.ci/run`` has 3,000
 KERNELS = 3

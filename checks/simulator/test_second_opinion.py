@@ -7,8 +7,8 @@ import pytest
 
 from checks.simulator import planted
 from gemm_lessons import simulate
-from gemm_lessons.simulator import Setting, Simulator
-from gemm_lessons.simulator.counters import machinecode
+from gemm_lessons.engine import sass as machinecode
+from gemm_lessons.engine.simulator import Setting, Simulator
 
 pytestmark = pytest.mark.counted
 

@@ -20,8 +20,8 @@ from checks.readings import FOLDER
 from checks.readings.simulator.record_semantics import fingerprint, is_approximate, key_of, recordable
 from checks.simulator import semantics_cases as cases
 from checks.simulator import semantics_reference as reference
-from gemm_lessons.simulator.semantics import floats
-from gemm_lessons.simulator.semantics import table as semantics
+from gemm_lessons.engine.semantics import floats
+from gemm_lessons.engine.semantics import table as semantics
 
 Array = np.ndarray[Any, Any]
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from gemm_lessons import simulate
-from gemm_lessons.errors import UnsupportedKernel
-from gemm_lessons.launch import Buffer
-from gemm_lessons.simulator.machine.memory import GUARD, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE, GlobalMemory
+from gemm_lessons.engine.machine.memory import GUARD, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE, GlobalMemory
+from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.launch import Buffer
 
 FAR = """extern "C" __global__ void k(const float *a, float *b, float *c, long long far) {
     const int t = threadIdx.x; b[t] = a[t + far]; c[t] = 1; }"""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gemm_lessons.launch import Grid
-from gemm_lessons.simulator.counters.machinecode.lanes import UNKNOWN, Geometry, launch_constants
-from gemm_lessons.simulator.machine import special
-from gemm_lessons.simulator.machine.state import State
-from gemm_lessons.simulator.program import ptx
+from gemm_lessons.engine.machine import special
+from gemm_lessons.engine.machine.state import State
+from gemm_lessons.engine.ptx import records as ptx
+from gemm_lessons.engine.records.launch import Grid
+from gemm_lessons.engine.sass.lanes import UNKNOWN, Geometry, launch_constants
 
 GRID = Grid((7, 3, 2), (9, 4, 2), 640)
 CLUSTERS = Grid((8, 3, 2), (9, 4, 2), 640, (2, 3, 1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gemm_lessons.simulator.machine import machine
+from gemm_lessons.engine.machine import machine
 
 GUARDED = "__threadfence(); D[0] += 1; __threadfence(); atomicExch(L, 0); O[g] = 1;"
 LOCKS = {
@@ -115,7 +115,7 @@ def test_two_blocks_wait_for_each_other_in_turn(run, block_limit):
 
 
 def test_more_blocks_than_a_gpu_holds_never_meet(run, monkeypatch):
-    monkeypatch.setattr("gemm_lessons.simulator.machine.spinning.RESIDENT_BLOCKS", 4)
+    monkeypatch.setattr("gemm_lessons.engine.machine.spin_waits.RESIDENT_BLOCKS", 4)
     _, _, _, launched = launch(run, GRID_BARRIER, 6, 64, block_limit=1, fault="timeout")
     assert "4 blocks" not in launched.fault.message
     assert launched.fault.line == 9

@@ -8,12 +8,13 @@ import re
 import numpy as np
 import pytest
 
-from gemm_lessons import simulator
-from gemm_lessons.compiler.compile import Compiled, compile_source
-from gemm_lessons.launch import Argument, Buffer, Grid, Scalar
-from gemm_lessons.simulator import Setting, Simulator
-from gemm_lessons.simulator.machine import prepared
-from gemm_lessons.simulator.program import cfg, parser, ptx, schedule
+from gemm_lessons.engine import simulator
+from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.machine import prepared
+from gemm_lessons.engine.ptx import cfg, parser, schedule
+from gemm_lessons.engine.ptx import records as ptx
+from gemm_lessons.engine.records.launch import Argument, Buffer, Grid, Scalar
+from gemm_lessons.engine.simulator import Setting, Simulator
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 k_param_0)\n{\n"
 REGISTERS = ".reg .pred %p<9>; .reg .b32 %r<40>; .reg .f32 %f<200>; .reg .b64 %rd<9>; .reg .f64 %d<20>;\n"

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from gemm_lessons import simulate
-from gemm_lessons.launch import Buffer, Pointer, StructWithBuffers
-from gemm_lessons.simulator.machine.symbols import plain
+from gemm_lessons.engine.machine.symbols import plain
+from gemm_lessons.engine.records.launch import Buffer, Pointer, StructWithBuffers
 
 SYMBOLS = """
 __constant__ float weights[4];

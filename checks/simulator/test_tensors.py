@@ -9,8 +9,9 @@ import pytest
 
 from checks.simulator.conftest import Run
 from checks.simulator.phase_cases import BOX
-from gemm_lessons.errors import UnsupportedKernel
-from gemm_lessons.launch import Launched, TensorMap
+from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.launch import TensorMap
+from gemm_lessons.engine.records.results import Launched
 
 ARCH = "sm_90"
 

@@ -12,8 +12,8 @@ import pytest
 from checks.readings import FOLDER
 from checks.simulator import texture_cases as cases
 from gemm_lessons import simulate
-from gemm_lessons.errors import UnsupportedKernel
-from gemm_lessons.launch import Surface, Texture
+from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.launch import Surface, Texture
 
 # Of the difference between the largest and the smallest texel: weights of 8 bits, and their products rounded again.
 BLUR = 1 / 256

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gemm_lessons.api import simulate
-from gemm_lessons.compiler.sass import parse
-from gemm_lessons.compiler.toolkit import is_toolkit_header
+from gemm_lessons.engine.api import simulate
+from gemm_lessons.engine.compiler.sass import parse
+from gemm_lessons.engine.compiler.toolkit import is_toolkit_header
 
 SOURCE = """\
 #include <mma.h>

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from checks.simulator.conftest import Run
-from gemm_lessons.launch import Launched
+from gemm_lessons.engine.records.results import Launched
 
 HEAD = """extern "C" __global__ void k(const float *a, float *c, int n)
 {

@@ -14,18 +14,18 @@ import numpy as np
 
 from checks.readings.simulator import record_semantics as recorder
 from checks.simulator import semantics_cases as cases
-from gemm_lessons.compiler import elf, sass
-from gemm_lessons.compiler.compile import Compiled, compile_source
-from gemm_lessons.launch import Buffer, Grid
-from gemm_lessons.simulator.counters.machinecode import cubin
-from gemm_lessons.simulator.counters.machinecode.flow import Listing
-from gemm_lessons.simulator.counters.machinecode.lanes import Geometry, launch_constants
-from gemm_lessons.simulator.counters.machinecode.operands import Decoded, decode
-from gemm_lessons.simulator.counters.machinecode.planning import Plan
-from gemm_lessons.simulator.counters.machinecode.store import Store
-from gemm_lessons.simulator.counters.machinecode.walker import Walker
-from gemm_lessons.simulator.counters.tally import Sums
-from gemm_lessons.simulator.machine.memory import GlobalMemory
+from gemm_lessons.engine.compiler import elf, sass
+from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.costs.tally import Sums
+from gemm_lessons.engine.machine.memory import GlobalMemory
+from gemm_lessons.engine.records.launch import Buffer, Grid
+from gemm_lessons.engine.sass import cubin
+from gemm_lessons.engine.sass.flow import Listing
+from gemm_lessons.engine.sass.lanes import Geometry, launch_constants
+from gemm_lessons.engine.sass.memory_contents import Store
+from gemm_lessons.engine.sass.operands import Decoded, decode
+from gemm_lessons.engine.sass.planning import Plan
+from gemm_lessons.engine.sass.walker import Walker
 
 Array = np.ndarray[Any, Any]
 Case = tuple[str, int]  # full name of a PTX instruction, number of destinations

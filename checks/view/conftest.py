@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gemm_lessons.course.folder import packaged_course
-from gemm_lessons.hardware.sheets import GPUS
-from gemm_lessons.run.pipeline import RunRequest, run_lesson
-from gemm_lessons.run.simulated import Simulated
+from gemm_lessons.devices.simulated import Simulated
+from gemm_lessons.engine.hardware.sheets import GPUS
+from gemm_lessons.running.pipeline import RunRequest, run_lesson
 from gemm_lessons.view.record import Side, View, view_of
 
 

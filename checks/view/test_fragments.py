@@ -11,7 +11,7 @@ import pytest
 
 import gemm_lessons
 from checks.view.browser import Browser, chromium
-from gemm_lessons.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.report.page import page_of
 from gemm_lessons.view.fragments import Held, WarpProduct, products
 from gemm_lessons.view.record import View

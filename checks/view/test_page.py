@@ -13,12 +13,12 @@ import pytest
 
 from checks.view.browser import DESKTOP, PHONE, Browser, chromium
 from gemm_lessons.course.folder import packaged_course
-from gemm_lessons.hardware.sheets import GPUS
+from gemm_lessons.devices.simulated import Simulated
+from gemm_lessons.engine.hardware.sheets import GPUS
 from gemm_lessons.report.page import PICTURES, page_of
 from gemm_lessons.report.page import record as record_of
 from gemm_lessons.report.template import embedded
-from gemm_lessons.run.pipeline import RunRequest, run_lesson
-from gemm_lessons.run.simulated import Simulated
+from gemm_lessons.running.pipeline import RunRequest, run_lesson
 from gemm_lessons.view.banks import bank_map
 from gemm_lessons.view.record import View, view_of
 

@@ -10,10 +10,10 @@ import pytest
 
 from checks.estimate.test_timeline import FREE, H200, ffma, instruction, lds, shared
 from checks.estimate.test_timeline import trace as traced
-from gemm_lessons.estimate.recording import Spell, record
-from gemm_lessons.estimate.timeline import play
-from gemm_lessons.simulator.counters.machinecode.operands import decode
-from gemm_lessons.simulator.counters.machinecode.trace import Traffic
+from gemm_lessons.engine.estimate.recording import Spell, record
+from gemm_lessons.engine.estimate.timeline import play
+from gemm_lessons.engine.sass.operands import decode
+from gemm_lessons.engine.sass.trace import Traffic
 from gemm_lessons.view.perfetto import trace_file
 from gemm_lessons.view.record import Side
 from gemm_lessons.view.timeline import WIDE, timeline

@@ -6,15 +6,15 @@ import typer
 
 from gemm_lessons import __version__
 from gemm_lessons.cli.options import NoColor
-from gemm_lessons.run import contract
+from gemm_lessons.running import contract
 
 
 def doctor(no_color: NoColor = False) -> int:
     """Look for everything that a run needs, and say what to do."""
+    from gemm_lessons.commands.doctor import examine, healthy
     from gemm_lessons.grading.worker import walls_around_grading
     from gemm_lessons.report.console import Working, make_console
     from gemm_lessons.report.course import show_doctor
-    from gemm_lessons.run.doctor import examine, healthy
 
     with Working(make_console(stderr=True), "examining"):
         checks = [*examine(), walls_around_grading()]

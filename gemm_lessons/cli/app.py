@@ -125,9 +125,9 @@ def _show_version(value: bool) -> bool:
 
 def _exit_code(function: Callable[..., int], *args: Any, **kwargs: Any) -> int:
     from gemm_lessons.course.folder import CommandError
-    from gemm_lessons.course.lesson import ShapeError
-    from gemm_lessons.errors import KitError, UnsupportedKernel
-    from gemm_lessons.run import contract
+    from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
+    from gemm_lessons.gemm.shapes import ShapeError
+    from gemm_lessons.running import contract
 
     try:
         return function(*args, **kwargs)

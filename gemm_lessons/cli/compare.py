@@ -12,7 +12,7 @@ from gemm_lessons.cli.run import DEFAULT_GPU, sheet_for
 from gemm_lessons.course.folder import CommandError, Course, any_course, read_bytes, read_source
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.progress import load_progress
-from gemm_lessons.run import contract
+from gemm_lessons.running import contract
 
 
 def compare(
@@ -44,12 +44,12 @@ def compare(
     from gemm_lessons.cli.guard import in_child
 
     def work() -> int:
+        from gemm_lessons.commands.comparing import compare as compared
+        from gemm_lessons.devices.simulated import Simulated
         from gemm_lessons.report.compare import show_comparison
         from gemm_lessons.report.console import Working, make_console
         from gemm_lessons.report.course import show_note
-        from gemm_lessons.run.comparing import compare as compared
-        from gemm_lessons.run.pipeline import Entry, RunRequest
-        from gemm_lessons.run.simulated import Simulated
+        from gemm_lessons.running.pipeline import Entry, RunRequest
 
         one, other = (
             Entry("kernel", _label(lesson, path), lesson, path)

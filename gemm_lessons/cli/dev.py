@@ -10,10 +10,10 @@ from gemm_lessons.cli.commands import NAMES
 from gemm_lessons.cli.options import NoColor, complete_lesson
 from gemm_lessons.course.folder import CommandError, Course, any_course, own_course
 from gemm_lessons.course.lesson import LessonError
-from gemm_lessons.run import contract
+from gemm_lessons.running import contract
 
 if TYPE_CHECKING:
-    from gemm_lessons.proofs.numbers import Numbers
+    from gemm_lessons.authoring.numbers import Numbers
 
 
 def new(
@@ -21,7 +21,7 @@ def new(
     no_color: NoColor = False,
 ) -> int:
     """Make a lesson in your course folder: small and working, to write yours over it."""
-    from gemm_lessons.proofs.skeleton import new_lesson
+    from gemm_lessons.authoring.skeleton import new_lesson
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.proofs import show_new_lesson
 
@@ -57,8 +57,8 @@ def check(
         skipped = [name for name in course.names if name not in names]
     if not names:
         raise CommandError("no lesson here has a solution.cu of its own; name one to prove the packaged one's copy")
-    from gemm_lessons.proofs.candidate import Shared
-    from gemm_lessons.proofs.prove import prove
+    from gemm_lessons.authoring.candidate import Shared
+    from gemm_lessons.authoring.prove import prove
 
     console = make_console()
     shared = Shared.of(course, printed, NAMES)
@@ -77,7 +77,7 @@ def check(
 
 
 def _filled(course: Course, name: str, numbers: Numbers) -> bool:
-    from gemm_lessons.proofs.filling import fill_in
+    from gemm_lessons.authoring.write_numbers import fill_in
 
     try:
         return fill_in(course.lesson(name), numbers)

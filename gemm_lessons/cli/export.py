@@ -9,7 +9,7 @@ import typer
 
 from gemm_lessons.cli.options import LayoutOption, LessonArgument, NoColor, kernel_of, one_at_most, shape_of
 from gemm_lessons.course.tiles import laid, typed
-from gemm_lessons.run import contract
+from gemm_lessons.running import contract
 
 
 def export(

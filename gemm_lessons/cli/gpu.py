@@ -21,12 +21,12 @@ from gemm_lessons.cli.options import (
     shape_of,
 )
 from gemm_lessons.cli.run import DEFAULT_GPU, DeviceChoice, device_for, sheet_for
-from gemm_lessons.course.data import LAYOUTS
 from gemm_lessons.course.folder import CommandError, any_course, read_source
-from gemm_lessons.course.lesson import Shape, astuple
 from gemm_lessons.course.tiles import laid
-from gemm_lessons.errors import KitError
-from gemm_lessons.run import contract
+from gemm_lessons.engine.records.errors import KitError
+from gemm_lessons.gemm.data import LAYOUTS
+from gemm_lessons.gemm.shapes import Shape, astuple
+from gemm_lessons.running import contract
 
 
 class ToolChoice(StrEnum):
@@ -55,10 +55,10 @@ def profile(
     no_color: NoColor = False,
 ) -> int:
     """Profile one kernel of a run with Nsight Compute, beside the simulator's counters; or trace it all."""
+    from gemm_lessons.commands import profiling
     from gemm_lessons.report.console import Working, make_console
     from gemm_lessons.report.profile import show_plan, show_profile, show_report_file
-    from gemm_lessons.run import profiling
-    from gemm_lessons.run.pipeline import label_for
+    from gemm_lessons.running.pipeline import label_for
 
     one_at_most(solution=solution, file=file)
     course, found, path = kernel_of(lesson, solution, file=file)
@@ -132,10 +132,10 @@ def bench(
         from gemm_lessons.report.plot import need_matplotlib
 
         need_matplotlib(plot)
+    from gemm_lessons.commands.bench import BenchRequest
+    from gemm_lessons.commands.bench import bench as run_bench
     from gemm_lessons.report.bench import Bar, show_bench
     from gemm_lessons.report.console import make_console
-    from gemm_lessons.run.bench import BenchRequest
-    from gemm_lessons.run.bench import bench as run_bench
 
     on = device_for(device, gpu_index)
     request = BenchRequest(course, found, wanted, on, sheet or on.sheet or sheet_for(DEFAULT_GPU), csv, mine)

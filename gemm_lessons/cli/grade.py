@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from gemm_lessons.cli.options import NoColor
 from gemm_lessons.course.folder import CommandError, packaged_course, shown
-from gemm_lessons.run import contract
+from gemm_lessons.running import contract
 
 if TYPE_CHECKING:
     from gemm_lessons.course.folder import Course
@@ -99,8 +99,8 @@ def class_(
     A run that was stopped goes on where it was. Exit code: 0 graded, whatever the grades; 2 wrong command; 3 some could
     not be judged, by the kit's fault.
     """
-    from gemm_lessons.grading.asked import assignment_of
     from gemm_lessons.grading.formats import check_format
+    from gemm_lessons.grading.request import assignment_of
 
     for name in format_ or ():
         check_format(name)

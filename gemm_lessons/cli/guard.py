@@ -22,11 +22,11 @@ from pathlib import Path
 from types import FrameType
 
 from gemm_lessons import cli
-from gemm_lessons.bounds import GIB, SLOW, Bounds, affordable
-from gemm_lessons.child import end_with, signal_name
 from gemm_lessons.course.folder import CommandError
-from gemm_lessons.course.lesson import Shape
-from gemm_lessons.run.contract import EXIT_NOT_PASSED
+from gemm_lessons.engine.process.bounds import GIB, SLOW, Bounds, affordable
+from gemm_lessons.engine.process.child import end_with, signal_name
+from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.running.contract import EXIT_NOT_PASSED
 
 TOLD = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 TICK_S = 0.5

@@ -9,7 +9,7 @@ import typer
 
 from gemm_lessons.cli.options import NoColor
 from gemm_lessons.course.folder import CommandError, Course, init_course, shown
-from gemm_lessons.run import contract
+from gemm_lessons.running import contract
 
 
 def init(

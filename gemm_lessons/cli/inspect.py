@@ -11,11 +11,11 @@ import typer
 
 from gemm_lessons.cli.options import MemoryLimit, TimeLimit
 from gemm_lessons.course.folder import CommandError, read_source, shown
-from gemm_lessons.errors import UnknownArchitecture
-from gemm_lessons.run import contract
+from gemm_lessons.engine.records.errors import UnknownArchitecture
+from gemm_lessons.running import contract
 
 if TYPE_CHECKING:
-    from gemm_lessons.launch import Grid
+    from gemm_lessons.engine.records.launch import Grid
 
 
 def dimensions(text: str, option: str) -> tuple[int, int, int]:
@@ -31,7 +31,7 @@ def dimensions(text: str, option: str) -> tuple[int, int, int]:
 
 def launch_shape(grid: str, block: str, dynamic_shared: int) -> Grid:
     """The launch, checked against what every GPU allows. Raises ``CommandError``."""
-    from gemm_lessons.launch import Grid
+    from gemm_lessons.engine.records.launch import Grid
 
     shape = Grid(dimensions(grid, "--grid"), dimensions(block, "--block"), dynamic_shared)
     if shape.threads > 1024:
@@ -41,8 +41,8 @@ def launch_shape(grid: str, block: str, dynamic_shared: int) -> Grid:
 
 def only_kernel(source: str, file: Path) -> str:
     """The one kernel of a file. Raises ``CommandError`` where ``--entry`` has to say which."""
-    from gemm_lessons.compiler.ptx_file import entries
-    from gemm_lessons.compiler.source import PTX_HEAD, kernels
+    from gemm_lessons.engine.compiler.ptx_file import entries
+    from gemm_lessons.engine.compiler.source import PTX_HEAD, kernels
 
     if PTX_HEAD.search(source):
         names = entries(source)
@@ -64,7 +64,7 @@ def only_kernel(source: str, file: Path) -> str:
 
 def _check_ptx(source: str, file: Path, options: Mapping[str, object]) -> None:
     """Raises ``CommandError`` for what only a compiler could heed."""
-    from gemm_lessons.compiler.source import PTX_HEAD
+    from gemm_lessons.engine.compiler.source import PTX_HEAD
 
     given = [name for name, value in options.items() if value]
     if given and PTX_HEAD.search(source):
@@ -135,9 +135,9 @@ def inspect(
     most = bounds_for(time_limit, memory_limit)
 
     def work() -> int:
+        from gemm_lessons.commands import inspection
         from gemm_lessons.report.console import Working, make_console
         from gemm_lessons.report.inspect import show_inspection
-        from gemm_lessons.run import inspection
 
         request = inspection.InspectRequest(
             source, shown(file), kernel, shape, args, expect, tuple(symbol or ()), defines,
@@ -164,10 +164,10 @@ def opcodes(
     as_json: Annotated[bool, typer.Option("--json", help="All names, for scripts.")] = False,
 ) -> int:
     """The PTX instructions that the simulator runs, and those that it does not."""
+    from gemm_lessons.engine.ptx import opcodes as table
+    from gemm_lessons.engine.semantics import table as semantics
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.inspect import show_opcodes
-    from gemm_lessons.simulator.program import opcodes as table
-    from gemm_lessons.simulator.semantics import table as semantics
 
     forms = [name for name in semantics.supported() if opcode is None or name.partition(".")[0] == opcode]
     known, missing = table.supported(), table.unsupported()

@@ -21,12 +21,12 @@ from gemm_lessons.course.folder import (
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.course.progress import load_progress, waits_for_predictions
-from gemm_lessons.run import contract
+from gemm_lessons.running import contract
 
 
 def home() -> int:
     """Where you are, the next step, three commands."""
-    from gemm_lessons.course.standing import standing
+    from gemm_lessons.course.position import standing
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.home import show_home
 
@@ -60,7 +60,7 @@ def read(
     no_color: NoColor = False,
 ) -> int:
     """The lesson's text, in a pager when it is long."""
-    from gemm_lessons.course.standing import lesson_at
+    from gemm_lessons.course.position import lesson_at
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.course import show_text
 
@@ -89,7 +89,7 @@ def start(lesson: LessonArgument, no_color: NoColor = False) -> int:
 
 def next_(no_color: NoColor = False) -> int:
     """Open the next lesson: its text, and kernel.cu made from the stub."""
-    from gemm_lessons.course.standing import standing
+    from gemm_lessons.course.position import standing
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.course import show_started, show_text
     from gemm_lessons.report.home import show_home
@@ -122,7 +122,7 @@ def hint(
     no_color: NoColor = False,
 ) -> int:
     """The next hint for the first TODO that is still open, or for the one that you name."""
-    from gemm_lessons.course.standing import lesson_at, marks_left, next_rung, rung
+    from gemm_lessons.course.position import lesson_at, marks_left, next_rung, rung
     from gemm_lessons.course.todos import todo_marks
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.course import show_hint, show_todos

@@ -11,9 +11,10 @@ from typing import Annotated
 import typer
 
 from gemm_lessons.course.folder import CommandError, Course, any_course, own_course, shown
-from gemm_lessons.course.lesson import Lesson, Shape
+from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.progress import Progress, save_progress
-from gemm_lessons.errors import KitError
+from gemm_lessons.engine.records.errors import KitError
+from gemm_lessons.gemm.shapes import Shape
 
 
 def complete_lesson(incomplete: str) -> list[str]:

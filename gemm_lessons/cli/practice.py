@@ -14,11 +14,11 @@ from gemm_lessons.cli.options import LessonArgument, NoColor, keep_progress
 from gemm_lessons.course.folder import CommandError, Course, own_course
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.progress import load_progress
-from gemm_lessons.run import contract
+from gemm_lessons.running import contract
 
 if TYPE_CHECKING:
     from gemm_lessons.course.questions import Answer, Question
-    from gemm_lessons.run.outcome import RunOutcome
+    from gemm_lessons.running.outcome import RunOutcome
 
 SKIP = "-"  # leaves a question out
 
@@ -61,7 +61,7 @@ def predict(
 
 
 def _typed(lesson: Lesson, questions: tuple[Question, ...], answers: list[str]) -> dict[str, Answer]:
-    from gemm_lessons.course.expression import ExpressionError
+    from gemm_lessons.engine.arguments.expression import ExpressionError
 
     if len(answers) > len(questions):
         raise CommandError(f"lesson {lesson.name} asks {len(questions)} questions, here are {len(answers)} answers")
@@ -79,7 +79,7 @@ def _asked(
     course: Course, lesson: Lesson, questions: tuple[Question, ...], guesses: dict[str, Answer]
 ) -> dict[str, Answer]:
     """Ask one after the other, on a terminal or from a pipe; each answer is kept as soon as it is given."""
-    from gemm_lessons.course.expression import ExpressionError
+    from gemm_lessons.engine.arguments.expression import ExpressionError
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.practice import show_question, show_refused
 
@@ -153,9 +153,9 @@ def practised(course: Course, lesson: Lesson, path: Path, outcome: RunOutcome) -
 
 
 def _score(course: Course, outcome: RunOutcome) -> Callable[[], None]:
+    from gemm_lessons.commands.predictions import scored
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.practice import show_scores
-    from gemm_lessons.run.predictions import scored
 
     progress, scores = scored(load_progress(course), outcome)
     keep_progress(course, progress)

@@ -26,18 +26,19 @@ from gemm_lessons.cli.options import (
 )
 from gemm_lessons.cli.practice import practised
 from gemm_lessons.course.folder import CommandError, Course, NotText, any_course, own_course, read_source, shown
-from gemm_lessons.course.lesson import Lesson, Shape
+from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.original import remarks_on
+from gemm_lessons.course.position import lesson_at
 from gemm_lessons.course.progress import load_progress
-from gemm_lessons.course.standing import lesson_at
 from gemm_lessons.course.tiles import laid, parse_tile, retiled, typed
-from gemm_lessons.errors import UnsupportedKernel
-from gemm_lessons.run import contract
+from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.running import contract
 
 if TYPE_CHECKING:
-    from gemm_lessons.device import Device
-    from gemm_lessons.hardware.sheets import GpuSpec
-    from gemm_lessons.run.outcome import RunOutcome
+    from gemm_lessons.devices.device import Device
+    from gemm_lessons.engine.hardware.sheets import GpuSpec
+    from gemm_lessons.running.outcome import RunOutcome
 
 DEFAULT_GPU = "h200"  # what the lessons' tables are for
 MAX_BYTES = 8 << 30  # what a --shape may ask of the host's memory
@@ -145,9 +146,9 @@ def run(
         from gemm_lessons.report.course import show_error
 
         on = device_for(device, gpu_index)
-        from gemm_lessons.course.problem import fresh_seed
-        from gemm_lessons.run.pipeline import RunRequest, run_lesson
-        from gemm_lessons.run.second_core import SecondCore
+        from gemm_lessons.gemm.problem import fresh_seed
+        from gemm_lessons.running.pipeline import RunRequest, run_lesson
+        from gemm_lessons.running.second_process import SecondCore
 
         data = sheet or on.sheet or sheet_for(DEFAULT_GPU)
         drawn = fresh_seed() if seed is None else seed
@@ -166,7 +167,7 @@ def run(
         return show(outcome)
 
     def lost(kind: str, message: str) -> int:
-        from gemm_lessons.run.lost import lost
+        from gemm_lessons.running.no_outcome import lost
 
         return show(lost(found, path, kind, message, device.value, (sheet or sheet_for(DEFAULT_GPU)).name))
 
@@ -184,9 +185,9 @@ def options(**given: object) -> str:
 
 
 def _show(course: Course, outcome: RunOutcome, again: str, remarks: Sequence[str], counts: bool) -> None:
+    from gemm_lessons.commands.speedup import gain_of
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.run import show_outcome
-    from gemm_lessons.run.bought import gain_of
 
     following = course.neighbour(outcome.lesson, +1)
     show_outcome(make_console(), outcome, following, again, remarks, gain_of(course, outcome), counts)
@@ -204,7 +205,7 @@ def _of_the_tile(usual: Lesson, now: Lesson) -> str:
 
 def sheet_for(name: str) -> GpuSpec:
     """The data sheet that ``--gpu`` names. Raises ``CommandError``."""
-    from gemm_lessons.hardware.sheets import find_gpu
+    from gemm_lessons.engine.hardware.sheets import find_gpu
 
     try:
         return find_gpu(name)
@@ -212,13 +213,18 @@ def sheet_for(name: str) -> GpuSpec:
         raise CommandError(f"--gpu: {error.args[0]}") from None
 
 
+def load_pipeline() -> None:
+    """Import what every run needs."""
+    import gemm_lessons.running.pipeline  # noqa: F401
+
+
 def device_for(choice: DeviceChoice, index: int) -> Device:
     """The device for ``--device`` and ``--gpu-index``. Raises ``CommandError`` and ``KitError``."""
-    from gemm_lessons.errors import WrongGpuIndex
-    from gemm_lessons.run.choose import open_device
+    from gemm_lessons.devices.choose import open_device
+    from gemm_lessons.gpu.errors import WrongGpuIndex
 
     try:
-        return open_device(choice.value, index)
+        return open_device(choice.value, index, load_pipeline)
     except WrongGpuIndex as error:
         raise CommandError(f"--gpu-index: {error}") from None
 

@@ -14,7 +14,7 @@ from gemm_lessons.cli.options import LessonArgument, NoColor, kernel_path, one_a
 from gemm_lessons.cli.run import DEFAULT_GPU, DeviceChoice, device_for, sheet_for
 from gemm_lessons.course.folder import CommandError, any_course, own_course, read_source, shown
 from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.run import contract
+from gemm_lessons.running import contract
 
 
 def tune(
@@ -73,11 +73,11 @@ def tune(
         from gemm_lessons.report.plot import need_matplotlib
 
         need_matplotlib(plot)
+    from gemm_lessons.commands.tuning import TuneRequest
+    from gemm_lessons.commands.tuning import tune as search
     from gemm_lessons.report.bench import Bar
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.tune import show_tuning
-    from gemm_lessons.run.tuning import TuneRequest
-    from gemm_lessons.run.tuning import tune as search
 
     on = device_for(device, gpu_index)
     sheet = (sheet_for(gpu) if gpu is not None else None) or on.sheet or sheet_for(DEFAULT_GPU)
@@ -98,7 +98,7 @@ def tune(
 
 def show_bounds(lesson: Lesson, gpu: str | None) -> int:
     """The tile sizes that a GPU's data sheet allows for the lesson's numbers. Raises ``CommandError``."""
-    from gemm_lessons.hardware.tile_model import tile_model
+    from gemm_lessons.gemm.tile_model import tile_model
 
     sheet, element = sheet_for(gpu or DEFAULT_GPU), lesson.data.factors[0].element.name
     bounds = tile_model(sheet, element)

@@ -12,10 +12,10 @@ from gemm_lessons.cli.run import DEFAULT_GPU, sheet_for
 from gemm_lessons.course.folder import CommandError, WriteError, read_bytes, read_source, shown
 from gemm_lessons.course.folder import write_atomically as write
 from gemm_lessons.course.lesson import tile_sizes
-from gemm_lessons.run import contract
+from gemm_lessons.running import contract
 
 if TYPE_CHECKING:
-    from gemm_lessons.run.outcome import RunOutcome
+    from gemm_lessons.running.outcome import RunOutcome
     from gemm_lessons.view.record import Side
 
 PAGE, TRACE = b"<!doctype html>", b'{"displayTimeUnit"'  # what files from here begin with
@@ -61,9 +61,9 @@ def view(
     from gemm_lessons.cli.guard import in_child
 
     def work() -> int:
+        from gemm_lessons.devices.simulated import Simulated
         from gemm_lessons.report.console import Working, make_console
-        from gemm_lessons.run.pipeline import RunRequest, run_lesson
-        from gemm_lessons.run.simulated import Simulated
+        from gemm_lessons.running.pipeline import RunRequest, run_lesson
         from gemm_lessons.view.record import side_of, view_of
 
         request = RunRequest(course, found, path, Simulated(), sheet, seed=seed, beside=page is not None)

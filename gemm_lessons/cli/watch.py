@@ -12,8 +12,8 @@ from gemm_lessons.cli.options import LessonOrHere, NoColor, Problems
 from gemm_lessons.cli.run import DEFAULT_GPU, DeviceChoice, device_for, sheet_for
 from gemm_lessons.cli.view import view
 from gemm_lessons.course.folder import WriteError, own_course
-from gemm_lessons.course.standing import lesson_at
-from gemm_lessons.run import contract
+from gemm_lessons.course.position import lesson_at
+from gemm_lessons.running import contract
 
 if TYPE_CHECKING:
     from gemm_lessons.course.folder import Course

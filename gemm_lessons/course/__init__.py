@@ -1,9 +1,9 @@
-"""The course: lessons, their arithmetic and their files, the problem that a lesson poses, the learner's progress.
+"""The course: lessons and their files, the learner's folder and progress.
 
-- ``folder``: where the lessons lie; ``original``: as they came; ``lesson_hash``: which they are
-- ``lesson``: the records, read by ``lesson_toml`` and ``toml``, with ``expression`` and ``search_space``; ``tiles``:
-  the same lesson otherwise
-- ``problem``: what a kernel is to compute: ``data``, a ``formula`` over it, ``inputs``; ``hidden``: at which shapes
+- ``folder``: where the lessons are; ``original``: as they were installed; ``lesson_hash``: which version
+- ``lesson``: the records, read by ``lesson_toml`` with ``toml`` and ``search_space``
+- ``tiles``: ``--tile``, ``--layout``
+- ``hidden``: shapes of a graded run
 - ``text``, ``questions``, ``pitfalls``, ``bugs``, ``todos``, ``measured``: what else a lesson's folder holds
-- ``progress``, ``standing``: how far the learner is
+- ``progress``, ``position``: how far the learner is
 """

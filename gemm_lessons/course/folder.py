@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
-from gemm_lessons.course.expression import closest
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.lesson_toml import LESSON_NAME, load_architecture, load_lesson
 from gemm_lessons.course.todos import TodoMark, todo_marks
-from gemm_lessons.errors import KitError
-from gemm_lessons.frozen import dataclass
+from gemm_lessons.engine.arguments.expression import closest
+from gemm_lessons.engine.records.errors import KitError
+from gemm_lessons.engine.records.frozen import dataclass
 
 IGNORED = """\
 # what the kit keeps, and files that it has replaced

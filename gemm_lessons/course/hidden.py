@@ -25,7 +25,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import lcm, prod
 
-from gemm_lessons.course.lesson import Lesson, Shape, TileSizes, astuple, tile_sizes
+from gemm_lessons.course.lesson import Lesson, tile_sizes
+from gemm_lessons.gemm.shapes import Shape, TileSizes, astuple
 
 FULL = 0.85  # of the last tile along an axis that is inside the matrix, at least: gates allow for whole ones
 SHALLOW = 16  # of K, at least, where K is not cut into tiles

@@ -7,19 +7,20 @@ the learner's own copy is ``kernel.cu``. Nothing about a lesson lives in Python:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gemm_lessons.course.data import LAYOUTS, SIZES, DataSpec, Parameter, leading_name
-from gemm_lessons.course.data import prototype as prototype_of
-from gemm_lessons.course.expression import Expression, ExpressionError, Number
 from gemm_lessons.course.search_space import SearchSpace
-from gemm_lessons.errors import KitError
-from gemm_lessons.frozen import dataclass
+from gemm_lessons.engine.arguments.expression import Expression, ExpressionError, Number
+from gemm_lessons.engine.records.errors import KitError
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.gemm.data import DataSpec, Parameter, leading_name
+from gemm_lessons.gemm.data import prototype as prototype_of
+from gemm_lessons.gemm.shapes import Shape, ShapeError, Shapes, Tile, TileSizes, transposed
 
 if TYPE_CHECKING:
-    from gemm_lessons.launch import Grid
+    from gemm_lessons.engine.records.launch import Grid
 
 # What a gate may name besides the counters, the sizes and the tile: facts about the compiled kernel.
 RESOURCES = ("registers", "spill_bytes", "stack_bytes", "shared_bytes")
@@ -27,40 +28,6 @@ RESOURCES = ("registers", "spill_bytes", "stack_bytes", "shared_bytes")
 
 class LessonError(KitError):
     """A lesson's folder or its ``lesson.toml`` is broken: the message names file, line, key and what to do."""
-
-
-class ShapeError(ValueError):
-    """A shape that the lesson's contract does not allow; the message says which shapes are."""
-
-
-@dataclass(frozen=True, order=True)
-class Shape:
-    """The sizes of one product: A is m x k, B is k x n, C is m x n. ``layout``: one of ``data.LAYOUTS``."""
-
-    m: int
-    n: int
-    k: int
-    layout: str = field(default=LAYOUTS[0], kw_only=True)  # of A and B in memory, where a lesson takes several
-
-    def __str__(self) -> str:
-        return f"{self.m}x{self.n}x{self.k}" + f" {self.layout}" * (self.layout != LAYOUTS[0])
-
-    @property
-    def names(self) -> dict[str, Number]:
-        """``{"M": m, "N": n, "K": k}``, as the expressions of lesson.toml call them."""
-        return {"M": self.m, "N": self.n, "K": self.k}
-
-
-@dataclass(frozen=True)
-class Tile:
-    """Tile sizes by name (``BM``, ``BN``, ...): the single source, handed to the kernel as ``-DBM=...``."""
-
-    sizes: tuple[tuple[str, int], ...] = ()
-
-    @property
-    def defines(self) -> dict[str, int]:
-        """The sizes as ``{"BM": 32, ...}``."""
-        return dict(self.sizes)
 
 
 @dataclass(frozen=True)
@@ -77,7 +44,7 @@ class LaunchSpec:
 
     def at(self, names: Mapping[str, Number]) -> Grid:
         """The grid for these sizes and tile names. Raises ``ExpressionError`` when a value is no whole number >= 1."""
-        from gemm_lessons.launch import Grid  # --help reads no lesson
+        from gemm_lessons.engine.records.launch import Grid  # --help reads no lesson
 
         def three(expressions: Sequence[Expression]) -> tuple[int, int, int]:
             values = [expression.whole(names, at_least=1) for expression in expressions]
@@ -86,46 +53,6 @@ class LaunchSpec:
 
         cluster = three(self.cluster) if self.cluster else None
         return Grid(three(self.grid), three(self.block), self.dynamic_shared.whole(names, at_least=0), cluster)
-
-
-@dataclass(frozen=True)
-class Shapes:
-    """The shape contract: what M, N and K must be multiples of, the shapes to check, the one to count on, the layouts
-    of A and B that may be, the largest M, N and K, by name, where there is one, and the shape that times in the table
-    are for, where the lesson is about small or narrow ones."""
-
-    multiple_of: Shape
-    check: tuple[Shape, ...]
-    count: Shape
-    layouts: tuple[str, ...] = LAYOUTS[:1]
-    at_most: tuple[tuple[str, int], ...] = ()
-    timed: Shape | None = None
-
-    def laid(self, layout: str) -> Shapes:
-        """The same shapes, all in this layout."""
-        check = tuple(dict.fromkeys(replace(shape, layout=layout) for shape in self.check))
-        return replace(self, check=check, count=replace(self.count, layout=layout))
-
-    def refusal(self, shape: Shape) -> str | None:
-        """Why this shape is not allowed, or ``None`` when it is."""
-        wrong = []
-        if shape.layout not in self.layouts:
-            wrong.append(f"A and B lie as {shape.layout}, and it takes {', '.join(self.layouts)}")
-        for name, size, multiple in zip(SIZES, astuple(shape), astuple(self.multiple_of), strict=True):
-            if size < 1:
-                wrong.append(f"{name} = {size} is below 1")
-            elif size % multiple:
-                below = size // multiple * multiple
-                near = f"{below} or {below + multiple}" if below else f"{multiple}"
-                wrong.append(f"{name} = {size} is not a multiple of {multiple} (try {near})")
-            if size > (most := dict(self.at_most).get(name, size)):
-                wrong.append(f"{name} = {size} is above {most}")
-        return "; ".join(wrong) or None
-
-
-def astuple(shape: Shape) -> tuple[int, int, int]:
-    """``(m, n, k)`` of a shape."""
-    return shape.m, shape.n, shape.k
 
 
 @dataclass(frozen=True)
@@ -293,20 +220,6 @@ class Lesson:
         refusal = self.shapes.refusal(shape)
         if refusal:
             raise ShapeError(f"lesson {self.name} cannot take {shape.m},{shape.n},{shape.k}: {refusal}")
-
-
-def transposed(layout: str) -> dict[str, int]:
-    """``trans_a`` and ``trans_b``: 1 for a factor that lies as its transpose."""
-    return {f"trans_{name.lower()}": int(letter == "T") for name, letter in zip("AB", layout, strict=True)}
-
-
-@dataclass(frozen=True)
-class TileSizes:
-    """The block tile of C and the depth of a K tile, as far as the lesson has them (else 1)."""
-
-    rows: int = 1
-    cols: int = 1
-    depth: int = 1
 
 
 def tile_sizes(lesson: Lesson) -> TileSizes:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gemm_lessons.course.lesson import Lesson
 
-KIT_HEADERS = Path(__file__).parents[1] / "compiler" / "headers"
+KIT_HEADERS = Path(__file__).parents[1] / "engine" / "compiler" / "headers"
 HEADERS = (".cuh", ".h", ".hpp", ".inc")
 
 

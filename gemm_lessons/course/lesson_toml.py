@@ -16,7 +16,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from gemm_lessons.course.data import (
+from gemm_lessons.course.lesson import RESOURCES, Gate, LaunchSpec, Lesson, LessonError, Todo
+from gemm_lessons.course.search_space import MOST, Condition, SearchSpace
+from gemm_lessons.course.toml import TomlReader, Where, read_toml
+from gemm_lessons.engine.arguments.expression import Expression, ExpressionError
+from gemm_lessons.engine.records.elements import ELEMENTS
+from gemm_lessons.gemm.data import (
     DRAWN,
     HELD,
     LAYOUTS,
@@ -29,21 +34,7 @@ from gemm_lessons.course.data import (
     Role,
     TensorMapSpec,
 )
-from gemm_lessons.course.expression import Expression, ExpressionError
-from gemm_lessons.course.lesson import (
-    RESOURCES,
-    Gate,
-    LaunchSpec,
-    Lesson,
-    LessonError,
-    Shape,
-    Shapes,
-    Tile,
-    Todo,
-)
-from gemm_lessons.course.search_space import MOST, Condition, SearchSpace
-from gemm_lessons.course.toml import TomlReader, Where, read_toml
-from gemm_lessons.elements import ELEMENTS
+from gemm_lessons.gemm.shapes import Shape, Shapes, Tile
 
 LESSON_NAME = re.compile(r"(\d{2})_([a-z0-9][a-z0-9_]*)")
 MAX_THREADS = 1024  # per block, every compute capability so far (CUDA programming guide, "Compute Capabilities")
@@ -103,7 +94,7 @@ class _Reader(TomlReader):
         return merged
 
     def lesson(self, directory: Path, raw: dict[str, Any], type_: str) -> Lesson:
-        from gemm_lessons.launch import COUNTED  # --help reads no lesson
+        from gemm_lessons.engine.records.metrics import COUNTED  # --help reads no lesson
 
         words = "tile ptxas launch launches kernel scalars choices buffers tensor_maps shapes gates todo tune types"
         self.known((), raw, ("title", "idea", "starts_from", *words.split()))
@@ -186,7 +177,7 @@ class _Reader(TomlReader):
         return space
 
     def architecture(self, raw: dict[str, Any]) -> str:
-        from gemm_lessons.hardware.sheets import OLDEST_ARCH  # only who compiles asks
+        from gemm_lessons.engine.hardware.sheets import OLDEST_ARCH  # only who compiles asks
 
         self.known((), raw, ("architecture",))
         name = self.string((), raw, "architecture")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gemm_lessons.course.folder import packaged_course
-from gemm_lessons.frozen import dataclass
+from gemm_lessons.engine.records.frozen import dataclass
 
 FILE = Path("measured") / "h200.json"
 GPU = "H200"

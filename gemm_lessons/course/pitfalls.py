@@ -15,9 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gemm_lessons.course.lesson import Lesson, LessonError, Tile
+from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.toml import TomlReader, read_toml
-from gemm_lessons.frozen import dataclass
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.gemm.shapes import Tile
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from gemm_lessons.course.folder import (
     write_atomically,
 )
 from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.frozen import dataclass
+from gemm_lessons.engine.records.frozen import dataclass
 
 if TYPE_CHECKING:
     from gemm_lessons.course.questions import Answer

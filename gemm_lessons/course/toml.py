@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gemm_lessons.course.expression import Expression, ExpressionError, closest
 from gemm_lessons.course.lesson import LessonError
+from gemm_lessons.engine.arguments.expression import Expression, ExpressionError, closest
 
 Where = tuple[str | int, ...]  # a key's path in the file, such as ("gates", 0, "value")
 

@@ -11,8 +11,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from gemm_lessons.compiler import nvrtc
 from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.engine.compiler import nvrtc
 
 NAMES = Path(__file__).parent / "cuda_names.h"
 HEADERS = Path(__file__).parent / "headers"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from gemm_lessons.compiler.source import without_comments
 from gemm_lessons.course.folder import CommandError, WriteError, read_bytes, replace_with_backup, shown
-from gemm_lessons.course.lesson import Lesson, Shape
+from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.engine.compiler.source import without_comments
+from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.export.kernel import KernelText, read_kernel
 from gemm_lessons.export.program import context, named_in_pragmas
-from gemm_lessons.frozen import dataclass
+from gemm_lessons.gemm.shapes import Shape
 
 TEMPLATES = Path(__file__).parent / "templates"
 HOST = "// Host: what the CPU runs"  # where the learner's part of main.cu ends

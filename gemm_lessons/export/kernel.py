@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gemm_lessons.compiler.includes import Places, forbidden
-from gemm_lessons.compiler.source import included_names, without_comments
 from gemm_lessons.course.folder import CommandError, read_source, shown
 from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.frozen import dataclass
+from gemm_lessons.engine.compiler.includes import Places, forbidden
+from gemm_lessons.engine.compiler.source import included_names, without_comments
+from gemm_lessons.engine.records.frozen import dataclass
 
 
 @dataclass(frozen=True)

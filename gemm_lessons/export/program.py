@@ -11,16 +11,17 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import cast
 
-from gemm_lessons.compiler.source import GlobalFunction, kernels
-from gemm_lessons.course.data import LAYOUTS, SCALARS, SIZES, BufferSpec, Parameter, leading_name
-from gemm_lessons.course.expression import Expression
 from gemm_lessons.course.folder import CommandError, shown
-from gemm_lessons.course.formula import PROBABLE, Product
-from gemm_lessons.course.lesson import LaunchSpec, Lesson, Shape, astuple, transposed
-from gemm_lessons.elements import Element
+from gemm_lessons.course.lesson import LaunchSpec, Lesson
+from gemm_lessons.engine.arguments.expression import Expression
+from gemm_lessons.engine.compiler.source import GlobalFunction, kernels
+from gemm_lessons.engine.records.elements import Element
+from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.export import cplusplus
 from gemm_lessons.export.kernel import KernelText
-from gemm_lessons.frozen import dataclass
+from gemm_lessons.gemm.data import LAYOUTS, SCALARS, SIZES, BufferSpec, Parameter, leading_name
+from gemm_lessons.gemm.formula import PROBABLE, Product
+from gemm_lessons.gemm.shapes import Shape, astuple, transposed
 
 LARGE, SMALL = Shape(4096, 4096, 4096), Shape(512, 256, 128)  # a program's own size, and another to show, if allowed
 OTHER = Shape(4096, 2048, 1024)  # to show where a program is for large ones only
@@ -311,7 +312,7 @@ class _Description:
         """The exponent of the largest relative error of one addition."""
         from math import log2
 
-        from gemm_lessons.course.problem import unit
+        from gemm_lessons.gemm.problem import unit
 
         return round(log2(unit(self.data))) if self.data.accumulate.is_float else 0
 
@@ -348,7 +349,7 @@ def context(
     lesson: Lesson, kernel: KernelText, origin: str, architecture: str, shape: Shape | None = None
 ) -> dict[str, object]:
     """Everything that the templates name; ``shape`` is the program's own size. Raises ``CommandError``."""
-    from gemm_lessons.course.problem import EPILOGUE
+    from gemm_lessons.gemm.problem import EPILOGUE
 
     made = _Description(lesson, kernel, shape)
     lesson = made.lesson

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gemm_lessons.course.data import BufferLayout
+from gemm_lessons.gemm.data import BufferLayout
 from gemm_lessons.gpu.arena import Arena
 
 # Values of cublasComputeType_t (cublas_api.h). The fp32 compute type is the one that uses no TF32 unless the handle's

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gemm_lessons.launch import TENSOR_MAP_SIZE
+from gemm_lessons.engine.records.launch import TENSOR_MAP_SIZE
 
 DEFAULT_SHARED_LIMIT = 48 * 1024  # bytes; more dynamic shared memory has to be asked for, by
 TENSOR_MAP_ALIGNMENT = 64  # bytes

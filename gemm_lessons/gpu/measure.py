@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from gemm_lessons import ranges
-from gemm_lessons.child import Parent
-from gemm_lessons.course.data import BufferLayout
-from gemm_lessons.course.formula import Value, roundings
-from gemm_lessons.course.problem import DEFAULTS, EPILOGUE
-from gemm_lessons.elements import Element
+from gemm_lessons.engine.process.child import Parent
+from gemm_lessons.engine.records.elements import Element
+from gemm_lessons.gemm.data import BufferLayout
+from gemm_lessons.gemm.formula import Value, roundings
+from gemm_lessons.gemm.problem import DEFAULTS, EPILOGUE
+from gemm_lessons.gpu import ranges
 from gemm_lessons.gpu.arena import MOST, Arena
 from gemm_lessons.gpu.baseline import Cublas
 from gemm_lessons.gpu.functions import launcher

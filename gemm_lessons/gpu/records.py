@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, Literal
 
-from gemm_lessons.course.lesson import Shape
-from gemm_lessons.frozen import dataclass
+from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.launch import Grid
+from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.gpu.timing import Health, Spread
-from gemm_lessons.launch import Finding, Grid
 
 if TYPE_CHECKING:
-    from gemm_lessons.compiler.compile import Compiled
-    from gemm_lessons.course.data import DataSpec
+    from gemm_lessons.engine.compiler.compile import Compiled
+    from gemm_lessons.gemm.data import DataSpec
 
 
 @dataclass(frozen=True)

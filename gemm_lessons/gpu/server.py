@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gemm_lessons import ranges
-from gemm_lessons.child import Parent
+from gemm_lessons.engine.process.child import Parent
+from gemm_lessons.gpu import ranges
 from gemm_lessons.gpu.functions import address, by_value, launcher, linear_texture, tensor_map
 from gemm_lessons.gpu.health import Monitor
 from gemm_lessons.gpu.memory import DeviceMemory, OutOfMemory

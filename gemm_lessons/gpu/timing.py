@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
-from gemm_lessons.frozen import dataclass
+from gemm_lessons.engine.records.frozen import dataclass
 
 STEADY_WINDOW = 4  # bursts of launches that must agree
 STEADY = 0.01  # to within this share, before anything is timed

@@ -6,7 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from gemm_lessons.launch import Finding, Grid
+from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.engine.records.launch import Grid
 
 GIB = 1 << 30
 SIMULATE = "The GPU cannot say where; --device sim names line, block and thread."

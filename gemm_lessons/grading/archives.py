@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from gemm_lessons.course.folder import MAX_SOURCE_BYTES, reason
-from gemm_lessons.frozen import dataclass
+from gemm_lessons.engine.records.frozen import dataclass
 
 SOURCES = (".cu", ".cuh", ".h", ".hpp", ".inl", ".inc", ".cpp", ".cc", ".c", ".txt")
 ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".txz", ".tar.xz", ".tbz2", ".tar.bz2")

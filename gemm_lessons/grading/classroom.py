@@ -18,9 +18,11 @@ from pathlib import Path
 
 from gemm_lessons.course.folder import CommandError, Course, WriteError, shown
 from gemm_lessons.course.hidden import hidden_and_counted, hidden_checks
-from gemm_lessons.course.lesson import Lesson, astuple
+from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.lesson_hash import lesson_hash
-from gemm_lessons.frozen import dataclass
+from gemm_lessons.devices.choose import Choice
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.gemm.shapes import astuple
 from gemm_lessons.grading.executors import Executor
 from gemm_lessons.grading.inputs import Handed, Student, Submissions, is_stub, read_student
 from gemm_lessons.grading.judging import Job, Judged, judge, seed_for, versions
@@ -36,7 +38,6 @@ from gemm_lessons.grading.results import (
 from gemm_lessons.grading.rubric import LessonRubric, Rubric
 from gemm_lessons.grading.score import out_of, score
 from gemm_lessons.grading.sources import keep_source
-from gemm_lessons.run.choose import Choice
 
 UNTOUCHED = "the stub as it came: nothing is filled in"
 

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from gemm_lessons.course.folder import CommandError
-from gemm_lessons.errors import KitError
+from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.grading.judging import Job, Judged, judge
 
 WORKER_BYTES = 700 << 20  # what one judging process may need

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gemm_lessons.course.folder import CommandError, ReadError, WriteError, shown, write_atomically
-from gemm_lessons.frozen import dataclass
+from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.grading.wheel import write_wheel, write_zip
 
 HOSTS = Path(__file__).parent / "hosts"

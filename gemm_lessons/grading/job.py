@@ -12,19 +12,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gemm_lessons import bounds
-from gemm_lessons.bounds import Bounds, OutOfTime
-from gemm_lessons.child import Forked, Parent, end_with
-from gemm_lessons.compiler import tools
 from gemm_lessons.course.folder import CommandError, Course
-from gemm_lessons.course.lesson import Shape, ShapeError
-from gemm_lessons.device import Device
-from gemm_lessons.errors import KitError, UnsupportedKernel
+from gemm_lessons.devices.choose import open_device
+from gemm_lessons.devices.device import Device
+from gemm_lessons.engine.compiler import tools
+from gemm_lessons.engine.hardware.sheets import find_gpu
+from gemm_lessons.engine.process import bounds
+from gemm_lessons.engine.process.bounds import Bounds, OutOfTime
+from gemm_lessons.engine.process.child import Forked, Parent, end_with
+from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
+from gemm_lessons.gemm.shapes import Shape, ShapeError
 from gemm_lessons.grading import sandbox
-from gemm_lessons.hardware.sheets import find_gpu
-from gemm_lessons.run.choose import open_device
-from gemm_lessons.run.contract import as_json
-from gemm_lessons.run.pipeline import RunRequest, run_lesson
+from gemm_lessons.running.contract import as_json
+from gemm_lessons.running.pipeline import RunRequest, run_lesson
 
 RESERVE_BYTES = 32 << 20  # freed when memory runs out, so that this can still be said
 ENVIRONMENT = {"LANG": "C.UTF-8", "PATH": "/usr/bin:/bin", "GEMM_LESSONS_NO_CACHE": "1", "OPENBLAS_NUM_THREADS": "1"}

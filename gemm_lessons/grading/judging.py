@@ -22,14 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from gemm_lessons import __version__
-from gemm_lessons.bounds import GIB
 from gemm_lessons.course.folder import CommandError, Course, packaged_course
-from gemm_lessons.errors import KitError, UnsupportedKernel
-from gemm_lessons.frozen import dataclass
-from gemm_lessons.grading.plain import one_line
+from gemm_lessons.devices.choose import Choice
+from gemm_lessons.engine.process.bounds import GIB
+from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.grading.escaping import one_line
 from gemm_lessons.grading.results import GradeStatus
 from gemm_lessons.grading.worker import Limits, Submission, judge_submission
-from gemm_lessons.run.choose import Choice
 
 SEED_BYTES = 4
 

@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from gemm_lessons.frozen import dataclass
+from gemm_lessons.engine.records.frozen import dataclass
 
 NOT_THEIRS = ("stub", "solution", "bug")  # files that come with a course
 BEFORE_A_NUMBER = ("lesson", "lektion", "lecon", "ex", "exercise", "kernel", "task", "part", "l", "no", "nr")

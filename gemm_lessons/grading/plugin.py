@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from gemm_lessons.course.folder import CommandError
-from gemm_lessons.errors import KitError
+from gemm_lessons.engine.records.errors import KitError
 
 SUITE = Path(__file__).with_name("suite.py")
 
@@ -39,8 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """With submissions there are no other tests than theirs."""
     if config.getoption("submissions") is None:
         return
-    from gemm_lessons.grading.asked import assignment_of
     from gemm_lessons.grading.classroom import Classroom
+    from gemm_lessons.grading.request import assignment_of
 
     def option(name: str) -> Any:
         return config.getoption(name)

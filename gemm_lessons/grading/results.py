@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from gemm_lessons.course.folder import CommandError, ReadError, WriteError, shown, write_atomically
-from gemm_lessons.frozen import dataclass
-from gemm_lessons.run.contract import JSON
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.running.contract import JSON
 
 GRADE_SCHEMA = "gemm-lessons/grade/1"
 GRADING_SCHEMA = "gemm-lessons/grading/1"

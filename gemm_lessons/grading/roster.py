@@ -14,7 +14,7 @@ from dataclasses import field
 from pathlib import Path
 
 from gemm_lessons.course.folder import CommandError, ReadError, shown
-from gemm_lessons.frozen import dataclass
+from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.grading.archives import MIB, printable
 
 LARGEST = 8 * MIB

@@ -31,10 +31,11 @@ from pathlib import Path
 from typing import Any
 
 from gemm_lessons.course.folder import CommandError, Course
-from gemm_lessons.course.lesson import Lesson, LessonError, Shape
+from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.toml import TomlReader, Where, read_toml
-from gemm_lessons.frozen import dataclass
-from gemm_lessons.run.contract import JSON
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.running.contract import JSON
 
 STAGES = ("compiles", "runs", "right_values", "gates")
 MOST_POINTS = 1e6

@@ -17,11 +17,12 @@ import sysconfig
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from gemm_lessons import bounds
-from gemm_lessons.compiler import nvrtc, wall
 from gemm_lessons.course.folder import for_learners
 from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.frozen import dataclass
+from gemm_lessons.engine.compiler import landlock as wall
+from gemm_lessons.engine.compiler import nvrtc
+from gemm_lessons.engine.process import bounds
+from gemm_lessons.engine.records.frozen import dataclass
 
 PACKAGE = Path(__file__).resolve().parents[1]
 FILE_BYTES = 64 << 20  # the largest file that may be written

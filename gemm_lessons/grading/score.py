@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
-from gemm_lessons.course.lesson import Gate, Lesson, Shape
-from gemm_lessons.frozen import dataclass
-from gemm_lessons.grading.plain import one_line
+from gemm_lessons.course.lesson import Gate, Lesson
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.grading.escaping import one_line
 from gemm_lessons.grading.results import GradePart
 from gemm_lessons.grading.rubric import LessonRubric, NearMiss
 

@@ -16,9 +16,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
 
-from gemm_lessons.compiler.source import without_comments
 from gemm_lessons.course.folder import CommandError, Course, read_source
-from gemm_lessons.frozen import dataclass
+from gemm_lessons.engine.compiler.source import without_comments
+from gemm_lessons.engine.records.frozen import dataclass
 
 # Chosen by ``python -m checks.grading.copies``: no two honest kernels share 40% but a few that began as one;
 # disguised copies share 60% and more.

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from gemm_lessons.frozen import dataclass
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.grading.escaping import one_line
 from gemm_lessons.grading.gradebook import Gradebook
-from gemm_lessons.grading.plain import one_line
 from gemm_lessons.grading.results import Grade
 
 Reached = Literal["full", "some", "none", "gone", "open"]  # all points, some, none; nothing handed in; not judged

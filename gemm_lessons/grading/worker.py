@@ -21,17 +21,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gemm_lessons.bounds import GIB, SLOW, Bounds
-from gemm_lessons.child import Child, ChildDied, ChildHung
 from gemm_lessons.course.folder import CommandError, Course, NotText, read_bytes, text_of
-from gemm_lessons.errors import KitError, UnsupportedKernel
-from gemm_lessons.frozen import dataclass
-from gemm_lessons.run.choose import Choice
+from gemm_lessons.devices.choose import Choice
+from gemm_lessons.engine.process.bounds import GIB, SLOW, Bounds
+from gemm_lessons.engine.process.child import Child, ChildDied, ChildHung
+from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
+from gemm_lessons.engine.records.frozen import dataclass
 
 if TYPE_CHECKING:
-    from gemm_lessons.run.contract import JSON
-    from gemm_lessons.run.doctor import Check
-    from gemm_lessons.run.outcome import RunOutcome
+    from gemm_lessons.commands.doctor import Check
+    from gemm_lessons.running.contract import JSON
+    from gemm_lessons.running.outcome import RunOutcome
 
 MOST_BYTES = 1_000_001  # of a file that are read: one more than a kernel may have
 SPARE_S = 60.0  # for the nursery to start and to tidy up
@@ -101,8 +101,8 @@ def protections() -> tuple[str, ...]:
 
 def walls_around_grading() -> Check:
     """For ``gemm-lessons doctor``: which walls stand here, and which do not."""
+    from gemm_lessons.commands.doctor import Check
     from gemm_lessons.grading.sandbox import WALLS
-    from gemm_lessons.run.doctor import Check
 
     try:
         stand = protections()
@@ -170,7 +170,7 @@ def _nursery() -> Child:
                 return nursery
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     environment = {**kept, "OPENBLAS_NUM_THREADS": "1"}
-    return Child("gemm_lessons.grading.nursery", environment=environment, bare=True, steady=True)
+    return Child("gemm_lessons.grading.fork_server", environment=environment, bare=True, steady=True)
 
 
 @atexit.register
@@ -199,20 +199,20 @@ def _not_their_own(submission: Submission) -> str:
 
 
 def _refused(submission: Submission, message: str, line: int = 1) -> Mapping[str, JSON]:
-    from gemm_lessons.run.lost import refused
+    from gemm_lessons.running.no_outcome import refused
 
     lesson = Course(submission.course).lesson(submission.lesson)
     return _as_json(refused(lesson, submission.path, message, line, submission.device, submission.gpu))
 
 
 def _lost(submission: Submission, kind: str, message: str) -> Mapping[str, JSON]:
-    from gemm_lessons.run.lost import lost
+    from gemm_lessons.running.no_outcome import lost
 
     lesson = Course(submission.course).lesson(submission.lesson)
     return _as_json(lost(lesson, submission.path, kind, message, submission.device, submission.gpu))
 
 
 def _as_json(outcome: RunOutcome) -> Mapping[str, JSON]:
-    from gemm_lessons.run.contract import as_json
+    from gemm_lessons.running.contract import as_json
 
     return as_json(outcome)

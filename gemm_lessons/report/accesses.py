@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from gemm_lessons.launch import TABLED
-from gemm_lessons.simulator.counters.banks import BANKS, SECTOR, WARP, WORD
+from gemm_lessons.engine.costs.banks import BANKS, SECTOR, WARP, WORD
+from gemm_lessons.engine.records.metrics import TABLED
 from gemm_lessons.view.accesses import Request
 from gemm_lessons.view.banks import Cell, bank_map
 from gemm_lessons.view.record import Place, Side

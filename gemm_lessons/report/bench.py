@@ -11,9 +11,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from gemm_lessons.commands.bench import CUBLAS, BenchRequest, Point, Result, is_square, label
 from gemm_lessons.course.folder import shown
 from gemm_lessons.report.table import tera
-from gemm_lessons.run.bench import CUBLAS, BenchRequest, Point, Result, is_square, label
 
 
 class Bar:

@@ -10,11 +10,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from gemm_lessons.commands.comparing import Comparison, Pair
 from gemm_lessons.report.console import page
 from gemm_lessons.report.diff import diff_lines
 from gemm_lessons.report.table import SHORT, STYLE, duration, tera
-from gemm_lessons.run.comparing import Comparison, Pair
-from gemm_lessons.run.outcome import Row
+from gemm_lessons.running.outcome import Row
 
 
 def show_comparison(console: Console, compared: Comparison, sources: bool) -> None:

@@ -24,10 +24,10 @@ from gemm_lessons.report.console import page
 from gemm_lessons.report.links import link
 
 if TYPE_CHECKING:
-    from gemm_lessons.course.standing import Rung
+    from gemm_lessons.commands.doctor import Check
+    from gemm_lessons.course.position import Rung
     from gemm_lessons.course.todos import TodoMark
     from gemm_lessons.export.folder import Exported
-    from gemm_lessons.run.doctor import Check
 
 COMMAND = ": gemm-lessons "  # what an error ends with: the remedy
 

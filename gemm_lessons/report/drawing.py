@@ -16,7 +16,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from gemm_lessons.frozen import dataclass
+from gemm_lessons.engine.records.frozen import dataclass
 
 WIDE, HIGH = 8, 17  # a character, in pixels
 BASE = 12.5  # of the letters, below the top of their row

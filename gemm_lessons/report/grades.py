@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from gemm_lessons.grading.escaping import amount, one_line
 from gemm_lessons.grading.formats import write_text
 from gemm_lessons.grading.gradebook import Gradebook, GradebookRow
-from gemm_lessons.grading.plain import amount, one_line
 from gemm_lessons.grading.similarity import Alike
 from gemm_lessons.grading.statistics import REACHED, middle, reached, slowest, spread, stumbles
 from gemm_lessons.report.bars import bar, histogram

@@ -16,8 +16,8 @@ from rich.text import Text
 
 from gemm_lessons.course.folder import shown
 from gemm_lessons.grading.classroom import Classroom
+from gemm_lessons.grading.escaping import amount, one_line
 from gemm_lessons.grading.gradebook import Gradebook, GradebookRow
-from gemm_lessons.grading.plain import amount, one_line
 from gemm_lessons.grading.results import Grade
 
 EVERY_S = 30.0  # between two lines where there is no terminal

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gemm_lessons.course.folder import shown
-from gemm_lessons.course.standing import Standing
+from gemm_lessons.course.position import Standing
 from gemm_lessons.report.course import step, tried
 
 Command = tuple[str, str]  # what to type, and what it does

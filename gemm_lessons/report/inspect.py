@@ -8,12 +8,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gemm_lessons.judgement.evidence import Checked
-from gemm_lessons.judgement.verdict import Passed
-from gemm_lessons.launch import BESIDE, TABLED, Launched
+from gemm_lessons.commands.inspection import SHOWN, Inspection, values_of
+from gemm_lessons.engine.records.metrics import BESIDE, TABLED
+from gemm_lessons.engine.records.results import Launched
+from gemm_lessons.judging.evidence import Checked
+from gemm_lessons.judging.verdict import Passed
 from gemm_lessons.report.run import show_conflicts, show_diagnostics, show_findings, show_printed
-from gemm_lessons.run.inspection import SHOWN, Inspection, values_of
-from gemm_lessons.run.outcome import Row
+from gemm_lessons.running.outcome import Row
 
 
 def show_inspection(console: Console, result: Inspection) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gemm_lessons import __version__
-from gemm_lessons.judgement.verdict import WrongAnswer
-from gemm_lessons.launch import TABLED
+from gemm_lessons.engine.records.metrics import TABLED
+from gemm_lessons.judging.verdict import WrongAnswer
 from gemm_lessons.report.accesses import heading
 from gemm_lessons.report.run import summary_of, title_of
 from gemm_lessons.report.table import columns_of, footnotes, told_apart

@@ -13,15 +13,15 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from gemm_lessons.commands.bench import CUBLAS, WAVEFRONT_BYTES, Point, is_square, label
 from gemm_lessons.course.folder import CommandError, WriteError
-from gemm_lessons.errors import KitError
-from gemm_lessons.run.bench import CUBLAS, WAVEFRONT_BYTES, Point, is_square, label
+from gemm_lessons.engine.records.errors import KitError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from gemm_lessons.course.lesson import Shape
-    from gemm_lessons.hardware.sheets import GpuSpec
+    from gemm_lessons.engine.hardware.sheets import GpuSpec
+    from gemm_lessons.gemm.shapes import Shape
 
 FORMATS = (".svg", ".png", ".pdf")
 INK, FAINT, GRID = "#222222", "#777777", "#e6e6e6"

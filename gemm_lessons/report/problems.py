@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
-from gemm_lessons.compiler.diagnostics import printable
-from gemm_lessons.judgement.verdict import CompileFailed, Faulted, GateMissed, Passed, TimedOut, WrongAnswer
-from gemm_lessons.run.outcome import Row
+from gemm_lessons.engine.compiler.diagnostics import printable
+from gemm_lessons.judging.verdict import CompileFailed, Faulted, GateMissed, Passed, TimedOut, WrongAnswer
+from gemm_lessons.running.outcome import Row
 
 SEVERITY = {"error": "error", "warning": "warning", "note": "info", "remark": "info"}
 

@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gemm_lessons.commands.profiling import COUNTED, Profiled, ProfilePlan
 from gemm_lessons.course.folder import shown
-from gemm_lessons.run.profiling import COUNTED, Profiled, ProfilePlan
 
 
 def show_profile(console: Console, plan: ProfilePlan, profiled: Profiled) -> None:

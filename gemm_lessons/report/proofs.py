@@ -10,8 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from gemm_lessons.authoring.prove import Proven
 from gemm_lessons.course.folder import shown
-from gemm_lessons.proofs.prove import Proven
 from gemm_lessons.report.course import step
 
 

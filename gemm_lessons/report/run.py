@@ -11,25 +11,18 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from gemm_lessons.compiler.diagnostics import Diagnostic, printable
-from gemm_lessons.judgement.evidence import ShapeResult
-from gemm_lessons.judgement.verdict import (
-    CompileFailed,
-    Faulted,
-    GateMissed,
-    Passed,
-    TileMap,
-    TimedOut,
-    WrongAnswer,
-)
-from gemm_lessons.judgement.wrong import Pattern
-from gemm_lessons.launch import Conflict, Finding, Printed
+from gemm_lessons.commands.speedup import Bought
+from gemm_lessons.engine.compiler.diagnostics import Diagnostic, printable
+from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.engine.records.results import Conflict, Printed
+from gemm_lessons.judging.evidence import ShapeResult
+from gemm_lessons.judging.verdict import CompileFailed, Faulted, GateMissed, Passed, TileMap, TimedOut, WrongAnswer
+from gemm_lessons.judging.wrong_answer import Pattern
 from gemm_lessons.report.console import THEME
 from gemm_lessons.report.course import step
 from gemm_lessons.report.links import link
 from gemm_lessons.report.table import SHORT, STYLE, show_footnotes, table, told_apart
-from gemm_lessons.run.bought import Bought
-from gemm_lessons.run.outcome import Row, RunOutcome
+from gemm_lessons.running.outcome import Row, RunOutcome
 
 MAP_ROWS, MAP_COLS = 24, 32  # block tiles shown of a wrong answer
 MAX_DIAGNOSTICS = 8

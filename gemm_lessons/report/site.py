@@ -20,7 +20,7 @@ from typing import Any
 from gemm_lessons.course.folder import CommandError, Course, WriteError, read_source, shown
 from gemm_lessons.course.lesson import LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
-from gemm_lessons.frozen import dataclass
+from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.report.chart import Line, chart
 from gemm_lessons.report.drawing import drawing
 from gemm_lessons.report.template import asset, rendered

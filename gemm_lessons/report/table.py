@@ -11,13 +11,13 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from gemm_lessons.estimate.model import Estimate
-from gemm_lessons.frozen import dataclass
-from gemm_lessons.judgement.verdict import Kind
-from gemm_lessons.run.outcome import Row, RunOutcome
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.gemm.time_model import Estimate
+from gemm_lessons.judging.verdict import Kind
+from gemm_lessons.running.outcome import Row, RunOutcome
 
 if TYPE_CHECKING:
-    from gemm_lessons.gpu import Timed
+    from gemm_lessons.gpu.records import Timed
 
 STYLE: dict[Kind, str] = {
     "passed": "good",

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.hardware.tile_model import OTHER_REGISTERS, TileModel
+from gemm_lessons.gemm.tile_model import OTHER_REGISTERS, TileModel
 
 NEAREST = 2  # the next larger thread tile is this many times as wide
 

@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gemm_lessons.commands.tuning import TuneRequest, Tuning
+from gemm_lessons.commands.tuning_book import TileCandidate
 from gemm_lessons.course.folder import shown
 from gemm_lessons.report.table import duration, tera
-from gemm_lessons.run.tuning import TuneRequest, Tuning
-from gemm_lessons.run.tuning_book import TileCandidate
 
 SHOWN = 10
 OWN = "*"  # behind the place of the lesson's own sizes

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gemm_lessons.commands.tuning import TuneRequest, Tuning
 from gemm_lessons.course.folder import WriteError
 from gemm_lessons.report.plot import FAINT, GREEN, HUES, STYLE
-from gemm_lessons.run.tuning import TuneRequest, Tuning
 
 
 def draw_tuning(request: TuneRequest, tuning: Tuning, path: Path) -> None:

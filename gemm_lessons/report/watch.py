@@ -11,8 +11,8 @@ from rich.text import Text
 
 from gemm_lessons.course.folder import shown
 from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.frozen import dataclass
-from gemm_lessons.judgement.verdict import Kind
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.judging.verdict import Kind
 from gemm_lessons.report.console import make_console
 from gemm_lessons.report.table import STYLE
 

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.frozen import dataclass
-from gemm_lessons.launch import Argument, Grid
-from gemm_lessons.simulator import Simulator
-from gemm_lessons.simulator.counters import banks
-from gemm_lessons.simulator.counters.counters import plain_name
-from gemm_lessons.simulator.counters.tally import kind_of
-from gemm_lessons.simulator.events import WARP, Access, Effect, LaunchInfo
+from gemm_lessons.engine.costs import banks
+from gemm_lessons.engine.costs.tally import kind_of
+from gemm_lessons.engine.counters.counters import plain_name
+from gemm_lessons.engine.events import WARP, Access, Effect, LaunchInfo
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.launch import Argument, Grid
+from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.view.owners import Stores
 
 if TYPE_CHECKING:
-    from gemm_lessons.compiler.compile import Compiled
+    from gemm_lessons.engine.compiler.compile import Compiled
 
 Array = NDArray[Any]
 

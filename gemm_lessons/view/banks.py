@@ -6,8 +6,8 @@ one word a wavefront to all lanes that ask for that word; lanes that ask for ano
 
 from __future__ import annotations
 
-from gemm_lessons.frozen import dataclass
-from gemm_lessons.simulator.counters.banks import BANKS, WARP, WORD
+from gemm_lessons.engine.costs.banks import BANKS, WARP, WORD
+from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.view.accesses import Request
 
 

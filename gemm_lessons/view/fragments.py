@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from gemm_lessons.frozen import dataclass
-from gemm_lessons.simulator.program import parser, ptx
-from gemm_lessons.simulator.program.fragments import Part, product_form
-from gemm_lessons.simulator.program.wmma import Placed, placed
+from gemm_lessons.engine.ptx import parser
+from gemm_lessons.engine.ptx import records as ptx
+from gemm_lessons.engine.ptx.fragments import Part, product_form
+from gemm_lessons.engine.ptx.wmma import Placed, placed
+from gemm_lessons.engine.records.frozen import dataclass
 
 NAMES: Mapping[Part, str] = {"a": "A", "b": "B", "c": "C"}  # of the matrices, as texts call them
 PREFIX: Mapping[Part, str] = {"a": "a", "b": "b", "c": "d"}  # of registers; sums come and go in the same

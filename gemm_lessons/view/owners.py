@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.course.data import BufferLayout
-from gemm_lessons.frozen import dataclass
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.gemm.data import BufferLayout
 
 Array = NDArray[Any]
 NOBODY = -1

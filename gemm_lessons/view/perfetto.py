@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gemm_lessons.estimate.recording import NOTHING, Recording, Spell
+from gemm_lessons.engine.estimate.recording import NOTHING, Recording, Spell
 from gemm_lessons.view.timeline import SHOWN_AS, WIDE, Shown, Timeline
 
 NANOSECOND = 1e-3  # in microseconds: one clock

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gemm_lessons.course.lesson import Shape, tile_sizes
-from gemm_lessons.course.problem import Problem
-from gemm_lessons.estimate.recording import Recording
-from gemm_lessons.frozen import dataclass
-from gemm_lessons.hardware.sheets import GpuSpec
-from gemm_lessons.launch import Buffer, LineCount
-from gemm_lessons.run.bench import WAVEFRONT_BYTES, flop_per_byte
-from gemm_lessons.run.outcome import Role, Row, RunOutcome
-from gemm_lessons.simulator.counters.machinecode import Uncountable
+from gemm_lessons.commands.bench import WAVEFRONT_BYTES, flop_per_byte
+from gemm_lessons.course.lesson import tile_sizes
+from gemm_lessons.engine.estimate.recording import Recording
+from gemm_lessons.engine.hardware.sheets import GpuSpec
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.launch import Buffer
+from gemm_lessons.engine.records.results import LineCount
+from gemm_lessons.engine.sass import Uncountable
+from gemm_lessons.gemm.problem import Problem
+from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.running.outcome import Role, Row, RunOutcome
 from gemm_lessons.view.accesses import Request, Touched, follow
 from gemm_lessons.view.fragments import WarpProduct, products
 from gemm_lessons.view.owners import Owners, owners

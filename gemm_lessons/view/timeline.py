@@ -14,11 +14,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.course.lesson import Shape
-from gemm_lessons.estimate.model import Estimator
-from gemm_lessons.estimate.recording import Recording, Spell, State, record
-from gemm_lessons.frozen import dataclass
-from gemm_lessons.hardware.sheets import GpuSpec
+from gemm_lessons.engine.estimate.recording import Recording, Spell, State, record
+from gemm_lessons.engine.hardware.sheets import GpuSpec
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.gemm.time_model import Estimator
 
 Array = NDArray[Any]
 

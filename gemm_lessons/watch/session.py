@@ -11,17 +11,19 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from gemm_lessons.compiler.source import content_of
+from gemm_lessons.commands.predictions import scored
+from gemm_lessons.commands.speedup import gain_of
 from gemm_lessons.course.folder import CommandError, Course, read_source, shown, start_lesson
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.course.original import remarks_on
+from gemm_lessons.course.position import next_rung
 from gemm_lessons.course.progress import Progress, load_progress, save_progress, waits_for_predictions
-from gemm_lessons.course.standing import next_rung
-from gemm_lessons.device import Device
-from gemm_lessons.errors import KitError, UnsupportedKernel
-from gemm_lessons.hardware.sheets import GpuSpec
-from gemm_lessons.judgement.verdict import Kind
+from gemm_lessons.devices.device import Device
+from gemm_lessons.engine.compiler.source import content_of
+from gemm_lessons.engine.hardware.sheets import GpuSpec
+from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
+from gemm_lessons.judging.verdict import Kind
 from gemm_lessons.report.console import Working, make_console
 from gemm_lessons.report.course import show_error, show_hint, show_list, show_note, show_started
 from gemm_lessons.report.diff import show_diff
@@ -29,10 +31,8 @@ from gemm_lessons.report.practice import show_scores
 from gemm_lessons.report.problems import show_problems
 from gemm_lessons.report.run import show_outcome
 from gemm_lessons.report.watch import Part, Screen, Status, show_notice, show_status
-from gemm_lessons.run.bought import gain_of
-from gemm_lessons.run.kept_rows import KeptRows
-from gemm_lessons.run.pipeline import RunRequest, run_lesson
-from gemm_lessons.run.predictions import scored
+from gemm_lessons.running.pipeline import RunRequest, run_lesson
+from gemm_lessons.running.row_cache import KeptRows
 from gemm_lessons.watch.changes import Changes
 from gemm_lessons.watch.terminal import END_OF_INPUT, Terminal
 

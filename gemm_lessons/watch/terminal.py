@@ -16,7 +16,7 @@ import tty
 from collections.abc import Iterator
 from types import FrameType
 
-from gemm_lessons.frozen import dataclass
+from gemm_lessons.engine.records.frozen import dataclass
 
 ESCAPE = "\x1b"  # begins what arrows and function keys send
 END_OF_INPUT = "\x04"  # Ctrl-D, and what a closed terminal comes to

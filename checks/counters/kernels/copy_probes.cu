@@ -1,4 +1,4 @@
-// Micro-kernels behind the rules of cp.async in simulator/counters/banks.py: one warp, PROBES copies, each its own machine
+// Micro-kernels behind the rules of cp.async in engine/costs/banks.py: one warp, PROBES copies, each its own machine
 // instruction and alone under way. addresses[p * 32 + lane]: a byte offset in shared memory, negative where the lane is
 // switched off; sources: one in global memory.
 extern __shared__ __align__(128) unsigned char window[];

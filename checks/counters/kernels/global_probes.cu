@@ -1,4 +1,4 @@
-// Micro-kernels behind the sector rule of gemm_lessons/simulator/banks.py: one warp accesses global memory with three
+// Micro-kernels behind the sector rule of gemm_lessons/engine/simulator/banks.py: one warp accesses global memory with three
 // patterns, pattern p 64**p times, so that one launch's totals of requests and sectors hold three readings as the
 // digits of a number in base 64 (digit 0 plus the loads of the patterns themselves, which are known).
 // offset negative: the lane does not take part. `zero` is 0; it keeps the compiler from hoisting or dropping accesses.

@@ -1,4 +1,4 @@
-// Micro-kernels behind the rules of gemm_lessons/simulator/banks.py: one warp, PROBES shared-memory accesses, each
+// Micro-kernels behind the rules of gemm_lessons/engine/simulator/banks.py: one warp, PROBES shared-memory accesses, each
 // its own machine instruction with its own address per lane. addresses[p * 32 + lane] is a byte offset; negative: the
 // lane is switched off by a predicate. The profiler's per-instruction counters then give PROBES readings per launch.
 #ifndef PROBES

@@ -55,7 +55,7 @@ def build(folder: Path, missing: bool, wanted: str, groups: list[str]) -> None:
     """Compile every kernel of the plan. Writes cubins and ``index.json``: key -> [file, kernel name, code]. ``wanted``:
     how the names of kernels begin that are not skipped."""
     from checks.counters.compare import compile_case
-    from gemm_lessons.compiler.compile import NotCompiled, compile_source
+    from gemm_lessons.engine.compiler.compile import NotCompiled, compile_source
 
     folder.mkdir(parents=True, exist_ok=True)
     index: dict[str, list[str]] = {}
@@ -183,7 +183,7 @@ def _store_suite(session: Session, index: dict[str, list[str]], folder: Path, ro
 def _store_probes(
     file: str, session: Session, index: dict[str, list[str]], folder: Path, rows: list[dict[str, Any]]
 ) -> None:
-    from gemm_lessons.compiler import sass
+    from gemm_lessons.engine.compiler import sass
 
     text = sass.disassemble((folder / f"{file}.cubin").read_bytes())
     probes: dict[str, dict[str, list[int]]] = {}

@@ -59,7 +59,7 @@ def probes() -> Iterator[Probe]:
 
 def compile_probes(folder: Path) -> None:
     """A cubin for each."""
-    from gemm_lessons.compiler.compile import Compiled, compile_source
+    from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 
     folder.mkdir(parents=True, exist_ok=True)
     for number, probe in enumerate(probes()):
@@ -75,8 +75,8 @@ def run(folder: Path, target: Path) -> None:
     import cupy
     import numpy as np
 
+    from gemm_lessons.engine.records.launch import TensorMap
     from gemm_lessons.gpu.functions import tensor_map
-    from gemm_lessons.launch import TensorMap
 
     properties = cupy.cuda.runtime.getDeviceProperties(0)
     matrix = cupy.zeros((SIDE, SIDE), cupy.float32)

@@ -249,7 +249,7 @@ def probes() -> Iterator[Probe]:
 
 def compile_probes(folder: Path) -> None:
     """A cubin for each."""
-    from gemm_lessons.compiler.compile import Compiled, compile_source
+    from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 
     folder.mkdir(parents=True, exist_ok=True)
     for number, probe in enumerate(probes()):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from checks.readings.simulator.record_fragments import fingerprint
-from gemm_lessons.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 
 KEPT = Path(__file__).with_name("scaled.json")
 ARCH = "sm_90"

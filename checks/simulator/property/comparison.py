@@ -18,20 +18,22 @@ import numpy as np
 
 from checks.simulator.property.programs import Case
 from checks.simulator.property.scalar import Interpreter, Undefined
-from gemm_lessons import simulator
-from gemm_lessons.compiler.compile import Compiled, Resources
-from gemm_lessons.errors import UnsupportedKernel
-from gemm_lessons.launch import Argument, Buffer, Conflict, Finding, Grid, Launched, Scalar
-from gemm_lessons.simulator import Setting, Simulator
-from gemm_lessons.simulator.checkers import ledger
-from gemm_lessons.simulator.checkers.epochs import Epochs
-from gemm_lessons.simulator.checkers.global_memory import GlobalRaces
-from gemm_lessons.simulator.machine import copies, groups, transfers
-from gemm_lessons.simulator.machine.access import SpaceAccess
-from gemm_lessons.simulator.machine.machine import Machine
-from gemm_lessons.simulator.machine.prepared import Program, prepare
-from gemm_lessons.simulator.program import parser
-from gemm_lessons.simulator.program.inline import inline_calls
+from gemm_lessons.engine import simulator
+from gemm_lessons.engine.checkers import collector as ledger
+from gemm_lessons.engine.checkers.epochs import Epochs
+from gemm_lessons.engine.checkers.global_memory import GlobalRaces
+from gemm_lessons.engine.compiler.compile import Compiled, Resources
+from gemm_lessons.engine.machine import copies, groups, transfers
+from gemm_lessons.engine.machine.access import SpaceAccess
+from gemm_lessons.engine.machine.machine import Machine
+from gemm_lessons.engine.machine.prepared import Program, prepare
+from gemm_lessons.engine.ptx import parser
+from gemm_lessons.engine.ptx.inline import inline_calls
+from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.engine.records.launch import Argument, Buffer, Grid, Scalar
+from gemm_lessons.engine.records.results import Conflict, Launched
+from gemm_lessons.engine.simulator import Setting, Simulator
 
 BUDGET = 100_000
 

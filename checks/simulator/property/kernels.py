@@ -11,9 +11,9 @@ import numpy as np
 from checks.simulator import fuzz
 from checks.simulator.fuzz import Case
 from checks.simulator.property.comparison import Outcome, difference, tricks_off
-from gemm_lessons.compiler.compile import Compiled
-from gemm_lessons.launch import Argument, Buffer, Grid
-from gemm_lessons.simulator import Setting, Simulator
+from gemm_lessons.engine.compiler.compile import Compiled
+from gemm_lessons.engine.records.launch import Argument, Buffer, Grid
+from gemm_lessons.engine.simulator import Setting, Simulator
 
 
 def generate(seed: int) -> Case:

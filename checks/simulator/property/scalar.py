@@ -14,8 +14,7 @@ import functools
 from collections.abc import Callable, Sequence
 
 from checks.simulator.semantics_reference import expected
-from gemm_lessons.launch import Grid
-from gemm_lessons.simulator.program.ptx import (
+from gemm_lessons.engine.ptx.records import (
     Address,
     Immediate,
     Instruction,
@@ -26,6 +25,7 @@ from gemm_lessons.simulator.program.ptx import (
     Symbol,
     Vector,
 )
+from gemm_lessons.engine.records.launch import Grid
 
 SHARED, LOCAL, GLOBAL = 1 << 40, 2 << 40, 3 << 40  # where generic addresses of each kind begin
 FIRST_SHARED = 1024  # the address of a block's first array on sm_90, as its machine code has it

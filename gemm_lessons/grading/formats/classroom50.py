@@ -16,9 +16,9 @@ from itertools import groupby
 from typing import Any
 
 from gemm_lessons.course.folder import CommandError
+from gemm_lessons.grading.escaping import amount, one_line
 from gemm_lessons.grading.formats.lines import TestLine, lines_of
 from gemm_lessons.grading.gradebook import Gradebook, GradebookRow
-from gemm_lessons.grading.plain import amount, one_line
 
 ROUNDOFF = 1e-9
 NEEDED = ("CLASSROOM", "ASSIGNMENT", "SUBMISSION_TAG", "COMMIT_URL", "RELEASE_URL")

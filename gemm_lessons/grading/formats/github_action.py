@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from gemm_lessons.course.folder import WriteError
+from gemm_lessons.grading.escaping import amount, markdown, one_line
 from gemm_lessons.grading.formats.lines import TestLine, lines_of
 from gemm_lessons.grading.gradebook import Gradebook, GradebookRow
-from gemm_lessons.grading.plain import amount, markdown, one_line
 
 STATUS = {"passed": "pass", "failed": "fail", "missing": "fail", "broken": "error"}
 MARK = {"passed": "✅", "failed": "❌", "missing": "❌", "broken": "⚠️"}

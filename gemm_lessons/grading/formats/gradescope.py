@@ -10,9 +10,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from gemm_lessons.grading.escaping import amount, one_line
 from gemm_lessons.grading.formats.lines import lines_of
 from gemm_lessons.grading.gradebook import Gradebook, GradebookRow
-from gemm_lessons.grading.plain import amount, one_line
 
 
 def files(book: Gradebook, _environment: Mapping[str, str]) -> Mapping[str, str]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from xml.etree import ElementTree
 
+from gemm_lessons.grading.escaping import amount, one_line
 from gemm_lessons.grading.formats.lines import lines_of
 from gemm_lessons.grading.gradebook import Gradebook
-from gemm_lessons.grading.plain import amount, one_line
 
 ELEMENT = {"failed": "failure", "missing": "failure", "broken": "error"}
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gemm_lessons.frozen import dataclass
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.grading.escaping import one_line
 from gemm_lessons.grading.gradebook import Gradebook, GradebookRow
-from gemm_lessons.grading.plain import one_line
 
 NOT_YET = "not judged yet"
 NO_FAULT = "This could not be judged, which is no fault of yours; whoever teaches the course can see why."

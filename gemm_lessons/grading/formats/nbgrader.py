@@ -11,8 +11,8 @@ import csv
 from collections.abc import Mapping
 from io import StringIO
 
+from gemm_lessons.grading.escaping import cell
 from gemm_lessons.grading.gradebook import Gradebook
-from gemm_lessons.grading.plain import cell
 
 COLUMNS = (
     "assignment", "duedate", "timestamp", "student_id", "last_name", "first_name", "email", "raw_score",

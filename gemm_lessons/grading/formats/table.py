@@ -9,8 +9,8 @@ from __future__ import annotations
 import csv
 from io import StringIO
 
+from gemm_lessons.grading.escaping import cell
 from gemm_lessons.grading.gradebook import Gradebook
-from gemm_lessons.grading.plain import cell
 
 MARK = "\ufeff"
 

@@ -1,0 +1,132 @@
+"""A lesson that is to be proven: its files as texts, and its runs, each made when a proof first asks for it.
+
+A flaw is one sentence for one mistake: file, line, what is wrong, what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+
+from gemm_lessons.authoring.numbers import GPU, SEED, Numbers
+from gemm_lessons.course.folder import Course, WriteError, read_source, shown, write_atomically
+from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.course.pitfalls import Pitfall, load_pitfalls
+from gemm_lessons.course.toml import TomlReader, Where
+from gemm_lessons.devices.simulated import Simulated
+from gemm_lessons.engine.compiler import cache
+from gemm_lessons.engine.hardware.sheets import find_gpu
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.running.outcome import RunOutcome
+from gemm_lessons.running.pipeline import RunRequest, run_lesson
+
+Printer = Callable[[RunOutcome], str]  # what ``gemm-lessons run`` prints at 80 columns
+
+
+def flaw(path: Path, line: int | None, message: str) -> str:
+    """``lessons/03_block_tile/stub.cu:12: message``, as an editor finds it."""
+    return f"{shown(path)}{f':{line}' if line else ''}: {message}"
+
+
+def line_at(text: str, index: int) -> int:
+    """The line, from 1, of a place in a text."""
+    return text.count("\n", 0, index) + 1
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What the proofs of a course's lessons share: what several of them count is counted once. ``commands`` are those
+    that a text may name."""
+
+    course: Course
+    printer: Printer
+    commands: frozenset[str]
+    numbers: Numbers
+
+    @classmethod
+    def of(cls, course: Course, printer: Printer, commands: Iterable[str]) -> Shared:
+        """With nothing counted yet."""
+        return cls(course, printer, frozenset(commands), Numbers(course))
+
+
+class Candidate:
+    """One lesson of a course, and all that its proofs look at."""
+
+    def __init__(self, shared: Shared, lesson: Lesson, scratch: Path) -> None:
+        self.course = shared.course
+        self.numbers = shared.numbers
+        self.printer = shared.printer
+        self.commands = shared.commands
+        self.lesson = lesson
+        self._scratch = scratch
+        self._pitfall_runs: dict[str, RunOutcome] = {}
+
+    @cached_property
+    def text(self) -> str:
+        """README.md."""
+        return read_source(self.lesson.text_path)
+
+    @cached_property
+    def stub(self) -> str:
+        """stub.cu."""
+        return read_source(self.lesson.stub_path)
+
+    @cached_property
+    def solution_path(self) -> Path:
+        """solution.cu, the lesson's own or the installed package's."""
+        return self.course.kept_back(self.lesson, "solution.cu")
+
+    @cached_property
+    def solution(self) -> str:
+        """solution.cu."""
+        return read_source(self.solution_path)
+
+    @cached_property
+    def pitfalls_path(self) -> Path:
+        """pitfalls.toml, the lesson's own or the installed package's; it may be missing."""
+        return self.course.kept_back(self.lesson, "pitfalls.toml")
+
+    @cached_property
+    def pitfalls(self) -> Mapping[str, Pitfall]:
+        """What is in pitfalls.toml."""
+        return load_pitfalls(self.pitfalls_path)
+
+    @cached_property
+    def stub_run(self) -> RunOutcome:
+        """The stub as it is."""
+        return self._run(self.lesson, self.lesson.stub_path)
+
+    @cached_property
+    def solved(self) -> RunOutcome:
+        """The solution, beside the previous lesson's."""
+        return self._run(self.lesson, self.solution_path, beside=True)
+
+    def pitfall_run(self, name: str) -> RunOutcome:
+        """The solution with the edits of a pitfall, once."""
+        if name not in self._pitfall_runs:
+            pitfall = self.pitfalls[name]
+            folder = self._scratch / self.lesson.name / name
+            path = folder / "kernel.cu"
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                write_atomically(path, pitfall.source(self.solution).encode())
+            except OSError as error:
+                raise WriteError(path, error) from None
+            self._pitfall_runs[name] = self._run(pitfall.lesson(self.lesson), path)
+        return self._pitfall_runs[name]
+
+    def _run(self, lesson: Lesson, path: Path, beside: bool = False) -> RunOutcome:
+        return run_lesson(RunRequest(self.course, lesson, path, Simulated(), find_gpu(GPU), seed=SEED, beside=beside))
+
+    def in_toml(self, where: Where, message: str) -> str:
+        """A flaw of lesson.toml, at the line of a key."""
+        path = self.lesson.toml_path
+        return flaw(path, TomlReader(path, path.read_text(encoding="utf-8")).line(where), message)
+
+
+def scratch_folder() -> Path | None:
+    """Where kernels with pitfalls are written. At one place, for the compiler's answers are kept by their path; None
+    where nothing is kept."""
+    place = cache.folder()
+    return place.with_name("gemm-lessons-proofs") if place else None  # not among the entries, which are trimmed

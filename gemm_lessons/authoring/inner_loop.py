@@ -1,0 +1,35 @@
+"""What the multiply-adds of an inner loop ask of the register file, read from the machine code.
+
+``three`` and ``bank`` are percent of the loop's multiply-adds: those that read three registers, and those that read two
+of one bank; what the one before kept (``.reuse``) is not read again. ``other``: instructions that are none, for 100
+multiply-adds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from gemm_lessons.engine.compiler.sass import SassInstruction
+from gemm_lessons.engine.sass import registers
+from gemm_lessons.engine.sass.operands import decode
+
+THREE, BANK, OTHER = "three", "bank", "other"
+
+
+def reads(lines: Sequence[SassInstruction]) -> dict[str, float]:
+    """The three numbers of a kernel's fullest innermost loop; without a loop, of the whole kernel."""
+    code = [decode(number, one) for number, one in enumerate(lines)]
+    at = {label: number for number, one in enumerate(lines) for label in one.labels}
+    loops: list[tuple[int, int]] = []
+    for number, one in enumerate(code):
+        target = re.search(r"BRA.*?(\.L_x_\d+)", one.text)
+        if target and at.get(target[1], number) < number:
+            loops.append((at[target[1]], number + 1))
+    inner = [code[a:b] for a, b in loops if not any(a <= c and d <= b and (a, b) != (c, d) for c, d in loops)]
+    best = max(inner, key=lambda body: sum(it.name == "FFMA" for it in body), default=code)
+    banks = [asked for one, asked in zip(best, registers.reads(best), strict=True) if one.name == "FFMA"]
+    three, bank = sum(sum(it) == 3 for it in banks), sum(sorted(it) == [0, 2] for it in banks)
+    share = 100 / max(1, len(banks))
+    found = {THREE: three * share, BANK: bank * share, OTHER: (len(best) - len(banks)) * share}
+    return {name: round(value, 1) for name, value in found.items()}

@@ -1,0 +1,67 @@
+"""Proofs of a lesson's pitfalls: the tool prints what the text quotes, and bugs can be found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gemm_lessons.authoring.candidate import Candidate, flaw, line_at
+from gemm_lessons.course.bugs import without_steps
+from gemm_lessons.course.lesson import LessonError
+from gemm_lessons.judging.verdict import CompileFailed, Passed, WrongAnswer
+
+QUOTE = re.compile(r"<!-- pitfall: (\w+) -->\s*```\w*\n(.*?)```", re.DOTALL)
+
+
+def edits_fit_the_solution(it: Candidate) -> Iterator[str]:
+    """Every edit of pitfalls.toml finds its place in the solution, once, and every tile size is one of the lesson's."""
+    for pitfall in it.pitfalls.values():
+        try:
+            pitfall.source(it.solution)
+            pitfall.lesson(it.lesson)
+        except LessonError as error:
+            yield str(error)
+
+
+def the_tool_prints_what_is_quoted(it: Candidate, numbers: bool = True) -> Iterator[str]:
+    """Each line below ``<!-- pitfall: NAME -->`` is printed by a run of that pitfall; without ``numbers``, perhaps with
+    others in it."""
+    told = squeezed if numbers else lambda text: without_numbers(squeezed(text))
+    for match in QUOTE.finditer(it.text):
+        name, first = match[1], line_at(it.text, match.start(2))
+        if name not in it.pitfalls:
+            yield flaw(it.lesson.text_path, line_at(it.text, match.start()), f"pitfalls.toml has no [{name}]; add it")
+            continue
+        output = told(it.printer(it.pitfall_run(name)))
+        for number, line in enumerate(match[2].splitlines(), first):
+            if line.strip() not in ("", "...") and told(line) not in output:
+                yield flaw(it.lesson.text_path, number, f"a run of the pitfall {name} does not print: {line.strip()}")
+
+
+def squeezed(text: str) -> str:
+    """Without white space, so that line breaks do not matter."""
+    return re.sub(r"\s+", "", text)
+
+
+def without_numbers(text: str) -> str:
+    """With # for every number."""
+    return re.sub(r"\d[\d,.]*", "#", text)
+
+
+def bugs_can_be_found(it: Candidate) -> Iterator[str]:
+    """What ``gemm-lessons bug`` hands out compiles, does not pass, and a run says something about it."""
+    for name, pitfall in it.pitfalls.items():
+        if not pitfall.bug:
+            continue
+        at = f"{pitfall.where}: [{name}] bug:"
+        if without_steps(pitfall.source(it.solution).splitlines()) == without_steps(it.solution.splitlines()):
+            yield f"{at} its edits change comments that are not handed out, and nothing else; edit the code"
+            continue
+        row = it.pitfall_run(name).kernel
+        match row.verdict:
+            case Passed():
+                yield f"{at} a run of it passes, so nobody finds it; edit more, or take bug out"
+            case CompileFailed(message=message):
+                yield f"{at} does not compile, so the compiler finds it: {message}"
+            case WrongAnswer(judgement=judged) if not (judged.pattern or row.hints or row.checked.findings):
+                yield f"{at} a run of it says only that the answer is wrong; choose one that can be found"

@@ -1,0 +1,257 @@
+"""``inspect``: run a kernel that nobody here wrote, with arguments given on the command line.
+
+``engine/arguments/text.py`` says how they are written.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.arguments.expression import Number
+from gemm_lessons.engine.arguments.parameters import declared
+from gemm_lessons.engine.arguments.text import ArgumentError, build
+from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled
+from gemm_lessons.engine.compiler.ptx_file import take
+from gemm_lessons.engine.process import bounds
+from gemm_lessons.engine.process.bounds import Bounds, OutOfTime
+from gemm_lessons.engine.records.errors import KitError
+from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.launch import Buffer, Grid, TensorMap
+from gemm_lessons.engine.records.metrics import COUNTED
+from gemm_lessons.engine.records.results import Launched
+from gemm_lessons.engine.simulator import Setting, Simulator
+
+__all__ = ["ArgumentError", "Expectation", "InspectRequest", "Inspection", "as_json", "inspect"]
+
+SHOWN = 16  # elements of a variable that was read back
+MOST_NAMED = 4  # counters that one reason holds of; it is of all of them otherwise
+
+
+@dataclass(frozen=True)
+class InspectRequest:
+    """What to inspect. ``path`` is the file as the user named it; ``budget`` None takes the simulator's."""
+
+    source: str
+    path: str
+    entry: str
+    grid: Grid
+    args: str
+    expect: str | None = None
+    symbols: tuple[str, ...] = ()
+    defines: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    include_dirs: tuple[Path, ...] = ()
+    arch: str = "sm_90"
+    seed: int = 0
+    budget: int | None = None
+    bounds: Bounds = dataclasses.field(default_factory=Bounds)
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What came of it. Exactly one of ``failed`` and ``compiled`` is set; ``error`` is relative to the expectation."""
+
+    request: InspectRequest
+    failed: NotCompiled | None = None
+    compiled: Compiled | None = None
+    launched: Launched | None = None
+    unwritten: Mapping[str, int] = dataclasses.field(default_factory=dict)  # output -> elements that are still poison
+    error: float | None = None  # ||got - expected|| / ||expected||
+    tolerance: float | None = None
+    variables: Mapping[str, NDArray[Any]] = dataclasses.field(default_factory=dict)  # read back after the launch
+
+    @property
+    def clean(self) -> bool:
+        """Compiled, ran without fault or error finding, and matched the expectation if there was one."""
+        if self.launched is None or self.launched.fault is not None:
+            return False
+        if any(finding.severity == "error" for finding in self.launched.findings):
+            return False
+        return self.error is None or (self.tolerance is not None and self.error <= self.tolerance)
+
+    @property
+    def found(self) -> tuple[Finding, ...]:
+        """The fault and all findings of the launch."""
+        launched = self.launched
+        return () if launched is None else tuple(it for it in (launched.fault, *launched.findings) if it is not None)
+
+    @property
+    def doubts(self) -> Mapping[str, str]:
+        """Why Nsight Compute may count otherwise -> which counters."""
+        inexact = self.launched.counters.inexact if self.launched else {}
+        shorts = {metric: short.replace("_", " ") for short, metric in COUNTED.items()}
+        names: dict[str, list[str]] = {}
+        for metric, why in inexact.items():
+            names.setdefault(why, []).append(shorts[metric])
+        return {why: "all counters" if len(which) > MOST_NAMED else ", ".join(which) for why, which in names.items()}
+
+
+def inspect(request: InspectRequest) -> Inspection:
+    """Compile, launch, compare. Raises ``ArgumentError``, ``UnsupportedKernel`` and ``KitError``."""
+    try:
+        with bounds.within(request.bounds):
+            return _inspect(request)
+    except (OutOfTime, MemoryError) as end:  # not while it ran: that is a fault
+        most = request.bounds
+        late = isinstance(end, OutOfTime)
+        raise KitError((most.too_long if late else most.too_much) + most.advice) from None
+
+
+def _inspect(request: InspectRequest) -> Inspection:
+    compiled = take(
+        request.source, path=request.path, entry=request.entry, defines=request.defines,
+        include_dirs=request.include_dirs, arch=request.arch,
+    )  # fmt: skip
+    if isinstance(compiled, NotCompiled):
+        return Inspection(request, failed=compiled)
+    device = Simulator(Setting(budget=request.budget) if request.budget else None)
+    kernel = device.kernel(compiled)
+    given = build(
+        request.args,
+        request.symbols,
+        kernel,
+        lambda name: device.variable(compiled, name),
+        request.seed,
+        declared(request.source, kernel, request.entry),
+    )
+    arrays = given.arrays
+    expectation = Expectation.parse(request.expect, arrays, given.numbers) if request.expect else None
+    before = {name: array.copy() for name, array in arrays.items()}
+    launched = device.launch(compiled, request.grid, given.arguments, given.symbols)
+    unwritten = {
+        a.name: count
+        for a in (it.pointer if isinstance(it, TensorMap) else it for it in given.arguments)
+        if launched.fault is None
+        and isinstance(a, Buffer)
+        and a.output
+        and (count := _still_poison(before[a.name], a.array))
+    }
+    error = tolerance = None
+    if expectation is not None and launched.fault is None:
+        error, tolerance = expectation.compare(before, arrays)
+    variables = {symbol.name: symbol.array for symbol in given.symbols if symbol.array.flags.writeable}
+    return Inspection(request, None, compiled, launched, unwritten, error, tolerance, variables)
+
+
+def values_of(array: NDArray[Any]) -> list[float | int | str]:
+    """The first elements for a reader or for JSON, which knows neither NaN nor infinity."""
+    values = array.reshape(-1)[:SHOWN].tolist()
+    return [value if math.isfinite(value) else str(value) for value in values]
+
+
+def _still_poison(before: NDArray[Any], after: NDArray[Any]) -> int:
+    """Elements that were all ones before and still are."""
+    width = before.dtype.itemsize
+    old = np.ascontiguousarray(before).view(np.uint8).reshape(-1, width)
+    new = np.ascontiguousarray(after).view(np.uint8).reshape(-1, width)
+    return int(((old == 0xFF).all(axis=1) & (new == 0xFF).all(axis=1)).sum())
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """``C = 2 * A @ B + bias``: names of arrays and numbers, ``+ - * @``, ``.T`` and parentheses, in float64."""
+
+    target: str
+    tree: ast.expr
+    numbers: Mapping[str, Number]
+
+    @classmethod
+    def parse(cls, text: str, arrays: Mapping[str, Any], numbers: Mapping[str, Number]) -> Expectation:
+        """Raises ``ArgumentError`` with what is wrong in ``text``."""
+        target, equals, formula = (part.strip() for part in text.partition("="))
+        if not equals or target not in arrays:
+            raise ArgumentError(f'--expect "{text}": write OUTPUT = FORMULA, such as C = A @ B')
+        try:
+            tree = ast.parse(formula, mode="eval").body
+        except SyntaxError:
+            raise ArgumentError(f'--expect "{text}": the formula is not understood') from None
+        expectation = cls(target, tree, numbers)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and node.id not in arrays and node.id not in numbers:
+                raise ArgumentError(f"--expect names {node.id}, which neither --args nor --symbol has")
+        return expectation
+
+    def compare(self, before: Mapping[str, NDArray[Any]], after: Mapping[str, NDArray[Any]]) -> tuple[float, float]:
+        """Relative error in the Frobenius norm and what is tolerated for the output's type. NaN counts as infinite."""
+        wanted = self._value(self.tree, before)
+        got = after[self.target]
+        try:
+            reference = np.broadcast_to(np.asarray(wanted, np.float64), got.shape)
+        except ValueError:
+            raise ArgumentError(
+                f"--expect: {self.target} has shape {got.shape}, the formula {np.shape(wanted)}"
+            ) from None
+        error = float(
+            np.linalg.norm(got.astype(np.float64) - reference) / max(float(np.linalg.norm(reference)), 1e-300)
+        )
+        # Random rounding errors of a long sum grow with the square root of its length; 16 leaves room for any order.
+        tolerance = 16 * float(np.finfo(got.dtype).eps) if got.dtype.kind == "f" else 0.0
+        return (math.inf if math.isnan(error) else error), tolerance
+
+    def _value(self, node: ast.expr, arrays: Mapping[str, NDArray[Any]]) -> Any:
+        match node:
+            case ast.Constant(value=int() | float() as value):
+                return float(value)
+            case ast.Name(id=name):
+                return arrays[name].astype(np.float64) if name in arrays else float(self.numbers[name])
+            case ast.Attribute(value=inner, attr="T"):
+                return np.transpose(self._value(inner, arrays))
+            case ast.UnaryOp(op=ast.USub(), operand=inner):
+                return -self._value(inner, arrays)
+            case ast.BinOp(left=left, op=op, right=right):
+                a, b = self._value(left, arrays), self._value(right, arrays)
+                try:
+                    match op:
+                        case ast.Add():
+                            return a + b
+                        case ast.Sub():
+                            return a - b
+                        case ast.Mult():
+                            return a * b
+                        case ast.MatMult():
+                            return a @ b
+                except ValueError as error:
+                    raise ArgumentError(f"--expect: {error}") from None
+        raise ArgumentError("--expect: only names, numbers, + - * @, .T and parentheses")
+
+
+def as_json(result: Inspection) -> dict[str, Any]:
+    """The object of ``inspect --json``: schema ``gemm-lessons/inspect/1``."""
+    launched = result.launched
+    diagnostics = result.failed.diagnostics if result.failed else ()
+    return {
+        "schema": "gemm-lessons/inspect/1",
+        "kernel": result.request.path,
+        "entry": result.request.entry,
+        "clean": result.clean,
+        "compile_errors": [{"file": d.file, "line": d.line, "message": d.message} for d in diagnostics],
+        "counters": dict(launched.counters.totals) if launched else {},
+        "inexact": dict(launched.counters.inexact) if launched else {},
+        "lines": [
+            {"file": c.file, "line": c.line, "metric": c.metric, "value": c.value, "ideal": c.ideal}
+            for c in (launched.counters.lines if launched else ())
+        ],
+        "findings": [
+            {
+                "kind": f.kind,
+                "severity": f.severity,
+                "file": f.file,
+                "line": f.line,
+                "message": f.message,
+                "count": f.count,
+            }
+            for f in result.found
+        ],
+        "unwritten": dict(result.unwritten),
+        "variables": {name: values_of(array) for name, array in result.variables.items()},
+        "error": None if result.error is None or math.isinf(result.error) else result.error,
+        "tolerance": result.tolerance,
+    }

@@ -1,0 +1,254 @@
+"""Which tile sizes are fastest? Every candidate is compiled, checked and counted in its own process; then estimated, or
+the best by estimate measured on a GPU beside cuBLAS.
+
+    [tune] of lesson.toml --> candidates --compile--> registers, occupancy --run--> right? --> estimate --> time
+
+Each result is appended to a CSV file as soon as it is there, and what the file holds already is not done again.
+"""
+
+from __future__ import annotations
+
+import secrets
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gemm_lessons.commands.bench import TellSteps, fingerprint
+from gemm_lessons.commands.tuning_book import TileCandidate, Tuned, TuningBook
+from gemm_lessons.course.folder import CommandError, Course, read_source
+from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.course.search_space import SearchSpace
+from gemm_lessons.course.tiles import retiled
+from gemm_lessons.devices.device import BuildTarget, Device
+from gemm_lessons.engine.compiler.compile import occupancy
+from gemm_lessons.engine.hardware.sheets import GpuSpec, buildable
+from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.judging.verdict import CompileFailed, GateMissed, Passed
+from gemm_lessons.running.builder import Builder
+from gemm_lessons.running.measuring import steps_of
+
+if TYPE_CHECKING:
+    from gemm_lessons.gpu.cuda_gpu import Gpu
+    from gemm_lessons.gpu.records import Entrant
+
+AT_ONCE = 6  # kernels timed in one run, beside cuBLAS
+SECONDS = 0.5  # of timed launches, all kernels of such a run together
+
+
+@dataclass(frozen=True)
+class TuneRequest:
+    """What to search, for what. ``measured``: how many of the best by estimate are timed where there is a GPU."""
+
+    course: Course
+    lesson: Lesson
+    path: Path
+    space: SearchSpace
+    shape: Shape
+    device: Device
+    gpu: GpuSpec
+    csv: Path | None = None
+    measured: int = 24
+    processes: int = 1
+    seconds: float = SECONDS
+
+    @property
+    def target(self) -> BuildTarget:
+        """What it compiles for."""
+        return self.device.target or BuildTarget(buildable(self.gpu.arch))
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """All candidates, the fastest first, those that are left out last; ``own``: with the lesson's own sizes."""
+
+    candidates: tuple[TileCandidate, ...]
+    own: TileCandidate
+    notes: tuple[str, ...] = ()
+    reused: int = 0
+
+    @property
+    def ranked(self) -> tuple[TileCandidate, ...]:
+        """Those that are right, the fastest first: the measured ones before those that are only estimated."""
+        return tuple(it for it in self.candidates if it.tuned.estimate_us is not None)
+
+    @property
+    def measured(self) -> tuple[TileCandidate, ...]:
+        """Those that were timed, the fastest first."""
+        return tuple(it for it in self.ranked if it.tuned.time_us is not None)
+
+    @property
+    def place(self) -> int | None:
+        """Which place the estimate gave to the one that was measured as the fastest, from 1."""
+        if not self.measured:
+            return None
+        by_estimate = sorted(self.ranked, key=lambda it: it.tuned.estimate_us or 0.0)
+        return by_estimate.index(self.measured[0]) + 1
+
+
+def tune(request: TuneRequest, progress: TellSteps = lambda done, total, what: None) -> Tuning:
+    """Search. Raises ``CommandError`` (a file that is no tuning, nothing to search), ``KitError``."""
+    lesson, source = request.lesson, read_source(request.path)
+    own = {name: lesson.tile.defines[name] for name, _ in request.space.values}
+    wanted = [own, *(sizes for sizes in request.space.candidates(lesson.tile.defines) if sizes != own)]
+    book = TuningBook.of(request.csv)
+    found: list[TileCandidate] = []
+    missing: list[TileCandidate] = []
+    for sizes in wanted:
+        candidate = _candidate(request, sizes, source)
+        known = book.known(candidate)
+        if known is not None:
+            found.append(replace(candidate, tuned=known))
+        else:
+            (missing if not candidate.tuned.why_not else found).append(candidate)
+    reused = sum(not it.tuned.why_not for it in found)
+    for done, candidate in enumerate(_looked_at(request, missing)):
+        book.add(candidate)
+        found.append(candidate)
+        progress(done + 1, len(missing), candidate.text)
+    notes: list[str] = []
+    if (timer := request.device.timer) is not None:
+        found = _timed(request, timer, found, own, book, notes, progress)
+    mine = next(it for it in found if it.sizes == own)
+    return Tuning(tuple(sorted(found, key=_rank)), mine, tuple(notes), reused)
+
+
+def _rank(candidate: TileCandidate) -> tuple[int, float, str]:
+    tuned = candidate.tuned
+    if tuned.why_not:
+        return 2, 0.0, candidate.text
+    if tuned.time_us is not None:
+        return 0, tuned.time_us, candidate.text
+    return 1, tuned.estimate_us or 0.0, candidate.text
+
+
+def _candidate(request: TuneRequest, sizes: Mapping[str, int], source: str) -> TileCandidate:
+    """A candidate as it is before anybody has compiled it; with a reason if it cannot be launched."""
+    why_not, print_ = "", ""
+    try:
+        lesson = retiled(request.lesson, sizes)
+        print_ = fingerprint(lesson, source)
+        refusal = lesson.shapes.refusal(request.shape)
+        if refusal is not None:
+            why_not = f"cannot take the shape: {refusal}"
+    except CommandError as error:
+        why_not = str(error).partition("cannot be launched: ")[2] or str(error)
+    return TileCandidate(dict(sizes), print_, request.gpu.name, str(request.shape), Tuned(why_not=why_not))
+
+
+def _looked_at(request: TuneRequest, candidates: Sequence[TileCandidate]) -> Iterator[TileCandidate]:
+    """Each of them, compiled, checked and estimated, as it is ready."""
+    about = (request.course.root, request.lesson.name, request.path, request.shape, request.gpu, request.target)
+    if request.processes == 1 or len(candidates) < 2:
+        for candidate in candidates:
+            yield replace(candidate, tuned=_look(*about, candidate.sizes))
+        return
+    with ProcessPoolExecutor(request.processes, get_context("spawn"), _ignore_interrupts) as pool:
+        asked = {pool.submit(_look, *about, candidate.sizes): candidate for candidate in candidates}
+        try:
+            for done in as_completed(asked):
+                yield replace(asked[done], tuned=done.result())
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, who then ends us
+
+
+def _look(
+    root: Path, name: str, path: Path, shape: Shape, gpu: GpuSpec, target: BuildTarget, sizes: Mapping[str, int]
+) -> Tuned:
+    """Compile one candidate, run it on its counting shape, and estimate its time."""
+    from gemm_lessons.devices.simulated import Simulated
+    from gemm_lessons.running.pipeline import RunRequest, run_lesson
+
+    course = Course(root)
+    lesson = retiled(course.lesson(name), sizes).at(shape)
+    compiled = Builder(target).build(lesson, path, read_source(path))
+    if isinstance(compiled, CompileFailed):
+        first = next((it.message for it in compiled.diagnostics if it.severity == "error"), compiled.message)
+        return Tuned(why_not=f"does not compile: {first}")
+    grids = lesson.grids(shape)
+    fits = [occupancy(it.resources, g.threads, g.dynamic_shared, gpu) for it, g in zip(compiled, grids, strict=True)]
+    registers = max(it.resources.registers for it in compiled)
+    spilled = max(it.resources.spill_bytes for it in compiled)
+    made = Tuned(registers=registers, blocks_per_sm=min(it.blocks_per_sm for it in fits))
+    if spilled:
+        return replace(made, why_not="registers are spilled to local memory")
+    if not made.blocks_per_sm:
+        return replace(made, why_not="not one block fits on a multiprocessor")
+    alone = replace(lesson, shapes=replace(lesson.shapes, check=()))
+    try:
+        row = run_lesson(RunRequest(course, alone, path, Simulated(), gpu, beside=False)).kernel
+    except UnsupportedKernel as error:
+        return replace(made, why_not=f"the simulator cannot run it: {error}")
+    if not isinstance(row.verdict, Passed | GateMissed):
+        return replace(made, why_not=row.verdict.kind.replace("_", " "))
+    if row.speed.estimator is None:
+        return replace(made, why_not="the estimate does not know all of its machine instructions")
+    estimate = row.speed.estimator.at(shape, gpu)
+    return replace(made, estimate_us=estimate.time_us, estimate_gflops=estimate.gflops, limiter=estimate.limiter)
+
+
+def _timed(
+    request: TuneRequest,
+    timer: Gpu,
+    found: Sequence[TileCandidate],
+    own: Mapping[str, int],
+    book: TuningBook,
+    notes: list[str],
+    progress: TellSteps,
+) -> list[TileCandidate]:
+    """All candidates, the best by estimate and the lesson's own with their times."""
+    ranked = sorted((it for it in found if it.tuned.estimate_us is not None), key=lambda it: it.tuned.estimate_us or 0)
+    chosen = [it for it in ranked if it.sizes == own or it in ranked[: request.measured]]
+    waiting = [it for it in chosen if it.tuned.time_us is None]
+    times: dict[str, Tuned] = {}
+    for first in range(0, len(waiting), AT_ONCE):
+        progress(first, len(waiting), "time")
+        group = waiting[first : first + AT_ONCE]
+        for candidate in _measure(request, timer, group, notes):
+            times[candidate.text] = candidate.tuned
+            book.add(candidate)
+    return [replace(it, tuned=times.get(it.text, it.tuned)) for it in found]
+
+
+def _measure(
+    request: TuneRequest, timer: Gpu, group: Sequence[TileCandidate], notes: list[str]
+) -> Iterator[TileCandidate]:
+    """Time a group in one run with cuBLAS; one that faults is left out, and the rest timed again."""
+    by_text = {it.text: it for it in group}
+    while by_text:
+        entrants = [_entrant(request, it) for it in by_text.values()]
+        data = request.lesson.at(request.shape).data
+        measured = timer.measure(data, request.shape, entrants, seed=secrets.randbits(32), seconds=request.seconds)
+        if measured.fault is not None:
+            if measured.culprit not in by_text:
+                raise KitError(f"{measured.culprit or 'the GPU'} failed at {request.shape}: {measured.fault.message}")
+            lost = by_text.pop(measured.culprit)
+            yield replace(lost, tuned=replace(lost.tuned, estimate_us=None, why_not=measured.fault.message))
+            continue
+        notes += [note for note in measured.notes if note not in notes]
+        for it in measured.kernels:
+            tuned = by_text[it.label].tuned
+            if it.wrong or it.overran:
+                tuned = replace(tuned, estimate_us=None, why_not="wrong answer at this shape")
+            else:
+                tuned = replace(tuned, time_us=it.time_us, gflops=it.gflops, of_cublas=measured.fraction(it))
+            yield replace(by_text[it.label], tuned=tuned)
+        return
+
+
+def _entrant(request: TuneRequest, candidate: TileCandidate) -> Entrant:
+    from gemm_lessons.gpu.records import Entrant
+
+    lesson = retiled(request.lesson, candidate.sizes).at(request.shape)
+    compiled = Builder(request.target).build(lesson, request.path, read_source(request.path))
+    assert not isinstance(compiled, CompileFailed)  # it did compile
+    return Entrant(candidate.text, "reference", steps_of(lesson, compiled, request.shape), lesson.data)

@@ -1,0 +1,106 @@
+"""What is known of candidates of a search, in a CSV file that can be gone on with: ``tune --csv``."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import asdict, field, fields
+from pathlib import Path
+from typing import Any
+
+from gemm_lessons.commands.csv_log import append_lines
+from gemm_lessons.course.folder import CommandError, ReadError, shown
+from gemm_lessons.engine.records.frozen import dataclass
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What came of a candidate; times in microseconds, speeds in 10^9 operations per second. ``why_not``: why it is
+    left out, if it is."""
+
+    why_not: str = ""
+    registers: int | None = None
+    blocks_per_sm: int | None = None
+    estimate_us: float | None = None
+    estimate_gflops: float | None = None
+    limiter: str = ""
+    time_us: float | None = None  # measured: the median
+    gflops: float | None = None
+    of_cublas: float | None = None
+
+
+@dataclass(frozen=True)
+class TileCandidate:
+    """Tile sizes, what they are compiled to (``kernel``: the fingerprint of source and sizes), and what came of it."""
+
+    sizes: Mapping[str, int]
+    kernel: str
+    gpu: str
+    shape: str
+    tuned: Tuned = field(default=Tuned())
+
+    @property
+    def text(self) -> str:
+        """``BM=64 BN=128``."""
+        return " ".join(f"{name}={size}" for name, size in self.sizes.items())
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What makes it the same again."""
+        return self.kernel, self.gpu, self.shape
+
+
+KEY = ("kernel", "gpu", "shape")
+COLUMNS = (*KEY, "tile", *(it.name for it in fields(Tuned)))
+_NUMBERS: Mapping[str, type] = {
+    "registers": int, "blocks_per_sm": int, "estimate_us": float, "estimate_gflops": float, "time_us": float,
+    "gflops": float, "of_cublas": float,
+}  # fmt: skip
+
+
+class TuningBook:
+    """The results so far, and the file that keeps them; a later line of the same candidate counts."""
+
+    def __init__(self, path: Path | None, rows: Mapping[tuple[str, ...], Tuned]) -> None:
+        self._path = path
+        self._rows = dict(rows)
+
+    @classmethod
+    def of(cls, path: Path | None) -> TuningBook:
+        """Raises ``CommandError`` for a file that is none of these."""
+        if path is None or not path.exists():
+            return cls(path, {})
+        try:
+            with path.open(newline="", encoding="utf-8") as file:
+                rows = csv.DictReader(file)
+                if rows.fieldnames is not None and tuple(rows.fieldnames) != COLUMNS:
+                    raise CommandError(f"{shown(path)} is no file of gemm-lessons tune; name another one with --csv")
+                found = [(tuple(row[name] for name in KEY), _tuned(row)) for row in rows if None not in row.values()]
+        except (UnicodeDecodeError, csv.Error):
+            raise CommandError(f"{shown(path)} is no CSV file; name another one with --csv") from None
+        except OSError as error:
+            raise ReadError(path, error) from None
+        return cls(path, {key: tuned for key, tuned in found if tuned is not None})
+
+    def known(self, candidate: TileCandidate) -> Tuned | None:
+        """What came of it, if it was looked at."""
+        return self._rows.get(candidate.key)
+
+    def add(self, candidate: TileCandidate) -> None:
+        """Keep it, in the file first. Raises ``WriteError``."""
+        if self._path is not None:
+            self._append(self._path, candidate)
+        self._rows[candidate.key] = candidate.tuned
+
+    def _append(self, path: Path, candidate: TileCandidate) -> None:
+        row = {**dict(zip(KEY, candidate.key, strict=True)), "tile": candidate.text, **asdict(candidate.tuned)}
+        append_lines(path, COLUMNS, [{name: "" if value is None else value for name, value in row.items()}])
+
+
+def _tuned(row: Mapping[str, Any]) -> Tuned | None:
+    """A line of the file; None for one that was cut off."""
+    try:
+        numbers = {name: kind(row[name]) if row[name] else None for name, kind in _NUMBERS.items()}
+    except ValueError:
+        return None
+    return Tuned(why_not=row["why_not"], limiter=row["limiter"], **numbers)

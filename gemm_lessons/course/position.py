@@ -1,0 +1,105 @@
+"""Where the learner stands in a course: the lesson to go on with, what is written of it, and which hint comes next."""
+
+from __future__ import annotations
+
+from gemm_lessons.course.folder import CommandError, Course, read_source
+from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.course.progress import LessonProgress, Progress, load_progress
+from gemm_lessons.course.todos import TodoMark, open_todos, todo_marks
+from gemm_lessons.engine.records.frozen import dataclass
+
+
+@dataclass(frozen=True)
+class Standing:
+    """``lesson`` is the one worked on last, unless it is passed: then the first that is not. None: all are passed.
+
+    ``todos`` are those of its kernel that are still open, each with its line there.
+    """
+
+    course: Course
+    progress: Progress
+    lesson: Lesson | None
+    todos: tuple[TodoMark, ...] = ()
+
+    @property
+    def passed(self) -> int:
+        """How many lessons are."""
+        return self.progress.passed(self.course.names)
+
+    @property
+    def so_far(self) -> LessonProgress:
+        """Of the lesson."""
+        return self.progress.of(self.lesson.name) if self.lesson else LessonProgress()
+
+    @property
+    def started(self) -> bool:
+        """The learner has a file of the lesson."""
+        return self.lesson is not None and not self.course.packaged and self.lesson.kernel_path.exists()
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One hint of a lesson: of which TODO, which level from 1, and the TODO's mark in the stub."""
+
+    todo: int
+    level: int
+    mark: TodoMark | None
+
+
+def lesson_at(course: Course, name: str | None) -> Lesson:
+    """The lesson of that name; without one, where the learner stands, the last if all are passed."""
+    return course.lesson(name) if name is not None else standing(course).lesson or course.lesson(course.names[-1])
+
+
+def standing(course: Course) -> Standing:
+    """Where the learner stands. Raises ``LessonError`` when the lesson is broken."""
+    progress = load_progress(course)
+    name = progress.recent
+    if name not in course.names or (progress.of(name).passed and not progress.of(name).broken_since):
+        name = progress.first_open(course.names) or ""
+    if not name:
+        return Standing(course, progress, None)
+    lesson = course.lesson(name)
+    try:
+        left = marks_left(course, lesson)
+    except CommandError:  # empty, or no text: whoever runs it is told
+        left = ()
+    return Standing(course, progress, lesson, left)
+
+
+def marks_left(course: Course, lesson: Lesson) -> tuple[TodoMark, ...]:
+    """The open TODOs of the learner's file, in order; of the stub where there is no such file yet. Raises
+    ``CommandError`` when that file cannot be read."""
+    stub = read_source(lesson.stub_path)
+    own = not course.packaged and lesson.kernel_path.exists()
+    source = read_source(lesson.kernel_path) if own else stub
+    texts = {mark.number: mark.text for mark in todo_marks(stub)}
+    left = open_todos(source, stub)
+    return tuple(TodoMark(number, line, texts.get(number, "")) for number, line in sorted(left.items()))
+
+
+def next_rung(course: Course, lesson: Lesson, so_far: LessonProgress) -> Rung | None:
+    """The next hint for the first TODO that is open; None when every TODO has its code."""
+    known = {todo.number for todo in lesson.todos}
+    number = next((mark.number for mark in marks_left(course, lesson) if mark.number in known), None)
+    return None if number is None else rung(lesson, so_far, number)
+
+
+def rung(lesson: Lesson, so_far: LessonProgress, number: int, level: int | None = None) -> Rung:
+    """A hint for a TODO: by default the one after the last one seen, the last one again when all were. Raises
+    ``CommandError`` when there is no such TODO or hint."""
+    if not 1 <= number <= len(lesson.todos):
+        raise CommandError(f"lesson {lesson.name} has {_numbered('TODO', len(lesson.todos))}, no TODO({number})")
+    hints = lesson.todos[number - 1].hints
+    if level is not None and not 1 <= level <= len(hints):
+        raise CommandError(
+            f"TODO({number}) of lesson {lesson.name} has {_numbered('hint', len(hints))}, no hint {level}"
+        )
+    if level is None:
+        level = min(so_far.hints.get(number, 0) + 1, len(hints))
+    marks = todo_marks(read_source(lesson.stub_path))
+    return Rung(number, level, next((mark for mark in marks if mark.number == number), None))
+
+
+def _numbered(what: str, count: int) -> str:
+    return {0: f"no {what}s", 1: f"one {what}"}.get(count, f"{what}s 1 to {count}")

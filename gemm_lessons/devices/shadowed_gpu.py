@@ -1,0 +1,102 @@
+"""A GPU as a device for lessons: the simulator repeats launches and adds what no GPU tells.
+
+    gpu.launch -> the answer, faults        simulator.launch -> counters, findings, the line and thread of a fault
+
+What the simulator finds decides: a GPU stops only at some faults, and an access far out of bounds, a barrier that not
+all threads reach or a stack that is too small may leave it with the right answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from gemm_lessons.devices.device import Binaries, BuildTarget, Task
+from gemm_lessons.devices.simulated import Simulated, no_room
+from gemm_lessons.engine.hardware.sheets import GpuSpec, data_sheet, sheet_of
+from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.engine.records.launch import Grid
+from gemm_lessons.engine.records.results import Launched
+from gemm_lessons.gemm.data import DataSpec
+from gemm_lessons.gemm.problem import Trial
+from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.gpu.cuda_gpu import Gpu
+
+SIMULATED = 512**3  # multiply-adds up to which a launch is repeated on the simulator: below a second
+
+
+class ShadowedGpu:
+    """A GPU, and the simulator beside it. ``prepare`` is what the GPU's process can do while the simulator counts."""
+
+    kind: Literal["gpu"] = "gpu"
+
+    def __init__(
+        self, gpu: Gpu, simulated: Simulated | None = None, prepare: Callable[[], None] = lambda: None
+    ) -> None:
+        self._gpu = gpu
+        self._simulated = simulated or Simulated()
+        self._prepare = prepare
+
+    @property
+    def name(self) -> str:
+        """The product's name."""
+        return self._gpu.name
+
+    @property
+    def sheet(self) -> GpuSpec | None:
+        """What the maker promises of this product."""
+        return data_sheet(self._gpu.name)
+
+    @property
+    def target(self) -> BuildTarget:
+        """The GPU's architecture, and what its driver loads."""
+        return BuildTarget(self._gpu.arch, self._gpu.driver_major)
+
+    @property
+    def timer(self) -> Gpu:
+        """The GPU itself."""
+        return self._gpu
+
+    def expecting(self, data: DataSpec, shape: Shape, seed: int) -> ShadowedGpu:
+        """The inputs of the measurement take the GPU's process about as long to make as the simulator counts."""
+        return ShadowedGpu(self._gpu, self._simulated, lambda: self._gpu.prepare(data, shape, seed))
+
+    def refusal(self, code: Binaries, grids: Sequence[Grid]) -> str:
+        """Why this GPU would not launch it. Without its own data sheet, its architecture's says so."""
+        assert code.timed is not None
+        return no_room(code.timed, grids, self.sheet or sheet_of(code.timed[0].arch))
+
+    def launch(self, task: Task, trial: Trial, counting: bool) -> Launched:
+        """The GPU's answer. The simulator repeats what is counted and what stopped; right answers on all other shapes
+        would take it as long as a quarter of the whole run."""
+        assert task.code.timed is not None
+        ran = task.run(self._gpu.launch, task.code.timed, trial)
+        if counting and ran.fault is None and task.work <= SIMULATED:
+            self._prepare()
+        if not counting and ran.fault is None:
+            return ran
+        try:
+            return self._shadowed(ran, task, counting)
+        except UnsupportedKernel as error:
+            note = Finding("not_simulated", "note", f"no counters: {error}", line=error.line)
+            return replace(ran, findings=(*ran.findings, note))
+
+    def doubt(self, task: Task, launched: Launched) -> Launched:
+        """The launch is repeated on the simulator alone: a profiler finds one kernel in each range."""
+        try:
+            return self._shadowed(launched, task, counting=True)
+        except UnsupportedKernel:  # the counted launch will say so
+            return launched
+
+    def _shadowed(self, ran: Launched, task: Task, counting: bool) -> Launched:
+        """With what the simulator sees of the same launch. That comes first, since it names a line."""
+        if task.work > SIMULATED:
+            return ran
+        seen = self._simulated.launch(task, task.fresh(), counting)
+        told = [it for it in (*seen.findings, seen.fault, *ran.findings, ran.fault) if it is not None]
+        fault = seen.fault
+        if fault is None and ran.fault is not None:  # why it stopped, if the simulator knows
+            fault = next((it for it in seen.findings if it.severity == "error"), ran.fault)
+        return Launched(seen.counters, told, fault, ran.time_us)

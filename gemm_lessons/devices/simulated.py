@@ -1,0 +1,68 @@
+"""The simulator as a device for lessons: it runs the code that it counts, and counts only where it is asked to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+from gemm_lessons.devices.device import Binaries, Task
+from gemm_lessons.engine.compiler.compile import Compiled, occupancy
+from gemm_lessons.engine.hardware.sheets import GpuSpec, sheet_of
+from gemm_lessons.engine.records.launch import Grid
+from gemm_lessons.engine.records.results import Launched
+from gemm_lessons.engine.simulator import Simulator
+from gemm_lessons.gemm.data import DataSpec
+from gemm_lessons.gemm.problem import Trial
+from gemm_lessons.gemm.shapes import Shape
+
+
+class Simulated:
+    """A device without a GPU. What it cannot run, no GPU of the architecture that it counts for could."""
+
+    kind: Literal["simulator"] = "simulator"
+    name = "simulator"
+    sheet = None
+    target = None
+    timer = None
+
+    def __init__(self, simulator: Simulator | None = None) -> None:
+        self.simulator = simulator or Simulator()
+        # Counting takes longer than running.
+        self._uncounted = Simulator(replace(self.simulator.setting, counting=False))
+
+    def expecting(self, data: DataSpec, shape: Shape, seed: int) -> Simulated:
+        """Nothing is timed here."""
+        return self
+
+    def refusal(self, code: Binaries, grids: Sequence[Grid]) -> str:
+        """Why no GPU of the counted code's architecture would launch it."""
+        return no_room(code.counted, grids, sheet_of(code.counted[0].arch))
+
+    def launch(self, task: Task, trial: Trial, counting: bool) -> Launched:
+        """Run, check and, if asked, count."""
+        simulator = self.simulator if counting else self._uncounted
+        return task.run(simulator.launch, task.code.counted, trial)
+
+    def doubt(self, task: Task, launched: Launched) -> Launched:
+        """Counted, a launch is followed by both engines, which must agree. It has been checked before."""
+        task.run(self.simulator.launch, task.code.counted, task.fresh())
+        return launched
+
+
+def no_room(kernels: Sequence[Compiled], grids: Sequence[Grid], sheet: GpuSpec | None) -> str:
+    """Why not even one block fits on a multiprocessor; empty when one does, or when there is no data sheet."""
+    for compiled, grid in zip(kernels, grids, strict=True):
+        if sheet and not occupancy(compiled.resources, grid.threads, grid.dynamic_shared, sheet).blocks_per_sm:
+            return _too_large(compiled, grid, sheet)
+    return ""
+
+
+def _too_large(compiled: Compiled, grid: Grid, sheet: GpuSpec) -> str:
+    resources = compiled.resources
+    return (
+        f"no block of this kernel fits on a multiprocessor of an {sheet.name}: {grid.threads} threads x "
+        f"{resources.registers} registers (it has {sheet.registers_per_block}), "
+        f"{resources.shared_bytes + grid.dynamic_shared} bytes of shared memory (a block may have "
+        f"{sheet.shared_bytes_per_block})"
+    )

@@ -1,0 +1,168 @@
+"""Arithmetic in lesson.toml: launches and gates, evaluated by walking a small syntax tree, never by ``eval``.
+
+Allowed: numbers, the names that the place knows, ``+ - * / // %``, parentheses, ``ceil_div(a, b)``, ``min``,
+``max``, ``gcd``.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import math
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from operator import itemgetter
+
+from gemm_lessons.engine.records.frozen import dataclass
+
+Number = int | float
+Evaluation = Callable[[Mapping[str, Number]], Number]
+
+LONGEST = 300  # characters; longer ones are mistakes, and a bound keeps the parser's recursion small
+
+
+class ExpressionError(ValueError):
+    """The text is no arithmetic of the allowed kind, or its value does not fit its place."""
+
+
+def closest(word: str, words: Iterable[str]) -> str | None:
+    """The most similar of ``words``, ignoring case, or ``None`` when none is near."""
+    by_lower = {candidate.lower(): candidate for candidate in words}
+    found = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[found[0]] if found else None
+
+
+def _divide(a: Number, b: Number) -> Number:
+    if b == 0:
+        return math.nan if a == 0 or a != a else math.copysign(math.inf, a)
+    return a / b
+
+
+def _floor_divide(a: Number, b: Number) -> Number:
+    return a // b if b else _divide(a, b)
+
+
+def _remainder(a: Number, b: Number) -> Number:
+    return a % b if b else math.nan
+
+
+def _ceil_div(a: Number, b: Number) -> Number:
+    return -(-a // b) if b else _divide(a, b)
+
+
+def _gcd(*numbers: Number) -> Number:
+    whole = all(math.isfinite(number) and number == int(number) for number in numbers)
+    return math.gcd(*map(int, numbers)) if whole else math.nan
+
+
+_OPERATORS: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.Div: _divide,
+    ast.FloorDiv: _floor_divide,
+    ast.Mod: _remainder,
+}
+_FUNCTIONS: Mapping[str, tuple[Callable[..., Number], int]] = {  # name -> function, fewest arguments
+    "ceil_div": (_ceil_div, 2),
+    "min": (min, 2),
+    "max": (max, 2),
+    "gcd": (_gcd, 2),
+}
+
+
+@dataclass(frozen=True)
+class Expression:
+    """Parsed arithmetic. Construct with ``Expression.parse``; the text is all its state, so it pickles."""
+
+    text: str
+
+    @classmethod
+    def parse(cls, text: str, names: Iterable[str]) -> Expression:
+        """Check ``text`` against the grammar and the names its place knows. Raises ``ExpressionError``."""
+        if len(text) > LONGEST:
+            raise ExpressionError(f"an expression of {len(text)} characters; at most {LONGEST}")
+        _check(_tree(text), text, list(names))
+        return cls(text)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What it names."""
+        tree = _tree(self.text)
+        called = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call)}
+        return frozenset(it.id for it in ast.walk(tree) if isinstance(it, ast.Name) and it not in called)
+
+    def value(self, names: Mapping[str, Number]) -> Number:
+        """The value with these names. A division by zero gives infinity, 0/0 and x % 0 give NaN."""
+        return _evaluated(self.text)(names)
+
+    def whole(self, names: Mapping[str, Number], at_least: int) -> int:
+        """The value as a whole number. Raises ``ExpressionError`` when it is none, or below ``at_least``."""
+        value = self.value(names)
+        if not math.isfinite(value) or value != int(value) or value < at_least:
+            raise ExpressionError(f'"{self.text}" is {value}; it must be a whole number of at least {at_least}')
+        return int(value)
+
+
+_ALLOWED = "numbers, names, + - * / // %, parentheses, ceil_div(a, b), min(a, b), max(a, b), gcd(a, b)"
+
+
+def _check(node: ast.expr, text: str, names: list[str]) -> None:
+    match node:
+        case ast.Constant(value=value) if type(value) in (int, float):
+            return
+        case ast.Name(id=name):
+            if name not in names:
+                near = closest(name, names)
+                raise ExpressionError(
+                    f'"{text}" names {name}, which is not known here'
+                    + (f"; did you mean {near}?" if near else f"; known: {', '.join(names)}")
+                )
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
+            _check(operand, text, names)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            _check(left, text, names)
+            _check(right, text, names)
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
+            fewest = _FUNCTIONS[name][1]
+            if len(arguments) < fewest or (name == "ceil_div" and len(arguments) != fewest):
+                raise ExpressionError(f'"{text}": {name} takes {fewest} arguments')
+            for argument in arguments:
+                _check(argument, text, names)
+        case _:
+            raise ExpressionError(f'"{text}": {ast.unparse(node)} is not allowed; allowed: {_ALLOWED}')
+
+
+@cache  # lessons share most of theirs
+def _tree(text: str) -> ast.expr:
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise ExpressionError(f'"{text}" is no arithmetic; allowed: {_ALLOWED}') from None
+
+
+@cache
+def _evaluated(text: str) -> Evaluation:
+    return _evaluation(_tree(text))
+
+
+def _evaluation(node: ast.expr) -> Evaluation:
+    """A function for each node of the tree, made once: an expression is asked for its value for many shapes."""
+    match node:
+        case ast.Constant(value=int() | float() as value):
+            return lambda names: value
+        case ast.Name(id=name):
+            return itemgetter(name)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            of = _evaluation(operand)
+            return lambda names: -of(names)
+        case ast.UnaryOp(operand=operand):
+            return _evaluation(operand)
+        case ast.BinOp(left=left, op=op, right=right):
+            operator, first, second = _OPERATORS[type(op)], _evaluation(left), _evaluation(right)
+            return lambda names: operator(first(names), second(names))
+        case ast.Call(func=ast.Name(id=name), args=arguments):
+            function, values = _FUNCTIONS[name][0], [_evaluation(argument) for argument in arguments]
+            return lambda names: function(*[value(names) for value in values])
+        case _:
+            raise ExpressionError(f"{ast.unparse(node)} is not allowed; allowed: {_ALLOWED}")

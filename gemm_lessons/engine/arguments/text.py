@@ -1,0 +1,332 @@
+"""Arguments as written on the command line of ``inspect`` -> launch arguments and values of variables.
+
+The arguments follow the kernel's parameters, separated by commas:
+
+    A=f32[M,K]            an array of random numbers, read by the kernel
+    C=out f32[M,N]        an array that the kernel writes; NaN before
+    C=inout f32[M,N]      an array that it reads and writes
+    A=zeros f32[M,K]      other contents: zeros, ones, index (0, 1, 2, ...)
+    B=A+16                a pointer 16 elements into the array of another argument; B=A is the same pointer again
+    a=view f32[M,K]       a struct {pointer, int rows, cols, row_stride, col_stride} by value (the lessons' ``Matrix``);
+    a=view.T f32[M,K]     the same over memory that is stored transposed
+    a=f32[M,K] box[8,32]  a tensor map of the array (CUtensorMap), its box in the order of the sizes
+    a=f32[M,K] box[8,32] swizzle 128      the same, swizzled: 32, 64 or 128 bytes
+    M=256  alpha=1.5      numbers, as wide as the parameter; sizes may use the numbers' names: A=f32[M*lda]
+    M:=256                a name for sizes only, not passed to the kernel
+
+Types: f64 f32 tf32 f16 bf16 e4m3 e5m2 i8 u8 i16 u16 i32 u32 i64 u64. ``__constant__`` and ``__device__`` variables are
+written in the same way, by their names in the source (``ns::weights``):
+
+    weights=ones f32[9]   what the host copies there before the launch
+    total=inout i32[1]    also read back after it
+    total=out i32[1]      only read back: it begins with the value that the source gives it
+    scale=1.5             a number
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.arguments.expression import Expression, ExpressionError, Number
+from gemm_lessons.engine.arguments.parameters import DeclaredType, check_array, scalar
+from gemm_lessons.engine.machine.symbols import check
+from gemm_lessons.engine.ptx.records import Kernel, KernelParameter, Variable
+from gemm_lessons.engine.records.elements import ELEMENTS, Element
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.launch import (
+    TENSOR_MAP_SIZE,
+    Argument,
+    Buffer,
+    HostVariable,
+    Pointer,
+    Scalar,
+    StructWithBuffers,
+    TensorMap,
+)
+
+TYPES: Mapping[str, Element] = {element.short: element for element in ELEMENTS.values()}
+FILLS = ("random", "zeros", "ones", "index")
+LARGEST = 1 << 30  # bytes of one array; beyond this a mistyped size is likelier than a wish
+
+_NAME = r"[A-Za-z_]\w*"
+_POINTER = re.compile(rf"({_NAME})\s*(?:\+(.*))?$")
+_ARRAY = re.compile(
+    rf"(?P<words>(?:[a-z.T]+\s+)*)(?P<type>{'|'.join(TYPES)})\s*\[(?P<sizes>[^\]]+)\]"
+    r"(?:\s*box\s*\[(?P<box>[^\]]+)\](?:\s*swizzle\s*(?P<swizzle>\d+))?)?$"
+)  # words: out, inout, view, view.T and a fill
+
+
+class ArgumentError(ValueError):
+    """An argument on the command line is not understood or does not fit; the message names it and says what would."""
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """One array argument: how it is passed, what it holds, its shape."""
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    fill: str = "random"
+    output: bool = False
+    read: bool = True
+    view: bool = False
+    transposed: bool = False
+    box: tuple[int, ...] = ()  # of a tensor map
+    swizzle: int = 0
+
+
+def split(text: str) -> list[tuple[str, str, bool]]:
+    """``A=f32[M,K],M=8`` -> (name, value, only a name) in order. Raises ``ArgumentError``."""
+    parts = [part.strip() for part in re.split(r",(?![^\[]*\])", text) if part.strip()]
+    result = []
+    for part in parts:
+        match = re.match(rf"((?:{_NAME}::)*{_NAME})\s*(:?=)\s*(.+)$", part)
+        if match is None:
+            raise ArgumentError(f'argument "{part}" is not understood; write NAME=VALUE, such as M=256 or A=f32[M,K]')
+        result.append((match[1], match[3].strip(), match[2] == ":="))
+    return result
+
+
+Item = tuple[str, str, bool]
+
+
+@dataclass(frozen=True)
+class Given:
+    """All that a launch gets. ``arrays`` are by name, those of pointers and variables too; the launch fills outputs."""
+
+    arguments: Sequence[Argument]
+    symbols: Sequence[HostVariable]
+    arrays: Mapping[str, NDArray[Any]]
+    numbers: Mapping[str, Number]
+
+
+def build(
+    args: str,
+    symbols: Sequence[str],
+    kernel: Kernel,
+    variable: Callable[[str], Variable],
+    seed: int,
+    known: Sequence[DeclaredType | None] = (),
+) -> Given:
+    """Everything for a launch of ``kernel``; ``variable`` finds one by name, ``known`` is what the source says of the
+    parameters. Raises ``ArgumentError``."""
+    items = split(args)
+    variables = [item for text in symbols for item in split(text)]
+    names = _numbers(items, variables)
+    passed = [(name, value) for name, value, only in items if not only]
+    if len(passed) != len(kernel.parameters):
+        raise ArgumentError(
+            f"the kernel takes {len(kernel.parameters)} parameters ({_signature(kernel, known)}), "
+            f"--args gives {len(passed)}"
+        )
+    rng = np.random.default_rng(seed)
+    specs = {name: array_spec(name, value, names) for name, value in passed if "[" in value}
+    arrays = {name: contents(spec, rng) for name, spec in specs.items()}
+    arguments: list[Argument] = []
+    for (name, value), parameter, one in zip(passed, kernel.parameters, known or (None,) * len(passed), strict=True):
+        if name in specs:
+            arguments.append(_array_argument(specs[name], arrays[name], parameter, one))
+        elif name in names:
+            arguments.append(_scalar(name, names[name], parameter, one))
+        else:
+            arguments.append(_pointer(name, value, specs, arrays, names, parameter))
+    given: list[HostVariable] = []
+    for name, value, only in variables:
+        try:
+            found = variable(name)
+        except ValueError as error:
+            raise ArgumentError(str(error)) from None
+        if only:
+            raise ArgumentError(f"variable {name}: := names a size, in --args")
+        given.append(_symbol(name, value, names, found, rng))
+        if "[" in value:
+            arrays[name] = given[-1].array
+    return Given(arguments, given, arrays, names)
+
+
+def _numbers(arguments: Sequence[Item], variables: Sequence[Item]) -> dict[str, Number]:
+    """The values of all numbers, by name."""
+    arrays = {name for name, value, _ in arguments if "[" in value}
+    known: dict[str, Number] = {}
+    seen: set[str] = set()
+    for name, value, _ in (*arguments, *variables):
+        if name in seen:
+            raise ArgumentError(f"argument {name} is given twice")
+        seen.add(name)
+        pointer = _POINTER.match(value)
+        if "[" not in value and not (pointer and pointer[1] in arrays):
+            try:
+                known[name] = Expression.parse(value, known).value(known)
+            except ExpressionError as error:
+                raise ArgumentError(f"argument {name}: {error}") from None
+    return known
+
+
+def array_spec(name: str, text: str, names: Mapping[str, Number]) -> ArraySpec:
+    """Parse the value of an array argument. Raises ``ArgumentError``."""
+    match = _ARRAY.match(text)
+    if match is None:
+        raise ArgumentError(
+            f'argument {name}: "{text}" is not understood; write [out|inout] TYPE[SIZES], like out f32[M,N]'
+        )
+    try:
+        shape, box = (
+            tuple(Expression.parse(size, names).whole(names, at_least=1) for size in sizes.split(",") if sizes)
+            for sizes in (match["sizes"], match["box"] or "")
+        )
+    except ExpressionError as error:
+        raise ArgumentError(f"argument {name}: {error}") from None
+    spec = ArraySpec(name, match["type"], shape, box=box, swizzle=int(match["swizzle"] or 0))
+    size = int(np.prod(shape, dtype=object)) * TYPES[spec.kind].size
+    if size > LARGEST:
+        raise ArgumentError(f"argument {name} would take {size:,} bytes; at most {LARGEST:,}")
+    fields: dict[str, Any] = {}
+    for word in match["words"].split():
+        if word in ("out", "inout"):
+            fields |= {"output": True, "read": word == "inout"}
+        elif word in ("view", "view.T"):
+            fields |= {"view": True, "transposed": word == "view.T"}
+        elif word in FILLS:
+            fields["fill"] = word
+        else:
+            raise ArgumentError(
+                f'argument {name}: "{word}" is not known; known: out inout view view.T {" ".join(FILLS)}'
+            )
+    if fields.get("view") and len(shape) != 2:
+        raise ArgumentError(f"argument {name}: a view has two sizes, rows and columns")
+    if fields.get("view") and box:
+        raise ArgumentError(f"argument {name}: it is a view or has a box, not both")
+    return replace(spec, **fields)
+
+
+def contents(spec: ArraySpec, rng: np.random.Generator) -> NDArray[Any]:
+    """A fresh array: what the kernel reads as asked for, what it only writes poisoned (NaN, or all bits set)."""
+    element = TYPES[spec.kind]
+    dtype = np.dtype(element.storage)
+    if not spec.read:
+        poison: NDArray[Any] = np.full((*spec.shape, dtype.itemsize), 0xFF, np.uint8).view(dtype)
+        return poison.reshape(spec.shape)
+    if spec.fill in ("zeros", "ones"):
+        values: NDArray[Any] = np.full(spec.shape, 1 if spec.fill == "ones" else 0, np.float64)
+    elif spec.fill == "index":
+        values = np.arange(int(np.prod(spec.shape)), dtype=np.float64).reshape(spec.shape)
+    elif element.is_float:
+        values = rng.uniform(-1, 1, spec.shape)
+    else:
+        values = rng.integers(0, 8, spec.shape).astype(np.float64)
+    return element.encode(values)
+
+
+def _array_argument(
+    spec: ArraySpec, array: NDArray[Any], parameter: KernelParameter, known: DeclaredType | None
+) -> Argument:
+    buffer = Buffer(spec.name, array, spec.output)
+    if spec.box:
+        return _tensor_map(spec, buffer, parameter)
+    if not spec.view:
+        if parameter.size != 8:
+            raise ArgumentError(
+                f"argument {spec.name} is an array, but that parameter has {parameter.size} bytes, no pointer"
+            )
+        if known is not None:
+            try:
+                check_array(f"argument {spec.name}", array, parameter, known)
+            except ValueError as error:
+                raise ArgumentError(str(error).split(";")[0]) from None
+        return buffer
+    rows, cols = spec.shape
+    strides = (1, rows) if spec.transposed else (cols, 1)
+    raw = bytes(8) + np.array([rows, cols, *strides], np.int32).tobytes()
+    if parameter.size != len(raw):
+        raise ArgumentError(
+            f"argument {spec.name} is a view of {len(raw)} bytes (pointer, 4 ints), the parameter has {parameter.size}"
+        )
+    return StructWithBuffers(spec.name, raw, {0: buffer})
+
+
+def _tensor_map(spec: ArraySpec, buffer: Buffer, parameter: KernelParameter) -> TensorMap:
+    if parameter.size != TENSOR_MAP_SIZE:
+        raise ArgumentError(
+            f"argument {spec.name} is a tensor map of {TENSOR_MAP_SIZE} bytes, the parameter has {parameter.size}"
+        )
+    found = TensorMap(buffer.array, spec.box, spec.swizzle, TYPES[spec.kind].name, f"argument {spec.name}", buffer)
+    try:
+        found.check()
+    except ValueError as error:
+        raise ArgumentError(str(error)) from None
+    return found
+
+
+def _pointer(
+    name: str,
+    text: str,
+    specs: Mapping[str, ArraySpec],
+    arrays: dict[str, NDArray[Any]],
+    names: Mapping[str, Number],
+    parameter: KernelParameter,
+) -> Argument:
+    """``x+16``: a pointer into the array of argument x. What lies there is named as an array of one dimension, too."""
+    match = _POINTER.match(text)
+    assert match
+    target, distance = match[1], match[2]
+    if parameter.size != 8 or specs[target].view:
+        what = f"{target} is a view" if specs[target].view else f"that parameter has {parameter.size} bytes"
+        raise ArgumentError(f"argument {name}={text} is a pointer into an array, but {what}")
+    whole = arrays[target].reshape(-1)
+    try:
+        start = 0 if distance is None else Expression.parse(distance, names).whole(names, at_least=0)
+    except ExpressionError as error:
+        raise ArgumentError(f"argument {name}: {error}") from None
+    if start > whole.size:
+        raise ArgumentError(f"argument {name}: {target} has {whole.size} elements, {text} lies beyond them")
+    arrays[name] = whole[start:]
+    spec = specs[target]
+    return Pointer(name, Buffer(target, arrays[target], spec.output), start * whole.itemsize)
+
+
+def _symbol(
+    name: str, value: str, names: Mapping[str, Number], variable: Variable, rng: np.random.Generator
+) -> HostVariable:
+    if "[" not in value:
+        parameter = KernelParameter(name, variable.type, 0, variable.size, variable.align)
+        number = _scalar(name, names[name], parameter).value
+        assert isinstance(number, np.generic)
+        return HostVariable(name, np.frombuffer(number.tobytes(), np.uint8))
+    spec = array_spec(name, value, names)
+    array = contents(spec, rng)
+    if spec.view:
+        raise ArgumentError(f"variable {name}: a view is for arguments")
+    if spec.box:
+        raise ArgumentError(f"variable {name}: a tensor map is for arguments")
+    if spec.output and variable.space == "const":
+        raise ArgumentError(f"variable {name} is __constant__: no kernel writes it; leave out and inout")
+    array.flags.writeable = spec.output
+    symbol = HostVariable(name, array, given=spec.read)
+    try:
+        check(variable, symbol)
+    except ValueError as error:
+        raise ArgumentError(str(error)) from None
+    return symbol
+
+
+def _scalar(name: str, value: Number, parameter: KernelParameter, known: DeclaredType | None = None) -> Scalar:
+    try:
+        return Scalar(name, scalar(f"argument {name}", value, parameter, known).value)
+    except ValueError as error:
+        raise ArgumentError(str(error)) from None
+
+
+def _signature(kernel: Kernel, known: Sequence[DeclaredType | None]) -> str:
+    sizes = ("pointer or 8-byte number" if p.size == 8 else f"{p.size} bytes" for p in kernel.parameters)
+    types = (
+        {"f32": "float", "f64": "double"}.get(p.type, size) for p, size in zip(kernel.parameters, sizes, strict=True)
+    )
+    return ", ".join(one.text if one else kind for one, kind in zip_longest(known, types))

@@ -1,0 +1,86 @@
+"""Accesses past the end of the array they were meant for, inside the block's shared or the thread's local memory.
+
+No address is wrong there, so neither the hardware nor compute-sanitizer notices: what is read or written belongs to the
+next array. Which array was meant is read off the code (``provenance.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from gemm_lessons.engine.checkers.collector import Key, Ledger, Names, line
+from gemm_lessons.engine.checkers.epochs import Epoch
+from gemm_lessons.engine.compiler.diagnostics import plain_name
+from gemm_lessons.engine.events import Batch, SharedArray, Touch
+from gemm_lessons.engine.records.findings import OWN_ARRAY
+
+CHECKED = "array_ends"  # key of Touch.memo
+
+
+class ArrayEnds:
+    """Looks at each distinct touch once; of a uniform epoch at the first block."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        names: Names,
+        padded: int,
+        shared: Sequence[SharedArray],
+        arrays: Mapping[int, str],
+        own: Mapping[int, SharedArray],
+    ) -> None:
+        self._ledger, self._names, self._padded = ledger, names, padded
+        places = {array.name: array for array in shared}
+        self._arrays = {
+            "shared": {index: places[name] for index, name in arrays.items() if name in places},
+            "local": own,
+        }
+        self._clean: set[Epoch] = set()
+
+    def epoch(self, batch: Batch, epoch: Epoch) -> None:
+        """Check what is new."""
+        if epoch in self._clean:
+            return
+        if len(self._clean) > 4096:
+            self._clean.clear()
+        self._clean.add(epoch)
+        for touch in epoch.touches():
+            arrays = self._arrays.get(touch.access.space)
+            if arrays and CHECKED not in touch.memo:
+                touch.memo[CHECKED] = True
+                array = arrays.get(touch.access.index)
+                if array is not None:
+                    self._check(batch, touch, array, self._padded if epoch.uniform else touch.addresses.size)
+
+    def _check(self, batch: Batch, touch: Touch, array: SharedArray, lanes: int) -> None:
+        addresses = touch.addresses[:lanes]
+        active = None if touch.active is None else touch.active[:lanes]
+        last = array.offset + array.size - touch.access.width
+        if active is None and addresses.min() >= array.offset and addresses.max() <= last:
+            return
+        outside = (addresses < array.offset) | (addresses > last)
+        if active is not None:
+            outside = outside & active
+        if not outside.any():
+            return
+        lane = int(outside.argmax())
+        offset = int(touch.addresses[lane])
+        access = touch.access
+        place = offset - array.offset
+        key = Key("out_of_array", "warning", access.line, None, access.file, array.name)
+        verb = "read" if access.effect == "load" else "written"
+
+        def message() -> str:
+            far = "past its end" if place >= 0 else "before its start"
+            if access.space == "local":
+                head, inside = OWN_ARRAY, "in another of its arrays"
+            else:
+                head, inside = plain_name(array.name), self._names.shared(offset)
+            return (
+                f"{head}: byte {place} of {array.size}, {verb} by {self._names.thread(lane)} of"
+                f" {self._names.block(batch, lane)} in {line(access)}, {far} (that is {inside})"
+            )
+
+        self._ledger.add(key, message, int(np.count_nonzero(outside)) * (touch.addresses.size // lanes))

@@ -1,0 +1,219 @@
+"""``cp.async``: bytes that are read before they have arrived.
+
+A copy is in flight until the thread that issued it waits for its group; other threads may read it only behind a
+barrier that comes after that wait. Per granule: who copied it, how many groups that thread has committed since, whether
+it has waited since, and how far the copy has come. States are remembered with the epoch that leads from one to the
+next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.checkers.collector import Key, Ledger, Names, line
+from gemm_lessons.engine.checkers.epochs import Epoch, cells
+from gemm_lessons.engine.events import WARP, Access, AsyncGroup, Barrier, Batch, Boundary, Phase, Touch
+from gemm_lessons.engine.records.frozen import dataclass
+
+Array = NDArray[Any]
+
+NONE, FLYING, ARRIVED, IN_WARP = 0, 1, 2, 3  # IN_WARP: arrived, and the warp has met since
+
+
+@dataclass(frozen=True)
+class Early:
+    """A read (or overwrite) that came too early: in flight, or arrived but not behind a barrier."""
+
+    copy: Access | None
+    access: Access
+    why: Literal["in_flight", "no_barrier"]
+    offset: int
+    lanes: tuple[int, int]
+    age: int  # groups that the copy's thread has committed since
+    waited: bool  # whether it has waited since
+    count: int
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    stage: Array  # uint8 per granule of all blocks
+    owner: Array  # int32: lane that issued the copy
+    age: Array  # int16: groups committed by the owner since; 0 = not committed
+    waited: Array  # bool: whether the owner has waited since
+    copy: Array  # int32: index of the instruction that copied
+    next: dict[tuple[Epoch, Boundary], tuple[_State, tuple[Early, ...]]] = field(default_factory=dict)
+
+    def key(self) -> bytes:
+        return b"".join(a.tobytes() for a in (self.stage, self.owner, self.age, self.waited, self.copy))
+
+
+class AsyncCopies:
+    """Follows a batch's copies. Only made for kernels that have any."""
+
+    def __init__(self, ledger: Ledger, names: Names, lanes: int, padded: int, stride: int, granule: int) -> None:
+        self._ledger, self._names = ledger, names
+        self._lanes, self._padded, self._stride, self._granule = lanes, padded, stride, granule
+        self._accesses: dict[int, Access] = {}
+        self._states: dict[bytes, _State] = {}
+        count = lanes // padded * stride // granule
+        self._start = _State(
+            np.zeros(count, np.uint8),
+            np.full(count, -1, np.int32),
+            np.zeros(count, np.int16),
+            np.zeros(count, np.bool_),
+            np.zeros(count, np.int32),
+        )
+        self._state = self._start
+
+    def forget(self) -> None:
+        """Drop what is remembered of epochs. The state goes on."""
+        self._states.clear()
+        self._start.next.clear()
+        state = self._state
+        self._state = _State(state.stage, state.owner, state.age, state.waited, state.copy)
+
+    def begin_batch(self) -> None:
+        """Fresh blocks: nothing is in flight."""
+        self._state = self._start
+
+    def epoch(self, batch: Batch, epoch: Epoch, boundary: Boundary) -> None:
+        """Take one step."""
+        step = self._state.next.get((epoch, boundary))
+        if step is None:
+            after, found = _Step(self, self._state).run(epoch, boundary)
+            after = self._states.setdefault(after.key(), after)
+            step = self._state.next[(epoch, boundary)] = (after, found)
+        self._state, found = step
+        for early in found:
+            kind = "async_in_flight" if early.why == "in_flight" else "race"
+            key = Key.between(kind, "error", early.copy, early.access, _detail(early))
+            self._ledger.add(key, lambda e=early: self._message(batch, e), early.count)  # type: ignore[misc]
+
+    def _message(self, batch: Batch, early: Early) -> str:
+        owner, lane = early.lanes
+        verb = "read" if early.access.effect == "load" else "overwritten"
+        head = (
+            f"{self._names.shared(early.offset)}: {verb} by {self._names.thread(lane)} of"
+            f" {self._names.block(batch, lane)} in {line(early.access)}"
+        )
+        if early.why == "in_flight":
+            most = f"; here N may be {early.age - 1} at most" if early.age else ""
+            what = "commit it to a group, wait for that" if _detail(early) == "no group" else "wait for its group"
+            return (
+                f"{head} while the cp.async of {self._names.thread(owner)} in {line(early.copy)} is still in flight:"
+                f" {what} (cp.async.wait_group N leaves the N newest groups in flight{most}), then synchronise"
+            )
+        return (
+            f"{head}; {self._names.thread(owner)} copied it by cp.async in {line(early.copy)} and has waited for it,"
+            " but a wait covers a thread's own copies only: put a __syncthreads() after the wait"
+        )
+
+
+def _detail(early: Early) -> str:
+    if early.why != "in_flight":
+        return "shared copy load"
+    return "never waited" if not early.waited else "waited too little" if early.age else "no group"
+
+
+class _Step:
+    """One epoch's changes to a state."""
+
+    def __init__(self, parent: AsyncCopies, before: _State) -> None:
+        self.parent = parent
+        self.stage, self.owner = before.stage.copy(), before.owner.copy()
+        self.age, self.waited, self.copy = before.age.copy(), before.waited.copy(), before.copy.copy()
+        self.found: list[Early] = []
+
+    def run(self, epoch: Epoch, boundary: Boundary) -> tuple[_State, tuple[Early, ...]]:
+        for segment in epoch.segments:
+            for touch in segment.touches:
+                if touch.access.space == "shared":
+                    self._touch(touch)
+            if isinstance(segment.mark, AsyncGroup):
+                self._group(segment.mark)
+            elif isinstance(segment.mark, Barrier):
+                self._barrier(segment.mark)
+            elif isinstance(segment.mark, Phase) and segment.mark.kind == "copies":
+                flying = np.flatnonzero(self.stage == FLYING)  # ``bulk_copies`` follows these from here on
+                self._drop(flying[np.isin(self.owner[flying], segment.mark.lanes)])
+        if boundary == "barrier":
+            self._publish(np.ones(self.stage.shape, np.bool_))
+        return _State(self.stage, self.owner, self.age, self.waited, self.copy), tuple(self.found)
+
+    def _touch(self, touch: Touch) -> None:
+        parent, access = self.parent, touch.access
+        where = cells(touch, parent._lanes, parent._padded, parent._stride, parent._granule)
+        lane, cell = where.lane, where.cell
+        if access.is_async:
+            parent._accesses[access.index] = access
+            self.stage[cell], self.owner[cell], self.age[cell], self.copy[cell] = FLYING, lane, 0, access.index
+            self.waited[cell] = False
+            return
+        stage = self.stage[cell]
+        if not stage.any():
+            return
+        owner = self.owner[cell]
+        self._report("in_flight", access, lane, cell, stage == FLYING)
+        apart = (stage == ARRIVED) & (owner != lane)
+        apart |= (stage == IN_WARP) & (owner // WARP != lane // WARP)
+        self._report("no_barrier", access, lane, cell, apart)
+        if access.effect != "load":
+            self._drop(cell)
+
+    def _report(
+        self, why: Literal["in_flight", "no_barrier"], access: Access, lane: Array, cell: Array, bad: Array
+    ) -> None:
+        if not bad.any():
+            return
+        parent = self.parent
+        lane, cell = lane[bad], cell[bad]
+        for index in np.unique(self.copy[cell]).tolist():
+            chosen = self.copy[cell] == index
+            first = int(chosen.argmax())
+            self.found.append(
+                Early(
+                    parent._accesses.get(index),
+                    access,
+                    why,
+                    int(cell[first]) * parent._granule % parent._stride,
+                    (int(self.owner[cell[first]]), int(lane[first])),
+                    int(self.age[cell[first]]),
+                    bool(self.waited[cell[first]]),
+                    int(np.count_nonzero(chosen)),
+                )
+            )
+
+    def _group(self, mark: AsyncGroup) -> None:
+        flying = self.stage == FLYING
+        mine = flying if mark.lanes is None else flying & mark.lanes[np.maximum(self.owner, 0)]
+        if mark.kind == "commit":
+            self.age[mine] += 1
+            return
+        self.waited[mine] = True
+        # wait_group N: all but the N newest committed groups; wait_all (N < 0): also what is not committed yet.
+        self.stage[mine & (self.age > mark.pending)] = ARRIVED
+
+    def _barrier(self, mark: Barrier) -> None:
+        if mark.kind == "arrive":
+            return
+        arrived = (self.stage == ARRIVED) | (self.stage == IN_WARP)
+        owner = np.maximum(self.owner, 0)
+        if mark.lanes is not None:
+            arrived &= mark.lanes[owner]
+        if mark.blocks is not None:
+            arrived &= mark.blocks[owner // self.parent._padded]
+        if mark.kind == "warp":
+            self.stage[arrived & (self.stage == ARRIVED)] = IN_WARP
+        else:
+            self._publish(arrived)
+
+    def _publish(self, chosen: Array) -> None:
+        self._drop(np.flatnonzero(chosen & (self.stage >= ARRIVED)))
+
+    def _drop(self, cell: Array) -> None:
+        self.stage[cell], self.owner[cell], self.age[cell], self.copy[cell] = NONE, -1, 0, 0
+        self.waited[cell] = False

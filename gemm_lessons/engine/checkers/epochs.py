@@ -1,0 +1,298 @@
+"""Trace -> epochs that are analysed once.
+
+Touches are interned by the machine, so what happened between two barriers of the batch is named by the tuple of its
+distinct touches in the order of their first appearance. (First appearance is enough: within a stretch without
+synchronisation a repeated touch can neither race with more than its first did nor read what is less initialised.)
+An epoch that has come before is found in a dictionary; only a new one costs NumPy work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.events import WARP, AsyncGroup, Barrier, Phase, Record, Touch
+from gemm_lessons.engine.records.frozen import dataclass
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Flag:
+    """An access to a flag or a lock in shared memory, by which threads order themselves."""
+
+    touch: Touch
+
+
+Mark = Barrier | AsyncGroup | Flag | Phase
+
+HELD_BYTES = 128 << 20  # of addresses kept alive by remembered epochs; beyond, all are forgotten
+TOUCH_BYTES = 1024  # what a touch takes beside
+RECENT = 4  # phases of an mbarrier that threads may be apart, with some to spare
+FEW = 256  # lanes of a batch whose NumPy calls cost more than what they do
+WINDOWS = ("shared", "local")
+WHOLE = Barrier("warp")  # a __syncwarp of everybody
+UNIFORM = "uniform"  # keys of Touch.memo
+CONTENT = "content"
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """Distinct shared and local touches, then the synchronisation that ends them (None at the end of the epoch)."""
+
+    touches: tuple[Touch, ...]
+    mark: Mark | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Epoch:
+    """What one batch did between two hand-overs. ``uniform``: every block of it the same, at the same offsets, so that
+    looking at the first block is enough."""
+
+    segments: tuple[Segment, ...]
+    uniform: bool
+
+    @cached_property
+    def silent(self) -> bool:
+        """Whether neither shared nor local memory was touched."""
+        return not any(segment.touches for segment in self.segments)
+
+    def touches(self) -> Iterator[Touch]:
+        """All touches, in order."""
+        for segment in self.segments:
+            yield from segment.touches
+
+
+class Epochs:
+    """Interns epochs. ``forgotten`` is called when all of them are dropped to bound the memory. ``by_warps``: blocks
+    are one warp each, and nothing is awaited but barriers."""
+
+    def __init__(
+        self,
+        padded: int,
+        forgotten: Callable[[], None],
+        flags: frozenset[int] = frozenset(),
+        by_warps: bool = False,
+    ) -> None:
+        self._padded = padded
+        self._by_warps = by_warps
+        self._flags = flags  # instructions that access flags
+        self._forgotten = forgotten
+        self._by_touches: dict[tuple[Touch, ...], Epoch] = {}
+        self._by_content: dict[tuple[Any, ...], Epoch] = {}
+        self._held: set[Touch] = set()
+        self._bytes = 0
+
+    def split(self, records: Sequence[Record]) -> tuple[Sequence[Epoch], Sequence[Record]]:
+        """The epoch (with ``by_warps`` several, each ended by what orders as much as a barrier of the block), and the
+        records that are no touches."""
+        others = [record for record in records if type(record) is not Touch]
+        if self._by_warps and any(type(record) is Barrier for record in others):
+            return self._rounds(records), others
+        touches = tuple([record for record in dict.fromkeys(records) if type(record) is Touch])
+        marks = any(isinstance(record, (Barrier, AsyncGroup, Phase)) for record in others)
+        return (self._structured(records) if marks or self._flagged(touches) else self._plain(touches),), others
+
+    def _rounds(self, records: Sequence[Record]) -> Sequence[Epoch]:
+        """Of blocks of one warp each: an epoch for every stretch between two ``__syncwarp`` of all their threads."""
+        found: list[Epoch] = []
+        start, inner = 0, False
+        touches: dict[Touch, None] = {}
+        for end, record in enumerate((*records, WHOLE)):
+            if type(record) is Touch:
+                if record.access.space in WINDOWS:
+                    touches[record] = None
+            elif type(record) is Barrier:
+                if not _of_whole_warps(record):
+                    inner = True
+                    continue
+                found.append(self._structured(records[start:end]) if inner else self._plain(tuple(touches)))
+                start, inner, touches = end + 1, False, {}
+        return found
+
+    def _flagged(self, touches: Sequence[Touch]) -> bool:
+        return bool(self._flags) and any(self._is_flag(touch) for touch in touches)
+
+    def _is_flag(self, touch: Touch) -> bool:
+        return touch.access.index in self._flags and touch.access.space == "shared"
+
+    def _plain(self, touches: tuple[Touch, ...]) -> Epoch:
+        epoch = self._by_touches.get(touches)
+        if epoch is None:
+            inside = tuple(t for t in touches if t.access.space in WINDOWS)
+            epoch = self._intern(inside, (Segment(inside),))
+            self._hold(touches)
+            self._by_touches[touches] = epoch
+        return epoch
+
+    def _structured(self, records: Sequence[Record]) -> Epoch:
+        segments: list[Segment] = []
+        key: list[Any] = []
+        current: dict[Touch, None] = {}
+        for record in records:
+            if type(record) is Touch:
+                if record.access.space in WINDOWS:
+                    current[record] = None
+                if self._flags and self._is_flag(record):
+                    segments.append(Segment(tuple(current), Flag(record)))
+                    key += [*current, "flag"]
+                    current = {}
+            elif isinstance(record, (Barrier, AsyncGroup, Phase)):
+                segments.append(Segment(tuple(current), record))
+                key += [*current, _identity(record)]
+                current = {}
+        segments.append(Segment(tuple(current)))
+        key += current
+        return self._intern(tuple(key), tuple(segments))
+
+    def _intern(self, key: tuple[Any, ...], segments: tuple[Segment, ...]) -> Epoch:
+        epoch = self._by_content.get(key)
+        if epoch is None:
+            segments = tuple(Segment(_distinct(s.touches), s.mark) for s in segments)
+            uniform = all(
+                all(self._uniform(t) for t in s.touches) and (s.mark is None or self._uniform_mark(s.mark))
+                for s in segments
+            )
+            epoch = Epoch(segments, uniform)
+            self._hold([t for s in segments for t in s.touches])
+            self._by_content[key] = epoch
+        return epoch
+
+    def _hold(self, touches: Sequence[Touch]) -> None:
+        for touch in touches:
+            if touch not in self._held:
+                self._held.add(touch)
+                self._bytes += TOUCH_BYTES + touch.addresses.nbytes
+                self._bytes += 0 if touch.active is None else touch.active.nbytes
+        if self._bytes > HELD_BYTES:
+            self._by_touches.clear()
+            self._by_content.clear()
+            self._held.clear()
+            self._bytes = 0
+            self._forgotten()
+
+    def _uniform(self, touch: Touch) -> bool:
+        known = touch.memo.get(UNIFORM)
+        if known is None:
+            known = touch.access.space == "shared" and self._repeats(touch.addresses, touch.active)
+            touch.memo[UNIFORM] = known
+        return bool(known)
+
+    def _repeats(self, addresses: Array, active: Array | None) -> bool:
+        rows = addresses.reshape(-1, self._padded)
+        if active is None:
+            return bool((rows == rows[0]).all())
+        mask = active.reshape(-1, self._padded)
+        return bool((mask == mask[0]).all() and (rows[:, mask[0]] == rows[0, mask[0]]).all())
+
+    def _repeated_phase(self, mark: Phase) -> bool:
+        blocks = mark.total // self._padded
+        if mark.lanes.size % blocks:
+            return False
+        parts = (mark.lanes - mark.lanes // self._padded * self._padded, mark.offsets, mark.phases)
+        rows = [part.reshape(blocks, -1) for part in parts]
+        return (
+            all(bool((part == part[0]).all()) for part in rows) and np.unique(mark.lanes // self._padded).size == blocks
+        )
+
+    def _uniform_mark(self, mark: Mark) -> bool:
+        if isinstance(mark, Flag):
+            return False
+        if isinstance(mark, Phase):
+            return self._repeated_phase(mark)
+        blocks = mark.blocks if isinstance(mark, Barrier) else None
+        lanes = None if mark.lanes is None else mark.lanes.reshape(-1, self._padded)
+        groups = mark.groups if isinstance(mark, Barrier) else None
+        by_block = None if groups is None else groups.reshape(-1, self._padded)
+        return (
+            (blocks is None or bool(blocks.all()))
+            and (lanes is None or bool((lanes == lanes[0]).all()))
+            and (by_block is None or bool((by_block == by_block[0]).all()))
+        )
+
+
+def _of_whole_warps(mark: Barrier) -> bool:
+    """Whether every warp meets, with all its threads that have not ended."""
+    if mark.kind != "warp" or mark.groups is not None or mark.blocks is not None:
+        return False
+    return mark.lanes is None or bool(mark.lanes.reshape(-1, WARP).any(axis=1).all())
+
+
+def _distinct(touches: tuple[Touch, ...]) -> tuple[Touch, ...]:
+    """``touches`` without those that only look new: the machine makes one anew for each generic address, and when lanes
+    that had diverged are together again, or a load leaves in a group for once. To the checkers they are one."""
+    if len({touch.access.index for touch in touches}) == len(touches):
+        return touches
+    found: dict[tuple[Any, ...], Touch] = {}
+    for touch in touches:
+        content = touch.memo.get(CONTENT)
+        if content is None:
+            everyone = touch.active is None or bool(touch.active.all())
+            arrays = (touch.addresses, None if everyone else touch.active)
+            digests = [None if array is None else hashlib.blake2b(array.tobytes()).digest() for array in arrays]
+            access = touch.access
+            what = (access.index, access.space, access.effect, access.width, access.is_async, access.is_mbarrier)
+            content = touch.memo[CONTENT] = (*what, *digests)
+        found.setdefault(content, touch)
+    return tuple(found.values())
+
+
+def _identity(mark: Barrier | AsyncGroup | Phase) -> tuple[Any, ...]:
+    if isinstance(mark, Phase):
+        # Of a pipeline that goes on and on every round is the same, although phases are numbered.
+        return mark.kind, mark.lanes.tobytes(), mark.offsets.tobytes(), (mark.phases % RECENT).tobytes()
+    lanes = None if mark.lanes is None else mark.lanes.tobytes()
+    if isinstance(mark, Barrier):
+        arrays = [None if array is None else array.tobytes() for array in (mark.blocks, mark.groups)]
+        return mark.kind, mark.number, lanes, *arrays
+    return mark.kind, mark.pending, lanes
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The lanes of a touch and the granules of memory that they touch, one entry per lane and granule.
+
+    ``lane`` int64 (n,), ascending; ``cell`` int64 (n,): granule in the windows of all blocks (or threads), one after
+    the other, each ``stride`` bytes long.
+    """
+
+    lane: Array
+    cell: Array
+
+
+def cells(touch: Touch, lanes: int, padded: int, stride: int, granule: int) -> Cells:
+    """Where the first ``lanes`` lanes of a touch are. ``padded``: lanes that share a window of ``stride`` bytes."""
+    if lanes > FEW:  # remembering would take more memory than it saves time
+        return _cells(touch, lanes, padded, stride, granule)
+    key = f"cells {lanes} {padded} {stride} {granule}"
+    known: Cells | None = touch.memo.get(key)
+    if known is None:
+        known = touch.memo[key] = _cells(touch, lanes, padded, stride, granule)
+    return known
+
+
+def _cells(touch: Touch, lanes: int, padded: int, stride: int, granule: int) -> Cells:
+    addresses = touch.addresses[:lanes]
+    if touch.active is None:
+        lane = np.arange(lanes)
+    else:
+        lane = np.flatnonzero(touch.active[:lanes])
+        addresses = addresses[lane]
+    cell = (lane // padded * stride + addresses) // granule
+    count = touch.access.width // granule
+    if count > 1:
+        cell = (cell[:, None] + np.arange(count)).reshape(-1)
+        lane = np.repeat(lane, count)
+    return Cells(lane, cell)
+
+
+def warps_of(lanes: Array | None, total: int) -> Array:
+    """bool (total // 32,): warps with a lane in ``lanes`` (None = all)."""
+    if lanes is None:
+        return np.ones(total // WARP, np.bool_)
+    return np.asarray(lanes[:total].reshape(-1, WARP).any(axis=1))

@@ -1,0 +1,417 @@
+"""Global memory: threads that write the same bytes, blocks that read what other blocks write, reads of fresh buffers.
+
+Blocks run in any order and at the same time, so two blocks that touch the same bytes, one of them writing, are never
+ordered (``meant_to_meet`` says which may meet all the same). Threads of one block are ordered by the block's barriers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.checkers.collector import Key, Ledger, Names, line
+from gemm_lessons.engine.checkers.shadow import Shadow, Visitors
+from gemm_lessons.engine.events import WARP, Access, Barrier, Batch, Boundary, Phase, Placed, Record
+from gemm_lessons.engine.records.findings import Severity
+from gemm_lessons.engine.records.frozen import dataclass
+
+Array = NDArray[Any]
+AT_ONCE = 256  # loads that are looked at together
+NEVER = np.iinfo(np.int64).max
+VERBS = {"load": "read", "store": "written", "atomic": "updated", "copy": "read by cp.async"}
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What the kernel's code says about how its threads may be ordered other than by ``__syncthreads``.
+
+    ``handshake``: it has memory fences and atomics (or volatile accesses), by which blocks may hand data to each other.
+    ``warp_sync``: it has ``__syncwarp`` or warp instructions, by which the threads of a warp may be ordered.
+    ``strong``, ``hearing``, ``narrow`` and ``optimistic`` instructions (indices): see ``meant_to_meet``.
+    """
+
+    handshake: bool
+    warp_sync: bool
+    strong: frozenset[int]
+    hearing: frozenset[int]
+    narrow: frozenset[int]
+    optimistic: frozenset[int]
+
+
+# How an access visits an element without storing into it plainly. Atomics ``narrow`` in scope are such for the threads
+# of their own block only.
+READING = ("weak", "optimistic", "strong")
+UPDATING = ("atomic", "narrow")
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One execution of an access, as far as it touches one buffer: granule by granule, who touches it and when."""
+
+    access: Access
+    number: int  # of the access, among those seen
+    start: int  # where the buffer begins
+    shadow: Shadow
+    cell: Array
+    thread: Array
+    epoch: Array
+
+    @property
+    def reads(self) -> bool:
+        """Whether it wants what was written before."""
+        return self.access.effect in ("load", "atomic")
+
+
+class GlobalRaces:
+    """Follows the reads and writes of buffers that the kernel writes."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        names: Names,
+        padded: int,
+        buffers: Sequence[tuple[str, int, int]],
+        fresh: frozenset[str],
+        granule: int,
+        protocol: Protocol,
+    ) -> None:
+        self._ledger, self._names, self._padded = ledger, names, padded
+        self._buffers, self._fresh, self._granule, self._protocol = buffers, fresh, granule, protocol
+        self._starts = np.array([start for _, start, _ in buffers], np.int64)
+        self._shadows: dict[int, Shadow] = {}
+        self._numbers: dict[int, int] = {}  # instruction -> position in _accesses
+        self._accesses: list[Access] = []
+        self._seen: set[tuple[int, int]] = set()  # (touch, base) of this epoch; repeats change nothing
+        self._held: list[Placed] = []
+        self._epoch = np.zeros(0, np.int32)
+        self._time = 0
+        self._signals: dict[int, list[int]] = {}  # block -> times of its atomics and volatile stores
+        self._heard: dict[int, int] = {}  # block -> last time when it looked at what others may have signalled
+        self.suspects: set[tuple[int, int]] = set()  # pairs of plain stores that race: do they store the same?
+
+    def begin_batch(self, lanes: int) -> None:
+        """New blocks. The shadow stays: blocks of different batches are not ordered either."""
+        self._epoch = np.ones(lanes // self._padded, np.int32)
+        self._forget_repeats()
+
+    def records(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
+        """``records``: all but the touches, in order."""
+        alone = len(self._epoch) == 1 and not self._protocol.handshake
+        loads: list[Placed] = []  # of a block alone, with nothing but loads between them
+        for record in records:
+            if type(record) is Placed:
+                key = (id(record.touch), record.base)
+                if key not in self._seen:
+                    self._seen.add(key)
+                    self._held.append(record)  # keeps the identity of its touch from being reused
+                    if alone and record.touch.access.effect == "load" and record.touch.active is None:
+                        loads.append(record)
+                    else:
+                        self._loaded(batch, loads)
+                        self._placed(batch, record)
+                if self._protocol.handshake:
+                    self._signal(batch, record)
+            elif type(record) is Barrier and record.kind in ("block", "named"):
+                self._loaded(batch, loads)
+                self._barrier(record)
+            elif type(record) is Phase and record.kind == "wait":  # counts for its whole block, as a named barrier
+                self._loaded(batch, loads)
+                self._epoch[np.unique(record.lanes // self._padded)] += 1
+                self._forget_repeats()
+            if len(loads) >= AT_ONCE:
+                self._loaded(batch, loads)
+        self._loaded(batch, loads)
+        if boundary == "barrier":
+            self._epoch += 1
+        if boundary == "barrier" or len(self._held) > 4096:
+            self._forget_repeats()
+
+    def _signal(self, batch: Batch, placed: Placed) -> None:
+        """Note which blocks may have told others how far they are, or heard of it."""
+        self._time += 1
+        touch = placed.touch
+        if touch.access.index in self._protocol.strong:
+            lanes = slice(None) if touch.active is None else touch.active
+            blocks = np.unique(np.arange(touch.addresses.size)[lanes] // self._padded) + batch.first_block
+            for block in blocks.tolist():
+                if touch.access.effect != "load":
+                    self._signals.setdefault(block, []).append(self._time)
+                if touch.access.index in self._protocol.hearing:
+                    self._heard[block] = self._time
+
+    def _handed_over(self, writer: Array, time: Array, reader: Array) -> Array:
+        """Whether block ``writer`` signalled after it wrote at ``time``, and block ``reader`` looked after that.
+
+        Lenient: any atomic counts for any other, and those of one instruction for simultaneous.
+        """
+        result = np.zeros(writer.shape, np.bool_)
+        for block in np.unique(writer).tolist():
+            mine = writer == block
+            times = np.array([*self._signals.get(block, []), NEVER])
+            signalled = times[np.searchsorted(times, time[mine], side="right")]
+            last = np.array([self._heard.get(other, -1) for other in reader[mine].tolist()])
+            result[mine] = signalled <= last
+        return result
+
+    def _forget_repeats(self) -> None:
+        self._seen.clear()
+        self._held.clear()
+
+    def _barrier(self, mark: Barrier) -> None:
+        """A named barrier counts for its whole block: rather miss a race than accuse a pipeline of warps."""
+        blocks: Any = mark.blocks
+        if blocks is None and mark.lanes is not None:
+            blocks = mark.lanes.reshape(-1, self._padded).any(axis=1)
+        self._epoch += 1 if blocks is None else blocks
+        self._forget_repeats()
+
+    # -- one access ---------------------------------------------------------------------------------------------------
+
+    def _placed(self, batch: Batch, placed: Placed) -> None:
+        touch = placed.touch
+        lane = np.arange(touch.addresses.size) if touch.active is None else np.flatnonzero(touch.active)
+        address = touch.addresses[lane] + placed.base
+        which = np.searchsorted(self._starts, address, side="right") - 1
+        first = int(which[0])
+        if (which == first).all():
+            self._in_buffer(batch, touch.access, first, lane, address)
+        else:
+            for buffer in np.unique(which).tolist():
+                here = which == buffer
+                self._in_buffer(batch, touch.access, buffer, lane[here], address[here])
+
+    def _loaded(self, batch: Batch, loads: list[Placed]) -> None:
+        """Several loads of one block after each other: at once if there is nothing to say of any."""
+        if len(loads) == 1 or not self._loaded_quietly(batch, loads):
+            for placed in loads:
+                self._placed(batch, placed)
+        loads.clear()
+
+    def _loaded_quietly(self, batch: Batch, loads: Sequence[Placed]) -> bool:
+        """False, and nothing done, where loads meet somebody's stores or atomics, or differ in more than where."""
+        if not loads:
+            return True
+        accesses = {placed.touch.access: None for placed in loads}
+        ways = {(access.width, self._how(access)) for access in accesses}
+        address = np.array([placed.touch.addresses for placed in loads])
+        address += np.array([placed.base for placed in loads])[:, None]
+        buffer = int(np.searchsorted(self._starts, address[0, 0], side="right")) - 1
+        _, start, size = self._buffers[buffer]
+        shadow = self._shadow(buffer)
+        inside = address.min() >= start and address.max() < start + size
+        if len(ways) > 1 or not inside or shadow.fresh or shadow.visitors.keys() & set(UPDATING):
+            return False
+        ((width, how),) = ways
+        cell = (address - start) // shadow.granule
+        if (count := width // shadow.granule) > 1:
+            cell = (cell[:, :, None] + np.arange(count)).reshape(len(loads), -1)
+        lane = np.repeat(np.arange(address.shape[1]), count)
+        thread = (lane + (batch.first_block * self._padded + 1)).astype(np.int32)
+        writer = shadow.writer[cell]
+        if ((writer != 0) & (writer != thread)).any():
+            return False
+        number = np.array([self._number(placed.touch.access) for placed in loads], np.int16)
+        visitors = self._visitors(shadow, how)
+        visitors.access[cell] = number[:, None]  # of entries for the same granule the last stays
+        # One after the other in the order of the threads, as ``note`` asks.
+        order = cell.T.reshape(-1)
+        epoch = np.full(order.shape, self._epoch[0])
+        visitors.note(visitors.access[order], order, np.repeat(thread, len(loads)), epoch, self._padded)
+        return True
+
+    def _in_buffer(self, batch: Batch, access: Access, buffer: int, lane: Array, address: Array) -> None:
+        shadow = self._shadow(buffer)
+        cell = (address - self._buffers[buffer][1]) // shadow.granule
+        count = access.width // shadow.granule
+        if count > 1:
+            cell = (cell[:, None] + np.arange(count)).reshape(-1)
+            lane = np.repeat(lane, count)
+        thread = (lane + (batch.first_block * self._padded + 1)).astype(np.int32)
+        epoch = self._epoch[lane // self._padded]
+        visit = Visit(access, self._number(access), self._buffers[buffer][1], shadow, cell, thread, epoch)
+        self._check_writers(visit)
+        for how, apart_only in self._may_not_meet(access):
+            if how in shadow.visitors:
+                self._check_visitors(visit, how, apart_only)
+        if access.effect == "store":
+            self._write(visit)
+        else:
+            self._visit(visit)
+
+    def _shadow(self, buffer: int) -> Shadow:
+        shadow = self._shadows.get(buffer)
+        if shadow is None:
+            name, _, size = self._buffers[buffer]
+            shadow = self._shadows[buffer] = Shadow(size, self._granule, name in self._fresh)
+            if self._protocol.handshake:
+                shadow.writer_time = np.zeros(shadow.writer.size, np.int64)
+        return shadow
+
+    def _number(self, access: Access) -> int:
+        if access.index not in self._numbers:
+            self._numbers[access.index] = len(self._accesses)
+            self._accesses.append(access)
+        return self._numbers[access.index]
+
+    def _visitors(self, shadow: Shadow, how: str) -> Visitors:
+        if how not in shadow.visitors:
+            shadow.visitors[how] = Visitors(shadow.writer.size, self._protocol.handshake)
+        return shadow.visitors[how]
+
+    def _how(self, access: Access) -> str:
+        protocol = self._protocol
+        if access.effect == "atomic":
+            return "narrow" if access.index in protocol.narrow else "atomic"
+        if access.index in protocol.strong:
+            return "strong"
+        return "optimistic" if access.index in protocol.optimistic else "weak"
+
+    def _may_not_meet(self, access: Access) -> Sequence[tuple[str, bool]]:
+        """Visits that race with ``access``, and whether only those of other blocks do."""
+        how = self._how(access)
+        if access.effect == "store":
+            others = READING[:2] if how == "strong" else (*READING, *UPDATING)
+            return [(other, False) for other in others]
+        return {
+            "weak": [("atomic", False), ("narrow", False)],
+            "optimistic": [],
+            "strong": [("narrow", True)],
+            "atomic": [("weak", False), ("narrow", True)],
+            "narrow": [("weak", False), ("narrow", True), ("atomic", True)],
+        }[how]
+
+    def _check_writers(self, visit: Visit) -> None:
+        shadow, cell, thread = visit.shadow, visit.cell, visit.thread
+        if shadow.fresh and visit.reads:
+            blank = ~shadow.written(cell)
+            if blank.any():
+                self._report_fresh(visit, blank)
+        writer = shadow.writer[cell]
+        bad = (writer != 0) & (writer != thread)
+        if not bad.any():
+            return
+        if visit.access.index in self._protocol.strong:
+            bad &= ~shadow.writer_strong[cell]
+        apart = self._block(writer) != self._block(thread)
+        bad &= apart | (shadow.writer_epoch[cell] == visit.epoch)
+        if self._protocol.handshake and bad.any():
+            bad[bad] = ~self._handed_over(
+                self._block(writer[bad]), shadow.writer_time[cell[bad]], self._block(thread[bad])
+            )
+        if bad.any():
+            self._report(visit, bad, shadow.writer_access[cell], writer)
+
+    def _check_visitors(self, visit: Visit, how: str, apart_only: bool) -> None:
+        visitors, cell, thread = visit.shadow.visitors[how], visit.cell, visit.thread
+        mine = self._block(thread)
+        low, high = visitors.low[cell], visitors.high[cell]
+        apart = (high != 0) & ((self._block(low) != mine) | (self._block(high) != mine))
+        recent_low, recent_high = visitors.recent_low[cell], visitors.recent_high[cell]
+        now = (visitors.epoch[cell] == visit.epoch) & (self._block(recent_high) == mine) & (not apart_only)
+        now &= (recent_low != thread) | (recent_high != thread)
+        if visitors.blocks is not None and visitors.threads is not None:
+            if how in UPDATING and apart.any():
+                other, time = visitors.blocks.of_others(cell[apart], mine[apart] + 1)
+                apart[apart] = (other == 0) | ~self._handed_over(other - 1, time, mine[apart])
+            elif how in READING:  # when a reader in another block has finished cannot be told
+                apart[:] = False
+            if now.any():  # threads of one block may take turns by a lock
+                _, time = visitors.threads.of_others(cell[now], thread[now])
+                now[now] = ~self._handed_over(mine[now], time, mine[now])
+        visitor = np.where(self._block(low) != mine, low, high)
+        visitor = np.where(apart, visitor, np.where(recent_low != thread, recent_low, recent_high))
+        bad = apart | now
+        if bad.any():
+            self._report(visit, bad, visitors.access[cell], visitor)
+
+    def _write(self, visit: Visit) -> None:
+        shadow, cell, thread = visit.shadow, visit.cell, visit.thread
+        strong = visit.access.index in self._protocol.strong
+        shadow.writer[cell] = thread
+        shadow.writer_epoch[cell] = visit.epoch
+        shadow.writer_access[cell] = visit.number
+        shadow.writer_strong[cell] = strong
+        if shadow.writer_time.size:
+            shadow.writer_time[cell] = self._time
+        winner = shadow.writer[cell]
+        lost = winner != thread
+        if lost.any() and not strong:  # several threads of this very instruction
+            self._report(visit, lost, np.full(cell.shape, visit.number), winner)
+
+    def _visit(self, visit: Visit) -> None:
+        cell, thread = visit.cell, visit.thread
+        how = self._how(visit.access)
+        visitors = self._visitors(visit.shadow, how)
+        visitors.note(visit.number, cell, thread, visit.epoch, self._padded)
+        if visitors.blocks is not None and visitors.threads is not None:
+            visitors.threads.note(cell, thread, self._time)
+            visitors.blocks.note(cell, (self._block(thread) + 1).astype(np.int32), self._time)
+        if how == "narrow":  # blocks of this very instruction
+            highest = visitors.recent_high[cell]
+            apart = self._block(highest) != self._block(thread)
+            if apart.any():
+                self._report(visit, apart, np.full(cell.shape, visit.number), highest)
+
+    def _block(self, thread: Array) -> Array:
+        return (thread - 1) // self._padded
+
+    # -- words --------------------------------------------------------------------------------------------------------
+
+    def _report_fresh(self, visit: Visit, blank: Array) -> None:
+        cell, thread, access = visit.cell[blank], visit.thread[blank], visit.access
+        address = visit.start + int(cell[0]) * visit.shadow.granule
+        key = Key("uninitialised", "error", access.line, None, access.file, "global")
+        who = self._who(int(thread[0]))
+        self._ledger.add(
+            key,
+            lambda: f"{self._names.buffer(address)}: read by {who} in {line(access)} before anybody has written it",
+            int(np.unique(thread).size),
+        )
+
+    def _who(self, thread: int) -> str:
+        number = thread - 1
+        return f"{self._names.thread(number)} of {self._names.block_number(number // self._padded)}"
+
+    def _report(self, visit: Visit, bad: Array, earlier: Array, other: Array) -> None:
+        """Those that are ``bad`` race: the access ``earlier``, of the thread ``other``, and the one of now."""
+        later = visit.access
+        earlier, other, cell, thread = earlier[bad], other[bad], visit.cell[bad], visit.thread[bad]
+        apart = self._block(other) != self._block(thread)
+        same_warp = (other - 1) // WARP == (thread - 1) // WARP
+        for number in np.unique(earlier).tolist():
+            first = self._accesses[number]
+            for far, near in ((True, False), (False, False), (False, True)):
+                chosen = (earlier == number) & (apart == far) & (same_warp == near)
+                if near and self._protocol.warp_sync and first.index != later.index:
+                    continue  # may be ordered by what the warp does together
+                if chosen.any():
+                    at = int(chosen.argmax())
+                    head = (
+                        f"{self._names.buffer(visit.start + int(cell[at]) * visit.shadow.granule)}:"
+                        f" {VERBS[first.effect]} by {self._who(int(other[at]))} in {line(first)} and"
+                        f" {VERBS[later.effect]} by {self._who(int(thread[at]))} in {line(later)}"
+                    )
+                    self._add(first, later, head, far, near, int(np.count_nonzero(chosen)))
+
+    def _add(self, first: Access, later: Access, head: str, far: bool, near: bool, count: int) -> None:
+        both_write = "load" not in (first.effect, later.effect) and "copy" not in (first.effect, later.effect)
+        if first.effect == later.effect == "store":
+            self.suspects.add((first.index, later.index))
+        severity: Severity = "error"
+        if far:
+            same = both_write or first.line == later.line
+            end = "let one block own the element, or use an atomic" if same else "split the work into two launches"
+            text = f"{head}; blocks run in any order and at the same time: {end}"
+        elif first.index == later.index and both_write:
+            text = f"{head}; give every thread an element of its own"
+        elif near:
+            severity = "warning"
+            text = f"{head}, threads of one warp with no __syncwarp() between them"
+        else:
+            text = f"{head}, with no __syncthreads() between them"
+        kind = "block_order" if far and not both_write else "race"
+        key = Key.between(kind, severity, first, later, f"global {first.effect} {later.effect}")
+        self._ledger.add(key, lambda: text, count)

@@ -1,0 +1,129 @@
+"""Who knows what to be over: phases of mbarriers, groups of bulk copies; and what must be before a byte may be touched.
+
+Counts only grow, so that what a thread knows is a number for each source, and meeting others is a maximum.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.checkers.epochs import RECENT
+from gemm_lessons.engine.events import WARP, Barrier, Phase
+
+Array = NDArray[Any]
+Source = tuple[Literal["mbarrier", "groups"], int]  # by offset in shared memory; of a thread of the block
+
+LANE = np.arange(WARP, dtype=np.uint32)
+
+
+class Knowledge:
+    """How many phases or groups of each source every lane knows to be over."""
+
+    def __init__(self, lanes: int, padded: int) -> None:
+        self.lanes, self.padded, self.blocks = lanes, padded, lanes // padded
+        self.of: dict[Source, Array] = {}
+        self._told: dict[tuple[int, Source], Array] = {}  # by mbarrier: (blocks, RECENT), what arrivals of a phase knew
+        self._signals: dict[tuple[int, Source], Array] = {}  # by named barrier: (blocks,)
+
+    def number(self, source: Source) -> Array:
+        """Of one source, by lane."""
+        if source not in self.of:
+            self.of[source] = np.zeros(self.lanes, np.int32)
+        return self.of[source]
+
+    def forget(self, source: Source, block: int) -> None:
+        """An mbarrier is made anew: its phases, and what arrivals at it told."""
+        self.number(source).reshape(self.blocks, -1)[block] = 0
+        for (offset, told_of), told in self._told.items():
+            if told_of == source or ("mbarrier", offset) == source:
+                told[block] = 0
+
+    def meet(self, mark: Barrier | None) -> None:
+        """Threads meet; None: all of every block."""
+        for source, known in self.of.items():
+            by_block = known.reshape(self.blocks, -1)
+            if mark is None or (mark.lanes is None and mark.blocks is None and mark.kind != "warp"):
+                by_block[:] = by_block.max(axis=1, keepdims=True)
+            elif mark.kind == "warp":
+                self._in_warps(known, mark)
+            else:
+                lanes = taking(mark, self.padded)
+                most = np.where(lanes, known, 0).reshape(self.blocks, -1).max(axis=1)
+                key = mark.number, source
+                if mark.kind == "arrive":
+                    self._signals[key] = np.maximum(self._signals.get(key, 0), most)
+                    continue
+                if mark.kind == "named" and key in self._signals:
+                    most = np.maximum(most, self._signals[key])
+                np.copyto(known, np.maximum(known, np.repeat(most, self.padded)), where=lanes)
+
+    def _in_warps(self, known: Array, mark: Barrier) -> None:
+        warps = known.reshape(-1, WARP)
+        if mark.groups is not None:
+            member = (mark.groups.reshape(-1, WARP)[:, :, None] >> LANE & np.uint32(1)) != 0
+            warps[:] = np.maximum(warps, np.where(member, warps[:, None, :], 0).max(axis=2))
+            return
+        lanes = np.ones_like(warps, np.bool_) if mark.lanes is None else mark.lanes.reshape(-1, WARP)
+        most = np.where(lanes, warps, 0).max(axis=1, keepdims=True)
+        np.copyto(warps, np.maximum(warps, most), where=lanes)
+
+    def phase(self, mark: Phase) -> None:
+        """Threads arrive at mbarriers, or see phases of them end."""
+        block = mark.lanes // self.padded
+        for offset in np.unique(mark.offsets).tolist():
+            here = mark.offsets == offset
+            lanes, phases, blocks = mark.lanes[here], mark.phases[here], block[here]
+            if mark.kind == "wait":
+                own = self.number(("mbarrier", offset))
+                own[lanes] = np.maximum(own[lanes], phases + 1)
+            for source, known in self.of.items():
+                told = self._told.get((offset, source))
+                if mark.kind == "arrive":
+                    if told is None:
+                        told = self._told[offset, source] = np.zeros((self.blocks, RECENT), np.int32)
+                    before = told[blocks, (phases - 1) % RECENT]  # those phases are over, with all that was told
+                    np.maximum.at(told, (blocks, phases % RECENT), np.maximum(known[lanes], before))
+                elif told is not None:
+                    known[lanes] = np.maximum(known[lanes], np.where(phases >= 0, told[blocks, phases % RECENT], 0))
+
+
+def taking(mark: Barrier, padded: int) -> Array:
+    """Lanes that take part in a barrier of blocks, or of some lanes."""
+    if mark.lanes is not None:
+        return mark.lanes
+    assert mark.blocks is not None
+    return np.repeat(mark.blocks, padded)
+
+
+class Flights:
+    """What must be over before each granule may be touched: one kind of copy."""
+
+    def __init__(self, count: int) -> None:
+        self.source = np.zeros(count, np.int16)  # 1 + position in ``sources``; 0: nothing
+        self.need = np.zeros(count, np.int32)
+        self.owner = np.zeros(count, np.int32)
+        self.copy = np.zeros(count, np.int32)  # position in ``copies``; -1: cp.async
+        self.anything = False
+
+    def early(self, lane: Array, cell: Array, sources: list[Source], knowledge: Knowledge) -> Array:
+        """Which of ``lane`` touch ``cell`` too early."""
+        found = np.zeros(lane.size, np.bool_)
+        source = self.source[cell]
+        if not source.any():
+            return found
+        for number in np.unique(source[source > 0]).tolist():
+            here = source == number
+            found[here] = knowledge.number(sources[number - 1])[lane[here]] < self.need[cell[here]]
+        return found
+
+    def land(self, sources: list[Source], knowledge: Knowledge) -> None:
+        """Forget what every thread of its block knows to be over."""
+        cell = np.flatnonzero(self.source)
+        for number in np.unique(self.source[cell]).tolist():
+            here = cell[self.source[cell] == number]
+            least = knowledge.number(sources[number - 1]).reshape(knowledge.blocks, -1).min(axis=1)
+            self.source[here[least[self.owner[here] // knowledge.padded] >= self.need[here]]] = 0
+        self.anything = bool(self.source.any())

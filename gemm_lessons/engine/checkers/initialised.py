@@ -1,0 +1,137 @@
+"""Reads of shared or local memory that nobody has written, to the byte.
+
+What is initialised only grows while a batch runs, and batches do the same again: states are remembered with the epoch
+that leads from one to the next, so that only new steps cost NumPy work.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.checkers.collector import Key, Ledger, Names, line
+from gemm_lessons.engine.checkers.epochs import Epoch, cells
+from gemm_lessons.engine.events import Access, Batch, Touch
+from gemm_lessons.engine.records.findings import OWN_ARRAY
+from gemm_lessons.engine.records.frozen import dataclass
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Blank:
+    """An access that read what was never written: how often, and one example (byte offset, lane). ``each``: in one
+    block of a batch whose blocks all do the same."""
+
+    access: Access
+    offset: int
+    lane: int
+    count: int
+    each: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    """Granules written so far: of the first block or of all blocks (shared), of all threads (local)."""
+
+    shared: Array
+    local: Array
+    next: dict[Epoch, tuple[_State, tuple[Blank, ...]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Sizes in bytes: of the windows (strides) of a block's shared and a thread's local memory, and of their granules;
+    ``lanes`` of a batch's state, ``padded`` lanes of a block."""
+
+    lanes: int
+    padded: int
+    shared: int
+    shared_granule: int
+    local: int
+    local_granule: int
+
+
+class Initialised:
+    """Follows what a batch has written."""
+
+    def __init__(self, ledger: Ledger, names: Names, windows: Windows) -> None:
+        self._ledger, self._names, self._windows = ledger, names, windows
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop what is remembered of epochs. The state goes on."""
+        windows = self._windows
+        current = getattr(self, "_state", None)
+        self._start = _State(
+            np.zeros(windows.shared // windows.shared_granule, np.bool_),
+            np.zeros(windows.lanes * windows.local // windows.local_granule if windows.local else 0, np.bool_),
+        )
+        self._state = _State(current.shared, current.local) if current else self._start
+
+    def begin_batch(self) -> None:
+        """Fresh blocks: nothing is written."""
+        self._state = self._start
+
+    def epoch(self, batch: Batch, epoch: Epoch) -> None:
+        """Take one step."""
+        step = self._state.next.get(epoch)
+        if step is None:
+            step = self._state.next[epoch] = self._step(self._state, epoch)
+        self._state, blanks = step
+        for blank in blanks:
+            times = batch.blocks if blank.each else 1
+            access = blank.access
+            key = Key("uninitialised", "warning", access.line, None, access.file, access.space)
+            self._ledger.add(key, lambda b=blank: self._message(batch, b), blank.count * times)  # type: ignore[misc]
+
+    def _step(self, before: _State, epoch: Epoch) -> tuple[_State, tuple[Blank, ...]]:
+        windows = self._windows
+        shared, local = before.shared, before.local
+        per_block = windows.shared // windows.shared_granule
+        blocks = windows.lanes // windows.padded
+        whole = shared.size > per_block or not epoch.uniform or blocks == 1
+        if whole and shared.size == per_block:
+            shared = np.tile(shared, blocks)
+        lanes = windows.lanes if whole else windows.padded
+        blanks: list[Blank] = []
+        changed = False
+        for touch in epoch.touches():
+            is_shared = touch.access.space == "shared"
+            bits = shared if is_shared else local
+            granule = windows.shared_granule if is_shared else windows.local_granule
+            stride = windows.shared if is_shared else windows.local
+            where = cells(
+                touch, lanes if is_shared else windows.lanes, windows.padded if is_shared else 1, stride, granule
+            )
+            known = bits[where.cell]
+            if touch.access.effect in ("load", "atomic") and not known.all():
+                blank = self._blank(touch, where.lane[~known], where.cell[~known], granule, stride)
+                blanks.append(dataclasses.replace(blank, each=is_shared and not whole))
+            if touch.access.effect != "load" and not known.all():
+                if not changed:
+                    shared, local, changed = shared.copy(), local.copy(), True
+                    bits = shared if is_shared else local
+                bits[where.cell] = True
+        if not changed and shared.size == before.shared.size:
+            return before, tuple(blanks)
+        return _State(shared, local), tuple(blanks)
+
+    def _blank(self, touch: Touch, lane: Array, cell: Array, granule: int, stride: int) -> Blank:
+        return Blank(touch.access, int(cell[0]) * granule % stride, int(lane[0]), int(np.unique(lane).size))
+
+    def _message(self, batch: Batch, blank: Blank) -> str:
+        who = f"read by {self._names.thread(blank.lane)} of {self._names.block(batch, blank.lane)}"
+        if blank.access.space == "local":
+            return (
+                f"byte {blank.offset} of {OWN_ARRAY}, {who} in {line(blank.access)}, was never written:"
+                " the value is whatever was in memory"
+            )
+        return (
+            f"{self._names.shared(blank.offset)}: {who} in {line(blank.access)}, but no thread of the block has"
+            " written it; shared memory does not start as zeros"
+        )

@@ -1,0 +1,109 @@
+"""Do threads that write the same bytes write the same value? Then their race is harmless, and only worth a note.
+
+Touches carry no values. So when stores were found to race, the launch is run once more with the values of just those
+stores recorded, and what each thread stores is compared with what another one stored there since the last barrier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.events import Barrier, Batch, Boundary, LaunchInfo, Placed, Record, Stored, Touch
+
+Array = NDArray[Any]
+
+
+class _Bytes:
+    """The last value of every byte, who wrote it, by which instruction and when."""
+
+    def __init__(self, count: int) -> None:
+        self.value = np.zeros(count, np.uint8)
+        self.writer = np.zeros(count, np.int64)  # thread + 1
+        self.access = np.zeros(count, np.int32)
+        self.epoch = np.zeros(count, np.int64)
+
+
+class SameValue:
+    """An observer of the second run. ``differing`` holds the pairs of stores (instruction indices) of which at least
+    two threads stored different bytes to one place."""
+
+    def __init__(self, suspects: set[tuple[int, int]]) -> None:
+        self._watched = {index for pair in suspects for index in pair}
+        self.differing: set[tuple[int, int]] = set()
+        self._memory: dict[tuple[str, int], _Bytes] = {}
+        self._epoch = 1
+
+    def begin(self, launch: LaunchInfo) -> None:
+        """See ``events.Observer``, also for the methods below."""
+        self._launch = launch
+        self._starts = np.array([start for _, start, _ in launch.buffers], np.int64)
+
+    def begin_batch(self, batch: Batch) -> None:
+        """New blocks have shared memory of their own."""
+        self._memory = {key: memory for key, memory in self._memory.items() if key[0] == "global"}
+        self._epoch += 1
+
+    def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
+        """Compare what was stored."""
+        values: Stored | None = None
+        placed: Placed | None = None
+        for record in records:
+            if isinstance(record, Stored):
+                values = record
+            elif isinstance(record, Placed) and record.touch.access.index in self._watched:
+                placed = record
+            elif isinstance(record, Touch) and record.access.space == "shared" and values is not None:
+                self._shared(batch, record, values)
+                values = None
+            elif isinstance(record, Barrier) and record.kind in ("block", "named"):
+                self._epoch += 1
+            if placed is not None and values is not None:
+                self._global(batch, placed, values)
+                placed = values = None
+        if boundary == "barrier":
+            self._epoch += 1
+
+    def end_batch(self, batch: Batch, executions: Array, lane_executions: Array) -> None:
+        """Nothing left to do."""
+
+    def _shared(self, batch: Batch, touch: Touch, stored: Stored) -> None:
+        size = max(1, self._launch.shared_bytes)
+        memory = self._memory.get(("shared", 0))
+        if memory is None:
+            memory = self._memory["shared", 0] = _Bytes(size * (touch.addresses.size // batch.padded_threads))
+        lane = stored.lanes
+        where = lane // batch.padded_threads * size + touch.addresses[lane]
+        self._compare(memory, where, lane, stored, same_epoch=True)
+
+    def _global(self, batch: Batch, placed: Placed, stored: Stored) -> None:
+        lane = stored.lanes
+        address = placed.touch.addresses[lane] + placed.base
+        which = np.searchsorted(self._starts, address, side="right") - 1
+        for buffer in np.unique(which).tolist():
+            _, start, size = self._launch.buffers[buffer]
+            memory = self._memory.get(("global", buffer))
+            if memory is None:
+                memory = self._memory["global", buffer] = _Bytes(size)
+            here = which == buffer
+            part = Stored(stored.index, lane[here], stored.values[here])
+            thread = lane[here] + batch.first_block * batch.padded_threads
+            self._compare(memory, address[here] - start, thread, part, same_epoch=False)
+
+    def _compare(self, memory: _Bytes, where: Array, thread: Array, stored: Stored, same_epoch: bool) -> None:
+        width = stored.values.shape[1]
+        place = (where[:, None] + np.arange(width)).reshape(-1)
+        value = stored.values.reshape(-1)
+        writer = np.repeat(thread + 1, width)
+        conflict = (memory.writer[place] != 0) & (memory.writer[place] != writer) & (memory.value[place] != value)
+        if same_epoch:
+            conflict &= memory.epoch[place] == self._epoch
+        for index in np.unique(memory.access[place[conflict]]).tolist():
+            self.differing.add((index, stored.index))
+        memory.value[place], memory.writer[place] = value, writer
+        memory.access[place], memory.epoch[place] = stored.index, self._epoch
+        if (memory.value[place] != value).any():  # threads of this very instruction
+            self.differing.add((stored.index, stored.index))

@@ -1,0 +1,469 @@
+"""Races in shared memory: two threads of a block touch the same bytes, one of them writes, and nothing orders them.
+
+Within an epoch without inner synchronisation nothing orders two threads, whatever order they happened to run in. Where
+an epoch has inner barriers (named ones, ``__syncwarp``, blocks that met alone) the order is followed with vector clocks
+by warps (C. Flanagan, S. Freund: "FastTrack: efficient and precise dynamic race detection", 2009). Threads of one warp
+that nothing orders are a warning: ``__syncwarp`` is missing, even where today's hardware runs them in step. Of the
+readers of a granule the lowest and the highest lane are kept: one in between that a partial ``__syncwarp`` leaves out
+may be missed. Of those who update one by atomics the last is kept, and one beside it for when the last itself reads.
+
+Atomics of one kind may come in any order: sums, the largest. Of two kinds what stays, or what one of them reads,
+depends on which comes first: a tile that is filled by ``atomicExch`` and read by ``atomicAdd(p, 0)`` needs its barrier.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.checkers.collector import Key, Ledger, Names, line
+from gemm_lessons.engine.checkers.epochs import Cells, Epoch, Flag, cells, warps_of
+from gemm_lessons.engine.checkers.warp_order import WarpOrder
+from gemm_lessons.engine.events import WARP, Access, Barrier, Batch, Boundary, Phase, Touch
+from gemm_lessons.engine.records.findings import Severity
+
+Array = NDArray[Any]
+BIG = np.iinfo(np.int32).max
+
+
+OPERATIONS = frozenset("add and or xor min max inc dec exch cas".split())
+
+
+def operation(access: Access) -> str:
+    """What an atomic does; exchanges and comparisons in different lines do different things."""
+    name = access.text.split(None, 1)[0] if not access.text.startswith("@") else access.text.split(None, 2)[1]
+    kind = next((part for part in name.split(".") if part in OPERATIONS), name)
+    return f"{kind} {access.line}" if kind in ("exch", "cas") else kind
+
+
+def writes(access: Access) -> bool:
+    """Whether the access changes (shared) memory."""
+    return access.effect != "load"
+
+
+@dataclass
+class Hazard:
+    """Two accesses that race, with one example: byte offset, lanes of the earlier and the later access."""
+
+    earlier: Access
+    later: Access
+    same_warp: bool
+    offset: int
+    lanes: tuple[int, int]
+    count: int = 0
+
+
+class Analysis:
+    """Shadow memory of the blocks' shared windows: per granule the last writer, and who read since.
+
+    ``blocks``: how many blocks are looked at (one when the epoch is uniform). Readers are kept as the lowest and the
+    highest lane: of the whole block, or of each warp once clocks tell warps apart.
+    """
+
+    def __init__(
+        self, blocks: int, padded: int, stride: int, granule: int, optimistic: frozenset[int], flags: frozenset[int]
+    ) -> None:
+        self.optimistic = optimistic | flags  # loads (instruction indices) that may meet atomics
+        self.flags = flags  # accesses by which threads order themselves: they may meet each other
+        self.told: dict[int, Array] = {}  # granule of a flag -> clocks of those who wrote it, joined
+        self.blocks, self.padded, self.stride, self.granule = blocks, padded, stride, granule
+        self.lanes = blocks * padded
+        self.warps = padded // WARP
+        count = blocks * stride // granule
+        self.writer = np.full(count, -1, np.int32)
+        self.writer_touch = np.zeros(count, np.int32)
+        self.writer_atomic = np.zeros(count, np.bool_)
+        self.writer_stamp = np.zeros(0, np.int32)
+        self.updater: Array | None = None  # once there are atomics: who updated a granule beside its last writer
+        self.updater_touch = self.updater_stamp = self.updater_count = np.zeros(0, np.int32)
+        self.columns = 1
+        self.low = np.full(count, BIG, np.int32)
+        self.high = np.full(count, -1, np.int32)
+        self.reader_touch = np.zeros(count, np.int32)
+        self.reader_stamp = np.zeros(0, np.int32)
+        self.clocks: Array | None = None  # (blocks, warps, warps): newest stamp of each warp that a warp has heard of
+        self.own = np.ones((blocks, self.warps), np.int32)
+        self.phases: dict[tuple[int, int], Array] = {}  # (cell of an mbarrier, phase) -> clocks of who arrived, joined
+        self.signals: dict[int, list[tuple[Array, Array]]] = {}  # named barrier -> (warps not yet heard, clocks)
+        self.inside: WarpOrder | None = None  # once some lanes of a warp have met without the others
+        self.writer_count = self.low_count = self.high_count = np.zeros(0, np.int32)  # of ``inside``
+        self.seen: list[Access] = []
+        self.hazards: dict[tuple[int, int, bool], Hazard] = {}
+
+    def feed(self, epoch: Epoch) -> None:
+        """Look at everything in an epoch, after what was fed before."""
+        if self.clocks is None and any(isinstance(s.mark, (Barrier, Flag, Phase)) for s in epoch.segments):
+            self._tell_warps_apart()
+        for segment in epoch.segments:
+            for touch in segment.touches:
+                if touch.access.space == "shared":
+                    self._touch(touch)
+            if isinstance(segment.mark, Barrier):
+                self._barrier(segment.mark)
+            elif isinstance(segment.mark, Flag):
+                self._flag(segment.mark.touch)
+            elif isinstance(segment.mark, Phase):
+                self._phase(segment.mark)
+
+    # -- clocks -------------------------------------------------------------------------------------------------------
+
+    def _tell_warps_apart(self) -> None:
+        count = self.writer.size
+        self.clocks = np.zeros((self.blocks, self.warps, self.warps), np.int32)
+        self.writer_stamp = np.ones(count, np.int32)
+        self.updater_stamp = np.ones(count, np.int32)
+        low, high, touch = self.low, self.high, self.reader_touch
+        self.columns = self.warps
+        self.low = np.full(count * self.warps, BIG, np.int32)
+        self.high = np.full(count * self.warps, -1, np.int32)
+        self.reader_touch = np.repeat(touch, self.warps)
+        self.reader_stamp = np.ones(count * self.warps, np.int32)
+        read = np.flatnonzero(high >= 0)  # readers so far: lowest and highest lane are in some warp each
+        for lane in (low[read], high[read]):
+            column = read * self.warps + lane % self.padded // WARP
+            self.low[column] = np.minimum(self.low[column], lane)
+            self.high[column] = np.maximum(self.high[column], lane)
+
+    def _barrier(self, mark: Barrier) -> None:
+        assert self.clocks is not None
+        if mark.groups is not None:
+            if self.inside is None:
+                self.inside = WarpOrder(self.lanes)
+                self.writer_count, self.updater_count = (np.zeros(self.writer.size, np.int32) for _ in range(2))
+                self.low_count, self.high_count = (np.zeros(self.low.size, np.int32) for _ in range(2))
+            self.inside.meet(mark.groups[: self.lanes])
+            return
+        taking: Array = warps_of(mark.lanes, self.lanes).reshape(self.blocks, self.warps)
+        if mark.blocks is not None:
+            taking = taking & mark.blocks[: self.blocks, None]
+        diagonal = np.arange(self.warps)
+        if mark.kind in ("block", "named", "arrive"):
+            known = self.clocks.copy()
+            known[:, diagonal, diagonal] = self.own
+            joined = np.where(taking[:, :, None], known, 0).max(axis=1)
+            if mark.kind == "arrive":
+                self.signals.setdefault(mark.number, []).append((taking, known))
+            else:
+                if mark.kind == "named":
+                    joined = np.maximum(joined, self._hear(mark.number, np.asarray(taking.any(axis=1))))
+                self.clocks = np.where(taking[:, :, None], np.maximum(known, joined[:, None, :]), self.clocks)
+        self.own = self.own + taking
+        self.clocks[:, diagonal, diagonal] = self.own - 1
+
+    def _flag(self, touch: Touch) -> None:
+        """Warps one after the other, as atomics are carried out: hear of what the flag tells, then tell it on."""
+        assert self.clocks is not None
+        where = cells(touch, self.lanes, self.padded, self.stride, self.granule)
+        clocks = self.clocks.reshape(-1, self.warps)
+        own = self.own.reshape(-1)
+        for warp, cell in dict.fromkeys(zip((where.lane // WARP).tolist(), where.cell.tolist(), strict=True)):
+            told = self.told.get(cell)
+            if told is not None and touch.access.effect != "store":
+                clocks[warp] = np.maximum(clocks[warp], told)
+            if touch.access.effect != "load":
+                known = clocks[warp].copy()
+                known[warp % self.warps] = own[warp]
+                self.told[cell] = known if told is None else np.maximum(told, known)
+                own[warp] += 1
+                clocks[warp, warp % self.warps] = own[warp] - 1
+
+    def _phase(self, mark: Phase) -> None:
+        """Who arrives tells what it has done and heard; who has seen the phase end hears it of all who arrived."""
+        assert self.clocks is not None
+        if mark.kind not in ("arrive", "wait"):
+            return
+        here = mark.lanes < self.lanes
+        warp = mark.lanes[here] // WARP
+        place = mark.lanes[here] // self.padded * self.stride + mark.offsets[here]
+        meetings = np.unique(np.stack((place, mark.phases[here], warp)), axis=1)
+        clocks, own = self.clocks.reshape(-1, self.warps), self.own.reshape(-1)
+        for cell, phase, one in meetings.T.tolist():
+            key = cell, phase
+            told = self.phases.get(key)
+            if mark.kind == "wait":
+                if told is not None:
+                    clocks[one] = np.maximum(clocks[one], told)
+                continue
+            if told is None:  # all of the phases before are over
+                told = self.phases.get((cell, phase - 1), np.zeros(self.warps, np.int32))
+            known = clocks[one].copy()
+            known[one % self.warps] = own[one]
+            self.phases[key] = np.maximum(told, known)
+        if mark.kind == "arrive":
+            warps = np.unique(warp)
+            own[warps] += 1
+            clocks[warps, warps % self.warps] = own[warps] - 1
+
+    def _hear(self, number: int, blocks: Array) -> Array:
+        """What the oldest unheard signal of each warp of ``blocks`` says, joined: (blocks, warps)."""
+        joined = np.zeros((self.blocks, self.warps), np.int32)
+        heard = np.zeros((self.blocks, self.warps), np.bool_)
+        for pending, known in self.signals.get(number, ()):
+            now = pending & ~heard & blocks[:, None]
+            joined = np.maximum(joined, np.where(now[:, :, None], known, 0).max(axis=1))
+            heard |= now
+            pending &= ~now
+        return joined
+
+    def _unordered(self, warp: Array, other: Array, stamp: Array) -> Array:
+        """Whether ``warp`` has not heard of what ``other`` (in block) did at ``stamp``."""
+        assert self.clocks is not None
+        return np.asarray(self.clocks.reshape(-1)[warp * self.warps + other] < stamp)
+
+    # -- accesses -----------------------------------------------------------------------------------------------------
+
+    def _touch(self, touch: Touch) -> None:
+        access = touch.access
+        number = len(self.seen)
+        self.seen.append(access)
+        where = cells(touch, self.lanes, self.padded, self.stride, self.granule)
+        lane, cell = where.lane, where.cell
+        writer = self.writer[cell]
+        bad = (writer >= 0) & (writer != lane)
+        if self._meets(access) or access.index in self.optimistic:
+            bad &= ~self.writer_atomic[cell] | self._other_kind(access, cell)
+        if self.clocks is not None:
+            bad &= self._unordered(lane // WARP, writer % self.padded // WARP, self.writer_stamp[cell])
+            if self.inside is not None:
+                bad &= ~self.inside.ordered(lane, writer, self.writer_count[cell])
+        if np.count_nonzero(bad):
+            self._report(self.writer_touch[cell[bad]], writer[bad], touch, lane[bad], cell[bad])
+        if self.updater is not None and not (self._meets(access) or access.index in self.optimistic):
+            self._check_updaters(self.updater, touch, where, bad)
+        if access.is_bulk and access.effect == "copy":
+            self._check_readers(touch, where)
+            self._hand_over(cell)
+        elif writes(access):
+            self._check_readers(touch, where)
+            self._write(touch, number, where)
+        elif access.index not in self.optimistic:
+            self._read(number, where)
+
+    def _hand_over(self, cell: Array) -> None:
+        """What a bulk copy brings is ``bulk_copies``' from here on: it comes when its phase ends."""
+        self.writer[cell] = -1
+        places = (cell[:, None] * self.columns + np.arange(self.columns)).reshape(-1)
+        self.low[places], self.high[places] = BIG, -1
+        if self.updater is not None:
+            self.updater[cell] = -1
+
+    def _other_kind(self, access: Access, cell: Array) -> Array | bool:
+        """Where the last to update was an atomic of another kind."""
+        if access.effect != "atomic" or access.index in self.flags:
+            return False
+        mine = operation(access)
+        kinds = [it.effect == "atomic" and it.index not in self.flags and operation(it) != mine for it in self.seen]
+        return np.asarray(np.array(kinds, np.bool_)[self.writer_touch[cell]])
+
+    def _meets(self, access: Access) -> bool:
+        return access.effect == "atomic" or access.index in self.flags
+
+    def _check_updaters(self, updater: Array, touch: Touch, where: Cells, known: Array) -> None:
+        """A plain access by the last of those who updated a granule meets the others. ``known``: reported already."""
+        lane, cell = where.lane, where.cell
+        other = updater[cell]
+        bad = (other >= 0) & (other != lane) & ~known
+        if self.clocks is not None:
+            bad &= self._unordered(lane // WARP, other % self.padded // WARP, self.updater_stamp[cell])
+            if self.inside is not None:
+                bad &= ~self.inside.ordered(lane, other, self.updater_count[cell])
+        if bad.any():
+            self._report(self.updater_touch[cell[bad]], other[bad], touch, lane[bad], cell[bad])
+
+    def _note_updaters(self, where: Cells, atomic: bool) -> None:
+        """Before a write: the last updater of each granule becomes the one before, unless it comes again."""
+        lane, cell = where.lane, where.cell
+        if self.updater is None:
+            if not atomic:
+                return
+            self.updater, self.updater_touch = np.full(self.writer.size, -1, np.int32), np.zeros_like(self.writer)
+        if not atomic:
+            self.updater[cell] = -1
+            return
+        old = cell[self.writer_atomic[cell] & (self.writer[cell] != lane)]
+        self.updater[old], self.updater_touch[old] = self.writer[old], self.writer_touch[old]
+        if self.clocks is not None:
+            self.updater_stamp[old] = self.writer_stamp[old]
+        if self.inside is not None:
+            self.updater_count[old] = self.writer_count[old]
+
+    def _check_readers(self, touch: Touch, where: Cells) -> None:
+        lane, cell = where.lane, where.cell
+        for column in range(self.columns):
+            place = cell * self.columns + column
+            low, high = self.low[place], self.high[place]
+            bad = (high >= 0) & ((low != lane) | (high != lane))
+            if self.clocks is not None:
+                bad &= self._unordered(lane // WARP, np.full(lane.shape, column), self.reader_stamp[place])
+            if self.inside is not None:
+                first, last = (
+                    (reader != lane) & ~self.inside.ordered(lane, np.clip(reader, 0, self.lanes - 1), count[place])
+                    for reader, count in ((low, self.low_count), (high, self.high_count))
+                )
+                bad &= first | last
+                low, high = np.where(first, low, high), np.where(last, high, low)
+            if not np.count_nonzero(bad):
+                continue
+            mine, low, high = lane[bad], low[bad], high[bad]
+            # Which reader to name: one of another warp if there is one.
+            reader = np.where(low != mine, low, high)
+            reader = np.where(high // WARP != mine // WARP, high, reader)
+            reader = np.where(low // WARP != mine // WARP, low, reader)
+            self._report(self.reader_touch[place[bad]], reader, touch, mine, cell[bad])
+
+    def _write(self, touch: Touch, number: int, where: Cells) -> None:
+        lane, cell = where.lane, where.cell
+        atomic = self._meets(touch.access)
+        self._note_updaters(where, atomic)
+        self.writer[cell] = lane
+        self.writer_touch[cell] = number
+        self.writer_atomic[cell] = atomic
+        if self.clocks is not None:
+            self.writer_stamp[cell] = self.own.reshape(-1)[lane // WARP]
+        if self.inside is not None:
+            self.writer_count[cell] = self.inside.counts[lane]
+        if atomic and self.updater is not None:
+            # Several lanes of this very instruction update the same bytes: the lowest, backwards the last assigned.
+            beside = np.flatnonzero(self.writer[cell] != lane)[::-1]
+            place, other = cell[beside], lane[beside]
+            self.updater[place], self.updater_touch[place] = other, number
+            if self.clocks is not None:
+                self.updater_stamp[place] = self.own.reshape(-1)[other // WARP]
+            if self.inside is not None:
+                self.updater_count[place] = self.inside.counts[other]
+        if not atomic:
+            winner = self.writer[cell]
+            lost = winner != lane
+            if np.count_nonzero(lost):  # several lanes of this very instruction write the same bytes
+                self._report(self.writer_touch[cell[lost]], winner[lost], touch, lane[lost], cell[lost])
+
+    def _read(self, number: int, where: Cells) -> None:
+        lane, cell = where.lane, where.cell
+        if self.clocks is None:
+            place = cell
+            low, high = self.low[place], self.high[place]
+        else:
+            place = cell * self.columns + lane % self.padded // WARP
+            stamp = self.own.reshape(-1)[lane // WARP]
+            same = self.reader_stamp[place] == stamp
+            low = np.where(same, self.low[place], BIG)
+            high = np.where(same, self.high[place], -1)
+            self.reader_stamp[place] = stamp
+        if self.inside is not None:
+            now = self.inside.counts[lane]
+            self.high_count[place] = np.where(lane >= high, now, self.high_count[place])
+            self.low_count[place[::-1]] = np.where(lane <= low, now, self.low_count[place])[::-1]
+        # Of entries for the same place the last assigned stays: lanes ascend, so the maximum, reversed the minimum.
+        self.high[place] = np.maximum(high, lane)
+        self.low[place[::-1]] = np.minimum(low, lane)[::-1]
+        self.reader_touch[place] = number
+
+    def _report(self, earlier: Array, lanes: Array, touch: Touch, mine: Array, cell: Array) -> None:
+        later = touch.access
+        same = lanes // WARP == mine // WARP
+        for number in np.unique(earlier).tolist():
+            access = self.seen[number]
+            if access.is_async and later.effect == "load":
+                continue  # ``async_copies`` follows these through commit, wait and barrier
+            for same_warp in (False, True):
+                chosen = (earlier == number) & (same == same_warp)
+                count = int(np.count_nonzero(chosen))
+                if not count:
+                    continue
+                key = (access.index, later.index, same_warp)
+                hazard = self.hazards.get(key)
+                if hazard is None:
+                    first = int(chosen.argmax())
+                    offset = int(cell[first]) * self.granule % self.stride
+                    pair = int(lanes[first]), int(mine[first])
+                    hazard = self.hazards[key] = Hazard(access, later, same_warp, offset, pair)
+                hazard.count += count
+
+
+class SharedRaces:
+    """Looks at each distinct epoch once and reports its hazards as often as it comes."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        names: Names,
+        padded: int,
+        stride: int,
+        granule: int,
+        optimistic: frozenset[int],
+        flags: frozenset[int],
+    ) -> None:
+        self._ledger, self._names = ledger, names
+        self._padded, self._stride, self._granule = padded, stride, granule
+        self._optimistic, self._flags = optimistic, flags
+        self._known: dict[Epoch, tuple[Hazard, ...]] = {}
+        self._open: Analysis | None = None  # of an epoch that was handed over in part
+        self.suspects: set[tuple[int, int]] = set()  # pairs of plain stores that race: do they store the same?
+
+    def forget(self) -> None:
+        """Epochs will not be met again."""
+        self._known.clear()
+
+    def begin_batch(self) -> None:
+        """New blocks: nothing of the last ones counts."""
+        self._open = None
+
+    def epoch(self, batch: Batch, epoch: Epoch, boundary: Boundary, lanes: int) -> None:
+        """``lanes`` of the batch's state."""
+        blocks = lanes // self._padded
+        if self._open is None and boundary != "none":
+            hazards = self._known.get(epoch)
+            if hazards is None and epoch.silent:
+                hazards = ()
+            if hazards is None:
+                analysis = self._analysis(1 if epoch.uniform else blocks)
+                analysis.feed(epoch)
+                hazards = self._known[epoch] = tuple(analysis.hazards.values())
+            if hazards:
+                self._count(batch, hazards, batch.blocks if epoch.uniform else 1)
+            return
+        if self._open is None:
+            self._open = self._analysis(blocks)
+        self._open.feed(epoch)
+        if boundary != "none":
+            self._count(batch, tuple(self._open.hazards.values()), 1)
+            self._open = None
+
+    def _analysis(self, blocks: int) -> Analysis:
+        return Analysis(blocks, self._padded, self._stride, self._granule, self._optimistic, self._flags)
+
+    def _count(self, batch: Batch, hazards: tuple[Hazard, ...], times: int) -> None:
+        for hazard in hazards:
+            earlier, later = hazard.earlier, hazard.later
+            if earlier.effect == later.effect == "store":
+                self.suspects.add((earlier.index, later.index))
+            one = earlier.index == later.index and writes(later)  # which value stays is not defined, in step or not
+            severity: Severity = "warning" if hazard.same_warp and not one else "error"
+            key = Key.between("race", severity, earlier, later, f"shared {earlier.effect} {later.effect}")
+            self._ledger.add(key, lambda h=hazard: self._message(batch, h), hazard.count * times)  # type: ignore[misc]
+
+    def _message(self, batch: Batch, hazard: Hazard) -> str:
+        first, second = hazard.lanes
+        earlier, later = hazard.earlier, hazard.later
+        what = {"load": "read", "store": "written", "atomic": "updated", "copy": "written by cp.async"}
+        between = "__syncwarp()" if hazard.same_warp else "__syncthreads()"
+        text = (
+            f"{self._names.shared(hazard.offset)}: {what[earlier.effect]} by {self._names.thread(first)} in"
+            f" {line(earlier)} and {what[later.effect]} by {self._names.thread(second)} in {line(later)}"
+            f" of {self._names.block(batch, second)}, with no {between} between them"
+        )
+        if earlier.index == later.index and writes(later):
+            return (
+                f"{text.split(', with no')[0]}; which value stays is not defined, so give every thread its own element"
+            )
+        if hazard.same_warp:
+            return f"{text}; threads of one warp need not run in step, so put {between} between the two"
+        if not writes(earlier) and (earlier.line or 0) >= (later.line or 0):
+            return (
+                f"{text}; the write belongs to the next round of the loop, which a fast warp starts while a slow one"
+                " still reads: put a barrier at the end of the loop too"
+            )
+        return f"{text}; their order is left to chance, so put a barrier between the two lines"

@@ -1,0 +1,94 @@
+"""What the checkers read off a kernel's code before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gemm_lessons.engine.checkers.global_memory import Protocol
+from gemm_lessons.engine.events import SharedArray
+from gemm_lessons.engine.machine.memory import layout
+from gemm_lessons.engine.ptx import synchronising_accesses as meant_to_meet
+from gemm_lessons.engine.ptx.provenance import local_provenance, provenance
+from gemm_lessons.engine.ptx.records import SIZES, Immediate, Kernel
+from gemm_lessons.engine.records.frozen import dataclass
+
+MBARRIER, BULK = 8, 16  # bytes: of one, and that copies are multiples of
+ORDERED = frozenset({"acquire", "release", "acq_rel"})  # a fence of its own
+
+
+@dataclass(frozen=True)
+class Facts:
+    """``granules``: bytes of the narrowest access by space ("shared", "local", "global"), a power of two.
+    ``arrays``: memory instruction -> the one shared array that its address is made from; ``own``: the same for a
+    thread's own arrays. ``optimistic``: loads that may meet atomics of other threads; ``flags``: accesses by
+    which the threads of a block order themselves in shared memory (``meant_to_meet``). ``has_phases``: mbarriers or
+    bulk copies."""
+
+    granules: Mapping[str, int]
+    has_async: bool
+    has_phases: bool
+    protocol: Protocol
+    arrays: Mapping[int, str]
+    own: Mapping[int, SharedArray]
+    optimistic: frozenset[int]
+    flags: frozenset[int]
+
+
+_known: dict[int, tuple[Kernel, Facts]] = {}
+
+
+def facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
+    """Facts of a kernel with these shared arrays; remembered for a few kernels."""
+    known = _known.get(id(kernel))
+    if known is not None and known[0] is kernel:
+        return known[1]
+    result = _facts(kernel, shared)
+    if len(_known) >= 32:
+        _known.clear()
+    _known[id(kernel)] = (kernel, result)
+    return result
+
+
+def _facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
+    granules = {"shared": 16, "local": 16, "global": 16}
+    has_async = has_phases = fence = flag = warp_sync = False
+    strong = meant_to_meet.strong(kernel)
+    optimistic = meant_to_meet.optimistic(kernel)
+    for instruction in kernel.instructions:
+        row, modifiers = instruction.row, instruction.modifiers
+        warp_sync |= bool(row.warp)
+        if row.effect in ("load", "store", "atomic"):
+            space = next((m.partition("__")[0] for m in modifiers if m.partition("__")[0] in (*granules, "param")), "")
+            width = 16 if row.lanes else SIZES.get(modifiers[-1], 1)  # of one element: vectors are several granules
+            for name in (space,) if space in granules else granules if not space else ():
+                granules[name] = min(granules[name], width)
+            if space != "shared" and instruction.index in strong:
+                flag = True
+                fence |= bool(ORDERED & set(modifiers))
+        elif row.effect == "phase":
+            granules["shared"] = min(granules["shared"], MBARRIER)
+            has_phases = True
+        elif row.effect == "copy" and "bulk" in modifiers:
+            has_phases = True
+            stores = "bulk_group" in modifiers
+            end = BULK if "tensor" not in modifiers else 1 if stores else 4  # where a box is cut off, of any element
+            granules["global"] = min(granules["global"], end)
+        elif row.effect == "copy" and len(instruction.operands) > 1:
+            has_async = True
+            size = instruction.operands[2] if len(instruction.operands) > 2 else None
+            granules["shared"] = min(granules["shared"], size.value if isinstance(size, Immediate) else 4)
+            granules["global"] = min(granules["global"], 4)
+        elif row.effect == "fence":
+            fence = True
+    hearing, narrow = meant_to_meet.hearing(kernel), meant_to_meet.narrow(kernel)
+    flags = meant_to_meet.flags(kernel) if fence else frozenset()
+    protocol = Protocol(fence and flag, warp_sync, strong, hearing, narrow, optimistic)
+    return Facts(
+        granules, has_async, has_phases, protocol, provenance(kernel, shared), _own_arrays(kernel), optimistic, flags
+    )
+
+
+def _own_arrays(kernel: Kernel) -> dict[int, SharedArray]:
+    placed, _ = layout([v for v in kernel.variables if v.space == "local"], {})
+    arrays, meant = local_provenance(kernel, placed)
+    return {index: SharedArray(name, *arrays[name]) for index, name in meant.items() if name in arrays}

@@ -1,0 +1,441 @@
+"""CUDA C++ source -> ``Compiled``: PTX, machine code, registers, line table, warnings. Second stage of a run.
+
+A learner's mistake comes back as ``NotCompiled``; ``KitError`` means that the compiler itself is missing or broken.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Literal
+
+from gemm_lessons.engine.compiler import cache as compile_cache
+from gemm_lessons.engine.compiler import includes, nvrtc, nvrtc_child, sass
+from gemm_lessons.engine.compiler import source as cuda_source
+from gemm_lessons.engine.compiler.diagnostics import Diagnostic, base_name, explain_failure, explain_missing, parse_log
+from gemm_lessons.engine.compiler.ptxas import read_resources, read_shared_layout
+from gemm_lessons.engine.compiler.sass import SassInstruction
+from gemm_lessons.engine.hardware.occupancy import Occupancy, Resources, occupancy
+from gemm_lessons.engine.records.errors import KitError, UnknownArchitecture, UnsupportedKernel
+from gemm_lessons.engine.records.frozen import dataclass
+
+__all__ = [
+    "Compiled",
+    "Diagnostic",
+    "NotCompiled",
+    "Occupancy",
+    "Resources",
+    "SassInstruction",
+    "compile_source",
+    "occupancy",
+]
+
+CACHE_FORMAT = "gemm-lessons/compiled/7"
+HERE = "\0"  # the file itself in what is kept: runs in other folders call it otherwise
+HEADERS = Path(__file__).parent / "headers"  # what nvcc finds in the host's C library, as far as kernels need it
+WITHOUT_CCCL = HEADERS / "without_cccl"  # what NVIDIA's headers ask of its C++ core libraries, where those are missing
+PRE_INCLUDED = "nvcc_names.h"
+ARCHITECTURE = re.compile(r"(?:sm|compute)_\d+[af]?")
+APART = re.compile(r"^-*fmad=(false|0)$|-(O|-opt-level=)0$")  # options with which every product is rounded
+MOST_ROUNDS = 6  # attempts to compile a whole file, each without the host's declarations that the last one refused
+UNFINISHED = "177,550"  # variables never referenced, set but never used: true of every kernel half written
+UNKNOWN_NAME = re.compile(r"is undefined|has no member|must be a class or namespace")
+OF_A_LIBRARY = re.compile(r'namespace "\w+" has no member|must be a class or namespace')
+# Local memory of one thread, on every GPU since Fermi: "CUDA C++ Programming Guide", technical specifications.
+MAX_LOCAL_BYTES = 512 * 1024
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """One compiled kernel.
+
+    ``path`` is the file as the caller named it, and so is every file name in ``ptx``, ``sass`` and ``diagnostics``
+    that means it. ``entry`` is the lowered (mangled) name, ``arch`` such as ``sm_90``, ``diagnostics`` the warnings.
+    """
+
+    source: str
+    path: str
+    entry: str
+    arch: str
+    ptx: str
+    cubin: bytes
+    resources: Resources
+    diagnostics: tuple[Diagnostic, ...]
+    compiler: str
+    shared_layout: tuple[tuple[str, int, int], ...] = ()
+    """(PTX name, offset, bytes) of every static shared array, offsets from the start of the block's static arrays."""
+    joins: bool = True
+    """Whether ptxas may make one multiply-add of a product and a sum: not with ``-fmad=false`` or its ``-O0``."""
+    _early: _EarlySass = field(default_factory=lambda: _EarlySass(), init=False, repr=False, compare=False)
+
+    @cached_property
+    def sass(self) -> tuple[SassInstruction, ...]:
+        """Machine instructions, function by function, in address order; none of a PTX file. Raises ``KitError`` without
+        ``nvdisasm``."""
+        if not self.cubin:
+            return ()
+        text = self._early.wait() or sass.disassemble(self.cubin)
+        return sass.parse(text, self.entry, {_program_name(self.path): self.path})
+
+    def start_sass(self, beside: Iterable[Compiled] = ()) -> None:
+        """Begin disassembling in the background (0.3 s, on another core), for a caller that will want ``sass``; once
+        for kernels that lie ``beside`` each other in one machine code."""
+        for other in beside:
+            if other.cubin == self.cubin:
+                object.__setattr__(self, "_early", other._early)
+        if "sass" not in self.__dict__:
+            self._early.start(self.cubin)
+
+
+class _EarlySass:
+    """A disassembly under way in a thread. Its failure is left to the caller's own attempt."""
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._text: str | None = None
+
+    def start(self, cubin: bytes) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, args=(cubin,), daemon=True)
+            self._thread.start()
+
+    def _run(self, cubin: bytes) -> None:
+        try:
+            self._text = sass.disassemble(cubin)
+        except (KitError, UnsupportedKernel):
+            self._text = None
+
+    def __reduce__(self) -> tuple[type[_EarlySass], tuple[()]]:
+        return _EarlySass, ()  # a thread does not travel to another process
+
+    def wait(self) -> str | None:
+        if self._thread is not None:
+            self._thread.join()
+        return self._text
+
+
+class _Latest:
+    """What NVRTC made last: a program of several kernels is compiled once, not again for the next of them."""
+
+    def __init__(self) -> None:
+        self._made: tuple[str, nvrtc.Translation, tuple[int, int]] | None = None
+
+    def keep(self, program: str | None, result: nvrtc.Translation, version: tuple[int, int]) -> None:
+        self._made = (program, result, version) if program else None
+
+    def other_kernel(self, program: str | None, entry: str) -> tuple[nvrtc.Translation, tuple[int, int]] | None:
+        """The answer for ``entry`` of the same program, if it is no template and its name is not mangled."""
+        made = self._made  # another thread may keep something else meanwhile
+        if made is None or made[0] != program or not re.search(rf"\.entry {re.escape(entry)}\(", made[1].ptx):
+            return None
+        _, it, version = made
+        return nvrtc.Translation(it.ok, it.log, entry, it.ptx, it.cubin), version
+
+
+_latest = _Latest()
+
+
+@dataclass(frozen=True)
+class NotCompiled:
+    """The source did not compile: ``diagnostics`` holds at least one error; ``log`` is NVRTC's own text."""
+
+    diagnostics: tuple[Diagnostic, ...]
+    log: str
+
+
+def compile_source(
+    source: str,
+    *,
+    path: str,
+    entry: str,
+    defines: Mapping[str, str | int] | None = None,
+    include_dirs: Sequence[Path] = (),
+    arch: str = "sm_90",
+    options: Sequence[str] = (),
+    cuda_major: int | None = None,
+    withheld: Sequence[Path] = (),
+) -> Compiled | NotCompiled:
+    """Compile one kernel to PTX and machine code of a real GPU, in one go.
+
+    ``entry`` is the kernel's plain name, with or without ``extern "C"``, or a template instance (``tile<64, 8>``).
+    ``path`` names the file in messages and line tables; its folder is searched for ``#include "..."`` first.
+    ``options`` are further NVRTC options. ``cuda_major`` (13, 12) picks the toolkit; by default the newest that
+    knows ``arch``. No file outside of these folders can be included, nor one that is ``withheld``. The result comes
+    from the cache on disk when source, name, options, every included file and the compiler are the same. Raises
+    ``KitError`` when NVRTC is missing or does not know ``arch`` or an option.
+    """
+    if problem := _unreadable(source, path, entry):
+        return problem
+    if not ARCHITECTURE.fullmatch(arch):
+        raise UnknownArchitecture(f'"{arch}" is no architecture; write one like sm_90')
+    major = nvrtc.choose_major(arch) if cuda_major is None else cuda_major
+    name = _program_name(path)
+    source = source.removeprefix("\ufeff")  # a byte order mark, as some editors write
+    folders = [*(Path(os.path.abspath(folder)) for folder in include_dirs), HEADERS]
+    cuda_folders = nvrtc.include_folders(major)
+    without_cccl = not any((folder / "cuda" / "std").is_dir() for folder in cuda_folders)
+    cuda_folders += [WITHOUT_CCCL] * without_cccl
+    places = includes.Places(name, path, folders[:-1], (HEADERS, *cuda_folders), withheld)
+    if outside := includes.forbidden(source, places, defines):
+        return NotCompiled((outside,), "")
+    defined = ["-D_CG_LIMIT_INCLUDED_DEPENDENCIES"] * without_cccl  # cooperative groups then bring what they need
+    defined += [f"-D{name}={value}" for name, value in (defines or {}).items()]
+    arguments = _arguments(arch, [*defined, *options], [*folders, *cuda_folders])
+    identity = partial(_cache_key, source, name, arguments, major, folders, cuda_folders)
+    program = identity()
+    key = program and compile_cache.key_of(program, entry)
+    joins = not any(APART.search(option) for option in options)
+    if key and (kept := _from_cache(key, source, path, arch, joins)):
+        return kept
+
+    answer = _latest.other_kernel(program, entry) or nvrtc_child.translate(major, source, name, arguments, entry)
+    if isinstance(answer, nvrtc_child.Broken) and not answer.hung:  # once more: it may not have been the file's fault
+        answer = nvrtc_child.translate(major, source, name, arguments, entry)
+    if isinstance(answer, nvrtc_child.Broken):
+        return _explain_broken(answer, major, source, name, arguments, entry, path)
+    result, version = answer
+    left_out: tuple[Diagnostic, ...] = ()
+    if not result.ok and not result.log.startswith("nvrtc: error"):
+        result, left_out = _without_host_code(result, source, places, arguments, entry, major)
+    compiler = f"NVRTC {version[0]}.{version[1]}"
+    _refused(result.log, arch, compiler)
+    ptx = with_file_names(result.ptx, {name: path})
+    found = parse_log(result.log, path, source, ptx, {name: path})
+    theirs = tuple(f"{folder}/" for folder in (*cuda_folders, HEADERS))  # not the learner's to mend
+    found = tuple(d for d in found if d.severity == "error" or not d.file.startswith(theirs))
+    if not result.ok:
+        failure = explain_failure(found, result.log, path, source, entry)
+        return NotCompiled((*left_out, *failure), result.log)
+    if program and program != identity():
+        program = key = None  # an included file was written meanwhile: who knows which of the two was compiled
+    _latest.keep(program if result is answer[0] else None, result, version)
+    resources = read_resources(result.log, result.lowered)
+    compiled = Compiled(
+        source=source,
+        path=path,
+        entry=result.lowered,
+        arch=arch,
+        ptx=ptx,
+        cubin=result.cubin,
+        resources=resources,
+        diagnostics=(*found, *left_out, *_too_much_local(resources, source, path, entry)),
+        compiler=compiler,
+        shared_layout=read_shared_layout(ptx, result.lowered, resources.shared_bytes),
+        joins=joins,
+    )
+    if key and nvrtc.is_library_of(major, version):
+        _to_cache(key, compiled, with_file_names(result.ptx, {name: HERE}))
+    return compiled
+
+
+def _arguments(arch: str, options: Iterable[str], folders: Iterable[Path]) -> list[str]:
+    """What NVRTC is told beside the source."""
+    return [
+        f"-arch={arch}",
+        "-lineinfo",
+        "-std=c++17",
+        "--ptxas-options=-v",
+        "--device-int128",
+        f"--pre-include={PRE_INCLUDED}",
+        f"-diag-suppress={UNFINISHED}",
+        *options,
+        *(f"--include-path={folder}" for folder in folders),
+    ]
+
+
+def _refused(log: str, arch: str, compiler: str) -> None:
+    """Raises ``KitError`` where the compiler took what it was told for wrong, not the source."""
+    if log.startswith("nvrtc: error: invalid value for --gpu-architecture"):
+        raise UnknownArchitecture(f"{arch} is no architecture that {compiler} knows; sm_90 is one")
+    if log.startswith("nvrtc: error"):
+        raise KitError(f"{compiler} refused its options: {log.strip()} (arch {arch})")
+
+
+def _without_host_code(
+    failed: nvrtc.Translation, source: str, places: includes.Places, arguments: Sequence[str], entry: str, major: int
+) -> tuple[nvrtc.Translation, tuple[Diagnostic, ...]]:
+    """Once more without what only the host runs, if the file has any; else ``failed`` again.
+
+    Also what to say of included files that are not there: warnings if it compiles without them, else errors if they can
+    be the reason. Of those that the host alone needs, nothing.
+    """
+    from gemm_lessons.engine.compiler import whole_file  # only for what did not compile as it stands
+
+    whole = whole_file.kernels_only(whole_file.gather(source, places))
+    result = failed
+    for _ in range(MOST_ROUNDS):
+        if whole.text == source:
+            break
+        answer = nvrtc_child.translate(major, whole.text, places.name, arguments, entry)
+        if isinstance(answer, nvrtc_child.Broken):
+            return failed, ()
+        result = answer[0]
+        complaints = parse_log(result.log, places.name, whole.text)
+        errors = [d for d in complaints if d.severity == "error"]
+        smaller = None if result.ok else whole_file.without(whole, ((d.file, d.line) for d in errors))
+        if smaller is None:
+            break
+        whole = smaller
+    messages = [d.message for d in parse_log(result.log, places.name, source)]
+    if not result.ok and any(_names_one(message, whole.removed) for message in messages):
+        return failed, ()  # a kernel calls what has no __device__: the first complaint says so
+    severity: Literal["error", "warning"] = "warning" if result.ok else "error"
+    unknown = any(UNKNOWN_NAME.search(message) for message in messages)
+    of_a_library = any(OF_A_LIBRARY.search(message) for message in messages)
+    return result, tuple(
+        Diagnostic(places.path, _line_of_include(source, file), None, severity, f"{message}; compiled without it")
+        for file in whole.missing
+        if (not whole_file.is_of_the_host(file) and (result.ok or unknown)) or (not result.ok and of_a_library)
+        for message in [explain_missing(file)]
+    )
+
+
+def _names_one(message: str, names: frozenset[str]) -> bool:
+    return any(name in names for name in re.findall(r'identifier "(\w+)" is undefined', message))
+
+
+def _line_of_include(source: str, file: str) -> int:
+    return cuda_source.line_of(source, max(0, source.find(file)))
+
+
+def _unreadable(source: str, path: str, entry: str) -> NotCompiled | None:
+    """What the compiler's C interface cannot take: NUL bytes, text that is not Unicode, a name with control bytes."""
+    line, message = 1, ""
+    if "\0" in source:
+        line = cuda_source.line_of(source, source.index("\0"))
+        message = "the file holds a NUL byte: it is not a text file"
+    elif head := cuda_source.PTX_HEAD.search(source):
+        line = cuda_source.line_of(source, head.start(1))
+        message = "this is PTX, which compilers write: a kernel is CUDA C++ here; gemm-lessons inspect runs PTX"
+    elif bad := re.search(r"[\ud800-\udfff]", source):
+        line = cuda_source.line_of(source, bad.start())
+        message = "the file is not UTF-8 text"
+    elif not entry.strip() or not entry.isprintable():
+        message = f"{entry!r} is not the name of a kernel"
+    return NotCompiled((Diagnostic(path, line, None, "error", message),), "") if message else None
+
+
+def _program_name(path: str) -> str:
+    """What NVRTC is told the file is called: absolute, so that includes are found; PTX allows no quotes in it."""
+    return re.sub(r'^//|["\\\x00-\x1f]', lambda it: "/" if it[0] == "//" else "_", os.path.abspath(path))
+
+
+def with_file_names(ptx: str, names: Mapping[str, str]) -> str:
+    """PTX whose ``.file`` lines name files as the caller does; NVRTC writes bytes outside ASCII as octal escapes."""
+
+    def rename(match: re.Match[str]) -> str:
+        file = sass.plain_file_name(match[2])
+        return f"{match[1]}{quoted(names.get(file, file))}"
+
+    return re.sub(r'^(\s*\.file\s+\d+\s+)"(.*)"', rename, ptx, flags=re.M)
+
+
+def quoted(name: str) -> str:
+    """A name as PTX has it in a string."""
+    escaped = re.sub(r'(["\\])', r"\\\1", name)
+    return f'"{escaped}"'
+
+
+def _too_much_local(resources: Resources, source: str, path: str, entry: str) -> tuple[Diagnostic, ...]:
+    """ptxas accepts local arrays of any size; the launch would fail."""
+    if resources.stack_bytes <= MAX_LOCAL_BYTES:
+        return ()
+    message = (
+        f"each thread needs {resources.stack_bytes:,} bytes of local memory for its arrays; "
+        f"a GPU has at most {MAX_LOCAL_BYTES:,} for one thread, so the kernel cannot be launched there"
+    )
+    line = next((kernel.line for kernel in cuda_source.kernels(source) if kernel.name == base_name(entry)), 1)
+    return (Diagnostic(path, line, None, "warning", message),)
+
+
+def _explain_broken(
+    broken: nvrtc_child.Broken,
+    major: int,
+    source: str,
+    name: str,
+    arguments: Sequence[str],
+    entry: str,
+    path: str,
+) -> NotCompiled:
+    """The compiler crashed or hung. A crash is blamed on the first line with which the file, cut there, crashes it."""
+    if broken.hung:
+        message = f"{broken.reason}: look for a template or a constexpr that never ends, or a loop unrolled too far"
+        return NotCompiled((Diagnostic(path, 1, None, "error", message),), broken.reason)
+    lines = source.split("\n")
+    first, last = 1, len(lines)
+    while first < last:
+        middle = (first + last) // 2
+        start = "\n".join(lines[:middle])
+        if isinstance(nvrtc_child.translate(major, start, name, arguments, entry), nvrtc_child.Broken):
+            last = middle
+        else:
+            first = middle + 1
+    message = "NVIDIA's compiler crashes here, and so cannot say what is wrong: look for a typing slip in this line"
+    return NotCompiled((Diagnostic(path, last, None, "error", message),), broken.reason)
+
+
+# --- the cache -----------------------------------------------------------------------------------------------------
+
+
+def _cache_key(
+    source: str,
+    name: str,
+    arguments: Sequence[str],
+    major: int,
+    folders: Sequence[Path],
+    cuda_folders: Sequence[Path],
+) -> str | None:
+    """All that the result depends on but the kernel; None when that cannot be told, or when there is no cache."""
+    library = nvrtc.library(major)
+    if compile_cache.folder() is None or library is None:
+        return None
+    whole = f"#include <{PRE_INCLUDED}>\n{source}"
+    included = cuda_source.include_closure(whole, Path(name).parent, folders, cuda_folders)
+    if included is None:
+        return None
+    stat = library.stat()
+    identity = f"{library} {stat.st_size} {stat.st_mtime_ns}"
+    texts = [part for file, content in sorted(included.items()) for part in (str(file), content)]
+    return compile_cache.key_of(CACHE_FORMAT, source, name, *arguments, identity, *texts)
+
+
+def _to_cache(key: str, compiled: Compiled, ptx: str) -> None:
+    record = {
+        "entry": compiled.entry,
+        "ptx": ptx,
+        "cubin": base64.b64encode(compiled.cubin).decode(),
+        "resources": asdict(compiled.resources),
+        "diagnostics": [asdict(d) | ({"file": HERE} if d.file == compiled.path else {}) for d in compiled.diagnostics],
+        "compiler": compiled.compiler,
+        "shared_layout": compiled.shared_layout,
+    }
+    compile_cache.put(key, json.dumps(record).encode())
+
+
+def _from_cache(key: str, source: str, path: str, arch: str, joins: bool) -> Compiled | None:
+    data = compile_cache.get(key)
+    if data is None:
+        return None
+    record = json.loads(data)
+    return Compiled(
+        source=source,
+        path=path,
+        entry=record["entry"],
+        arch=arch,
+        ptx=record["ptx"].replace(quoted(HERE), quoted(path)),
+        cubin=base64.b64decode(record["cubin"]),
+        resources=Resources(**record["resources"]),
+        diagnostics=tuple(
+            Diagnostic(**d | ({"file": path} if d["file"] == HERE else {})) for d in record["diagnostics"]
+        ),
+        compiler=record["compiler"],
+        shared_layout=tuple((name, offset, size) for name, offset, size in record["shared_layout"]),
+        joins=joins,
+    )

@@ -1,0 +1,106 @@
+"""The sections of a cubin, and what of them says where its source files lie."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from gemm_lessons.engine.records.frozen import dataclass
+
+NO_BITS = 8  # a section that is all zeros, and not in the file
+LINES = ".debug_line"
+PLACES_OF_LINES = ".rela.debug_line"
+HEADER_BYTES = 10  # of a table of lines, as far as the length of its names
+
+
+@dataclass(frozen=True)
+class Section:
+    """One ELF section; ``kind`` packs its type, flags, links, and the size of what is not in the file."""
+
+    name: str
+    data: bytes
+    kind: bytes = b""
+
+
+def sections(cubin: bytes) -> list[Section]:
+    """The sections of a 64-bit little-endian ELF file (System V ABI, chapter 4). Raises ``ValueError`` otherwise."""
+    if cubin[:6] != b"\x7fELF\x02\x01":
+        raise ValueError("not a 64-bit ELF file")
+    start = struct.unpack_from("<Q", cubin, 0x28)[0]
+    size, count, names = struct.unpack_from("<HHH", cubin, 0x3A)
+    headers = [struct.unpack_from("<IIQQQQIIQQ", cubin, start + i * size) for i in range(count)]
+    table = headers[names]
+    strings = cubin[table[4] : table[4] + table[5]]
+    return [
+        Section(
+            strings[name : strings.index(b"\0", name)].decode(),
+            b"" if kind == NO_BITS else cubin[offset : offset + length],
+            struct.pack("<IQIIQQQ", kind, flags, *rest, length if kind == NO_BITS else 0),
+        )
+        for name, kind, flags, _, offset, length, *rest in headers
+    ]
+
+
+def without_file_names(cubin: bytes) -> tuple[list[bytes], list[str]]:
+    """A cubin in pieces without the names of its source files, and those names.
+
+    A kernel that is compiled in two folders gives the same pieces. It is left whole, with no names, where its table of
+    lines is not understood, or has a name twice or one that is not printed as it stands. Source: DWARF 3, chapter 6.2,
+    "Line Number Information".
+    """
+    whole: tuple[list[bytes], list[str]] = [cubin], []
+    try:
+        parts = sections(cubin)
+        lines = next(part.data for part in parts if part.name == LINES)
+        unit, version, header = struct.unpack_from("<IHI", lines)
+        program = HEADER_BYTES + header
+        if version not in (2, 3) or unit + 4 != len(lines):  # of one file, as NVRTC makes them
+            return whole
+        names_at = 15 + lines[14] - 1  # behind the number of operands of each standard opcode
+        names, folders = _names(lines[names_at:program])
+    except (StopIteration, ValueError, IndexError, struct.error, UnicodeDecodeError):
+        return whole
+    plain = all(name.isprintable() and name.isascii() and not set('"\\') & set(name) for name in names)
+    if not plain or len(set(names)) < len(names):
+        return whole
+    pieces = [cubin[:0x20], cubin[0x30:0x40]]  # its header, without the places of its tables
+    for part in parts:
+        data = part.data
+        if part.name == LINES:
+            data = lines[4:6] + lines[HEADER_BYTES:names_at] + repr(folders).encode() + lines[program:]
+        elif part.name == PLACES_OF_LINES:
+            data = b"".join(
+                struct.pack("<qQq", at - program, info, more) for at, info, more in struct.iter_unpack("<QQq", data)
+            )
+        pieces += [part.name.encode(), part.kind, data]
+    return pieces, names
+
+
+def _names(table: bytes) -> tuple[list[str], Sequence[int]]:
+    """Folders, then files with the number of their folder: the full names, and the folders' numbers."""
+    folders, at = [""], 0
+    while table[at]:
+        end = table.index(0, at)
+        folders.append(table[at:end].decode() + "/")
+        at = end + 1
+    at += 1
+    names, numbers = [], []
+    while table[at]:
+        end = table.index(0, at)
+        folder, at_time = _number(table, end + 1)
+        _, at_length = _number(table, at_time)  # when the file was written, and how long it is: some compilers say so
+        names.append(folders[folder] + table[at:end].decode())
+        numbers.append(folder)
+        _, at = _number(table, at_length)
+    if any(table[at:]):
+        raise ValueError("more than names")
+    return names, numbers
+
+
+def _number(table: bytes, at: int) -> tuple[int, int]:
+    """An unsigned number of seven bits a byte (LEB128), and where it ends."""
+    value = shift = 0
+    while table[at] & 0x80:
+        value |= (table[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+    return value | table[at] << shift, at + 1

@@ -1,0 +1,299 @@
+"""What a source may read: its own folder, the folders that it is compiled with, the kit's and CUDA's headers.
+
+``forbidden`` reads the text, its own headers included, and gives the first line that names another file: by ``..``, by
+an absolute path, by a link that leads out, or through a device or a pipe, which would never end. A name must stand in
+the text, written out or as the value of a macro; one that is put together of pieces is refused, as nobody can say what
+it names. Branches that the preprocessor leaves out count, too. ``wall`` stands behind it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from gemm_lessons.engine.compiler.diagnostics import Diagnostic
+from gemm_lessons.engine.records.frozen import dataclass
+
+MOST_BYTES = 16 << 20  # of one header
+MOST_FILES = 5000
+SYSTEM = ("/proc", "/dev", "/sys")  # what is there for one process need not be there for another
+PIECES = 'the name of an included file must be written out here: "name" or <name>'
+INCBIN = ".incbin reads a file into the program, which is not allowed"
+
+_HEAD = r"^[ \t]*(?:#|%:)[ \t]*"
+_WORD = re.compile(r"include(?:_next)?\b|import\b|embed\b|__has_|\.incbin\b")  # fast: no \b in front
+_DIRECTIVE = re.compile(rf"{_HEAD}(?:include|include_next|import|embed)\b[ \t]*(?P<name>[^\n]*)", re.M)
+_WRITTEN = re.compile(r'"([^"\n]+)"|<([^>\n]+)>')
+_UNUSUAL = re.compile(r"\r(?!\n)|\?\?|[\f\v\x01]|\\[ \t\r]*\n")
+# Only for a closer look, so not compiled before. Words and numbers are taken as a whole: in FOOR"(" no raw string
+# begins, in 1'000 no character.
+_HAS = r"\b__has_(?:include|include_next|embed)\b(?P<call>[ \t]*\([ \t]*)?(?=(?P<name>[^\n]*))"
+_ASKED_FOR = r"(?:\bdefined[ \t]*\(?|#[ \t]*(?:ifn?|elifn?)def)[ \t]*$"
+_DEFINED = rf"(?m){_HEAD}define[ \t]+(\w+)(\(?)[ \t]*([^\n]*)"
+_RENAMED = rf'(?m){_HEAD}(?:line\b|\d+[ \t]+")'
+_TOKEN = (
+    r'(?sm)//[^\n]*|/\*.*?(?:\*/|\Z)|(?P<raw>(?:u8|[uUL])?R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)")'
+    rf"|{_HEAD}(?:include\w*|import|embed)[ \t]*<[^>\n]*>|[A-Za-z_$][\w$]*|\.?\d(?:'?\w|[eEpP][+-]|\.)*"
+    r"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'"""
+)
+_JOINT = "\x01"  # stands for a line's end that is none: lines are counted by it
+
+
+@dataclass(frozen=True)
+class Places:
+    """``name`` is the source's absolute name, ``path`` as it is shown; ``folders`` are searched, ``system`` trusted.
+
+    ``withheld`` are files that may not be included although they lie where others may, such as a solution.
+    """
+
+    name: str
+    path: str
+    folders: Sequence[Path]
+    system: Sequence[Path]
+    withheld: Sequence[Path] = ()
+
+    @cached_property
+    def roots(self) -> tuple[str, ...]:
+        """All that may be read lies below these, once links are followed."""
+        folders: list[str | Path] = [os.path.dirname(self.name), *self.folders, *self.system]
+        return tuple(os.path.realpath(folder) for folder in folders)
+
+    def hold(self, place: str | Path) -> bool:
+        """Whether a file, links followed, lies in one of the folders."""
+        return _within(os.path.realpath(place), self.roots)
+
+
+def forbidden(source: str, places: Places, defines: Mapping[str, str | int] | None = None) -> Diagnostic | None:
+    """The first line that would read what it may not; None when there is none."""
+    reader = _Reader(places, {name: {str(value)} for name, value in (defines or {}).items()})
+    return reader.look(source)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """A name of a file, as written, and the line of the text where it stands."""
+
+    text: str
+    line: int
+    file: str
+
+
+class _Refused(Exception):
+    """Where, and what to say of it."""
+
+    def __init__(self, wanted: _Wanted, message: str) -> None:
+        super().__init__(message)
+        self.wanted, self.message = wanted, message
+
+
+class _Reader:
+    """One look at a source and at all that it includes of its own."""
+
+    def __init__(self, places: Places, macros: dict[str, set[str]]) -> None:
+        self._places = places
+        self._main = os.path.dirname(places.name)
+        self._macros = macros
+        self._renamed = False
+        self._tried: set[tuple[str, str]] = set()
+        self._waiting: list[tuple[str, str]] = []
+
+    def look(self, source: str) -> Diagnostic | None:
+        self._waiting = [(source, self._places.name)]
+        texts: list[tuple[str, str]] = []
+        computed: list[_Wanted] = []
+        try:
+            while self._waiting:
+                text, file = self._waiting.pop()
+                texts.append((text, file))
+                if len(texts) > MOST_FILES:
+                    raise _Refused(_Wanted("", 1, file), f"includes more than {MOST_FILES:,} files")
+                computed += self._written(text, file)
+                if computed and not self._waiting:  # every macro of the texts is there to be known
+                    self._computed(computed, texts)
+        except _Refused as found:
+            file = found.wanted.file
+            shown = self._places.path if file == self._places.name else file
+            return Diagnostic(shown, found.wanted.line, None, "error", found.message)
+        return None
+
+    def _written(self, text: str, file: str) -> list[_Wanted]:
+        """Follow the names that are written out; the others."""
+        before = set(self._tried)
+        if (plain := _plain_names(text, file)) is not None:
+            try:
+                for wanted in plain:
+                    self._follow(wanted, wanted.text)
+            except _Refused:  # it may stand in a comment
+                self._tried = before
+            else:
+                return []
+        others = []
+        for variant in _variants(text):
+            if not _WORD.search(variant.replace(_JOINT, "")):
+                continue
+            for wanted in _names(_without_comments(variant), file):
+                if _WRITTEN.match(wanted.text):
+                    self._follow(wanted, wanted.text)
+                else:
+                    others.append(wanted)
+        return others
+
+    def _computed(self, computed: Sequence[_Wanted], texts: Sequence[tuple[str, str]]) -> None:
+        for text, _ in texts:
+            for clean in map(_without_comments, _variants(text)):
+                for match in re.finditer(_DEFINED, clean):
+                    value = match[3].replace(_JOINT, "").strip()
+                    self._macros.setdefault(match[1], set()).add("(" if match[2] else value)
+                self._renamed = self._renamed or bool(re.search(_RENAMED, clean))
+        for wanted in computed:
+            for value in self._values(wanted.text):
+                if value is None:
+                    raise _Refused(wanted, PIECES)
+                self._follow(wanted, value)
+
+    def _values(self, text: str) -> Iterator[str | None]:
+        """What a macro's name may stand for, in quotes or angle brackets; None for what the text does not tell."""
+        waiting, known = [text], set[str]()
+        while waiting:
+            word = re.sub(r"[ \t)]*(?:&&.*|\|\|.*)?$", "", waiting.pop())
+            if word in known or (word == "__FILE__" and not self._renamed):
+                continue
+            known.add(word)
+            words = re.findall(r"\w+", word) if re.fullmatch(r"<[^<>]+>", word) else None
+            if re.fullmatch(r'"[^"]+"', word) or (words and not self._macros.keys() & set(words)):
+                yield word
+            elif word in self._macros:
+                waiting.extend(self._macros[word])
+            elif not re.fullmatch(r"[A-Za-z_]\w*", word) or word == "__FILE__":  # other words are CUDA's, or unknown
+                yield None
+
+    def _follow(self, wanted: _Wanted, text: str) -> None:
+        """Raises ``_Refused`` if a name leads out. A file of the user's is to be looked at as well."""
+        match = _WRITTEN.match(text)
+        if match is None:
+            raise _Refused(wanted, PIECES)
+        name = match[1] or match[2]
+        leaves = name.startswith("/") or ".." in name.split("/")
+        folders = dict.fromkeys((os.path.dirname(wanted.file), self._main, *map(str, self._places.folders)))
+        for folder in folders:
+            if (folder, name) not in self._tried:
+                self._tried.add((folder, name))
+                self._try(wanted, name, os.path.join(folder, name), leaves)
+        for system in self._places.system if leaves else ():
+            place = os.path.join(system, name)
+            if self._leads_out(place, name, os.path.exists(place)):
+                raise _Refused(wanted, _outside(name, False))
+
+    def _try(self, wanted: _Wanted, name: str, place: str, leaves: bool) -> None:
+        try:
+            found = os.lstat(place) if "/" not in name else None
+            if found is None or stat.S_ISLNK(found.st_mode):
+                found, plain = os.stat(place), False
+            else:
+                plain = name != ".."
+        except (OSError, ValueError):  # not there, or no name of a file
+            if leaves and self._leads_out(place, name, False):
+                raise _Refused(wanted, _outside(name, False)) from None
+            return
+        if not plain and self._leads_out(place, name, True):
+            raise _Refused(wanted, _outside(name, not leaves))
+        if stat.S_ISDIR(found.st_mode):
+            return
+        if not stat.S_ISREG(found.st_mode):
+            raise _Refused(wanted, f"includes {name}, which is not a file but a device or a pipe")
+        if found.st_size > MOST_BYTES:
+            raise _Refused(wanted, f"includes {name}, which is larger than {MOST_BYTES >> 20} MB")
+        if any(_is(found, other) for other in self._places.withheld) and place != self._places.name:
+            raise _Refused(wanted, f"includes {name}, which is the lesson's solution")
+        try:
+            self._waiting.append((Path(place).read_bytes().decode(errors="replace"), place))
+        except OSError:
+            return  # the compiler will say so
+
+    def _leads_out(self, place: str, name: str, exists: bool) -> bool:
+        try:
+            real = os.path.realpath(place)
+        except ValueError:
+            return False
+        suspicious = exists or name.startswith("/") or _within(real, SYSTEM)
+        return suspicious and not _within(real, self._places.roots)
+
+
+def _outside(name: str, link: bool) -> str:
+    how = "which is a link to a file outside of" if link else "which is outside of"
+    return f"includes {name}, {how} the kernel's folder and the folders of headers"
+
+
+def _within(place: str, roots: Sequence[str]) -> bool:
+    return any(place == root or place.startswith(root.rstrip("/") + "/") for root in roots)
+
+
+def _is(found: os.stat_result, other: Path) -> bool:
+    try:
+        theirs = other.stat()
+    except OSError:
+        return False
+    return (found.st_dev, found.st_ino) == (theirs.st_dev, theirs.st_ino)
+
+
+# --- names in a text ------------------------------------------------------------------------------------------------
+
+
+def _plain_names(text: str, file: str) -> list[_Wanted] | None:
+    """The names of a text in which nothing but plain lines can include a file; None where that takes a closer look."""
+    if _UNUSUAL.search(text):
+        return None
+    found = [
+        _Wanted(match["name"], text.count("\n", 0, match.start()) + 1, file) for match in _DIRECTIVE.finditer(text)
+    ]
+    plain = len(_WORD.findall(text)) == len(found) and all(_WRITTEN.match(wanted.text) for wanted in found)
+    return found if plain else None
+
+
+def _variants(text: str) -> Iterator[str]:
+    """The text with its lines joined; where compilers differ about what joins them, once for each way."""
+    text = re.sub(r"[\f\v]", " ", re.sub(r"\r\n?", "\n", text.replace(_JOINT, " ")))
+    yield text.replace("\\\n", _JOINT)
+    if re.search(r"\\[ \t]+\n", text):
+        yield re.sub(r"\\[ \t]*\n", _JOINT, text)
+    if "??" in text:
+        yield text.replace("??=", "#").replace("??/", "\\").replace("\\\n", _JOINT)
+
+
+def _without_comments(text: str) -> str:
+    """A text with joined lines made whole, a blank for each comment, raw strings on one line."""
+
+    def blank(match: re.Match[str]) -> str:
+        if match[0].startswith(("//", "/*")):
+            return " " + _JOINT * match[0].count("\n") + _JOINT * match[0].count(_JOINT)
+        return match[0].replace("\n", _JOINT) if match["raw"] else match[0]
+
+    if _JOINT in text:  # inc\<newline>lude: what joins them goes to the end of the line
+        lines = text.split("\n")
+        text = "\n".join(line.replace(_JOINT, "") + _JOINT * line.count(_JOINT) for line in lines)
+    return re.sub(_TOKEN, blank, text)
+
+
+def _names(text: str, file: str) -> Iterator[_Wanted]:
+    """Every name of a file in a text without comments, as it is written. Raises ``_Refused``."""
+
+    def wanted(match: re.Match[str], name: str = "") -> _Wanted:
+        before = text[: match.start()]
+        return _Wanted(name.replace(_JOINT, "").strip(), 1 + before.count("\n") + before.count(_JOINT), file)
+
+    for match in re.finditer(r"\.incbin\b", text):
+        raise _Refused(wanted(match), INCBIN)
+    for match in _DIRECTIVE.finditer(text):
+        yield wanted(match, match["name"])
+    for match in re.finditer(_HAS, text):
+        line = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+        if re.search(_ASKED_FOR, line):
+            continue
+        through_macro = re.match(rf"{_HEAD}define\b", line) and not _WRITTEN.match(match["name"])
+        if match["call"] is None or through_macro:
+            raise _Refused(wanted(match), PIECES)
+        yield wanted(match, match["name"])

@@ -1,0 +1,243 @@
+"""Can an index of a thread's own array run past its end? Read off the source, as far as loops with fixed bounds go.
+
+The compiler keeps such arrays in registers: an index past the end leaves no access behind that anybody could see. To
+compile once more with the arrays in memory shows it, but takes as long as a fifth of a run. So this asks first, and
+what it cannot prove is looked at.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from gemm_lessons.engine.records.frozen import dataclass
+
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+CONSTANT = re.compile(r"\bconstexpr\s+(?:int|unsigned|size_t)\s+(\w+)\s*=\s*([^;]+);")
+ARRAY = re.compile(
+    r"^[ \t]*(?P<before>(?:[\w:<>]+[ \t]+)*?)(?P<type>[A-Za-z_]\w*)[ \t]+(?P<name>\w+)"
+    r"(?P<sizes>(?:\[[^\]\n]+\])+)\s*(?:=\s*\{[^;]*\})?;",
+    re.MULTILINE,
+)
+# Statements that declare arrays, also several in one, of types that kernels are made of.
+DECLARES = re.compile(
+    r"^[ \t]*(?:const[ \t]+)?(?:float|double|int|unsigned|half|__half|char|u?int\d+_t)[234]?"
+    r"[ \t]+\w+[^;={}()]*\[[^;]*;",
+    re.MULTILINE,
+)
+LOOP = re.compile(r"\bfor\s*\(\s*(?:int|unsigned|size_t)\s+(\w+)\s*=\s*([^;]+);\s*\1\s*<\s*([^;]+);\s*([^)]*)\)")
+VECTOR = re.compile(
+    r"\b(?:\w+(?P<side>[248])_at|reinterpret_cast\s*<[^>]*>)\s*\(\s*&?\s*$|\(\s*(?:const\s+)?\w+[234]\s*[*&]\s*\)\s*&?\s*$"
+)
+LOCAL = re.compile(r"\bconst\s+int\s+(\w+)\s*=\s*([^;{}]+);")
+EITHER = re.compile(r"([^?:]+)\?([^?:]+):([^?:]+)")
+CHANGED = r"(?:\+\+|--)\s*{0}\b|\b{0}\s*(?:\+\+|--|[-+*/%&|^]?=(?!=))"
+LEAD = re.compile(r"(?:\s|#[^\n]*\n)*")  # before a statement: blanks and #pragma
+STRUCT = re.compile(r"\bstruct\s+(\w+)\s*\{")
+SHARED = re.compile(r"\b__shared__\b")
+NOT_OWN = frozenset("__shared__ extern static typedef __constant__ __device__ return else case goto new delete".split())
+MOST_CASES = 1 << 14
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """``values``: what the variable is in turn, where that is known; ``start`` and ``end`` of the body in the text."""
+
+    name: str
+    values: tuple[int, ...] | None
+    start: int
+    end: int
+
+
+def may_run_past(source: str, defines: Mapping[str, int]) -> bool:
+    """Whether some index of a local array is not known to stay inside. False where there is no such array."""
+    text = COMMENT.sub(lambda comment: re.sub(r"[^\n]", " ", comment[0]), source)
+    text = _without_shared_structs(text)
+    constants = dict(defines)
+    for name, value in CONSTANT.findall(text):
+        number = _value(value, constants)
+        if number is not None:
+            constants[name] = number
+    arrays = list(_arrays(text, constants))
+    if any(not ARRAY.match(match[0]) for match in DECLARES.finditer(text)):
+        return True
+    loops = list(_loops(text, constants)) if arrays else []
+    return any(not _stays_inside(text, *array, constants, loops) for array in arrays)
+
+
+def _without_shared_structs(text: str) -> str:
+    """Without the members of types that only shared memory and pointers are made of."""
+    for match in STRUCT.finditer(text):
+        end = _closing(text, match.end() - 1)
+        others = [other for other in re.finditer(rf"\b{match[1]}\b", text) if not match.start() <= other.start() < end]
+        ours = text[end:].lstrip()[:1] != ";"  # struct S { ... } mine;
+        if not ours and all(
+            SHARED.search(_statement_before(text, other.start())) or text[other.end() :].lstrip()[:1] in "*&"
+            for other in others
+        ):
+            text = text[: match.end()] + re.sub(r"[^\n]", " ", text[match.end() : end - 1]) + text[end - 1 :]
+    return text
+
+
+def _statement_before(text: str, at: int) -> str:
+    """What stands before the name of a type: where that is ``__shared__``, what is declared is no thread's own."""
+    return text[1 + max(text.rfind(end, 0, at) for end in ";{}") : at]
+
+
+def _arrays(text: str, constants: Mapping[str, int]) -> Iterator[tuple[str, tuple[int | None, ...], int]]:
+    """Name, dimensions and where the declaration ends."""
+    for match in ARRAY.finditer(text):
+        words = (*match["before"].split(), match["type"])
+        if not any(word in NOT_OWN for word in words):
+            yield match["name"], tuple(_value(size, constants) for size in _indices(match["sizes"])), match.end()
+
+
+def _loops(text: str, constants: Mapping[str, int]) -> Iterator[_Loop]:
+    for match in LOOP.finditer(text):
+        name, first, last, step = match.groups()
+        start, stop, by = _value(first, constants), _value(last, constants), _step(step.strip(), name, constants)
+        body, end = match.end(), _end_of_statement(text, match.end())
+        inside = LOOP.sub("", text[body:end])
+        known = start is not None and stop is not None and by and not re.search(CHANGED.format(name), inside)
+        if not known or start is None or stop is None or by is None or (stop - start) // by > MOST_CASES:
+            yield _Loop(name, None, body, end)
+        else:
+            yield _Loop(name, tuple(range(start, stop, by)), body, end)
+
+
+def _step(text: str, name: str, constants: Mapping[str, int]) -> int | None:
+    if text in (f"{name}++", f"++{name}"):
+        return 1
+    match = re.fullmatch(rf"{name}\s*\+=\s*(.+)", text)
+    return _value(match[1], constants) if match else None
+
+
+def _end_of_statement(text: str, at: int) -> int:
+    """Where the statement ends that begins at or after ``at``."""
+    lead = LEAD.match(text, at)
+    at = lead.end() if lead else at
+    head = re.compile(r"(?:for|while|if)\s*(?=\()").match(text, at)
+    if head:
+        end = _end_of_statement(text, _closing(text, head.end()))
+        other = re.compile(r"\s*else\b").match(text, end)
+        return _end_of_statement(text, other.end()) if other else end
+    if text[at : at + 1] == "{":
+        return _closing(text, at)
+    depth = 0
+    for place in range(at, len(text)):
+        depth += (text[place] in "({[") - (text[place] in ")}]")
+        if text[place] == ";" and depth == 0:
+            return place + 1
+    return len(text)
+
+
+def _closing(text: str, opening: int) -> int:
+    """Behind the bracket that closes the one at ``opening``."""
+    depth = 0
+    for place in range(opening, len(text)):
+        depth += (text[place] in "({[") - (text[place] in ")}]")
+        if depth == 0:
+            return place + 1
+    return len(text)
+
+
+def _stays_inside(
+    text: str,
+    name: str,
+    sizes: tuple[int | None, ...],
+    end: int,
+    constants: Mapping[str, int],
+    loops: Sequence[_Loop],
+) -> bool:
+    for match in re.finditer(rf"\b{name}\b", text[end:]):
+        at = end + match.start()
+        written = re.match(r"(?:\s*\[[^\]\[]*\])+", text[end + match.end() :])
+        indices = _indices(written[0]) if written else []
+        if len(indices) != len(sizes) or None in sizes:
+            return False
+        vector = VECTOR.search(text[max(0, at - 80) : at])
+        beyond = int(vector["side"] or 4) - 1 if vector else 0
+        here = {loop.name: loop.values for loop in loops if loop.start <= at < loop.end}  # inner ones come later
+        body = max((loop.start for loop in loops if loop.start <= at < loop.end), default=at)
+        for local, value in _worked_out(text, body, at):
+            indices = [re.sub(rf"\b{local}\b", value, index) for index in indices]
+        for place, (index, size) in enumerate(zip(indices, sizes, strict=True)):
+            assert size is not None
+            more = beyond if place == len(sizes) - 1 else 0
+            values = _values(index, constants, here)
+            if values is None or min(values) < 0 or max(values) + more >= size:
+                return False
+    return True
+
+
+def _worked_out(text: str, start: int, end: int) -> Iterator[tuple[str, str]]:
+    """Constants that statements between two places declare, as far as the second still knows them, with what they are;
+    the last one first. Another of the same name between the two may be the one that is meant: then neither."""
+    for local in reversed(list(LOCAL.finditer(text, start, end))):
+        declared = len(re.findall(rf"\b\w+\s+[*&]?\s*{local[1]}\b", text[start:end]))
+        if declared == 1 and not _is_closed(text, local.end(), end):
+            yield local[1], _in_python(local[2])
+
+
+def _is_closed(text: str, start: int, end: int) -> bool:
+    """Whether the block that ``start`` stands in ends before ``end``."""
+    depth = 0
+    for character in text[start:end]:
+        depth += (character == "{") - (character == "}")
+        if depth < 0:
+            return True
+    return False
+
+
+def _in_python(text: str) -> str:
+    """An expression of C as Python writes it, in parentheses: ``a ? b : c`` is ``b if a else c``."""
+    either = EITHER.fullmatch(text)
+    return f"({either[2]} if {either[1]} else {either[3]})" if either else f"({text})"
+
+
+def _indices(text: str) -> list[str]:
+    return re.findall(r"\[([^\]]*)\]", text)
+
+
+def _values(text: str, constants: Mapping[str, int], loops: Mapping[str, tuple[int, ...] | None]) -> list[int] | None:
+    """Every value of an index; None where that is not known."""
+    names = sorted(set(re.findall(r"[A-Za-z_]\w*", text)) - {"if", "else"} - (set(constants) - set(loops)))
+    ranges = [loops.get(name) or () for name in names]
+    if not all(ranges) or math.prod(map(len, ranges)) > MOST_CASES:
+        return None
+    found = [_value(text, {**constants, **dict(zip(names, case, strict=True))}) for case in itertools.product(*ranges)]
+    return None if None in found else [value for value in found if value is not None]
+
+
+def _value(text: str, names: Mapping[str, int]) -> int | None:
+    """An expression of whole numbers, as C computes it; None for anything else."""
+    try:
+        return _number(ast.parse(text.strip(), mode="eval").body, names)
+    except (SyntaxError, ValueError, ZeroDivisionError):
+        return None
+
+
+def _number(node: ast.expr, names: Mapping[str, int]) -> int:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, ast.Name) and node.id in names:
+        return names[node.id]
+    if isinstance(node, ast.BinOp):
+        left, right = _number(node.left, names), _number(node.right, names)
+        match node.op:
+            case ast.Add():
+                return left + right
+            case ast.Sub():
+                return left - right
+            case ast.Mult():
+                return left * right
+            case ast.Div() if left >= 0 and right > 0:
+                return left // right
+            case ast.Mod() if left >= 0 and right > 0:
+                return left % right
+    if isinstance(node, ast.IfExp):
+        return _number(node.body if _number(node.test, names) else node.orelse, names)
+    raise ValueError(ast.dump(node))

@@ -1,0 +1,79 @@
+"""PTX that another compiler wrote -> ``Compiled``, as it is: there is no assembler here, so it has no machine code.
+
+Where it has no line table, its own lines take the place of a source's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from gemm_lessons.engine.compiler.compile import (
+    Compiled,
+    Diagnostic,
+    NotCompiled,
+    compile_source,
+    quoted,
+    with_file_names,
+)
+from gemm_lessons.engine.compiler.ptxas import shared_arrays
+from gemm_lessons.engine.compiler.source import PTX_HEAD, without_comments
+from gemm_lessons.engine.hardware.occupancy import Resources
+
+_ENTRY = re.compile(r"\.entry\s+([\w$]+)")
+
+
+def take(source: str, *, path: str, entry: str, **options: Any) -> Compiled | NotCompiled:
+    """PTX as it is, everything else by ``compile_source``, which has the ``options``."""
+    return (
+        read_ptx(source, path, entry)
+        if PTX_HEAD.search(source)
+        else compile_source(source, path=path, entry=entry, **options)
+    )
+
+
+def entries(ptx: str) -> list[str]:
+    """The kernels of a file, by the names that they have there."""
+    return _ENTRY.findall(without_comments(ptx))
+
+
+def read_ptx(ptx: str, path: str, entry: str) -> Compiled | NotCompiled:
+    """Kernel ``entry`` of a PTX file, for the architecture that its ``.target`` names."""
+    head, known = PTX_HEAD.search(ptx), entries(ptx)
+    if head is None or entry not in known:
+        has = f"its kernels: {', '.join(known)}" if known else "it has none"
+        return NotCompiled((Diagnostic(path, 1, None, "error", f"the file has no kernel {entry}; {has}"),), "")
+    layout = shared_arrays(ptx, entry)
+    shared = max((offset + size for _, offset, size in layout), default=0)
+    return Compiled(
+        source=ptx,
+        path=path,
+        entry=entry,
+        arch=head[1],
+        ptx="\n".join(_with_lines(with_file_names(ptx, {}), path)),
+        cubin=b"",
+        resources=Resources(0, shared, 0, 0),
+        diagnostics=(),
+        compiler="",
+        shared_layout=layout,
+    )
+
+
+def _with_lines(ptx: str, path: str) -> Iterator[str]:
+    """Each line; a ``.loc`` before every one that a statement begins in, where the file has none at all."""
+    lines, code = ptx.split("\n"), without_comments(ptx).split("\n")
+    if any(line.lstrip().startswith(".loc") for line in code):
+        yield from lines
+        return
+    number = 1 + max(map(int, re.findall(r"^\s*\.file\s+(\d+)", ptx, re.M)), default=0)
+    depth, begins = 0, False
+    for count, (line, text) in enumerate(zip(lines, map(str.strip, code), strict=True), 1):
+        if depth and begins and text and text[0] not in ".{}":
+            yield f".loc {number} {count} 0"
+        yield line
+        if text:
+            opens_body = not depth and text[-1] == "{" and "=" not in text
+            begins = opens_body or (depth > 0 and (text[-1] in ";:" or text in "{}"))
+        depth += text.count("{") - text.count("}")
+    yield f".file {number} {quoted(path)}"

@@ -1,0 +1,69 @@
+"""What ptxas reports (registers, spills, shared bytes) and where it puts the shared arrays of a kernel."""
+
+from __future__ import annotations
+
+import re
+
+from gemm_lessons.engine.hardware.occupancy import Resources
+
+
+def read_resources(log: str, entry: str) -> Resources:
+    """Registers per thread and bytes per block or thread from the ``ptxas -v`` part of the log.
+
+    Device functions that were not inlined have frames of their own; their spills count, since the kernel pays them.
+    """
+    entries = set(re.findall(r"Compiling entry function '(\S+)'", log))
+    registers = shared = spills = stack = 0
+    for function, stack_bytes, stores, loads in re.findall(
+        r"Function properties for (\S+)\s*\n\D*(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill",
+        log,
+    ):
+        if function == entry or function not in entries:
+            stack = max(stack, int(stack_bytes))
+            spills += int(stores) + int(loads)
+    if own := re.search(rf"Compiling entry function '{re.escape(entry)}'.*?Used (\d+) registers([^\n]*)", log, re.S):
+        registers = int(own[1])
+        if smem := re.search(r"(\d+) bytes smem", own[2]):
+            shared = int(smem[1])
+    return Resources(registers, shared, spills, stack)
+
+
+_SHARED = re.compile(
+    r"^\s*(?:\.(?:visible|weak|common)\s+)?\.shared\s+(?:\.align\s+(\d+)\s+)?\.[a-z](\d+)\s+([\w$]+)(?:\[(\d+)\])?;",
+    re.M,
+)
+
+
+def read_shared_layout(ptx: str, entry: str, shared_bytes: int) -> tuple[tuple[str, int, int], ...]:
+    """Where ptxas puts the static shared arrays of a kernel: (PTX name, offset, bytes).
+
+    A cubin has no symbols for them. ptxas keeps the order of the PTX text and aligns each array (checked against the
+    addresses in the machine code of random kernels, ``checks/compiler/test_shared_layout.py``); the total must be
+    the one that ptxas reports, else nothing is claimed and the result is empty.
+    """
+    layout = shared_arrays(ptx, entry)
+    end = max((offset + size for _, offset, size in layout), default=0)
+    totals = {end}
+    for align in re.findall(r"\.extern\s+\.shared\s+\.align\s+(\d+)", ptx):  # dynamic shared memory lies behind them
+        unit = max(int(align), 16)
+        totals.add(-(-end // unit) * unit)
+    return layout if shared_bytes in totals else ()
+
+
+def shared_arrays(ptx: str, entry: str) -> tuple[tuple[str, int, int], ...]:
+    """The same for whoever has no machine code: what the rule above says."""
+    start = re.search(rf"\.entry\s+{re.escape(entry)}\s*\(", ptx)
+    if not start:
+        return ()
+    body = ptx[start.start() : ptx.find("\n}", start.start())]
+    outside = re.sub(r"^\{.*?^\}", "", ptx, flags=re.S | re.M)  # of all functions
+    used = [m for m in _SHARED.finditer(outside) if re.search(rf"(?<![\w$]){re.escape(m[3])}(?![\w$])", body)]
+    layout: list[tuple[str, int, int]] = []
+    end = 0
+    for match in (*used, *_SHARED.finditer(body)):
+        size = int(match[2]) // 8 * int(match[4] or 1)
+        align = int(match[1] or int(match[2]) // 8)
+        offset = -(-end // align) * align
+        layout.append((match[3], offset, size))
+        end = offset + size
+    return tuple(layout)

@@ -1,0 +1,184 @@
+"""Machine code as text: ``nvdisasm`` output -> ``SassInstruction`` records. Needs no GPU.
+
+ptxas merges and unrolls shared loads, so widths counted on PTX are wrong; these records carry the widths it chose.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from gemm_lessons.engine.compiler import cache as compile_cache
+from gemm_lessons.engine.compiler import elf, nvrtc, tools
+from gemm_lessons.engine.compiler.toolkit import is_toolkit_header
+from gemm_lessons.engine.process.bounds import SLOW
+from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
+from gemm_lessons.engine.records.frozen import dataclass
+
+
+@dataclass(frozen=True)
+class SassInstruction:
+    """One machine instruction.
+
+    ``opcode`` in full (``LDS.128``), ``width`` bytes per lane (0 unless it accesses memory), ``address`` in bytes from
+    the start of the function, ``block`` the number of its basic block, ``text`` with guard and operands
+    (``@P1 LDS.128 R8, [R4+0x10]``), ``labels`` the names that branches and calls know this instruction by.
+    """
+
+    opcode: str
+    width: int
+    file: str
+    line: int | None
+    address: int
+    block: int
+    text: str
+    labels: tuple[str, ...] = ()
+
+
+CACHE_FORMAT = "gemm-lessons/sass/3"
+PATIENCE_S = 60.0  # of the processor; the largest kernel of the course takes 0.5 s
+
+# Loads, stores, atomics and reductions of every memory space ("CUDA Binary Utilities", table of Hopper instructions).
+_MEMORY = re.compile(
+    r"(LD|ST|LDG|STG|LDS|STS|LDL|STL|LDC|ULDC|LDSM|STSM|LDGSTS|ATOM|ATOMG|ATOMS|RED|REDG|REDUX|LDG\w*)(\.|$)"
+)
+_NOT_MEMORY = ("REDUX", "LDGDEPBAR")
+_BITS = {
+    "U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "S64": 8, "U64": 8, "F64": 8, "F32x2": 8, "128": 16, "F32x4": 16,
+    "F16x2": 4, "BF16x2": 4,
+}  # fmt: skip
+_ENDS_BLOCK = ("BRA", "BRX", "BRXU", "JMP", "JMX", "JMXU", "EXIT", "RET", "CALL", "BREAK", "BSYNC", "KILL", "BPT")
+
+_SECTION = re.compile(r"^\s*\.section\s+\.text\.([^,\s]+)")
+_LINE = re.compile(r'^\s*//## File "(.*?)", line (\d+)( inlined at)?')  # the next one says from where that is called
+_NAMED = re.compile(r'(?://## File|inlined at) "(?!\0)')
+_LABEL = re.compile(r"^([.$\w]+):")
+_INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]+)\*/\s+(.*?)\s*;")
+
+
+@lru_cache(maxsize=2000)
+def width_of(opcode: str) -> int:
+    """Bytes per lane that a machine instruction moves: ``LDS.128`` -> 16, ``LDG.E`` -> 4, ``FFMA`` -> 0."""
+    name, *modifiers = opcode.split(".")
+    if name in _NOT_MEMORY or not _MEMORY.match(opcode):
+        return 0
+    if name in ("LDSM", "STSM"):  # ldmatrix: every lane receives one 32-bit register per 8x8 matrix
+        return 4 * next((int(m) for m in modifiers if m in ("1", "2", "4")), 1)
+    return next((_BITS[m] for m in modifiers if m in _BITS), 4)
+
+
+def plain_file_name(name: str) -> str:
+    r"""A file name as it is: PTX has bytes outside ASCII as ``\303\251``, ``nvdisasm`` prints that as ``\303/251``, and
+    both have the slashes of ``padding``."""
+    if name.startswith("//"):
+        name = f"/{name.lstrip('/')}"
+    if "\\" not in name:
+        return name
+    data = re.sub(rb"[\\/]([23][0-7]{2})", lambda m: bytes([int(m[1], 8)]), name.encode())
+    return data.decode(errors="replace")
+
+
+def disassemble(cubin: bytes) -> str:
+    """``nvdisasm -c -gi`` of a cubin, kept in the cache. Raises ``KitError`` when nvdisasm is missing, and
+    ``UnsupportedKernel`` when it fails."""
+    program = nvrtc.disassembler()
+    if program is None:
+        raise KitError("nvdisasm is missing; install it with: pip install nvidia-cuda-nvdisasm")
+    stat = program.stat()
+    code, names = elf.without_file_names(cubin)
+    key = compile_cache.key_of(CACHE_FORMAT, *code, f"{program} {stat.st_size} {stat.st_mtime_ns}")
+    if (kept := compile_cache.get(key)) is not None:
+        return _named(kept.decode(), names)
+    done = tools.disassemble(cubin, PATIENCE_S) if tools.available() else _disassembled(program, cubin)
+    if done.returncode != 0:
+        raise UnsupportedKernel(f"nvdisasm cannot read its machine code: {done.stderr.strip() or done.returncode}")
+    unnamed = _unnamed(done.stdout, names)
+    if _named(unnamed, names) == done.stdout and not (names and _NAMED.search(unnamed)):
+        compile_cache.put(key, unnamed.encode())
+    return done.stdout
+
+
+def _unnamed(text: str, names: Sequence[str]) -> str:
+    """What is kept: with numbers for the names of files, so that it is good for the same code from another folder."""
+    for number, name in enumerate(names):
+        text = text.replace(f'"{name}"', f'"\0{number}"')
+    return text
+
+
+def _named(text: str, names: Sequence[str]) -> str:
+    for number, name in enumerate(names):
+        text = text.replace(f'"\0{number}"', f'"{name}"')
+    return text
+
+
+def _disassembled(program: Path, cubin: bytes) -> subprocess.CompletedProcess[str]:
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        command, environment = tools.disassembling(program, Path(file.name))
+        try:
+            return subprocess.run(
+                command, capture_output=True, text=True, errors="replace", check=False, timeout=SLOW * PATIENCE_S,
+                env=environment,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise KitError(f"nvdisasm did not finish within {SLOW * PATIENCE_S:g} s") from None
+
+
+def parse(text: str, entry: str, names: Mapping[str, str] | None = None) -> tuple[SassInstruction, ...]:
+    """The instructions of kernel ``entry`` and of device functions not inlined; not those of other kernels. ``names``
+    are what files that were compiled under another name are called."""
+    instructions: list[SassInstruction] = []
+    sections = _sections(text)
+    for name, lines in sections.items():
+        is_kernel = any("STO_CUDA_ENTRY" in line for line in lines[:12])
+        if name == entry or not is_kernel:
+            _parse_section(lines, instructions, names or {})
+    return tuple(instructions)
+
+
+def _sections(text: str) -> dict[str, list[str]]:
+    sections: dict[str, list[str]] = {}
+    current: list[str] = []
+    for line in text.splitlines():
+        if match := _SECTION.match(line):
+            current = sections.setdefault(match[1], [])
+        else:
+            current.append(line)
+    return sections
+
+
+def _parse_section(lines: list[str], instructions: list[SassInstruction], names: Mapping[str, str]) -> None:
+    block = instructions[-1].block + 1 if instructions else 0
+    fresh = True  # nothing yet in this block
+    file, line_number = "", None
+    called = names.get(file, file)
+    inlined = False  # the last line was a place whose caller follows
+    labels: list[str] = []
+    for line in lines:
+        if match := _INSTRUCTION.match(line):
+            text = match[2]
+            words = text.split()
+            opcode = words[1] if words[0].startswith("@") and len(words) > 1 else words[0]
+            instructions.append(
+                SassInstruction(
+                    opcode, width_of(opcode), called, line_number, int(match[1], 16), block, text, tuple(labels)
+                )
+            )
+            fresh = False
+            labels.clear()
+            if opcode.split(".")[0] in _ENDS_BLOCK:
+                block, fresh = block + 1, True
+        elif match := _LINE.match(line):
+            if not inlined or is_toolkit_header(file):
+                file, line_number = plain_file_name(match[1]), int(match[2])
+                called = names.get(file, file)
+            inlined = match[3] is not None
+        elif match := _LABEL.match(line):
+            labels.append(match[1])
+            if not fresh:
+                block, fresh = block + 1, True

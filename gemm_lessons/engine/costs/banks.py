@@ -1,0 +1,192 @@
+"""How many wavefronts a warp's shared-memory access costs, and how many sectors a global one: pure functions.
+
+Addresses are bytes, int64 (warps, 32); ``active`` is bool (warps, 32), or None when every lane takes part.
+
+The rules were settled by readings of an H200 (``checks/readings/counters``), and a test counts every one again:
+
+- Stores, and loads of up to 4 bytes: lanes are served in groups that together ask for at most 128 bytes: all 32 for up
+  to 4 bytes, halves for 8, quarters for 16. A group costs as many wavefronts as the fullest bank has different words;
+  lanes that ask for the same word share it; a group without active lanes costs nothing.
+- Loads of 8 and 16 bytes: the same, but two neighbouring groups (the halves of a warp for 8 bytes, the quarters of each
+  half for 16) cost one wavefront together when all active lanes n and n^1 of both have the same address, or all n and
+  n^2, and no bank is asked for two words. Otherwise they do not join, however little they overlap.
+- With inactive lanes, loads of 16 bytes are more peculiar (7,680 readings, no exception). One address for all active
+  lanes costs one wavefront per 16 of them. Else, in the lower half, an inactive lane next to an active one breaks the
+  pairs; but where lane 31 is inactive, the lower half needs no pairs, only that no bank is asked for two words.
+- The ideal is the bytes that the active lanes ask for over 128, rounded up; or the cost itself, where that is less.
+- Atomics: as many wavefronts as lanes meet at one bank; lanes at the same word do not share.
+- ldmatrix: each 8x8 matrix costs what a group of 8 lanes with 16 bytes costs.
+- Global: different 32-byte sectors over the whole warp, at every width; one request if any lane is active.
+- Textures over plain memory: a request for each 8 lanes, for each 4 with texels of 16 bytes, if any of
+  them is active and inside; each request counts its own sectors (readings/counters/texture_probes.json).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.records.frozen import dataclass
+
+WARP = 32
+BANKS = 32
+WORD = 4  # bytes a bank delivers per clock
+MATRIX_ROWS, ROW_BYTES = 8, 16  # of ldmatrix
+SECTOR = 32  # bytes of global memory fetched together
+LANES_OF_A_REQUEST = {4: 8, 8: 8, 16: 4}  # by the bytes of a texel; of the texture unit
+
+Array = NDArray[Any]
+AccessKind = Literal["load", "store", "atomic", "copy", "matrix"]
+
+
+def wavefronts(addresses: Array, active: Array | None, width: int, access: AccessKind = "load") -> tuple[Array, Array]:
+    """Wavefronts of a shared-memory access and the ideal number, both int64 (warps,).
+
+    ``width`` is bytes per lane; of ``matrix`` (ldmatrix, stmatrix) those of a row, and the active lanes are those that
+    give the address of one (``rows_of_matrices``).
+    """
+    if access == "matrix":
+        each = _grouped(addresses, active, width)
+        return each.sum(axis=1), np.count_nonzero(each, axis=1)
+    if access == "atomic":
+        cost = _lanes_per_bank(addresses, active)
+    elif access == "load" and width > WORD:
+        cost = _wide_load(addresses, active, width)
+    else:
+        cost = _grouped(addresses, active, width).sum(axis=1)
+    lanes = np.full(len(cost), WARP) if active is None else np.count_nonzero(active, axis=1)
+    return cost, np.minimum(cost, -(-lanes * width // (BANKS * WORD)))
+
+
+def _grouped(addresses: Array, active: Array | None, width: int) -> Array:
+    """The cost of each group of lanes that is served together, int64 (warps, groups)."""
+    lanes = min(WARP, WARP * WORD // width)
+    mask = None if active is None else active.reshape(-1, lanes)
+    return _fullest_bank(addresses.reshape(-1, lanes), mask, width).reshape(-1, WARP // lanes)
+
+
+def _wide_load(addresses: Array, active: Array | None, width: int) -> Array:
+    """Loads of 8 and 16 bytes: neighbouring groups join into one wavefront where lanes repeat each other pairwise."""
+    cost = _grouped(addresses, active, width).reshape(len(addresses), -1, 2).sum(axis=2)
+    lanes = 2 * WARP * WORD // width
+    both, mask = addresses.reshape(-1, lanes), None if active is None else active.reshape(-1, lanes)
+    free = (_fullest_bank(both, mask, width) == 1).reshape(cost.shape)
+    paired = _pairs(both, mask).reshape(cost.shape)
+    if width == 16 and active is not None and mask is not None:
+        strictly = _pairs(np.where(mask, both, -1), None).reshape(cost.shape)
+        paired[:, 0] = strictly[:, 0] | ~active[:, -1]
+    result: Array = np.where(free & paired, 1, cost).sum(axis=1)
+    if width == 16 and active is not None:
+        same = ((_filled(addresses, active) == _filled(addresses, active)[:, :1]) | ~active).all(axis=1)
+        result = np.where(same, -(-np.count_nonzero(active, axis=1) * width // (2 * BANKS * WORD)), result)
+    return result
+
+
+def _lanes_per_bank(addresses: Array, active: Array | None) -> Array:
+    """The largest number of lanes at one bank, whether or not they want the same word."""
+    rows = np.broadcast_to(np.arange(len(addresses))[:, None], addresses.shape)
+    slots = rows * BANKS + addresses // WORD % BANKS
+    count: Array = np.bincount(slots.ravel() if active is None else slots[active], minlength=len(addresses) * BANKS)
+    fullest: Array = count.reshape(-1, BANKS).max(axis=1)
+    return fullest
+
+
+def rows_of_matrices(bytes_received: int, lanes: int) -> Array:
+    """ldmatrix: lanes 8i to 8i + 7 of a warp give the rows of matrix i; further lanes do not matter. bool (lanes,).
+    Of each matrix a lane receives one word."""
+    result: Array = np.arange(lanes) % WARP < MATRIX_ROWS * (bytes_received // WORD)
+    return result
+
+
+def _pairs(addresses: Array, active: Array | None) -> Array:
+    """Per row: do lanes n and n^1 all ask for the same address, or lanes n and n^2?"""
+    result = np.zeros(len(addresses), np.bool_)
+    lanes = np.arange(addresses.shape[1])
+    for distance in (1, 2):
+        same = addresses == addresses[:, lanes ^ distance]
+        if active is not None:
+            same |= ~active | ~active[:, lanes ^ distance]
+        result |= same.all(axis=1)
+    return result
+
+
+def _filled(addresses: Array, active: Array | None) -> Array:
+    """Inactive lanes repeat their row's first active lane, so that they add nothing."""
+    if active is None:
+        return addresses
+    first = addresses[np.arange(len(addresses)), active.argmax(axis=1)]
+    return np.where(active, addresses, first[:, None])
+
+
+def _fullest_bank(addresses: Array, active: Array | None, width: int) -> Array:
+    """Largest number of different words in one bank, per row; 0 for rows without active lanes. int64 (rows,)."""
+    words = _filled(addresses, active) // WORD
+    count = max(1, width // WORD)
+    if count > 1:
+        words = (words[:, :, None] + np.arange(count)).reshape(len(words), -1)
+    words = np.sort(words, axis=1)
+    new = np.ones(words.shape, np.bool_)
+    np.not_equal(words[:, 1:], words[:, :-1], out=new[:, 1:])
+    rows = np.broadcast_to(np.arange(len(words))[:, None], words.shape)
+    slots = (rows * BANKS + words % BANKS)[new]
+    fullest: Array = np.bincount(slots, minlength=len(words) * BANKS).reshape(-1, BANKS).max(axis=1)
+    if active is not None:
+        fullest = np.where(active.any(axis=1), fullest, 0)
+    return fullest
+
+
+def sectors(addresses: Array, active: Array | None, width: int) -> Array:
+    """Different 32-byte sectors that each warp's access touches, int64 (warps,). Addresses are aligned to ``width``."""
+    touched = np.sort(_filled(addresses, active) // SECTOR, axis=1)
+    count: Array = 1 + np.count_nonzero(touched[:, 1:] != touched[:, :-1], axis=1)
+    if active is not None:
+        count = np.where(active.any(axis=1), count, 0)
+    return count
+
+
+def texture_requests(addresses: Array, active: Array | None, width: int) -> tuple[Array, Array]:
+    """Of fetches of texels of ``width`` bytes: how many requests each warp's fetch becomes, and the sectors of all of
+    them, int64 (warps,). The texture unit takes some lanes at a time, and none whose coordinate is outside."""
+    lanes = LANES_OF_A_REQUEST[width]
+    groups = addresses.reshape(-1, lanes)
+    mask = None if active is None else active.reshape(-1, lanes)
+    asked = np.ones(len(groups), np.int64) if mask is None else mask.any(axis=1).astype(np.int64)
+    found = sectors(groups, mask, width)
+    return asked.reshape(len(addresses), -1).sum(axis=1), found.reshape(len(addresses), -1).sum(axis=1)
+
+
+def ideal_sectors(active_lanes: Array, width: int) -> Array:
+    """The fewest sectors that hold ``width`` bytes for every active lane, int64 (warps,)."""
+    result: Array = -(-active_lanes * width // SECTOR)
+    return result
+
+
+@dataclass(frozen=True)
+class Collision:
+    """Lanes of one warp that ask one bank for different words: an example of a conflict."""
+
+    bank: int
+    lanes: tuple[int, ...]
+    addresses: tuple[int, ...]
+
+
+def collision(addresses: Array, active: Array | None, width: int) -> Collision:
+    """The fullest bank of one warp's access: one lane for each of its different words. ``addresses`` is (32,)."""
+    group = min(WARP, WARP * WORD // width)
+    best: dict[int, int] = {}
+    best_bank = 0
+    for start in range(0, WARP, group):
+        banks: dict[int, dict[int, int]] = {}
+        for lane in range(start, start + group):
+            if active is not None and not active[lane]:
+                continue
+            first = int(addresses[lane]) // WORD
+            for word in range(first, first + max(1, width // WORD)):
+                banks.setdefault(word % BANKS, {}).setdefault(word, lane)
+        for bank, lanes in banks.items():
+            if len(lanes) > len(best):
+                best, best_bank = lanes, bank
+    colliding = tuple(best.values())
+    return Collision(best_bank, colliding, tuple(int(addresses[lane]) for lane in colliding))

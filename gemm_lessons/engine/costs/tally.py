@@ -1,0 +1,161 @@
+"""What memory instructions cost, summed: the common ground of the counts on PTX and on machine code."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.costs import banks, copies
+from gemm_lessons.engine.costs.footprint import Footprint
+from gemm_lessons.engine.events import WARP, Access
+from gemm_lessons.engine.records.frozen import dataclass
+
+Array = NDArray[Any]
+BYPASS = ".BYPASS"  # of LDGSTS: past L1
+
+
+@dataclass(frozen=True)
+class Shot:
+    """What one touch costs, all its warps together. ``cost`` and ``ideal``: wavefronts (shared) or sectors (global)."""
+
+    warps: int
+    lanes: int
+    cost: int
+    ideal: int
+    worst: tuple[int, int] = (0, 0)  # warp with the most excess wavefronts, and its excess
+    certain: bool = True
+    zeros: bool = False  # lanes of a copy read nothing, and write zeros
+    requests: int = 0  # of the texture unit
+
+
+def shot(access: Access, addresses: Array, active: Array | None, other: Array | None = None) -> Shot:
+    """Analyse one execution of a memory instruction. ``addresses`` and ``active`` hold whole warps, flat. ``other``: of
+    a copy in machine code, the addresses of its other side."""
+    rows = addresses.reshape(-1, WARP)
+    beside = None if other is None else other.reshape(-1, WARP)
+    mask = None if active is None else active.reshape(-1, WARP)
+    if mask is not None:
+        some = mask.any(axis=1)
+        if not some.all():
+            where = np.flatnonzero(some)
+            if len(where) == 0:
+                return Shot(0, 0, 0, 0)
+            rows, mask = rows[where], mask[where]
+            beside = None if beside is None else beside[where]
+        else:
+            where = None
+    else:
+        where = None
+    lanes = rows.size if mask is None else int(np.count_nonzero(mask))
+    if access.space == "shared":
+        cost, ideal, certain = wavefronts(access, rows, mask, beside)
+        excess = cost - ideal
+        warp = int(excess.argmax())
+        worst = (warp if where is None else int(where[warp]), int(excess[warp]))
+        zeros = beside is not None and _some_read_nothing(beside, mask)
+        return Shot(len(rows), lanes, int(cost.sum()), int(ideal.sum()), worst, certain, zeros)
+    taking_part = np.full(len(rows), WARP) if mask is None else np.count_nonzero(mask, axis=1)
+    best = int(banks.ideal_sectors(taking_part, access.width).sum())
+    if access.space == "texture":
+        requests, sectors = banks.texture_requests(rows, mask, access.width)
+        return Shot(len(rows), lanes, int(sectors.sum()), best, requests=int(requests.sum()))
+    return Shot(
+        len(rows),
+        lanes,
+        int(_sectors(access, rows, mask, beside).sum()),
+        best,
+    )
+
+
+def _some_read_nothing(source: Array, mask: Array | None) -> bool:
+    nothing = source == copies.NOWHERE
+    return bool((nothing if mask is None else nothing & mask).any())
+
+
+def wavefronts(
+    access: Access, rows: Array, mask: Array | None, source: Array | None = None
+) -> tuple[Array, Array, bool]:
+    """Of an access to shared memory, warp by warp: what it costs, what is unavoidable, and whether that is certain.
+    ``source``: where a copy reads."""
+    if source is None:
+        return *banks.wavefronts(rows, mask, access.width, kind_of(access)), access.effect != "copy"
+    if BYPASS in access.text:
+        return *copies.past_l1(rows, source, mask), True
+    return copies.through_l1(rows, source, mask, access.width)
+
+
+def _sectors(access: Access, rows: Array, mask: Array | None, target: Array | None) -> Array:
+    if target is None or BYPASS not in access.text:
+        return banks.sectors(rows, mask, access.width)
+    return copies.sectors_past_l1(target, rows, mask)
+
+
+def kind_of(access: Access) -> banks.AccessKind:
+    """How the access is served. ATOMS.POPC.INC adds up lanes at the same word first, so they share it as in a store."""
+    if access.is_matrix:
+        return "matrix"
+    return "store" if ".POPC." in access.text else access.effect
+
+
+@dataclass
+class Tally:
+    """The sums of one memory instruction over a launch, and its worst touch."""
+
+    access: Access
+    executed: int = 0  # warps that executed the instruction, also with every lane switched off by its guard
+    warps: int = 0  # warps with a lane that took part
+    lanes: int = 0
+    cost: int = 0
+    ideal: int = 0
+    requests: int = 0  # of the texture unit
+    worst_excess: int = 0
+    worst: tuple[Array, Array | None] | None = None  # addresses and mask of one warp
+    certain: bool = True  # the cost is what the profiler counts
+    zeros: bool = False  # lanes of a copy wrote zeros
+    footprint: Footprint = field(default_factory=Footprint)
+
+    def add(self, one: Shot, times: int, addresses: Array, active: Array | None) -> None:
+        """``one`` happened ``times`` times, at these addresses (whole warps, flat)."""
+        self.warps += one.warps * times
+        self.lanes += one.lanes * times
+        self.cost += one.cost * times
+        self.ideal += one.ideal * times
+        self.requests += one.requests * times
+        self.certain = self.certain and one.certain
+        self.zeros = self.zeros or one.zeros
+        if one.worst[1] > self.worst_excess:
+            lanes = slice(one.worst[0] * WARP, (one.worst[0] + 1) * WARP)
+            self.worst_excess = one.worst[1]
+            self.worst = (addresses[lanes].copy(), None if active is None else active[lanes].copy())
+
+
+@dataclass
+class Sums:
+    """Everything counted so far about the memory accesses and multiply-adds of a launch."""
+
+    tallies: dict[tuple[int, str], Tally] = field(default_factory=dict)  # by instruction and memory
+    ffma: int = 0  # threads
+    dfma: int = 0  # threads
+    arrivals: int = 0  # threads at block-wide barriers
+    waited_for: int = 0  # bytes from global memory that no arithmetic hides (``machinecode/exposed_latency.py``)
+    reuse_flags: int = 0  # operands of multiply-adds that are kept for the next instruction, warps
+    register_conflicts: int = 0  # clocks that multiply-adds lose to register banks, warps
+    tensor_products: int = 0  # multiply-adds of tensor cores
+    certain: bool = True  # no address depends on the last bits of an approximate function
+    textures: set[tuple[int, int]] = field(default_factory=set)  # (warp of a block, texture that it fetches from)
+    issued: Counter[str] = field(default_factory=Counter)  # opcode -> warps
+    executed: int = 0  # instructions of all threads
+    longest: int = 0  # of the thread that executes the most
+
+    def figures(self) -> tuple[object, ...]:
+        """All the numbers, to compare two counts."""
+        tallies = {key: (t.executed, t.warps, t.lanes, t.cost, t.ideal) for key, t in self.tallies.items()}
+        return tallies, self.ffma, self.dfma, self.issued
+
+    def touched(self) -> dict[tuple[int, str], tuple[int, int]]:
+        """The footprint of every instruction."""
+        return {key: (t.footprint.bytes, t.footprint.sum) for key, t in self.tallies.items()}

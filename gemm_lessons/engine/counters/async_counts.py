@@ -1,0 +1,86 @@
+"""What copies by the async proxy move, and what cannot be counted of kernels with mbarriers.
+
+No load or store unit sees these copies: Nsight Compute's counters of loads, stores and wavefronts leave them out (read
+off an H200), the sums over every kind of access (``launch.TOTALS``) do not. They are counted on PTX, of which machine
+code makes each copy once. How often a thread looks at an mbarrier depends on time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from gemm_lessons.engine.events import Bulk, Phase, Record, Touch
+from gemm_lessons.engine.ptx.cfg import line_of
+from gemm_lessons.engine.ptx.records import Instruction, Kernel
+
+POLLED = ("warp_instructions", "instructions")
+
+
+class AsyncCounts:
+    """Of one launch. ``totals`` by the short names of ``launch.TOTALS``; ``obstacle``: why nothing can be counted."""
+
+    def __init__(self, kernel: Kernel | None) -> None:
+        instructions = kernel.instructions if kernel is not None else ()
+        waits = next((i for i in instructions if i.row.name in ("mbarrier.test_wait", "mbarrier.try_wait")), None)
+        arrives = next((i for i in instructions if i.row.name.startswith("mbarrier.arrive")), None)
+        copies = next((i for i in instructions if i.row.effect == "copy" and "bulk" in i.modifiers[:3]), None)
+        self.anything = bool(waits or arrives or copies)
+        self.totals: Counter[str] = Counter()
+        self.obstacle = ""
+        self.polls = "" if waits is None else _where("how often threads look at an mbarrier depends on time", waits)
+        self.uncounted: Mapping[str, str] = {
+            **(dict.fromkeys(POLLED, self.polls) if waits else {}),
+            **({"barriers": _where("threads meet at mbarriers, too", arrives)} if arrives else {}),
+            **({"global_bytes_waited_for": _where("what hides a bulk copy is not followed", copies)} if copies else {}),
+        }
+        self._vain: np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None
+
+    def begin_batch(self) -> None:
+        """New blocks: nobody waits."""
+        self._vain = None
+
+    def follow(self, records: Sequence[Record]) -> None:
+        """What happened, in order."""
+        for record in records:
+            kind = type(record)
+            if kind is Bulk:
+                self._copy(record)  # type: ignore[arg-type]
+            elif kind is Phase:
+                self._phase(record)  # type: ignore[arg-type]
+            elif kind is Touch and self._vain is not None and not self.obstacle:
+                self._meanwhile(record)  # type: ignore[arg-type]
+
+    def _copy(self, bulk: Bulk) -> None:
+        """Each lane's copy is an access of its own."""
+        moved, inside = bulk.moved, bulk.touch.access.width * bulk.lanes.size
+        loads = bulk.offsets is not None
+        self.totals["global_accesses"] += bulk.lanes.size
+        self.totals["shared_accesses"] += bulk.lanes.size
+        self.totals["shared_bytes_written" if loads else "shared_bytes_read"] += inside
+        for direction in ("read",) * (loads or moved.reduces) + ("written",) * (not loads):
+            self.totals[f"global_bytes_{direction}"] += moved.bytes
+            self.totals[f"global_sectors_{direction}"] += moved.sectors
+
+    def _phase(self, mark: Phase) -> None:
+        if mark.kind not in ("wait", "vain"):
+            return
+        if self._vain is None:
+            self._vain = np.zeros(mark.total, np.bool_)
+        self._vain[mark.lanes] = mark.kind == "vain"
+
+    def _meanwhile(self, touch: Touch) -> None:
+        """Whoever has looked in vain does nothing but look again, or what it does depends on time."""
+        assert self._vain is not None
+        if touch.access.is_mbarrier:
+            return
+        if bool(self._vain.any() if touch.active is None else (self._vain & touch.active).any()):
+            where = touch.access.text + (f", line {touch.access.line}" if touch.access.line else "")
+            self.obstacle = f"what threads do while they wait for an mbarrier depends on time: {where}"
+
+
+def _where(why: str, instruction: Instruction) -> str:
+    line = line_of(instruction)
+    return f"{why}: {instruction.full_opcode.replace('__', '::')}{f', line {line}' if line else ''}"

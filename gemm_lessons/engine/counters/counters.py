@@ -1,0 +1,351 @@
+"""Counts what a launch did, in Nsight Compute's names: an observer that fills ``launch.Counters``.
+
+The counts come from the kernel's machine code (``machinecode``), because that is what the profiler counts. Only when it
+cannot be followed are they taken from the PTX machine's events instead, and then every total is marked as inexact.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine import sass as machinecode
+from gemm_lessons.engine.costs import banks
+from gemm_lessons.engine.costs.tally import Shot, Sums, Tally, shot
+from gemm_lessons.engine.counters.async_counts import AsyncCounts
+from gemm_lessons.engine.counters.cross_check import Account, is_fused
+from gemm_lessons.engine.events import WARP, Access, Barrier, Batch, Boundary, LaunchInfo, Record, SharedArray, Touch
+from gemm_lessons.engine.machine.memory import GlobalMemory
+from gemm_lessons.engine.ptx import cfg
+from gemm_lessons.engine.ptx import synchronising_accesses as meant_to_meet
+from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
+from gemm_lessons.engine.records.metrics import COUNTED, METRICS
+from gemm_lessons.engine.records.results import Conflict, Counters, LineCount
+from gemm_lessons.engine.sass.exposed_latency import OPERATIONS
+
+if TYPE_CHECKING:
+    from gemm_lessons.engine.compiler.compile import Compiled
+
+Array = NDArray[Any]
+KEY = "counters"
+VECTOR = 16  # bytes per lane of a 128-bit access
+MOST_UNCOUNTED = 4096  # distinct touches kept in case the machine code cannot be followed to its end
+BOTH_SIDES = "cp.async with bank conflicts where it reads and where it writes: in which order they pass is not known"
+ZEROS = "cp.async that writes zeros and ignores its source: an H200 counted 2 of 41,064 less, and it is not known why"
+SEVERAL_FLOATS = "an H200 counted 1.3% more sectors than atomics of several floats touch"
+# Machine instructions by the counter that they add to.
+UNITS = {
+    "fp64_instructions": ("DFMA", "DADD", "DMUL", "DSETP"),
+    "dot_products": ("IDP",),
+    "hmma": ("HMMA", "HFMA2.MMA"),
+    "imma": ("IMMA",),
+    "dmma": ("DMMA",),
+    "ldmatrix": ("LDSM",),
+    "stmatrix": ("STSM",),
+    "async_copies": ("LDGSTS",),
+    "global_reductions": ("RED", "REDG"),
+}
+# Basic blocks of machine code for each instruction that a warp executes on PTX, far beyond what division takes.
+LEAST_BLOCKS, BLOCKS_PER_INSTRUCTION = 20_000, 4
+WAITING = "threads wait for each other in a loop, and how often they look depends on time"
+NSIGHT = tuple(name for name in METRICS.values() if not name.startswith("simulator__"))
+
+
+class CounterObserver:
+    """One launch's counters."""
+
+    def __init__(self, compiled: Compiled) -> None:
+        self.code = machinecode.prepare(compiled)
+        self.opcodes: Counter[str] = Counter()
+        self.barriers = 0
+        self.blocks = 0
+        self._sums = Sums()  # counted on PTX
+        self._seen: Counter[Touch] = Counter()  # not yet in _sums
+        self._recent: Counter[Touch] = Counter()  # of this batch, not yet in _seen
+        self.interpreted = Account()  # for the second opinion, as are the next two
+        self.followed: Account | None = None
+        self.lanes: Array = np.zeros(0, np.int64)  # threads that executed each instruction
+        self._names: list[str] = []
+        self._ffma: list[int] = []
+        self.launch: LaunchInfo | None = None
+        self._phases = AsyncCounts(None)
+        self._barriers = 0  # of this batch, at which all threads met
+        self._waits: Array | None = None  # by lane: those at which only some did
+        self._compiled = compiled
+
+    def begin(self, launch: LaunchInfo) -> None:
+        """See ``events.Observer``, also for the three methods below."""
+        self.launch = launch
+        self.interpreted.by_warps = launch.kernel.by_warps
+        if meant_to_meet.waits(launch.kernel):
+            self.code = dataclasses.replace(self.code, plan=None, obstacle=WAITING)
+        self._phases = AsyncCounts(launch.kernel)
+        self._names = [instruction.full_opcode for instruction in launch.kernel.instructions]
+        self.lanes = np.zeros(len(self._names), np.int64)
+        self._ffma = [i.index for i in launch.kernel.instructions if is_fused(i)]
+        self._bar = [i.index for i in launch.kernel.instructions if cfg.is_barrier(i)]
+
+    def begin_batch(self, batch: Batch) -> None:
+        """A new set of blocks starts."""
+        self._barriers, self._waits = 0, None
+        self._phases.begin_batch()
+
+    def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
+        """Barriers; without machine code also every distinct touch, analysed once and multiplied."""
+        self._barriers += boundary == "barrier"
+        for record in records:
+            if type(record) is Barrier and record.kind != "warp":
+                self._wait(batch, record)
+        if self._phases.anything:
+            self._phases.follow(records)
+        self._recent.update(record for record in records if type(record) is Touch and record.access.is_counted)
+        if len(self._recent) > MOST_UNCOUNTED:
+            self._settle(batch)
+
+    def _wait(self, batch: Batch, barrier: Barrier) -> None:
+        """Some threads came to a barrier: as those of whole blocks, to a named one, or only to signal."""
+        if self._waits is None:
+            self._waits = np.zeros(batch.blocks * batch.padded_threads, np.int64)
+        if barrier.lanes is not None:
+            self._waits += barrier.lanes[: len(self._waits)]
+        elif barrier.blocks is not None:
+            self._waits += np.repeat(barrier.blocks, batch.padded_threads)[: len(self._waits)]
+
+    def _settle(self, batch: Batch) -> None:
+        self.interpreted.add(self._recent, batch)
+        self._seen.update(self._recent)
+        self._recent.clear()
+        if self.code.plan is None or len(self._seen) > MOST_UNCOUNTED:
+            self._count()
+
+    def _count(self) -> None:
+        """Add what was seen on PTX: needed when the machine code cannot be followed, which may show only at its end."""
+        for touch, times in self._seen.items():
+            access = touch.access
+            if access.space not in ("shared", "global"):
+                continue
+            one: Shot | None = touch.memo.get(KEY)
+            if one is None:
+                one = touch.memo[KEY] = shot(access, touch.addresses, touch.active)
+            tally = self._sums.tallies.setdefault((access.index, access.space), Tally(access))
+            tally.add(one, times, touch.addresses, touch.active)
+            tally.executed += one.warps * times
+        self._seen.clear()
+
+    def end_batch(self, batch: Batch, executions: Array, lane_executions: Array) -> None:
+        """Add the batch's opcode mix, FFMA and barriers."""
+        for name, warps in zip(self._names, executions.tolist(), strict=True):
+            if warps:
+                self.opcodes[name] += warps
+        self._settle(batch)
+        self.lanes += lane_executions
+        self.barriers = max(self.barriers, self._barriers + (int(self._waits.max()) if self._waits is not None else 0))
+        self.blocks += batch.blocks
+
+    def result(self, memory: Callable[[], GlobalMemory]) -> Counters:
+        """The counters of a launch that ended well. ``memory`` gives global memory as it was before the launch."""
+        assert self.launch is not None
+        self.interpreted.arrivals = int(self.lanes[self._bar].sum())
+        self._sums.ffma = self.interpreted.fused = int(self.lanes[self._ffma].sum())
+        sums, inexact = self._sums, self.code.obstacle
+        if self._phases.obstacle:
+            self.code = dataclasses.replace(self.code, plan=None, obstacle=self._phases.obstacle)
+            self._count()
+            inexact = self.code.obstacle
+        if self.code.plan is not None:
+            try:
+                sums = machinecode.count(self.code, self.launch, memory, budget=self._budget())
+                self.followed = Account.followed(sums) if sums.certain else None
+            except machinecode.Uncountable as obstacle:
+                self._count()
+                inexact = str(obstacle)
+        if sums is self._sums:  # machine code cannot be followed, or not to the end
+            sums.issued = self.opcodes
+        marks = dict.fromkeys(NSIGHT, f"counted on PTX: {inexact}") if inexact else {}
+        if not all(tally.certain for tally in sums.tallies.values()):
+            marks.setdefault(METRICS["shared_wavefronts"], BOTH_SIDES)
+        if any(tally.zeros for tally in sums.tallies.values()):
+            for short in ("shared_wavefronts", "shared_wavefronts_ideal"):
+                marks.setdefault(METRICS[short], ZEROS)
+        if any("F32x" in tally.access.text for tally in sums.tallies.values()):
+            marks.setdefault(COUNTED["global_reduction_sectors"], SEVERAL_FLOATS)
+        if self._phases.polls:
+            marks.setdefault(METRICS["warp_instructions"], self._phases.polls)
+        totals = self._totals(sums)
+        return Counters(
+            totals=totals,
+            lines=lines(sums),
+            conflicts=conflicts(sums, self.launch.shared_arrays),
+            opcodes=dict(self.opcodes.most_common()),
+            inexact=marks,
+            uncounted=self._phases.uncounted,
+            obstacle=self._placed(inexact) if inexact else "",
+        )
+
+    def _placed(self, obstacle: str) -> str:
+        """With the line of the machine instruction that it names."""
+        try:
+            line = next((it.line for it in self._compiled.sass if it.line and it.text in obstacle), None)
+        except (KitError, UnsupportedKernel):  # there is no disassembler, or it does not know the architecture
+            line = None
+        return obstacle if line is None else f"{obstacle}, line {line}"
+
+    def _budget(self) -> int:
+        """Basic blocks that the machine code may take: with so many more than on PTX, it goes another way for ever."""
+        return LEAST_BLOCKS + BLOCKS_PER_INSTRUCTION * sum(self.opcodes.values())
+
+    def _totals(self, sums: Sums) -> dict[str, int]:
+        assert self.launch is not None
+        result = totals(sums)
+        grid = self.launch.grid
+        result[COUNTED["thread_instructions_if_equal"]] = sums.longest * grid.threads * grid.blocks
+        for short, value in self._phases.totals.items():
+            result[COUNTED[short]] += value
+        result[METRICS["barriers"]] = self.barriers
+        result[METRICS["blocks"]] = self.blocks
+        result[METRICS["instructions"]] = sum(self.opcodes.values())
+        return result
+
+
+def totals(sums: Sums) -> dict[str, int]:
+    """Sums of a launch by Nsight's names."""
+    result = dict.fromkeys(COUNTED.values(), 0)
+    for tally in sums.tallies.values():
+        access = tally.access
+        direction = _direction(access)
+        if access.space != "texture":
+            result[METRICS[f"{access.space}_{direction}_bytes"]] += tally.lanes * access.width
+        if access.width == VECTOR and _is_plain(access):
+            result[METRICS[f"{access.space}_instructions_128"]] += tally.executed
+        for short, value in _of_all_kinds(tally):
+            result[COUNTED[short]] += value
+        for short, value, ideal in _counted(tally):
+            result[COUNTED[short]] += value
+            if short == "shared_wavefronts":
+                result[METRICS["shared_wavefronts_ideal"]] += ideal
+    result[COUNTED["thread_instructions"]] += sums.executed
+    result[COUNTED["textures_of_a_warp"]] = max(Counter(warp for warp, _ in sums.textures).values(), default=0)
+    result[METRICS["ffma"]] += sums.ffma
+    result[COUNTED["dfma"]] += sums.dfma
+    result[COUNTED["reuse_flags"]] += sums.reuse_flags
+    result[COUNTED["register_bank_conflicts"]] += sums.register_conflicts
+    result[COUNTED["tensor_products"]] += sums.tensor_products
+    for short, names in UNITS.items():
+        result[COUNTED[short]] += sum(sums.issued[name] for name in names)
+    result[METRICS["warp_instructions"]] += sums.issued.total()
+    result[COUNTED["shuffles"]] += sums.issued["SHFL"]
+    result[COUNTED["global_bytes_waited_for"]] += sums.waited_for
+    result[COUNTED["operations"]] += sum(WARP * each * sums.issued[name] for name, each in OPERATIONS.items())
+    return result
+
+
+def lines(sums: Sums) -> tuple[LineCount, ...]:
+    """Wavefronts, sectors, requests and instructions of every source line, with the ideal of each."""
+    found: dict[tuple[str, int, str], list[int]] = {}
+    for tally in sums.tallies.values():
+        if tally.access.line is None:
+            continue
+        for short, value, ideal in _counted(tally):
+            entry = found.setdefault((tally.access.file, tally.access.line, COUNTED[short]), [0, 0])
+            entry[0] += value
+            entry[1] += ideal
+    return tuple(
+        LineCount(line, metric, value, ideal, file) for (file, line, metric), (value, ideal) in sorted(found.items())
+    )
+
+
+def _counted(tally: Tally) -> list[tuple[str, int, int]]:
+    """(short name, value, ideal) of every counter of Nsight Compute that an instruction adds to.
+
+    Read off an H200: the instruction counters hold loads and stores proper, also where every lane is switched off;
+    cp.async, ldmatrix and atomics are not among them. A cp.async counts its global side as load requests and sectors;
+    global atomics count neither. All of them cost wavefronts of shared memory.
+    """
+    access, direction = tally.access, _direction(tally.access)
+    found: list[tuple[str, int, int]] = []
+    if access.space == "shared":
+        found.append(("shared_wavefronts", tally.cost, tally.ideal))
+    elif access.space == "texture":
+        found.append(("texture_requests", tally.requests, tally.requests))
+        found.append(("texture_sectors", tally.cost, tally.ideal))
+    elif access.effect != "atomic":
+        found.append((f"global_{direction}_requests", tally.warps, tally.warps))
+        found.append((f"global_{direction}_sectors", tally.cost, tally.ideal))
+    if _is_plain(access):
+        found.append((f"{access.space}_{direction}_instructions", tally.executed, tally.executed))
+    return found
+
+
+def _of_all_kinds(tally: Tally) -> Iterator[tuple[str, int]]:
+    """What an instruction adds to the sums over every kind of access."""
+    access = tally.access
+    space, moved = access.space, tally.lanes * access.width
+    if space == "texture":  # a way to read global memory
+        space = "global"
+        yield "texture_bytes", moved
+    if space not in ("shared", "global"):
+        return
+    if space == "global" and access.text.startswith("RED"):
+        yield "global_reduction_sectors", tally.cost
+    yield f"{space}_accesses", tally.warps  # not what ptxas adds to keep time, with every lane switched off
+    reads = access.effect in ("load", "atomic") or (access.effect, space) == ("copy", "global")
+    writes = access.effect in ("store", "atomic") or (access.effect, space) == ("copy", "shared")
+    for direction in ("read",) * reads + ("written",) * writes:
+        yield f"{space}_bytes_{direction}", moved
+        if space == "global":
+            yield f"global_sectors_{direction}", tally.cost
+
+
+def _is_plain(access: Access) -> bool:
+    """Whether it is among the loads and stores that Nsight Compute counts as instructions."""
+    if access.space == "texture":
+        return False
+    return access.effect in ("load", "store") and not access.is_matrix and not access.text.startswith(("LD.", "ST."))
+
+
+def _direction(access: Access) -> str:
+    loads = access.effect == "load" or (access.effect == "copy" and access.space == "global")
+    return "load" if loads else "store"
+
+
+def conflicts(sums: Sums, arrays: Sequence[SharedArray]) -> tuple[Conflict, ...]:
+    """The worst bank conflict of each source line and direction, most wasted wavefronts first."""
+    grouped: dict[tuple[str, int, bool], list[Tally]] = {}
+    for tally in sums.tallies.values():
+        if tally.worst is not None and tally.access.line is not None:
+            key = (tally.access.file, tally.access.line, tally.access.effect != "load")
+            grouped.setdefault(key, []).append(tally)
+    found = [_conflict(line, store, file, tallies, arrays) for (file, line, store), tallies in grouped.items()]
+    return tuple(sorted(found, key=lambda conflict: -conflict.excess_wavefronts))
+
+
+def _conflict(line: int, store: bool, file: str, tallies: list[Tally], arrays: Sequence[SharedArray]) -> Conflict:
+    tally = max(tallies, key=lambda one: one.worst_excess)
+    assert tally.worst is not None
+    addresses, active = tally.worst
+    example = banks.collision(addresses, active, tally.access.width)
+    first = example.addresses[0]
+    return Conflict(
+        line=line,
+        store=store,
+        width=tally.access.width,
+        ways=len(example.lanes),
+        bank=example.bank,
+        lanes=example.lanes,
+        addresses=example.addresses,
+        excess_wavefronts=sum(one.cost - one.ideal for one in tallies),
+        array=next((plain_name(a.name) for a in arrays if a.offset <= first < a.offset + a.size), ""),
+        file=file,
+    )
+
+
+def plain_name(mangled: str) -> str:
+    """A shared array's name as written: ``_ZZ4tileILi8EEvPKfE2As`` -> ``As``. Unmangled names stay."""
+    match = re.search(r"E(\d+)(\w+?)(?:_\d+)?$", mangled) if mangled.startswith("_Z") else None
+    return match[2][: int(match[1])] if match else mangled

@@ -1,0 +1,160 @@
+"""Two engines follow every counted launch: do they agree on what both know?
+
+    PTX, interpreted ---------> Account --+
+                                          +--> equal: agreed.  Not equal: exact.py looks closer.  Else: Disagreement
+    machine code, followed ---> Account --+
+
+PTX gives the values and the findings, machine code the counters. They share what a single instruction computes, which
+is tested by itself, but not how instructions are read, ordered, grouped, remembered, guarded and branched around. So
+nearly every mistake in one of them shows as a difference in who touched which bytes (``footprint.py``), came to a
+barrier, or multiplied and added. ptxas stands between them: what it may do is allowed, and nothing else. A disagreement
+is a fault of the kit and says nothing about the kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.costs.footprint import Footprint, moved, pattern
+from gemm_lessons.engine.costs.tally import Sums
+from gemm_lessons.engine.events import WARP, Access, Batch, Touch
+from gemm_lessons.engine.ptx import cfg
+from gemm_lessons.engine.ptx.anticipated import always_needed
+from gemm_lessons.engine.ptx.cfg import Block
+from gemm_lessons.engine.ptx.common_subexpressions import repeated
+from gemm_lessons.engine.ptx.records import Instruction
+from gemm_lessons.engine.records.errors import KitError
+
+Array = NDArray[Any]
+Kind = tuple[str, str]  # space and effect: ("shared", "load")
+
+PTX, MACHINE_CODE = "the PTX interpreter", "the machine code"
+
+
+class Disagreement(KitError):
+    """The two engines contradict each other: a fault of the kit. Nothing is known about the kernel."""
+
+    def __init__(self, what: str, line: int | None = None) -> None:
+        place = f" (line {line})" if line is not None else ""
+        super().__init__(
+            f"the simulator contradicts itself, so there is no verdict: {what}{place}. "
+            "This is a fault of gemm-lessons, not of the kernel; please report it together with the kernel"
+        )
+        self.line = line
+
+
+@dataclass
+class Account:
+    """What one engine saw of a launch."""
+
+    touched: dict[Access, Footprint] = field(default_factory=dict)
+    arrivals: int = 0  # threads that came to a barrier of their block, each as often as it came
+    fused: int = 0  # threads that executed a multiply-add in fp32
+    by_warps: bool = False  # it does not matter which lane of a warp it was
+
+    def add(self, touches: Mapping[Touch, int], batch: Batch) -> None:
+        """What a batch of the PTX machine touched, and how often."""
+        for touch, times in touches.items():
+            access = touch.access
+            one = touch.memo.get("footprint")
+            if one is None:
+                one = touch.memo["footprint"] = pattern(
+                    touch.addresses, touch.active, batch.padded_threads, self.by_warps
+                )
+            factor = moved(touch.bases) if touch.bases else times
+            touch.bases.clear()
+            footprint = self.touched.setdefault(access, Footprint())
+            footprint.add(one, times, factor, access.width, batch.first_block)
+
+    @classmethod
+    def followed(cls, sums: Sums) -> Account:
+        """What the machine code did."""
+        return cls({t.access: t.footprint for t in sums.tallies.values()}, sums.arrivals, sums.ffma)
+
+    def of(self, kind: Kind) -> Footprint:
+        """Everything touched in one space by one effect."""
+        total = Footprint()
+        for access, footprint in self.touched.items():
+            if (access.space, access.effect) == kind:
+                total.merge(footprint)
+        return total
+
+    def kinds(self) -> set[Kind]:
+        """What was touched at all. Constants and local memory become operands and registers in machine code."""
+        return {(a.space, a.effect) for a, f in self.touched.items() if f.bytes and a.space in ("shared", "global")}
+
+
+def doubts(interpreted: Account, followed: Account, origin: int) -> tuple[Kind, ...]:
+    """Spaces and effects in which the engines touched different bytes. ``origin``: where machine code's shared memory
+    begins."""
+    different = []
+    for kind in sorted(interpreted.kinds() | followed.kinds()):
+        mine = interpreted.of(kind)
+        if (mine.shifted(origin) if kind[0] == "shared" else mine) != followed.of(kind):
+            different.append(kind)
+    return tuple(different)
+
+
+def check_barriers(interpreted: Account, followed: Account, instructions: Sequence[Instruction], threads: int) -> None:
+    """Raises ``Disagreement`` when a different number of threads came to barriers."""
+    barriers = [i for i in instructions if cfg.is_barrier(i)]
+    if interpreted.arrivals == followed.arrivals or any(i.guard is not None for i in barriers):
+        return
+    if threads <= WARP and followed.arrivals == 0:  # ptxas needs no barrier for a single warp
+        return
+    line = cfg.line_of(barriers[0]) if barriers else None
+    raise Disagreement(_counts("thread arrivals at barriers", interpreted.arrivals, followed.arrivals), line)
+
+
+def check_fused(
+    interpreted: Account,
+    followed: Account,
+    blocks: Sequence[Block],
+    lanes: Array,
+) -> None:
+    """Raises ``Disagreement`` when machine code has fewer or more multiply-adds than ptxas can have made. ``lanes``:
+    threads that executed each PTX instruction."""
+    if interpreted.fused == followed.fused:
+        return
+    instructions = [i for block in blocks for i in block.instructions]
+    needed = always_needed(blocks) - repeated(blocks)
+    least = sum(int(lanes[i.index]) for i in instructions if is_fused(i) and i.index in needed)
+    most = interpreted.fused + sum(int(lanes[i.index]) * _becomes(i) for i in instructions)
+    if least <= followed.fused <= most:
+        return
+    line = next((cfg.line_of(i) for i in instructions if is_fused(i)), None)
+    raise Disagreement(_counts("multiply-adds in fp32", interpreted.fused, followed.fused), line)
+
+
+def is_fused(instruction: Instruction) -> bool:
+    """Whether it is a multiply-add in fp32."""
+    return instruction.opcode == "fma" and instruction.modifiers[-1:] == ("f32",)
+
+
+def _becomes(instruction: Instruction) -> int:
+    kinds = {"f32", "f16", "f16x2", "bf16", "bf16x2"} & set(instruction.modifiers)
+    most = instruction.row.ffma
+    if most > 1:
+        return most
+    if not kinds or is_fused(instruction):
+        return 0
+    return 2 * most if kinds & {"f16x2", "bf16x2"} else most
+
+
+def _counts(what: str, mine: int, theirs: int) -> str:
+    return f"{PTX} counts {mine:,} {what}, {MACHINE_CODE} {theirs:,}"
+
+
+def touched_otherwise(interpreted: Account, followed: Account, kind: Kind, line: int | None) -> Disagreement:
+    """The disagreement about the bytes of ``kind``."""
+    space, effect = kind
+    mine, theirs = interpreted.of(kind).bytes, followed.of(kind).bytes
+    what = f"{PTX} and {MACHINE_CODE} disagree about {space} {_PLURAL[effect]}: {mine:,} bytes against {theirs:,}"
+    return Disagreement(what + (", by other threads or at other addresses" if mine == theirs else ""), line)
+
+
+_PLURAL = {"load": "loads", "store": "stores", "atomic": "atomics", "copy": "copies"}

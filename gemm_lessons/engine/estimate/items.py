@@ -1,0 +1,196 @@
+"""What a traced warp executes, as a multiprocessor takes it: ``Item``, one instruction or a run of arithmetic, with its
+unit, what it waits for and what it takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from gemm_lessons.engine.costs.banks import WARP
+from gemm_lessons.engine.estimate.latencies import PIPES, THREE_OPERANDS, Pipes, pipes_of
+from gemm_lessons.engine.hardware.sheets import GpuSpec
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.sass.operands import Decoded, MachineRegister
+from gemm_lessons.engine.sass.trace import Touch, Trace
+
+if TYPE_CHECKING:
+    from gemm_lessons.engine.compiler.sass import SassInstruction
+
+LONGEST_RUN = 16  # arithmetic instructions of one warp that are issued together, to save time
+PRODUCTS = ("HMMA", "IMMA", "DMMA")
+BOX = "UTMALDG"  # a copy of a box of a tensor map into shared memory
+Step = tuple[int, Touch | None]  # of a traced warp: the instruction's index, and its access if it made one
+FP32, MEMORY, INTEGER, SPECIAL, OTHER, TENSOR, FP64 = range(7)
+UNITS: Mapping[str, int] = {
+    **dict.fromkeys("FFMA FADD FMUL FFMA32I FMUL32I FADD32I IMAD HFMA2 HADD2 HMUL2 IDP".split(), FP32),
+    **dict.fromkeys(
+        "LD ST LDG STG LDS STS LDL STL LDC LDSM STSM LDGSTS TLD ATOM ATOMG ATOMS RED REDG SHFL REDUX".split(), MEMORY
+    ),
+    **dict.fromkeys(("SYNCS", BOX), MEMORY),
+    **dict.fromkeys(PRODUCTS, TENSOR),
+    **dict.fromkeys("DFMA DADD DMUL DSETP DMNMX".split(), FP64),
+    **dict.fromkeys("S2R S2UR MUFU F2I I2F F2F I2FP F2FP FRND POPC FLO BREV".split(), SPECIAL),
+    **dict.fromkeys(
+        "BRA EXIT BAR NOP BSSY BSYNC BREAK CALL RET WARPSYNC DEPBAR LDGDEPBAR MEMBAR ERRBAR CCTL YIELD".split(), OTHER
+    ),
+}  # all others: INTEGER
+# Moves that ptxas writes as multiplications: they need no multiplier.
+MOVES = ("IMAD.MOV", "IMAD.IADD", "IMAD.SHL")
+# Units of which this model knows no rates.
+UNKNOWN = re.compile(rf"[BQ]MMA|[HIQ]GMMA|(?!{BOX}$)UTMA\w+|UBLK\w+")
+
+
+def unknown_units(code: Iterable[SassInstruction], gpu: GpuSpec | None = None) -> set[str]:
+    """The opcodes whose unit this model does not know; on ``gpu`` or, without it, on none that it has."""
+    found = set()
+    pipes = tuple(PIPES.values()) if gpu is None else (pipes_of(gpu),)
+    for opcode in {instruction.opcode for instruction in code}:
+        name = opcode.split(".")[0]
+        known = not UNKNOWN.fullmatch(name)
+        if name in PRODUCTS:
+            known = any(it.products.clocks(opcode) for it in pipes)
+        elif name == BOX:
+            known = any(it.box for it in pipes)
+        if not known:
+            found.add(name)
+    return found
+
+
+class Item(NamedTuple):
+    """One instruction, or a run of arithmetic ones: what it waits for, what it takes, how long its warp pauses."""
+
+    unit: int
+    waits: tuple[int, ...]
+    slots: int  # issue slots
+    fp32: float  # clocks of the fp32 pipe
+    integer: float
+    stall: float
+    sets: int | None
+    reads: int | None
+    registers: int
+    name: str
+    place: int  # in the code
+    at_most: tuple[int, int] | None = None  # DEPBAR: scoreboard, how many may still be under way
+    other: float = 0.0  # clocks of the tensor cores, or of the fp64 lanes
+    later: float = 0.0  # clocks until a result without a fixed latency is there
+    sums: tuple[int, int] | None = None  # of a product: the first register of what it makes, and of what it adds to
+
+
+def streams_of(trace: Trace, blocks: int, gpu: GpuSpec) -> list[tuple[Stream, Sequence[Step]]]:
+    """Every warp of the first ``blocks`` with its instructions as items. Most warps take the same path."""
+    items = _items(trace, pipes_of(gpu), gpu)
+    joined: dict[tuple[int, ...], Stream] = {}
+    found: list[tuple[Stream, Sequence[Step]]] = []
+    for warp in trace.warps[: blocks * trace.warps_per_block]:
+        path = tuple([index for index, _ in warp])
+        if path not in joined:
+            joined[path] = _stream(path, items)
+        found.append((joined[path], warp))
+    return found
+
+
+def _items(trace: Trace, pipes: Pipes, gpu: GpuSpec) -> list[Item]:
+    """Every instruction as an item of its own."""
+    fp32 = WARP * gpu.schedulers / gpu.lanes_per_sm
+    found = []
+    for d, control, banks in zip(trace.code, trace.control, trace.reads, strict=True):
+        opcode = d.source.opcode
+        moves = opcode.startswith(MOVES)
+        unit = INTEGER if moves else UNITS.get(d.name, INTEGER)
+        slots = pipes.multiply_slots if d.name == "IMAD" and not moves else 1
+        other, later = _other(opcode, unit, pipes)
+        stall = max(1, control.stall)
+        at_most = None
+        if d.name == "DEPBAR" and (match := re.search(r"SB(\d), (0x[0-9a-f]+)", d.text)):
+            at_most = int(match[1]), int(match[2], 16)
+        found.append(
+            Item(
+                unit, control.waits, slots,
+                max(pipes.dot if d.name == "IDP" else _multiply(fp32, banks, pipes), slots) if unit == FP32 else 0.0,
+                pipes.integer if unit == INTEGER else 0.0,
+                stall if stall < 3 else stall * pipes.dependence,
+                control.sets, control.reads, max(1, d.source.width // 4), d.name, d.index, at_most,
+                other, later, _sums(d) if unit == TENSOR else None,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _multiply(fp32: float, banks: tuple[int, int], pipes: Pipes) -> float:
+    """Clocks of a multiply-add that reads so many registers of each bank."""
+    return max(fp32 + max(0, max(banks) - 2), sum(banks) * pipes.register)
+
+
+def _other(opcode: str, unit: int, pipes: Pipes) -> tuple[float, float]:
+    """Of an instruction for the tensor cores or in fp64: its clocks, and those until its result is there."""
+    if unit == TENSOR:
+        return pipes.products.clocks(opcode) or (0.0, 0.0)
+    if unit == FP64:
+        return pipes.fp64 * (THREE_OPERANDS if opcode.startswith("DFMA") else 1.0), pipes.fp64_latency
+    return 0.0, pipes.special_latency
+
+
+def _sums(d: Decoded) -> tuple[int, int] | None:
+    registers = [it for it in d.operands if isinstance(it, MachineRegister) and it.file == "R"]
+    if len(registers) < 3 or registers[0].number is None:
+        return None
+    last = registers[-1].number
+    return registers[0].number, -1 if last is None or len(registers) < 4 else last
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The items of one path through the code, and where in it each begins."""
+
+    items: Sequence[Item]
+    places: Sequence[int]
+
+    def of(self, warp: Sequence[Step]) -> list[tuple[Item, Touch | None]]:
+        """With the accesses of a warp that took this path."""
+        return [(item, warp[place][1]) for item, place in zip(self.items, self.places, strict=True)]
+
+
+def _stream(path: Sequence[int], items: Sequence[Item]) -> Stream:
+    """The instructions of a path as items, with arithmetic that has nothing to wait for in between joined into runs."""
+    found: list[Item] = []
+    places: list[int] = []
+    run: list[int] = []
+    joined: dict[tuple[int, ...], Item] = {}  # runs come again in every round of a loop
+
+    def close(end: int) -> None:
+        if run:
+            same = tuple(run)
+            if same not in joined:
+                joined[same] = _joined([items[index] for index in run])
+            found.append(joined[same])
+            places.append(end - len(run))
+            run.clear()
+
+    for place, index in enumerate(path):
+        item = items[index]
+        plain = item.unit in (FP32, INTEGER) and item.sets is None and item.reads is None
+        if run and (not plain or item.waits or len(run) == LONGEST_RUN):
+            close(place)
+        if not plain:
+            found.append(item)
+            places.append(place)
+            continue
+        run.append(index)
+        if item.stall > 2:
+            close(place + 1)
+    close(len(path))
+    return Stream(found, places)
+
+
+def _joined(parts: Sequence[Item]) -> Item:
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    return first._replace(
+        slots=sum(part.slots for part in parts),
+        fp32=sum(part.fp32 for part in parts),
+        integer=sum(part.integer for part in parts),
+        stall=sum(part.stall for part in parts),
+        place=parts[-1].place,
+    )

@@ -1,0 +1,394 @@
+"""One multiprocessor at work: plays the traced warps of its resident blocks, clock by clock, and says when they end.
+
+    schedulers   each issues one instruction a clock: of the warps that can go, the one whose last turn is longest ago
+                 (``fair``), or the same again; ``together``: of many, those of the block that began first
+    a warp       goes on in order: after the stall that ptxas wrote, and when the loads it waits for are there
+    fp32, ...    each unit of a scheduler takes its clocks per warp instruction, plus register bank conflicts
+    registers    where there is a multiply-add every clock, their file gives it two a clock; what a load brings into
+                 them takes its share of that
+    tensor cores the next product with the same sums waits until the one before is done; ptxas does not write that down
+    load-store   one for the whole multiprocessor, first come first served: wavefronts (shared), lines (global)
+    L1           a sector is fetched once; whoever wants it meanwhile waits for the same fetch; the load-store unit is
+                 busy while it is written
+    L2           a port that brings the sectors one after the other, each ``l2`` clocks after it was asked for; a copy
+                 past L1 keeps its registers until the port has come near to it
+    barrier      the last warp to arrive releases all
+    mbarrier     whoever waits goes on when its phase is over: threads have arrived, and boxes that the TMA copies
+    blocks       where there are more than fit, the next starts when one's warps have ended and its stores have left
+
+What it leaves out: L1's capacity, instruction fetch, DRAM's latency.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import field
+
+from gemm_lessons.engine.costs.banks import SECTOR
+from gemm_lessons.engine.estimate.items import FP32, FP64, INTEGER, MEMORY, OTHER, SPECIAL, TENSOR, Item, streams_of
+from gemm_lessons.engine.estimate.latencies import pipes_of
+from gemm_lessons.engine.estimate.phases import Awaited
+from gemm_lessons.engine.hardware.sheets import GpuSpec
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.sass.textures import FETCHES
+from gemm_lessons.engine.sass.trace import SCOREBOARDS, Signal, Touch, Trace, Traffic
+from gemm_lessons.engine.sass.uncountable import Uncountable
+
+NEVER = 1e18
+BEHIND = 1 << 40  # of a rank, for each block that began before; more than turns
+LINE = 128  # bytes of a line and of a wavefront
+SECTORS = 4  # of these
+MATRICES = ("LDSM", "STSM")
+PRIVATE = ("LDC", "LDL", "STL")  # no memory that other threads see
+
+
+@dataclass
+class Played:
+    """How long it took and what was busy, in clocks; of the busiest scheduler where there are several."""
+
+    clocks: float
+    busy: dict[str, float] = field(default_factory=dict)  # issue, fp32, tensor, fp64, shared, l1, l2
+
+
+def play(trace: Trace, blocks: int, gpu: GpuSpec, waves: int = 1, *, together: bool = False) -> Played:
+    """The first ``blocks`` of a trace, resident together, from the launch until the last result is on its way;
+    ``waves``: how often, each block in the place of one that has ended. ``together``: no wave came before."""
+    streams = [stream.of(warp) for stream, warp in streams_of(trace, blocks, gpu)]
+    return Multiprocessor(streams * waves, trace.warps_per_block, gpu, blocks, together=together).run()
+
+
+def uneven(blocks: int, gpu: GpuSpec) -> bool:
+    """Whether it matters for so many resident blocks that they start together: one begins before the other."""
+    return blocks > 1 and bool(pipes_of(gpu).apart or pipes_of(gpu).older)
+
+
+class Multiprocessor:
+    """Its schedulers and what they share. ``streams``: the items of each warp, in the order of blocks, of which so many
+    are ``resident`` at once; all of them, if none is said. ``together``: these start one after the other as the launch
+    does, and where there are many warps, those of the block that began first go first."""
+
+    def __init__(
+        self,
+        streams: Sequence[Sequence[tuple[Item, Touch | None]]],
+        warps_per_block: int,
+        gpu: GpuSpec,
+        resident: int | None = None,
+        *,
+        together: bool = False,
+    ) -> None:
+        self.streams = streams
+        self.warps_per_block = warps_per_block
+        self.begun = len(streams) if resident is None else resident * warps_per_block  # warps; the others wait
+        self.alive = Counter(warp // warps_per_block for warp, stream in enumerate(streams) if stream)
+        self.over = [0.0] * len(self.alive)  # of each block: when its warps have ended and its stores have left
+        self.moved_up = False
+        self.pipes = pipes_of(gpu)
+        self.per_sector = SECTOR / (gpu.l2_bytes_per_s / gpu.sms / gpu.clock_hz)
+        self.wavefront = LINE / gpu.bytes_per_clock  # clocks
+        count, schedulers = len(streams), gpu.schedulers
+        self.members = [range(s, count, schedulers) for s in range(schedulers)]
+        self.position = [0] * count
+        self.ready = [0.0] * count  # when the warp's next item can go, units aside
+        self.unit = [OTHER] * count  # that this item goes to
+        self.boards: list[list[list[float]]] = [[[] for _ in range(SCOREBOARDS)] for _ in range(count)]
+        self.copies: list[float] = [0.0] * count  # when the last cp.async arrives
+        self.units = [[0.0] * 7 for _ in range(schedulers)]  # free from
+        self.products: list[dict[int, float]] = [{} for _ in range(count)]  # when the sums in a register are done
+        self.issue = [0.0] * schedulers  # free from
+        self.queues: list[deque[float]] = [deque() for _ in range(schedulers)]
+        self.turns = count
+        self.apart = self.pipes.apart if together else 0.0
+        many = together and 0 < self.pipes.older * gpu.schedulers <= self.begun
+        self.behind = [warp // warps_per_block * BEHIND if many else 0 for warp in range(count)]
+        # Of the warps that can go, the one with the least does.
+        self.rank = [turn + behind for turn, behind in enumerate(self.behind, 1)]
+        self.recent = [0] * schedulers
+        self.load_store = 0.0  # free from
+        self.port = 0.0
+        self.stores = 0.0
+        self.wave = max(self.begun, 1)  # warps that are resident together
+        self.sectors: dict[int, float] = {}  # in L1, or on their way: from when; of the wave that asked last
+        self.caches = [self.sectors, *({} for _ in range(self.wave, count, self.wave))]  # other waves, other tiles
+        self.waiting: dict[int, list[tuple[int, float]]] = {}  # block -> warps at its barrier
+        self.phases: dict[tuple[int, int], Awaited] = {}  # block, address -> its mbarrier
+        self.asleep: dict[tuple[int, int], list[tuple[int, Item, float]]] = {}  # warps that wait there
+        self.end = 0.0
+        self.issued = [0.0] * schedulers  # clocks in which it was busy
+        self.multiplied = [0.0] * schedulers  # and its fp32 pipe
+        self.others = {TENSOR: [0.0] * schedulers, FP64: [0.0] * schedulers}
+        self.moved = {"shared": 0.0, "l1": 0.0, "l2": 0.0}
+
+    def run(self) -> Played:
+        """Play all streams to their ends."""
+        for warp, stream in enumerate(self.streams):
+            begins = warp // self.warps_per_block * self.apart
+            self.ready[warp] = self._ready(warp, begins) if stream and warp < self.wave else NEVER
+        schedulers = range(len(self.members))
+        following = [self._next(scheduler) for scheduler in schedulers]
+        while True:
+            time, scheduler, warp = min(following)
+            if time == NEVER:
+                break
+            released = self._execute(time, scheduler, warp) or self.moved_up
+            self.moved_up = False
+            for other in schedulers if released else (scheduler,):
+                following[other] = self._next(other)
+        if self.asleep:
+            raise Uncountable("mbarriers whose phases do not end as far as they are followed")
+        end = max(self.end, self.stores, self.load_store, *(max(units[FP32], units[TENSOR]) for units in self.units))
+        others = {"tensor": max(self.others[TENSOR]), "fp64": max(self.others[FP64])}
+        busy = {"issue": max(self.issued), "fp32": max(self.multiplied), **self.moved}
+        return Played(end, busy | {unit: clocks for unit, clocks in others.items() if clocks})
+
+    def _next(self, scheduler: int) -> tuple[float, int, int]:
+        """When this scheduler issues next, and of which warp. Only its own instructions and barriers change that."""
+        free, units = self.issue[scheduler], self.units[scheduler]
+        ready, unit, rank = self.ready, self.unit, self.rank
+        best, chosen, least = NEVER, -1, 0
+        for warp in self.members[scheduler]:
+            time = ready[warp]
+            if time <= best:
+                other = units[unit[warp]]
+                if other > time:
+                    time = other
+                if time < free:
+                    time = free
+                if time < best or (time == best < NEVER and rank[warp] < least):
+                    best, chosen, least = time, warp, rank[warp]
+        return best, scheduler, chosen
+
+    def _had_its_turn(self, scheduler: int, warp: int) -> None:
+        if self.pipes.fair:
+            self.turns += 1
+            self.rank[warp] = self.turns + self.behind[warp]
+        else:  # it goes on, then the others in their order
+            recent = self.recent[scheduler]
+            self.rank[recent] = recent + 1
+            self.rank[warp] = 0
+            self.recent[scheduler] = warp
+
+    def _ready(self, warp: int, time: float) -> float:
+        """When the warp's next item can go: after ``time`` and what it waits for. ``NEVER`` at the end."""
+        stream, at = self.streams[warp], self.position[warp]
+        if at >= len(stream):
+            self.end = max(self.end, time)
+            self._ended(warp, time)
+            return NEVER
+        item = stream[at][0]
+        self.unit[warp] = item.unit
+        if item.waits:
+            boards = self.boards[warp]
+            for number in item.waits:
+                if boards[number]:
+                    time = max(time, *boards[number])
+                    boards[number].clear()
+        if item.sums is not None:
+            time = max(time, self.products[warp].get(item.sums[1], 0.0))
+        if item.at_most:
+            number, allowed = item.at_most
+            under_way = sorted(self.boards[warp][number])
+            if len(under_way) > allowed:
+                time = max(time, under_way[len(under_way) - allowed - 1])
+        return time
+
+    def _ended(self, warp: int, time: float) -> None:
+        """A block whose last warp has ended makes room for the next one, as soon as its stores have left."""
+        block = warp // self.warps_per_block
+        self.alive[block] -= 1
+        self.over[block] = max(self.over[block], time)
+        if self.alive[block] or self.begun >= len(self.streams):
+            return
+        first = self.begun
+        self.begun += self.warps_per_block
+        for other in range(first, self.begun):
+            self.ready[other] = self._ready(other, self.over[block] + self.pipes.move_up)
+        self.moved_up = True
+
+    def _execute(self, time: float, scheduler: int, warp: int) -> bool:
+        """Issue the warp's next item. Did it release a barrier?"""
+        at = self.position[warp]
+        self.position[warp] = at + 1
+        item, touch = self.streams[warp][at]
+        unit = item.unit
+        self._had_its_turn(scheduler, warp)
+        if unit != MEMORY or not self.pipes.dual:
+            self.issue[scheduler] = time + item.slots
+        self.issued[scheduler] += item.slots
+        after = time + item.stall
+        if isinstance(touch, Signal):
+            return self._signalled(item, touch, time, warp)
+        if unit == MEMORY and touch is not None and touch.barrier is not None:
+            released = self._copied(touch, touch.barrier, time, scheduler, warp)
+            self.ready[warp] = self._ready(warp, after)
+            return released
+        if unit == MEMORY:
+            self._access(item, touch, time, scheduler, warp)
+        elif unit in (FP32, INTEGER):
+            units = self.units[scheduler]
+            if item.fp32:
+                units[FP32] = max(units[FP32], time) + item.fp32
+                self.multiplied[scheduler] += item.fp32
+            if item.integer:
+                units[INTEGER] = max(units[INTEGER], time) + item.integer
+            if item.sets is not None:  # an arithmetic instruction without a fixed latency
+                self.boards[warp][item.sets].append(time + item.later)
+        elif unit in (TENSOR, FP64):
+            self.units[scheduler][unit] = max(self.units[scheduler][unit], time) + item.other
+            self.others[unit][scheduler] += item.other
+            if item.sets is not None:
+                self.boards[warp][item.sets].append(time + item.later)
+            elif item.sums is not None:
+                self.products[warp][item.sums[0]] = time + item.later
+        elif unit == SPECIAL:
+            self.units[scheduler][SPECIAL] = time + self.pipes.special
+            if item.sets is not None:
+                self.boards[warp][item.sets].append(time + self.pipes.special_latency)
+        elif item.name == "BAR":
+            return self._arrive(warp, time, after)
+        elif item.name == "BRA":
+            stream = self.streams[warp]
+            if at + 1 < len(stream) and stream[at + 1][0].place < item.place:
+                after = max(after, time + self.pipes.branch)
+        elif item.name == "LDGDEPBAR":
+            self.boards[warp][item.sets or 0].append(self.copies[warp])
+        self.ready[warp] = self._ready(warp, after)
+        return False
+
+    def _arrive(self, warp: int, time: float, after: float) -> bool:
+        block = warp // self.warps_per_block
+        there = self.waiting.setdefault(block, [])
+        there.append((warp, after))
+        self.ready[warp] = NEVER
+        if len(there) < self.warps_per_block:
+            return False
+        release = time + self.pipes.barrier + self.pipes.barrier_warp * self.warps_per_block
+        del self.waiting[block]
+        for other, earliest in there:
+            self.ready[other] = self._ready(other, max(release, earliest))
+        return True
+
+    def _signalled(self, item: Item, signal: Signal, time: float, warp: int) -> bool:
+        """A warp makes an mbarrier, arrives there or waits. Does anybody go on who waited?"""
+        key, after, released = (warp // self.warps_per_block, signal.barrier), time + item.stall, False
+        if signal.kind == "made":
+            self.phases[key] = Awaited(signal.arrivals)
+        elif key not in self.phases:
+            raise Uncountable("an mbarrier that is used before it is made")
+        elif signal.kind == "arrived":
+            if self.phases[key].arrived(signal.arrivals, signal.bytes, time + self.pipes.signal):
+                released = self._wake(key)
+        else:
+            over = self.phases[key].since(signal.parity, time)
+            if over is None:
+                self.asleep.setdefault(key, []).append((warp, item, after))
+                self.ready[warp] = NEVER
+                return False
+            self._knows(warp, item, max(time, over))
+        self.ready[warp] = self._ready(warp, after)
+        return released
+
+    def _copied(self, box: Traffic, barrier: int, time: float, scheduler: int, warp: int) -> bool:
+        """The TMA is sent for a box. Does anybody know already when all of the phase's bytes will be there?"""
+        key = warp // self.warps_per_block, barrier
+        taken = self.per_sector * self.pipes.past * len(box.sectors)
+        self.port = max(self.port, time) + taken
+        self.moved["l2"] += taken
+        written = box.passes * self.wavefront * self.pipes.arrival
+        self.moved["shared"] += written
+        self.load_store = max(self.load_store, time) + written
+        self.units[scheduler][MEMORY] = time + 1
+        if key not in self.phases:
+            raise Uncountable("an mbarrier that is used before it is made")
+        over = self.phases[key].brought(len(box.sectors) * SECTOR, self.port + self.pipes.box)
+        return over and self._wake(key)
+
+    def _wake(self, key: tuple[int, int]) -> bool:
+        """A phase is over, or it is known when it will be: whoever waits for it goes on then."""
+        woken = self.asleep.pop(key, [])
+        for warp, item, after in woken:
+            self._knows(warp, item, max(after, self.phases[key].over))
+            self.ready[warp] = self._ready(warp, after)
+        return bool(woken)
+
+    def _knows(self, warp: int, item: Item, time: float) -> None:
+        """The warp is told at this time that a phase is over."""
+        if item.sets is not None:
+            self.boards[warp][item.sets].append(time + self.pipes.look)
+
+    def _access(self, item: Item, touch: Traffic | None, time: float, scheduler: int, warp: int) -> None:
+        pipes, units = self.pipes, self.units[scheduler]
+        start = max(self.load_store, time)
+        if touch is not None and item.name not in PRIVATE:
+            if touch.space == "shared":
+                again = 1.0 if item.name in MATRICES else pipes.replay
+                clocks = (touch.ideal + (touch.passes - touch.ideal) * again) * self.wavefront
+                self.moved["shared"] += clocks
+                self.load_store = through = start + clocks
+                done = through + pipes.shared
+                if touch.load:
+                    for unit in (FP32, TENSOR, FP64):
+                        units[unit] = max(units[unit], time) + pipes.write_port * item.registers
+                    done = done + item.registers - 1
+            else:
+                clocks = max(touch.passes * self.wavefront, pipes.request)
+                if touch.written:
+                    written = touch.written * self.wavefront
+                    written = written * pipes.arrival if touch.past else written + pipes.request
+                    clocks = max(clocks, written)
+                self.moved["l1"] += clocks
+                self.load_store = start + clocks
+                self.sectors = self.caches[warp // self.wave]
+                done = self._fetched(touch, start) + (pipes.texture if item.name in FETCHES else 0.0)
+                if not touch.load:
+                    block = warp // self.warps_per_block
+                    self.over[block] = max(self.over[block], self.stores)
+        elif item.name == "LDC":
+            start = time
+            done = time + pipes.constant
+        elif item.name in ("LDL", "STL"):  # local memory lies in L1, a line for each register of the warp
+            self.load_store = start + max(float(item.registers), pipes.request)
+            self.moved["l1"] += self.load_store - start
+            done = self.load_store + pipes.l1
+        else:  # a shuffle, or all lanes switched off
+            self.load_store = start + 1
+            done = start + pipes.shared
+        queue = self.queues[scheduler]
+        queue.append(start)
+        units[MEMORY] = max(time + 1, queue.popleft()) if len(queue) > pipes.queue else time + 1
+        if item.name == "LDGSTS":
+            self.copies[warp] = max(self.copies[warp], done)
+        if item.sets is not None:
+            self.boards[warp][item.sets].append(done)
+        if item.reads is not None:
+            free = start + pipes.read
+            if touch is not None and touch.past:
+                free = max(free, self.port - pipes.held)
+            self.boards[warp][item.reads].append(free)
+
+    def _fetched(self, touch: Traffic, start: float) -> float:
+        """When an access to global memory that began at ``start`` is complete."""
+        done, per_sector = self.load_store + self.pipes.l1, self.per_sector
+        if not touch.load:
+            taken = self.pipes.store * per_sector * len(touch.sectors)
+            self.stores = max(self.stores, start) + taken
+            self.moved["l2"] += taken
+            return done
+        fetched = 0
+        taken = per_sector
+        if touch.past:  # L2 is asked once for each wavefront that is written
+            taken *= self.pipes.past * max(1.0, touch.written * SECTORS / len(touch.sectors))
+        for sector in touch.sectors:
+            there = None if touch.past else self.sectors.get(sector)
+            if there is None:
+                fetched += 1
+                self.port = max(self.port, start) + taken
+                self.moved["l2"] += taken
+                there = self.sectors[sector] = self.port + self.pipes.l2
+            if there > done:
+                done = there
+        if fetched and not touch.past:
+            written = fetched * self.wavefront / SECTORS
+            self.load_store += written
+            self.moved["l1"] += written
+        return done

@@ -1,0 +1,265 @@
+"""What the machine tells its observers: typed records of memory accesses and barriers.
+
+The machine runs many blocks in lockstep (a batch). Each time a memory instruction executes it appends one ``Touch`` to
+the batch's trace: which instruction, and the addresses of all its lanes. Touches are interned: the same instruction
+with the same addresses gives the same object, so an observer analyses a touch once and multiplies by how often it
+came. The trace is handed over at every barrier of the whole batch (an epoch) and at the end of the batch.
+
+    machine  --Touch, Barrier-->  trace  --Epoch-->  observers (counters, checkers)  -->  Counters, Findings
+
+Observers never change what the machine does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from gemm_lessons.engine.records.frozen import dataclass
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from gemm_lessons.engine.ptx.records import Kernel
+    from gemm_lessons.engine.records.launch import Argument, Grid
+
+Space = Literal["global", "shared", "local", "param", "const", "texture"]  # texture: of machine code only
+Effect = Literal["load", "store", "atomic", "copy"]
+
+WARP = 32
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """One memory instruction of the kernel (static). ``width`` is bytes per lane, all vector elements together."""
+
+    index: int  # position in kernel.instructions
+    space: Space
+    effect: Effect
+    width: int
+    line: int | None
+    file: str
+    text: str  # the PTX, for messages
+    base: str = ""  # base register (or symbol) of the address as written, for width merging
+    offset: int = 0  # immediate byte offset of the address as written
+    is_async: bool = False  # the shared-memory side of cp.async: visible after its wait
+    is_matrix: bool = False  # ldmatrix, stmatrix: the active lanes are those that give the address of a row (16 bytes)
+    is_bulk: bool = False  # cp.async.bulk: one lane's copy of ``width`` bytes, by the async proxy
+    is_mbarrier: bool = False  # an mbarrier object
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it goes by the load and store units, whose work is counted and which both engines see."""
+        return not (self.is_bulk or self.is_mbarrier)
+
+
+class Touch:
+    """One execution of an ``Access`` by every lane of a batch, interned by its addresses.
+
+    Lanes are block-major: lane = block_in_batch * padded_threads + thread; blocks are padded to whole warps.
+    ``addresses`` int64 (lanes,): byte offsets in the block's shared window or in the thread's local memory. For global
+    memory they are relative: the true address is a multiple of 128 higher (``Placed`` has it where it matters), which
+    is all that sectors and alignment need. Addresses of inactive lanes mean nothing. ``active`` is bool (lanes,) or
+    None when every lane took part. ``memo`` is the observers' scratch: each stores under its own key. ``bases`` of
+    global memory: the multiples of 128 of every execution since an observer took them away.
+    """
+
+    __slots__ = ("access", "active", "addresses", "bases", "memo")
+
+    def __init__(self, access: Access, addresses: np.ndarray[Any, Any], active: np.ndarray[Any, Any] | None) -> None:
+        self.access = access
+        self.addresses = addresses
+        self.active = active
+        self.bases: list[int] = []
+        self.memo: dict[str, Any] = {}
+
+
+@dataclass(frozen=True, eq=False)
+class Barrier:
+    """Threads that met at a barrier. ``blocks`` bool (blocks_in_batch,), None = all blocks; ``lanes`` bool (lanes,)
+    when only part of a block takes part (named barriers, ``__syncwarp``), else None. ``groups`` uint32 (lanes,): of a
+    ``__syncwarp`` that not all living threads of a warp join, with whom each lane meets (a bit per lane). ``arrive``:
+    ``lanes`` signalled
+    at named barrier ``number`` and went on; a later ``named`` of that number is what they signalled to."""
+
+    kind: Literal["block", "named", "warp", "arrive"]
+    blocks: np.ndarray[Any, Any] | None = None
+    lanes: np.ndarray[Any, Any] | None = None
+    line: int | None = None
+    number: int = 0
+    groups: np.ndarray[Any, Any] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Irregular:
+    """A barrier in ``line``, reached in a way that the programming model forbids or that hides a mistake.
+
+    divergent: ``lanes`` of a warp came first, ``others`` of the same warp later, in ``other_line``. ended: ``others``
+    of the block have ended. places: ``others`` of the block met them at a different barrier, in ``other_line``. counts:
+    ``others`` expect a different number of threads. warp: ``others`` are named by the member mask of a warp instruction
+    of ``lanes``, but do not take part. Masks are bool (lanes,). Recorded once per instruction and batch.
+    """
+
+    kind: Literal["divergent", "ended", "places", "counts", "warp"]
+    lanes: np.ndarray[Any, Any]
+    others: np.ndarray[Any, Any]
+    line: int | None = None
+    other_line: int | None = None
+    file: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """Follows a global ``Touch`` that wrote or that read an output: the true address is addresses + base."""
+
+    touch: Touch
+    base: int
+
+
+@dataclass(frozen=True, eq=False)
+class AsyncGroup:
+    """``cp.async`` bookkeeping by ``lanes`` (None = all): a commit, or a wait that leaves ``pending`` newest groups in
+    flight (0: all groups so far have arrived; -1: also what is not yet committed)."""
+
+    kind: Literal["commit", "wait"]
+    pending: int = 0
+    lanes: np.ndarray[Any, Any] | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Phase:
+    """What ``lanes`` (n,) do with the mbarriers at ``offsets`` (n,) of their blocks' shared memory, in line ``line``.
+
+    init: they make them. arrive: they arrive in ``phases`` (n,). wait: they have seen that ``phases`` are over (-1: the
+    one before the first); vain: that they are not. copies: ``phases`` end only when all that these lanes have copied by
+    ``cp.async`` has come.
+    ``total``: lanes of a batch.
+    """
+
+    kind: Literal["init", "arrive", "wait", "vain", "copies"]
+    lanes: np.ndarray[Any, Any]
+    offsets: np.ndarray[Any, Any]
+    phases: np.ndarray[Any, Any]
+    total: int
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Bytes and 32-byte sectors of global memory that all lanes' copies move; ``reduces``: they read them, too."""
+
+    bytes: int = 0
+    sectors: int = 0
+    reduces: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Bulk:
+    """Follows the ``Touch`` of shared memory by a bulk copy of ``lanes`` (n,). Into shared memory: it will report to
+    the mbarriers at ``offsets`` (n,), see ``Landed``. Out of it (None): it is done when the group is that the lane
+    commits next. ``moved``: what it costs."""
+
+    touch: Touch
+    lanes: np.ndarray[Any, Any]
+    offsets: np.ndarray[Any, Any] | None = None
+    moved: Moved = Moved()
+
+
+@dataclass(frozen=True, eq=False)
+class Landed:
+    """The bytes of ``bulk`` have come, and count for ``phases`` (n,) of its mbarriers: who sees those end may read."""
+
+    bulk: Bulk
+    phases: np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class BulkGroup:
+    """Groups of bulk copies by ``lanes`` (None = all): a commit, or a wait that leaves ``pending`` newest groups that
+    may still read shared memory."""
+
+    kind: Literal["commit", "wait"]
+    pending: int = 0
+    lanes: np.ndarray[Any, Any] | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class ProxyFence:
+    """``lanes`` (None = all) order what they did before them and bulk copies that come after; or ``only_mbarriers``."""
+
+    lanes: np.ndarray[Any, Any] | None = None
+    only_mbarriers: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """What a watched store wrote (``Setting.watched``): ``values`` uint8 (n, width) by ``lanes`` (n,), of instruction
+    ``index``. Comes next to the ``Touch`` (shared: before it) or ``Placed`` (global: after it) of that store."""
+
+    index: int
+    lanes: np.ndarray[Any, Any]
+    values: np.ndarray[Any, Any]
+
+
+Record = Touch | Placed | Barrier | Irregular | AsyncGroup | Phase | Bulk | Landed | BulkGroup | ProxyFence | Stored
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The blocks that run in lockstep now. ``first_block`` is the linear index (x fastest) of lane 0's block."""
+
+    first_block: int
+    blocks: int
+    threads: int  # real threads per block
+    padded_threads: int  # threads per block rounded up to whole warps
+    generation: int  # how many batches came before
+
+
+@dataclass(frozen=True)
+class LaunchInfo:
+    """Everything an observer may know before the first instruction runs."""
+
+    kernel: Kernel
+    grid: Grid
+    shared_arrays: Sequence[SharedArray] = field(default=())
+    shared_bytes: int = 0
+    buffers: Sequence[tuple[str, int, int]] = ()  # name, true start address, bytes
+    fresh: frozenset[str] = frozenset()  # buffers that hold nothing yet
+    lanes: int = 0  # of a batch's state: the length of every Touch's arrays
+    local_bytes: int = 0  # local memory of a thread
+    arguments: Sequence[Argument] = ()
+    parameters: bytes = b""  # the arguments as the kernel finds them
+
+
+@dataclass(frozen=True)
+class SharedArray:
+    """Where one ``__shared__`` array lies in the block's window (bytes), or one of a thread's own in local memory."""
+
+    name: str
+    offset: int
+    size: int
+
+
+# How a batch's records are handed over: all threads met at a barrier; every thread ended; or the trace grew long and
+# the epoch goes on.
+Boundary = Literal["barrier", "end", "none"]
+
+
+class Observer(Protocol):
+    """Listens to one launch. ``begin`` and ``begin_batch`` come before, ``end_batch`` after what they belong to."""
+
+    def begin(self, launch: LaunchInfo) -> None:
+        """A launch starts."""
+
+    def begin_batch(self, batch: Batch) -> None:
+        """Fresh blocks start."""
+
+    def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
+        """``records`` in program order since they were last handed over."""
+
+    def end_batch(self, batch: Batch, executions: np.ndarray[Any, Any], lane_executions: np.ndarray[Any, Any]) -> None:
+        """``executions[i]``: warps that executed instruction i in this batch (at least one lane with its guard
+        predicate true); ``lane_executions[i]``: lanes that did."""

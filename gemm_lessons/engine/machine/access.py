@@ -1,0 +1,264 @@
+"""Memory instructions: bounds, alignment, gather and scatter, and the record of what was touched.
+
+Addresses repeat. A shared load inside a loop over K tiles sees the same few address patterns again and again, and a
+global load sees the same pattern moved by a constant. So what costs (bounds, alignment, the gather index, the
+observers' analysis) is done once per pattern and remembered, and only moving the data is paid each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.events import Access, Effect, Placed, Space, Touch
+from gemm_lessons.engine.machine.faults import Misses
+from gemm_lessons.engine.machine.memory import PARAMETERS, GlobalMemory, shared_origin
+from gemm_lessons.engine.machine.state import Fault, State
+from gemm_lessons.engine.ptx.cfg import line_of
+from gemm_lessons.engine.ptx.provenance import provenance
+from gemm_lessons.engine.ptx.records import SIZES, Address, Instruction, Kernel, Register, Symbol
+from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.frozen import dataclass
+
+Array = NDArray[Any]
+
+IGNORED_MODIFIERS = frozenset(
+    "weak volatile relaxed acquire release acq_rel sys gpu cta cluster ca cg cs lu cv wb wt nc mmio noftz".split()
+)
+REMEMBERED_PATTERNS = 512  # per instruction; more distinct patterns than this are forgotten, oldest first
+LINE = 128  # bytes: global touches keep addresses modulo this
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where variables live: shared and local offsets by name (offset, size), and the global memory."""
+
+    kernel: Kernel
+    memory: GlobalMemory
+    shared: dict[str, tuple[int, int]]
+    local: dict[str, tuple[int, int]]
+
+    @property
+    def shared_origin(self) -> int:
+        """The address of what has offset 0 in ``shared``."""
+        return shared_origin(self.kernel.target)
+
+    def array_meant(self, instruction: Instruction) -> str | None:
+        """The shared array that the address of ``instruction`` is made from, if the code tells. Slow: for faults."""
+        return provenance(self.kernel, frozenset(self.shared)).get(instruction.index)
+
+    def address(self, symbol: Symbol, instruction: Instruction) -> int:
+        """The value of a variable's name in its own space."""
+        if symbol.name in self.shared:
+            return self.shared_origin + self.shared[symbol.name][0] + symbol.offset
+        if symbol.name in self.local:
+            return self.local[symbol.name][0] + symbol.offset
+        if symbol.name in self.memory.symbols:
+            return self.memory.symbols[symbol.name].base + symbol.offset
+        for parameter in self.kernel.parameters:
+            if parameter.name == symbol.name and PARAMETERS in self.memory.symbols:
+                return self.memory.symbols[PARAMETERS].base + parameter.offset + symbol.offset
+        raise UnsupportedKernel(f"unknown variable {symbol.name} in: {instruction.text}", line_of(instruction))
+
+
+@dataclass(frozen=True)
+class Form:
+    """``ld.global.nc.v4.f32`` taken apart: space ("" = generic), element type, elements per lane."""
+
+    space: str
+    kind: str
+    elements: int
+
+    @property
+    def width(self) -> int:
+        """Bytes per lane."""
+        return SIZES[self.kind] * self.elements
+
+
+def near(instruction: Instruction) -> bool:
+    """Whether it says that it means shared or local memory."""
+    return any(modifier.partition("__")[0] in ("shared", "local") for modifier in instruction.modifiers)
+
+
+def form_of(instruction: Instruction) -> Form:
+    """Raises ``UnsupportedKernel`` for a modifier that changes what the access does and is not known here."""
+    space, elements = "", 1
+    *modifiers, kind = instruction.modifiers or ("",)
+    for modifier in modifiers:
+        if modifier.partition("__")[0] in ("global", "shared", "local", "const", "param"):
+            space = modifier.partition("__")[0]
+            if modifier.endswith("__cluster"):
+                raise UnsupportedKernel(f"shared memory of other blocks: {instruction.text}", line_of(instruction))
+        elif modifier in ("v2", "v4", "v8"):
+            elements = int(modifier[1:])
+        elif modifier not in IGNORED_MODIFIERS and not modifier.startswith(("L1__", "L2__", "level")):
+            raise UnsupportedKernel(f"unsupported PTX: {instruction.text}", line_of(instruction))
+    if kind not in SIZES or kind == "b128":
+        raise UnsupportedKernel(f"unsupported type in: {instruction.text}", line_of(instruction))
+    return Form(space, kind, elements)
+
+
+def access_of(instruction: Instruction, space: Space, effect: Effect, width: int, address: Address) -> Access:
+    """The static record of a memory instruction, for events."""
+    base = address.base.name if address.base is not None else ""
+    source = instruction.source
+    return Access(
+        instruction.index, space, effect, width, line_of(instruction), source.file if source else "",
+        instruction.text, base, address.offset,
+    )  # fmt: skip
+
+
+def touch_by(access: Access, addresses: Array, lanes: Array, total: int) -> Touch:
+    """By ``lanes`` (n,) of ``total``, each at its own of ``addresses`` (n,)."""
+    full = np.zeros(total, np.int64)
+    full[lanes] = addresses
+    active = np.zeros(total, np.bool_)
+    active[lanes] = True
+    return Touch(access, full, active)
+
+
+@dataclass
+class _Placement:
+    """What is remembered of one address pattern: the touch, the gather index and the lanes it is for (None = all)."""
+
+    touch: Touch
+    index: Array
+    lanes: Array | None
+
+
+class SpaceAccess:
+    """Resolves the addresses of one instruction in one space into gather indices in units of ``unit`` bytes."""
+
+    def __init__(
+        self,
+        state: State,
+        memory: GlobalMemory,
+        instruction: Instruction,
+        access: Access,
+        unit: int,
+        misses: Misses,
+    ) -> None:
+        self.state = state
+        self.memory = memory
+        self.instruction = instruction
+        self.access = access
+        self.unit = unit
+        self.misses = misses
+        self._shape = self._shape_lanes = b""  # of the last pattern: distances from the first lane, lanes
+        self._shape_index: Array = np.zeros(0, np.int64)
+        self._shape_low = self._shape_high = 0
+        self._touches: dict[int, Touch] = {}
+
+    # -- shared and local: a window per block or per thread ------------------------------------------------------
+
+    def window(self, addresses: Array, lanes: Array | None) -> _Placement:
+        """Check ``addresses`` (int64, one per lane in ``lanes``) against the window and place them."""
+        state, width = self.state, self.access.width
+        shared = self.access.space == "shared"
+        size = state.shared_bytes if shared else state.local_bytes
+        if shared and state.shared_origin:
+            addresses = addresses - state.shared_origin
+        bad = (addresses < 0) | (addresses > size - width)
+        if np.count_nonzero(bad):
+            raise self.misses.window(addresses, lanes, bad, size)
+        if width > 1 and np.count_nonzero(addresses & (width - 1)):
+            raise self.misses.misaligned(addresses, lanes)
+        if shared:
+            slots = state.lane_block if lanes is None else state.lane_block[lanes]
+            flat = slots * state.shared_stride + addresses
+        else:
+            slots = state.present(lanes)
+            flat = slots * state.local_stride + addresses
+        return _Placement(self._touch(addresses, lanes), flat // self.unit, lanes)
+
+    def _touch(self, addresses: Array, lanes: Array | None) -> Touch:
+        if lanes is None:
+            return Touch(self.access, addresses, None)
+        return touch_by(self.access, addresses, lanes, self.state.lanes)
+
+    # -- global ---------------------------------------------------------------------------------------------------
+
+    def place_global(self, addresses: Array, lanes: Array | None) -> tuple[Touch, Array]:
+        """Check virtual ``addresses``, append the touch to the trace, return it and the arena index per lane."""
+        first = addresses.item(0)
+        shape = addresses - np.array(first)
+        if not self._same_shape(shape, lanes):
+            self._shape, self._shape_lanes = shape.tobytes(), b"" if lanes is None else lanes.tobytes()
+            self._shape_low, self._shape_high = int(shape.min()), int(shape.max())
+            self._shape_index = shape // self.unit
+            self._touches = {}
+        phase = first % LINE
+        touch = self._touches.get(phase)
+        if touch is None:
+            if self.access.width > 1 and ((shape + phase) & (self.access.width - 1)).any():
+                raise self.misses.misaligned(addresses, lanes)
+            touch = self._touches[phase] = self._touch(shape + phase, lanes)
+        allocation = self.memory.find(first)
+        met = [] if allocation is None else [allocation]
+        if (
+            allocation is None
+            or first + self._shape_low < allocation.base
+            or first + self._shape_high + self.access.width > allocation.base + allocation.size
+        ):
+            offsets, inside = self.memory.offsets(addresses, self.access.width)
+            if not inside.all():
+                raise self.misses.buffer(addresses, lanes, ~inside)
+            index, tracked = offsets // self.unit, True
+            met = self.memory.touched(addresses)
+        else:
+            # Exact: the phase passed the alignment check, so `first` and the shape are both multiples of the unit.
+            index = self._shape_index + np.array((first - allocation.base + allocation.offset) // self.unit)
+            tracked = allocation.tracked
+        writing = self.access.effect in ("store", "atomic")
+        for one in met:
+            if self.access.space == "const" and not one.constant:
+                raise self.misses.no_constant(addresses, lanes, one)
+            if writing:
+                if one.constant:
+                    raise Fault("illegal_access", f"write to constant memory {one.name}", self.instruction)
+                one.tracked = True
+        self.state.trace.append(touch)
+        if self.state.counting:
+            touch.bases.append(first - phase)
+        if tracked or writing or self.state.placed:
+            self.state.trace.append(Placed(touch, first - phase))
+        return touch, index
+
+    def _same_shape(self, shape: Array, lanes: Array | None) -> bool:
+        return shape.tobytes() == self._shape and (b"" if lanes is None else lanes.tobytes()) == self._shape_lanes
+
+
+def remember(
+    state: State, address: Address, compute: Callable[[Array | None], Array], space: SpaceAccess
+) -> Callable[[Array | None], _Placement]:
+    """Wrap ``space.window`` so that an address pattern seen before costs a dictionary look-up, or nothing at all when
+    the base register was not written since."""
+    base = address.base.name if isinstance(address.base, Register) else None
+    row = state.lanes_of(base) if base is not None else None
+    known: dict[bytes, _Placement] = {}
+    last: _Placement | None = None
+    last_version = -1
+    versions = state.versions
+
+    def recall(lanes: Array | None) -> _Placement:
+        nonlocal last, last_version
+        version = versions[base] if base is not None else 0
+        if lanes is None and last is not None and version == last_version:
+            return last
+        key = row.tobytes() if row is not None else b""
+        if lanes is not None:
+            key += lanes.tobytes()
+        placement = known.get(key)
+        if placement is None:
+            placement = space.window(compute(lanes), lanes)
+            if len(known) >= REMEMBERED_PATTERNS:
+                del known[next(iter(known))]
+            known[key] = placement
+        if lanes is None:
+            last, last_version = placement, version
+        return placement
+
+    return recall

@@ -1,0 +1,310 @@
+"""Barriers of a block: ``bar.sync``, ``bar.arrive``, ``bar.red`` (``__syncthreads_count/_and/_or``), numbered 0 to 15.
+
+A thread that arrives either waits (sync, red) or only signals (arrive). A barrier completes when every living thread
+of the block has come or, where a thread count is given, that many have; threads that have ended count as arrived with
+their warp. Measured on an H200: a thread count that is no multiple of 32 is an illegal instruction; a barrier that
+expects more threads than come hangs; one that meets only the living threads, in whatever pieces, passes.
+What is irregular about an arrival (part of a warp, ended threads, two places) is recorded for the checkers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.events import WARP, Barrier, Irregular
+from gemm_lessons.engine.machine.state import Fault, State
+from gemm_lessons.engine.ptx import cfg
+from gemm_lessons.engine.ptx.cfg import line_of
+from gemm_lessons.engine.ptx.records import Immediate, Instruction, Kernel, Operand, PredicatePair, Register
+from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.frozen import dataclass
+
+Array = NDArray[Any]
+
+COUNT = 16  # barriers per block
+
+
+def is_plain(instruction: Instruction) -> bool:
+    """``__syncthreads()``: barrier 0 for the whole block."""
+    return (
+        cfg.is_barrier(instruction)
+        and not {"red", "arrive"} & set(instruction.modifiers)
+        and len(instruction.operands) == 1
+        and instruction.operands[0] == Immediate(0)
+    )
+
+
+@dataclass(frozen=True)
+class _Spec:
+    """A barrier instruction taken apart. Number, threads (0: the whole block) and vote as scalars or rows of lanes."""
+
+    instruction: Instruction
+    waits: bool
+    number: Any
+    threads: Any
+    vote: Array | None = None
+    negated: bool = False
+    combine: Literal["popc", "and", "or", ""] = ""
+    target: Array | None = None
+
+
+def _threads_that_count(lanes: Array, alive: Array) -> Array:
+    """Per warp, how many threads have arrived when ``lanes`` have: those that have ended count with their warp."""
+    warps = lanes.reshape(-1, WARP)
+    missing = (alive.reshape(-1, WARP) & ~warps).sum(axis=1)
+    return np.where(warps.any(axis=1), WARP - missing, 0)
+
+
+class Barriers:
+    """Who waits where in the current batch."""
+
+    def __init__(self, state: State, kernel: Kernel) -> None:
+        self.state = state
+        self._specs = {i.index: self._spec(i) for i in kernel.instructions if cfg.is_barrier(i)}
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget everything: a new batch."""
+        lanes = self.state.lanes
+        self.waiting = np.zeros(lanes, np.bool_)
+        self._signals: dict[int, Array] = {}  # barrier number -> threads that have signalled, by block
+        self._at = np.full(lanes, -1, np.int32)  # instruction
+        self._number = np.full(lanes, -1, np.int32)
+        self._threads = np.zeros(lanes, np.int64)
+        self._arrival = np.zeros(lanes, np.int64)  # lanes that arrived together have the same number
+        self._arrivals = 0
+        self._noted: set[int] = set()  # barriers whose ended threads are recorded
+
+    # -- decoding -----------------------------------------------------------------------------------------------------
+
+    def _spec(self, instruction: Instruction) -> _Spec:
+        operands = list(instruction.operands)
+        modifiers = instruction.modifiers
+        if "red" not in modifiers:
+            number, threads = (*operands, Immediate(0))[:2] if operands else (Immediate(0), Immediate(0))
+            return _Spec(instruction, "arrive" not in modifiers, self._value(number), self._value(threads))
+        combine = next((word for word in ("popc", "and", "or") if word in modifiers), None)
+        target, number, *middle, vote = operands
+        predicate = vote.first if isinstance(vote, PredicatePair) else vote
+        if combine is None or not isinstance(target, Register) or not isinstance(predicate, Register):
+            raise UnsupportedKernel(f"unsupported PTX: {instruction.text}", line_of(instruction))
+        return _Spec(
+            instruction,
+            True,
+            self._value(number),
+            self._value(middle[0]) if middle else 0,
+            self.state.row(predicate.name, "pred"),
+            isinstance(vote, PredicatePair) and vote.negated,
+            combine,
+            self.state.row(target.name, "u32" if combine == "popc" else "pred"),
+        )
+
+    def _value(self, operand: Operand) -> Any:
+        if isinstance(operand, Immediate):
+            return operand.value
+        if isinstance(operand, Register):
+            return self.state.row(operand.name, "u32")
+        raise UnsupportedKernel(f"barrier operand not supported: {operand}")
+
+    # -- arriving -----------------------------------------------------------------------------------------------------
+
+    def arrive(self, barrier: Instruction, lanes: Array, alive: Array) -> None:
+        """``lanes`` execute ``barrier``; those that wait stay in ``waiting`` until ``release`` lets them go."""
+        state, spec = self.state, self._specs[barrier.index]
+        number = np.broadcast_to(spec.number, (state.lanes,))
+        threads = np.broadcast_to(spec.threads, (state.lanes,)).astype(np.int64)
+        wrong = lanes & ((number >= COUNT) | (threads % WARP != 0))
+        if wrong.any():
+            lane = int(np.flatnonzero(wrong)[0])
+            raise Fault(
+                "barrier_count",
+                f"{state.describe(lane)} waits at barrier {number[lane]} for {threads[lane]} threads: barriers are"
+                f" numbered 0 to {COUNT - 1}, and the count must be a multiple of {WARP}",
+                barrier,
+            )
+        if not spec.waits:
+            self._signal(barrier, lanes, number, alive)
+            return
+        self.waiting |= lanes
+        self._at[lanes] = barrier.index
+        self._number[lanes] = number[lanes]
+        self._threads[lanes] = threads[lanes]
+        self._arrivals += 1
+        self._arrival[lanes] = self._arrivals
+
+    def _irregular(
+        self, kind: Literal["divergent", "ended", "places", "counts"], lanes: Array, others: Array,
+        barrier: Instruction, other: Instruction | None = None,
+    ) -> None:  # fmt: skip
+        file = barrier.source.file if barrier.source else ""
+        place = line_of(other) if other is not None else None
+        self.state.trace.append(Irregular(kind, lanes, others, line_of(barrier), place, file))
+
+    def _signal(self, barrier: Instruction, lanes: Array, number: Array, alive: Array) -> None:
+        for one in np.unique(number[lanes]).tolist():
+            mine = lanes & (number == one)
+            signals = self._signals.setdefault(one, np.zeros(self.state.blocks, np.int64))
+            signals += _threads_that_count(mine, alive).reshape(self.state.blocks, -1).sum(axis=1)
+            self.state.trace.append(Barrier("arrive", None, mine, line_of(barrier), one))
+
+    def note_ended(self, barrier: Instruction, lanes: Array, alive: Array) -> None:
+        """Record, once per barrier and batch, that threads of the waiting blocks have ended."""
+        if barrier.index in self._noted:
+            return
+        state = self.state
+        waiting = np.repeat(lanes.reshape(state.blocks, -1).any(axis=1), state.padded)
+        ended = waiting & state.exists & ~alive
+        if ended.any():
+            self._noted.add(barrier.index)
+            concerned = np.repeat(ended.reshape(state.blocks, -1).any(axis=1), state.padded)
+            self._irregular("ended", lanes & concerned, ended, barrier)
+
+    # -- releasing ----------------------------------------------------------------------------------------------------
+
+    def release(self, alive: Array, hand_over: Callable[[], None]) -> bool:
+        """Let go whoever's barrier is complete; False when nobody's is. ``hand_over`` tells the observers that every
+        block met; of other meetings a ``Barrier`` is recorded."""
+        state = self.state
+        kernel_wide = self._whole_blocks(alive)
+        if kernel_wide.any():
+            released = np.repeat(kernel_wide, state.padded) & self.waiting
+            first = self._specs[int(self._at[released.argmax()])].instruction
+            if not self._record_pieces(released):
+                self._record_places(released)
+            self.note_ended(first, released, alive)
+            self._combine(released)
+            if (kernel_wide == alive.reshape(state.blocks, -1).any(axis=1)).all():
+                hand_over()
+            else:
+                state.trace.append(Barrier("block", kernel_wide.copy(), None, line_of(first)))
+            self.waiting &= ~released
+            return True
+        return self._release_counted(alive)
+
+    def _whole_blocks(self, alive: Array) -> Array:
+        """Blocks whose living threads all came to one barrier that expects the whole block."""
+        state = self.state
+        here = (self.waiting & (self._threads == 0)).reshape(state.blocks, -1)
+        living = alive.reshape(state.blocks, -1)
+        number = self._number.reshape(state.blocks, -1)
+        low = np.where(living, number, COUNT).min(axis=1)
+        high = np.where(living, number, -1).max(axis=1)
+        some = self.waiting.reshape(state.blocks, -1).any(axis=1)
+        complete: Array = ((here & living) == living).all(axis=1) & some & (low == high)
+        return complete
+
+    def _release_counted(self, alive: Array) -> bool:
+        """Barriers with a thread count, one block and barrier number at a time."""
+        state = self.state
+        keys = np.unique((state.lane_block * COUNT + self._number)[self.waiting & (self._threads > 0)])
+        anyone = False
+        for key in keys.tolist():
+            block, number = divmod(key, COUNT)
+            here = (state.lane_block == block) & self.waiting & (self._number == number) & (self._threads > 0)
+            need = int(self._threads[here.argmax()])
+            first = self._specs[int(self._at[here.argmax()])].instruction
+            if (self._threads[here] != need).any():
+                self._irregular("counts", here, here & (self._threads != need), first)
+            # Signals first, then whole warps in order until the count is reached.
+            signals = self._signals.get(number)
+            signalled = 0 if signals is None else int(signals[block])
+            total = np.cumsum(_threads_that_count(here, alive)) + signalled
+            reached = np.flatnonzero((total >= need) & here.reshape(-1, WARP).any(axis=1))
+            if not reached.size or (total[reached[0]] > need and not signalled):
+                continue
+            waiting = here & np.repeat(np.arange(state.warps) <= reached[0], WARP)
+            if signals is not None:
+                signals[block] -= need - (total[reached[0]] - signalled)
+            self._record_pieces(waiting)
+            self._combine(waiting)
+            state.trace.append(Barrier("named", None, waiting, line_of(first), number))
+            self.waiting &= ~waiting
+            anyone = True
+        return anyone
+
+    def _combine(self, released: Array) -> None:
+        """``bar.red``: what the threads of each block voted, combined, into every thread's register."""
+        state = self.state
+        places = [self._specs[int(index)] for index in np.unique(self._at[released])]
+        if not any(spec.combine for spec in places):
+            return
+        votes = np.zeros(state.lanes, np.bool_)
+        for spec in places:
+            here = released & (self._at == spec.instruction.index)
+            if spec.vote is not None:
+                votes[here] = spec.vote[here] != spec.negated
+        yes = (votes & released).reshape(state.blocks, -1).sum(axis=1)
+        all_of = released.reshape(state.blocks, -1).sum(axis=1)
+        for spec in places:
+            if spec.target is None:
+                continue
+            result = {"popc": yes, "and": yes == all_of, "or": yes > 0}[spec.combine]
+            here = released & (self._at == spec.instruction.index)
+            np.copyto(spec.target, np.repeat(result, state.padded).astype(spec.target.dtype), where=here)
+            target = spec.instruction.operands[0]
+            if isinstance(target, Register) and target.name in state.versions:
+                state.versions[target.name] += 1
+
+    def _record_pieces(self, released: Array) -> bool:
+        """Warps whose threads came one part after the other; whether there are any."""
+        state = self.state
+        came = np.where(released, self._arrival, -1).reshape(-1, WARP)
+        last = came.max(axis=1)
+        split = ((came != last[:, None]) & (came >= 0)).any(axis=1)
+        if not split.any():
+            return False
+        warp = slice(int(split.argmax()) * WARP, int(split.argmax() + 1) * WARP)
+        late = released & (self._arrival == last[int(split.argmax())])
+        early = released & ~late
+        inside = np.zeros(state.lanes, np.bool_)
+        inside[warp] = True
+        first = self._specs[int(self._at[(early & inside).argmax()])].instruction
+        second = self._specs[int(self._at[(late & inside).argmax()])].instruction
+        if first.index not in state.noted:
+            state.noted.add(first.index)
+            self._irregular("divergent", early & inside, late & inside, first, second)
+        return True
+
+    def _record_places(self, released: Array) -> None:
+        """Threads of one block that met at different barrier instructions."""
+        state = self.state
+        at = np.where(released, self._at, -1).reshape(state.blocks, -1)
+        high = at.max(axis=1)
+        other = released & (self._at != np.repeat(high, state.padded))
+        if other.any():
+            block = int(state.lane_block[other.argmax()])
+            mine = (state.lane_block == block) & released
+            rest = mine & other
+            first = self._specs[int(high[block])].instruction
+            second = self._specs[int(self._at[rest.argmax()])].instruction
+            self._irregular("places", mine & ~other, rest, first, second)
+
+    # -- nobody can go on ---------------------------------------------------------------------------------------------
+
+    def deadlock(self, alive: Array) -> Fault:
+        """The fault of threads that wait for others that never come."""
+        state = self.state
+        lane = int(self.waiting.argmax())
+        block = state.lane_block == state.lane_block[lane]
+        waiting = self.waiting & block
+        parts = []
+        for index in np.unique(self._at[waiting]).tolist():
+            here = waiting & (self._at == index)
+            first = int(here.argmax())
+            count, expected = int(np.count_nonzero(here)), int(self._threads[first])
+            line = line_of(self._specs[index].instruction)
+            what = f"{count} of {state.threads} threads wait at barrier {self._number[first]}"
+            where = f" in line {line}" if line is not None else ""
+            parts.append(f"{what}{where}, which expects {expected or 'the whole block'}")
+        ended = int(np.count_nonzero(block & state.exists & ~alive))
+        if ended:
+            parts.append(f"{ended} have ended")
+        return Fault(
+            "deadlock",
+            f"{'; '.join(parts)}; nobody is left who could come (first: {state.describe(lane)})",
+            self._specs[int(self._at[lane])].instruction,
+        )

@@ -1,0 +1,298 @@
+"""``cp.async.bulk`` and ``cp.reduce.async.bulk``: one thread copies many bytes between global and shared memory.
+
+The bytes move at once, but those that come to shared memory are reported to their mbarrier only when nobody can go on
+without. Who may touch them when is checked from the trace (``events.Bulk``, ``Landed``, ``BulkGroup``;
+``checkers/bulk_copies.py``). Addresses and sizes are
+multiples of 16 bytes. Source: NVIDIA, "PTX ISA" 9.0, 9.7.9.25.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.events import Access, Bulk, BulkGroup, Effect, Landed, Moved, Placed, Space, Touch
+from gemm_lessons.engine.machine.access import LINE, access_of, touch_by
+from gemm_lessons.engine.machine.atomics import Updates, operation_of
+from gemm_lessons.engine.machine.faults import Misses
+from gemm_lessons.engine.machine.mbarriers import USE, Mbarriers, barriers_of
+from gemm_lessons.engine.machine.phases import Misused
+from gemm_lessons.engine.machine.state import Fault, State
+from gemm_lessons.engine.machine.transfers import Binding
+from gemm_lessons.engine.ptx.cfg import line_of, unsupported
+from gemm_lessons.engine.ptx.records import SIZES, Address, Immediate, Instruction
+from gemm_lessons.engine.records.errors import UnsupportedKernel
+
+Array = NDArray[Any]
+Guard = Callable[[], Array | None]
+
+UNIT, SECTOR = 16, 32  # bytes
+INTO = ("global", "mbarrier__complete_tx__bytes")  # behind the space that is copied to
+OUT_OF = ("global", "shared__cta", "bulk_group")
+HINT = "L2__cache_hint"
+REMEMBERED = 512  # touches of one instruction
+
+
+class BulkSide:
+    """One of the two memories of a copy, and what its trace says of it. Sizes are known when it runs."""
+
+    def __init__(self, binding: Binding, space: Space, effect: Effect) -> None:
+        self.state, self.memory, self.instruction = binding.state, binding.memory, binding.instruction
+        self._access = dataclasses.replace(
+            access_of(self.instruction, space, effect, UNIT, Address(None)), is_bulk=True
+        )
+        self._by_size: dict[int, Access] = {}
+        self._touches: dict[tuple[int, bytes, bytes], Touch] = {}
+
+    def access(self, size: int) -> Access:
+        """The access of ``size`` bytes."""
+        if size not in self._by_size:
+            self._by_size[size] = dataclasses.replace(self._access, width=size)
+        return self._by_size[size]
+
+    def misses(self, size: int, multiple: int = 0) -> Misses:
+        """The words for what is amiss. ``multiple``: of what addresses must be."""
+        access = self.access(size)
+        if multiple:
+            access = dataclasses.replace(access, width=multiple)
+        layout = self.memory.layout
+        return Misses(self.state, layout.memory, self.instruction, access, layout.shared, lambda: None)
+
+    def touch(self, addresses: Array, lanes: Array, size: int) -> Touch:
+        """The record of lanes (n,) touching ``size`` bytes each; the same for the same addresses."""
+        key = size, addresses.tobytes(), lanes.tobytes()
+        found = self._touches.get(key)
+        if found is None:
+            found = touch_by(self.access(size), addresses, lanes, self.state.lanes)
+            if len(self._touches) >= REMEMBERED:
+                self._touches.clear()
+            self._touches[key] = found
+        return found
+
+    def aligned(self, addresses: Array, lanes: Array, size: int, multiple: int = UNIT) -> None:
+        """Raises ``Fault``."""
+        if (addresses & (multiple - 1)).any():
+            offset = self.state.shared_origin if self._access.space == "shared" else 0  # a multiple of every alignment
+            raise self.misses(size, multiple).misaligned(addresses - offset, lanes)
+
+    def place_shared(self, addresses: Array, lanes: Array, size: int) -> Array:
+        """Where in all blocks' shared memory ``size`` bytes begin. Raises ``Fault``; tells the trace."""
+        state = self.state
+        addresses = addresses - state.shared_origin
+        bad = (addresses < 0) | (addresses > state.shared_bytes - size)
+        if bad.any():
+            raise self.misses(size).window(addresses, lanes, bad, state.shared_bytes)
+        state.trace.append(self.touch(addresses, lanes, size))
+        return np.asarray(state.lane_block[lanes] * state.shared_stride + addresses)
+
+    def place_global(self, addresses: Array, lanes: Array, size: int) -> Array:
+        """Where in the arena ``size`` bytes begin. Raises ``Fault``; tells the trace of what somebody writes."""
+        memory = self.memory.layout.memory
+        offsets, inside = memory.offsets(addresses, size)
+        if not inside.all():
+            raise self.misses(size).buffer(addresses, lanes, ~inside)
+        if self.is_watched(addresses):
+            self.tell_global(addresses, lanes, size)
+        return offsets
+
+    def is_watched(self, addresses: Array) -> bool:
+        """Whether anybody writes where these addresses lie."""
+        writing = self._access.effect != "copy"
+        watched = False
+        for one in self.memory.layout.memory.touched(addresses):
+            if writing and one.constant:
+                raise Fault("illegal_access", f"write to constant memory {one.name}", self.instruction)
+            one.tracked |= writing
+            watched |= one.tracked
+        return watched
+
+    def tell_global(self, addresses: Array, lanes: Array, size: int) -> None:
+        """Tell the trace of addresses inside of their allocations."""
+        base = int(addresses[0]) // LINE * LINE
+        touch = self.touch(addresses - base, lanes, size)
+        self.state.trace += (touch, Placed(touch, base))
+
+
+def bind_bulk(binding: Binding) -> Callable[[], None]:
+    """Bind ``cp.async.bulk`` without tensor, and its groups. Raises ``UnsupportedKernel``."""
+    state, instruction, guard = binding.state, binding.instruction, binding.guard
+    words = instruction.modifiers[2:]
+    if words[:1] in (("commit_group",), ("wait_group",)):
+        return _group(state, instruction, guard)
+    if words[:1] == ("prefetch",):
+        return lambda: None
+    hint = words[-1:] == (HINT,)
+    form = words[:-1] if hint else words
+    if form[:1] in (("shared__cluster",), ("shared__cta",)) and form[1:] == INTO:
+        return _into_shared(binding)
+    if form == OUT_OF:
+        return _out_of_shared(binding, None)
+    raise unsupported(instruction)
+
+
+def bind_bulk_reduction(binding: Binding) -> Callable[[], None]:
+    """Bind ``cp.reduce.async.bulk.global.shared::cta.bulk_group``. Raises ``UnsupportedKernel``."""
+    instruction = binding.instruction
+    words = tuple(word for word in instruction.modifiers[3:] if word != HINT)
+    if instruction.modifiers[1:3] != ("async", "bulk") or words[:3] != OUT_OF or len(words) != 5:
+        raise unsupported(instruction)
+    return _out_of_shared(binding, reduction(instruction, *words[3:]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Reduction:
+    """What ``cp.reduce`` does to each element in global memory."""
+
+    updates: Updates
+    dtype: np.dtype[Any]
+
+
+def reduction(instruction: Instruction, name: str, kind: str) -> Reduction:
+    """Raises ``UnsupportedKernel`` for an operation or a type that is not known."""
+    operation = operation_of(name, kind) if kind in SIZES else None
+    if operation is None or name in ("exch", "cas") or kind in ("f16", "bf16"):
+        raise unsupported(instruction)
+    updates = Updates(name, kind, operation)
+    return Reduction(updates, updates.dtype)
+
+
+def _into_shared(binding: Binding) -> Callable[[], None]:
+    state, memory, instruction, value = binding.state, binding.memory, binding.instruction, binding.value
+    target, source, size, barrier, *_ = instruction.operands
+    to, come = binding.addresses(target), binding.addresses(source)
+    sizes = value(size, "u32")
+    barriers = barriers_of(binding, barrier, USE, told=False)
+    shared, outside = (
+        BulkSide(binding, "shared", "copy"),
+        BulkSide(binding, "global", "copy"),
+    )
+    chosen = binding.lanes()
+    arena, window = _units(memory.memory_of("global")), _units(state.shared)
+
+    def run() -> None:
+        for lanes, count in by_size(state, instruction, chosen, sizes):
+            addresses, places = come(lanes), to(lanes)
+            outside.aligned(addresses, lanes, count)
+            shared.aligned(places, lanes, count)
+            offsets = outside.place_global(addresses, lanes, count)
+            flat = shared.place_shared(places, lanes, count)
+            step = np.arange(count // UNIT)
+            window[flat[:, None] // UNIT + step] = arena[offsets[:, None] // UNIT + step]
+            report(state, barriers, lanes, count, Moved(lanes.size * count, sectors(addresses, count)))
+
+    return run
+
+
+def _out_of_shared(binding: Binding, reduction: Reduction | None) -> Callable[[], None]:
+    state, memory, instruction, value = binding.state, binding.memory, binding.instruction, binding.value
+    target, source, size, *_ = instruction.operands
+    to, come = binding.addresses(target), binding.addresses(source)
+    sizes = value(size, "u32")
+    effect: Effect = "atomic" if reduction else "store"
+    shared, outside = (
+        BulkSide(binding, "shared", "load"),
+        BulkSide(binding, "global", effect),
+    )
+    chosen = binding.lanes()
+    arena, window = _units(memory.memory_of("global")), _units(state.shared)
+
+    def run() -> None:
+        for lanes, count in by_size(state, instruction, chosen, sizes):
+            addresses, places = to(lanes), come(lanes)
+            outside.aligned(addresses, lanes, count)
+            shared.aligned(places, lanes, count)
+            flat = shared.place_shared(places, lanes, count)
+            read(state, lanes, Moved(lanes.size * count, sectors(addresses, count), reduction is not None))
+            offsets = outside.place_global(addresses, lanes, count)
+            step = np.arange(count // UNIT)
+            moved = window[flat[:, None] // UNIT + step]
+            if reduction is None:
+                arena[offsets[:, None] // UNIT + step] = moved
+                continue
+            width = reduction.dtype.itemsize
+            index = offsets[:, None] // width + np.arange(count // width)
+            given = np.ascontiguousarray(moved).view(reduction.dtype).reshape(-1)
+            reduction.updates.apply(memory.memory_of("global").view(reduction.dtype), index.reshape(-1), [given])
+
+    return run
+
+
+def sectors(begin: Array, length: Array | int) -> int:
+    """Sectors that pieces of global memory lie in, one by one."""
+    return int(((begin + length - 1) // SECTOR - begin // SECTOR + 1).sum())
+
+
+def report(state: State, barriers: Mbarriers, lanes: Array, count: int, moved: Moved) -> None:
+    """The copy whose touch was traced last will report ``count`` bytes of each lane to its mbarrier: as late as can be,
+    so that nobody who does not wait finds them there by luck."""
+    touch = state.trace[-1]
+    assert isinstance(touch, Touch)
+    cell = barriers.of(lanes)
+    bulk = Bulk(touch, lanes, barriers.offsets(cell), moved)
+
+    def land() -> None:
+        try:
+            phases = state.phases.announce(cell, np.full(cell.size, -count))
+        except Misused as problem:
+            raise barriers.misused(problem, lanes, cell) from None
+        state.trace.append(Landed(bulk, phases))
+
+    try:
+        state.phases.check(cell)
+    except Misused as problem:
+        raise barriers.misused(problem, lanes, cell) from None
+    state.trace.append(bulk)
+    state.flying.append(land)
+
+
+def read(state: State, lanes: Array, moved: Moved) -> None:
+    """Tell the trace that the copy whose touch was traced last reads shared memory until its group is done."""
+    touch = state.trace[-1]
+    assert isinstance(touch, Touch)
+    state.trace.append(Bulk(touch, lanes, None, moved))
+
+
+def by_size(state: State, instruction: Instruction, chosen: Callable[[], Array | None], sizes: Any) -> Any:
+    """The lanes that copy now, by how many bytes each."""
+    lanes = state.present(chosen())
+    if not lanes.size:
+        return
+    counts = np.full(lanes.size, sizes, np.int64) if np.ndim(sizes) == 0 else sizes[lanes].astype(np.int64)
+    odd = counts % UNIT != 0
+    if odd.any():
+        first = int(odd.argmax())
+        text = (
+            f"{state.describe(int(lanes[first]))} copies {counts[first]} bytes by {instruction.full_opcode}, which"
+            f" copies a multiple of {UNIT}".replace("__", "::")
+        )
+        raise Fault("misaligned", text, instruction)
+    if (counts == 0).any():
+        raise UnsupportedKernel(f"a bulk copy of no bytes: {instruction.text}", line_of(instruction))
+    for count in np.unique(counts).tolist():
+        yield lanes[counts == count], count
+
+
+def _units(memory: NDArray[np.uint8]) -> Array:
+    return memory.view(np.uint64).reshape(-1, UNIT // 8)
+
+
+def _group(state: State, instruction: Instruction, guard: Guard | None) -> Callable[[], None]:
+    line = line_of(instruction)
+    commit = instruction.modifiers[2] == "commit_group"
+    pending = 0
+    if not commit:
+        number = instruction.operands[0] if instruction.operands else None
+        if not isinstance(number, Immediate) or not set(instruction.modifiers[3:]) <= {"read"}:
+            raise unsupported(instruction)
+        pending = number.value
+
+    def run() -> None:
+        mask = state.active if guard is None else guard()
+        lanes = None if mask is None else mask.copy()
+        state.trace.append(BulkGroup("commit" if commit else "wait", pending, lanes, line))
+
+    return run

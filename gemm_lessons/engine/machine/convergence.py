@@ -1,0 +1,184 @@
+"""Warp instructions with a member mask: each thread waits until all living threads that its mask names are there too.
+
+``__shfl_sync``, ``__ballot_sync``, ``__match_any_sync``, ``__reduce_add_sync``, ``__syncwarp`` and their kin begin a
+basic block (``cfg.py``). Lanes that come to one while others that they name are still elsewhere are held back until
+those arrive or end; an instruction of the whole warp (``ldmatrix``) names everybody. Threads of a warp with different
+masks make separate groups, as cooperative groups' tiles do. Threads that name one another but can never meet (in the
+two branches of an ``if``, at a barrier) are undefined in CUDA; once nobody else can run they go on in pieces, and an
+``Irregular`` is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.events import WARP, Irregular
+from gemm_lessons.engine.machine.state import State
+from gemm_lessons.engine.ptx.cfg import Block, line_of, meets_in_warp
+from gemm_lessons.engine.ptx.records import Immediate, Instruction, Operand
+from gemm_lessons.engine.records.frozen import dataclass
+
+Array = NDArray[Any]
+
+LANE = np.arange(WARP, dtype=np.uint32)
+BIT = np.uint32(1) << LANE
+FULL = np.uint32(0xFFFFFFFF)
+
+
+def ballot(truth: Array) -> Array:
+    """bool (lanes,) or (warps, 32) -> uint32 (warps,): bit i is lane i's."""
+    packed = np.packbits(truth.reshape(-1, WARP), axis=1, bitorder="little")
+    return np.ascontiguousarray(packed).view(np.uint32).reshape(-1)
+
+
+def spread(per_warp: Array) -> Array:
+    """(warps,) -> (warps, 32)."""
+    return np.broadcast_to(per_warp[:, None], (per_warp.size, WARP))
+
+
+def groups(members: Array, active: Array) -> Array:
+    """With whom each active lane executes: the active lanes of its warp with the same mask, uint32 (warps, 32).
+
+    ``members`` uint32 (each lane's mask) and ``active`` bool: (warps, 32). Of other lanes the answer means nothing.
+    """
+    here = ballot(active)
+    result = spread(here)
+    first = np.take_along_axis(members, active.argmax(axis=1)[:, None], axis=1)
+    mixed = np.flatnonzero(((members != first) & active).any(axis=1))
+    if mixed.size:
+        own = members[mixed]
+        same = (own[:, :, None] == own[:, None, :]) & active[mixed][:, None, :]
+        result = result.copy()
+        result[mixed] = ballot(same.reshape(-1, WARP)).reshape(-1, WARP)
+    return result
+
+
+def member_mask(instruction: Instruction) -> Operand | None:
+    """The operand that names the threads that take part, always the last one; or all, where the whole warp must."""
+    if instruction.row.warp == "all":
+        return Immediate(0xFFFFFFFF)
+    return instruction.operands[-1] if instruction.operands else None
+
+
+@dataclass(frozen=True)
+class _Meeting:
+    instruction: Instruction
+    members: Array  # uint32 (lanes,): the row of the mask's register, or one value for all
+    guard: Array | None
+    trivial: bool  # whoever is there takes part, and names the whole warp
+
+
+class Convergence:
+    """Who waits at which warp instruction in the current batch."""
+
+    def __init__(self, state: State, blocks: Sequence[Block], value: Callable[[Operand | None, str], Any]) -> None:
+        self._state = state
+        self.meetings: dict[int, _Meeting] = {}  # by the block that begins with it
+        for block in blocks:
+            first = block.instructions[0] if block.instructions else None
+            if first is not None and meets_in_warp(first):
+                self.meetings[block.number] = self._meeting(first, value)
+        self._answers: dict[int, tuple[Any, Any, bool]] = {}  # of ``complete``: for which masks, who lived, and what
+        self.begin()
+
+    def _meeting(self, instruction: Instruction, value: Callable[[Operand | None, str], Any]) -> _Meeting:
+        mask = member_mask(instruction)
+        members = np.broadcast_to(value(mask, "u32"), (self._state.lanes,))
+        guard = None if instruction.guard is None else self._state.row(instruction.guard.name, "pred")
+        whole = isinstance(mask, Immediate) and mask.value & 0xFFFFFFFF == 0xFFFFFFFF
+        return _Meeting(instruction, members, guard, whole and guard is None)
+
+    def begin(self) -> None:
+        """A new batch: nobody waits."""
+        self.held = np.zeros(self._state.lanes, np.bool_)
+        self._forced = np.zeros(self._state.lanes, np.bool_)
+        self._awaited = np.zeros((self._state.warps, WARP), np.uint32)  # whom a waiting lane found missing at first
+        self._missed = False  # whether that is anybody
+
+    def complete(self, number: int) -> bool:
+        """Whether every living lane, all being at block ``number``, may execute it at once."""
+        meeting = self.meetings.get(number)
+        if meeting is None:
+            return True
+        if meeting.trivial:
+            return not self._missed
+        if self._missed:
+            return False
+        alive = self._state.alive
+        members, before, answer = self._answers.get(number, (None, None, False))
+        if meeting.guard is None and alive is before and np.array_equal(meeting.members, members):
+            return answer
+        lanes = alive.reshape(-1, WARP)
+        answer = bool((self._ready(meeting, lanes)[0] | ~lanes).all())
+        self._answers[number] = meeting.members.copy(), alive, answer
+        return answer
+
+    def gather(self, number: int, active: Array) -> Array:
+        """The lanes of ``active``, all at block ``number``, that may execute it now; the others are held."""
+        meeting = self.meetings.get(number)
+        if meeting is None:
+            return active
+        state = self._state
+        here = active.reshape(-1, WARP)
+        ready, named, group = self._ready(meeting, here)
+        forced = self._forced.reshape(-1, WARP)
+        going = here & (ready | forced)
+        waiting = here & ~going
+        if waiting.any():
+            new = waiting & (self._awaited == 0)
+            missing = named & spread(ballot(state.staying())) & ~group
+            self._awaited = np.where(new, missing, self._awaited)
+        if going.any():
+            absent = np.where(going, self._awaited & ~group, 0)
+            if absent.any():
+                self._note(meeting.instruction, going, absent)
+            self._awaited = np.where(going, 0, self._awaited).astype(np.uint32)
+            self._forced &= ~active
+        self._missed = bool(self._awaited.any())
+        self.held = (self.held & ~active) | waiting.reshape(-1)
+        result: Array = going.reshape(-1)
+        return result
+
+    def _ready(self, meeting: _Meeting, here: Array) -> tuple[Array, Array, Array]:
+        """Per lane (warps, 32): all whom it names are here or have ended; whom it names; with whom it is here."""
+        state = self._state
+        members = meeting.members.reshape(-1, WARP)
+        taking = here
+        passing = np.zeros_like(here)
+        if meeting.guard is not None:
+            holds = (meeting.guard != meeting.instruction.guard_negated).reshape(-1, WARP)
+            taking, passing = here & holds, here & ~holds
+        group = groups(members, taking)
+        named = members & spread(ballot(state.alive))
+        return (taking & ((named & ~group) == 0)) | passing, named, group
+
+    def wake(self) -> None:
+        """Threads have ended: whoever waits for them may look again."""
+        if self.held.any():
+            self.held = np.zeros(self._state.lanes, np.bool_)
+
+    def give_up(self, position: Array) -> bool:
+        """Nobody can run: those who wait at the lowest block go on without whom they wait for. False: nobody waits."""
+        if not self.held.any():
+            return False
+        lowest = position[self.held].min()
+        here = self.held & (position == lowest)
+        self._forced = here
+        self.held = self.held & ~here
+        return True
+
+    def _note(self, instruction: Instruction, going: Array, absent: Array) -> None:
+        """Record living threads that are named but never came."""
+        state = self._state
+        if instruction.index in state.noted:
+            return
+        state.noted.add(instruction.index)
+        lanes = going & (absent != 0)
+        missing = np.bitwise_or.reduce(np.where(lanes, absent, 0), axis=1)
+        others = (missing[:, None] & BIT) != 0
+        file = instruction.source.file if instruction.source else ""
+        state.trace.append(Irregular("warp", lanes.reshape(-1), others.reshape(-1), line_of(instruction), file=file))

@@ -1,0 +1,539 @@
+"""Instruction -> closure, once per launch. Everything that can be decided before running is decided here.
+
+Unsupported opcodes, types and modifiers raise ``UnsupportedKernel`` here, before anything runs. A closure works on all
+lanes: ``state.active`` names the lanes that take part (None = all), ``state.full`` says that lanes outside may be
+overwritten because they are padding or have ended.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.events import WARP, Barrier
+from gemm_lessons.engine.machine.access import Layout, form_of, near
+from gemm_lessons.engine.machine.atomics import bind_atomic
+from gemm_lessons.engine.machine.convergence import ballot
+from gemm_lessons.engine.machine.copies import bind_copy, bind_reduction
+from gemm_lessons.engine.machine.groups import Workspace, bind_alike, bind_fma, bind_loads, bind_moves
+from gemm_lessons.engine.machine.matrices import bind_matrix_load, bind_matrix_store, bind_transpose
+from gemm_lessons.engine.machine.mbarriers import FORMS, bind_mbarrier, bind_proxy_fence
+from gemm_lessons.engine.machine.memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
+from gemm_lessons.engine.machine.products import bind_product
+from gemm_lessons.engine.machine.special import GUESSED
+from gemm_lessons.engine.machine.state import Fault, State
+from gemm_lessons.engine.machine.textures import bind_query, bind_surface, bind_texture
+from gemm_lessons.engine.machine.transfers import Binding, MemoryBinder, bind_load, bind_store
+from gemm_lessons.engine.machine.warps import Groups, bind_warp
+from gemm_lessons.engine.ptx.cfg import Block, line_of, unsupported, writes
+from gemm_lessons.engine.ptx.inline import RUNTIME
+from gemm_lessons.engine.ptx.opcodes import NOTHING_TO_DO
+from gemm_lessons.engine.ptx.records import (
+    CLOCKS,
+    SIZES,
+    Address,
+    Immediate,
+    Instruction,
+    KernelParameter,
+    Operand,
+    PredicatePair,
+    Register,
+    Symbol,
+    Vector,
+    elements_of,
+    places_before,
+)
+from gemm_lessons.engine.ptx.schedule import GROUPED, FmaGroup, LoadGroup, MoveGroup, Single, Step
+from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.semantics import table as semantics
+from gemm_lessons.engine.semantics.operation import DTYPES, Plain
+
+Array = NDArray[Any]
+Run = Callable[[], object]
+Op = tuple[Run, Run]  # how to run when every lane that matters takes part, and when only state.active does
+Guard = Callable[[], Array | None]
+
+
+# What ptxas writes of each, for sm_80 and sm_90.
+POLICIES = {"L2__evict_unchanged": 0, "L2__evict_first": 2, "L2__evict_last": 4, "L2__evict_normal": 6}
+
+
+def both(run: Run) -> Op:
+    """The same closure for all lanes and for some."""
+    return run, run
+
+
+class Binder:
+    """Binds the steps of one kernel to one ``State``."""
+
+    def __init__(
+        self, state: State, layout: Layout, parameters: Sequence[KernelParameter], block: bytes, watched: set[str]
+    ) -> None:
+        self.state = state
+        self.layout = layout
+        self.parameters = {p.name: p for p in parameters}
+        self.parameter_bytes = block
+        self.watched = watched  # registers that addresses are made from: their writes are versioned
+        self.memory = MemoryBinder(state, layout, self.value)
+        self.workspace = Workspace(state.lanes)
+        state.versions = dict.fromkeys(watched, 0)
+
+    # -- operands -----------------------------------------------------------------------------------------------
+
+    def value(self, operand: Operand | None, code: str) -> Any:
+        """A source operand as an array over lanes, or a NumPy scalar, of a dtype code."""
+        if code not in DTYPES:
+            raise UnsupportedKernel(f"type {code} is not supported here")
+        dtype = DTYPES[code]
+        if isinstance(operand, Register):
+            special = self.state.special.get(operand.name)
+            if special is not None:
+                return _special(special, np.dtype(dtype), operand.name)
+            if operand.name not in self.state.rows:
+                raise UnsupportedKernel(f"special register {operand.name} is not supported")
+            return self.state.row(operand.name, code)
+        if isinstance(operand, Immediate):
+            if operand.is_float:
+                return _float(operand, np.dtype(dtype))
+            return _from_bits(operand.value, np.dtype(dtype).itemsize * 8, dtype)
+        if isinstance(operand, Symbol) and self.current is not None:
+            return _from_bits(self.layout.address(operand, self.current), np.dtype(dtype).itemsize * 8, dtype)
+        raise UnsupportedKernel(f"operand not supported: {operand}")
+
+    current: Instruction | None = None  # being bound now, for messages
+
+    def guard(self, instruction: Instruction) -> Guard | None:
+        """The lanes that pass the guard predicate and are active, or None when there is no guard."""
+        if instruction.guard is None:
+            return None
+        state = self.state
+        predicate = state.row(instruction.guard.name, "pred")
+        negated = instruction.guard_negated
+        scratch = np.zeros(state.lanes, np.bool_)
+
+        def mask() -> Array:
+            if negated:
+                np.logical_not(predicate, out=scratch)
+            else:
+                scratch[...] = predicate
+            if state.active is not None:
+                np.logical_and(scratch, state.active, out=scratch)
+            return scratch
+
+        return mask
+
+    # -- steps ----------------------------------------------------------------------------------------------------
+
+    def step(self, step: Step) -> list[Op]:
+        """Closures of one step, in order."""
+        if isinstance(step, Single) or not self._of_words(step):
+            members = (step.instruction,) if isinstance(step, Single) else step.instructions
+            return [operation for member in members for operation in (*self._named(member), *self.bumps(member))]
+        if isinstance(step, FmaGroup):
+            bind = bind_fma if step.kind == "fma.rn.f32" else bind_alike
+            run = bind(self.state, step, self.workspace)
+        elif isinstance(step, LoadGroup):
+            run = bind_loads(self.state, self.memory, step)
+        else:
+            run = bind_moves(self.state, step)
+        return [both(run), *self.bumps(*step.instructions)]
+
+    def _named(self, instruction: Instruction) -> list[Op]:
+        """``single``; what cannot be bound is named with its text and line, also where only an operand is amiss."""
+        self.current = instruction
+        try:
+            return self.single(instruction)
+        except UnsupportedKernel as error:
+            text = f"{error}" if instruction.text in str(error) else f"{error}: `{instruction.text}`"
+            before = self.layout.kernel.instructions[: instruction.index + 1]
+            raise UnsupportedKernel(text, line_of(instruction), places_before(before)) from error
+
+    def _of_words(self, group: FmaGroup | LoadGroup | MoveGroup) -> bool:
+        """Whether the registers that a group moves are rows of one file: inline PTX may load 32 bits into 64, and a
+        move may read a special register."""
+        width = GROUPED[group.kind] if isinstance(group, FmaGroup) else 32
+        names = {o.name for i in group.instructions for o in i.operands if isinstance(o, Register)}
+        return all(self.state.rows.get(name, ("", 0))[0] == width for name in names)
+
+    def bumps(self, *instructions: Instruction) -> list[Op]:
+        """Closures that count up the version of the address registers that were just written."""
+        names = {name for it in instructions for name in writes(it) if name in self.watched}
+        return [both(functools.partial(_bump, self.state.versions, name)) for name in sorted(names)]
+
+    def single(self, instruction: Instruction) -> list[Op]:
+        """Closures of one instruction, by the function that its row stands for."""
+        row = instruction.row
+        if row.name in BOUND:
+            return BOUND[row.name](self, instruction)
+        if row.effect in NOTHING_TO_DO:
+            return []
+        if not row.computes:
+            raise unsupported(instruction)
+        return self.arithmetic(instruction)
+
+    def warp_barrier(self, instruction: Instruction) -> list[Op]:
+        """``bar.warp.sync``: only recorded."""
+        state, line = self.state, line_of(instruction)
+        guard = self.guard(instruction)
+        value = self.value(instruction.operands[0], "u32")
+        members = np.broadcast_to(value, (state.lanes,)).reshape(-1, WARP)
+        known = Groups(state, instruction)
+        always = guard is None and value.ndim == 0  # the same threads are named each time
+        last: tuple[Array | None, Array] | None = None
+        record = Barrier("warp")
+
+        def run() -> None:
+            nonlocal last, record
+            if last is not None and last[0] is state.active and last[1] is state.alive:
+                state.trace.append(record)
+                return
+            mask = state.active if guard is None else guard()
+            lanes = None if mask is None else mask.copy()
+            active = known.everyone if lanes is None else lanes.reshape(-1, WARP)
+            group = known.of(members, active)
+            partial = bool((active & (group != ballot(state.alive)[:, None])).any())
+            groups = np.where(active, group, 0).reshape(-1) if partial else None
+            record = Barrier("warp", None, lanes, line, groups=groups)
+            state.trace.append(record)
+            if always and (state.active is None or state.active is state.alive):  # neither is ever changed in place
+                last = state.active, state.alive
+
+        return [both(run)]
+
+    def call_runtime(self, instruction: Instruction) -> list[Op]:
+        """``printf`` is kept for the end; a failed ``assert`` ends the kernel."""
+        state, memory = self.state, self.layout.memory
+        target = instruction.operands[0]
+        if not isinstance(target, Symbol) or target.name not in RUNTIME:
+            raise unsupported(instruction, "call")
+        if target.name == "vprintf":
+            formats, arguments = (self.value(operand, "s64") for operand in instruction.operands[1:3])
+            guard = self.guard(instruction)
+
+            def say() -> None:
+                state.say(formats, arguments, state.active if guard is None else guard())
+
+            return [both(say)]
+        message = self.value(instruction.operands[1], "s64")
+
+        def fail() -> None:
+            lane = 0 if state.active is None else int(state.active.argmax())
+            text = memory.text_at(int(message[lane]))
+            raise Fault("trap", f"assertion failed in {state.describe(lane)}: {text}", instruction)
+
+        return [both(fail)]
+
+    def assign(self, instruction: Instruction, target: Array, function: Callable[..., Any], *sources: Any) -> Op:
+        """``function(out, *sources)`` computes all lanes; write them to ``target`` for the lanes that take part."""
+        state = self.state
+        guard = self.guard(instruction)
+        scratch = np.zeros(state.lanes, target.dtype)
+
+        def masked() -> None:
+            function(scratch, *sources)
+            np.copyto(target, scratch, where=state.active if guard is None else guard())
+
+        if guard is not None:
+            return masked, masked
+        if isinstance(function, Plain):
+            return function.into(target, sources), masked
+        return functools.partial(function, target, *sources), masked
+
+    def destination(self, operand: Operand, code: str, instruction: Instruction) -> tuple[Array, bool]:
+        """The row that a result of type ``code`` goes to, and whether the register is wider (needs extension)."""
+        if not isinstance(operand, Register) or operand.name not in self.state.rows or code not in DTYPES:
+            raise unsupported(instruction)
+        width, _ = self.state.rows[operand.name]
+        size = np.dtype(DTYPES[code]).itemsize * 8
+        if isinstance(width, int) and width > size and code != "pred":
+            return self.state.row(operand.name, ("s" if code[0] == "s" else "u") + str(width)), True
+        return self.state.row(operand.name, code), False
+
+    # -- computation ----------------------------------------------------------------------------------------------
+
+    def arithmetic(self, instruction: Instruction) -> list[Op]:
+        """An instruction out of the table of semantics."""
+        if not instruction.operands:
+            raise unsupported(instruction)
+        first = instruction.operands[0]
+        pair = (first.first, first.second) if isinstance(first, PredicatePair) else (first,)
+        operation = semantics.lookup(instruction.opcode, instruction.modifiers, len(pair))
+        if operation is None:
+            raise unsupported(instruction)
+        before: list[Op] = []
+        sources = []
+        for operand, code in zip(instruction.operands[1:], operation.sources, strict=False):
+            if isinstance(operand, PredicatePair) and operand.negated and operand.first is not None:
+                negated = np.zeros(self.state.lanes, np.bool_)
+                predicate = self.state.row(operand.first.name, "pred")
+                before.append(both(functools.partial(np.logical_not, predicate, out=negated)))
+                sources.append(negated)
+            else:
+                sources.append(self.operand(operand, code, instruction))
+        if len(sources) != len(operation.sources):
+            raise unsupported(instruction, "wrong number of operands")
+        if operation.carry_in:
+            sources.append(self.state.carry)
+        if len(operation.result) > 1 or operation.carry_out:
+            return [*before, self._several(instruction, operation, pair, sources)]
+        target, wider = self.destination(first, operation.result[0], instruction)
+        if not wider:
+            return [*before, self.assign(instruction, target, operation.function, *sources)]
+        narrow = np.zeros(self.state.lanes, DTYPES[operation.result[0]])
+        bits = narrow.view(f"u{narrow.dtype.itemsize}") if narrow.dtype.kind == "f" else narrow
+
+        def extended(out: Array) -> None:
+            operation.function(narrow, *sources)
+            np.copyto(out, bits, casting="unsafe")
+
+        return [*before, self.assign(instruction, target, extended)]
+
+    def _several(
+        self, instruction: Instruction, operation: semantics.Operation, targets: Sequence[Operand | None],
+        sources: Sequence[Any],
+    ) -> Op:  # fmt: skip
+        state = self.state
+        guard = self.guard(instruction)
+        outs = [np.zeros(state.lanes, DTYPES[code]) for code in operation.result]
+        kept = [
+            (self.destination(target, code, instruction)[0], out)
+            for target, code, out in zip(targets, operation.result, outs, strict=False)
+            if target is not None
+        ]
+        if operation.carry_out:
+            outs.append(np.zeros(state.lanes, np.bool_))
+            kept.append((state.carry, outs[-1]))
+
+        def run() -> None:
+            operation.function(*outs, *sources)
+            mask = guard() if guard is not None else (None if state.full else state.active)
+            for row, out in kept:
+                np.copyto(row, out, where=True if mask is None else mask)
+
+        return both(run)
+
+    def operand(self, operand: Operand, code: str, instruction: Instruction) -> Any:
+        """A source operand that may be a register narrower than ``code`` only by mistake."""
+        if not isinstance(operand, (Register, Immediate, Symbol)):
+            raise unsupported(instruction)
+        if isinstance(operand, Register) and operand.name in self.state.rows:
+            width, _ = self.state.rows[operand.name]
+            if isinstance(width, int) and np.dtype(DTYPES[code]).itemsize * 8 > width:
+                raise unsupported(instruction, "register narrower than the type")
+        value = self.value(operand, code)
+        # Without an axis NumPy takes a number next to a row of lanes in half the time of a scalar.
+        return np.asarray(value) if value.ndim == 0 else value
+
+    # -- moves ------------------------------------------------------------------------------------------------------
+
+    def move(self, instruction: Instruction) -> list[Op]:
+        """``mov``, also between a wide register and a vector of narrow ones."""
+        target, source = instruction.operands
+        code = instruction.modifiers[-1]
+        if isinstance(source, Register) and source.name in CLOCKS:
+            return [self._clock(instruction, target, source.name, code)]
+        if isinstance(source, Register) and source.name in GUESSED:
+            self.state.notices.setdefault("guessed", instruction)
+        if isinstance(source, Vector):
+            return [self._pack(instruction, target, source, code)]
+        if isinstance(target, Vector):
+            return self._unpack(instruction, target, source, code)
+        row, wider = self.destination(target, code, instruction)
+        if wider:
+            raise unsupported(instruction)
+        return [self.assign(instruction, row, _copy, self.value(source, code))]
+
+    def _clock(self, instruction: Instruction, target: Operand, name: str, code: str) -> Op:
+        """A clock: the instructions that the batch has executed, a number that only grows."""
+        state = self.state
+        state.notices.setdefault("clock", instruction)
+        row, _ = self.destination(target, code, instruction)
+        shift, bits = 32 if name.endswith("_hi") else 0, row.dtype.itemsize * 8
+
+        def read(out: Array) -> None:
+            out.view(f"u{bits // 8}")[...] = state.ticks() >> shift & (1 << bits) - 1
+
+        return self.assign(instruction, row, read)
+
+    def _pack(self, instruction: Instruction, target: Operand, source: Vector, code: str) -> Op:
+        row, _ = self.destination(target, code, instruction)
+        count = len(source.elements)
+        part = "u" + str(SIZES[code] * 8 // count)
+        values = [self.value(element, part) for element in source.elements]
+
+        def make(out: Array) -> None:
+            parts = out.view(DTYPES[part]).reshape(-1, count)
+            for position, value in enumerate(values):
+                parts[:, position] = value
+
+        return self.assign(instruction, row, make)
+
+    def _unpack(self, instruction: Instruction, target: Vector, source: Operand, code: str) -> list[Op]:
+        value = self.value(source, code)
+        count = len(target.elements)
+        part = "u" + str(SIZES[code] * 8 // count)
+        if value.ndim == 0:
+            value = np.full(self.state.lanes, value)
+        parts = value.view(DTYPES[part]).reshape(-1, count)
+        result = []
+        for position, element in enumerate(target.elements):
+            if element is not None:
+                row, _ = self.destination(element, part, instruction)
+                result.append(self.assign(instruction, row, _copy, parts[:, position]))
+        return result
+
+    def convert_address(self, instruction: Instruction) -> list[Op]:
+        """``cvta``: shared and local offsets get their window's start added or removed; global is generic already."""
+        target, source = instruction.operands
+        modifiers = instruction.modifiers
+        if modifiers[-1:] not in (("u32",), ("u64",)):
+            raise unsupported(instruction)
+        code = "s" + modifiers[-1][1:]
+        space = next((m.partition("__")[0] for m in modifiers[:-1] if m != "to"), "")
+        if space not in ("global", "const", "shared", "local", "param"):
+            raise unsupported(instruction)
+        window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(space, 0)
+        row, _ = self.destination(target, code, instruction)
+        shift = np.int64(-window if "to" in modifiers else window)
+        return [self.assign(instruction, row, _shifted, self.value(source, code), shift)]
+
+    def is_space(self, instruction: Instruction) -> list[Op]:
+        """``isspacep``."""
+        row, _ = self.destination(instruction.operands[0], "pred", instruction)
+        value = self.value(instruction.operands[1], "s64")
+        space = instruction.modifiers[0].partition("__")[0]
+        if space not in ("global", "shared", "local"):
+            raise unsupported(instruction)
+        window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(space)
+        low = LOCAL_WINDOW + WINDOW_SIZE if window is None else window
+        high = np.iinfo(np.int64).max if window is None else window + WINDOW_SIZE
+        return [self.assign(instruction, row, lambda out: np.copyto(out, (value >= low) & (value < high)))]
+
+    def cache_policy(self, instruction: Instruction) -> list[Op]:
+        """``createpolicy``: the number that ptxas makes of it. What a policy changes, nobody sees in memory."""
+        kind, *policies, code = instruction.modifiers
+        first, second = [*policies, "L2__evict_unchanged"][:2]
+        if kind != "fractional" or len(policies) not in (1, 2) or first not in POLICIES or second not in POLICIES:
+            raise unsupported(instruction)
+        part = float(self.value(instruction.operands[1], "f32")) if len(instruction.operands) > 1 else 1.0
+        policy = 0x10 | POLICIES[first] | (second == "L2__evict_first")
+        row, _ = self.destination(instruction.operands[0], code, instruction)
+        number = np.uint64(policy << 56 | math.ceil(16 * part) - 1 << 52)
+        return [self.assign(instruction, row, _copy, number)]
+
+    def load(self, instruction: Instruction) -> list[Op]:
+        """``ld``; of a parameter, the value is known before the launch."""
+        if "param" not in instruction.modifiers or _has_register_base(instruction):
+            return [both(self.memory.load(instruction, self.guard(instruction)))]
+        form = form_of(instruction)
+        target, address = instruction.operands
+        if (
+            not isinstance(address, Address)
+            or not isinstance(address.base, Symbol)
+            or address.base.name not in self.parameters
+        ):
+            raise unsupported(instruction, "no parameter of the kernel")
+        start = self.parameters[address.base.name].offset + address.base.offset + address.offset
+        if not 0 <= start <= len(self.parameter_bytes) - form.width:
+            raise unsupported(instruction, "outside of the parameters")
+        values = np.frombuffer(self.parameter_bytes, DTYPES[form.kind], form.elements, start)
+        targets = elements_of(target)
+        result = []
+        for element, value in zip(targets, values, strict=True):
+            if element is not None:
+                row, wider = self.destination(element, form.kind, instruction)
+                if wider and form.kind[0] not in "bus":
+                    raise unsupported(instruction, "register wider than the type")
+                result.append(self.assign(instruction, row, _copy, value))
+        return result
+
+
+def _run(bind: Callable[[Binding], Run]) -> Callable[[Binder, Instruction], list[Op]]:
+    """Instructions that look at the active lanes themselves."""
+
+    def bound(binder: Binder, instruction: Instruction) -> list[Op]:
+        return [both(bind(Binding(binder.state, binder.memory, instruction, binder.guard(instruction), binder.value)))]
+
+    return bound
+
+
+# The function of each row of ``program/opcodes.py`` that is neither a table's (``semantics``), nor the end of a basic
+# block (``machine.py``, ``barriers.py``), nor without effect.
+BOUND: Mapping[str, Callable[[Binder, Instruction], list[Op]]] = {
+    "mov": Binder.move, "cvta": Binder.convert_address, "isspacep": Binder.is_space,
+    "createpolicy": Binder.cache_policy,
+    "ldmatrix": _run(bind_matrix_load), "stmatrix": _run(bind_matrix_store), "movmatrix": _run(bind_transpose),
+    "ld": Binder.load, "ldu": _run(bind_load), "st": _run(bind_store),
+    "atom": _run(bind_atomic), "red": _run(bind_atomic), "cp.async": _run(bind_copy),
+    "cp.reduce": _run(bind_reduction), "fence.proxy": _run(bind_proxy_fence),
+    "fence.mbarrier_init": _run(bind_proxy_fence),
+    **dict.fromkeys((f"mbarrier.{what}" for what in FORMS), _run(bind_mbarrier)),
+    "tex": _run(bind_texture), "txq": _run(bind_query), "suld": _run(bind_surface), "sust": _run(bind_surface),
+    **dict.fromkeys("shfl.sync vote.sync match redux.sync elect.sync activemask".split(), _run(bind_warp)),
+    "mma": _run(bind_product), "bar.warp": Binder.warp_barrier, "call": Binder.call_runtime,
+}  # fmt: skip
+
+
+def _has_register_base(instruction: Instruction) -> bool:
+    return any(isinstance(o, Address) and isinstance(o.base, Register) for o in instruction.operands)
+
+
+def _special(values: Any, dtype: np.dtype[Any], name: str) -> Any:
+    """A special register as ``dtype``. Those that differ from batch to batch must stay views of the original."""
+    if values.ndim == 0:
+        return values.view(dtype) if dtype.itemsize == values.dtype.itemsize else values.astype(dtype)
+    if dtype.itemsize > values.dtype.itemsize:
+        raise UnsupportedKernel(f"special register {name} is narrower than the type")
+    return values.view(dtype)[:: values.dtype.itemsize // dtype.itemsize]
+
+
+def _copy(out: Array, source: Any) -> None:
+    out[...] = source
+
+
+def _shifted(out: Array, value: Any, shift: np.int64) -> None:
+    np.copyto(out, value + shift)
+
+
+def _bump(versions: dict[str, int], name: str) -> None:
+    versions[name] += 1
+
+
+def _float(operand: Immediate, dtype: np.dtype[Any]) -> Any:
+    """A floating-point constant: its bits, or rounded to the width of the instruction that uses it."""
+    own = np.dtype(np.float64 if operand.is_double else np.float32)
+    value = _from_bits(operand.value, own.itemsize * 8, own.type)
+    if dtype.itemsize == own.itemsize:
+        return value.view(dtype)
+    if dtype.kind != "f" or dtype.itemsize == 2:
+        raise UnsupportedKernel(f"floating-point constant of {own.itemsize * 8} bits for {dtype.itemsize * 8} bits")
+    return value.astype(dtype)
+
+
+def _from_bits(value: int, bits: int, dtype: type[np.generic]) -> Any:
+    """The scalar of ``dtype`` whose bit pattern is the low ``bits`` of ``value``."""
+    if dtype is np.bool_:
+        return np.bool_(value)
+    unsigned = np.dtype(f"u{bits // 8}").type(value & ((1 << bits) - 1))
+    return unsigned.view(dtype)
+
+
+def address_registers(blocks: Sequence[Block]) -> set[str]:
+    """Registers that are the base of an address in shared or local memory, where patterns of addresses come again."""
+    return {
+        operand.base.name
+        for block in blocks
+        for instruction in block.instructions
+        for operand in instruction.operands
+        if isinstance(operand, Address) and isinstance(operand.base, Register) and _comes_again(instruction)
+    }
+
+
+def _comes_again(instruction: Instruction) -> bool:
+    row = instruction.row
+    return near(instruction) or bool(row.lanes) or row.effect not in ("load", "store", "atomic")

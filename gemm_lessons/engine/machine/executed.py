@@ -1,0 +1,77 @@
+"""How often each instruction was executed, by warps and by lanes.
+
+Instructions of a basic block are executed as often as the block, but for those with a guard. Lanes of these are counted
+at the end of the block; guards that are overwritten before it are counted where they stand. Branches count for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.machine.decode import Op, both
+from gemm_lessons.engine.machine.prepared import Program
+from gemm_lessons.engine.machine.state import State
+from gemm_lessons.engine.ptx.schedule import Single, Step
+
+Array = NDArray[Any]
+Guard = tuple[int, Array, bool]  # of an instruction (index): the predicate's row, and whether negated
+
+
+class Executed:
+    """By instruction, of one batch after the other. ``block_warps``, ``block_lanes``: of basic blocks, until they are
+    summed up. ``guards``: of each block, those that are counted at its end."""
+
+    def __init__(self, program: Program, state: State) -> None:
+        self.program, self.state = program, state
+        self.warps, self.lanes = (np.zeros(len(program.kernel.instructions), np.int64) for _ in range(2))
+        self.block_warps, self.block_lanes = ([0] * len(program.blocks) for _ in range(2))
+        self.guards: list[list[Guard]] = [
+            [
+                (i.index, state.row(i.guard.name, "pred"), i.guard_negated)
+                for i in block.instructions
+                if i.guard is not None and not i.row.ends_block and i.index not in program.overwritten_guards
+            ]
+            for block in program.blocks
+        ]
+
+    def begin(self) -> None:
+        """Of the next batch nothing was executed yet."""
+        self.warps[:] = 0
+        self.lanes[:] = 0
+
+    def early(self, step: Step) -> Iterator[Op]:
+        """Counts an instruction whose guard is overwritten in its own block, before it runs."""
+        if not isinstance(step, Single) or step.instruction.index not in self.program.overwritten_guards:
+            return
+        guard, state = step.instruction.guard, self.state
+        assert guard is not None
+        one = (step.instruction.index, state.row(guard.name, "pred"), step.instruction.guard_negated)
+        yield both(lambda: self.count_guards([one], state.active))
+
+    def count_guards(self, guards: Sequence[Guard], active: Array | None) -> None:
+        """``active`` (None: all) lanes come by these guards."""
+        for index, predicate, negated in guards:
+            mask = ~predicate if negated else predicate
+            if active is not None:
+                mask = mask & active
+            self.lanes[index] += np.count_nonzero(mask)
+            self.warps[index] += warps_of(mask)
+
+    def sum_up(self) -> None:
+        """What blocks were executed counts for their instructions."""
+        for number, block in enumerate(self.program.blocks):
+            if self.block_warps[number]:
+                for instruction in block.instructions:
+                    if instruction.guard is None or instruction.row.ends_block:
+                        self.warps[instruction.index] += self.block_warps[number]
+                        self.lanes[instruction.index] += self.block_lanes[number]
+            self.block_warps[number] = self.block_lanes[number] = 0
+
+
+def warps_of(lanes: Array) -> int:
+    """How many warps have one of ``lanes`` (a mask)."""
+    return int(np.count_nonzero(np.packbits(lanes).view(np.uint32)))

@@ -1,0 +1,202 @@
+"""The steps that move many registers at once: outer products of ``fma``, gathers of shared loads, parallel moves.
+
+Exactness: ``fma.rn.f32`` rounds once. In float64 the product of two float32 is exact; the sum is rounded, and rounding
+it again to float32 differs from rounding once only if the float64 sum lies exactly between two float32 (its low 29 bits
+are 1 followed by zeros), or if the result is subnormal in float32. The first is found by one integer pass, the second
+by the processor's underflow flag; both are rare, and ``semantics.fix_double_rounding`` then repairs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.machine.access import SpaceAccess, access_of, remember
+from gemm_lessons.engine.machine.state import State
+from gemm_lessons.engine.machine.transfers import MemoryBinder
+from gemm_lessons.engine.ptx.records import Address, Instruction, Register
+from gemm_lessons.engine.ptx.schedule import GROUPED, FmaGroup, LoadGroup, MoveGroup
+from gemm_lessons.engine.semantics import table as semantics
+from gemm_lessons.engine.semantics.floats import UNDERFLOW, canonical, fix_double_rounding
+from gemm_lessons.engine.semantics.operation import DTYPES
+
+Array = NDArray[Any]
+TIE = np.iinfo(np.int64).min  # low 29 bits 0x10000000, shifted to the top
+SHIFT = 64 - 29
+
+
+def _rows(state: State, names: Sequence[str]) -> slice | Array:
+    numbers = [state.rows[name][1] for name in names]
+    if numbers == list(range(numbers[0], numbers[0] + len(numbers))):
+        return slice(numbers[0], numbers[0] + len(numbers))
+    return np.array(numbers)
+
+
+def _names(instructions: Sequence[Instruction], position: int) -> list[str]:
+    operands = [instruction.operands[position] for instruction in instructions]
+    return [operand.name for operand in operands if isinstance(operand, Register)]
+
+
+class Workspace:
+    """Scratch arrays shared by all groups of a state, as large as the largest group."""
+
+    def __init__(self, lanes: int) -> None:
+        self.lanes = lanes
+        self._arrays: dict[str, Array] = {}
+
+    def get(self, key: str, rows: int, dtype: type[np.generic]) -> Array:
+        """``rows`` x lanes, contents undefined. Call again at run time, not at bind time: it may have grown."""
+        array = self._arrays.get(key)
+        if array is None or array.shape[0] < rows:
+            array = self._arrays[key] = np.empty((rows, self.lanes), dtype)
+        return array[:rows]
+
+
+def bind_fma(state: State, group: FmaGroup, workspace: Workspace) -> Callable[[], None]:
+    """One closure for a group of independent ``fma.rn.f32``."""
+    file = state.files[32].view(np.float32)
+    count = len(group.instructions)
+    target = _rows(state, _names(group.instructions, 0))
+    addend = _rows(state, _names(group.instructions, 3))
+    outer = bool(group.rows)
+    first = _rows(state, group.rows or _names(group.instructions, 1))
+    second = _rows(state, group.columns or _names(group.instructions, 2))
+    shape = (len(group.rows), len(group.columns)) if outer else (count,)
+
+    def product(out: Array) -> None:
+        left = workspace.get("left", shape[0], np.float64)
+        right = workspace.get("right", shape[-1], np.float64)
+        left[...] = file[first]
+        right[...] = file[second]
+        if outer:
+            np.multiply(left[:, None, :], right[None, :, :], out=out.reshape(*shape, state.lanes))
+        else:
+            np.multiply(left, right, out=out)
+
+    def run() -> None:
+        total = workspace.get("sum", count, np.float64)
+        narrow = workspace.get("narrow", count, np.float32)
+        product(total)
+        added = file[addend]
+        np.add(total, added, out=total)
+        UNDERFLOW.seen = False
+        np.copyto(narrow, total, casting="unsafe")
+        ties = total.view(np.int64)  # in place: writing a second large array would cost as much as the arithmetic
+        np.left_shift(ties, SHIFT, out=ties)
+        if UNDERFLOW.seen or ties.min() == TIE:
+            exact = np.empty_like(total)
+            product(exact)
+            fix_double_rounding(exact, added, exact + added, narrow)
+        canonical(narrow.reshape(-1))
+        if state.full:
+            file[target] = narrow
+        elif isinstance(target, slice):
+            np.copyto(file[target], narrow, where=state.active)
+        else:
+            active = state.active
+            for row, values in zip(target, narrow, strict=True):
+                np.copyto(file[row], values, where=active)
+
+    return run
+
+
+def bind_alike(state: State, group: FmaGroup, workspace: Workspace) -> Callable[[], None]:
+    """One closure for a group of independent multiply-adds of another kind, by the function that one of them has. Which
+    factor comes first matters: of two NaNs in float64 one is handed on."""
+    operation = semantics.lookup(group.instructions[0].opcode, group.instructions[0].modifiers)
+    assert operation is not None
+    file = state.files[GROUPED[group.kind]]
+    count = len(group.instructions)
+    target = _rows(state, _names(group.instructions, 0))
+    numbers = [[state.rows[name][1] for name in _names(group.instructions, position)] for position in range(4)]
+    result, *codes = (DTYPES[code] for code in (*operation.result, *operation.sources))
+
+    def run() -> None:
+        rows = [workspace.get(key, count, file.dtype.type) for key in ("first", "second", "third")]
+        for values, of in zip(rows, numbers[1:], strict=True):
+            np.take(file, of, axis=0, out=values, mode="clip")
+        sources = [values.reshape(-1).view(code) for values, code in zip(rows, codes, strict=True)]
+        operation.function(rows[2].reshape(-1).view(result), *sources)
+        if state.full:
+            file[target] = rows[2]
+        else:
+            for row, values in zip(numbers[0], rows[2], strict=True):
+                np.copyto(file[row], values, where=state.active)
+
+    return run
+
+
+def bind_moves(state: State, group: MoveGroup) -> Callable[[], None]:
+    """One closure for moves that may all read before any writes."""
+    file = state.files[32]
+    target = _rows(state, _names(group.instructions, 0))
+    source = _rows(state, _names(group.instructions, 1))
+    targets = np.arange(target.start, target.stop) if isinstance(target, slice) else target
+    sources = np.arange(source.start, source.stop) if isinstance(source, slice) else source
+    # Parallel move: a copy is needed only where a row is both read and written.
+    copy_first = bool(set(targets.tolist()) & set(sources.tolist()))
+
+    def run() -> None:
+        values = file[source]
+        if copy_first and isinstance(source, slice):
+            values = values.copy()
+        if state.full:
+            file[target] = values
+        else:
+            active = state.active
+            for row, value in zip(targets, values, strict=True):
+                np.copyto(file[row], value, where=active)
+
+    return run
+
+
+def bind_loads(state: State, memory: MemoryBinder, group: LoadGroup) -> Callable[[], None]:
+    """All loads of the group in one gather when every lane is active, else one by one."""
+    singles = [memory.load(instruction, None) for instruction in group.instructions]
+    file = state.files[32]
+    shared = state.shared.view(np.uint32)
+    target = _rows(state, _names(group.instructions, 0))
+    placements: list[Callable[..., Any]] = []
+    for instruction in group.instructions:
+        address = instruction.operands[1]
+        assert isinstance(address, Address)
+        access = access_of(instruction, "shared", "load", 4, address)
+        space: SpaceAccess = memory.space_access(instruction, access, 4)
+        placements.append(remember(state, address, memory.addresses(address, instruction), space))
+    first_address = group.instructions[0].operands[1]
+    assert isinstance(first_address, Address)
+    assert isinstance(first_address.base, Register)
+    base = first_address.base.name
+    row = state.lanes_of(base)
+    versions = state.versions
+    last_version = -1
+    known: dict[bytes, tuple[Array, list[Any]]] = {}
+    index: Array
+    touches: list[Any] = []
+
+    def run() -> None:
+        nonlocal last_version, index, touches
+        if state.active is not None:
+            for single in singles:
+                single()
+            return
+        version = versions[base]
+        if version != last_version:
+            key = row.tobytes()
+            if key not in known:
+                found = [recall(None) for recall in placements]
+                known[key] = np.stack([p.index for p in found]), [p.touch for p in found]
+                if len(known) > 512:
+                    del known[next(iter(known))]
+            index, touches = known[key]
+            last_version = version
+        if isinstance(target, slice):
+            shared.take(index, None, file[target], "clip")
+        else:
+            file[target] = shared[index]
+        state.trace.extend(touches)
+
+    return run

@@ -1,0 +1,193 @@
+"""Texture and surface objects of a launch: arrays that are read and written by coordinates.
+
+What a read gives between and beyond the texels follows NVIDIA, "CUDA C++ Programming Guide", chapter "Texture
+Fetching", and where that leaves it open the answers of an H100 (checks/simulator/test_textures.py): normalised
+coordinates are cut to 21 bits behind the point, weights of the linear filter are rounded to 8. With two or three
+coordinates hardware rounds the products of weights too, and differs by up to 1/256 of the span of the texels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.launch import Argument, Surface, Texture
+
+Array = NDArray[Any]
+
+HANDLES = 0x0300_0000_0000_0001  # of the first argument: no address of any memory
+PERIOD = 1 << 21  # steps of a normalised coordinate from 0 to 1
+WEIGHTS = 1 << 8  # steps between two texels
+FAR = 1e6  # texels: beyond, only the side matters
+FILTERS, MODES, READS = ("point", "linear"), ("clamp", "border", "wrap", "mirror"), ("element", "normalized_float")
+TEXELS = "float32 float16 int8 uint8 int16 uint16 int32 uint32".split()
+
+
+def handle(position: int) -> bytes:
+    """The texture or surface object that argument number ``position`` is, as the kernel gets it."""
+    return (HANDLES + position).to_bytes(8, "little")
+
+
+@dataclass(frozen=True)
+class Image:
+    """One object. ``texels`` is (layers, depth, height, width, channels), ``dims`` how many of the three are used."""
+
+    given: Texture | Surface
+    texels: Array
+    dims: int
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Texels along x, y, z, as far as they are used."""
+        return tuple(reversed(self.texels.shape[1:4]))[: self.dims]
+
+
+def image_of(given: Texture | Surface) -> Image:
+    """A copy of an argument, checked. Raises ``ValueError``."""
+    name, array = given.name, given.array
+    if array.dtype.name not in TEXELS:
+        raise ValueError(f"{name}: texels are {', '.join(TEXELS)}, not {array.dtype.name}")
+    if given.channels not in (1, 2, 4) or (given.channels > 1 and array.shape[-1:] != (given.channels,)):
+        raise ValueError(f"{name}: channels are 1, 2 or 4, those beyond one the last axis of the array")
+    shape = array.shape[:-1] if given.channels > 1 else array.shape
+    dims = len(shape) - given.layered
+    if not 1 <= dims <= (2 if given.layered else 3) or 0 in shape:
+        raise ValueError(f"{name}: an array of shape {array.shape} has no one, two or three dimensions of texels")
+    if isinstance(given, Texture):
+        _check(given, dims)
+    layers, rest = (shape[0], shape[1:]) if given.layered else (1, shape)
+    texels = np.array(array).reshape(layers, *(1,) * (3 - dims), *rest, given.channels)
+    return Image(given, texels, dims)
+
+
+def _check(texture: Texture, dims: int) -> None:
+    modes = texture.addresses(dims)
+    if texture.filter not in FILTERS or texture.read not in READS or not set(modes) <= set(MODES):
+        raise ValueError(f"{texture.name}: filter is one of {FILTERS}, address of {MODES}, read of {READS}")
+    floating = texture.array.dtype.kind == "f"
+    if texture.read != "element" and (floating or texture.array.dtype.itemsize > 2):
+        raise ValueError(f"{texture.name}: only integers of 8 and 16 bits are read as fractions of one")
+    if texture.filter == "linear" and texture.read == "element" and not floating:
+        raise ValueError(f"{texture.name}: integers are not filtered, unless they are read as fractions of one")
+
+
+class Images:
+    """All texture and surface objects of a launch, by handle."""
+
+    def __init__(self, arguments: Iterable[Argument]) -> None:
+        self._images: Mapping[int, Image] = {
+            HANDLES + position: image_of(argument)
+            for position, argument in enumerate(arguments)
+            if isinstance(argument, (Texture, Surface))
+        }
+
+    def __bool__(self) -> bool:
+        """Is there any?"""
+        return bool(self._images)
+
+    def get(self, value: int) -> Image | None:
+        """The object of a handle."""
+        return self._images.get(value)
+
+    def write_back(self) -> None:
+        """Copy what the kernel wrote to surfaces into their arrays."""
+        for image in self._images.values():
+            if isinstance(image.given, Surface) and image.given.array.flags.writeable:
+                image.given.array[...] = image.texels.reshape(image.given.array.shape)
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def fetch(image: Image, x: Array) -> Array:
+    """Texels by integer, for linear memory: (lanes, channels); zeros outside."""
+    width = image.sizes[0]
+    row = values(image)[0, 0, 0]
+    inside = (x >= 0) & (x < width)
+    found: Array = np.where(inside[:, None], row[np.clip(x, 0, width - 1)], row.dtype.type(0))
+    return found
+
+
+def values(image: Image) -> Array:
+    """The texels as reads give them: integers, or float32 (fractions of one too)."""
+    texels = image.texels
+    if isinstance(image.given, Texture) and image.given.read != "element":
+        return np.maximum(texels.astype(np.float64) / np.iinfo(texels.dtype).max, -1).astype(np.float32)
+    return texels.astype(np.float32) if texels.dtype.kind == "f" else texels
+
+
+def sample(image: Image, coordinates: Sequence[Array], layer: Array) -> Array:
+    """What a texture gives at float32 coordinates: (lanes, channels)."""
+    texture = image.given
+    assert isinstance(texture, Texture)
+    modes = texture.addresses(image.dims)
+    linear = texture.filter == "linear"
+    axes = [_Axis.at(x, n, m, texture) for x, n, m in zip(coordinates, image.sizes, modes, strict=True)]
+    texels = values(image)
+    layer = np.clip(layer, 0, len(texels) - 1)
+    if not linear:
+        return _texels(texels, axes, 0, layer)
+    total = np.zeros((len(layer), texels.shape[-1]))
+    for corner in range(1 << len(axes)):
+        weight = np.ones(len(layer))
+        for number, axis in enumerate(axes):
+            weight = weight * (axis.weight if corner >> number & 1 else 1 - axis.weight)
+        total += weight[:, None] * _texels(texels, axes, corner, layer)
+    return total.astype(np.float32)
+
+
+def _texels(texels: Array, axes: Sequence[_Axis], corner: int, layer: Array) -> Array:
+    """The texels at one corner of the cells that coordinates lie in; zeros where there is none."""
+    index = [np.zeros_like(layer)] * 3
+    inside = np.ones(len(layer), np.bool_)
+    for number, axis in enumerate(axes):
+        index[number], there = axis.texel(corner >> number & 1)
+        inside &= there
+    found = texels[layer, index[2], index[1], index[0]]
+    return np.where(inside[:, None], found, found.dtype.type(0))
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """Where coordinates lie on one axis: the texel below, and how far it is to the next (linear filter alone)."""
+
+    below: Array
+    weight: Array
+    size: int
+    mode: str
+
+    @staticmethod
+    def at(x: Array, size: int, mode: str, texture: Texture) -> _Axis:
+        """``x`` float32. Wrapping and mirroring need normalised coordinates; without, hardware clamps."""
+        wide = np.where(np.isnan(x), 0.0, x).astype(np.float64)
+        if texture.normalized:
+            far = np.isinf(wide)
+            wide = np.where(far & (mode in ("wrap", "mirror")), 0.0, np.clip(wide, -1e12, 1e12))
+            step = np.floor(wide * PERIOD)
+            if mode == "wrap":
+                step = step % PERIOD
+            elif mode == "mirror":
+                step = step % (2 * PERIOD)
+                step = np.where(step < PERIOD, step, 2 * PERIOD - step)
+            place = step * size / PERIOD
+        else:
+            mode = mode if mode == "border" else "clamp"
+            place = wide
+        place = np.clip(place, -FAR, FAR)
+        if texture.filter == "point":
+            return _Axis(np.floor(place).astype(np.int64), np.zeros(1), size, mode)
+        fine = np.floor((place - 0.5) * WEIGHTS + 0.5)
+        below = np.floor(fine / WEIGHTS)
+        return _Axis(below.astype(np.int64), fine / WEIGHTS - below, size, mode)
+
+    def texel(self, further: int) -> tuple[Array, Array]:
+        """Index of the texel below, or of the next one, and whether there is one."""
+        index = self.below + further
+        if self.mode == "wrap":
+            return index % self.size, np.ones(index.shape, np.bool_)
+        kept = np.clip(index, 0, self.size - 1)
+        return kept, (kept == index) | (self.mode != "border")

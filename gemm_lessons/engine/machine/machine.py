@@ -1,0 +1,565 @@
+"""Runs a kernel: batches of blocks in lockstep, divergence by masks, barriers, the instruction budget, the trace.
+
+All lanes of a batch step through basic blocks together. When a branch splits them, the lanes at the block with the
+smallest number run first (``cfg.py`` numbers blocks so that this reconverges); the rest wait. Lanes at a barrier wait
+until every thread of their block that has not ended is there. The result does not depend on how many blocks share a
+batch: blocks touch each other only through global memory, and what they do there is recorded.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.events import WARP, Boundary, LaunchInfo, Observer, SharedArray
+from gemm_lessons.engine.machine import spin_waits as spinning
+from gemm_lessons.engine.machine.access import Layout
+from gemm_lessons.engine.machine.barriers import Barriers, is_plain
+from gemm_lessons.engine.machine.convergence import Convergence
+from gemm_lessons.engine.machine.decode import Binder, Run
+from gemm_lessons.engine.machine.executed import Executed, warps_of
+from gemm_lessons.engine.machine.images import Images
+from gemm_lessons.engine.machine.maps import Maps
+from gemm_lessons.engine.machine.mbarrier_waits import PhaseWaits
+from gemm_lessons.engine.machine.memory import ALIGNMENT, PARAMETERS, GlobalMemory, layout, parameter_block
+from gemm_lessons.engine.machine.prepared import BARRIER_ADDRESS, Program
+from gemm_lessons.engine.machine.printing import Printer
+from gemm_lessons.engine.machine.special import clustered
+from gemm_lessons.engine.machine.state import Fault, State
+from gemm_lessons.engine.machine.unset import Unset
+from gemm_lessons.engine.process.bounds import OutOfTime, current
+from gemm_lessons.engine.ptx.cfg import Block, line_of
+from gemm_lessons.engine.ptx.records import Instruction, Register, Variable
+from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.launch import Argument, Grid, buffers_of
+from gemm_lessons.engine.semantics.floats import float_state
+
+Array = NDArray[Any]
+
+# Lanes in flight. Large groups of fma work best while their rows fit in a core's cache; other kernels are limited by
+# the number of NumPy calls and like more lanes a call. Measured on 0.5 MB of L2 per core.
+LANES_WITH_GROUPS = 2048
+LANES = 8192
+REGISTER_FILE_BYTES = 64 << 20
+LOCAL_BYTES = 64 << 20  # of the lanes' own arrays
+# PTX instructions that one batch may execute. A 1024-deep dot product needs about 10 per step.
+INSTRUCTION_BUDGET = 2_000_000
+GRID_BARRIER = "the barrier of the grid"  # two words that a cooperative launch has for grid.sync()
+TRACE_LIMIT = 1 << 16  # records handed over at once, also without a barrier
+DONE = np.iinfo(np.int32).max
+NOWHERE = np.array(DONE, np.int32)
+Operations = tuple[list[Run], list[Run]]  # of a basic block, for all lanes and for some
+INTERRUPT = 1 << 40  # instructions: more than any budget
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How to run: blocks per batch (None: chosen by the lanes they fill), the instruction budget per batch, and whether
+    to count (an answer that is only checked needs no counters)."""
+
+    block_limit: int | None = None
+    budget: int = INSTRUCTION_BUDGET
+    counting: bool = True
+    watched: frozenset[int] = frozenset()  # stores (instruction indices) whose values are recorded
+    shuffles: frozenset[int] = frozenset()  # shuffles of which undefined values are followed
+    placed: bool = False  # report the true address of every global access
+
+
+class Bound(dict[int, Operations]):
+    """The closures of each basic block, bound when it is first asked for: many launches never come to most of them."""
+
+    def __init__(self, bind: Callable[[int], Operations]) -> None:
+        super().__init__()
+        self._bind = bind
+
+    def __missing__(self, number: int) -> Operations:
+        self[number] = self._bind(number)
+        return self[number]
+
+
+class Machine:
+    """One launch of one program. ``run`` raises ``Fault`` when the kernel fails; memory then holds what it wrote."""
+
+    def __init__(
+        self,
+        program: Program,
+        grid: Grid,
+        arguments: Sequence[Argument],
+        observers: Sequence[Observer],
+        shared_layout: dict[str, int],
+        setting: Setting,
+    ) -> None:
+        kernel = program.kernel
+        self.program = program
+        self.grid = grid = clustered(kernel, grid)
+        self.observers = observers
+        self.setting = setting
+        shared = [v for v in (*kernel.variables, *program.variables) if v.space == "shared"]
+        placed, static_end = layout(shared, shared_layout)
+        dynamic = [v for v in shared if v.size == 0]
+        self.shared_bytes = static_end + grid.dynamic_shared
+        for variable in dynamic:
+            placed[variable.name] = (placed[variable.name][0], grid.dynamic_shared)
+        local, self.local_bytes = layout([v for v in kernel.variables if v.space == "local"], {})
+        self.arguments = arguments
+        self.memory = self.initial_memory()
+        self.layout = Layout(kernel, self.memory, placed, local)
+        self.parameters = parameter_block(kernel, arguments, self.memory)
+        padded = -(-grid.threads // WARP) * WARP
+        self.batch_blocks = min(grid.blocks, setting.block_limit or self._blocks_per_batch(padded))
+        self.state = State(kernel, grid, self.batch_blocks, self.shared_bytes, self.local_bytes, program.rows)
+        self.state.watched = setting.watched
+        if program.is_cooperative:
+            address = self.memory.symbols[GRID_BARRIER].base
+            halves = (np.uint32(address >> 32), np.uint32(address & 0xFFFFFFFF))
+            self.state.special |= zip(BARRIER_ADDRESS, halves, strict=True)
+        self.state.images = Images(arguments)
+        self.state.maps = Maps(arguments, self.memory)
+        self.state.leaving = program.leaving
+        binder = Binder(self.state, self.layout, kernel.parameters, self.parameters, program.address_registers)
+        self.printer = Printer(self.state, self.memory)
+        self.state.say = self.printer.call
+        self.state.counting, self.state.placed = setting.counting, setting.placed
+        self.barriers = Barriers(self.state, kernel)
+        self.convergence = Convergence(self.state, program.blocks, binder.value)
+        self.stalls = PhaseWaits(self.state.lanes)
+        self.interrupted = 0  # by how much the budget was lowered so that somebody looks at the end of this block
+        self.state.stall = self._stall
+        self.state.ticks = lambda: self.spinning.used(self.budget + self.interrupted)
+        self.unset = Unset(self.state, kernel, program.suspects, binder, setting.shuffles)
+        self.executed = Executed(program, self.state)
+        self.binder = binder
+        self.bound = Bound(self._bind)
+        for block in program.blocks:
+            if block.number not in program.bound:
+                self.bound[block.number]
+                program.bound.add(block.number)
+        self.numbers = [np.array(block.number, np.int32) for block in program.blocks]
+        self.lengths = [max(1, len(block.instructions)) for block in program.blocks]
+        self.predicates = [self._predicate(block) for block in program.blocks]
+        self.spinning = spinning.Spinning(self.state, self.memory, program.blocks, program.may_wait, setting.budget)
+        self.budget = 0  # instructions until ``spinning`` looks again
+        self.running = 0  # block being executed, for the message of a timeout
+
+    @functools.cached_property
+    def launch(self) -> LaunchInfo:
+        """What is known before the first instruction."""
+        shared = [SharedArray(name, start, size) for name, (start, size) in self.layout.shared.items()]
+        buffers = [(a.name, a.base, a.size) for a in self.memory.allocations]
+        fresh = frozenset(a.name for a in self.memory.allocations if a.fresh)
+        lanes = self.state.lanes
+        return LaunchInfo(
+            self.program.kernel,
+            self.grid,
+            shared,
+            self.shared_bytes,
+            buffers,
+            fresh,
+            lanes,
+            self.local_bytes,
+            self.arguments,
+            self.parameters,
+        )
+
+    def initial_memory(self) -> GlobalMemory:
+        """Global memory as before the launch, also after it as long as outputs are not written back."""
+        variables = [*self.program.variables, *self.program.kernel.variables]
+        if self.program.points_to_parameters:
+            end = max(p.offset + p.size for p in self.program.kernel.parameters)
+            variables.append(Variable(PARAMETERS, "const", ALIGNMENT, end))
+        if self.program.is_cooperative:
+            variables.append(Variable(GRID_BARRIER, "global", ALIGNMENT, 8))
+        memory = GlobalMemory(buffers_of(self.arguments), [v for v in variables if v.space in ("global", "const")])
+        if self.program.points_to_parameters:
+            memory.fill(PARAMETERS, parameter_block(self.program.kernel, self.arguments, memory))
+        return memory
+
+    def _blocks_per_batch(self, padded: int) -> int:
+        registers = max(1, len(self.program.rows))
+        lanes = LANES_WITH_GROUPS if self.program.has_large_groups else LANES
+        lanes = min(lanes, max(WARP, REGISTER_FILE_BYTES // (registers * 4)))
+        lanes = min(lanes, max(WARP, LOCAL_BYTES // max(1, self.local_bytes)))
+        return max(1, lanes // padded)
+
+    def _bind(self, number: int) -> Operations:
+        """The closures of a basic block."""
+        operations = [
+            operation
+            for step in self.program.steps[number]
+            for operation in (*self.executed.early(step), *self.unset.around(step, self.binder.step(step)))
+        ]
+        operations += self.unset.at_end(self.program.blocks[number])
+        return [operation[0] for operation in operations], [operation[1] for operation in operations]
+
+    def _predicate(self, block: Block) -> tuple[Array, bool] | None:
+        last = block.terminator
+        if last is None or last.guard is None:
+            return None
+        return self.state.row(last.guard.name, "pred"), last.guard_negated
+
+    # -- the launch ---------------------------------------------------------------------------------------------------
+
+    def run(self, chosen: Sequence[range] = ()) -> None:
+        """Run the whole grid, or only the ``chosen`` blocks, batch by batch."""
+        for observer in self.observers:
+            observer.begin(self.launch)
+        generation = 0
+        with float_state():
+            for part in chosen or [range(self.grid.blocks)]:
+                for first in range(part.start, part.stop, self.batch_blocks):
+                    self._run_batch(first, min(self.batch_blocks, part.stop - first), generation)
+                    generation += 1
+
+    @property
+    def now(self) -> Instruction | None:
+        """Where the last block to be run begins; None if it belongs to no line."""
+        return next((i for i in self.program.blocks[self.running].instructions if line_of(i)), None)
+
+    def notices(self) -> list[Finding]:
+        """What the simulator left out of this run."""
+        text = {
+            "clock": "the simulator has no clock: what the kernel reads counts instructions, so times mean nothing",
+            "guessed": "which multiprocessor or warp slot a thread gets, and how many there are, is the GPU's choice:"
+            " the simulator answers as an H200 could, and what depends on it is one of many results",
+        }
+        return [
+            Finding(kind, "note", text[kind], line_of(i), file=i.source.file if i.source else "")
+            for kind, i in self.state.notices.items()
+        ]
+
+    def _run_batch(self, first: int, blocks: int, generation: int) -> None:
+        state = self.state
+        state.begin(first, blocks, generation)
+        for observer in self.observers:
+            observer.begin_batch(state.batch)
+        self.alive = state.exists & (state.lane_block < blocks)
+        self.everyone = bool(self.alive.all())
+        state.alive = self.alive
+        self.unset.begin(self.alive)
+        self.started = int(np.count_nonzero(self.alive))
+        self.barriers.begin()
+        self.convergence.begin()
+        self.stalls.begin()
+        self.position = state.position = np.where(self.alive, 0, DONE).astype(np.int32)
+        self.budget = self.spinning.begin()
+        try:
+            self._loop()
+        finally:
+            self._hand_over("end")
+            self.printer.end_batch()
+            self.executed.sum_up()
+            for observer in self.observers:
+                observer.end_batch(state.batch, self.executed.warps, self.executed.lanes)
+            self.executed.begin()
+
+    def _hand_over(self, boundary: Boundary) -> None:
+        records = list(self.state.trace)
+        self.state.trace.clear()
+        for observer in self.observers:
+            observer.epoch(self.state.batch, records, boundary)
+
+    # -- scheduling ---------------------------------------------------------------------------------------------------
+
+    def _loop(self) -> None:
+        """Run until every lane has ended."""
+        current: int | None = 0
+        while True:
+            if current is None:
+                current = self._next()
+                if current is None:
+                    return
+            current = self._uniform(current) if self.state.full else self._divergent(current)
+
+    def _uniform(self, number: int) -> int | None:
+        """All living lanes are at block ``number``; stay here while they stay together."""
+        state = self.state
+        state.active = None if self.everyone else self.alive
+        warps = warps_of(self.alive)
+        lanes = int(np.count_nonzero(self.alive))
+        bound, lengths, predicates, executed = self.bound, self.lengths, self.predicates, self.executed
+        blocks, meetings = self.program.blocks, self.convergence.meetings
+        block_warps, block_lanes, trace = executed.block_warps, executed.block_lanes, state.trace
+        while True:
+            self.running = number
+            if number in meetings and not self.convergence.complete(number):
+                self.position[self.alive] = number
+                state.full = False
+                return number
+            for operation in bound[number][0]:
+                operation()
+            block_warps[number] += warps
+            block_lanes[number] += lanes
+            if executed.guards[number]:
+                executed.count_guards(executed.guards[number], state.active)
+            self.budget -= lengths[number]
+            block = blocks[number]
+            if self.budget < 0 and self._used_up(number, self.alive):
+                return self._proceed(block, self.alive)
+            last = block.terminator
+            predicate = predicates[number]
+            if predicate is not None:
+                taken = predicate[0] if self.everyone else predicate[0] & self.alive
+                count = int(np.count_nonzero(taken))
+                if predicate[1]:
+                    count = lanes - count
+                if 0 < count < lanes:
+                    return self._split(block, self._taken(number, self.alive))
+                if count == 0:
+                    if block.fallthrough is None:
+                        return self._end(self.alive)
+                    number = block.fallthrough
+                    continue
+            if last is None:
+                if block.fallthrough is None:
+                    return self._end(self.alive)
+                number = block.fallthrough
+            elif last.opcode == "bra":
+                number = block.targets[0]
+            elif is_plain(last):
+                if lanes < self.started:
+                    self.barriers.note_ended(last, self.alive, self.alive)
+                self._hand_over("barrier")
+                if block.fallthrough is None:
+                    return self._end(self.alive)
+                number = block.fallthrough
+            else:
+                return self._leave(block, last, self.alive.copy())
+            if len(trace) > TRACE_LIMIT:
+                self._hand_over("none")
+
+    def _divergent(self, number: int) -> int | None:
+        state = self.state
+        active: Array = (self.position == self.numbers[number]) > self.barriers.waiting
+        if self.stalls.anyone:
+            active &= ~self.stalls.held
+        if self.spinning.anyone:
+            active &= ~self.spinning.held
+            self.spinning.moved = True
+        active = self.convergence.gather(number, active)
+        lanes = int(np.count_nonzero(active))
+        if not lanes:
+            return self._next()
+        state.active = active
+        self.running = number
+        for operation in self.bound[number][1]:
+            operation()
+        executed = self.executed
+        executed.block_warps[number] += warps_of(active)
+        executed.block_lanes[number] += lanes
+        if executed.guards[number]:
+            executed.count_guards(executed.guards[number], active)
+        self.budget -= self.lengths[number]
+        if self.budget < 0:
+            self._used_up(number, active)
+        if len(state.trace) > TRACE_LIMIT:
+            self._hand_over("none")
+        return self._proceed(self.program.blocks[number], active)
+
+    def _proceed(self, block: Block, active: Array) -> int | None:
+        """``active`` lanes have executed ``block``; send them on."""
+        last = block.terminator
+        if last is None:
+            self._go(active, block.fallthrough)
+            return self._next()
+        taken = active
+        if self.predicates[block.number] is not None:
+            taken = self._taken(block.number, active)
+            stay: Array = active > taken
+            if np.count_nonzero(stay):
+                self._go(stay, block.fallthrough)
+        if np.count_nonzero(taken):
+            if last.opcode == "bra":
+                self._go(taken, block.targets[0])
+            else:
+                return self._leave(block, last, taken)
+        return self._next()
+
+    def _used_up(self, number: int, active: Array) -> bool:
+        """A part of the budget is used up in block ``number``, or lanes of it look for the end of a phase in vain;
+        whether lanes were put aside."""
+        stalled = self.interrupted > 0
+        self.budget += self.interrupted
+        self.interrupted = 0
+        if self.budget >= 0:
+            return stalled
+        answer = self.spinning.check(number, active, self.budget, self._waiting())
+        if answer is None:
+            self._more_blocks()
+            self._timeout(number)
+            return False
+        self.budget, aside = answer
+        return aside or stalled
+
+    def _stall(self, lanes: Array, cell: Array, instruction: Instruction) -> None:
+        """``lanes`` (n,) wait for the mbarriers at ``cell`` (n,): others go first, from the end of the block on."""
+        self.stalls.put(lanes, cell, instruction.index, self.state.phases)
+        if not self.interrupted:
+            self.interrupted = INTERRUPT
+            self.budget -= INTERRUPT
+
+    def _waiting(self) -> Array:
+        """Lanes that wait at a barrier or for the rest of their warp."""
+        waiting: Array = self.barriers.waiting | self.convergence.held
+        return waiting
+
+    def _more_blocks(self) -> None:
+        """Start again with more blocks at a time, if some have not started and a GPU would run more."""
+        batch = self.state.batch
+        blocks = spinning.resident(self.grid.blocks, self.state.padded)
+        if self.program.may_wait and batch.first_block + batch.blocks < self.grid.blocks and blocks > batch.blocks:
+            raise spinning.MoreBlocks(blocks)
+
+    def _taken(self, number: int, active: Array) -> Array:
+        predicate = self.predicates[number]
+        if predicate is None:
+            return active
+        return active & (~predicate[0] if predicate[1] else predicate[0])
+
+    def _split(self, block: Block, taken: Array) -> int | None:
+        """A uniform block ended in a branch (or guarded exit) that only some lanes take."""
+        last = block.terminator
+        assert last is not None
+        stay = self.alive & ~taken
+        self._go(stay, block.fallthrough)
+        if last.opcode == "bra":
+            self._go(taken, block.targets[0])
+            return self._next()
+        return self._leave(block, last, taken)
+
+    def _go(self, lanes: Array, target: int | None) -> None:
+        if target is None:
+            self._end(lanes)
+        else:
+            self.position[lanes] = target
+
+    def _end(self, lanes: Array) -> int | None:
+        self.position[lanes] = DONE
+        self.alive = self.state.alive = self.alive & ~lanes
+        self.everyone = False
+        self.convergence.wake()
+        return self._next()
+
+    def _leave(self, block: Block, last: Instruction, lanes: Array) -> int | None:
+        """``lanes`` execute a terminator that is not a plain branch."""
+        if last.row.effect == "end":
+            return self._end(lanes)
+        if last.row.effect == "stop":
+            lane = int(np.flatnonzero(lanes)[0])
+            raise Fault("trap", f"the kernel stopped itself (trap) in {self.state.describe(lane)}", last)
+        if last.opcode == "brx":
+            index = last.operands[0]
+            assert isinstance(index, Register)
+            choice = self.state.row(index.name, "u32")
+            beyond = lanes & (choice >= len(block.targets))
+            if beyond.any():
+                lane = int(beyond.argmax())
+                text = f"{self.state.describe(lane)} takes branch {choice[lane]} of {len(block.targets)} (brx.idx)"
+                raise Fault("illegal_access", text, last)
+            for case, target in enumerate(block.targets):
+                self._go(lanes & (choice == case), target)
+            return self._next()
+        self._go(lanes, block.fallthrough)
+        return self._arrive(last, lanes)
+
+    def _next(self) -> int | None:
+        """The block to run next; sets ``state.full``. Releases barriers when nobody else can run."""
+        while True:
+            runnable: Array = self.alive > self._waiting()
+            if self.stalls.anyone:
+                self.stalls.look(self.state.phases)
+                runnable &= ~self.stalls.held
+            if self.spinning.anyone:
+                runnable &= ~self.spinning.held
+            if not np.count_nonzero(runnable):
+                if not np.count_nonzero(self.alive):
+                    return None
+                self._release()
+                continue
+            places = np.where(runnable, self.position, NOWHERE)
+            number: int = places.item(places.argmin())
+            here = np.count_nonzero(places == self.numbers[number])
+            self.state.full = bool(here == np.count_nonzero(self.alive))
+            return number
+
+    # -- barriers -----------------------------------------------------------------------------------------------------
+
+    def _arrive(self, barrier: Instruction, lanes: Array) -> int | None:
+        self.barriers.arrive(barrier, lanes, self.alive)
+        return self._next()
+
+    def _release(self) -> None:
+        """Let go every group of threads whose barrier is complete; a ``Fault`` if none is and nobody can run."""
+        if self.barriers.release(self.alive, functools.partial(self._hand_over, "barrier")):
+            return
+        if self.stalls.anyone and (self._land() or self.stalls.retry(self.state.phases)):
+            return
+        spins = self.spinning.aside.copy() if self.spinning.anyone else None
+        if spins is not None:
+            woken = self.spinning.wake(self.alive, self._waiting(), self.budget)
+            self.budget = 0
+            if woken:
+                return
+            self._more_blocks()
+        if self.convergence.give_up(self.position):
+            return
+        if self.stalls.anyone:
+            raise self.stalls.starving(self.state, self.program.kernel, self.layout.shared)
+        if spins is None:
+            raise self.barriers.deadlock(self.alive)
+        if not self.spinning.proven:
+            self._timeout(int(self.position[spins & self.alive][0]))
+        self._hangs(spins & self.alive)
+
+    def _land(self) -> bool:
+        """Let bulk copies report, in their order, until a phase ends."""
+        state = self.state
+        before = state.phases.completions
+        while state.flying and state.phases.completions == before:
+            state.flying.pop(0)()
+        return state.phases.completions > before
+
+    def _hangs(self, lanes: Array) -> None:
+        lane = int(lanes.argmax())
+        others = int(np.count_nonzero(lanes)) - 1
+        more = f" and {others} more thread{'s' * (others > 1)}" if others else ""
+        raise Fault(
+            "timeout",
+            f"{self.state.describe(lane)}{more} wait{'' if others else 's'} in a loop for something that no thread does"
+            " any more: a lock that is not released, or a flag that is not set",
+            self.program.blocks[int(self.position[lane])].instructions[0],
+        )
+
+    def _timeout(self, number: int) -> None:
+        instruction = self.program.blocks[number].instructions[0]
+        lane = int(np.flatnonzero(self.alive)[0])
+        raise Fault(
+            "timeout",
+            f"still running after {self.setting.budget:,} instructions (first: {self.state.describe(lane)});"
+            " is there a loop that never ends?",
+            instruction,
+        )
+
+
+def stopped(end: OutOfTime | MemoryError, instruction: Instruction | None) -> Fault:
+    """The fault of a launch that used up its time or memory at ``instruction``."""
+    kind, message = ("timeout", str(end)) if isinstance(end, OutOfTime) else ("memory", current().too_much)
+    line = line_of(instruction) if instruction is not None else None
+    return Fault(kind, message + (f", in line {line}" if line else "") + current().advice, instruction)
+
+
+def finding_of(fault: Fault) -> Finding:
+    """A ``Fault`` in the words of the records that devices hand back."""
+    source = fault.instruction.source if fault.instruction is not None else None
+    return Finding(
+        fault.kind,
+        "error",
+        str(fault),
+        source.line if source and source.line else None,
+        file=source.file if source else "",
+        detail=fault.detail,
+    )

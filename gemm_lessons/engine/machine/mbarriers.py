@@ -1,0 +1,279 @@
+"""``mbarrier`` and ``cp.async.mbarrier.arrive``: PTX's operations on the barriers of ``phases.py``; and the fences that
+order them, and memory, before the copies of the async proxy.
+
+Who arrives, waits and copies is told to the trace; that a thread reads what was copied only after it has seen the phase
+end is checked from there (``checkers/bulk_copies.py``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.compiler.diagnostics import plain_name
+from gemm_lessons.engine.events import Effect, Phase, ProxyFence
+from gemm_lessons.engine.machine.access import access_of, remember
+from gemm_lessons.engine.machine.memory import SHARED_WINDOW
+from gemm_lessons.engine.machine.phases import BYTES, PHASE, Misused, pending_count
+from gemm_lessons.engine.machine.state import Fault, State
+from gemm_lessons.engine.machine.transfers import Binding
+from gemm_lessons.engine.ptx.cfg import line_of, unsupported
+from gemm_lessons.engine.ptx.records import Address, Instruction, Operand, Register
+
+Array = NDArray[Any]
+
+# Words that change nothing here: one block's threads see each other's memory at once.
+ANYHOW = frozenset("b64 shared shared__cta shared__cluster sem release acquire relaxed cta cluster".split())
+USE: Effect = "load"  # of a barrier that is there: such never race with each other
+KINDS: tuple[Literal["copies", "arrive"], ...] = ("copies", "arrive")
+FORMS = {
+    "init": frozenset[str](), "inval": frozenset[str](), "expect_tx": frozenset[str](),
+    "complete_tx": frozenset[str](), "arrive": frozenset({"expect_tx", "noComplete"}),
+    "arrive_drop": frozenset({"expect_tx", "noComplete"}), "test_wait": frozenset({"parity"}),
+    "try_wait": frozenset({"parity"}), "pending_count": frozenset[str](),
+}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Mbarriers:
+    """The mbarriers that one operand of an instruction means. ``of`` gives lanes (n,) their cells (n,)."""
+
+    state: State
+    instruction: Instruction
+    of: Callable[[Array], Array]
+    arrays: Any  # name -> (offset, bytes) of shared arrays
+
+    def offsets(self, cell: Array) -> Array:
+        """Byte offsets in the blocks' shared memory."""
+        return np.asarray(cell * BYTES % self.state.shared_stride)
+
+    def name(self, cell: int) -> str:
+        """``the mbarrier full[1]``, as its source names it."""
+        return barrier_name(self.arrays, cell * BYTES % self.state.shared_stride)
+
+    def misused(self, problem: Misused, lanes: Array, cell: Array) -> Fault:
+        """The fault of a lane that misuses one."""
+        who = self.state.describe(int(lanes[problem.position]))
+        line = line_of(self.instruction)
+        where = f", by {who}{f' in line {line}' if line else ''} ({self.instruction.full_opcode.replace('__', '::')})"
+        return Fault("mbarrier", f"{self.name(int(cell[problem.position]))} {problem}{where}", self.instruction)
+
+
+def barrier_name(arrays: Any, offset: int) -> str:
+    """The mbarrier at an offset of shared memory in the words of the source."""
+    for name, (start, size) in arrays.items():
+        if start <= offset < start + size:
+            index = f"[{(offset - start) // BYTES}]" if size > BYTES else ""
+            return f"the mbarrier {plain_name(name)}{index}" if (offset - start) % BYTES == 0 else "the mbarrier"
+    return f"the mbarrier at byte {offset} of shared memory"
+
+
+def barriers_of(binding: Binding, operand: Operand, effect: Effect, told: bool = True) -> Mbarriers:
+    """Binds an operand that is the address of an mbarrier. ``told``: the trace has every access to it."""
+    state, memory, instruction = binding.state, binding.memory, binding.instruction
+    if not isinstance(operand, Address):
+        raise unsupported(instruction)
+    access = dataclasses.replace(access_of(instruction, "shared", effect, BYTES, operand), is_mbarrier=True)
+    space = memory.space_access(instruction, access, BYTES)
+    plain = memory.addresses(operand, instruction)
+    generic = not any(word.startswith("shared") for word in instruction.modifiers)
+
+    def compute(lanes: Array | None) -> Array:
+        return plain(lanes) - SHARED_WINDOW if generic else plain(lanes)
+
+    recall = remember(state, operand, compute, space)
+
+    def of(lanes: Array) -> Array:
+        placement = recall(None if lanes is state.lane_index else lanes)
+        if told:
+            state.trace.append(placement.touch)
+        return placement.index
+
+    return Mbarriers(state, instruction, of, memory.layout.shared)
+
+
+def bind_mbarrier(binding: Binding) -> Callable[[], None]:
+    """Bind ``mbarrier.*``. Raises ``UnsupportedKernel``."""
+    state, instruction, value = binding.state, binding.instruction, binding.value
+    what, *words = instruction.modifiers
+    if what not in FORMS or not set(words) <= ANYHOW | FORMS[what]:
+        raise unsupported(instruction)
+    if what == "pending_count":
+        return _pending_count(binding)
+    if what in ("test_wait", "try_wait"):
+        return _wait(binding)
+    if what in ("arrive", "arrive_drop"):
+        return _arrive(binding)
+    address, *more = instruction.operands
+    one = barriers_of(binding, address, "store" if what in ("init", "inval") else USE)
+    number = value(more[0], "s32") if more else np.int32(0)
+    chosen = binding.lanes()
+    line = line_of(instruction)
+
+    def run() -> None:
+        lanes = state.present(chosen())
+        if not lanes.size:
+            return
+        cell = one.of(lanes)
+        count = _by_lane(number, lanes)
+        try:
+            if what == "init":
+                state.phases.init(cell, count)
+                zero = np.zeros_like(cell)
+                state.trace.append(Phase("init", lanes, one.offsets(cell), zero, state.lanes, line))
+            elif what == "inval":
+                state.phases.invalidate(cell)
+            else:
+                state.phases.announce(cell, count if what == "expect_tx" else -count)
+        except Misused as problem:
+            raise one.misused(problem, lanes, cell) from None
+
+    return run
+
+
+def _arrive(binding: Binding) -> Callable[[], None]:
+    state, instruction, value = binding.state, binding.instruction, binding.value
+    target, address, *more = instruction.operands
+    one = barriers_of(binding, address, USE)
+    announces = "expect_tx" in instruction.modifiers
+    number = value(more[0], "s32") if more else np.int32(0 if announces else 1)
+    leaving, completes = instruction.modifiers[0] == "arrive_drop", "noComplete" not in instruction.modifiers
+    row = None
+    if isinstance(target, Register) and target.name in state.used:
+        row = state.row(target.name, "u64")
+    chosen = binding.lanes()
+    line = line_of(instruction)
+
+    def run() -> None:
+        lanes = state.present(chosen())
+        if not lanes.size:
+            return
+        cell = one.of(lanes)
+        given = _by_lane(number, lanes).astype(np.int64)
+        once = np.ones_like(given)
+        count, announced = (once, given) if announces else (given, np.zeros_like(given))
+        try:
+            state.phases.check(cell)
+            token = state.phases.token(cell, count) if row is not None else None
+            phase = state.phases.arrive(cell, count, announced, leaving, completes)
+        except Misused as problem:
+            raise one.misused(problem, lanes, cell) from None
+        if row is not None and token is not None:
+            row[lanes] = np.where(phase & 1, token | PHASE, token & ~PHASE)
+        state.trace.append(Phase("arrive", lanes, one.offsets(cell), phase, state.lanes, line))
+
+    return run
+
+
+def _wait(binding: Binding) -> Callable[[], None]:
+    """``test_wait`` and ``try_wait``: whoever finds the phase not over lets others go first."""
+    state, instruction, value = binding.state, binding.instruction, binding.value
+    target, address, which, *_ = instruction.operands
+    one = barriers_of(binding, address, USE)
+    by_parity = "parity" in instruction.modifiers
+    given = value(which, "u32" if by_parity else "u64")
+    if not isinstance(target, Register):
+        raise unsupported(instruction)
+    row = state.row(target.name, "pred")
+    chosen = binding.lanes()
+    line = line_of(instruction)
+
+    def run() -> None:
+        lanes = state.present(chosen())
+        if not lanes.size:
+            return
+        cell = one.of(lanes)
+        asked = _by_lane(given, lanes)
+        try:
+            state.phases.check(cell)
+            if by_parity and (asked > 1).any():
+                raise Misused(int((asked > 1).argmax()), "has phases of parity 0 and 1, and is asked for another one")
+        except Misused as problem:
+            raise one.misused(problem, lanes, cell) from None
+        parity = (asked if by_parity else asked >> np.uint64(63)).astype(np.int32)
+        now = state.phases.phase[cell]
+        over = (now & 1) != parity
+        row[lanes] = over
+        if over.all():
+            state.trace.append(Phase("wait", lanes, one.offsets(cell), now - 1, state.lanes, line))
+            return
+        if over.any():
+            state.trace.append(Phase("wait", lanes[over], one.offsets(cell[over]), now[over] - 1, state.lanes, line))
+        vain = ~over
+        offsets = one.offsets(cell[vain])
+        state.trace.append(Phase("vain", lanes[vain], offsets, now[vain], state.lanes, line))
+        state.stall(lanes[vain], cell[vain], instruction)
+
+    return run
+
+
+def _pending_count(binding: Binding) -> Callable[[], None]:
+    state, instruction, value = binding.state, binding.instruction, binding.value
+    target, source = instruction.operands
+    if not isinstance(target, Register):
+        raise unsupported(instruction)
+    row, given, chosen = state.row(target.name, "u32"), value(source, "u64"), binding.lanes()
+
+    def run() -> None:
+        lanes = state.present(chosen())
+        row[lanes] = pending_count(_by_lane(given, lanes))
+
+    return run
+
+
+def bind_copies_arrive(binding: Binding) -> Callable[[], None]:
+    """Bind ``cp.async.mbarrier.arrive{.noinc}``: the phase is not over before the lane's earlier copies have come."""
+    state, instruction = binding.state, binding.instruction
+    words = instruction.modifiers[3:]
+    if instruction.modifiers[2:3] != ("arrive",) or not set(words) <= ANYHOW | {"noinc"}:
+        raise unsupported(instruction)
+    one = barriers_of(binding, instruction.operands[0], USE)
+    chosen = binding.lanes()
+    counts = "noinc" in words  # else it is expected on top of the others: nothing changes once it has come
+    line = line_of(instruction)
+
+    def run() -> None:
+        lanes = state.present(chosen())
+        if not lanes.size:
+            return
+        cell = one.of(lanes)
+        try:
+            state.phases.check(cell)
+            phase = state.phases.phase[cell]
+            if counts:
+                nothing = np.zeros(cell.size, np.int64)
+                phase = state.phases.arrive(cell, nothing + 1, nothing, False, True)
+        except Misused as problem:
+            raise one.misused(problem, lanes, cell) from None
+        for kind in KINDS:
+            state.trace.append(Phase(kind, lanes, one.offsets(cell), phase, state.lanes, line))
+
+    return run
+
+
+def bind_proxy_fence(binding: Binding) -> Callable[[], None]:
+    """Bind ``fence.proxy.async``, ``fence.proxy.alias`` and ``fence.mbarrier_init``. Raises ``UnsupportedKernel``."""
+    state, instruction, guard = binding.state, binding.instruction, binding.guard
+    kind, *words = instruction.modifiers
+    if kind == "proxy" and words[:1] == ["alias"]:
+        return lambda: None
+    spaces = {"global", "shared__cta", "shared__cluster", "shared"}
+    if kind == "proxy" and not (words[:1] == ["async"] and set(words[1:]) <= spaces):
+        raise unsupported(instruction)
+    if words[:2] == ["async", "global"]:
+        return lambda: None
+
+    def run() -> None:
+        mask = state.active if guard is None else guard()
+        lanes = None if mask is None else mask.copy()
+        state.trace.append(ProxyFence(lanes, only_mbarriers=kind == "mbarrier_init"))
+
+    return run
+
+
+def _by_lane(given: Any, lanes: Array) -> Array:
+    return np.full(lanes.size, given) if np.ndim(given) == 0 else given[lanes]

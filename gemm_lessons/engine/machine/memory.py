@@ -1,0 +1,228 @@
+"""The memories of a launch: global allocations, per-block shared windows, per-thread local memory, parameters.
+
+Addresses are virtual. An index that goes wrong must never land inside another allocation unnoticed: each has a slot of
+64 GiB of its own, and within it lies at a phase of its own, so that even an offset that is wrong by whole multiples of
+4 GiB (an index that wrapped at 32 bits) or of a slot finds nothing there. Every address is a multiple of 256 bytes, as
+CUDA's allocators give. Generic addresses of shared and local memory lie in windows of their own; a global or local
+address that is taken for a shared one, cut to 32 bits or not, lies outside of any block's shared memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.machine.images import handle
+from gemm_lessons.engine.ptx.records import Kernel, Variable
+from gemm_lessons.engine.ptx.variables import initial_bytes
+from gemm_lessons.engine.records.launch import (
+    TENSOR_MAP_SIZE,
+    Argument,
+    Buffer,
+    Pointer,
+    Scalar,
+    Surface,
+    TensorMap,
+    Texture,
+    buffer_of,
+    offset_of,
+)
+
+Lanes = NDArray[Any]
+
+ALLOCATION_SPACING = 1 << 36
+GLOBAL_BASE = 0x7000_4000_0000  # the low half of no global address is a small number
+GUARD = 1 << 20  # bytes between the phases of two allocations
+SHARED_WINDOW = 0x0100_0000_0000
+RESERVED_SHARED = 1024  # bytes that the driver keeps at the start of a block's shared memory, from the H100 on
+LOCAL_WINDOW = 0x0200_8000_0000
+WINDOW_SIZE = 1 << 32
+ALIGNMENT = 256
+PARAMETERS = "the parameters"  # the block of them, where a kernel takes their addresses
+TENSOR_MAP_MARK = 0x7E50_4D41_5000_0000  # the first of them, beside the number of the argument
+POISON = 0xFF  # as float32 a NaN: what nobody wrote never looks like a result
+
+
+@dataclass
+class Allocation:
+    """``size`` bytes of global memory at virtual address ``base``; its bytes start at ``offset`` of the arena."""
+
+    name: str
+    base: int
+    size: int
+    offset: int
+    tracked: bool  # an output, or written by the kernel: its reads and writes are reported with absolute addresses
+    constant: bool = False
+    fresh: bool = False  # holds nothing yet: reading it before writing it is a mistake
+
+
+class GlobalMemory:
+    """One arena of bytes that holds every allocation, 16-byte aligned so that it can be viewed at any width."""
+
+    def __init__(self, buffers: Iterable[Buffer], variables: Iterable[Variable]) -> None:
+        self.allocations: list[Allocation] = []
+        contents: list[tuple[Allocation, NDArray[np.uint8]]] = []
+        self._buffers: list[tuple[Allocation, Buffer]] = []
+        self._by_array: dict[int, Allocation] = {}
+        self._phase = 0
+        end = 0
+        for buffer in _separate(buffers):
+            data = np.ascontiguousarray(buffer.array).reshape(-1).view(np.uint8)
+            allocation, end = self._allocate(buffer.name, data.size, end, buffer.output)
+            allocation.fresh = not buffer.initialised
+            allocation.tracked |= allocation.fresh
+            contents.append((allocation, data))
+            self._buffers.append((allocation, buffer))
+            self._by_array[id(buffer.array)] = allocation
+        self.symbols: dict[str, Allocation] = {}
+        placed = [*variables]
+        for variable in placed:
+            allocation, end = self._allocate(variable.name, variable.size, end, variable.space == "global")
+            allocation.constant = variable.space == "const"
+            self.symbols[variable.name] = allocation
+        addresses = {name: allocation.base for name, allocation in self.symbols.items()}
+        for variable in placed:
+            data = np.frombuffer(initial_bytes(variable, addresses), np.uint8)
+            contents.append((self.symbols[variable.name], data))
+        words = np.full(-(-max(end, 16) // 16) * 2, -1, np.int64)  # int64: aligned for every element type
+        self.arena = words.view(np.uint8)
+        for allocation, data in contents:
+            self.arena[allocation.offset : allocation.offset + allocation.size] = data
+        self._starts = np.array([a.base for a in self.allocations], np.int64)
+        self._sizes = np.array([a.size for a in self.allocations], np.int64)
+        self._offsets = np.array([a.offset for a in self.allocations], np.int64)
+
+    def _allocate(self, name: str, size: int, end: int, tracked: bool) -> tuple[Allocation, int]:
+        base = GLOBAL_BASE + len(self.allocations) * ALLOCATION_SPACING + self._phase
+        allocation = Allocation(name, base, size, end, tracked)
+        self.allocations.append(allocation)
+        taken = -(-size // ALIGNMENT) * ALIGNMENT
+        self._phase += taken + GUARD
+        return allocation, end + taken
+
+    def fill(self, symbol: str, data: bytes) -> None:
+        """Put bytes into a variable."""
+        allocation = self.symbols[symbol]
+        self.arena[allocation.offset : allocation.offset + len(data)] = np.frombuffer(data, np.uint8)
+
+    def address_of(self, pointer: Buffer | Pointer) -> int:
+        """The virtual address that a buffer starts at, or that a pointer into one points to."""
+        return self._by_array[id(buffer_of(pointer).array)].base + offset_of(pointer)
+
+    def find(self, address: int) -> Allocation | None:
+        """The allocation in whose slot ``address`` lies: the one that it most likely was meant for."""
+        slot = (address - GLOBAL_BASE + ALLOCATION_SPACING // 2) // ALLOCATION_SPACING
+        return self.allocations[slot] if 0 <= slot < len(self.allocations) else None
+
+    def offsets(self, addresses: Lanes, width: int) -> tuple[Lanes, Lanes]:
+        """Per lane: offset into the arena, and whether all ``width`` bytes are inside one allocation."""
+        if not self.allocations:
+            return np.zeros_like(addresses), np.zeros(addresses.shape, bool)
+        slots = self._slots(addresses)
+        relative = addresses - self._starts[slots]
+        return self._offsets[slots] + relative, (relative >= 0) & (relative <= self._sizes[slots] - width)
+
+    def touched(self, addresses: Lanes) -> list[Allocation]:
+        """The allocations in whose slots ``addresses`` lie."""
+        return [self.allocations[slot] for slot in np.unique(self._slots(addresses)).tolist()]
+
+    def _slots(self, addresses: Lanes) -> Lanes:
+        slots = (addresses - GLOBAL_BASE + ALLOCATION_SPACING // 2) // ALLOCATION_SPACING
+        clipped: Lanes = np.clip(slots, 0, len(self.allocations) - 1)
+        return clipped
+
+    def text_at(self, address: int) -> str:
+        """The zero-terminated string at a virtual address (messages of ``assert``)."""
+        allocation = self.find(address)
+        if allocation is None or not allocation.base <= address < allocation.base + allocation.size:
+            return ""
+        start = allocation.offset + address - allocation.base
+        data = self.arena[start : allocation.offset + allocation.size].tobytes()
+        return data.split(b"\0")[0].decode("utf-8", "replace")
+
+    def write_back(self) -> None:
+        """Copy every output buffer's bytes back into its array, and those of inputs that the kernel stored into."""
+        for allocation, buffer in self._buffers:
+            if buffer.output or (allocation.tracked and buffer.array.flags.writeable):
+                data = self.arena[allocation.offset : allocation.offset + allocation.size]
+                buffer.array[...] = data.view(buffer.array.dtype).reshape(buffer.array.shape)
+
+
+def _separate(buffers: Iterable[Buffer]) -> list[Buffer]:
+    """Each array once; an output if any says so. Raises ``ValueError`` for two arrays that share memory."""
+    once: dict[int, Buffer] = {}
+    for buffer in buffers:
+        known = once.get(id(buffer.array))
+        if known is not None:
+            once[id(buffer.array)] = replace(known, output=known.output or buffer.output)
+            continue
+        for other in once.values():
+            if np.may_share_memory(buffer.array, other.array):
+                raise ValueError(f"{other.name} and {buffer.name} share memory: pass one array, and Pointers into it")
+        once[id(buffer.array)] = buffer
+    return list(once.values())
+
+
+def parameter_block(kernel: Kernel, arguments: Sequence[Argument], memory: GlobalMemory) -> bytes:
+    """The kernel's parameters as bytes. Raises ``ValueError`` when the arguments do not fit the signature."""
+    if len(arguments) != len(kernel.parameters):
+        raise ValueError(f"{kernel.name} takes {len(kernel.parameters)} parameters, {len(arguments)} were given")
+    block = bytearray(max((p.offset + p.size for p in kernel.parameters), default=0))
+    for position, (parameter, argument) in enumerate(zip(kernel.parameters, arguments, strict=True)):
+        if isinstance(argument, (Buffer, Pointer)):
+            data = memory.address_of(argument).to_bytes(8, "little")
+        elif isinstance(argument, Scalar):
+            data = argument.value if isinstance(argument.value, bytes) else argument.value.tobytes()
+        elif isinstance(argument, (Texture, Surface)):
+            data = handle(position)
+        elif isinstance(argument, TensorMap):
+            data = tensor_map_bytes(position)
+        else:
+            raw = bytearray(argument.raw)
+            for offset, pointer in argument.pointers.items():
+                raw[offset : offset + 8] = memory.address_of(pointer).to_bytes(8, "little")
+            data = bytes(raw)
+        if len(data) != parameter.size:
+            raise ValueError(
+                f"parameter {argument.name} of {kernel.name} has {parameter.size} bytes, {len(data)} were given"
+            )
+        block[parameter.offset : parameter.offset + parameter.size] = data
+    return bytes(block)
+
+
+def tensor_map_bytes(position: int) -> bytes:
+    """What lies in memory where argument number ``position`` is a tensor map. What a GPU has there is not told."""
+    return (TENSOR_MAP_MARK + position).to_bytes(8, "little") + bytes(TENSOR_MAP_SIZE - 8)
+
+
+def shared_origin(target: str) -> int:
+    """The address at which a block's own shared memory begins, on ``target``, such as ``sm_90``: kernels that exchange
+    two buffers by an exclusive or of addresses see it."""
+    return RESERVED_SHARED if int("0" + "".join(filter(str.isdigit, target))) >= 90 else 0
+
+
+def layout(
+    variables: Iterable[Variable], known: Mapping[str, int], start: int = 0
+) -> tuple[dict[str, tuple[int, int]], int]:
+    """Offsets and sizes of shared (or local) variables, and the bytes they take.
+
+    ``known`` offsets come from the machine code and win; the others follow in the order of declaration, aligned.
+    """
+    placed: dict[str, tuple[int, int]] = {}
+    end = start
+    rest: list[Variable] = []
+    for variable in variables:
+        if variable.name in known:
+            placed[variable.name] = (known[variable.name], variable.size)
+            end = max(end, known[variable.name] + variable.size)
+        else:
+            rest.append(variable)
+    for variable in sorted(rest, key=lambda v: v.size == 0):  # extern (dynamic) shared memory comes last
+        end = -(-end // variable.align) * variable.align
+        placed[variable.name] = (end, variable.size)
+        end += variable.size
+    return placed, end

@@ -1,0 +1,124 @@
+"""A kernel taken apart, once for all launches: basic blocks, steps, and what is asked of them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.machine import spin_waits as spinning
+from gemm_lessons.engine.machine.decode import address_registers
+from gemm_lessons.engine.machine.unset import suspects
+from gemm_lessons.engine.ptx import cfg
+from gemm_lessons.engine.ptx.cfg import Block
+from gemm_lessons.engine.ptx.records import Kernel, Register, Symbol, Variable
+from gemm_lessons.engine.ptx.schedule import FmaGroup, row_order, schedule
+from gemm_lessons.engine.records.frozen import dataclass
+
+Array = NDArray[Any]
+
+# Registers that say where a cooperative launch keeps what grid.sync() counts in (two words, zero), high half first:
+# cooperative_groups/details/driver_abi.h of CUDA 13.
+BARRIER_ADDRESS = ("%envreg1", "%envreg2")
+
+
+@dataclass(frozen=True)
+class Program:
+    """A kernel taken apart once: basic blocks, their steps, the order of registers in the register file."""
+
+    kernel: Kernel
+    blocks: tuple[Block, ...]
+    steps: tuple[Sequence[Any], ...]
+    rows: Sequence[str]
+    variables: tuple[Variable, ...]
+    bound: set[int] = field(default_factory=set)  # basic blocks that a launch has bound: all in them is supported
+
+    @functools.cached_property
+    def suspects(self) -> frozenset[str]:
+        """Registers that may be read before anything was written into them."""
+        return suspects(self.kernel, self.blocks)
+
+    @functools.cached_property
+    def leaving(self) -> Array:
+        """By block: whether a thread that comes there does nothing more than end."""
+        return _only_ends(self.blocks)
+
+    @functools.cached_property
+    def may_wait(self) -> bool:
+        """Whether a loop of the kernel may wait for what another thread does."""
+        return spinning.may_wait(self.kernel, self.blocks)
+
+    @functools.cached_property
+    def overwritten_guards(self) -> frozenset[int]:
+        """Guarded instructions (indices) whose predicate they or a later one of their block write. The compiler's own
+        PTX has none, inline PTX may."""
+        found: set[int] = set()
+        for block in self.blocks:
+            written: set[str] = set()
+            for instruction in reversed(block.instructions):
+                written |= cfg.writes(instruction)
+                guard = instruction.guard
+                if guard is not None and guard.name in written and not instruction.row.ends_block:
+                    found.add(instruction.index)
+        return frozenset(found)
+
+    @functools.cached_property
+    def address_registers(self) -> set[str]:
+        """What addresses are made of whose patterns come again."""
+        return address_registers(self.blocks)
+
+    @functools.cached_property
+    def points_to_parameters(self) -> bool:
+        """Whether the kernel uses the address of a parameter, not only its value: an index made at run time."""
+        names = {parameter.name for parameter in self.kernel.parameters}
+        return any(type(o) is Symbol and o.name in names for i in self.kernel.instructions for o in i.operands)
+
+    @functools.cached_property
+    def is_cooperative(self) -> bool:
+        """Whether the kernel asks where the barrier of the whole grid lies, which cooperative launches have."""
+        return any(
+            type(o) is Register and o.name in BARRIER_ADDRESS for i in self.kernel.instructions for o in i.operands
+        )
+
+    @property
+    def has_large_groups(self) -> bool:
+        """Whether multiply-adds come in groups worth keeping in cache."""
+        return any(isinstance(s, FmaGroup) and len(s.instructions) >= 16 for steps in self.steps for s in steps)
+
+
+def prepare(kernel: Kernel, variables: tuple[Variable, ...]) -> Program:
+    """Blocks, steps and register order of a kernel."""
+    blocks = cfg.build(kernel)
+    steps = tuple(schedule(block) for block in blocks)
+    return Program(kernel, blocks, steps, row_order(steps, kernel.registers), variables)
+
+
+def _only_ends(blocks: Sequence[Block]) -> Array:
+    """By block: whether a thread that comes there does nothing more than end."""
+    found: dict[int, bool] = {}
+    for first in blocks:
+        passed: list[int] = []
+        block = first
+        while block.number not in found:
+            passed.append(block.number)
+            found[block.number] = False  # of a ring, which never ends, and until it is known
+            last = block.terminator
+            inside = block.instructions if last is None else block.instructions[:-1]
+            if not all(i.row.computes for i in inside) or (last is not None and last.guard is not None):
+                break
+            jumps = last is not None and last.opcode == "bra"
+            following = block.targets[0] if jumps else block.fallthrough
+            if last is not None and not jumps:
+                ends = last.row.effect == "end"
+            elif following is None:
+                ends = last is None
+            else:
+                block = blocks[following]
+                continue
+            found[block.number] = ends
+        found.update(dict.fromkeys(passed, found[block.number]))
+    return np.array([found[block.number] for block in blocks])

@@ -1,0 +1,112 @@
+"""Special registers and launch constants: one table for PTX and for machine code.
+
+What the launch alone decides is exact. What the GPU decides (``%smid``, ``%nsmid``, ``%warpid`` ...) is answered as one
+H200 could that starts the blocks in order, the same in both engines; clocks count instructions. A run that reads one of
+these says so in a note. Source of the machine code's places: ptxas output for kernels that read one register each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.events import WARP
+from gemm_lessons.engine.ptx.records import Kernel
+from gemm_lessons.engine.records.launch import Grid
+
+Array = NDArray[Any]
+
+MULTIPROCESSORS = 132  # of an H200
+WARPS = 64  # resident on one
+GUESSED = frozenset("%smid %nsmid %warpid %nwarpid %gridid".split())
+# Machine code's name of a special register.
+NAMES: Mapping[str, str] = {
+    **{f"SR_TID.{a.upper()}": f"%tid.{a}" for a in "xyz"}, **{f"SR_CTAID.{a.upper()}": f"%ctaid.{a}" for a in "xyz"},
+    **{f"SR_{name.upper()}MASK": f"%lanemask_{name}" for name in ("eq", "lt", "le", "gt", "ge")},
+    "SR_LANEID": "%laneid", "SR_VIRTUALSMID": "%smid", "SR_CgaCtaId": "%cluster_ctarank",
+}  # fmt: skip
+# Bytes of constant bank 0 that hold them, by compute capability below 10.
+PLACES: Mapping[str, int] = {
+    **{f"%ntid.{a}": 4 * i for i, a in enumerate("xyz")}, **{f"%nctaid.{a}": 0xC + 4 * i for i, a in enumerate("xyz")},
+}  # fmt: skip
+PLACES_90: Mapping[str, int] = {
+    "%nsmid": 0x10C, "%dynamic_smem_size": 0x2C, "%cluster_nctarank": 0x188,
+    **{f"%cluster_nctaid.{a}": 0x144 + 4 * i for i, a in enumerate("xyz")},
+    **{f"%nclusterid.{a}": 0x15C + 4 * i for i, a in enumerate("xyz")},
+}  # fmt: skip
+
+
+def of_threads(thread: Array, grid: Grid) -> dict[str, Array]:
+    """Registers that a thread's number in its block decides, uint32."""
+    size_x, size_y, _ = grid.block
+    lane = (thread % WARP).astype(np.uint32)
+    bit = np.uint32(1) << lane
+    below = bit - np.uint32(1)
+    return {
+        "%tid.x": (thread % size_x).astype(np.uint32),
+        "%tid.y": (thread // size_x % size_y).astype(np.uint32),
+        "%tid.z": (thread // (size_x * size_y)).astype(np.uint32),
+        "%laneid": lane,
+        "%warpid": (thread // WARP).astype(np.uint32),
+        "%lanemask_eq": bit,
+        "%lanemask_lt": below,
+        "%lanemask_le": below | bit,
+        "%lanemask_gt": ~(below | bit),
+        "%lanemask_ge": ~below,
+    }
+
+
+def of_blocks(block: Array, grid: Grid) -> dict[str, Array]:
+    """Registers that a block's number in the grid decides, uint32. Without clusters each block is one of its own."""
+    size_x, size_y, _ = grid.grid
+    places = (block % size_x, block // size_x % size_y, block // (size_x * size_y))
+    result = {f"%ctaid.{axis}": place.astype(np.uint32) for axis, place in zip("xyz", places, strict=True)}
+    rank = np.zeros_like(block)
+    for axis, place, size, row in zip("xyz", places, cluster_of(grid), _strides(cluster_of(grid)), strict=True):
+        result[f"%clusterid.{axis}"] = (place // size).astype(np.uint32)
+        result[f"%cluster_ctaid.{axis}"] = (place % size).astype(np.uint32)
+        rank = rank + place % size * row
+    result["%cluster_ctarank"] = rank.astype(np.uint32)
+    result["%smid"] = (block % MULTIPROCESSORS).astype(np.uint32)
+    return result
+
+
+def of_launch(grid: Grid, shared_bytes: int, target: str) -> dict[str, np.generic]:
+    """Registers that are one for the whole launch; ``shared_bytes`` of a block, ``target`` such as ``sm_90``."""
+    word = np.uint32
+    unit = 128 if target >= "sm_80" else 256  # bytes in which shared memory is handed out
+    result: dict[str, np.generic] = {
+        "%nsmid": word(MULTIPROCESSORS),
+        "%nwarpid": word(WARPS),
+        "%gridid": np.uint64(1),
+        "%dynamic_smem_size": word(grid.dynamic_shared),
+        "%total_smem_size": word(-(-shared_bytes // unit) * unit),
+        "%cluster_nctarank": word(math.prod(cluster_of(grid))),
+        "%is_explicit_cluster": np.bool_(grid.cluster is not None),
+    }
+    for axis, letter in enumerate("xyz"):
+        result[f"%ntid.{letter}"] = word(grid.block[axis])
+        result[f"%nctaid.{letter}"] = word(grid.grid[axis])
+        result[f"%nclusterid.{letter}"] = word(grid.grid[axis] // cluster_of(grid)[axis])
+        result[f"%cluster_nctaid.{letter}"] = word(cluster_of(grid)[axis])
+    return result
+
+
+def clustered(kernel: Kernel, grid: Grid) -> Grid:
+    """The launch with the clusters that ``__cluster_dims__`` asks for."""
+    asked = kernel.directives.get("reqnctapercluster")
+    return replace(grid, cluster=asked) if asked else grid
+
+
+def cluster_of(grid: Grid) -> tuple[int, int, int]:
+    """Blocks of a cluster along x, y, z."""
+    return grid.cluster or (1, 1, 1)
+
+
+def _strides(sizes: tuple[int, int, int]) -> tuple[int, int, int]:
+    return 1, sizes[0], sizes[0] * sizes[1]

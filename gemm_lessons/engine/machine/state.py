@@ -1,0 +1,179 @@
+"""The state of one batch: registers of all lanes, shared and local memory, who is active, and the trace.
+
+Lanes are block-major and every block is padded to whole warps: lane = block_in_batch * padded_threads + thread.
+A register is one row of a two-dimensional array, so that one NumPy call works on all lanes of all blocks at once.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.events import WARP, Batch, Record
+from gemm_lessons.engine.machine import special
+from gemm_lessons.engine.machine.images import Images
+from gemm_lessons.engine.machine.maps import Maps
+from gemm_lessons.engine.machine.memory import POISON, shared_origin
+from gemm_lessons.engine.machine.phases import Phases
+from gemm_lessons.engine.ptx.cfg import reads
+from gemm_lessons.engine.ptx.records import Instruction, Kernel, register_width
+from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.launch import Grid
+from gemm_lessons.engine.semantics.operation import DTYPES
+
+Array = NDArray[Any]
+
+_FILES: dict[int | str, type[np.generic]] = {"pred": np.bool_, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+
+
+class Fault(Exception):
+    """The kernel did what would end it on hardware. Caught by the machine and turned into a Finding."""
+
+    def __init__(self, kind: str, message: str, instruction: Instruction | None, detail: str = "") -> None:
+        super().__init__(message)
+        self.kind, self.detail = kind, detail
+        self.instruction = instruction
+
+
+class State:
+    """Everything that the bound instructions of one kernel read and write for ``blocks`` blocks in lockstep."""
+
+    def __init__(
+        self, kernel: Kernel, grid: Grid, blocks: int, shared_bytes: int, local_bytes: int, row_order: Sequence[str]
+    ) -> None:
+        self.grid = grid
+        self.blocks = blocks
+        self.threads = grid.threads
+        self.padded = -(-grid.threads // WARP) * WARP
+        self.lanes = blocks * self.padded
+        self.warps = self.lanes // WARP
+        # Rounded up to 16 bytes so that every block's window can be viewed at every width.
+        self.shared_bytes = shared_bytes
+        self.shared_origin = shared_origin(kernel.target)
+        self.shared_stride = -(-max(shared_bytes, 16) // 16) * 16
+        self.shared: NDArray[np.uint8] = np.zeros(blocks * self.shared_stride // 8, np.int64).view(np.uint8)
+        self.local_bytes = local_bytes
+        self.local_stride = -(-max(local_bytes, 16) // 16) * 16
+        local_size = self.lanes * self.local_stride if local_bytes else 16
+        self.local: NDArray[np.uint8] = np.zeros(local_size // 8, np.int64).view(np.uint8)
+        self.lane_block = np.repeat(np.arange(blocks), self.padded)
+        self.lane_index = np.arange(self.lanes)
+        thread = np.tile(np.arange(self.padded), blocks)
+        self.exists = thread < self.threads
+        self.files: dict[int | str, Array] = {}
+        self.rows: dict[str, tuple[int | str, int]] = {}
+        self._allocate(kernel, row_order)
+        self.versions: dict[str, int] = {}
+        self.special: dict[str, Array | np.generic] = {
+            **special.of_launch(grid, shared_bytes, kernel.target),
+            **special.of_threads(thread, grid),
+            **special.of_blocks(self.lane_block, grid),
+        }
+        self.say: Callable[[Any, Any, Array | None], None] = lambda formats, arguments, active: None  # printf
+        self.ticks: Callable[[], int] = lambda: 0  # the clock: instructions executed so far in the batch
+        self.first_block = 0
+        self.carry = np.zeros(self.lanes, np.bool_)  # the condition code register of add.cc and its kin
+        self.active: Array | None = None  # lanes that take part now; None = all
+        self.trace: list[Record] = []
+        self.notices: dict[str, Instruction] = {}  # what was left out, with the first instruction that asked for it
+        self.alive = self.exists  # lanes that have not ended
+        self.position = np.zeros(self.lanes, np.int32)  # basic block that a waiting lane goes on with
+        self.leaving = np.zeros(1, np.bool_)  # by basic block: it does nothing but end the thread
+        self.watched: frozenset[int] = frozenset()  # stores whose values are recorded
+        self.undefined: dict[int, Array] = {}  # shuffle -> lanes that read, at last, one that did not take part
+        self.outsiders: dict[int, tuple[str, int]] = {}  # shuffle -> an example: such a thread, and the lane it read
+        self.counting = False  # somebody counts what is touched
+        self.placed = False  # somebody wants the true address of every global access
+        self.flying: list[Callable[[], None]] = []  # bulk copies that have not reported to their mbarriers yet
+        # Lanes, the cells of the mbarriers that they wait for, and the instruction by which they do.
+        self.stall: Callable[[Array, Array, Instruction], None] = lambda lanes, cell, instruction: None
+        self.noted: set[int] = set()  # instructions of this batch whose irregular warps are recorded
+        self.batch = Batch(0, blocks, self.threads, self.padded, 0)
+        self.images = Images(())  # texture and surface objects
+        self.maps = Maps((), None)  # tensor maps
+        self._kernel = kernel
+        self.full = True  # registers of lanes outside `active` may be overwritten: they are padding or have ended
+
+    def _allocate(self, kernel: Kernel, row_order: Sequence[str]) -> None:
+        counts: dict[int | str, int] = dict.fromkeys(_FILES, 0)
+        for name in row_order:
+            width = register_width(kernel.registers[name])
+            self.rows[name] = (width, counts[width])
+            counts[width] += 1
+        for width, dtype in _FILES.items():
+            self.files[width] = np.zeros((counts[width], self.lanes), dtype)
+
+    @functools.cached_property
+    def phases(self) -> Phases:
+        """The mbarriers in shared memory: only kernels that have some ask."""
+        return Phases(self.shared)
+
+    def begin(self, first_block: int, blocks: int, generation: int) -> None:
+        """Make the state that of ``blocks`` fresh blocks; slots beyond them stay empty (their lanes never run)."""
+        self.first_block = first_block
+        for name, values in special.of_blocks(first_block + self.lane_block, self.grid).items():
+            self.special[name][...] = values  # type: ignore[index]
+        self.shared[...] = POISON
+        self.local[...] = POISON
+        self.noted.clear()
+        self.flying.clear()
+        if "phases" in vars(self):
+            self.phases.begin()
+        self.batch = Batch(first_block, blocks, self.threads, self.padded, generation)
+        for name in self.versions:  # what was remembered of a register does not outlive its batch
+            self.versions[name] += 1
+
+    @functools.cached_property
+    def used(self) -> frozenset[str]:
+        """The registers that the kernel reads."""
+        return frozenset().union(*(reads(i) for i in self._kernel.instructions))
+
+    def lanes_of(self, name: str) -> Array:
+        """The lanes of a register as they lie in its file. Raises ``UnsupportedKernel`` for one that has no row."""
+        if name not in self.rows:
+            raise UnsupportedKernel(f"register {name} is not supported here")
+        width, row = self.rows[name]
+        lanes: Array = self.files[width][row]
+        return lanes
+
+    def row(self, name: str, code: str) -> Array:
+        """The lanes of a register, viewed as ``code``; a code narrower than the register gives its low part. Raises
+        ``UnsupportedKernel`` for a wider one."""
+        lanes = self.lanes_of(name)
+        dtype = np.dtype(DTYPES[code])
+        if (dtype == np.bool_) != (lanes.dtype == np.bool_):
+            raise UnsupportedKernel(f"register {name} is no {code}")
+        if dtype.itemsize == lanes.dtype.itemsize:
+            return lanes.view(dtype)
+        if dtype.itemsize > lanes.dtype.itemsize:
+            raise UnsupportedKernel(f"register {name} is narrower than the type {code}")
+        low: Array = lanes.view(dtype)[:: lanes.dtype.itemsize // dtype.itemsize]
+        return low
+
+    def staying(self) -> Array:
+        """Lanes that have not ended and are not just about to."""
+        result = self.alive.copy()
+        result[result] = ~self.leaving[self.position[result]]
+        return result
+
+    def present(self, lanes: Array | None) -> Array:
+        """Those lanes; None stands for all."""
+        return self.lane_index if lanes is None else lanes
+
+    def describe(self, lane: int) -> str:
+        """``thread 255 in block (0, 1)``, as a learner would name it."""
+        block = self.first_block + lane // self.padded
+        thread = lane % self.padded
+        return f"thread {position(thread, self.grid.block)} in block {position(block, self.grid.grid)}"
+
+
+def position(linear: int, shape: tuple[int, int, int]) -> str:
+    """A linear thread or block number as coordinates, as many as the shape has."""
+    x, y, z = linear % shape[0], linear // shape[0] % shape[1], linear // (shape[0] * shape[1])
+    if shape[2] > 1:
+        return f"({x}, {y}, {z})"
+    return f"({x}, {y})" if shape[1] > 1 else f"{x}"

@@ -1,0 +1,215 @@
+"""``cp.async.bulk.tensor`` in tiles, and its reduction: boxes of one to three dimensions by a tensor map.
+
+Elements of a box that lie outside of the array come as zeros, and count as bytes that have come; those of a box that is
+stored are left out, and it begins inside. Source: NVIDIA, "PTX ISA" 9.0, 9.7.9.27.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.events import Effect, Moved
+from gemm_lessons.engine.machine.bulk import HINT, INTO, UNIT, BulkSide, Reduction, read, reduction, report, sectors
+from gemm_lessons.engine.machine.maps import Map
+from gemm_lessons.engine.machine.mbarriers import USE, barriers_of
+from gemm_lessons.engine.machine.state import Fault
+from gemm_lessons.engine.machine.transfers import Binding, MemoryBinder
+from gemm_lessons.engine.ptx.cfg import line_of, unsupported
+from gemm_lessons.engine.ptx.records import Address, Operand, Register, Symbol, Vector
+from gemm_lessons.engine.records.errors import UnsupportedKernel
+
+Array = NDArray[Any]
+
+DIMENSIONS = ("1d", "2d", "3d")
+MAP_ALIGNMENT, SHARED_ALIGNMENT = 64, 128  # bytes
+
+
+def bind_tensor_copy(binding: Binding) -> Callable[[], None]:
+    """Bind ``cp.async.bulk.tensor`` and ``cp.reduce.async.bulk.tensor``. Raises ``UnsupportedKernel``."""
+    instruction = binding.instruction
+    words = tuple(word for word in instruction.modifiers if word not in (HINT, "tile"))
+    if words[:1] == ("reduce",):
+        words, reduces = words[1:], True
+    else:
+        reduces = False
+    if words[:3] != ("async", "bulk", "tensor") or "".join(words[3:4]) not in DIMENSIONS:
+        raise unsupported(instruction)
+    dims, form = int(words[3][0]), words[4:]
+    if form[:1] in (("shared__cluster",), ("shared__cta",)) and form[1:] == INTO and not reduces:
+        return _into_shared(binding, dims)
+    if form == ("global", "shared__cta", "bulk_group") and not reduces:
+        return _out_of_shared(binding, dims, "")
+    if reduces and len(form) == 4 and set(form) > {"global", "shared__cta", "bulk_group"}:
+        (name,) = set(form) - {"global", "shared__cta", "bulk_group"}
+        return _out_of_shared(binding, dims, name)
+    raise unsupported(instruction)
+
+
+class Boxes:
+    """The operand ``[map, {coordinates}]``: which boxes the lanes that copy mean."""
+
+    def __init__(self, binding: Binding, operand: Operand, dims: int) -> None:
+        instruction = binding.instruction
+        if not isinstance(operand, Vector) or len(operand.elements) != dims + 1:
+            raise unsupported(instruction)
+        first, *places = operand.elements
+        self._state, self._memory, self._instruction = binding.state, binding.memory, instruction
+        self._stores = isinstance(instruction.operands[0], Vector)
+        if not isinstance(first, (Register, Symbol)):
+            raise unsupported(instruction)
+        self._map = binding.addresses(Address(first))
+        self._places = [binding.value(place, "s32") for place in places]
+
+    def __call__(self, lanes: Array) -> Iterator[tuple[Map, Array, Array]]:
+        """By tensor map: the lanes that use it, and the coordinates of their boxes (dims, n). Raises ``Fault``."""
+        addresses = self._map(lanes)
+        corner = np.array([np.full(lanes.size, p) if np.ndim(p) == 0 else p[lanes] for p in self._places], np.int64)
+        for address in np.unique(addresses).tolist():
+            here = addresses == address
+            found = self._state.maps.get(self._memory.layout.memory, address)
+            if found is None or address % MAP_ALIGNMENT or len(found.box) != len(corner):
+                raise self._no_map(found, address, int(lanes[int(here.argmax())]))
+            self._begins(found, lanes[here], corner[:, here])
+            yield found, lanes[here], corner[:, here]
+
+    def _begins(self, found: Map, lanes: Array, corner: Array) -> None:
+        """Boxes that are stored begin at multiples of 16 bytes of a row, and no coordinate is negative: else it is an
+        illegal instruction on an H200. What is loaded may begin before the array; what loads do at other bytes of a row
+        is not known."""
+        before = (corner < 0).any(axis=0) & self._stores
+        if before.any():
+            position = int(before.argmax())
+            place = ", ".join(map(str, corner[:, position].tolist()))
+            raise self._refused(
+                found, int(lanes[position]), f"at ({place}), but none that is stored may begin before it"
+            )
+        first = corner[0]
+        odd = first * found.element % UNIT != 0
+        if not odd.any():
+            return
+        position = int(odd.argmax())
+        who, name = self._state.describe(int(lanes[position])), self._instruction.full_opcode.replace("__", "::")
+        text = f"{name} by {who}: the box begins {first[position] * found.element} bytes into a row of {found.name}"
+        if not self._stores:
+            raise UnsupportedKernel(f"{text}, no multiple of {UNIT}", line_of(self._instruction))
+        raise Fault("misaligned", f"{text}; that must be a multiple of {UNIT}", self._instruction)
+
+    def _refused(self, found: Map, lane: int, why: str) -> Fault:
+        name = self._instruction.full_opcode.replace("__", "::")
+        text = f"{name} by {self._state.describe(lane)}: the box begins outside of {found.name}, {why}"
+        return Fault("illegal_access", text, self._instruction)
+
+    def _no_map(self, found: Map | None, address: int, lane: int) -> Fault:
+        if found is None:
+            why = "no tensor map lies at the address"
+        elif len(found.box) != len(self._places):
+            why = f"the tensor map {found.name} has {len(found.box)} dimensions, not {len(self._places)}"
+        else:
+            why = f"a tensor map must lie at a multiple of {MAP_ALIGNMENT} bytes"
+        name = self._instruction.full_opcode.replace("__", "::")
+        return Fault("illegal_access", f"{name} by {self._state.describe(lane)}: {why}", self._instruction)
+
+
+def _into_shared(binding: Binding, dims: int) -> Callable[[], None]:
+    state, memory, instruction = binding.state, binding.memory, binding.instruction
+    target, box, barrier, *_ = instruction.operands
+    to = binding.addresses(target)
+    boxes = Boxes(binding, box, dims)
+    barriers = barriers_of(binding, barrier, USE, told=False)
+    shared, outside = (
+        BulkSide(binding, "shared", "copy"),
+        BulkSide(binding, "global", "copy"),
+    )
+    chosen = binding.lanes()
+
+    def run() -> None:
+        for one, lanes, corner in boxes(state.present(chosen())):
+            places = to(lanes)
+            shared.aligned(places, lanes, one.bytes, SHARED_ALIGNMENT)
+            offset, inside = one.elements(corner)
+            _tell(outside, one, lanes, offset, inside)
+            flat = shared.place_shared(places, lanes, one.bytes)
+            arena, window = memory.memory_of("global"), state.shared
+            data = np.zeros((*offset.shape, one.element), np.uint8)
+            source = _in_arena(memory, one, offset[inside])
+            data[inside] = arena[source[:, None] + np.arange(one.element)]
+            window[_by_element(one, places, flat, window.size)] = data.reshape(-1, one.element)
+            report(state, barriers, lanes, one.bytes, _moved(one, offset, inside))
+
+    return run
+
+
+def _out_of_shared(binding: Binding, dims: int, name: str) -> Callable[[], None]:
+    state, memory, instruction = binding.state, binding.memory, binding.instruction
+    box, source, *_ = instruction.operands
+    come = binding.addresses(source)
+    boxes = Boxes(binding, box, dims)
+    effect: Effect = "atomic" if name else "store"
+    shared, outside = (
+        BulkSide(binding, "shared", "load"),
+        BulkSide(binding, "global", effect),
+    )
+    chosen = binding.lanes()
+    reductions: dict[str, Reduction] = {}
+
+    def run() -> None:
+        for one, lanes, corner in boxes(state.present(chosen())):
+            places = come(lanes)
+            shared.aligned(places, lanes, one.bytes, SHARED_ALIGNMENT)
+            offset, inside = one.elements(corner)
+            flat = shared.place_shared(places, lanes, one.bytes)
+            read(state, lanes, _moved(one, offset, inside, bool(name)))
+            _tell(outside, one, lanes, offset, inside)
+            arena, window = memory.memory_of("global"), state.shared
+            data = window[_by_element(one, places, flat, window.size)].reshape(*offset.shape, one.element)[inside]
+            index = _in_arena(memory, one, offset[inside])
+            if not name:
+                arena[index[:, None] + np.arange(one.element)] = data
+                continue
+            if one.kind not in reductions:
+                reductions[one.kind] = reduction(instruction, name, one.kind)
+            dtype = reductions[one.kind].dtype
+            given = np.ascontiguousarray(data).view(dtype).reshape(-1)
+            reductions[one.kind].updates.apply(arena.view(dtype), index // one.element, [given])
+
+    return run
+
+
+def _in_arena(memory: MemoryBinder, one: Map, offset: Array) -> Array:
+    """Where in the arena elements at ``offset`` of a map's array begin."""
+    start, _ = memory.layout.memory.offsets(np.array([one.base]), 1)
+    return np.asarray(start[0] + offset)
+
+
+def _by_element(one: Map, places: Array, flat: Array, size: int) -> Array:
+    """Where in all blocks' shared memory the bytes of each element of each box lie: (boxes * elements, bytes)."""
+    step = np.arange(0, one.bytes, one.element)
+    addresses = one.swizzled(places[:, None] + step) - places[:, None] + flat[:, None]
+    return np.asarray(addresses.reshape(-1)[:, None] + np.arange(one.element))
+
+
+def _moved(one: Map, offset: Array, inside: Array, reduces: bool = False) -> Moved:
+    """What boxes move of global memory: their rows, as far as they are there."""
+    first, good = offset.reshape(-1, one.box[0]), inside.reshape(-1, one.box[0])
+    count = good.sum(axis=1)
+    begin = one.base + first[np.arange(len(first)), good.argmax(axis=1)]
+    there = count > 0
+    return Moved(int(count.sum()) * one.element, sectors(begin[there], count[there] * one.element), reduces)
+
+
+def _tell(outside: BulkSide, one: Map, lanes: Array, offset: Array, inside: Array) -> None:
+    """What a box touches in global memory, row by row where somebody watches."""
+    row = one.box[0]
+    first, good = offset.reshape(lanes.size, -1, row), inside.reshape(lanes.size, -1, row)
+    if not outside.is_watched(np.array([one.base])):
+        return
+    for number in range(first.shape[1]):
+        count = good[:, number].sum(axis=1)
+        begin = first[:, number][np.arange(lanes.size), good[:, number].argmax(axis=1)] + one.base
+        for length in np.unique(count[count > 0]).tolist():
+            here = count == length
+            outside.tell_global(begin[here], lanes[here], length * one.element)

@@ -1,0 +1,493 @@
+"""Registers that are read before anything was written into them: a variable of the source without a first value.
+
+Two steps. ``suspects`` reads off the code which registers some path from the kernel's start reads unwritten; in most
+kernels none is, and nothing below costs anything. Of these and of what is computed from them the machine tracks lane by
+lane which bits are undefined (``undefined.py``). Reading such a bit is no mistake yet: compilers evaluate both sides of
+``i < n && d > 0`` and pack halves of which one is never looked at. It is one when the bit decides where a thread goes,
+which address it uses, or what it stores; the line that is named is the one that read the variable first.
+
+What a shuffle gives to a lane that reads one which does not take part is undefined in the same way. Of a kernel that
+does so, a second run follows these values.
+
+What an unset register holds is not defined. Here every batch of blocks starts with all its bits set, as memory does
+(``memory.POISON``), so that the result does not depend on what an earlier batch left there.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.events import WARP
+from gemm_lessons.engine.machine.decode import Binder, Op, Run, both
+from gemm_lessons.engine.machine.state import State
+from gemm_lessons.engine.machine.undefined import Source, rule_of, some, spread, unsigned
+from gemm_lessons.engine.ptx.cfg import Block, lanes_with_address, line_of, reads, writes
+from gemm_lessons.engine.ptx.fragments import Fragment, product_form
+from gemm_lessons.engine.ptx.records import (
+    CLOCKS,
+    SIZES,
+    Address,
+    Immediate,
+    Instruction,
+    Kernel,
+    Operand,
+    PredicatePair,
+    Register,
+    Vector,
+    elements_of,
+    registers_in,
+)
+from gemm_lessons.engine.ptx.schedule import Single, Step
+from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.engine.semantics import table as semantics
+from gemm_lessons.engine.semantics.operation import DTYPES
+
+Array = NDArray[Any]
+
+NOT_READ = -1  # origin of a register that nothing but moves has read
+
+
+def suspects(kernel: Kernel, blocks: Sequence[Block]) -> frozenset[str]:
+    """Registers that may hold nothing yet when they are read. Those that barriers and calls deal with are left out:
+    what they write and what they read is not told apart here."""
+    declared = frozenset(kernel.registers)
+    successors = [[*([b.fallthrough] if b.fallthrough is not None else []), *b.targets] for b in blocks]
+    exposed, given = zip(*(_exposed(block) for block in blocks), strict=True)
+    known: list[frozenset[str] | None] = [None] * len(blocks)  # set on every path to the block's start
+    known[0] = frozenset()
+    work = [0]
+    while work:
+        number = work.pop()
+        after = (known[number] or frozenset()) | given[number]
+        for successor in successors[number]:
+            before = known[successor]
+            meet = after if before is None else before & after
+            if meet != before:
+                known[successor] = meet
+                work.append(successor)
+    found = (read - before for read, before in zip(exposed, known, strict=True) if before is not None)
+    return (frozenset().union(*found) & declared) - _handled(kernel)
+
+
+def _exposed(block: Block) -> tuple[frozenset[str], frozenset[str]]:
+    """What a block reads before it has written it, and what it writes in any case."""
+    exposed: set[str] = set()
+    written: set[str] = set()
+    for instruction in block.instructions:
+        exposed |= reads(instruction) - written
+        if instruction.guard is None:
+            written |= writes(instruction)
+    return frozenset(exposed), frozenset(written)
+
+
+def followed(kernel: Kernel, roots: frozenset[str]) -> frozenset[str]:
+    """``roots`` and every register that is computed from them."""
+    if not roots:
+        return roots
+    handled = _handled(kernel)
+    reached = set(roots)
+    growing = True
+    while growing:
+        growing = False
+        for instruction in kernel.instructions:
+            if instruction.row.undefined not in ("used", "apart") and not reached.isdisjoint(reads(instruction)):
+                new = writes(instruction) - handled - reached
+                reached |= new
+                growing |= bool(new)
+    return frozenset(reached)
+
+
+def _handled(kernel: Kernel) -> set[str]:
+    return {n for i in kernel.instructions if i.row.undefined == "apart" for o in i.operands for n in registers_in(o)}
+
+
+def _moved(instruction: Instruction) -> bool:
+    """Whether an instruction only hands its source on, as the compiler does where two paths meet."""
+    return instruction.row.undefined == "copied" and instruction.guard is None
+
+
+@dataclass
+class _Reader:
+    """Who read an unset variable: the first thread of all (``place``: batch and lane), and how often anybody did."""
+
+    place: tuple[int, int]
+    thread: str
+    count: int = 0
+
+
+class Unset:
+    """Follows the undefined bits of one launch. ``roots`` hold nothing when a batch starts; ``shuffles`` (indices) may
+    read lanes that do not take part."""
+
+    def __init__(
+        self, state: State, kernel: Kernel, roots: frozenset[str], binder: Binder, shuffles: frozenset[int]
+    ) -> None:
+        self._state, self._kernel, self._binder = state, kernel, binder
+        self._shuffles = shuffles
+        self._roots = sorted(name for name in roots if name in state.rows)
+        given = frozenset(name for index in shuffles for name in _given(kernel.instructions[index]))
+        names = sorted(name for name in followed(kernel, roots | given) if name in state.rows)
+        self._bits: dict[str, Array] = {}
+        for name in names:
+            width, _ = state.rows[name]
+            self._bits[name] = np.zeros(state.lanes, np.bool_ if width == "pred" else f"u{int(width) // 8}")
+        # By register and lane: the instruction that first read the unset variable behind it.
+        self._origin = {name: np.full(state.lanes, NOT_READ, np.int32) for name in names}
+        self._dirty: set[str] = set()  # registers with undefined bits in a lane that has not ended
+        self._batches = 0
+        self._found: dict[int, _Reader] = {}  # by first reading instruction
+
+    def begin(self, alive: Array) -> None:
+        """Fresh blocks: nothing is set."""
+        for name, bits in self._bits.items():
+            bits[:] = False
+            self._origin[name][:] = NOT_READ
+        for name in self._roots:
+            width, row = self._state.rows[name]
+            registers = self._state.files[width][row]
+            registers[:] = False if width == "pred" else np.iinfo(registers.dtype).max
+            bits = self._bits[name]
+            bits[alive] = True if width == "pred" else np.iinfo(bits.dtype).max
+        self._dirty = set(self._roots)
+        self._batches += 1
+
+    def around(self, step: Step, operations: list[Op]) -> list[Op]:
+        """The operations of a step, behind what has to be noted of it."""
+        if not self._bits:
+            return operations
+        instructions = (step.instruction,) if isinstance(step, Single) else step.instructions
+        after = [both(functools.partial(self._mark, i)) for i in instructions if i.index in self._shuffles]
+        return [*self._notes(instructions, operations), *operations, *after]
+
+    def at_end(self, block: Block) -> list[Op]:
+        """What has to be looked at when ``block`` has been run and its last instruction decides where to go."""
+        if not self._bits or block.terminator is None:
+            return []
+        return self._notes((block.terminator,), [])
+
+    def findings(self) -> list[Finding]:
+        """One warning for each line that read what nobody had set."""
+        by_line: dict[tuple[int | None, str], Finding] = {}
+        for index, reader in self._found.items():
+            instruction = self._kernel.instructions[index]
+            line, file = line_of(instruction), instruction.source.file if instruction.source else ""
+            if (line, file) in by_line:
+                continue
+            place = f"line {line}" if line else "an unknown line"
+            if index in self._shuffles:
+                by_line[line, file] = self._outsider(instruction, reader.count)
+                continue
+            text = (
+                f"{place} reads a variable that {reader.thread} has not given a value: it holds whatever its register"
+                " held before"
+            )
+            by_line[line, file] = Finding("unset", "warning", text, line, count=reader.count, file=file)
+        return list(by_line.values())
+
+    def _outsider(self, instruction: Instruction, count: int) -> Finding:
+        """The finding of a shuffle's undefined value that mattered."""
+        line, file = line_of(instruction), instruction.source.file if instruction.source else ""
+        thread, lane = self._state.outsiders[instruction.index]
+        text = (
+            f"{thread} takes a value by the shuffle in {f'line {line}' if line else 'an unknown line'} from lane {lane}"
+            " of its warp, which does not take part (it has returned, is in another branch, or the mask leaves it out):"
+            " what it gets is not defined, and it is used"
+        )
+        return Finding("shuffle_source", "warning", text, line, count=count, file=file)
+
+    def _mark(self, instruction: Instruction) -> None:
+        """Behind a shuffle: what came from lanes that did not take part."""
+        lanes = self._state.undefined.get(instruction.index)
+        if lanes is None or not lanes.any():
+            return
+        for name in _given(instruction):
+            bits = self._bits.get(name)
+            if bits is not None:
+                bits[lanes] = np.iinfo(bits.dtype).max
+                self._origin[name][lanes] = instruction.index
+                self._dirty.add(name)
+
+    # -- one step -----------------------------------------------------------------------------------------------------
+
+    def _notes(self, instructions: Iterable[Instruction], operations: list[Op]) -> list[Op]:
+        tracked = self._bits.keys()
+        runs: list[Run] = []
+        names: set[str] = set()
+        for instruction in instructions:
+            mine = (reads(instruction) | writes(instruction)) & tracked
+            if mine:
+                names |= mine
+                runs.extend(self._follow(instruction, operations))
+        if not runs:
+            return []
+
+        def follow() -> None:
+            if not self._dirty.isdisjoint(names):
+                for run in runs:
+                    run()
+
+        return [both(follow)]
+
+    def _follow(self, instruction: Instruction, operations: list[Op]) -> Iterator[Run]:
+        """What is to be done about one instruction before it is executed."""
+        how = instruction.row.undefined
+        if how == "ignored":
+            return
+        if how in ("used", "apart"):
+            yield self._use(instruction)
+            yield functools.partial(self._clear, instruction)
+        elif how == "shuffled":
+            yield functools.partial(self._shuffle, instruction, operations)
+        elif how == "voted":
+            yield functools.partial(self._vote, instruction)
+        elif how == "multiplied":
+            yield functools.partial(self._multiply, instruction)
+        elif how == "copied":
+            yield functools.partial(self._move, instruction)
+        else:
+            yield self._compute(instruction)
+
+    def _lanes(self, instruction: Instruction) -> Array:
+        """Lanes that execute an instruction now."""
+        state = self._state
+        active = state.alive if state.active is None else state.active
+        if instruction.guard is None:
+            return active
+        lanes: Array = active & (state.row(instruction.guard.name, "pred") != instruction.guard_negated)
+        return lanes
+
+    def _view(self, name: str, code: str) -> Array:
+        """The undefined bits of a register as an instruction of type ``code`` reads it, raw."""
+        bits = self._bits[name]
+        size = np.dtype(DTYPES[code]).itemsize
+        if bits.dtype == np.bool_ or size >= bits.dtype.itemsize:
+            return bits
+        return np.asarray(bits.view(f"u{size}")[:: bits.dtype.itemsize // size])
+
+    def _source(self, operand: Operand | None, code: str) -> Source:
+        """An operand with its undefined bits."""
+        register, negated = operand, False
+        if isinstance(operand, PredicatePair):
+            register, negated = operand.first, operand.negated
+        if not isinstance(register, (Register, Immediate)) and operand is not None:
+            return Source(self._binder.value(operand, code), np.zeros((), unsigned(np.zeros((), DTYPES[code])).dtype))
+        if isinstance(register, Register) and register.name in CLOCKS:  # no array holds it, and every bit of it is set
+            return Source(*[np.zeros((), unsigned(np.zeros((), DTYPES[code])).dtype)] * 2)
+        value = self._binder.value(register, code)
+        if isinstance(register, Register) and register.name in self._bits:
+            undefined = self._view(register.name, code)
+        else:
+            undefined = np.zeros((), unsigned(np.zeros((), DTYPES[code])).dtype)
+        return Source(np.invert(value) if negated else value, undefined)
+
+    # -- what instructions do -----------------------------------------------------------------------------------------
+
+    def _compute(self, instruction: Instruction) -> Run:
+        """An instruction out of the table of semantics."""
+        first = instruction.operands[0]
+        targets = (first.first, first.second) if isinstance(first, PredicatePair) else (first,)
+        operation = semantics.lookup(instruction.opcode, instruction.modifiers, len(targets))
+        if operation is None:
+            return functools.partial(self._all_or_nothing, instruction)
+        rule = rule_of(instruction, operation)
+        operands = list(zip(instruction.operands[1:], operation.sources, strict=False))
+
+        def run() -> None:
+            sources = [self._source(operand, code) for operand, code in operands]
+            if any(np.any(source.undefined) for source in sources):
+                masks = [np.broadcast_to(mask, (self._state.lanes,)) for mask in rule(sources)]
+            else:
+                masks = [np.zeros(self._state.lanes, np.bool_)] * len(targets)
+            for target, mask, code in zip(targets, masks, operation.result, strict=False):
+                if isinstance(target, Register):
+                    extended = mask.view(f"i{mask.dtype.itemsize}") if code[0] == "s" else mask
+                    self._write(instruction, target.name, extended)
+
+        return run
+
+    def _all_or_nothing(self, instruction: Instruction) -> None:
+        """Any undefined bit makes the whole result undefined."""
+        lanes: Any = np.zeros(self._state.lanes, np.bool_)
+        for operand in instruction.operands[1:]:
+            for name in registers_in(operand):
+                if name in self._bits:
+                    lanes = lanes | (self._bits[name] != 0)
+        self._write_all(instruction, lanes)
+
+    def _move(self, instruction: Instruction) -> None:
+        target, operand = instruction.operands
+        code = instruction.modifiers[-1]
+        if isinstance(operand, Vector):
+            part = f"u{SIZES[code] * 8 // len(operand.elements)}"
+            parts = [self._source(element, part).undefined for element in operand.elements]
+            mask = np.zeros((self._state.lanes, len(parts)), DTYPES[part])
+            for place, undefined in enumerate(parts):
+                mask[:, place] = undefined
+            whole = mask.reshape(-1).view(f"u{SIZES[code]}")
+            if isinstance(target, Register):
+                self._write(instruction, target.name, whole)
+            return
+        mask = np.broadcast_to(self._source(operand, code).undefined, (self._state.lanes,))
+        if isinstance(target, Vector):
+            split = np.ascontiguousarray(mask).view(f"u{SIZES[code] // len(target.elements)}")
+            columns = split.reshape(-1, len(target.elements))
+            for place, element in enumerate(target.elements):
+                if isinstance(element, Register):
+                    self._write(instruction, element.name, columns[:, place])
+        elif isinstance(target, Register):
+            self._write(instruction, target.name, mask)
+
+    def _shuffle(self, instruction: Instruction, operations: list[Op]) -> None:
+        """The masks are shuffled by the instruction itself, in place of the values."""
+        first, data, *how = instruction.operands
+        target = first.first if isinstance(first, PredicatePair) else first
+        if not isinstance(data, Register) or not isinstance(target, Register):
+            return self._all_or_nothing(instruction)
+        state = self._state
+        open_lanes = some([self._source(operand, "u32") for operand in how])
+        if data.name in {name for operand in how for name in registers_in(operand)}:
+            return self._all_or_nothing(instruction)
+        names = {data.name, target.name, *writes(instruction)}
+        kept = {name: state.files[state.rows[name][0]][state.rows[name][1]].copy() for name in names}
+        state.row(data.name, "b32")[...] = self._source(data, "b32").undefined
+        for full, _ in operations[:1]:
+            full()
+        mask = state.row(target.name, "b32").copy()
+        for name, values in kept.items():
+            state.files[state.rows[name][0]][state.rows[name][1]][...] = values
+        self._write(instruction, target.name, mask | spread(open_lanes, "b32"))
+        return None
+
+    def _vote(self, instruction: Instruction) -> None:
+        """What a warp answers together is undefined when a lane that takes part is; of a ballot only its bit."""
+        active = self._lanes(instruction)
+        lanes: Any = np.zeros(self._state.lanes, np.bool_)
+        for operand in instruction.operands[1:]:
+            for name in registers_in(operand):
+                if name in self._bits:
+                    lanes = lanes | (self._bits[name] != 0)
+        warps = (lanes & active).reshape(-1, WARP)
+        if "ballot" in instruction.modifiers and isinstance(instruction.operands[0], Register):
+            bits = np.packbits(warps, axis=1, bitorder="little").view(np.uint32).reshape(-1)
+            self._write(instruction, instruction.operands[0].name, np.repeat(bits, WARP))
+        else:
+            self._write_all(instruction, np.repeat(warps.any(axis=1), WARP))
+
+    def _multiply(self, instruction: Instruction) -> None:
+        """An element of a product is undefined when anything is in its row of a, in its column of b, or in c."""
+        form = product_form(instruction)
+        if form is None:
+            return
+        targets, *sources = (elements_of(operand) for operand in instruction.operands)
+        a, b, c = (
+            self._undefined_matrix(elements, fragment)
+            for elements, fragment in zip(sources, (form.a, form.b, form.c), strict=True)
+        )
+        product = c | a.any(axis=2, keepdims=True) | b.any(axis=1, keepdims=True)
+        size = f"u{form.c.bits // 8}"
+        spoilt = form.c.spread(np.where(product, np.iinfo(size).max, 0).astype(size))
+        for number, target in enumerate(targets):
+            if isinstance(target, Register):
+                self._write(instruction, target.name, spoilt[:, number].reshape(-1))
+
+    def _undefined_matrix(self, elements: Sequence[Operand | None], fragment: Fragment) -> Array:
+        """Which elements have undefined bits: (warps, rows, cols)."""
+        nothing = np.zeros(self._state.lanes, f"u{fragment.width // 8}")
+        bits = [self._bits.get(e.name, nothing) if isinstance(e, Register) else nothing for e in elements]
+        registers = [one.astype(nothing.dtype).reshape(-1, WARP) for one in bits]
+        undefined: Array = fragment.matrix(registers, f"u{fragment.bits // 8}") != 0
+        return undefined
+
+    def _clear(self, instruction: Instruction) -> None:
+        """What comes from memory has a value."""
+        self._write_all(instruction, np.zeros(self._state.lanes, np.bool_))
+
+    def _write_all(self, instruction: Instruction, lanes: Array) -> None:
+        for name in sorted(writes(instruction) & self._bits.keys()):
+            self._write(instruction, name, spread(lanes, _raw(self._bits[name])))
+
+    def _write(self, instruction: Instruction, name: str, mask: Array) -> None:
+        """The undefined bits of a result: into all lanes that execute, and whole where it is open whether they do."""
+        bits = self._bits.get(name)
+        if bits is None:
+            return
+        state = self._state
+        lanes = self._lanes(instruction)
+        new = mask.astype(bits.dtype) if mask.dtype != bits.dtype else mask
+        guard = instruction.guard.name if instruction.guard is not None else ""
+        if guard in self._dirty:
+            open_lanes = self._bits[guard] & (state.alive if state.active is None else state.active)
+            lanes = lanes | open_lanes
+            new = np.where(open_lanes, spread(open_lanes, _raw(bits)), new)
+        origin = self._origin_of(instruction, new)
+        np.copyto(bits, new, where=lanes)
+        np.copyto(self._origin[name], origin, where=lanes)
+        if ((bits != 0) & state.alive).any():
+            self._dirty.add(name)
+        else:
+            self._dirty.discard(name)
+
+    def _origin_of(self, instruction: Instruction, mask: Array) -> Array:
+        origin = np.full(self._state.lanes, NOT_READ, np.int32)
+        for name in sorted(reads(instruction) & self._dirty):
+            from_here = (self._bits[name] != 0) & (origin == NOT_READ)
+            np.copyto(origin, self._origin[name], where=from_here)
+        if not _moved(instruction):
+            origin[(origin == NOT_READ) & (mask != 0)] = instruction.index
+        return origin
+
+    # -- where it matters ---------------------------------------------------------------------------------------------
+
+    def _use(self, instruction: Instruction) -> Run:
+        """Addresses, data that is stored, predicates and whatever else an instruction must know."""
+        names = sorted(reads(instruction) & self._bits.keys())
+        widths = {name: _raw(self._bits[name]) for name in names}
+        if instruction.row.effect in ("store", "atomic"):
+            addresses = {n for o in instruction.operands if isinstance(o, Address) for n in registers_in(o)}
+            kind = instruction.modifiers[-1]
+            for name in widths:
+                if name not in addresses and widths[name] != "pred" and kind in SIZES and kind in DTYPES:
+                    widths[name] = kind
+        guard = instruction.guard.name if instruction.guard is not None else ""
+        asked = self._state.lane_index % WARP < lanes_with_address(instruction)
+
+        def look() -> None:
+            state = self._state
+            active = state.alive if state.active is None else state.active
+            lanes = self._lanes(instruction) & asked
+            for name, code in widths.items():
+                if name in self._dirty:
+                    self._look(instruction, name, (self._view(name, code) != 0) & (active if name == guard else lanes))
+
+        return look
+
+    def _look(self, instruction: Instruction, name: str, lanes: Array) -> None:
+        if not lanes.any():
+            return
+        origin = np.where(self._origin[name] == NOT_READ, instruction.index, self._origin[name])
+        for index in np.unique(origin[lanes]).tolist():
+            here = lanes & (origin == index)
+            place = self._batches, int(here.argmax())
+            reader = self._found.get(index)
+            if reader is None:
+                reader = self._found[index] = _Reader(place, self._state.describe(place[1]))
+            elif place < reader.place:  # whichever of its uses ran first, the same thread is named
+                reader.place, reader.thread = place, self._state.describe(place[1])
+            reader.count += int(np.count_nonzero(here))
+
+
+def _given(instruction: Instruction) -> tuple[str, ...]:
+    """The register that a shuffle's value goes to."""
+    first = instruction.operands[0]
+    target = first.first if isinstance(first, PredicatePair) else first
+    return (target.name,) if isinstance(target, Register) else ()
+
+
+def _raw(bits: Array) -> str:
+    return "pred" if bits.dtype == np.bool_ else f"b{bits.dtype.itemsize * 8}"

@@ -1,0 +1,254 @@
+"""Instructions in which the lanes of a warp exchange values: shuffles, votes, matches, reductions.
+
+Every function works on arrays of shape (warps, 32). ``group`` (uint32) holds for each lane with whom it executes: the
+lanes that take part now with the same member mask (``convergence.py`` has waited for those that the mask names). Each
+group is answered for itself. A shuffle from a lane outside of the group gives what that lane's register holds, which
+PTX calls undefined: it is noted, and if it comes to matter it is a finding (``unset.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.events import WARP
+from gemm_lessons.engine.machine.convergence import BIT, LANE, ballot, groups, spread
+from gemm_lessons.engine.machine.state import Fault, State
+from gemm_lessons.engine.machine.transfers import Binding
+from gemm_lessons.engine.ptx.cfg import unsupported
+from gemm_lessons.engine.ptx.records import Instruction, Operand, PredicatePair, Register
+from gemm_lessons.engine.semantics.operation import DTYPES
+
+Array = NDArray[Any]
+Results = tuple[Array | None, ...]
+
+
+class Groups:
+    """With whom the lanes execute one instruction; remembered as long as masks and lanes stay the same."""
+
+    def __init__(self, state: State, instruction: Instruction) -> None:
+        everyone = np.ones((state.warps, WARP), np.bool_)
+        self._state, self._instruction = state, instruction
+        self.everyone = everyone
+        self._members = self._active = self._known = np.zeros((0, WARP), np.uint32)
+
+    def of(self, members: Array, active: Array) -> Array:
+        """``convergence.groups``; a ``Fault`` if a lane's mask leaves itself out."""
+        same_lanes = active is self._active or (self._active.size and (active == self._active).all())
+        if same_lanes and (members == self._members).all():
+            return self._known
+        missing = active & ((members & BIT) == 0)
+        if missing.any():
+            lane = int(np.flatnonzero(missing.reshape(-1))[0])
+            raise Fault(
+                "warp_mask",
+                f"{self._state.describe(lane)} executes {self._instruction.full_opcode}, but its member mask leaves it"
+                " out",
+                self._instruction,
+            )
+        self._members, self._known = members.copy(), groups(members, active)
+        self._active = active if active is self.everyone else active.copy()
+        return self._known
+
+
+def bind_warp(binding: Binding) -> Callable[[], None]:
+    """One closure for a warp instruction; it writes only lanes that take part."""
+    state, instruction, guard, value = binding.state, binding.instruction, binding.guard, binding.value
+    opcode, modifiers = instruction.opcode, tuple(m for m in instruction.modifiers if m != "sync")
+    first = instruction.operands[0]
+    targets = (first.first, first.second) if isinstance(first, PredicatePair) else (first, None)
+    arguments = instruction.operands[1:]
+    compute = _computation(state, opcode, modifiers)
+    kind = modifiers[-1] if modifiers and modifiers[-1] in DTYPES else "b32"
+    codes = _operand_codes(opcode, kind)
+    negated = opcode == "vote" and isinstance(arguments[0], PredicatePair) and arguments[0].negated
+    if (
+        compute is None
+        or len(arguments) != len(codes)
+        or (opcode != "activemask" and "sync" not in instruction.modifiers)
+    ):
+        raise unsupported(instruction)
+    known = Groups(state, instruction)
+
+    def warps(operand: Operand, code: str) -> Array:
+        if isinstance(operand, PredicatePair):
+            if not negated or operand.first is None:
+                raise unsupported(instruction)
+            operand = operand.first
+        return np.broadcast_to(value(operand, code), (state.lanes,)).reshape(-1, WARP)
+
+    operands = [warps(operand, code) for operand, code in zip(arguments, codes, strict=True)]
+    if opcode == "activemask":
+        operands = [np.broadcast_to(np.uint32(0xFFFFFFFF), (state.warps, WARP))]
+    *sources, members = operands
+
+    def write(results: Results, mask: Array) -> None:
+        for target, result in zip(targets, results, strict=False):
+            if isinstance(target, Register) and result is not None:
+                code = {1: "pred", 4: "b32", 8: "b64"}[result.dtype.itemsize]
+                np.copyto(state.row(target.name, code), result.reshape(-1), where=mask)
+
+    def run() -> None:
+        mask = guard() if guard is not None else state.active
+        active = known.everyone if mask is None else mask.reshape(-1, WARP)
+        group = known.of(members, active)
+        given = (~sources[0],) if negated else sources
+        results = compute(group, active, *given)
+        if isinstance(compute, _Shuffle) and (compute.misses or instruction.index in state.undefined):
+            _note_outside(state, instruction, compute.outside, compute.lane)
+        write(results, active.reshape(-1))
+
+    return run
+
+
+def _note_outside(state: State, instruction: Instruction, outside: Array, source: Array) -> None:
+    """Lanes that shuffle from a lane that does not take part: which they are now, and one example for a message."""
+    state.undefined[instruction.index] = outside.reshape(-1)
+    if instruction.index not in state.outsiders and outside.any():
+        lane = int(outside.argmax())
+        state.outsiders[instruction.index] = state.describe(lane), int(source.reshape(-1)[lane])
+
+
+def _operand_codes(opcode: str, kind: str) -> tuple[str, ...]:
+    """dtype codes of the source operands; the member mask is always last."""
+    return {
+        "shfl": ("b32", "u32", "u32", "u32"),
+        "vote": ("pred", "u32"),
+        "match": (kind, "u32"),
+        "redux": (kind, "u32"),
+        "elect": ("u32",),
+        "activemask": (),
+    }[opcode]
+
+
+def _source_lane(mode: str, b: Array, c: Array) -> tuple[Array, Array]:
+    """``shfl``: which lane each lane reads (itself outside of its segment), and whether that is inside."""
+    b = (b & 31).astype(np.int64)
+    segment = ((c >> 8) & 31).astype(np.int64)
+    clamp = (c & 31).astype(np.int64)
+    position = LANE.astype(np.int64)
+    low = position & segment
+    high = low | (clamp & ~segment)
+    if mode == "up":
+        lane = position - b
+        valid = lane >= high
+    elif mode == "down":
+        lane = position + b
+        valid = lane <= high
+    elif mode == "bfly":
+        lane = position ^ b
+        valid = lane <= high
+    else:
+        lane = low | (b & ~segment)
+        valid = lane <= high
+    return np.where(valid, lane, position), valid
+
+
+class _Shuffle:
+    """``shfl`` of one instruction: who reads whom is worked out again only when it changes."""
+
+    def __init__(self, state: State, mode: str) -> None:
+        self._state, self._mode = state, mode
+        self._first = np.arange(state.warps)[:, None] * WARP
+        self._how: tuple[Array, Array] | None = None
+        self._whom: tuple[Array, Array] | None = None
+        self._group: Array | None = None
+        self.lane = self.outside = np.zeros((state.warps, WARP), np.int64)
+        self.misses = False
+
+    def __call__(self, group: Array, active: Array, source: Array, b: Array, c: Array) -> Results:
+        fresh = self._how is None or not (np.array_equal(b, self._how[0]) and np.array_equal(c, self._how[1]))
+        if fresh:
+            self._how = b.copy(), c.copy()
+            self.lane, valid = _source_lane(self._mode, b, c)
+            self._whom = self.lane + self._first, valid
+        if fresh or group is not self._group:
+            self._group = group
+            self.outside = active & ((group >> self.lane.astype(np.uint32)) & np.uint32(1) == 0)
+            self.misses = bool(self.outside.any())
+        assert self._whom is not None
+        whom, valid = self._whom
+        return np.take(np.ascontiguousarray(source).reshape(-1), whom), valid
+
+
+def _equal(group: Array, values: Array) -> Array:
+    """Per lane, the lanes of its group that hold the same value."""
+    same = values[:, :, None] == values[:, None, :]
+    return ballot(same.reshape(-1, WARP)).reshape(-1, WARP) & group
+
+
+def _match_any(group: Array, active: Array, values: Array) -> Results:
+    return (_equal(group, values),)
+
+
+def _match_all(group: Array, active: Array, values: Array) -> Results:
+    differing = ballot(active & (_equal(group, values) != group))
+    agreed = (spread(differing) & group) == 0
+    return np.where(agreed, group, np.uint32(0)), agreed
+
+
+def _reduce(name: str) -> Callable[..., Results] | None:
+    table: dict[str, Any] = {
+        "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
+        "xor": np.bitwise_xor,
+    }  # fmt: skip
+    function = table.get(name)
+    if function is None:
+        return None
+
+    def run(group: Array, active: Array, values: Array) -> Results:
+        result = np.zeros_like(values)
+        for warp in np.flatnonzero(active.any(axis=1)):
+            for members in np.unique(group[warp][active[warp]]):
+                inside = (members & BIT) != 0
+                result[warp][inside] = function.reduce(values[warp][inside], dtype=values.dtype)
+        return (result.view(np.uint32),)
+
+    return run
+
+
+def _vote_all(group: Array, active: Array, predicate: Array) -> Results:
+    return ((spread(ballot(~predicate)) & group) == 0,)
+
+
+def _vote_any(group: Array, active: Array, predicate: Array) -> Results:
+    return ((spread(ballot(predicate)) & group) != 0,)
+
+
+def _vote_uniform(group: Array, active: Array, predicate: Array) -> Results:
+    yes = spread(ballot(predicate)) & group
+    return ((yes == 0) | (yes == group),)
+
+
+def _vote_ballot(group: Array, active: Array, predicate: Array) -> Results:
+    return (spread(ballot(predicate)) & group,)
+
+
+def _activemask(group: Array, active: Array) -> Results:
+    return (group,)
+
+
+def _elect(group: Array, active: Array) -> Results:
+    lowest = group & (~group + np.uint32(1))
+    leader = np.where(group == 0, 0, np.log2(np.maximum(lowest, 1))).astype(np.uint32)
+    return leader, leader == LANE
+
+
+def _computation(state: State, opcode: str, modifiers: tuple[str, ...]) -> Callable[..., Results] | None:
+    mode = modifiers[0] if modifiers else ""
+    if opcode == "shfl":
+        return _Shuffle(state, mode) if mode in ("up", "down", "bfly", "idx") else None
+    if opcode == "redux":
+        return _reduce(mode) if modifiers[1:] in (("u32",), ("s32",), ("b32",)) else None
+    table: dict[tuple[str, str], Callable[..., Results]] = {
+        ("vote", "all"): _vote_all, ("vote", "any"): _vote_any, ("vote", "uni"): _vote_uniform,
+        ("vote", "ballot"): _vote_ballot, ("match", "any"): _match_any, ("match", "all"): _match_all,
+    }  # fmt: skip
+    if opcode == "activemask":
+        return _activemask
+    if opcode == "elect":
+        return _elect
+    return table.get((opcode, mode))

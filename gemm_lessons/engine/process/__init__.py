@@ -1,0 +1,1 @@
+"""Child processes: what may crash, hang or use too much memory runs in one."""

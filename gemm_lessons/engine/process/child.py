@@ -1,0 +1,355 @@
+"""A child process with private pipes: what may crash, hang or eat memory runs in there, and the kit lives on.
+
+Such a child owns a CUDA context (``gpu``), because an endless or faulting kernel takes its whole process down; or it is
+NVIDIA's compiler, which crashes on some slips; or the submissions of a grading run (``grading.nursery``).
+
+    child = Child("gemm_lessons.gpu.server", ["0"])          parent: starts ``main(parent, "0")`` of that module
+    child.send({"do": "launch"}, [array])                    a header (JSON) and any number of blobs of bytes
+    header, blobs = child.receive(seconds=20)                or ``ChildHung``, ``ChildDied``
+
+The pipes are not stdout and stderr, and each goes one way only: whatever a kernel prints, or a source file includes
+from ``/proc/self/fd``, it can neither write an answer nor read the question again. The child ends when its parent does,
+however that happens: a thread waits for the end of a third pipe that only the parent holds open.
+
+A ``Forked`` child does not start anew: it goes on from where its parent is, with all that is loaded, for a process that
+has no threads and needs many children. It is a session of its own, too, and ends with its parent by Linux's own word.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from gemm_lessons.engine.process import address_space
+from gemm_lessons.engine.process.bounds import SLOW
+from gemm_lessons.engine.records.errors import KitError
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+Header = Mapping[str, Any]
+Blobs = Sequence[Any]  # objects with the buffer protocol, C-contiguous
+
+# -P keeps the current folder, where a learner may have a file called numpy.py, off sys.path. The kit is the parent's,
+# also where another one is installed.
+BOOT = """import sys
+places = sys.argv[1].split("|")
+sys.path.insert(0, places[0])
+import gemm_lessons
+sys.path[:] = [*sys.path[1:], *places]
+from gemm_lessons.engine.process import child
+child._run(sys.argv[2:])"""
+ROOT = Path(__file__).resolve().parents[3]
+PATIENCE_S = 5.0  # for a killed process to go away; a GPU driver may need a while to stop a kernel
+LAST_WORDS = 2000  # characters of stderr to keep
+STEADY, DRAWN = "steady", "drawn"  # a child's addresses
+END_WITH_PARENT = 1  # prctl
+CPU_CLOCK = 2  # the clock of a process's own time is ~pid << 3 | 2: clock_getcpuclockid, which Python has not
+
+
+class ChildHung(Exception):
+    """No message came in time. The child has been killed."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"no answer within {seconds:g} s")
+        self.seconds = seconds
+
+
+class ChildDied(Exception):
+    """The child ended without an answer. ``code`` is its exit code, negative for a signal, None if not yet known."""
+
+    def __init__(self, code: int | None, last_words: str) -> None:
+        how = f"was ended by {signal_name(-code)}" if code is not None and code < 0 else f"ended with exit code {code}"
+        super().__init__(f"the process {how}" + (f": {last_words}" if last_words else ""))
+        self.code = code
+        self.last_words = last_words
+
+
+def signal_name(number: int) -> str:
+    """``SIGSEGV`` for 11."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+class Child:
+    """A running child. Close it (or use it as a context manager), or the process lives as long as the parent.
+
+    ``module`` must have ``main(parent: Parent, *arguments: str)``; ``path`` is added to the child's ``sys.path``.
+    ``environment`` is added to ours, or takes its place if ``bare``. ``steady``: what it maps lies at the same
+    addresses each time.
+    """
+
+    _process: subprocess.Popen[bytes] | _Process
+
+    def __init__(
+        self,
+        module: str,
+        arguments: Sequence[str] = (),
+        *,
+        environment: Mapping[str, str] | None = None,
+        path: Sequence[Path] = (),
+        bare: bool = False,
+        steady: bool = False,
+    ) -> None:
+        question, self._ask = os.pipe()
+        self._answer, answer = os.pipe()
+        lifeline, ours = os.pipe()
+        self._lifeline: int | None = ours
+        theirs = (question, answer, lifeline)
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
+        command = [sys.executable, "-P", "-c", BOOT, "|".join(map(str, (ROOT, *path))), module]
+        try:
+            self._process = subprocess.Popen(
+                [*command, STEADY if steady else DRAWN, *map(str, theirs), *arguments],
+                pass_fds=theirs,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,  # a kernel's printf goes here
+                stderr=self._stderr,
+                env={**({} if bare else os.environ), **(environment or {})},
+                start_new_session=True,  # Ctrl-C is the parent's to handle; killing takes grandchildren along
+            )
+        except OSError as error:
+            raise KitError(f"cannot start a process: {error}") from error
+        finally:
+            for fd in theirs:
+                os.close(fd)
+        self._to = _end_of(self._ask, readable=False)
+        self._from = _end_of(self._answer, writable=False)
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    def send(self, header: Header, blobs: Blobs = ()) -> None:
+        """Ask. Raises ``ChildDied`` when nobody listens any more."""
+        try:
+            _send(self._to, header, blobs)
+        except OSError:
+            raise self._died() from None
+
+    def receive(self, seconds: float, *, working: bool = False) -> tuple[dict[str, Any], list[bytes]]:
+        """The next message. Raises ``ChildHung`` (and kills the child) or ``ChildDied``.
+
+        ``working``: the child computes, and the seconds are of the processor; where others keep the machine busy,
+        ``bounds.SLOW`` times as many may pass.
+        """
+        began = self._processor_time() if working else 0.0
+        try:
+            arrived = self._from.poll(seconds)
+            end = time.monotonic() + (SLOW - 1) * seconds
+            while working and not arrived and time.monotonic() < end:
+                left = seconds - (self._processor_time() - began)
+                if left <= 0:
+                    break
+                arrived = self._from.poll(min(left, end - time.monotonic()))
+            if not arrived:
+                self.close()
+                raise ChildHung(seconds)
+            return _receive(self._from)
+        except (EOFError, OSError):
+            raise self._died() from None
+
+    def _processor_time(self) -> float:
+        """Seconds of it that the child has had; infinitely many if it is gone, so that nobody waits for it."""
+        try:
+            return time.clock_gettime(~self.pid << 3 | CPU_CLOCK)
+        except OSError:
+            return math.inf
+
+    def _died(self) -> ChildDied:
+        code = None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = self._process.wait(PATIENCE_S)
+        self._stderr.seek(0)
+        words = self._stderr.read().decode(errors="replace").strip()[-LAST_WORDS:]
+        self.close()
+        return ChildDied(code, words)
+
+    def close(self, patience: float = 0.0) -> None:
+        """End the child and everything it started: by itself within ``patience`` seconds, as there are no questions any
+        more, else killed. Does not wait for a process that the driver will not let go. Where Ctrl-C or the end of the
+        time has interrupted it, it goes on when called again."""
+        if self._stderr.closed:
+            return
+        self._to.close()
+        if patience:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(patience)
+        self._from.close()
+        self._let_go()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(PATIENCE_S)
+        self._stderr.close()
+
+    def _let_go(self) -> None:
+        lifeline, self._lifeline = self._lifeline, None
+        if lifeline is not None:
+            os.close(lifeline)
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Forked(Child):
+    """A child that goes on from here with ``function(parent)``. Of the open files it keeps its pipes alone.
+
+    Only for a process without threads, or whose threads are idle: of these the child has none.
+    """
+
+    def __init__(self, function: Callable[[Parent], object]) -> None:
+        question, self._ask = os.pipe()
+        self._answer, answer = os.pipe()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
+        parent = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            raise KitError(f"cannot start a process: {error}") from error
+        if not pid:
+            _go_on(function, parent, question, answer, self._stderr.fileno())
+        os.close(question)
+        os.close(answer)
+        self._process = _Process(pid)
+        self._to = _end_of(self._ask, readable=False)
+        self._from = _end_of(self._answer, writable=False)
+
+    def _let_go(self) -> None:
+        """It ends with us: there is no line to let go of."""
+
+
+class _Process:
+    """A forked process, with what ``Child`` asks of a ``Popen``."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._code: int | None = None
+
+    def wait(self, timeout: float) -> int:
+        end = time.monotonic() + timeout
+        pause = 0.0005
+        while self._code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self._code = os.waitstatus_to_exitcode(status)
+                break
+            if time.monotonic() > end:
+                raise subprocess.TimeoutExpired("a forked process", timeout)
+            time.sleep(pause)
+            pause = min(2 * pause, 0.02)
+        return self._code
+
+
+def _go_on(function: Callable[[Parent], object], parent: int, question: int, answer: int, stderr: int) -> NoReturn:
+    """The life of a ``Forked`` child."""
+    code = 1
+    try:
+        end_with(parent)
+        os.setsid()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for source, target in ((nothing, 0), (nothing, 1), (stderr, 2)):
+            os.dup2(source, target)
+        low, high = sorted((question, answer))
+        os.closerange(3, low)
+        os.closerange(low + 1, high)
+        os.closerange(high + 1, os.sysconf("SC_OPEN_MAX"))
+        function(Parent(question, answer))
+        code = 0
+    finally:
+        if (error := sys.exception()) is not None and not isinstance(error, SystemExit):
+            sys.excepthook(type(error), error, error.__traceback__)
+        os._exit(code)  # not back into our parent's code, nor through its clean-up
+
+
+def end_with(parent: int) -> None:
+    """From now on this process is killed when ``parent``, which started it, ends."""
+    ctypes.CDLL(None).prctl(END_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() not in (parent, 0):  # 0: it lies outside of our namespace
+        os._exit(1)
+
+
+class Parent:
+    """The parent, as its child sees it."""
+
+    def __init__(self, question: int, answer: int) -> None:
+        self._from = _end_of(question, writable=False)
+        self._to = _end_of(answer, readable=False)
+        self._last = time.monotonic()
+
+    def receive(self) -> tuple[dict[str, Any], list[bytes]]:
+        """The next question. Ends the process when the parent has closed the pipe."""
+        try:
+            return _receive(self._from)
+        except (EOFError, OSError):
+            raise SystemExit(0) from None
+
+    def send(self, header: Header, blobs: Blobs = ()) -> None:
+        """Answer, or report progress: each message gives the child a new allowance of time."""
+        self._last = time.monotonic()
+        _send(self._to, header, blobs)
+
+    def no_more_questions(self) -> None:
+        """Close the pipe of questions: code that handles untrusted files must not hold it."""
+        self._from.close()
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the last message to the parent."""
+        return time.monotonic() - self._last
+
+
+def _end_of(pipe: int, readable: bool = True, writable: bool = True) -> Connection[Any, Any]:
+    from multiprocessing.connection import Connection  # slow to import, and most runs start no child
+
+    return Connection(pipe, readable, writable)
+
+
+def _send(connection: Connection[Any, Any], header: Header, blobs: Blobs) -> None:
+    connection.send_bytes(json.dumps({"header": header, "blobs": len(blobs)}).encode())
+    for blob in blobs:
+        connection.send_bytes(memoryview(blob).cast("B"))
+
+
+def _receive(connection: Connection[Any, Any]) -> tuple[dict[str, Any], list[bytes]]:
+    message = json.loads(connection.recv_bytes())
+    return message["header"], [connection.recv_bytes() for _ in range(message["blobs"])]
+
+
+def _run(arguments: Sequence[str]) -> None:
+    """Where a child starts: ``MODULE steady|drawn QUESTION ANSWER LIFELINE [ARGUMENT...]``."""
+    module, addresses, question, answer, lifeline, *rest = arguments
+    if addresses == STEADY:
+        address_space.fix()
+    threading.Thread(target=_end_with_parent, args=(int(lifeline),), daemon=True).start()
+    for fd in (question, answer, lifeline):
+        os.set_inheritable(int(fd), False)  # not for the child's own children
+    import importlib
+
+    importlib.import_module(module).main(Parent(int(question), int(answer)), *rest)
+
+
+def _end_with_parent(lifeline: int) -> None:
+    os.read(lifeline, 1)
+    os._exit(1)  # no clean-up: the main thread may be waiting for a kernel that never ends

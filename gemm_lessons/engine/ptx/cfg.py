@@ -1,0 +1,207 @@
+"""Kernel -> basic blocks in the order in which diverged threads reconverge.
+
+Divergence rule of the machine: among the threads that can run, those at the block with the smallest number run first.
+That reconverges structured code by itself if every block of a loop is numbered before the code after the loop. The
+compiler's text order mostly has that property; here it is made certain by a weak topological order (F. Bourdoncle,
+"Efficient chaotic iteration strategies with widenings", 1993): strongly connected components in topological order,
+each component again ordered that way inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+
+from gemm_lessons.engine.ptx.records import CLOCKS, Instruction, Kernel, Symbol, Vector
+from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.frozen import dataclass
+
+WARP = 32
+
+
+@dataclass(frozen=True)
+class Block:
+    """Instructions that run one after the other. ``successors`` are block numbers; the last instruction may branch.
+
+    ``fallthrough`` is the block that follows in the text (None at the end), ``targets`` where a branch leads.
+    """
+
+    number: int
+    instructions: tuple[Instruction, ...]
+    fallthrough: int | None
+    targets: tuple[int, ...]
+
+    @cached_property
+    def terminator(self) -> Instruction | None:
+        """The last instruction if it decides where to go next, else None."""
+        last = self.instructions[-1] if self.instructions else None
+        return last if last is not None and last.row.ends_block else None
+
+
+def is_barrier(instruction: Instruction) -> bool:
+    """Whether an instruction is a barrier of (part of) a block."""
+    return instruction.row.effect == "barrier"
+
+
+def meets_in_warp(instruction: Instruction) -> bool:
+    """Whether an instruction waits for other threads of its warp. It begins a basic block."""
+    return bool(instruction.row.warp)
+
+
+def reads_clock(instruction: Instruction) -> bool:
+    """Whether an instruction reads a clock, which goes on at the end of a basic block. It begins one."""
+    return any(name in CLOCKS for name in reads(instruction))
+
+
+def lanes_with_address(instruction: Instruction) -> int:
+    """How many lanes of a warp, from lane 0 on, hand over an address: all, or those that ``ldmatrix`` asks."""
+    registers = next((len(o.elements) for o in instruction.operands if isinstance(o, Vector)), 1)
+    return instruction.row.lanes * registers or WARP
+
+
+def writes(instruction: Instruction) -> frozenset[str]:
+    """Registers that an instruction writes; of one that is not known, all that it mentions."""
+    return (instruction.__dict__.get("_uses") or _uses(instruction))[1]
+
+
+def reads(instruction: Instruction) -> frozenset[str]:
+    """Registers that an instruction reads, its guard included."""
+    return (instruction.__dict__.get("_uses") or _uses(instruction))[0]
+
+
+def _uses(instruction: Instruction) -> tuple[frozenset[str], frozenset[str]]:
+    """What it reads and writes; it keeps them, because every analysis of a kernel asks for them."""
+    row, mentioned = instruction.row, instruction.mentioned
+    written = row.writes and row.effect != "unknown"
+    guard = () if instruction.guard is None else (instruction.guard.name,)
+    read = frozenset(guard).union(*mentioned[1 if written else 0 :])
+    if row.effect == "unknown":
+        wrote = frozenset().union(*mentioned)
+    else:
+        wrote = mentioned[0] if row.writes and mentioned else frozenset()
+    instruction.__dict__["_uses"] = read, wrote
+    return read, wrote
+
+
+def branch_labels(instruction: Instruction, kernel: Kernel) -> tuple[str, ...]:
+    """Where a branch may lead."""
+    last = instruction.operands[-1]
+    if not isinstance(last, Symbol):
+        raise UnsupportedKernel(f"branch not understood: {instruction.text}", line_of(instruction))
+    if instruction.opcode == "brx":
+        if last.name not in kernel.branch_targets:
+            raise UnsupportedKernel(f"branch to an unknown table: {instruction.text}", line_of(instruction))
+        return kernel.branch_targets[last.name]
+    return (last.name,)
+
+
+def line_of(instruction: Instruction) -> int | None:
+    """Source line of an instruction; None when the compiler left none."""
+    return instruction.source.line if instruction.source and instruction.source.line else None
+
+
+def unsupported(instruction: Instruction, why: str = "unsupported PTX") -> UnsupportedKernel:
+    """The error for an instruction, or a form of one, that is not known."""
+    return UnsupportedKernel(f"{why}: {instruction.full_opcode} in `{instruction.text}`", line_of(instruction))
+
+
+def build(kernel: Kernel) -> tuple[Block, ...]:
+    """Basic blocks of a kernel; the first one is the entry."""
+    count = len(kernel.instructions)
+    starts = {0, *(position for position in kernel.labels.values() if position < count)}
+    for instruction in kernel.instructions:
+        if meets_in_warp(instruction) or reads_clock(instruction):
+            starts.add(instruction.index)
+        if instruction.row.ends_block and instruction.index + 1 < count:
+            starts.add(instruction.index + 1)
+    ordered = sorted(starts)
+    text_number = {start: number for number, start in enumerate(ordered)}
+    bounds = list(zip(ordered, [*ordered[1:], count], strict=True))
+    edges: list[tuple[int | None, tuple[int, ...]]] = []
+    for number, (_, end) in enumerate(bounds):
+        last = kernel.instructions[end - 1] if end else None
+        targets: tuple[int, ...] = ()
+        falls = number + 1 < len(bounds)
+        if last is not None and last.row.effect == "branch":
+            targets = tuple(_label_block(kernel, name, text_number, last) for name in branch_labels(last, kernel))
+        if last is not None and last.row.effect in ("branch", "end", "stop") and last.guard is None:
+            falls = False
+        edges.append((number + 1 if falls else None, targets))
+    order = _weak_topological_order([[*([f] if f is not None else []), *t] for f, t in edges])
+    rank = {text: number for number, text in enumerate(order)}
+    return tuple(
+        Block(
+            rank[text],
+            kernel.instructions[slice(*bounds[text])],
+            rank[fall] if (fall := edges[text][0]) is not None else None,
+            tuple(rank[target] for target in edges[text][1]),
+        )
+        for text in order
+    )
+
+
+def _label_block(kernel: Kernel, label: str, text_number: Mapping[int, int], branch: Instruction) -> int:
+    position = kernel.labels.get(label)
+    if position is None or position not in text_number:
+        raise UnsupportedKernel(f"branch to an unknown label: {branch.text}", line_of(branch))
+    return text_number[position]
+
+
+def _weak_topological_order(successors: Sequence[Sequence[int]]) -> list[int]:
+    """Reachable nodes from node 0, loops contiguous and before what follows them."""
+
+    def order(entries: Sequence[int], nodes: set[int]) -> list[int]:
+        result: list[int] = []
+        for component in _components(entries, nodes, successors):
+            head = component[0]
+            result.append(head)
+            if len(component) > 1:
+                # From all successors of the head at once: where its branches meet again comes after both of them.
+                result.extend(order(successors[head], set(component) - {head}))
+        return result
+
+    return order([0], set(range(len(successors))))
+
+
+def _components(entries: Iterable[int], nodes: set[int], successors: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Strongly connected components reachable from ``entries`` inside ``nodes``, topologically sorted; the first
+    member of each is the node by which the search entered it (Tarjan's algorithm, without recursion)."""
+    index: dict[int, int] = {}
+    low: dict[int, int] = {}
+    stack: list[int] = []
+    on_stack: set[int] = set()
+    found: list[list[int]] = []
+    work: list[tuple[int, Iterator[int]]] = []
+
+    def visit(node: int) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        on_stack.add(node)
+        # Larger text positions first: of two independent branches the one earlier in the text is numbered earlier.
+        work.append((node, iter(sorted((n for n in successors[node] if n in nodes), reverse=True))))
+
+    def search() -> None:
+        while work:
+            node, remaining = work[-1]
+            for successor in remaining:
+                if successor not in index:
+                    visit(successor)
+                    break
+                if successor in on_stack:
+                    low[node] = min(low[node], index[successor])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == index[node]:
+                    cut = stack.index(node)
+                    component = stack[cut:]
+                    del stack[cut:]
+                    on_stack.difference_update(component)
+                    found.append(component)
+
+    for entry in sorted((n for n in entries if n in nodes), reverse=True):
+        if entry not in index:
+            visit(entry)
+            search()
+    return found[::-1]

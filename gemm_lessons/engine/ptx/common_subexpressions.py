@@ -1,0 +1,76 @@
+"""Floating-point computations that a kernel makes twice: ptxas makes them once, if the first is sure to come before.
+
+Compilers leave them on purpose, since the result of the first would take a register until then.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gemm_lessons.engine.ptx.cfg import Block, writes
+from gemm_lessons.engine.ptx.opcodes import JOINED
+from gemm_lessons.engine.ptx.records import Immediate, Instruction, Operand, Register
+
+IN_ANY_ORDER = 2  # sources of sums and products, the first two of multiply-adds
+
+
+def repeated(blocks: Sequence[Block]) -> frozenset[int]:
+    """Instructions (indices) whose result another register holds already, whatever the way there. Only of registers
+    that are written once."""
+    instructions = sorted((i for block in blocks for i in block.instructions), key=lambda i: i.index)
+    count = Counter(name for i in instructions for name in writes(i))
+    block_of = {i.index: block.number for block in blocks for i in block.instructions}
+    stands_for: dict[str, Operand] = {}
+    first: dict[tuple[Any, ...], list[Instruction]] = {}
+    found: set[int] = set()
+    for instruction in instructions:
+        key = _key(instruction, count, stands_for)
+        if key is None:
+            continue
+        earlier = first.setdefault(key, [])
+        for other in earlier:
+            if _comes_before(blocks, block_of[other.index], block_of[instruction.index]):
+                found.add(instruction.index)
+                stands_for.update((name, other.operands[0]) for name in writes(instruction))
+                break
+        else:
+            earlier.append(instruction)
+    return frozenset(found)
+
+
+def _key(instruction: Instruction, count: Counter[str], stands_for: Mapping[str, Operand]) -> tuple[Any, ...] | None:
+    """What it computes from what; None where that may be something else the next time."""
+    if instruction.row.ffma != JOINED or instruction.guard is not None:
+        return None
+    if any(count[name] != 1 for name in writes(instruction)):
+        return None
+    sources: list[Operand] = []
+    for operand in instruction.operands[1:]:
+        if isinstance(operand, Register) and count[operand.name] == 1:
+            sources.append(stands_for.get(operand.name, operand))
+        elif isinstance(operand, Immediate):
+            sources.append(operand)
+        else:
+            return None
+    if instruction.row.pointer != "subtracted":
+        sources[:IN_ANY_ORDER] = sorted(sources[:IN_ANY_ORDER], key=repr)
+    return instruction.opcode, instruction.modifiers, *sources
+
+
+def _comes_before(blocks: Sequence[Block], one: int, other: int) -> bool:
+    """Whether every way from the entry to block ``other`` leads through ``one``."""
+    if one in (0, other):
+        return True
+    by_number = {block.number: block for block in blocks}
+    seen, work = {one}, [0]
+    while work:
+        number = work.pop()
+        if number == other:
+            return False
+        if number not in seen:
+            seen.add(number)
+            block = by_number[number]
+            work += [*block.targets, *([] if block.fallthrough is None else [block.fallthrough])]
+    return True

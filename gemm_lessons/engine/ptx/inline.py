@@ -1,0 +1,301 @@
+"""Calls of device functions that the compiler did not inline: inlined here, on the PTX, before blocks are built.
+
+A call passes values through ``.param`` variables. Each becomes a register: ``st.param [param0+0], %r1`` is a move into
+it, the callee's ``ld.param`` a move out of it; one that the two sides cut into different pieces (a struct) becomes
+local memory. What is ``static`` in a function is one for all of its calls, what is local is each call's own. Recursion
+and calls through pointers are not supported; ``printf`` and ``assert`` stay calls, which ``decode.py`` knows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping
+
+from gemm_lessons.engine.ptx.cfg import line_of
+from gemm_lessons.engine.ptx.operand_check import check
+from gemm_lessons.engine.ptx.records import (
+    SIZES,
+    Address,
+    Immediate,
+    Instruction,
+    Kernel,
+    Operand,
+    PredicatePair,
+    Register,
+    Symbol,
+    Variable,
+    Vector,
+    elements_of,
+    register_width,
+)
+from gemm_lessons.engine.records.errors import UnsupportedKernel
+
+RUNTIME = frozenset({"vprintf", "__assertfail"})
+DEPTH = 32
+
+
+def inline_calls(kernel: Kernel, functions: Mapping[str, Kernel]) -> Kernel:
+    """The kernel without calls to ``functions``. Raises ``UnsupportedKernel`` for what cannot be inlined."""
+    if not any(i.opcode == "call" for i in kernel.instructions):
+        return kernel
+    scout = _Builder(functions, kernel, {})
+    scout.body(kernel, _Frame("", _own_names(kernel), {}), 0)
+    builder = _Builder(functions, kernel, scout.cut_differently())
+    builder.body(kernel, _Frame("", _own_names(kernel), {}), 0)
+    return dataclasses.replace(
+        kernel,
+        instructions=tuple(dataclasses.replace(i, index=n) for n, i in enumerate(builder.instructions)),
+        labels=builder.labels,
+        registers=builder.registers,
+        variables=tuple(builder.variables),
+        branch_targets=builder.branch_targets,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Frame:
+    """One inlined body: its own names get ``prefix``; ``passed`` maps its parameters to the caller's variables."""
+
+    prefix: str
+    own: frozenset[str]
+    passed: Mapping[str, str]
+    lasting: Mapping[str, str] = dataclasses.field(default_factory=dict)  # static variables: one for all calls
+
+    def rename(self, name: str) -> str:
+        if name in self.lasting:
+            return self.lasting[name]
+        return self.prefix + name if name in self.own else name
+
+    def parameter(self, name: str) -> str:
+        """The caller's variable behind a formal parameter, or a variable of this body's own calls."""
+        return self.passed.get(name, f"{self.prefix}{name}")
+
+
+def _own_names(kernel: Kernel) -> frozenset[str]:
+    return frozenset((*kernel.registers, *kernel.labels, *kernel.branch_targets, *(v.name for v in kernel.variables)))
+
+
+class _Builder:
+    """The growing list of instructions, with what they declare."""
+
+    def __init__(self, functions: Mapping[str, Kernel], kernel: Kernel, in_memory: Mapping[str, int]) -> None:
+        self.functions = functions
+        self.in_memory = in_memory  # parameters of calls that are local memory, with their sizes
+        self.pieces: dict[str, set[tuple[int, int]]] = {}  # parameter of a call -> (offset, bytes) of its accesses
+        self.lasting: dict[str, dict[str, str]] = {}  # function -> its static variables -> their names here
+        self.registers = dict(kernel.registers)
+        self.variables = list(kernel.variables)
+        self.kernel_parameters = {p.name for p in kernel.parameters}
+        self.instructions: list[Instruction] = []
+        self.labels: dict[str, int] = {}
+        self.branch_targets: dict[str, tuple[str, ...]] = {}
+        self.calls = 0
+        self.checked: set[str] = set()
+        for name, size in in_memory.items():
+            self.variables.append(Variable(name, "local", 16, size))
+
+    def cut_differently(self) -> dict[str, int]:
+        """Call parameters whose bytes are written and read in different pieces, with their sizes rounded up to 8."""
+        result: dict[str, int] = {}
+        for name, pieces in self.pieces.items():
+            ordered = sorted(pieces)
+            overlap = any(start + size > after for (start, size), (after, _) in itertools.pairwise(ordered))
+            if overlap:
+                result[name] = -(-max(start + size for start, size in ordered) // 8) * 8
+        return result
+
+    def body(self, kernel: Kernel, frame: _Frame, depth: int) -> None:
+        if depth > DEPTH:
+            raise UnsupportedKernel(f"{kernel.name} calls itself: recursion is not supported")
+        end = f"{frame.prefix}$end"
+        positions: dict[int, list[str]] = {}
+        for label, position in kernel.labels.items():
+            positions.setdefault(position, []).append(frame.rename(label))
+        for name, labels in kernel.branch_targets.items():
+            self.branch_targets[frame.rename(name)] = tuple(frame.rename(label) for label in labels)
+        for instruction in kernel.instructions:
+            self._label(positions, instruction.index)
+            if instruction.opcode == "call":
+                self.call(instruction, frame, depth)
+            elif instruction.opcode == "ret" and depth:
+                self.append(instruction, frame, opcode="bra", modifiers=(), operands=(Symbol(end),))
+            elif (address := self._call_parameter(instruction, frame)) is not None:
+                self.moves(instruction, frame, address)
+            else:
+                self.append(instruction, frame)
+        self._label(positions, len(kernel.instructions))
+        if depth:
+            self.labels[end] = len(self.instructions)
+
+    def _label(self, positions: Mapping[int, list[str]], position: int) -> None:
+        for label in positions.get(position, ()):
+            self.labels[label] = len(self.instructions)
+
+    def _call_parameter(self, instruction: Instruction, frame: _Frame) -> Address | None:
+        """The address of an access to a ``.param`` variable that is not a parameter of the kernel itself. A function
+        sees none of those: its own may have the same names."""
+        if instruction.opcode not in ("ld", "st") or "param" not in instruction.modifiers:
+            return None
+        address = instruction.operands[1 if instruction.opcode == "ld" else 0]
+        if isinstance(address, Address) and isinstance(address.base, Symbol):
+            return None if not frame.prefix and address.base.name in self.kernel_parameters else address
+        return None
+
+    def call(self, instruction: Instruction, frame: _Frame, depth: int) -> None:
+        returned, target, given = _call_parts(instruction)
+        if target in RUNTIME:
+            values = tuple(Register(self.slot(frame.parameter(name), 0, "u64")) for name in given)
+            self.append(instruction, frame, operands=(Symbol(target), *values))
+            for name in returned:
+                self.slot(frame.parameter(name), 0, "u32")
+            return
+        function = self.functions.get(target)
+        if function is None:
+            raise UnsupportedKernel(f"call of {target}, whose code is not there", line_of(instruction))
+        if function.name not in self.checked:
+            self.checked.add(check(function).name)
+        if len(function.parameters) != len(returned) + len(given):
+            raise UnsupportedKernel(f"wrong number of operands: {instruction.text}", line_of(instruction))
+        self.calls += 1
+        prefix = f"{function.name}.{self.calls}."
+        formal = [p.name for p in function.parameters]
+        passed = {inner: frame.parameter(outer) for inner, outer in zip(formal, (*returned, *given), strict=True)}
+        self.registers.update({prefix + name: kind for name, kind in function.registers.items()})
+        self.variables.extend(
+            dataclasses.replace(v, name=prefix + v.name) for v in function.variables if v.space == "local"
+        )
+        for name in returned:
+            self._clear(instruction, frame.parameter(name))
+        inner_frame = _Frame(prefix, _own_names(function), passed, self._lasting(function))
+        self.body(function, inner_frame, depth + 1)
+
+    def _lasting(self, function: Kernel) -> Mapping[str, str]:
+        """The static variables of a function, declared at its first call. Their names are those of the machine code,
+        as long as no other function has them too."""
+        known = self.lasting.get(function.name)
+        if known is None:
+            taken = {v.name for v in self.variables}
+            known = self.lasting[function.name] = {}
+            for variable in function.variables:
+                if variable.space != "local":
+                    unique = f"{function.name}.{variable.name}" if variable.name in taken else variable.name
+                    known[variable.name] = unique
+                    self.variables.append(dataclasses.replace(variable, name=unique))
+        return known
+
+    def _clear(self, instruction: Instruction, name: str) -> None:
+        """Zeros in a call parameter that is local memory: padding that nobody writes may be copied along."""
+        for offset in range(0, self.in_memory.get(name, 0), 8):
+            address = Address(Symbol(name), offset)
+            self.instructions.append(
+                dataclasses.replace(
+                    instruction, opcode="st", modifiers=("local", "b64"), operands=(address, Immediate(0)), guard=None
+                )
+            )
+
+    def moves(self, instruction: Instruction, frame: _Frame, address: Address) -> None:
+        """An access to a call parameter, as moves from or to the registers that stand for it."""
+        assert isinstance(address.base, Symbol)
+        name = frame.parameter(address.base.name)
+        offset = address.base.offset + address.offset
+        kind = instruction.modifiers[-1]
+        loads = instruction.opcode == "ld"
+        value = instruction.operands[0 if loads else 1]
+        parts = elements_of(value)
+        first = name not in self.pieces
+        self.pieces.setdefault(name, set()).update((offset + n * SIZES[kind], SIZES[kind]) for n in range(len(parts)))
+        if name in self.in_memory:
+            if first and not loads:
+                self._clear(instruction, name)
+            modifiers = tuple("local" if m == "param" else m for m in instruction.modifiers)
+            where, moved = Address(Symbol(name), offset), _renamed(value, frame)
+            operands = (moved, where) if loads else (where, moved)
+            self.append(instruction, frame, modifiers=modifiers, operands=operands)
+            return
+        for number, part in enumerate(parts):
+            slot = Register(self.slot(name, offset + number * SIZES[kind], kind))
+            if part is None:
+                continue
+            other = _renamed(part, frame)
+            if not loads:
+                self.append(instruction, frame, opcode="mov", modifiers=(_move_type(kind),), operands=(slot, other))
+                continue
+            opcode, modifiers = self._load_form(other, kind)
+            self.append(instruction, frame, opcode=opcode, modifiers=modifiers, operands=(other, slot))
+
+    def _load_form(self, target: Operand, kind: str) -> tuple[str, tuple[str, ...]]:
+        """A move, or a conversion where the register is wider than what is loaded."""
+        width = self.registers.get(target.name, "") if isinstance(target, Register) else ""
+        bits = register_width(width) if width else 0
+        if not isinstance(bits, int) or bits <= SIZES[kind] * 8:
+            return "mov", (_move_type(kind),)
+        sign = "s" if kind[0] == "s" else "u"
+        return "cvt", (f"{sign}{bits}", f"{sign}{SIZES[kind] * 8}")
+
+    def slot(self, name: str, offset: int, kind: str) -> str:
+        """The register that stands for the bytes at ``offset`` of a ``.param`` variable."""
+        register = f"{name}+{offset}"
+        self.registers.setdefault(register, _move_type(kind))
+        return register
+
+    def append(
+        self,
+        instruction: Instruction,
+        frame: _Frame,
+        *,
+        opcode: str | None = None,
+        modifiers: tuple[str, ...] | None = None,
+        operands: tuple[Operand, ...] | None = None,
+    ) -> None:
+        """Copy an instruction into the frame; ``operands``, when given, are already renamed."""
+        renamed = tuple(_renamed(o, frame) for o in instruction.operands) if operands is None else operands
+        self.instructions.append(
+            dataclasses.replace(
+                instruction,
+                opcode=instruction.opcode if opcode is None else opcode,
+                modifiers=instruction.modifiers if modifiers is None else modifiers,
+                operands=renamed,
+                guard=Register(frame.rename(instruction.guard.name)) if instruction.guard else None,
+            )
+        )
+
+
+def _move_type(kind: str) -> str:
+    return f"b{max(16, SIZES[kind] * 8)}"
+
+
+def _call_parts(instruction: Instruction) -> tuple[list[str], str, list[str]]:
+    """Returned parameters, function name and passed parameters of ``call (r), f, (a, b)``."""
+    groups: list[list[str]] = []
+    target = ""
+    for operand in instruction.operands:
+        if isinstance(operand, Vector):
+            groups.append([e.name for e in operand.elements if isinstance(e, Symbol)])
+        elif isinstance(operand, Symbol) and not target:
+            target = operand.name
+            groups.append([])
+    if not target or any(isinstance(operand, Register) for operand in instruction.operands):
+        raise UnsupportedKernel(f"call through a pointer: {instruction.text}", line_of(instruction))
+    position = next(n for n, o in enumerate(instruction.operands) if isinstance(o, Symbol))
+    before = groups[0] if position == 1 else []
+    after = groups[-1] if len(instruction.operands) > position + 1 else []
+    return before, target, after
+
+
+def _renamed(operand: Operand, frame: _Frame) -> Operand:
+    if isinstance(operand, Register):
+        return Register(frame.rename(operand.name))
+    if isinstance(operand, Symbol):
+        return Symbol(frame.rename(operand.name), operand.offset)
+    if isinstance(operand, Address) and operand.base is not None:
+        base = _renamed(operand.base, frame)
+        assert isinstance(base, (Register, Symbol))
+        return Address(base, operand.offset)
+    if isinstance(operand, Vector):
+        return Vector(tuple(None if e is None else _renamed(e, frame) for e in operand.elements))
+    if isinstance(operand, PredicatePair):
+        first = Register(frame.rename(operand.first.name)) if operand.first else None
+        second = Register(frame.rename(operand.second.name)) if operand.second else None
+        return PredicatePair(first, second, operand.negated)
+    return operand

@@ -1,0 +1,253 @@
+"""The table of opcodes: one row for each family of PTX instructions, and all that anybody assumes about one.
+
+    row --> shape (operands), cfg (registers, basic blocks), schedule, demand, provenance, meant_to_meet,
+            machine: decode (which function binds it), unset (undefined bits), spinning; checkers, second opinion
+
+A row is found by an opcode and its first modifier (``cp.async``), or by the opcode alone. What only computes has its
+functions in ``semantics`` and needs a row here only if something is known of it that makes others faster or more
+exact; any other opcode is bound by the function of the same name in ``machine/decode.py: BOUND``. An opcode without
+a row is ``UNKNOWN``: nothing moves past it, every register in it counts as read and as written, and no kernel with it
+is run.
+
+Names of the instruction set: NVIDIA, "PTX ISA" 9.0, chapter 9; of textures and surfaces what objects need.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache, cached_property
+from typing import Literal
+
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.semantics import table as semantics
+
+Effect = Literal[
+    "compute",  # from registers to registers, and nothing else
+    "load", "store", "atomic", "copy",  # of memory by addresses
+    "image",  # of texture and surface objects
+    "exchange",  # between the lanes of a warp
+    "meet",  # the threads of a warp wait for each other
+    "barrier",  # the threads of a block do, and the basic block ends
+    "fence",  # orders memory: the machine executes memory accesses in order anyway
+    "phase",  # of a barrier in shared memory (mbarrier), and what orders copies by the async proxy
+    "pause",  # lets others go first
+    "hint",  # nothing that one block at a time could notice
+    "branch", "end", "stop",  # the basic block ends: somewhere else, with the thread, with the kernel
+    "call",  # printf and assert, once all else is inlined
+    "unknown",
+]  # fmt: skip
+NOTHING_TO_DO = frozenset({"fence", "pause", "hint"})
+ENDS_BLOCK = frozenset({"barrier", "branch", "end", "stop"})
+# What comes of undefined bits (``machine/undefined.py`` and ``unset.py``).
+Undefined = Literal[
+    "spread",  # any in a source makes the whole result undefined; of packed pairs, the same half
+    "moved", "upwards", "bitwise", "compared", "chosen",  # from bit to bit, by the rule of that name
+    "copied", "shuffled", "voted", "multiplied",  # along with the value; by lane; by warp; by rows and columns
+    "used",  # they decide what happens, which is a finding; what the instruction gives is defined
+    "apart",  # its registers are not followed
+    "ignored",
+]  # fmt: skip
+# What becomes of the address of an array among the sources.
+Pointer = Literal[
+    "lost",
+    "kept", "converted",  # the same address; written for another space
+    "added", "joined", "subtracted", "chosen", "last",  # a + b, a | b, a - b, one of both, a * b + c
+    "index",  # an index may be made by it, an address does not survive it
+    "none",  # a predicate: no address
+]  # fmt: skip
+# FFMA of machine code: ptxas joins a multiplication with an addition and adds by multiplying with 1; divisions, roots
+# and their kin are short programs of their own.
+JOINED, PROGRAM = 1, 24
+
+
+@dataclass(frozen=True)
+class Opcode:
+    """A row. ``operands``: one letter each, as a regular expression, r(egister) i(mmediate) s(ymbol) a(ddress) v(ector)
+    p(redicate pair); None: the binding function, or the table of semantics, says what they are. ``writes``: the
+    first one is the result. ``vector``: what modifier counts the elements of a vector (``v``: v2, ``x``: x4), or
+    ``cut``: one register in pieces, ``any``: seen to elsewhere. ``warp``: the whole of it executes together
+    (``all``), or those lanes that the last operand names (``mask``). ``lanes``: how many lanes of a warp hand over
+    an address for each register that it gives (0: all, each its own). ``moved``: operand positions of what it moves bit
+    by bit. ``ffma``: FFMA of machine code that ptxas may make of it, at most. ``forms``: what ``gemm-lessons opcodes``
+    says."""
+
+    name: str
+    effect: Effect
+    operands: str | None = None
+    writes: bool = True
+    vector: Literal["", "v", "x", "cut", "any"] = ""
+    warp: Literal["", "mask", "all"] = ""
+    lanes: int = 0
+    undefined: Undefined = "used"
+    moved: tuple[int, ...] = ()
+    pointer: Pointer = "lost"
+    ffma: int = 0
+    forms: str = ""
+
+    @cached_property
+    def shape(self) -> re.Pattern[str] | None:
+        """``operands``, compiled."""
+        return None if self.operands is None else re.compile(self.operands)
+
+    @property
+    def computes(self) -> bool:
+        """Whether it turns registers into registers and does nothing else."""
+        return self.effect == "compute"
+
+    @property
+    def ends_block(self) -> bool:
+        """Whether it ends a basic block."""
+        return self.effect in ENDS_BLOCK
+
+
+UNKNOWN = Opcode("", "unknown")
+
+
+def _compute(
+    name: str, undefined: Undefined = "spread", pointer: Pointer = "lost", *, moved: tuple[int, ...] = (), ffma: int = 0
+) -> Opcode:
+    """An opcode whose functions are in ``semantics``."""
+    return Opcode(name, "compute", undefined=undefined, moved=moved, pointer=pointer, ffma=ffma)
+
+
+def _silent(name: str, effect: Effect, operands: str | None = None, forms: str = "", **more: str | int) -> Opcode:
+    """An opcode that gives nothing."""
+    row = Opcode(name, effect, operands, writes=False, forms=forms)
+    return replace(row, **more)  # type: ignore[arg-type]
+
+
+_BARRIER = "[rip]{0,4}"
+_NO_EFFECT = "no effect on one block at a time"
+_ROWS = (
+    # -- memory
+    Opcode("ld", "load", "[rv]ar?", vector="v",
+           forms="param global shared local const generic; .v2 .v4; b8 to b128, f16 f32 f64"),
+    Opcode("ldu", "load", "[rv]a", vector="v", forms="as ld.global"),
+    _silent("st", "store", "a[risv]r?", "global shared local generic; .v2 .v4; b8 to b128", vector="v"),
+    Opcode("atom", "atomic", "[rv]a[riv]{1,2}r?", vector="any",
+           forms="global shared generic; add min max and or xor exch cas inc dec; .v2 .v4 f32 add on global memory"),
+    _silent("red", "atomic", "a[riv]{1,2}r?", "as atom", vector="any"),
+    _silent("cp.async", "copy",
+            forms="async.ca/cg.shared.global 4 8 16 bytes, with zero fill; commit_group, wait_group, wait_all;"
+            " async.mbarrier.arrive; async.bulk and async.bulk.tensor.1d/2d/3d (tiles) between shared and global memory"
+            " of one block"),
+    _silent("cp.reduce", "copy",
+            forms="reduce.async.bulk and reduce.async.bulk.tensor to global memory, but of 16-bit floats"),
+    *(_silent(f"mbarrier.{what}", "phase", "a[ri]?", what)
+      for what in ("init", "inval", "expect_tx", "complete_tx")),
+    *(Opcode(f"mbarrier.{what}", "phase", operands, forms=what)
+      for what, operands in (("arrive", "[rs]a[ri]?"), ("arrive_drop", "[rs]a[ri]?"), ("test_wait", "ra[ri]"),
+                             ("try_wait", "ra[ri][ri]?"), ("pending_count", "r[ri]"))),
+    Opcode("ldmatrix", "load", "va", vector="x", warp="all", lanes=8,
+           forms="sync.aligned.m8n8.x1/x2/x4.shared.b16, .trans"),
+    _silent("stmatrix", "store", "a[rv]", "as ldmatrix", vector="x", warp="all", lanes=8),
+    Opcode("tex", "image", forms="1d 2d 3d a1d a2d, level, grad; .v4; of objects with one level"),
+    Opcode("txq", "image", "ra", forms="width height depth"),
+    Opcode("suld", "image", forms="b.1d 2d 3d a1d a2d; .v2 .v4; trap clamp zero"),
+    _silent("sust", "image", forms="as suld"),
+    # -- the lanes of a warp
+    Opcode("shfl.sync", "exchange", "[rp][ri]{3,4}", warp="mask", undefined="shuffled",
+           forms="sync up down bfly idx"),
+    Opcode("vote.sync", "exchange", "r[rip]{1,2}", warp="mask", undefined="voted",
+           forms="sync all any uni ballot"),
+    Opcode("match", "exchange", "[rp][ri]{1,2}", warp="mask", undefined="voted", forms="sync any all"),
+    Opcode("redux.sync", "exchange", "r[ri]{1,2}", warp="mask", undefined="voted", forms="sync add min max and or xor"),
+    Opcode("elect.sync", "exchange", "[rp][ri]", warp="mask", undefined="voted", forms="sync"),
+    Opcode("movmatrix", "exchange", "rr", warp="all", undefined="voted", forms="sync.aligned.m8n8.trans.b16"),
+    Opcode("mma", "exchange", "[rv][rv][rv][rv]", vector="any", warp="all", undefined="multiplied",
+           forms="sync.aligned.m16n8k4/8/16/32, m8n8k4; f16 bf16 tf32 f64 s8 u8 e4m3 e5m2"),
+    # rewritten before anything else looks at them: ``wmma.py``
+    Opcode("wmma.load", "load", "[rv]a[ri]?", vector="any", warp="all",
+           forms="load store mma; m16n16k16 m32n8k16 m8n32k16, of tf32 m16n16k8, of f64 m8n8k4"),
+    _silent("wmma.store", "store", "a[rv][ri]?", vector="any", warp="all"),
+    Opcode("wmma.mma", "exchange", "[rv][rv][rv][rv]", vector="any", warp="all"),
+    Opcode("activemask", "exchange", "r", undefined="voted"),
+    # -- the threads of a block, and where they go. ``bar.red`` gives a register when it is over: ``barriers.py``
+    *(_silent(f"{name}.{how}", "barrier", _BARRIER, "" if how == "cta" else how, undefined="apart")
+      for name in ("bar", "barrier") for how in ("sync", "red", "arrive", "cta")),
+    _silent("bar.warp", "meet", _BARRIER, "warp.sync", warp="mask", undefined="apart"),
+    _silent("bra", "branch", "s"),
+    _silent("brx", "branch", "rs", "idx"),
+    _silent("ret", "end", ""),
+    _silent("exit", "end", ""),
+    _silent("trap", "stop", ""),
+    _silent("brkpt", "stop", ""),
+    _silent("call", "call", ".+", "device functions (inlined), vprintf, __assertfail", vector="any",
+            undefined="apart"),
+    _silent("fence.proxy", "phase", forms="proxy.async; proxy.alias has no effect"),
+    _silent("fence.mbarrier_init", "phase", forms="mbarrier_init"),
+    *(_silent(name, "fence", forms=_NO_EFFECT, undefined="ignored") for name in ("membar", "fence")),
+    _silent("nanosleep", "pause", forms=_NO_EFFECT, undefined="ignored"),
+    *(_silent(name, "hint", forms=_NO_EFFECT, undefined="ignored")
+      for name in "prefetch prefetchu applypriority griddepcontrol pmevent".split()),
+    # -- what the machine knows better than the table of semantics
+    Opcode("mov", "compute", "[rv][risv]", vector="cut", undefined="copied", pointer="kept",
+           forms="registers, special registers, addresses, packing and unpacking"),
+    Opcode("cvta", "compute", "r[ris]", undefined="spread", pointer="converted",
+           forms="global shared local const param, to and from generic"),
+    Opcode("isspacep", "compute", "r[ris]", undefined="spread", forms="global shared local"),
+    Opcode("createpolicy", "compute", "ri?", undefined="spread", forms="fractional.L2, of a part that is a number"),
+    # -- computation of which more is known than what it gives
+    _compute("add", "upwards", "added", ffma=JOINED),
+    _compute("sub", "upwards", "subtracted", ffma=JOINED),
+    _compute("mul", "upwards", "index", ffma=JOINED),
+    _compute("mad", "upwards", "last", ffma=JOINED),
+    _compute("fma", ffma=JOINED),
+    _compute("neg", "upwards"),
+    _compute("shl", "moved", "index", moved=(0,)),
+    _compute("cvt", "moved", "index", moved=(0,)),
+    *(_compute(name, "moved", moved=(0,)) for name in ("shr", "bfe", "brev")),
+    *(_compute(name, "moved", moved=(0, 1)) for name in ("shf", "bfi", "prmt")),
+    _compute("or", "bitwise", "joined"),
+    *(_compute(name, "bitwise") for name in ("and", "xor", "not", "lop3")),
+    _compute("setp", "compared", "none"),
+    _compute("selp", "chosen", "chosen"),
+    *(_compute(name, ffma=PROGRAM) for name in "div rem sqrt rsqrt rcp ex2 lg2 sin cos tanh".split()),
+)  # fmt: skip
+TABLE: Mapping[str, Opcode] = {row.name: row for row in _ROWS}
+
+
+@cache
+def computed() -> frozenset[str]:
+    """Opcodes whose functions are in the table of semantics."""
+    return frozenset(name.partition(".")[0] for name in semantics.supported())
+
+
+@cache
+def row_of(opcode: str, modifier: str) -> Opcode:
+    """The row of an opcode with its first modifier (or "")."""
+    row = TABLE.get(f"{opcode}.{modifier}") or TABLE.get(opcode)
+    if row is None:
+        row = _compute(opcode) if opcode in computed() else UNKNOWN
+    return row
+
+
+INSTRUCTION_SET = (
+    "abs activemask add addc alloca and applypriority atom bar barrier bfe bfi bfind bmsk bra brev brkpt brx"
+    " call clusterlaunchcontrol clz cnot copysign cos cp createpolicy cvt cvta discard div dp2a dp4a elect ex2"
+    " exit fence fma fns getctarank griddepcontrol isspacep istypep ld ldmatrix ldu lg2 lop3 mad mad24 madc"
+    " mapa match max mbarrier membar min mma mov movmatrix mul mul24 multimem nanosleep neg not or pmevent popc"
+    " prefetch prefetchu prmt rcp red redux rem ret rsqrt sad selp set setmaxnreg setp shf shfl shl shr sin"
+    " slct sqrt st stackrestore stacksave stmatrix sub subc szext tanh tcgen05 tensormap testp trap vabsdiff"
+    " vadd vmad vmax vmin vote vset vshl vshr vsub wgmma wmma xor"
+).split()
+
+
+def supported() -> dict[str, str]:
+    """Opcode -> which forms of it run."""
+    counted = Counter(name.partition(".")[0] for name in semantics.supported())
+    found = {opcode: f"{count} forms" for opcode, count in counted.items()}
+    told: dict[str, list[str]] = {}
+    for name, row in TABLE.items():
+        told.setdefault(name.partition(".")[0], []).extend([row.forms] if row.forms else [])
+    found |= {opcode: "; ".join(forms) for opcode, forms in told.items() if forms or opcode not in found}
+    return dict(sorted(found.items()))
+
+
+def unsupported() -> tuple[str, ...]:
+    """Opcodes of the instruction set that end a run at decode."""
+    known = supported()
+    return tuple(opcode for opcode in INSTRUCTION_SET if opcode not in known)

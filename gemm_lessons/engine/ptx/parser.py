@@ -1,0 +1,339 @@
+"""PTX text -> records (``records.py``). First step of the simulator; runs nothing.
+
+What compilers print and what inline assembly adds: one statement a line or several, ``.loc`` directives for source
+lines, ``.reg``/``.shared``/``.local``/``.const``/``.global`` declarations, labels, guards, ``{}`` vectors,
+``[base+offset]``. Names belong to the braces that they are declared in: those of inner braces get the scope's number,
+``t@3``. Text in comments and strings is taken out first (``lexer.py``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
+from typing import TypeVar
+
+from gemm_lessons.engine.compiler.toolkit import is_toolkit_header
+from gemm_lessons.engine.ptx.declarations import directives, module_variables, variable
+from gemm_lessons.engine.ptx.declarations import parameters as parameters_of
+from gemm_lessons.engine.ptx.lexer import plain
+from gemm_lessons.engine.ptx.opcodes import Opcode, row_of
+from gemm_lessons.engine.ptx.operand_text import parse_operand, split
+from gemm_lessons.engine.ptx.records import (
+    SIZES,
+    Address,
+    Instruction,
+    Kernel,
+    KernelParameter,
+    Module,
+    Operand,
+    PtxSyntaxError,
+    Register,
+    SourceLine,
+    Symbol,
+    Variable,
+    Vector,
+    places_before,
+)
+
+MOST_REGISTERS = 1 << 20  # of one declaration
+
+_FILE = re.compile(r'\.file\s+(\d+)\s+"(\d+)"')
+_SECTION = re.compile(r"\.section\s+[\w.$]+\s*\{")
+_LOC = re.compile(
+    r"\.loc\s+(\d+)\s+(\d+)\s+\d+"
+    r"(?:\s*,\s*function_name\s+[\w$.]+(?:\s*\+\s*\d+)?\s*,\s*inlined_at\s+(\d+)\s+(\d+)\s+\d+)?"
+)
+_BLANK = re.compile(r"\s+")
+_LABEL = re.compile(r"(%?[\w$]+)\s*:(?!:)")
+_ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*(?:\(([^)]*)\))?([^;{]*)\{", re.S)
+_FUNCTION = re.compile(r"\.func\s+(?:\(([^)]*)\)\s*)?([\w$]+)\s*(?:\(([^)]*)\))?[^;{]*([;{])", re.S)
+_OUTSIDE = re.compile(  # what stands outside of kernels and functions, with what may begin the next one
+    r"(?:[\s\0]+|\.version\s+[\d.]+|\.target\s+\w+(?:\s*,\s*\w+)*|\.address_size\s+\d+|\.(?:file|loc)\s[^\n]*|@@\w[^\n]*"
+    r"|\.(?:visible|extern|weak|common)\b|\.(?:func|entry)\b[^;{]*;"
+    r"|\.(?:alias|pragma|global|const|shared|local|reg|tex|texref|samplerref|surfref)\b[^;]*;)*"
+)
+_REGISTER = re.compile(r"\.reg\s*\.(\w+)\s+(.*)$", re.S)
+_NUMBERED = re.compile(r"(%?[\w$]+)<(\d+)>$")
+_GUARD = re.compile(r"@\s*(!?)\s*(%?[\w$]+)\s+")
+_NAME = re.compile(r"[%\w$][\w$.]*")
+
+
+@lru_cache(maxsize=8)
+def parse(text: str) -> Module:
+    """Read a whole PTX file. Raises ``PtxSyntaxError`` on a statement that it does not know how to read."""
+    text, strings = plain(text)
+    files = {number: strings[int(name)] for number, name in _FILE.findall(text)}
+    text = _without_sections(text)
+    target = re.search(r"\.target\s+(\w+)", text)
+    name_of_target = target.group(1) if target else ""
+    readers: tuple[dict[str, Callable[[], Kernel]], dict[str, Callable[[], Kernel]]] = {}, {}
+    heads: dict[str, Callable[[], tuple[KernelParameter, ...]]] = {}
+    outside: list[str] = []
+    position = 0
+    entries = [(m, m[1], m[2] or "", m[3], readers[0]) for m in _ENTRY.finditer(text)]
+    defined = [(m, m[2], f"{m[1] or ''},{m[3] or ''}", "", readers[1]) for m in _FUNCTION.finditer(text) if m[4] == "{"]
+    for match, name, parameters, between, table in sorted([*entries, *defined], key=lambda item: item[0].start()):
+        outside.append(text[position : match.start()])
+        position = _closing_brace(text, match.end())
+        body = text[match.end() : position - 1]
+        read = partial(_read, body, files, name, parameters, between, name_of_target)
+        table[name] = partial(_refuse, name) if name in heads else read
+        heads[name] = partial(parameters_of, parameters)
+    outside.append(text[position:])
+    for chunk in outside:
+        known = _OUTSIDE.match(chunk)
+        if known and (unknown := chunk[known.end() :]):
+            raise PtxSyntaxError(f"not understood outside of kernels and functions: {unknown.splitlines()[0][:100]}")
+    variables = tuple(v for chunk in outside for v in module_variables(chunk))
+    return Module(_Lazily(readers[0]), _Lazily(readers[1]), variables, name_of_target, _Lazily(heads))
+
+
+def _read(body: str, files: Mapping[str, str], name: str, parameters: str, between: str, target: str) -> Kernel:
+    kernel = _Body(body, files).kernel(name, parameters_of(parameters), target)
+    return replace(kernel, directives=dict(directives(between)))
+
+
+def _refuse(name: str) -> Kernel:
+    raise PtxSyntaxError(f"two bodies of one name: {name}")
+
+
+Part = TypeVar("Part")
+
+
+class _Lazily(Mapping[str, Part]):
+    """Kernels by name, each read when it is asked for: what one of them holds never hinders another."""
+
+    def __init__(self, readers: Mapping[str, Callable[[], Part]]) -> None:
+        self._readers = readers
+        self._known: dict[str, Part] = {}
+
+    def __getitem__(self, name: str) -> Part:
+        if name not in self._known:
+            self._known[name] = self._readers[name]()
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._readers)
+
+    def __len__(self) -> int:
+        return len(self._readers)
+
+
+def _without_sections(text: str) -> str:
+    """``text`` without debugging information, which is data."""
+    while match := _SECTION.search(text):
+        text = text[: match.start()] + text[_closing_brace(text, match.end()) :]
+    return text
+
+
+def _closing_brace(text: str, position: int) -> int:
+    depth = 1
+    for match in re.compile(r"[{}]").finditer(text, position):
+        depth += 1 if match.group() == "{" else -1
+        if depth == 0:
+            return match.end()
+    raise PtxSyntaxError("a kernel body is not closed: is the file complete?")
+
+
+class _Scope:
+    """The names declared between one pair of braces: what is written in the text -> its name in the ``Kernel``."""
+
+    def __init__(self, number: int, outer: _Scope | None) -> None:
+        self.number = number
+        self.outer = outer
+        self.registers: dict[str, str] = {}
+        self.symbols: dict[str, str] = {}  # labels, variables, parameters of calls
+
+    def unique(self, name: str) -> str:
+        """The name of a symbol of this scope among all of the kernel's."""
+        return f"{name}@{self.number}" if self.outer is not None else name
+
+    def declare(self, registers: list[str]) -> list[str]:
+        """Enter registers of one declaration and give their names in the kernel, which tell them from symbols."""
+        bare = self.outer is None and all(register.startswith("%") for register in registers[:1])
+        names = registers if bare else [f"{register}@{self.number}" for register in registers]
+        self.registers.update(zip(registers, names, strict=True))
+        return names
+
+    def register(self, name: str) -> str | None:
+        """The register that ``name`` means here."""
+        if name in self.registers:
+            return self.registers[name]
+        return self.outer.register(name) if self.outer is not None and name not in self.symbols else None
+
+    def symbol(self, name: str) -> str:
+        """The symbol that ``name`` means here; unchanged when it is of the module."""
+        if name in self.symbols:
+            return self.symbols[name]
+        return self.outer.symbol(name) if self.outer is not None else name
+
+
+class _Body:
+    """Reads one kernel body, statement by statement."""
+
+    def __init__(self, text: str, files: Mapping[str, str]) -> None:
+        self.text = text
+        self.inlined: dict[tuple[str, int], SourceLine] = {}  # what was inlined, by the place it came from
+        self.files = files
+        self.instructions: list[Instruction] = []
+        self.labels: dict[str, int] = {}
+        self.registers: dict[str, str] = {}
+        self.variables: list[Variable] = []
+        self.branch_targets: dict[str, tuple[str, ...]] = {}
+        self.scope = self.root = _Scope(0, None)
+        self.plain_names = True  # registers mean what is written
+        self.scopes = 1
+        self.inner: list[tuple[int, _Scope]] = []  # instructions (positions) inside of inner braces
+        self.tables: list[tuple[str, Sequence[str], _Scope]] = []  # of brx.idx: name, labels as written
+
+    def kernel(self, name: str, parameters: tuple[KernelParameter, ...], target: str) -> Kernel:
+        source: SourceLine | None = None
+        text, position = self.text, 0
+        pending_label = ""
+        while position < len(text):
+            character = text[position]
+            if blank := _BLANK.match(text, position):
+                position = blank.end()
+            elif text.startswith((".loc ", ".loc\t"), position):
+                match = _LOC.match(text, position)
+                if match is None:
+                    raise PtxSyntaxError(f".loc not understood: {text[position : position + 80]}")
+                source = self._source(match)
+                position = match.end()
+            elif character == "{":
+                self.scope = _Scope(self.scopes, self.scope)
+                self.scopes += 1
+                position += 1
+            elif character == "}":
+                if self.scope.outer is None:
+                    raise PtxSyntaxError("a brace is closed that was not opened")
+                self.scope = self.scope.outer
+                position += 1
+            elif label := _LABEL.match(text, position):
+                pending_label = self.scope.symbols[label.group(1)] = self.scope.unique(label.group(1))
+                self.labels[pending_label] = len(self.instructions)
+                position = label.end()
+            else:
+                end = text.find(";", position)
+                if end < 0:
+                    raise PtxSyntaxError(f"statement not closed: {text[position : position + 80]}")
+                statement = " ".join(text[position:end].split())
+                try:
+                    self._statement(statement, source, pending_label)
+                except PtxSyntaxError as error:
+                    places = [*(source.places if source else ()), *places_before(self.instructions)]
+                    line = places[0][1] if places else None
+                    raise PtxSyntaxError(f"{error}, in `{statement[:200]}`", line, places) from error
+                position = end + 1
+        self._resolve_symbols()
+        return Kernel(
+            name, parameters, tuple(self.instructions), self.labels, self.registers, tuple(self.variables), target,
+            self.branch_targets,
+        )  # fmt: skip
+
+    def _source(self, match: re.Match[str]) -> SourceLine:
+        file, line, outer_file, outer_line = match.groups()
+        outer = SourceLine(self.files.get(outer_file, ""), int(outer_line)) if outer_file else None
+        if outer is not None:  # the call site may have been inlined itself: then it was named last before
+            outer = self.inlined.get((outer.file, outer.line), outer)
+        source = SourceLine(self.files.get(file, ""), int(line), outer)
+        if outer is not None:
+            place = source.file, source.line
+            source = outer if is_toolkit_header(source.file) else source
+            self.inlined[place] = source
+        return source
+
+    def _statement(self, statement: str, source: SourceLine | None, label: str) -> None:
+        if not statement:
+            return
+        if statement[0] != ".":
+            self._instruction(statement, source)
+        elif statement.startswith(".reg"):
+            self._declare(statement)
+        elif statement.startswith(".branchtargets"):
+            self.tables.append((label, [x.strip() for x in statement.split(None, 1)[1].split(",")], self.scope))
+        elif statement.startswith(".param"):  # the values of a call: ``inline.py``
+            name = re.split(r"\[", statement)[0].split()[-1]
+            self.scope.symbols[name] = self.scope.unique(name)
+        elif statement.startswith((".pragma", ".callprototype", ".calltargets")):
+            return
+        else:
+            declared = variable(statement)
+            unique = self.scope.symbols[declared.name] = self.scope.unique(declared.name)
+            self.variables.append(replace(declared, name=unique))
+
+    def _declare(self, statement: str) -> None:
+        match = _REGISTER.match(statement)
+        if match is None or match[1] not in (*SIZES, "pred"):
+            raise PtxSyntaxError(f"register declaration not understood: {statement[:100]}")
+        kind, names = match.groups()
+        for item in names.split(","):
+            numbered = _NUMBERED.match(item.strip())
+            if numbered and int(numbered[2]) > MOST_REGISTERS:
+                raise PtxSyntaxError(f"more registers than anybody needs: {statement[:100]}")
+            written = [f"{numbered[1]}{i}" for i in range(int(numbered[2]))] if numbered else [item.strip()]
+            unique = self.scope.declare(written)
+            self.registers.update(dict.fromkeys(unique, kind))
+            self.plain_names &= unique == written
+
+    def _instruction(self, statement: str, source: SourceLine | None) -> None:
+        guard: Register | None = None
+        negated = False
+        rest = statement
+        if match := _GUARD.match(statement):
+            negated = match.group(1) == "!"
+            guard = Register(self._register(match.group(2)))
+            rest = statement[match.end() :]
+        head, _, tail = rest.partition(" ")
+        opcode, modifiers, row = _parse_head(head)
+        operands = tuple([self._operand(item) for item in split(tail)]) if tail else ()
+        if "{" in tail and row.vector in ("v", "cut"):
+            operands = tuple([_alone(operand) for operand in operands])
+        if self.scope is not self.root:
+            self.inner.append((len(self.instructions), self.scope))
+        made = Instruction(len(self.instructions), opcode, modifiers, operands, guard, negated, source, statement + ";")
+        made.__dict__["row"] = row  # as if it had been asked for: it will be
+        self.instructions.append(made)
+
+    def _register(self, name: str) -> str:
+        return self.scope.register(name) or name
+
+    def _operand(self, text: str) -> Operand:
+        if self.plain_names:
+            return parse_operand(text)
+        return parse_operand(_NAME.sub(lambda m: self._register(m.group()), text))
+
+    def _resolve_symbols(self) -> None:
+        """Labels may be used before they are declared, so symbols find their scope when the whole body is read."""
+        for position, scope in self.inner:
+            instruction = self.instructions[position]
+            operands = tuple(_resolved(operand, scope) for operand in instruction.operands)
+            self.instructions[position] = replace(instruction, operands=operands)
+        for name, labels, scope in self.tables:
+            self.branch_targets[name] = tuple(scope.symbol(label) for label in labels)
+
+
+def _alone(operand: Operand) -> Operand:
+    """Triton writes ``{ %r1 }`` for one register, and the assembler takes it."""
+    if isinstance(operand, Vector) and len(operand.elements) == 1 and operand.elements[0] is not None:
+        return operand.elements[0]
+    return operand
+
+
+def _resolved(operand: Operand, scope: _Scope) -> Operand:
+    if isinstance(operand, Symbol):
+        return Symbol(scope.symbol(operand.name), operand.offset)
+    if isinstance(operand, Address) and isinstance(operand.base, Symbol):
+        return Address(Symbol(scope.symbol(operand.base.name), operand.base.offset), operand.offset)
+    if isinstance(operand, Vector):
+        return Vector(tuple(None if e is None else _resolved(e, scope) for e in operand.elements))
+    return operand
+
+
+@lru_cache(maxsize=2000)
+def _parse_head(text: str) -> tuple[str, tuple[str, ...], Opcode]:
+    """``ld.shared::cta.f32`` -> ``ld``, its modifiers, and what is known of it."""
+    opcode, *modifiers = text.replace("::", "__").split(".")
+    return opcode, tuple(modifiers), row_of(opcode, modifiers[0] if modifiers else "")

@@ -1,0 +1,124 @@
+"""Which array an address was made from, read off the code: one of shared memory, or one of a thread's own.
+
+Addresses alone cannot tell that As[1024] of a 1024-element As is a mistake: it is an element of Bs. But the code names
+As, then adds to it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+
+from gemm_lessons.engine.ptx.cfg import writes
+from gemm_lessons.engine.ptx.records import Address, Immediate, Instruction, Kernel, Operand, Register, Symbol
+
+UNKNOWN = "?"  # an address made in a way that does not tell which array was meant
+
+
+def provenance(kernel: Kernel, shared: frozenset[str]) -> dict[int, str]:
+    """Memory instruction -> the shared array whose name its address was computed from, where it is exactly one."""
+    return _sources(kernel, shared, {}) if shared else {}
+
+
+def local_provenance(
+    kernel: Kernel, placed: Mapping[str, tuple[int, int]]
+) -> tuple[dict[str, tuple[int, int]], dict[int, str]]:
+    """The same for a thread's own arrays: (offset, bytes) of each by a name made up here, and the array of each memory
+    instruction. ``placed`` has offset and bytes of the variables that hold them.
+
+    NVRTC puts all of a function's arrays into one variable, and forms the start of each by adding its offset to the
+    variable's address, in an instruction of its own; whatever else is added comes later, to that start. So an array
+    ends where the next start is, padding included.
+    """
+    whole: dict[str, str] = {}  # registers that hold the variable's own address -> the variable
+    counts = Counter(name for i in kernel.instructions for name in writes(i))
+    starts: dict[str, tuple[str, int]] = {}
+    for instruction in kernel.instructions:
+        if len(instruction.operands) < 2 or instruction.guard is not None:
+            continue
+        target, source, *more = instruction.operands
+        if not isinstance(target, Register) or counts[target.name] != 1:
+            continue
+        pointer = instruction.row.pointer
+        if pointer == "kept" and isinstance(source, Symbol) and source.name in placed and not source.offset:
+            whole[target.name] = source.name
+        elif pointer == "converted" and isinstance(source, Register) and source.name in whole:
+            whole[target.name] = whole[source.name]
+        elif pointer == "added" and isinstance(source, Register) and source.name in whole:
+            offset = more[0]
+            if isinstance(offset, Immediate):
+                starts[target.name] = whole[source.name], offset.value
+    arrays: dict[str, tuple[int, int]] = {}
+    for variable, (place, size) in placed.items():
+        inside = sorted({start for name, start in starts.values() if name == variable and 0 <= start < size})
+        for start, end in pairwise([*inside, size]):
+            arrays[f"{variable}+{start}"] = place + start, end - start
+    made = {register: f"{variable}+{start}" for register, (variable, start) in starts.items()}
+    return arrays, _sources(kernel, frozenset(), made) if made else {}
+
+
+def _sources(kernel: Kernel, named: frozenset[str], starts: Mapping[str, str]) -> dict[int, str]:
+    """Memory instruction -> the one array that its address is computed from: an array that is ``named``, or one whose
+    start is in a register of ``starts``.
+
+    A forward data flow over registers, all definitions of a register taken together: sums and moves keep the array,
+    anything else that is done to an address makes it unknown.
+    """
+    made: dict[str, set[str]] = {register: {array} for register, array in starts.items()}
+
+    def of(operand: Operand | None) -> set[str]:
+        if isinstance(operand, Symbol):
+            return {operand.name} if operand.name in named else set()
+        return made.get(operand.name, set()) if isinstance(operand, Register) else set()
+
+    work: list[Instruction] = []
+    users: dict[str, list[Instruction]] = {}
+    for instruction in kernel.instructions:
+        if not instruction.operands or not isinstance(instruction.operands[0], Register) or not _hands_on(instruction):
+            continue
+        for operand in instruction.operands[1:]:
+            if isinstance(operand, Register):
+                users.setdefault(operand.name, []).append(instruction)
+            elif isinstance(operand, Symbol) and operand.name in named:
+                work.append(instruction)
+    work += (instruction for register in starts for instruction in users.get(register, ()))
+    while work:
+        instruction = work.pop()
+        target = instruction.operands[0]
+        assert isinstance(target, Register)
+        before = made.setdefault(target.name, set())
+        result = _result(instruction, of)
+        if not result <= before:
+            before |= result
+            work += users.get(target.name, ())
+    arrays: dict[int, str] = {}
+    for instruction in kernel.instructions:
+        for operand in instruction.operands:
+            if isinstance(operand, Address) and operand.base is not None:
+                names = of(operand.base)
+                if len(names) == 1 and UNKNOWN not in names:
+                    arrays.setdefault(instruction.index, next(iter(names)))
+                break  # the first address: of cp.async the shared side
+    return arrays
+
+
+def _hands_on(instruction: Instruction) -> bool:
+    """Whether what it computes may be an address made from its operands."""
+    return instruction.row.effect not in ("load", "atomic") and instruction.row.pointer != "none"
+
+
+def _result(instruction: Instruction, of: Callable[[Operand | None], set[str]]) -> set[str]:
+    sources = [of(operand) for operand in instruction.operands[1:]]
+    row = instruction.row
+    if not any(sources):
+        return set()
+    if row.pointer in ("kept", "converted", "added", "joined"):
+        return set().union(*sources)
+    if row.pointer == "chosen":
+        return set().union(*sources[:2])
+    if row.pointer == "subtracted":
+        return sources[0] | ({UNKNOWN} if sources[1] else set())
+    if row.pointer == "last":
+        return sources[2] | ({UNKNOWN} if sources[0] or sources[1] else set())
+    return {UNKNOWN} if any(sources) else set()

@@ -1,0 +1,236 @@
+"""PTX as frozen records: ``Module``, ``Kernel``, ``Instruction``, operands. ``parser.py`` reads them from text.
+
+Source of the forms: NVIDIA, "PTX ISA", release 8.x/9.x, chapters 4 and 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from functools import cache, cached_property
+
+from gemm_lessons.engine.ptx.opcodes import Opcode, row_of
+from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.frozen import dataclass
+
+
+@dataclass(frozen=True)
+class Register:
+    """``%r12``, ``%p3``, ``%tid.x``; special registers keep their dotted name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Immediate:
+    """An integer (Python int) or the raw bits of a float: ``0f3F800000`` -> bits 0x3F800000, is_float.
+
+    ``is_double``: the 64 bits of ``0d3FF0000000000000`` or of a decimal, which an instruction on float32 rounds.
+    """
+
+    value: int
+    is_float: bool = False
+    is_double: bool = False
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """The address of a variable (``mov.u32 %r1, As``) or a label, plus a byte offset."""
+
+    name: str
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Address:
+    """``[base+offset]``; base is a register, a symbol, or None for an absolute address."""
+
+    base: Register | Symbol | None
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Vector:
+    """``{%f1, %f2}``; ``_`` elements are None."""
+
+    elements: tuple[Operand | None, ...]
+
+
+@dataclass(frozen=True)
+class PredicatePair:
+    """``%p1|%p2`` (setp, shfl) or a negated source predicate ``!%p1`` (second None, negated True)."""
+
+    first: Register | None
+    second: Register | None = None
+    negated: bool = False
+
+
+# Special registers that go on while a kernel runs.
+CLOCKS = frozenset("%clock %clock_hi %clock64 %globaltimer %globaltimer_lo %globaltimer_hi".split())
+
+Operand = Register | Immediate | Symbol | Address | Vector | PredicatePair
+
+
+def elements_of(operand: Operand) -> tuple[Operand | None, ...]:
+    """The elements of a vector; any other operand is its only one."""
+    return operand.elements if isinstance(operand, Vector) else (operand,)
+
+
+@dataclass(frozen=True)
+class SourceLine:
+    """Where an instruction comes from. ``inlined_at`` is the call site when the code was inlined."""
+
+    file: str
+    line: int
+    inlined_at: SourceLine | None = None
+
+    @property
+    def places(self) -> list[tuple[str, int]]:
+        """Files and lines that code was inlined from, innermost first."""
+        outer = self.inlined_at.places if self.inlined_at else []
+        return [(self.file, self.line), *outer] if self.line else outer
+
+
+def _mentioned(operand: Operand) -> frozenset[str]:
+    """The registers that an operand names. It keeps them: what is written alike is one object for many instructions."""
+    known: frozenset[str] | None = operand.__dict__.get("_mentioned")
+    if known is None:
+        known = operand.__dict__["_mentioned"] = frozenset(registers_in(operand))
+    return known
+
+
+def registers_in(operand: Operand | None) -> Iterator[str]:
+    """Names of the registers that an operand mentions."""
+    if isinstance(operand, Register):
+        yield operand.name
+    elif isinstance(operand, Address):
+        yield from registers_in(operand.base)
+    elif isinstance(operand, Vector):
+        for element in operand.elements:
+            yield from registers_in(element)
+    elif isinstance(operand, PredicatePair):
+        yield from registers_in(operand.first)
+        yield from registers_in(operand.second)
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """``@!%p1 ld.global.v4.f32 {...}, [%rd1+16];`` -> opcode ``ld``, modifiers ``("global", "v4", "f32")``."""
+
+    index: int
+    opcode: str
+    modifiers: tuple[str, ...]
+    operands: tuple[Operand, ...]
+    guard: Register | None
+    guard_negated: bool
+    source: SourceLine | None
+    text: str
+
+    @cached_property
+    def row(self) -> Opcode:
+        """Everything that is known of the opcode."""
+        return row_of(self.opcode, self.modifiers[0] if self.modifiers else "")
+
+    @property
+    def full_opcode(self) -> str:
+        """``ld.global.v4.f32``."""
+        return ".".join((self.opcode, *self.modifiers))
+
+    @cached_property
+    def mentioned(self) -> tuple[frozenset[str], ...]:
+        """The registers that each operand names; found once, every analysis of a kernel asks for them."""
+        return tuple([_mentioned(operand) for operand in self.operands])
+
+
+def places_before(instructions: Sequence[Instruction]) -> list[tuple[str, int]]:
+    """Where the last of the instructions comes from, innermost first, and then where those before it do: the compiler
+    names only one call site of code that was inlined more than once."""
+    return [place for i in reversed(instructions) if i.source for place in i.source.places]
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A ``.shared``/``.local``/``.const``/``.global`` declaration. ``size`` 0: extern (dynamic) shared memory.
+
+    ``type`` such as ``f32``; ``b8`` for arrays and structs.
+    """
+
+    name: str
+    space: str
+    align: int
+    size: int
+    initial: bytes = b""
+    type: str = "b8"
+    pointers: tuple[AddressOf, ...] = ()
+    problem: str = ""  # why it cannot be used; only a kernel that names it is refused
+
+
+@dataclass(frozen=True)
+class AddressOf:
+    """Bytes of a variable's initial value that are the address of another: ``size`` bytes at ``offset``, which are
+    those of the address from byte ``shift`` on."""
+
+    offset: int
+    symbol: str
+    addend: int
+    size: int
+    shift: int = 0
+
+
+@dataclass(frozen=True)
+class KernelParameter:
+    """One parameter at byte ``offset`` of the parameter block. ``type`` such as ``u64``; ``b8`` for structs."""
+
+    name: str
+    type: str
+    offset: int
+    size: int
+    align: int
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One ``.entry``: straight list of instructions, labels as indices into it, declared registers and variables."""
+
+    name: str
+    parameters: tuple[KernelParameter, ...]
+    instructions: tuple[Instruction, ...]
+    labels: Mapping[str, int]
+    registers: Mapping[str, str]  # name -> declared type: pred, b16, b32, f32, b64, f64 ...
+    variables: tuple[Variable, ...]
+    target: str
+    branch_targets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # brx.idx tables
+    directives: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)  # shapes: maxntid, reqntid ...
+    by_warps: bool = False  # which lane of a warp touches which of its bytes is up to the compiler (``wmma``)
+
+
+@dataclass(frozen=True)
+class Module:
+    """All kernels and device functions of one PTX file and its module-level variables.
+
+    A function is a ``Kernel`` whose parameters are the returned ones followed by the passed ones.
+    """
+
+    kernels: Mapping[str, Kernel]
+    functions: Mapping[str, Kernel]
+    variables: tuple[Variable, ...]
+    target: str
+    parameters: Mapping[str, tuple[KernelParameter, ...]]  # of both, for whoever does not ask what they do
+
+
+class PtxSyntaxError(UnsupportedKernel):
+    """The PTX is not of the form that this parser reads; names the statement."""
+
+
+SIZES: Mapping[str, int] = {
+    "b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "bf16": 2, "b32": 4, "u32": 4, "s32": 4,
+    "f32": 4, "f16x2": 4, "bf16x2": 4, "b64": 8, "u64": 8, "s64": 8, "f64": 8, "b128": 16,
+}  # fmt: skip
+
+
+@cache
+def register_width(declared: str) -> int | str:
+    """Bits of a declared register type, or ``pred``."""
+    if declared == "pred":
+        return "pred"
+    return max(16, 8 * SIZES[declared])  # an 8-bit register lives in the low half of a 16-bit one

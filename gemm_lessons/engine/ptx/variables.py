@@ -1,0 +1,100 @@
+"""Variables of a module: which of them a kernel can reach, which memory is meant where one is named, and the addresses
+that stand in their initial values."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+
+from gemm_lessons.engine.ptx.records import Address, Instruction, Kernel, Operand, Symbol, Variable, Vector
+from gemm_lessons.engine.records.errors import UnsupportedKernel
+
+SMALL = 1 << 24  # bytes
+SPACES = frozenset(
+    "global shared shared__cta shared__cluster local const param param__entry param__func".split()
+)  # what an instruction says of its memory
+GENERIC = ("ld", "st", "atom", "red")  # opcodes whose memory may be left out: any, by the address
+
+
+def in_their_space(kernel: Kernel, variables: Sequence[Variable]) -> Kernel:
+    """The kernel with ``ld.shared.u32 %r1, [x]`` for ``ld.u32 %r1, [x]``, where ``x`` is shared or local: a name is an
+    address in the variable's own memory, and as a generic one it would mean another place. The assembler does the same.
+    """
+    near = {v.name: v.space for v in (*variables, *kernel.variables) if v.space in ("shared", "local")}
+
+    def said(instruction: Instruction) -> Instruction:
+        if instruction.opcode not in GENERIC or SPACES.intersection(instruction.modifiers):
+            return instruction
+        for operand in instruction.operands:
+            if isinstance(operand, Address) and isinstance(operand.base, Symbol) and operand.base.name in near:
+                return dataclasses.replace(instruction, modifiers=(near[operand.base.name], *instruction.modifiers))
+        return instruction
+
+    if not near:
+        return kernel
+    return dataclasses.replace(kernel, instructions=tuple(said(instruction) for instruction in kernel.instructions))
+
+
+def usable(kernel: Kernel, variables: Sequence[Variable]) -> tuple[Variable, ...]:
+    """The variables without those that this simulator cannot give a value, and without large ones of other kernels.
+
+    Raises ``UnsupportedKernel`` when the kernel reaches one of these, by its name or through pointers.
+    """
+    known = {v.name: v for v in (*variables, *kernel.variables)}
+    problems = {name: problem for name, v in known.items() if (problem := _problem(v, known))}
+    while more := {
+        name: problems[pointer.symbol]
+        for name, v in known.items()
+        for pointer in v.pointers
+        if name not in problems and pointer.symbol in problems
+    }:
+        problems |= more
+    if not problems and all(v.size <= SMALL for v in variables):
+        return tuple(variables)
+    waiting = [
+        (name, i.source.line if i.source and i.source.line else None)
+        for i in kernel.instructions
+        for operand in i.operands
+        for name in _symbols(operand)
+    ]
+    seen: set[str] = set()
+    while waiting:
+        name, line = waiting.pop()
+        if name in known and name not in seen:
+            seen.add(name)
+            if name in problems:
+                raise UnsupportedKernel(problems[name], line)
+            waiting += [(pointer.symbol, line) for pointer in known[name].pointers]
+    return tuple(v for v in variables if v.name in seen or (v.name not in problems and v.size <= SMALL))
+
+
+def _problem(variable: Variable, known: Mapping[str, Variable]) -> str:
+    if variable.problem:
+        return variable.problem
+    for pointer in variable.pointers:
+        target = known.get(pointer.symbol)
+        if target is None:
+            return f"{variable.name} holds the address of {pointer.symbol}, which is no variable: a function's, perhaps"
+        if target.space not in ("global", "const"):
+            return f"{variable.name} holds the address of {pointer.symbol} in {target.space} memory"
+    return ""
+
+
+def _symbols(operand: Operand | None) -> Iterator[str]:
+    if isinstance(operand, Symbol):
+        yield operand.name
+    elif isinstance(operand, Address):
+        yield from _symbols(operand.base)
+    elif isinstance(operand, Vector):
+        for element in operand.elements:
+            yield from _symbols(element)
+
+
+def initial_bytes(variable: Variable, addresses: Mapping[str, int]) -> bytes:
+    """What a variable holds before the launch, with the addresses of the others filled in."""
+    data = bytearray(variable.initial.ljust(variable.size, b"\0"))
+    for pointer in variable.pointers:
+        address = (addresses[pointer.symbol] + pointer.addend) % (1 << 64)
+        part = address.to_bytes(8, "little")[pointer.shift : pointer.shift + pointer.size]
+        data[pointer.offset : pointer.offset + len(part)] = part
+    return bytes(data)

@@ -1,0 +1,56 @@
+"""128-bit registers as pairs of 64-bit ones: rewritten on the PTX, before blocks are built.
+
+They can only be loaded, stored, packed, unpacked and moved; the atomic operations on them are not supported.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from gemm_lessons.engine.ptx.cfg import unsupported
+from gemm_lessons.engine.ptx.records import Instruction, Kernel, Operand, Register, Vector, registers_in
+from gemm_lessons.engine.ptx.rewrite import rewritten
+
+
+def split_wide(kernel: Kernel) -> Kernel:
+    """The kernel without ``.b128`` registers. Raises ``UnsupportedKernel`` for what cannot be done in halves."""
+    wide = {name for name, kind in kernel.registers.items() if kind == "b128"}
+    if not wide:
+        return kernel
+    registers = {name: kind for name, kind in kernel.registers.items() if name not in wide}
+    registers |= {half.name: "b64" for name in wide for half in _halves(name)}
+    return dataclasses.replace(rewritten(kernel, lambda it: _halved(it, wide)), registers=registers)
+
+
+def _halves(name: str) -> tuple[Register, Register]:
+    return Register(f"{name}.low@"), Register(f"{name}.high@")
+
+
+def _halved(instruction: Instruction, wide: set[str]) -> Iterator[Instruction]:
+    if wide.isdisjoint(name for operand in instruction.operands for name in registers_in(operand)):
+        yield instruction
+        return
+    *modifiers, kind = instruction.modifiers or ("",)
+    plain = kind == "b128" and not {"v2", "v4", "v8"} & set(modifiers)
+    if plain and instruction.opcode == "mov" and len(instruction.operands) == 2:
+        pairs = zip(*(_pair(operand, instruction, wide) for operand in instruction.operands), strict=True)
+        for target, source in pairs:
+            if target is not None:
+                yield dataclasses.replace(instruction, modifiers=("b64",), operands=(target, source))
+    elif plain and instruction.opcode in ("ld", "st"):
+        operands = tuple(
+            Vector(_halves(o.name)) if isinstance(o, Register) and o.name in wide else o for o in instruction.operands
+        )
+        yield dataclasses.replace(instruction, modifiers=(*modifiers, "v2", "b64"), operands=operands)
+    else:
+        raise unsupported(instruction, "unsupported use of a 128-bit register")
+
+
+def _pair(operand: Operand, instruction: Instruction, wide: set[str]) -> tuple[Operand | None, Operand | None]:
+    """The low and the high half of an operand of 128 bits."""
+    if isinstance(operand, Register) and operand.name in wide:
+        return _halves(operand.name)
+    if isinstance(operand, Vector) and len(operand.elements) == 2:
+        return operand.elements[0], operand.elements[1]
+    raise unsupported(instruction, "unsupported use of a 128-bit register")

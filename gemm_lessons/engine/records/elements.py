@@ -1,0 +1,150 @@
+"""The types of numbers that kernels compute with: how each is stored, named, drawn, rounded and compared.
+
+NumPy knows neither bfloat16, tf32 nor 8-bit floats: the first and the last are kept as their raw bits, tf32 as a
+float32 whose last 13 bits are 0, which is all that a tensor core reads of it. NumPy itself is loaded only by who
+computes: reading a lesson needs none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from gemm_lessons.engine.records.frozen import dataclass
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
+
+SINGLE = 24  # precision of float32
+
+
+@dataclass(frozen=True)
+class Element:
+    """One type. ``short``: as ``inspect`` writes it; ``precision``: bits of a significand with its leading one, 0 for
+    an integer; ``smallest``: the distance of the numbers next to 0; ``poison``: bits that no arithmetic gives (a quiet
+    NaN with a payload; for an integer, an unlikely number); ``cuda``: its ``cudaDataType_t``, None where there is none;
+    ``reach``: rows and columns of inputs are multiplied by powers of two, from -reach to reach, and k by half of that;
+    ``shift``: a whole matrix, and a product, by one from -shift to shift.
+    """
+
+    name: str
+    short: str
+    c_name: str
+    storage: str
+    precision: int = 0
+    smallest: float = 0.0
+    poison: int = 0
+    cuda: int | None = None
+    reach: int = 0
+    shift: int = 0
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory."""
+        return int(self.storage[-2:].lstrip("t")) // 8
+
+    @property
+    def is_float(self) -> bool:
+        """Not an integer."""
+        return self.precision > 0
+
+    @property
+    def roundoff(self) -> float:
+        """Unit roundoff: half the distance from 1 to the next number; 0 for integers."""
+        return 2.0**-self.precision if self.is_float else 0.0
+
+    def poisoned(self, shape: tuple[int, ...]) -> Array:
+        """An array whose every element has the bits ``poison``."""
+        import numpy as np
+
+        return np.full(shape, self.poison, f"u{self.size}").view(self.storage)
+
+    def untouched(self, shape: tuple[int, ...]) -> Array:
+        """An array that takes no memory, for who asks for its shape alone."""
+        import numpy as np
+
+        return np.lib.stride_tricks.as_strided(np.zeros(1, self.storage), shape, _strides(shape, self.size))
+
+    def encode(self, values: Array) -> Array:
+        """float64 values -> as stored: rounded to nearest even; integers as C converts them, modulo 2 ** bits."""
+        if not self.is_float:
+            return values.astype("int64").astype(self.storage)
+        from gemm_lessons.engine.records import encodings
+
+        return encodings.encode(self.name, self.storage, values)
+
+    def decode(self, stored: Array) -> Array:
+        """As stored -> float64 values, exactly."""
+        from gemm_lessons.engine.records import encodings
+
+        return encodings.decode(self.name, stored)
+
+    def draw(self, random: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        """Numbers as stored: a random sign times uniform [0.5, 1); bytes of any value but 0, so that -128 and 255 are
+        among them; other integers of magnitude 1 to 127."""
+        import numpy as np
+
+        if not self.is_float:
+            if self.size == 1:
+                numbers = random.integers(np.iinfo(self.storage).min, np.iinfo(self.storage).max, shape)
+                return np.asarray(numbers + (numbers >= 0), self.storage)
+            magnitudes = random.integers(1, 128, shape)
+            signs = random.choice([-1, 1], shape) if self.storage.startswith("int") else 1
+            return np.asarray(magnitudes * signs, self.storage)
+        magnitude = random.uniform(0.5, 1.0, shape)
+        if self.precision < SINGLE:  # on the type's own grid, so that rounding does not reach 1
+            steps = 2.0**self.precision
+            magnitude = np.floor(magnitude * steps) / steps
+        return self.encode(magnitude * random.choice([-1.0, 1.0], shape))
+
+    def scale(self, stored: Array, exponents: Array) -> None:
+        """Multiply floats, as stored, by powers of two, in their place."""
+        import numpy as np
+
+        if stored.dtype.kind == "f":
+            np.ldexp(stored, exponents, out=stored)
+        else:
+            stored[...] = self.encode(np.ldexp(self.decode(stored), exponents))
+
+
+ELEMENTS: Mapping[str, Element] = {
+    element.name: element
+    for element in (
+        Element("float64", "f64", "double", "float64", 53, 2.0**-1074, 0x7FF8_DEAD_BEEF_DEAD, 1, 24, 300),
+        Element("float32", "f32", "float", "float32", 24, 2.0**-149, 0x7FC0_DEAD, 0, 8, 80),
+        Element("tf32", "tf32", "float", "float32", 11, 2.0**-136, 0x7FC0_DEAD, 0, 8, 80),
+        Element("float16", "f16", "__half", "float16", 11, 2.0**-24, 0x7EAD, 2, 4, 7),
+        Element("bfloat16", "bf16", "__nv_bfloat16", "uint16", 8, 2.0**-133, 0x7FED, 14, 8, 80),
+        Element("float8_e4m3", "e4m3", "__nv_fp8_e4m3", "uint8", 4, 2.0**-9, 0xFF, 28, 2),
+        Element("float8_e5m2", "e5m2", "__nv_fp8_e5m2", "uint8", 3, 2.0**-16, 0xFD, 29, 2),
+        Element("int8", "i8", "signed char", "int8", poison=0x5A, cuda=3),
+        Element("uint8", "u8", "unsigned char", "uint8", poison=0xA5, cuda=8),
+        Element("int16", "i16", "short", "int16", poison=0x5AA5),
+        Element("uint16", "u16", "unsigned short", "uint16", poison=0xA55A),
+        Element("int32", "i32", "int", "int32", poison=0x7EAD_BEEF, cuda=10),
+        Element("uint32", "u32", "unsigned int", "uint32", poison=0xDEAD_BEEF),
+        Element("int64", "i64", "long long", "int64", poison=0x7EAD_BEEF_DEAD_BEEF),
+        Element("uint64", "u64", "unsigned long long", "uint64", poison=0xDEAD_BEEF_DEAD_BEEF),
+    )
+}
+
+
+def _strides(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """Of a C-contiguous array."""
+    found = [size]
+    for extent in reversed(shape[1:]):
+        found.append(found[-1] * extent)
+    return tuple(reversed(found))
+
+
+def bits(stored: Array) -> Array:
+    """The bit patterns of an array, as unsigned integers of the same size (NaNs compare by payload)."""
+    import numpy as np
+
+    contiguous = np.ascontiguousarray(stored)
+    return contiguous.view(f"u{contiguous.dtype.itemsize}")

@@ -1,0 +1,33 @@
+"""What ends a command: exceptions that several rooms raise. A learner's mistake is a value, a ``Verdict``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class KitError(Exception):
+    """The kit or its environment is broken (exit code 3). Learners' mistakes are values, never this."""
+
+
+class UnknownArchitecture(KitError):
+    """What is to be compiled for is no architecture of the compiler's."""
+
+
+class UnsupportedKernel(Exception):
+    """The device cannot run this kernel: names the opcode or feature and the source line.
+
+    ``places`` are the files and lines that the code was inlined from, innermost first, then those before it.
+    """
+
+    def __init__(self, message: str, line: int | None = None, places: Sequence[tuple[str, int]] = ()) -> None:
+        super().__init__(message)
+        self.line = line
+        self.places = places
+
+    def seen_from(self, path: str) -> UnsupportedKernel:
+        """The same with the line in the user's own file; in a header of others' that line alone would mislead."""
+        here = [line for file, line in self.places if file == path]
+        if not self.places or self.places[0][0] == path:
+            return self
+        file, line = self.places[0]
+        return UnsupportedKernel(f"{self} ({file.rpartition('/')[2]}:{line})", here[0] if here else None)

@@ -1,0 +1,227 @@
+"""How a kernel is launched: its arguments, its grid, and the variables that the host sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from gemm_lessons.engine.records.elements import ELEMENTS, Element
+from gemm_lessons.engine.records.frozen import dataclass
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+TENSOR_MAP_SIZE = 128  # bytes of a CUtensorMap (cuda.h)
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """One kernel argument that lives in global memory.
+
+    ``array`` is C-contiguous; the device reads it before the launch and writes it back after, when ``output`` is set.
+    """
+
+    name: str
+    array: np.ndarray[Any, Any]
+    output: bool = False
+    initialised: bool = True  # False: as fresh from the allocator; reading it before writing it is reported
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """One kernel argument that points into a buffer, ``offset`` bytes from its start. Several may share a buffer."""
+
+    name: str
+    buffer: Buffer
+    offset: int
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """One kernel argument passed by value: a NumPy scalar, or the raw bytes of a struct."""
+
+    name: str
+    value: np.generic | bytes
+
+
+@dataclass(frozen=True)
+class StructWithBuffers:
+    """A struct passed by value that holds pointers: its bytes, and which buffer's address goes in at which offset."""
+
+    name: str
+    raw: bytes
+    pointers: Mapping[int, Buffer | Pointer]
+
+
+@dataclass(frozen=True)
+class Texture:
+    """What a kernel reads through a ``cudaTextureObject_t``; on a GPU only what ``tex1Dfetch`` reads (``is_linear``).
+
+    ``array`` is (width,), (height, width) or (depth, height, width), behind an axis of layers when ``layered``, before
+    one of 2 or 4 ``channels``. ``address`` is clamp, border, wrap or mirror, or one of them for each of x, y, z;
+    ``filter`` point or linear; ``read`` element or normalized_float. ``simulate`` fills in the name.
+    """
+
+    array: np.ndarray[Any, Any]
+    channels: int = 1
+    filter: str = "point"
+    address: str | tuple[str, ...] = "clamp"
+    normalized: bool = False
+    read: str = "element"
+    layered: bool = False
+    name: str = ""
+
+    @property
+    def is_linear(self) -> bool:
+        """Plain memory, read element by element: one dimension, nothing filtered or converted."""
+        plain = self.filter == "point" and self.read == "element" and not (self.normalized or self.layered)
+        return plain and self.array.ndim == (1 if self.channels == 1 else 2)
+
+    def addresses(self, dims: int) -> tuple[str, ...]:
+        """The mode of each of ``dims`` coordinates."""
+        return (self.address,) * dims if isinstance(self.address, str) else self.address[:dims]
+
+
+@dataclass(frozen=True)
+class Surface:
+    """What a kernel reads and writes through a ``cudaSurfaceObject_t``; ``array`` as for ``Texture``. On the simulator
+    alone. It is written back after the launch unless it is read-only.
+    """
+
+    array: np.ndarray[Any, Any]
+    channels: int = 1
+    layered: bool = False
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """What a kernel takes as ``const __grid_constant__ CUtensorMap``: bulk copies cut boxes out of an array by it.
+
+    ``array`` has one to three dimensions; its rows may be further apart than they are long (a view), but the elements
+    of a row follow each other. ``box`` has a size for each axis of the array, in its order; coordinates in a kernel
+    come in the opposite one, as CUDA has them. ``swizzle``: 0, 32, 64 or 128 bytes. ``element``: the type, where the
+    array's own does not tell. ``pointer``: where the array begins; ``simulate`` fills it in, and the name.
+    """
+
+    array: np.ndarray[Any, Any]
+    box: tuple[int, ...]
+    swizzle: int = 0
+    element: str = ""
+    name: str = ""
+    pointer: Buffer | Pointer | None = None
+
+    @property
+    def type(self) -> Element:
+        """Of an element. Raises ``ValueError``."""
+        name = self.element or self.array.dtype.name
+        if name not in ELEMENTS or name == "tf32":
+            raise ValueError(f"{self.name}: a tensor map of {name} is not supported")
+        return ELEMENTS[name]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Of the array, innermost dimension first."""
+        return tuple(reversed(self.array.shape))
+
+    @property
+    def strides_behind(self) -> tuple[int, ...]:
+        """Bytes from one to the next along each dimension but the innermost, which comes first."""
+        return tuple(reversed(self.array.strides[:-1]))
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What ``cuTensorMapEncodeTiled`` is told of it, but for the address."""
+        name = self.type.name
+        name = {"int8": "uint8", "int16": "uint16"}.get(name, "uint8" if name.startswith("float8") else name)
+        sizes, strides = self.sizes, self.strides_behind
+        return {"element": name, "sizes": sizes, "strides": strides, "box": self.box[::-1], "swizzle": self.swizzle}
+
+    def check(self) -> None:
+        """Raises ``ValueError`` for what ``cuTensorMapEncodeTiled`` refuses, or nobody here supports."""
+        array, size = self.array, self.type.size
+        if not 1 <= array.ndim <= 3 or len(self.box) != array.ndim or 0 in array.shape:
+            raise ValueError(
+                f"{self.name}: a tensor map is of one to three dimensions, with a size of the box for each"
+            )
+        if array.strides[-1] != size or array.dtype.itemsize != size:
+            raise ValueError(f"{self.name}: the elements of a row must follow each other")
+        if any(stride % 16 or stride <= 0 for stride in self.strides_behind):
+            raise ValueError(
+                f"{self.name}: rows must begin at multiples of 16 bytes, not {self.strides_behind[0]} apart"
+            )
+        if (offset_of(self.pointer) if self.pointer is not None else 0) % 16:
+            raise ValueError(f"{self.name}: the array of a tensor map must begin at a multiple of 16 bytes")
+        row = self.box[-1] * size
+        if not all(1 <= extent <= 256 for extent in self.box) or row % 16:
+            raise ValueError(
+                f"{self.name}: a box of {' x '.join(map(str, self.box))} elements cannot be copied: each size may be"
+                f" 1 to 256, and a row of it must be a multiple of 16 bytes, not {row}"
+            )
+        if self.swizzle not in (0, 32, 64, 128) or (self.swizzle and row > self.swizzle):
+            raise ValueError(
+                f"{self.name}: a swizzle is of 32, 64 or 128 bytes, and a row of the box, {row} bytes, no longer"
+            )
+        if self.swizzle and row != self.swizzle:
+            raise ValueError(f"{self.name}: a row of the box, {row} bytes, shorter than the swizzle is not supported")
+
+
+Argument = Buffer | Pointer | Scalar | StructWithBuffers | Texture | Surface | TensorMap
+
+
+def buffer_of(argument: Buffer | Pointer) -> Buffer:
+    """What ``argument`` points into."""
+    return argument.buffer if isinstance(argument, Pointer) else argument
+
+
+def offset_of(argument: Buffer | Pointer) -> int:
+    """How many bytes from its buffer's start ``argument`` points."""
+    return argument.offset if isinstance(argument, Pointer) else 0
+
+
+def buffers_of(arguments: Iterable[Argument]) -> list[Buffer]:
+    """The arrays behind all pointers of ``arguments``, in their order."""
+    found: list[Buffer] = []
+    for argument in arguments:
+        if isinstance(argument, (Buffer, Pointer)):
+            found.append(buffer_of(argument))
+        elif isinstance(argument, TensorMap) and argument.pointer is not None:
+            found.append(buffer_of(argument.pointer))
+        elif isinstance(argument, StructWithBuffers):
+            found.extend(buffer_of(pointer) for pointer in argument.pointers.values())
+    return found
+
+
+@dataclass(frozen=True)
+class HostVariable:
+    """A ``__constant__`` or ``__device__`` variable that the host sets before the launch, by its name in the source.
+
+    A ``__device__`` variable is read back into ``array`` after it. ``given`` False: it keeps the value that the source
+    gives it, and is only read back.
+    """
+
+    name: str
+    array: np.ndarray[Any, Any]
+    given: bool = True
+
+
+@dataclass(frozen=True)
+class Grid:
+    """How a kernel is launched: blocks, threads per block (x, y, z), bytes of dynamic shared memory, and blocks of a
+    cluster (None: the launch asks for none)."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    dynamic_shared: int = 0
+    cluster: tuple[int, int, int] | None = None
+
+    @property
+    def threads(self) -> int:
+        """Threads per block."""
+        return self.block[0] * self.block[1] * self.block[2]
+
+    @property
+    def blocks(self) -> int:
+        """Blocks in the grid."""
+        return self.grid[0] * self.grid[1] * self.grid[2]

@@ -1,0 +1,84 @@
+"""Counters by their short names, and the names that Nsight Compute has for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+# Short names used in lesson.toml gates and in hints -> the metric name of Nsight Compute (2025.3).
+METRICS: Mapping[str, str] = {
+    "shared_wavefronts": "memory_l1_wavefronts_shared",
+    "shared_wavefronts_ideal": "memory_l1_wavefronts_shared_ideal",
+    "shared_load_instructions": "smsp__inst_executed_op_shared_ld.sum",
+    "shared_store_instructions": "smsp__inst_executed_op_shared_st.sum",
+    "global_load_instructions": "smsp__inst_executed_op_global_ld.sum",
+    "global_store_instructions": "smsp__inst_executed_op_global_st.sum",
+    "global_load_requests": "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
+    "global_store_requests": "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
+    "global_load_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+    "global_store_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
+    "warp_instructions": "smsp__inst_executed.sum",  # of the machine code, all kinds
+    "ffma": "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum",
+    # Counters that Nsight Compute has no single deterministic metric for; the prefix says who counted.
+    "shared_load_bytes": "simulator__shared_load_bytes.sum",
+    "shared_store_bytes": "simulator__shared_store_bytes.sum",
+    "global_load_bytes": "simulator__global_load_bytes.sum",
+    "global_store_bytes": "simulator__global_store_bytes.sum",
+    "shared_instructions_128": "simulator__inst_executed_op_shared_128bit.sum",
+    "global_instructions_128": "simulator__inst_executed_op_global_128bit.sum",
+    "barriers": "simulator__barriers_per_block.max",
+    "instructions": "simulator__ptx_inst_executed.sum",
+    "blocks": "simulator__blocks.sum",
+}
+
+
+# Sums over every kind of access, for gates: Nsight Compute's own names leave out atomics, cp.async or ldmatrix. An
+# atomic reads and writes; a cp.async reads global and writes shared memory.
+TOTALS: Mapping[str, str] = {
+    "global_accesses": "simulator__requests_global_all.sum",  # warps, unless every lane is switched off
+    "global_bytes_read": "simulator__global_bytes_read_all.sum",
+    "global_bytes_written": "simulator__global_bytes_written_all.sum",
+    "global_sectors_read": "simulator__global_sectors_read_all.sum",
+    "global_sectors_written": "simulator__global_sectors_written_all.sum",
+    "shared_accesses": "simulator__requests_shared_all.sum",  # the same
+    "shared_bytes_read": "simulator__shared_bytes_read_all.sum",
+    "shared_bytes_written": "simulator__shared_bytes_written_all.sum",
+    "global_bytes_waited_for": "simulator__global_bytes_waited_for.sum",  # with less than 128 multiply-adds before use
+    "operations": "simulator__operations_floating_point.sum",  # of threads, a multiply-add two; in fp32 and fp64
+    "shuffles": "simulator__inst_executed_shuffle.sum",  # warps; each brings a lane 4 bytes of another's
+    # Of other units than the course's first lessons use; warps, but for dfma and sectors.
+    "dfma": "smsp__sass_thread_inst_executed_op_dfma_pred_on.sum",  # threads
+    "fp64_instructions": "smsp__inst_executed_pipe_fp64.sum",
+    "dot_products": "simulator__inst_executed_dot_product.sum",  # dp4a, dp2a
+    "hmma": "smsp__inst_executed_pipe_tensor_op_hmma.sum",  # tensor cores: f16, bf16, tf32; and some of half2
+    "imma": "smsp__inst_executed_pipe_tensor_op_imma.sum",
+    "dmma": "smsp__inst_executed_pipe_tensor_op_dmma.sum",
+    "tensor_products": "simulator__multiply_adds_tensor.sum",  # of tensor cores, whatever the form
+    "ldmatrix": "smsp__inst_executed_op_ldsm.sum",
+    "stmatrix": "smsp__inst_executed_op_shared_stsm.sum",
+    "async_copies": "smsp__inst_executed_op_ldgsts.sum",  # cp.async
+    "global_reductions": "smsp__inst_executed_op_global_red.sum",  # atomics whose result nobody reads
+    "global_reduction_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_red.sum",
+    "texture_requests": "l1tex__t_requests_pipe_tex_mem_texture.sum",  # fetches from textures, warps
+    "texture_sectors": "l1tex__t_sectors_pipe_tex_mem_texture.sum",
+    "texture_bytes": "simulator__texture_bytes.sum",  # part of global_bytes_read
+    "thread_instructions": "simulator__thread_inst_executed.sum",  # of the machine code, all kinds
+    # As many as there were, if every thread of a launch executed as many as the one that executes the most.
+    "thread_instructions_if_equal": "simulator__thread_inst_executed_if_equal.sum",
+    "textures_of_a_warp": "simulator__textures_per_warp.max",  # different ones, of the warp that fetches from the most
+    # What reading registers costs multiply-adds in fp32, as ptxas wrote it down (``machinecode/registers.py``); warps.
+    "reuse_flags": "simulator__operands_kept_for_reuse.sum",
+    "register_bank_conflicts": "simulator__register_bank_conflicts.sum",  # clocks
+}
+
+
+COUNTED: Mapping[str, str] = {**METRICS, **TOTALS}  # what gates may name
+
+
+# What tables show: of these totals only those that are not zero.
+BESIDE = ("texture_requests", "texture_sectors", "reuse_flags", "register_bank_conflicts")
+
+
+TABLED: Mapping[str, str] = {**METRICS, **{name: TOTALS[name] for name in BESIDE}}
+
+
+ON_PTX = frozenset(("barriers", "blocks", "instructions"))  # always exact: the others are counted on machine code

@@ -1,0 +1,110 @@
+"""What a cubin says beside its code: where the parameters lie in constant bank 0, and what the other banks hold."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+
+from gemm_lessons.engine.compiler.elf import Section
+from gemm_lessons.engine.records.frozen import dataclass
+
+# NVIDIA's attribute number for "parameters in the constant bank" (EIATTR_PARAM_CBANK of .nv.info): symbol, u16 offset,
+# u16 size; and the format number of attributes that carry a size.
+PARAMETER_BANK = 0x0A
+PARAMETER = 0x17  # EIATTR_KPARAM_INFO: number, ordinal, offset from there
+SIZED = 0x04
+BANK = ".nv.constant"
+
+
+def _attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
+    at = 0
+    while at + 4 <= len(info):
+        form, attribute, value = struct.unpack_from("<BBH", info, at)
+        at += 4
+        if form == SIZED:
+            yield attribute, info[at : at + value]
+            at += value
+
+
+def parameter_offset(parts: list[Section], entry: str) -> int | None:
+    """Where the parameters of kernel ``entry`` begin in constant bank 0."""
+    base, first = None, None
+    for section in parts:
+        if section.name == f".nv.info.{entry}":
+            for attribute, data in _attributes(section.data):
+                if attribute == PARAMETER_BANK and len(data) >= 8:
+                    base = int(struct.unpack_from("<H", data, 4)[0])
+                elif attribute == PARAMETER and len(data) >= 8:  # a tensor map at a multiple of 64 comes later
+                    place = int(struct.unpack_from("<H", data, 6)[0])
+                    first = place if first is None else min(first, place)
+    return None if base is None else base + (first or 0)
+
+
+@dataclass(frozen=True)
+class CubinSymbol:
+    """One entry of the symbol table: ``start`` counts from the beginning of its section."""
+
+    name: str
+    section: str
+    start: int
+    size: int
+
+
+def symbols(parts: list[Section]) -> list[CubinSymbol]:
+    """The symbol table, in the order that relocations count in (System V ABI, chapter 4, "Symbol Table")."""
+    by_name = {section.name: section.data for section in parts}
+    names, found = by_name.get(".strtab", b""), []
+    for name, _, _, index, start, size in struct.iter_unpack("<IBBHQQ", by_name.get(".symtab", b"")):
+        text = names[name : names.index(b"\0", name)].decode()
+        found.append(CubinSymbol(text, parts[index].name if index < len(parts) else "", start, size))
+    return found
+
+
+@dataclass(frozen=True)
+class Variables:
+    """What the loader and the host write into the constant banks: (bank, start, name) of ``__constant__`` variables,
+    and (bank, start, name, addend) of addresses of ``__device__`` variables."""
+
+    values: tuple[tuple[int, int, str], ...] = ()
+    addresses: tuple[tuple[int, int, str, int], ...] = ()
+
+    @property
+    def there(self) -> bool:
+        """Whether there are any."""
+        return bool(self.values or self.addresses)
+
+
+def variables(parts: list[Section]) -> Variables:
+    """Which variables of the source the module's constant banks hold, and where."""
+    table = symbols(parts)
+    values = [
+        (int(bank), symbol.start, symbol.name)
+        for symbol in table
+        if (bank := symbol.section.removeprefix(BANK)).isdigit() and symbol.name and symbol.size
+    ]
+    by_name = {section.name: section.data for section in parts}
+    addresses = [
+        (int(bank), at, table[info >> 32].name, addend)
+        for bank in (name.removeprefix(BANK) for name in by_name if name.startswith(BANK))
+        if bank.isdigit()
+        for at, info, addend in _relocations(by_name, f"{BANK}{bank}")
+    ]
+    return Variables(tuple(values), tuple(addresses))
+
+
+def _relocations(sections: Mapping[str, bytes], name: str) -> Iterator[tuple[int, int, int]]:
+    """Where in section ``name`` an address goes, its symbol's number in the upper half of the second, and what is added
+    to it: said beside it, or before compute capability 9.0 where it goes (System V ABI, chapter 4, "Relocation")."""
+    yield from struct.iter_unpack("<QQq", sections.get(f".rela{name}", b""))
+    for at, info in struct.iter_unpack("<QQ", sections.get(f".rel{name}", b"")):
+        yield at, info, struct.unpack_from("<q", sections[name], at)[0]
+
+
+def constant_banks(parts: list[Section], entry: str) -> dict[int, bytes]:
+    """Constant banks other than 0 by number: literals of the kernel, ``__constant__`` variables of the module."""
+    banks: dict[int, bytes] = {}
+    for section in parts:
+        prefix, _, rest = section.name.removeprefix(".nv.constant").partition(".")
+        if section.name.startswith(".nv.constant") and prefix.isdigit() and prefix != "0" and rest in ("", entry):
+            banks[int(prefix)] = section.data
+    return banks

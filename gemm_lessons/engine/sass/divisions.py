@@ -1,0 +1,196 @@
+"""Divisions of float64, whose branch is decided from dividend and divisor instead of computing the quotient.
+
+ptxas makes a quotient of a dozen multiply-adds and then asks whether it may keep it (``FSETP.GT |quotient|, 2**-1022``,
+on upper halves); if not it calls a subroutine. Nothing but that branch depends on the quotient in most kernels, and
+where both numbers are far from the ends of the range its answer is known. So the comparison is read as one of the two
+numbers. Where it is not known, ``Undecided`` is raised, and the launch is counted again with every step computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import replace
+
+import numpy as np
+
+from gemm_lessons.engine.sass.flow import Listing, results
+from gemm_lessons.engine.sass.operand_fetch import Array, Compute, Sources
+from gemm_lessons.engine.sass.operands import Decoded, MachineImmediate, MachineRegister, Operand
+from gemm_lessons.engine.sass.uncountable import Uncountable
+
+DECIDED = "DIVISION"  # in the place of the modifiers of a comparison that is read as one of dividend and divisor
+KEPT_ABOVE = 1.469367938527859385e-39  # the float32 with the bits of the upper half of 2**-1022
+# Biased exponents of float64 between which no step of a division over- or underflows and the quotient is ordinary.
+LEAST, MOST = 1023 - 400, 1023 + 400
+SIZE = np.uint64((1 << 63) - 1)
+FRACTION_BITS = np.uint64(52)
+JUMPS = frozenset("BRA BRX JMP EXIT RET CALL BSYNC BREAK BAR WARPSYNC KILL".split())
+
+
+class Undecided(Uncountable):
+    """Whether a division takes its slow path cannot be told from the sizes of its numbers."""
+
+
+def shortened(program: Listing) -> Listing:
+    """The same code, its divisions' comparisons reading dividend and divisor where the code shows both."""
+    if not any(d.name == "MUFU" and d.has("RCP64H") for d in program.code):
+        return program
+    code = list(program.code)
+    values = _Values()
+    for d in program.code:
+        if d.source.labels or (d.index and program.code[d.index - 1].name in JUMPS):
+            values = _Values()
+        pair = values.division(d)
+        if pair is not None:
+            code[d.index] = replace(d, modifiers=(DECIDED,), operands=(*d.operands[:2], *pair))
+        values.step(d)
+    return Listing(tuple(code), program.labels)
+
+
+def decide(s: Sources) -> Compute:
+    """Is the quotient kept? Yes where both numbers are ordinary, no where the dividend is zero."""
+    dividend, divisor = s.pair(0), s.pair(1)
+
+    def compute() -> tuple[Array, Array]:
+        a, b = dividend() & SIZE, divisor() & SIZE
+        zero = a == 0
+        known = (_ordinary(a) | zero) & _ordinary(b)
+        if not known.all() and (~known & s.reader.present()).any():
+            raise Undecided("a division near the ends of the range of double")
+        return ~zero, zero
+
+    return compute
+
+
+def _ordinary(bits: Array) -> Array:
+    exponent = bits >> FRACTION_BITS
+    return (exponent >= LEAST) & (exponent <= MOST)
+
+
+class _Values:
+    """What the registers hold along straight code, as numbers of expressions that are equal where the values are."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, int] = {}
+        self._numbers: dict[Hashable, int] = {}
+        self._expressions: list[Hashable] = []
+
+    def _number(self, expression: Hashable) -> int:
+        number = self._numbers.setdefault(expression, len(self._numbers))
+        if number == len(self._expressions):
+            self._expressions.append(expression)
+        return number
+
+    def _word(self, name: str) -> int:
+        return self._held[name] if name in self._held else self._number(("before", name))
+
+    def _pair(self, register: MachineRegister) -> int:
+        low, high = (self._expressions[self._word(register.shifted(i))] for i in (0, 1))
+        if isinstance(low, tuple) and high == ("high", low[1]) and low[0] == "low":
+            return int(low[1])
+        return self._number(("pair", low, high))
+
+    def _double(self, operand: Operand) -> tuple[int, bool] | None:
+        """A source of a double instruction: its value, and whether it is negated."""
+        if isinstance(operand, MachineImmediate) and operand.is_float:
+            return self._number(("literal", operand.value)), False
+        if not isinstance(operand, MachineRegister) or operand.number is None or operand.absolute or operand.inverted:
+            return None
+        return self._pair(operand), operand.negated
+
+    def step(self, d: Decoded) -> None:
+        """Go past an instruction."""
+        made = self._made(d) if d.guard is None else None
+        try:
+            names = results(d)[0]
+        except Uncountable:  # nobody knows what it writes
+            self._held = {}
+            self._numbers, self._expressions = {("past", d.index): 0}, [("past", d.index)]
+            return
+        for place, name in enumerate(names):
+            if made is None:
+                held: Hashable = ("made", d.index, place)
+            else:
+                held = ("low" if place == 0 else "high", made) if len(names) == 2 else self._expressions[made]
+            if name:
+                self._held[name] = self._number(held)
+
+    def _made(self, d: Decoded) -> int | None:
+        """The value that an instruction of a division computes; None for all others."""
+        plain = [o for o in d.operands if isinstance(o, MachineRegister)]
+        if d.name == "MUFU" and d.modifiers == ("RCP64H",) and len(plain) == 2 and not _signed(plain[1]):
+            return self._number(("seed", self._word(plain[1].shifted(0))))
+        if d.name == "FFMA" and not d.modifiers and len(plain) == 4 and not any(map(_signed, plain)):
+            zero, divisor, quotient = plain[1:]
+            if zero.number is None:
+                return self._number(("kept", self._word(divisor.shifted(0)), self._word(quotient.shifted(0))))
+        if d.modifiers or d.name not in ("DFMA", "DMUL"):
+            return None
+        sources = [self._double(operand) for operand in d.operands[1:]]
+        known = [source for source in sources if source is not None]
+        if len(known) < len(sources):
+            return None
+        (a, minus_a), (b, minus_b), *rest = known
+        return self._number((d.name, minus_a != minus_b, *sorted((a, b)), *rest))
+
+    def division(self, d: Decoded) -> tuple[Operand, Operand] | None:
+        """The registers of dividend and divisor, if ``d`` asks whether their quotient is kept."""
+        if d.name != "FSETP" or d.modifiers != ("GT", "AND") or d.guard is not None or len(d.operands) != 5:
+            return None
+        size, limit, also = d.operands[2:]
+        if not isinstance(size, MachineRegister) or not size.absolute or size.negated or size.inverted:
+            return None
+        if not isinstance(limit, MachineImmediate) or not limit.is_float or limit.value != KEPT_ABOVE:
+            return None
+        if not isinstance(also, MachineRegister) or also.number is not None or also.negated:
+            return None
+        return self._operands_of(self._expressions[self._word(size.shifted(0))])
+
+    def _operands_of(self, kept: Hashable) -> tuple[Operand, Operand] | None:
+        if not isinstance(kept, tuple) or kept[0] != "kept":
+            return None
+        pairs = [
+            MachineRegister(file, number, suffix="64")
+            for file, number in {(name.rstrip("0123456789"), int(name.lstrip("RU"))) for name in self._doubles()}
+        ]
+        quotient = self._expressions[kept[2]]
+        if not isinstance(quotient, tuple) or quotient[0] != "high":
+            return None
+        for divisor in pairs:
+            if self._word(divisor.shifted(1)) == kept[1]:
+                for dividend in pairs:
+                    if self._number(self._quotient(dividend, divisor, kept[1])) == quotient[1]:
+                        return dividend, divisor
+        return None
+
+    def _doubles(self) -> set[str]:
+        """Registers that may be the low half of a double: all that were written or read here, of even number."""
+        names = {*self._held, *(e[1] for e in self._expressions if isinstance(e, tuple) and e[0] == "before")}
+        return {name for name in names if name.startswith(("R", "UR")) and int(name.lstrip("RU")) % 2 == 0}
+
+    def _quotient(self, dividend: MachineRegister, divisor: MachineRegister, upper: int) -> Hashable:
+        """The expression that ptxas computes for dividend / divisor, as long as the two registers hold them."""
+        a, b, one = self._pair(dividend), self._pair(divisor), (self._number(("literal", 1.0)), False)
+        seed = self._number(("seed", upper))
+        starts = [e for e in self._expressions if isinstance(e, tuple) and e[0] == "pair" and self._upper(e) == seed]
+        for start in starts:
+            x = self._number(start)
+            e = self._fma(b, x, one, minus=True)
+            x = self._fma(x, self._fma(e, e, (e, False)), (x, False))
+            x = self._fma(x, self._fma(b, x, one, minus=True), (x, False))
+            q = self._number(("DMUL", False, *sorted((x, a))))
+            rest = self._fma(b, q, (a, False), minus=True)
+            found = ("DFMA", False, *sorted((x, rest)), (q, False))
+            if found in self._numbers:
+                return found
+        return ("none",)
+
+    def _upper(self, pair: tuple[Hashable, ...]) -> int:
+        return self._numbers.get(pair[2], -1)
+
+    def _fma(self, a: int, b: int, c: tuple[int, bool], minus: bool = False) -> int:
+        return self._number(("DFMA", minus, *sorted((a, b)), c))
+
+
+def _signed(register: MachineRegister) -> bool:
+    return register.negated or register.absolute or register.inverted

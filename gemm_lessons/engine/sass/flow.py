@@ -1,0 +1,326 @@
+"""What each machine instruction writes and reads, and where control can go next."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from gemm_lessons.engine.compiler.sass import width_of
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.sass.operands import Constant, Decoded, MachineRegister, Memory, Operand, Target
+from gemm_lessons.engine.sass.textures import FETCHES, filled
+from gemm_lessons.engine.sass.uncountable import Uncountable
+
+LOADS: Mapping[str, str] = {"LDG": "global", "LDS": "shared", "LDL": "local", "LDSM": "shared", "LD": "generic"}
+STORES: Mapping[str, str] = {"STG": "global", "STS": "shared", "STL": "local", "STSM": "shared", "ST": "generic"}
+ATOMICS: Mapping[str, str] = {"ATOM": "global", "ATOMG": "global", "RED": "global", "REDG": "global", "ATOMS": "shared"}
+COPIES: Mapping[str, str] = {"LDGSTS": "shared"}  # cp.async: reads global, writes shared
+# Copies by the async proxy and what goes with them: no load or store. Into shared memory; out of it; neither.
+BULK_IN, BULK_OUT = frozenset({"UBLKCP", "UTMALDG"}), frozenset({"UBLKCP", "UBLKRED", "UTMASTG", "UTMAREDG"})
+BULK = BULK_IN | BULK_OUT | {"UTMACMDFLUSH", "UTMACCTL", "UTMAPF", "UBLKPF"}
+# mbarriers: made, arrived at, looked at, made invalid.
+_PHASES = "EXCH 64 ARRIVE TRANS64 A1T0 ART0 A0T1 A0TR A0TX RED OPTOUT PHASECHK TRYWAIT CCTL IV".split()
+SIGNALS = frozenset({"SYNCS", "UTMALDG"})  # what tells an mbarrier something, or asks it
+TEXTURE = "texture"  # global memory, read through the texture unit
+MEMORY: Mapping[str, str] = {**LOADS, **STORES, **ATOMICS, **COPIES, **dict.fromkeys(FETCHES, TEXTURE)}
+GENERIC = "generic"  # global or shared memory, as each lane's address says
+
+# No register is written.
+SILENT = frozenset(
+    "BRA BRX JMP EXIT RET CALL BAR BSSY BSYNC BREAK BPT NOP YIELD WARPSYNC NANOSLEEP MEMBAR ERRBAR CGAERRBAR CCTL "
+    "CCTLL DEPBAR LDGDEPBAR ARRIVES PMTRIG KILL FENCE ACQBULK ENDCOLLECTIVE PREEXIT".split()
+) | {*STORES, *COPIES, *BULK, "RED", "REDG"}
+# Only predicates are written, as many as named.
+PREDICATES_ONLY: Mapping[str, int] = {
+    "ISETP": 2, "FSETP": 2, "DSETP": 2, "HSETP2": 2, "PLOP3": 2, "UISETP": 2, "UPLOP3": 2, "PSETP": 2, "FCHK": 1,
+}  # fmt: skip
+# After the register written, up to so many predicates are written too (carries, votes).
+CARRIES: Mapping[str, int] = {
+    "IADD3": 2, "UIADD3": 2, "LEA": 1, "ULEA": 1, "IMAD": 1, "UIMAD": 1, "VOTE": 1, "VOTEU": 1,
+    "B2R": 1,
+}  # fmt: skip
+VOTED = "BAR.RED"  # stands for what a barrier's vote leaves for B2R.RESULT
+PAIRS = frozenset("DADD DFMA DMUL".split())  # two registers each, results and sources
+# What may follow a memory instruction's name: nothing else is known not to change what it moves or how often.
+_CACHE = "E SYS GPU SM CTA STRONG WEAK PRIVATE MMIO CONSTANT EF EL EU LU NA LTC64B LTC128B LTC256B".split()
+_WIDTHS = "U8 S8 U16 S16 64 128".split()
+_ATOMIC = (
+    "ADD MIN MAX INC DEC AND OR XOR EXCH CAS CAST SPIN POPC 32 64 128 S32 U32 S64 U64 F32 F64 F16x2 BF16x2 F32x2 F32x4 "
+    "FTZ RN E SYS GPU SM CTA STRONG".split()
+)
+MODIFIERS: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(("LDG", "STG", "LDL", "STL", "LD", "ST"), frozenset((*_CACHE, *_WIDTHS))),
+    **dict.fromkeys(("LDS", "STS"), frozenset(("U", *_WIDTHS))),
+    **dict.fromkeys(("LDSM", "STSM"), frozenset("16 M88 MT88 1 2 4".split())),
+    "LDGSTS": frozenset((*_CACHE, *_WIDTHS, "BYPASS", "ACCESS", "ZFILL")),
+    **dict.fromkeys(ATOMICS, frozenset(_ATOMIC)),
+    "SYNCS": frozenset(_PHASES),
+}
+ONE = frozenset(
+    "MOV UMOV IADD IADD3 UIADD3 VIADD IABS LEA ULEA IMAD UIMAD LOP3 ULOP3 SHF USHF SEL USEL FSEL PRMT UPRMT VIMNMX "
+    "IMNMX POPC UPOPC FLO UFLO BREV UBREV BMSK UBMSK SGXT USGXT IDP S2R S2UR R2UR P2R UP2UR VOTE VOTEU SHFL MATCH "
+    "REDUX I2I FADD FMUL FFMA FMNMX MUFU HFMA2 HADD2 HMUL2 HMNMX2 HSET2 FSET F2FP I2FP I2IP VABSDIFF VABSDIFF4 "
+    "FSWZADD VIADDMNMX VIMNMX3 QSPC MOVM B2R ELECT".split()
+)
+# Modifiers that make the result, and those that make the source, two registers. F2F: by their order.
+CONVERSIONS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "F2F": ((), ()), "F2I": (("S64", "U64"), ("F64",)), "I2F": (("F64",), ("S64", "U64")), "FRND": (("F64",), ("F64",)),
+}  # fmt: skip
+MOST_NODES = 20_000  # instructions, those of functions once for each call
+TEXTURES = frozenset("TEX TLD4 TXD TXQ TMML SULD SUST SUATOM SURED SUQ".split())
+MATRIX = frozenset("HMMA IMMA DMMA BMMA QMMA".split())
+
+
+def results(d: Decoded) -> tuple[tuple[str, ...], int]:
+    """Registers that ``d`` writes ("" for RZ and PT), and how many of its operands name them. ``d`` keeps them.
+
+    Raises ``Uncountable`` for an instruction that is not known.
+    """
+    known: tuple[tuple[str, ...], int] | None = d.__dict__.get("_results")
+    if known is None:
+        known = d.__dict__["_results"] = _results(d)
+    return known
+
+
+def _results(d: Decoded) -> tuple[tuple[str, ...], int]:
+    if d.name in MODIFIERS and not MODIFIERS[d.name].issuperset(d.modifiers):
+        raise Uncountable(f"unknown instruction {d.text}")
+    if d.name in TEXTURES:
+        raise Uncountable(f"textures and surfaces are not followed: {d.text}")
+    if d.name in FETCHES:
+        return filled(d), 2
+    if d.name == "BAR" and d.has("RED"):
+        return (VOTED,), 0
+    if d.name in SILENT or (d.name == "BMOV" and d.text.split()[1:2] == ["RZ,"]):
+        return (), 0
+    if d.name == "SYNCS":
+        return _of_phase(d)
+    if d.name == "R2P":
+        mask = d.operands[2]
+        return tuple(f"P{i}" for i in range(7) if getattr(mask, "bits", 0x7F) >> i & 1), 1
+    if d.name in PREDICATES_ONLY:
+        count = PREDICATES_ONLY[d.name]
+        return tuple(o.shifted(0) for o in d.operands[:count] if isinstance(o, MachineRegister)), count
+    if d.name in ("VOTE", "VOTEU") and _is_predicate(d.operands[0]):  # VOTE.ANY P0, P1
+        return (_name(d.operands[0]),), 1
+    written: list[str] = []
+    count = 0
+    while count < len(d.operands) and _is_predicate(d.operands[count]):  # LOP3.LUT P0, R1, ...; SHFL.IDX P0, R1, ...
+        written.append(_name(d.operands[count]))
+        count += 1
+    if count == len(d.operands) or not isinstance(d.operands[count], MachineRegister):
+        raise Uncountable(f"unknown instruction {d.text}")
+    target = d.operands[count]
+    assert isinstance(target, MachineRegister)
+    written += [target.shifted(i) for i in range(_registers_written(d))]
+    count += 1
+    extra = CARRIES.get(d.name, 0)
+    while extra and count < len(d.operands) and _is_predicate(d.operands[count]):
+        written.append(_name(d.operands[count]))
+        count += 1
+        extra -= 1
+    return tuple(written), count
+
+
+def _of_phase(d: Decoded) -> tuple[tuple[str, ...], int]:
+    """What an operation on an mbarrier writes: whether the phase is over, or the state that it found."""
+    target = d.operands[0]
+    if not isinstance(target, MachineRegister):
+        return (), 0
+    if target.is_predicate:
+        return (target.shifted(0),), 1
+    return (target.shifted(0), target.shifted(1)), 1
+
+
+def _is_predicate(operand: Operand) -> bool:
+    return isinstance(operand, MachineRegister) and operand.is_predicate and not operand.negated
+
+
+def _name(operand: Operand) -> str:
+    return operand.shifted(0) if isinstance(operand, MachineRegister) else ""
+
+
+def _registers_written(d: Decoded) -> int:
+    if d.name in ("LD", "LDG", "LDS", "LDL", "LDSM", "LDC", "ULDC", "ATOM", "ATOMG", "ATOMS"):
+        return max(1, width_of(d.source.opcode) // 4)
+    if d.name == "CS2R":
+        return 1 if d.has("32") else 2
+    if d.name == "LEPC":
+        return 2
+    if d.name in PAIRS or (d.name in ("IMAD", "UIMAD") and d.has("WIDE")):
+        return 2
+    if d.name in MATRIX:
+        return _registers_of_product(d)
+    if d.name in CONVERSIONS:
+        wide = d.modifiers[:1] == ("F64",) if d.name == "F2F" else d.has(*CONVERSIONS[d.name][0])
+        return 2 if wide else 1
+    if d.name in ONE:
+        return 1
+    raise Uncountable(f"unknown instruction {d.text}")
+
+
+def tensor_products(d: Decoded) -> int:
+    """Multiply-adds that tensor cores make for a warp: rows, columns and depth stand in the name, 16816 or 16x8x16."""
+    shape = d.modifiers[0] if d.name in ("HMMA", "IMMA", "DMMA") and d.modifiers else ""
+    match = re.fullmatch(r"(8|16)x?8x?(\d+)", shape)
+    return int(match[1]) * 8 * int(match[2]) if match else 0
+
+
+def _registers_of_product(d: Decoded) -> int:
+    """Of a matrix of 8 or 16 rows and 8 columns, over the lanes of a warp."""
+    shape = d.modifiers[0] if d.modifiers else ""
+    if d.name == "DMMA":
+        return 4 if shape in ("8x8x4", "884") else 8
+    if d.name == "IMMA" and shape.startswith("88"):
+        return 2
+    return 2 if d.name == "HMMA" and d.modifiers[1:2] == ("F16",) and shape != "884" else 4
+
+
+def _registers_read(d: Decoded, position: int) -> int:
+    """How many registers the source at ``position`` stands for, when it names a plain one."""
+    if d.name in PAIRS or d.name == "DSETP":
+        return 2
+    if d.name in ("IMAD", "UIMAD"):
+        return 2 if d.has("WIDE", "HI") and position == 2 else 1
+    if d.name in CONVERSIONS:
+        wide = "F64" in d.modifiers[1:] if d.name == "F2F" else d.has(*CONVERSIONS[d.name][1])
+        return 2 if wide else 1
+    return 4 if d.name in MATRIX else 1
+
+
+def reads(d: Decoded) -> tuple[str, ...]:
+    """Registers that the value of ``d`` depends on: guard, sources, address; not the data that a store writes."""
+    skip = results(d)[1]
+    names = [d.guard.shifted(0)] if d.guard else []
+    if d.name == "B2R":
+        names.append(VOTED)
+    if d.name == "P2R":
+        names += [f"P{i}" for i in range(7)]
+    if d.name == "SYNCS":  # whoever asks is told that the phase is over, whatever state or parity it names
+        return tuple(names)
+    for position, operand in enumerate(d.operands[skip:]):
+        if isinstance(operand, Memory):
+            is_global = position > 0 if d.name in COPIES else MEMORY.get(d.name) in ("global", GENERIC)
+            names += _address_registers(operand, is_global)
+            if d.name in MEMORY and d.name not in COPIES:
+                break  # behind the address stands the data
+            continue
+        names += operand_registers(operand, _registers_read(d, position))
+    return tuple(name for name in names if name)
+
+
+def signalled(d: Decoded) -> tuple[str, ...]:
+    """Registers that say which mbarrier ``d`` means and what it tells it; of a copy, the one behind its target's."""
+    names = [d.guard.shifted(0)] if d.guard else []
+    if d.name == "UTMALDG" and isinstance(d.operands[0], Memory):
+        names += [register.shifted(1) for register in d.operands[0].registers]
+    elif d.name == "SYNCS":
+        names += [name for operand in d.operands[results(d)[1] :] for name in operand_registers(operand)]
+    return tuple(name for name in names if name)
+
+
+def _address_registers(memory: Memory, wide: bool) -> list[str]:
+    """``wide``: of a 64-bit address, of which compute capability 7.x names only the low half."""
+    return [
+        name
+        for register in memory.registers
+        for name in operand_registers(register, 2 if wide and not register.suffix else 1)
+    ]
+
+
+def stored(d: Decoded) -> tuple[str, ...]:
+    """Registers of the data that a store, reduction or atomic brings to memory."""
+    found = False
+    names: list[str] = []
+    for operand in d.operands:
+        if found:
+            names += operand_registers(operand, max(1, width_of(d.source.opcode) // 4))
+        found = found or isinstance(operand, Memory)
+    return tuple(name for name in names if name)
+
+
+def operand_registers(operand: Operand, count: int = 1) -> list[str]:
+    """Names of the registers an operand stands for; ``count`` consecutive ones of a plain register."""
+    if isinstance(operand, MachineRegister):
+        wide = 1 if operand.is_predicate else 2 if operand.suffix == "64" else count
+        return [operand.shifted(0)] if wide == 1 else [operand.shifted(i) for i in range(wide)]
+    if isinstance(operand, Memory):
+        return [name for register in operand.registers for name in operand_registers(register)]
+    if isinstance(operand, Constant) and operand.index is not None:
+        return [operand.index.shifted(0)]
+    return []
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The instructions of one kernel, decoded, and the address of every label."""
+
+    code: tuple[Decoded, ...]
+    labels: Mapping[str, int]  # label or function -> index of its first instruction
+
+    def target(self, d: Decoded) -> int:
+        """Where a branch goes. Raises ``Uncountable`` for one computed at run time."""
+        for operand in d.operands:
+            if isinstance(operand, Target):
+                if operand.name in self.labels:
+                    return self.labels[operand.name]
+                raise Uncountable(f"the kernel calls {operand.name}, which is not part of it")
+        raise Uncountable(f"unknown branch {d.text}")
+
+    def successors(self, d: Decoded) -> list[int]:
+        """Indices that may be executed after ``d``."""
+        after = [d.index + 1] if d.index + 1 < len(self.code) else []
+        conditional = d.guard is not None or any(isinstance(o, MachineRegister) for o in d.operands)
+        if d.name == "BRA":
+            return [self.target(d), *(after if conditional or d.has("DIV", "CONV") else [])]
+        if calls_outside(d):
+            return after
+        if d.name == "CALL":
+            return [self.target(d), *(after if d.guard else [])]
+        if d.name == "RET":
+            return [*(call.index + 1 for call in calls(self)), *(after if d.guard else [])]
+        if d.name in ("EXIT", "KILL"):
+            return after if conditional else []
+        if d.name == "BRX":  # one of a table's places: each of them has a label
+            return sorted({*self.labels.values(), *(after if d.guard else [])})
+        if d.name in ("JMP", "JMX", "BRXU", "BPT"):
+            raise Uncountable(f"unknown branch {d.text}")
+        return after
+
+
+def calls(program: Listing) -> list[Decoded]:
+    """Calls of functions that are part of the kernel."""
+    return [d for d in program.code if d.name == "CALL" and not calls_outside(d)]
+
+
+def calls_outside(d: Decoded) -> bool:
+    """Whether ``d`` calls code that is not the kernel's, through a register, as assert and printf do. Nothing is known
+    of that code; but a call that nobody makes is no obstacle."""
+    return d.name == "CALL" and d.has("ABS") and not any(isinstance(o, Target) for o in d.operands)
+
+
+def call_by_call(program: Listing) -> tuple[list[int], list[list[int]]] | None:
+    """The instructions that may be executed, those of functions once for each call, and for each the places of those
+    that may follow. None where functions call functions or are entered in another way: there all calls are one."""
+    if not calls(program):
+        return list(range(len(program.code))), [program.successors(d) for d in program.code]
+    following: dict[tuple[int, int], list[tuple[int, int]]] = {}  # (instruction, where its function returns to or -1)
+    work = [(0, -1)]
+    while work:
+        node = index, back = work.pop()
+        if node in following:
+            continue
+        d = program.code[index]
+        if d.name == "RET" or (d.name == "CALL" and not calls_outside(d)):
+            if (back >= 0) == (d.name == "CALL"):
+                return None
+            past = [(index + 1, back)] if d.guard is not None and index + 1 < len(program.code) else []
+            following[node] = [(back, -1) if d.name == "RET" else (program.target(d), index + 1), *past]
+        else:
+            following[node] = [(successor, back) for successor in program.successors(d)]
+        if len(following) > MOST_NODES or any(i >= len(program.code) for i, _ in following[node]):
+            return None
+        work.extend(following[node])
+    nodes = sorted(following)
+    place = {node: number for number, node in enumerate(nodes)}
+    return [index for index, _ in nodes], [[place[after] for after in following[node]] for node in nodes]

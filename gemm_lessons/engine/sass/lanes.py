@@ -1,0 +1,316 @@
+"""The registers of all lanes of a batch of blocks, and the fetchers of operands.
+
+A register holds one value per lane, or one for all (shape (1,)); most indices of a GEMM loop stay uniform for long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from gemm_lessons.engine.events import WARP
+from gemm_lessons.engine.machine.special import NAMES, PLACES, PLACES_90, of_blocks, of_launch, of_threads
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.launch import Grid
+from gemm_lessons.engine.sass.flow import GENERIC, results
+from gemm_lessons.engine.sass.operand_fetch import (
+    FALSE,
+    HALF,
+    TRUE,
+    ZERO,
+    Approximation,
+    Array,
+    Fetch,
+    Sources,
+    is_uniform,
+)
+from gemm_lessons.engine.sass.operands import (
+    Constant,
+    Decoded,
+    MachineImmediate,
+    MachineRegister,
+    Memory,
+    Operand,
+    Special,
+    copy_condition,
+)
+from gemm_lessons.engine.sass.uncountable import Uncountable
+
+# Byte of constant bank 0, by compute capability below 10; source: ptxas output.
+STACK_POINTER = 0x28
+SCALES = {"": 1, "U32": 1, "X4": 4, "X8": 8, "X16": 16}  # what an address register is multiplied by
+# Descriptors of global memory (compute capability 8, 9), which no address depends on, and the grid's barrier.
+UNINTERESTING = ((0x44, 0x4C), (0x118, 0x120), (0x208, 0x210))
+UNKNOWN = -1  # in the place of a bank's number
+STACK_TOP = 1 << 20  # bytes of local memory below the stack pointer
+SHARED_HIGH = 0x7FFF_F000  # the upper half of generic addresses of shared memory: no global address has it
+SHARED_WINDOW = 1 << 24  # bytes of addresses for each block of a cluster
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Blocks ``first`` to ``first + blocks`` of a grid, block by block, each padded to whole warps."""
+
+    grid: Grid
+    first: int
+    blocks: int
+    by_warps: bool = False  # for the second opinion it does not matter which lane of a warp touches what
+
+    @property
+    def padded(self) -> int:
+        """Threads per block, rounded up to whole warps."""
+        return -(-self.grid.threads // WARP) * WARP
+
+    @property
+    def lanes(self) -> int:
+        """All of them, threads or not."""
+        return self.blocks * self.padded
+
+    def alive(self) -> Array:
+        """Which lanes are threads."""
+        return np.tile(np.arange(self.padded) < self.grid.threads, self.blocks)
+
+    def special(self, name: str) -> Array:
+        """``SR_TID.X`` and the like, uint32. Raises ``Uncountable`` for one that is not known."""
+        known = NAMES.get(name, "")
+        if name == "SR_SWINHI":
+            return np.array([SHARED_HIGH], np.uint32)
+        if name == "SRZ" or (known == "%cluster_ctarank" and self.grid.cluster is None):
+            return ZERO
+        by_thread = of_threads(np.arange(self.padded, dtype=np.int64), self.grid)
+        if known in by_thread:
+            return np.tile(by_thread[known], self.blocks)
+        by_block = of_blocks(np.arange(self.first, self.first + self.blocks, dtype=np.int64), self.grid)
+        if known in by_block:
+            values = by_block[known]
+            return values if self.blocks == 1 else np.repeat(values, self.padded)
+        raise Uncountable(f"special register {name}")
+
+
+class Lanes:
+    """Registers, constant banks, and who takes part now (``mask``; None: everyone alive)."""
+
+    def __init__(
+        self, geometry: Geometry, constants: dict[int, bytes], approximation: Approximation | None = None
+    ) -> None:
+        self.geometry = geometry
+        self.approximation = approximation or Approximation()
+        self.constants = constants
+        self.registers: dict[str, Array] = {}
+        self.mask: Array | None = None
+        self.alive: Callable[[], Array] = geometry.alive  # which lanes have not ended
+
+    def present(self) -> Array:
+        """The lanes that take part now."""
+        alive = self.alive()
+        return alive if self.mask is None else alive & self.mask
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def guard(self, d: Decoded) -> Fetch | None:
+        """Reads the guard of ``d``; None where it has none."""
+        return None if d.guard is None else self.fetcher(d.guard)
+
+    def reading(self, d: Decoded) -> Fetch | None:
+        """Reads whether a lane of the cp.async ``d`` reads, or writes zeros; None where all read."""
+        condition = copy_condition(d)
+        return None if condition is None else self.fetcher(condition)
+
+    def sources(self, d: Decoded) -> Sources:
+        """The source operands of ``d``, ready to be fetched."""
+        return Sources.of(d, self, results(d)[1])
+
+    def fetcher(self, operand: Operand) -> Fetch:
+        """Reads an operand as uint32 (a minus is an integer's), or as bool when it is a predicate."""
+        if isinstance(operand, MachineRegister):
+            return self._signed(self._register(operand), operand)
+        if isinstance(operand, MachineImmediate) and not operand.is_float:
+            value = np.array([operand.bits], np.uint32)
+            return lambda: value
+        if isinstance(operand, Constant):
+            return self._signed(self.constant(operand, 4), operand)
+        return _unknown(operand)
+
+    def term(self, operand: Operand) -> Fetch:
+        """``fetcher``; what is one number for all lanes has no axis: next to lanes NumPy takes that in a third."""
+        fetch = self.fetcher(operand)
+        if is_uniform(operand):
+
+            def one() -> Array:
+                value = fetch()
+                return value.reshape(()) if value.size == 1 else value
+
+            return one
+        known = isinstance(operand, MachineImmediate) and not operand.is_float
+        if isinstance(operand, Constant):
+            known = operand.index is None and not (operand.absolute or operand.suffix)
+        if not known:
+            return fetch
+        value = fetch().reshape(())
+        return lambda: value
+
+    def _register(self, register: MachineRegister) -> Fetch:
+        registers, name = self.registers, register.shifted(0)
+        if register.is_predicate:
+            if not name:
+                value = FALSE if register.negated else TRUE
+                return lambda: value
+            if register.negated:
+                return lambda: ~registers.get(name, FALSE)
+            return lambda: registers.get(name, FALSE)
+        if not name:
+            return lambda: ZERO
+        if register.suffix not in ("", "64", "U32"):
+            return _unknown(register)
+        return lambda: registers.get(name, ZERO)
+
+    @staticmethod
+    def _signed(fetch: Fetch, operand: MachineRegister | Constant) -> Fetch:
+        if isinstance(operand, MachineRegister) and operand.is_predicate:
+            return fetch
+        if operand.absolute:
+            return _unknown(operand)
+        if operand.inverted:
+            return lambda: ~fetch()
+        return (lambda: -fetch()) if operand.negated else fetch
+
+    def pair(self, operand: Operand) -> Fetch:
+        """Reads an operand as uint64: two registers, or two words of a constant bank."""
+        if isinstance(operand, MachineRegister) and not operand.is_predicate:
+            if operand.number is None:
+                return lambda: ZERO.astype(np.uint64)
+            if operand.negated or operand.inverted or operand.absolute:
+                return _unknown(operand)
+            registers, low, high = self.registers, operand.shifted(0), operand.shifted(1)
+            return lambda: (
+                registers.get(low, ZERO).astype(np.uint64) | registers.get(high, ZERO).astype(np.uint64) << HALF
+            )
+        if isinstance(operand, MachineImmediate) and not operand.is_float:
+            wide = np.array([operand.bits], np.uint32).view(np.int32).astype(np.int64).view(np.uint64)
+            return lambda: wide
+        if isinstance(operand, Constant) and not (operand.negated or operand.absolute or operand.inverted):
+            return self.constant(operand, 8)
+        return _unknown(operand)
+
+    def constant(self, operand: Constant, width: int) -> Fetch:
+        """``width`` bytes (1, 2, 4 or 8) of a constant bank, as unsigned integers."""
+        if operand.suffix:
+            return _unknown(operand)
+        data = self.constants.get(operand.bank)
+        if data is None:
+            raise Uncountable(f"constant bank {operand.bank}")
+        kind = np.dtype(f"u{width}")
+        if operand.index is None:
+            if operand.bank == 0 and any(self.constants.get(UNKNOWN, b"")[operand.offset : operand.offset + width]):
+                raise Uncountable(f"constant bank 0 at {operand.offset:#x}")
+            if operand.offset + width > len(data):
+                raise Uncountable(f"constant bank {operand.bank} at {operand.offset:#x}")
+            value = np.frombuffer(data, np.uint8)[operand.offset : operand.offset + width].copy().view(kind)
+            return lambda: value
+        index = self.fetcher(operand.index)
+        padded = np.frombuffer(data.ljust(-(-len(data) // 8) * 8 + 8, b"\0"), np.uint8)
+
+        def gather() -> Array:
+            at = np.minimum(index().astype(np.int64) + operand.offset, len(data))
+            return np.ascontiguousarray(padded[at[:, None] + np.arange(width)]).view(kind).reshape(-1)
+
+        return gather
+
+    def address(self, memory: Memory, space: str) -> Fetch:
+        """The sum of an address operand as int64. In global memory a lone register is the low half of 64 bits; in
+        shared memory the upper bits name a block of the cluster, which is the own one (PTX knows no other here)."""
+        terms: list[Fetch] = []
+        wide = space in ("global", GENERIC)
+        bits = SHARED_WINDOW - 1 if space == "shared" and self.geometry.grid.cluster else 0xFFFFFFFF
+        for register in memory.registers:
+            if register.number is None:
+                continue
+            if register.suffix == "64" or (wide and not register.suffix):
+                pair = self.pair(register)
+                terms.append(lambda pair=pair: pair().view(np.int64))  # type: ignore[misc]
+            else:
+                if register.suffix not in SCALES:
+                    raise Uncountable(f"unknown address {memory}")
+                bare = MachineRegister(register.file, register.number)
+                word = self.term(bare) if terms else self.fetcher(bare)
+                terms.append(_scaled(word, SCALES[register.suffix]))
+        offset, low = np.array(memory.offset, np.int64), np.array(bits, np.int64)
+        if not terms:
+            whole = (offset if wide else offset & low).reshape(1)
+            return lambda: whole
+        first, *others = terms
+        moved = memory.offset != 0
+
+        def total() -> Array:
+            result = first()
+            for term in others:
+                result = result + term()
+            if moved:
+                result = result + offset
+            return result if wide else result & low
+
+        return total
+
+    def generic(self, memory: Memory) -> tuple[Fetch, Fetch]:
+        """Of a generic address: who means shared memory, and where there."""
+        total = self.address(memory, GENERIC)
+        low = (self.geometry.grid.cluster and SHARED_WINDOW - 1) or 0xFFFFFFFF
+        return lambda: total() >> 32 == SHARED_HIGH, lambda: total() & low
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def active(self, guard: Fetch | None) -> tuple[bool, Array | None]:
+        """(anyone at all, mask) of the lanes that take part and whose guard holds; mask None: everyone alive."""
+        if guard is None:
+            return True, self.mask
+        truth = guard()
+        if truth.size == 1:
+            return truth.item(), self.mask  # without an axis, too: what a `term` made, or its negation
+        return True, truth if self.mask is None else truth & self.mask
+
+    def write(self, name: str, value: Array, mask: Array | None) -> None:
+        """Set a register for the lanes of ``mask`` (None: everyone alive)."""
+        if not name:
+            return
+        if mask is None:
+            self.registers[name] = value
+        else:
+            old = self.registers.get(name, FALSE if value.dtype == np.bool_ else ZERO)
+            if old.size == mask.size and old.dtype == value.dtype:
+                joined = old.copy()
+                np.copyto(joined, value, where=mask)
+                self.registers[name] = joined
+            else:
+                self.registers[name] = np.where(mask, value, old)
+
+
+def _scaled(word: Fetch, scale: int) -> Fetch:
+    if scale == 1:
+        return lambda: word().astype(np.int64)
+    factor = np.array(scale, np.int64)
+    return lambda: word().astype(np.int64) * factor
+
+
+def _unknown(operand: Operand) -> Callable[[], Array]:
+    def refuse() -> Array:
+        raise Uncountable(f"unknown operand {operand.name if isinstance(operand, Special) else operand}")
+
+    return refuse
+
+
+def launch_constants(grid: Grid, parameter_offset: int, parameters: bytes, target: str) -> dict[int, bytes]:
+    """Constant bank 0 of a launch: its shape, the stack pointer and the parameters; and as ``UNKNOWN`` which of its
+    bytes hold something else, of which the value is not known here."""
+    bank = bytearray(parameter_offset + len(parameters) + 8)
+    unknown = bytearray(b"\1" * parameter_offset)
+    values = of_launch(grid, 0, target)
+    for name, place in {**PLACES, **(PLACES_90 if target.startswith("sm_90") else {})}.items():
+        bank[place : place + 4] = int(values[name]).to_bytes(4, "little")
+        unknown[place : place + 4] = bytes(4)
+    bank[STACK_POINTER : STACK_POINTER + 4] = STACK_TOP.to_bytes(4, "little")
+    for start, end in ((STACK_POINTER, STACK_POINTER + 4), *UNINTERESTING):
+        if end <= parameter_offset:
+            unknown[start:end] = bytes(end - start)
+    bank[parameter_offset : parameter_offset + len(parameters)] = parameters
+    return {0: bytes(bank), UNKNOWN: bytes(unknown)}

@@ -1,0 +1,163 @@
+"""Memory contents, for the few kernels whose addresses or branches depend on loaded data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from gemm_lessons.engine.compiler.sass import width_of
+from gemm_lessons.engine.machine.memory import POISON, RESERVED_SHARED, GlobalMemory
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.sass.flow import COPIES, LOADS, MEMORY, STORES, results
+from gemm_lessons.engine.sass.lanes import STACK_TOP, Lanes
+from gemm_lessons.engine.sass.operand_fetch import Array, Fetch
+from gemm_lessons.engine.sass.operands import Decoded, MachineRegister, Memory
+from gemm_lessons.engine.sass.uncountable import Uncountable
+
+NARROW = {"U8": np.uint8, "S8": np.int8, "U16": np.uint16, "S16": np.int16}
+
+
+@dataclass(frozen=True)
+class _Window:
+    """One memory as bytes. Lane i's address a is byte ``starts[i] + a``, for a from ``low`` to ``high``."""
+
+    data: Array
+    starts: Array
+    low: int
+    high: int
+
+
+class Store:
+    """Global memory of a launch; shared and local memory of the batch that runs now."""
+
+    def __init__(self, memory: GlobalMemory, shared_bytes: int, local_bytes: int) -> None:
+        self.memory = memory
+        self.written = np.zeros(memory.arena.size, np.bool_)  # bytes of global memory that the kernel stored to
+        self.shared_bytes = -(-shared_bytes // 16) * 16 + RESERVED_SHARED
+        self.local_bytes = -(-local_bytes // 16) * 16 + 16
+        self._windows: dict[str, _Window] = {}
+
+    def begin(self, lanes: Lanes) -> None:
+        """A new batch of blocks: fresh shared and local memory."""
+        geometry = lanes.geometry
+        block = np.arange(geometry.lanes, dtype=np.int64) // geometry.padded
+        lane = np.arange(geometry.lanes, dtype=np.int64)
+        shared, local = self.shared_bytes, self.local_bytes
+        self._windows = {
+            "shared": _Window(np.full(geometry.blocks * shared, POISON, np.uint8), block * shared, 0, shared),
+            "local": _Window(
+                np.full(geometry.lanes * local, POISON, np.uint8),
+                lane * local - (STACK_TOP - local),
+                STACK_TOP - local,
+                STACK_TOP,
+            ),
+        }
+
+    def step(self, d: Decoded, lanes: Lanes, alive: Callable[[], Array]) -> Callable[[], None]:
+        """Executes one load, store or copy. Raises ``Uncountable`` for a form that is not known."""
+        operand = next(o for o in d.operands if isinstance(o, Memory))
+        space = MEMORY[d.name]
+        address = lanes.address(operand, space)
+        guard = lanes.guard(d)
+        width = width_of(d.source.opcode)
+        if d.name in COPIES:
+            move = self._copy(d, lanes, width)
+        elif d.name in LOADS:
+            move = self._load(d, lanes, space, width)
+        elif space == "global" and not any(results(d)[0]):
+            move = self._mark(d, lanes, width)
+        elif d.name in STORES:
+            move = self._save(d, lanes, space, width)
+        else:
+            raise Uncountable(f"addresses depend on {d.text}")
+
+        def execute() -> None:
+            some, mask = lanes.active(guard)
+            if some:
+                active = np.flatnonzero(alive() if mask is None else mask & alive())
+                if len(active):
+                    move(np.broadcast_to(address(), (lanes.geometry.lanes,))[active], active)
+
+        return execute
+
+    def _mark(self, d: Decoded, lanes: Lanes, width: int) -> Callable[[Array, Array], None]:
+        """Stores and reductions to global memory: noted, not done."""
+
+        def move(addresses: Array, active: Array) -> None:
+            places = self._places("global", addresses, active, width)[1]
+            self.written[places[:, None] + np.arange(width)] = True
+
+        return move
+
+    def _places(self, space: str, addresses: Array, active: Array, width: int) -> tuple[Array, Array]:
+        """The bytes of a memory and where in it each active lane's access starts."""
+        if space == "global":
+            places, inside = self.memory.offsets(addresses, width)
+            if not inside.all():
+                raise Uncountable("an address outside every buffer")
+            return self.memory.arena, places
+        window = self._windows[space]
+        if ((addresses < window.low) | (addresses + width > window.high)).any():
+            raise Uncountable(f"an address outside {space} memory")
+        return window.data, window.starts[active] + addresses
+
+    def _load(self, d: Decoded, lanes: Lanes, space: str, width: int) -> Callable[[Array, Array], None]:
+        names = results(d)[0]
+        kind = next((NARROW[m] for m in d.modifiers if m in NARROW), None)
+        if d.name == "LDSM":
+            raise Uncountable(f"addresses depend on {d.text}")
+
+        def move(addresses: Array, active: Array) -> None:
+            loaded = self._read(space, addresses, active, width)
+            words = loaded.view(np.uint32) if kind is None else _widen(loaded.view(kind))
+            mask = np.zeros(lanes.geometry.lanes, np.bool_)
+            mask[active] = True
+            for column, name in enumerate(names):
+                value = np.zeros(lanes.geometry.lanes, np.uint32)
+                value[active] = words[:, column]
+                lanes.write(name, value, mask)
+
+        return move
+
+    def _read(self, space: str, addresses: Array, active: Array, width: int) -> Array:
+        """Bytes: a row for each active lane."""
+        data, places = self._places(space, addresses, active, width)
+        if space == "global" and self.written[places].any():
+            raise Uncountable("addresses depend on data that the kernel itself stored in global memory")
+        return np.ascontiguousarray(data[places[:, None] + np.arange(width)])
+
+    def _copy(self, d: Decoded, lanes: Lanes, width: int) -> Callable[[Array, Array], None]:
+        """cp.async, at once: who looks before it has waited is told so by the checkers."""
+        source = next(operand for operand in reversed(d.operands) if isinstance(operand, Memory))
+        address, reading = lanes.address(source, "global"), lanes.reading(d)
+
+        def move(addresses: Array, active: Array) -> None:
+            data, places = self._places("shared", addresses, active, width)
+            copied = np.zeros((lanes.geometry.lanes, width), np.uint8)
+            reads = active if reading is None else active[np.broadcast_to(reading(), len(copied))[active]]
+            copied[reads] = self._read("global", np.broadcast_to(address(), len(copied))[reads], reads, width)
+            data[places[:, None] + np.arange(width)] = copied[active]
+
+        return move
+
+    def _save(self, d: Decoded, lanes: Lanes, space: str, width: int) -> Callable[[Array, Array], None]:
+        register = d.operands[-1]
+        if not isinstance(register, MachineRegister) or d.name == "STSM":
+            raise Uncountable(f"unknown form {d.text}")
+        count = max(1, width // 4)
+        fetchers: list[Fetch] = [
+            lanes.fetcher(MachineRegister(register.file, None if register.number is None else register.number + i))
+            for i in range(count)
+        ]
+
+        def move(addresses: Array, active: Array) -> None:
+            data, places = self._places(space, addresses, active, width)
+            words = np.stack([np.broadcast_to(f(), (lanes.geometry.lanes,))[active] for f in fetchers], axis=1)
+            data[places[:, None] + np.arange(width)] = np.ascontiguousarray(words).view(np.uint8)[:, :width]
+
+        return move
+
+
+def _widen(values: Array) -> Array:
+    return values.astype(np.int64).astype(np.uint32)

@@ -1,0 +1,214 @@
+"""The text of a machine instruction -> typed operands: what it reads, what it writes, and under which guard.
+
+The syntax is that of ``nvdisasm`` ("CUDA Binary Utilities", instruction set reference for Volta to Hopper).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.sass.uncountable import Uncountable
+
+if TYPE_CHECKING:
+    from gemm_lessons.engine.compiler.sass import SassInstruction
+
+
+@dataclass(frozen=True)
+class MachineRegister:
+    """``-R4.64``, ``!UP0``, ``RZ``. ``number`` is None for RZ, URZ (always 0) and PT, UPT (always true)."""
+
+    file: str  # "R", "UR", "P", "UP", "B"
+    number: int | None
+    negated: bool = False  # -R4, or !P0
+    inverted: bool = False  # ~R4
+    absolute: bool = False
+    suffix: str = ""  # "64", "U32", "X4", "H0_H0", "B1" ...
+
+    @property
+    def is_predicate(self) -> bool:
+        """Is it a truth value?"""
+        return self.file in ("P", "UP")
+
+    def shifted(self, by: int) -> str:
+        """The name of the register ``by`` places further; "" for the constant ones."""
+        return f"{self.file}{self.number + by}" if self.number is not None else ""
+
+
+@dataclass(frozen=True)
+class MachineImmediate:
+    """An integer as 32 bits, or a float literal (``is_float``: ``value``) whose type the instruction decides."""
+
+    bits: int
+    is_float: bool = False
+    value: float = 0.0
+
+
+@dataclass(frozen=True)
+class Constant:
+    """``c[0x0][0x210]``, ``c[0x3][R2+0x10]``."""
+
+    bank: int
+    offset: int
+    index: MachineRegister | None = None
+    negated: bool = False
+    absolute: bool = False
+    inverted: bool = False
+    suffix: str = ""  # "H0_H0" ...
+
+
+@dataclass(frozen=True)
+class Memory:
+    """``desc[UR4][R2.64+UR6+0x10]``: the sum of the registers and the offset."""
+
+    registers: tuple[MachineRegister, ...]
+    offset: int
+
+
+@dataclass(frozen=True)
+class Target:
+    """A label or function name of a branch."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Special:
+    """``SR_TID.X``, or a word that names no register (``PR``)."""
+
+    name: str
+
+
+Operand = MachineRegister | MachineImmediate | Constant | Memory | Target | Special
+
+_REGISTER = re.compile(r"(U?[RP])(Z|T|\d+)((?:\.\w+)*)$|(B)(\d+)$")
+_CONSTANT = re.compile(r"cx?\[(0x[0-9a-f]+|UR\d+)\]\[([^\]]*)\]((?:\.\w+)*)$")
+_CUT = re.compile(r"[\[({].*,.*[\])}]")  # a comma between brackets, maybe
+_FLOAT = re.compile(r"[+-]?(INF|QNAN|SNAN|\d+(\.\d*)?(e[+-]?\d+)?)$", re.IGNORECASE)
+
+
+def _split(text: str) -> Iterator[str]:
+    """Top-level commas."""
+    if not _CUT.search(text):
+        parts = [part.strip() for part in text.split(",")]
+        yield from parts if parts[-1] else parts[:-1]
+        return
+    depth, start = 0, 0
+    for position, letter in enumerate(text):
+        if letter in "[({":
+            depth += 1
+        elif letter in "])}":
+            depth -= 1
+        elif letter == "," and depth == 0:
+            yield text[start:position].strip()
+            start = position + 1
+    if text[start:].strip():
+        yield text[start:].strip()
+
+
+@lru_cache(maxsize=4096)  # a kernel names the same few hundred again and again
+def parse_operand(text: str) -> Operand:
+    """A form that is not known becomes ``Special``: whoever needs its value refuses it."""
+    text = text.partition(" `")[0] if not text.startswith("`") else text  # RET names its function beside the register
+    if text.startswith("`("):
+        return Target(text[2:-1])
+    if text.startswith(("SR_", "SRZ", "PR")):
+        return Special(text)
+    if "[" in text and not re.match(r"[-~|]*cx?\[", text):
+        return _memory(text[text.rindex("[") + 1 : text.rindex("]")])
+    body = text
+    negated = body.startswith(("-", "!"))
+    inverted = body.startswith("~")
+    body = body.removeprefix("-").removeprefix("!").removeprefix("~")
+    absolute = body.startswith("|")
+    body = re.sub(r"\|(.*)\|", r"\1", body).replace(".reuse", "")
+    if match := _REGISTER.match(body):
+        if match[4]:
+            return MachineRegister("B", int(match[5]))
+        number = None if match[2] in "ZT" else int(match[2])
+        return MachineRegister(match[1], number, negated, inverted, absolute, match[3].removeprefix("."))
+    if match := _CONSTANT.match(body):
+        if match[1].startswith("U"):
+            raise Uncountable(f"constant bank in a register: {text}")
+        terms = [t for t in match[2].split("+") if t]
+        offset = sum(int(t, 16) for t in terms if t.startswith(("0x", "-0x")))
+        registers = [parse_operand(t) for t in terms if not t.startswith(("0x", "-0x"))]
+        index = registers[0] if registers else None
+        if len(registers) > 1 or not (index is None or isinstance(index, MachineRegister)):
+            raise Uncountable(f"unknown operand {text}")
+        return Constant(int(match[1], 16), offset, index, negated, absolute, inverted, match[3].removeprefix("."))
+    if re.match(r"0x[0-9a-f]+$", body):
+        value = int(body, 16)
+        return MachineImmediate((-value if negated else ~value if inverted else value) & 0xFFFFFFFF)
+    if match := _FLOAT.match(text):
+        word = match[1].upper()
+        size = float("nan") if "NAN" in word else float(word.lower())
+        return MachineImmediate(0, True, -size if text.startswith("-") else size)
+    return Special(text)
+
+
+def _memory(inside: str) -> Memory:
+    offset = 0
+    registers: list[MachineRegister] = []
+    for term in re.findall(r"[+-]?[^+-]+", inside):
+        if re.match(r"[+-]?0x", term):
+            offset += int(term, 16)
+            continue
+        operand = parse_operand(term.removeprefix("+"))
+        if not isinstance(operand, MachineRegister):
+            raise Uncountable(f"unknown address [{inside}]")
+        registers.append(operand)
+    return Memory(tuple(registers), offset)
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """One machine instruction, taken apart. ``index`` is its place in the kernel, ``name`` the opcode up to the dot."""
+
+    index: int
+    name: str
+    modifiers: tuple[str, ...]
+    guard: MachineRegister | None
+    operands: tuple[Operand, ...]
+    source: SassInstruction
+
+    @property
+    def text(self) -> str:
+        """As the disassembler prints it."""
+        return self.source.text
+
+    def has(self, *modifiers: str) -> bool:
+        """Does the opcode carry any of these modifiers?"""
+        return any(m in self.modifiers for m in modifiers)
+
+
+def decode(index: int, instruction: SassInstruction) -> Decoded:
+    """Raises ``Uncountable`` when the text cannot be read."""
+    text = instruction.text
+    guard: MachineRegister | None = None
+    if text.startswith("@"):
+        word, text = text.split(None, 1)
+        operand = parse_operand(word[1:])
+        if not isinstance(operand, MachineRegister):
+            raise Uncountable(f"unknown guard {word}")
+        guard = operand
+    opcode, _, rest = text.partition(" ")
+    name, *modifiers = opcode.split(".")
+    if name == "BRX":  # a register and a distance, with no comma between
+        rest = rest.replace(" -", ", -")
+    return Decoded(index, name, tuple(modifiers), guard, tuple(parse_operand(o) for o in _split(rest)), instruction)
+
+
+def copy_condition(d: Decoded) -> MachineRegister | None:
+    """Whether a lane of a cp.async reads: all or nothing, and who does not writes zeros. None: it does."""
+    last = d.operands[-1]
+    if "ZFILL" in d.source.opcode:  # how much is read is hidden in the low bits of the address
+        raise Uncountable("cp.async reads less than it writes")
+    if isinstance(last, Memory):
+        return None
+    if not isinstance(last, MachineRegister) or not last.is_predicate or last is not d.operands[2]:
+        raise Uncountable(f"unknown form {d.text}")
+    return last

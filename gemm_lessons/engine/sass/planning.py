@@ -1,0 +1,126 @@
+"""What of a kernel's machine code has to be executed to count it, and which memories that needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+from functools import cached_property, partial
+
+from gemm_lessons.engine.compiler.sass import width_of
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.sass import registers
+from gemm_lessons.engine.sass.exposed_latency import Passage, passage_of
+from gemm_lessons.engine.sass.flow import (
+    ATOMICS,
+    BULK_IN,
+    BULK_OUT,
+    COPIES,
+    GENERIC,
+    LOADS,
+    MEMORY,
+    SIGNALS,
+    STORES,
+    Listing,
+    call_by_call,
+    calls,
+    calls_outside,
+    reads,
+    signalled,
+    stored,
+    tensor_products,
+)
+from gemm_lessons.engine.sass.operands import Decoded
+from gemm_lessons.engine.sass.slicing import relevant
+from gemm_lessons.engine.sass.textures import FETCHES, fetched
+from gemm_lessons.engine.sass.uncountable import Uncountable
+
+CONTROL = frozenset("BRA BRX EXIT CALL RET BSSY BSYNC BREAK BMOV BAR WARPSYNC KILL".split())
+LOADED, STORED = {**LOADS, **ATOMICS}, {**STORES, **ATOMICS}
+FUSED = ("FFMA", "DFMA")  # whose threads are counted, by what they are counted as
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A kernel ready to be counted: which instructions are executed, and which memories hold data they need."""
+
+    program: Listing
+    executed: tuple[bool, ...]
+    spaces: frozenset[str]  # memories whose contents addresses or branches depend on
+    paired: bool = False  # what is executed was found on the understanding that functions return behind their calls
+    _passages: dict[tuple[int, int], Passage] = field(default_factory=dict, compare=False, repr=False)
+
+    @cached_property
+    def register_conflicts(self) -> tuple[int, ...]:
+        """Clocks that each instruction loses to register banks."""
+        return registers.conflicts(self.program.code)
+
+    @cached_property
+    def reuse_flags(self) -> tuple[int, ...]:
+        """Operands that each instruction keeps."""
+        return tuple(registers.reuse_flags(d) for d in self.program.code)
+
+    @cached_property
+    def tensor_products(self) -> tuple[int, ...]:
+        """Multiply-adds of each instruction that tensor cores make for a warp."""
+        return tuple(tensor_products(d) for d in self.program.code)
+
+    def passage(self, first: int, end: int) -> Passage:
+        """Of the straight-line code between two places, worked out once for all launches and batches."""
+        if (first, end) not in self._passages:
+            self._passages[first, end] = passage_of(self.program.code[first:end], brought)
+        return self._passages[first, end]
+
+
+def plan(program: Listing, signals: bool = False) -> Plan:
+    """Raises ``Uncountable`` when the slice cannot be found. To look closely takes longer and is seldom needed.
+    ``signals``: mbarriers are told apart, too, which only time depends on."""
+    try:
+        return _plan(program, signals, closely=False)
+    except Uncountable:
+        return _plan(program, signals, closely=True)
+
+
+def _plan(program: Listing, signals: bool, closely: bool) -> Plan:
+    spaces: frozenset[str] = frozenset()
+    while True:
+        chosen = relevant(program, partial(needs, spaces, signals=signals), closely)
+        loaded = {LOADED[d.name] for d, needed in zip(program.code, chosen, strict=True) if needed and d.name in LOADED}
+        for d, needed in zip(program.code, chosen, strict=True):
+            if needed and d.name in FETCHES:
+                raise Uncountable(f"addresses depend on {d.text}")
+        if "shared" in loaded and any(d.name in COPIES for d in program.code):
+            loaded.add("global")  # where they come from
+        if loaded <= spaces:
+            paired = bool(calls(program)) and call_by_call(program) is not None
+            return Plan(program, tuple(chosen), spaces, paired)
+        moving = next((d for d in program.code if MEMORY.get(d.name) == GENERIC), None)
+        if moving is not None and (GENERIC in loaded or any(d.name == "ST" for d in program.code)):
+            raise Uncountable(f"addresses depend on data that is moved by {moving.text}")
+        moved = any(d.name in (*BULK_IN, "STSM") for d in program.code) and "shared" in loaded
+        moved |= any(d.name in BULK_OUT for d in program.code) and "global" in loaded
+        if moved or any(needed and d.name == "LDSM" for d, needed in zip(program.code, chosen, strict=True)):
+            what = "addresses, branches or how a division goes"
+            raise Uncountable(f"{what} depend on data that a bulk copy, ldmatrix or stmatrix moves")
+        spaces |= loaded
+
+
+def needs(spaces: frozenset[str], d: Decoded, signals: bool = False) -> Sequence[str]:
+    """Registers that ``d`` needs for itself: addresses, branch conditions, and data that goes to one of ``spaces``."""
+    needed = list(reads(d)) if (d.name in MEMORY or d.name in CONTROL) and not calls_outside(d) else []
+    if (d.name in FUSED or calls_outside(d)) and d.guard is not None:
+        needed.append(d.guard.shifted(0))
+    if signals and d.name in SIGNALS:
+        needed += signalled(d)
+    space = STORED.get(d.name)
+    if space in spaces and space != "global":  # global memory is taken as it was before; ``Store`` watches over that
+        needed += stored(d)
+    return needed
+
+
+def brought(d: Decoded) -> int:
+    """Bytes that ``d`` brings each lane from global memory."""
+    if d.name in FETCHES:
+        return fetched(d)
+    if d.name in ("LD", "LDG", "ATOMG", "ATOM", "LDGSTS"):
+        return max(1, width_of(d.source.opcode))
+    return 0

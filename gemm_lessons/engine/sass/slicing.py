@@ -1,0 +1,253 @@
+"""Which instructions matter: the slice that addresses and control depend on.
+
+To count memory accesses one needs addresses, predicates and branches, hardly ever the numbers that are multiplied. What
+is not in the slice need not be executed, nor be known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from gemm_lessons.engine.sass.flow import Listing, call_by_call, reads, results
+from gemm_lessons.engine.sass.operands import Decoded, MachineImmediate, MachineRegister
+
+Value = tuple[str, int, str]  # what a predicate holds: WRITTEN or MET (of several paths), at which place, in which name
+Values = Mapping[str, Value]  # predicates and registers that keep one by name, comparisons by what they compare
+Condition = tuple[Value, bool]  # under which something is needed: a predicate's value, and whether negated
+Needs = dict["Condition | None", int]  # registers needed, as bits, by condition; None: always
+WRITTEN, MET, FIRST = "written", "met", "first"  # FIRST: never written
+
+
+def relevant(program: Listing, roots: Callable[[Decoded], Sequence[str]], closely: bool = True) -> list[bool]:
+    """Which instructions the ``roots`` (registers needed by an instruction in itself) depend on, directly or not.
+
+    Backward liveness of what matters. ptxas turns branches into predicates, so a need has a condition: what ``@P0``
+    needs is settled by an earlier write under the same value of P0, or of another predicate that held it then.
+    ``closely``: a branch gives a condition, too, and what is written under ``@P0`` is from then on needed by others.
+    """
+    bits: dict[str, int] = {}
+
+    def mask(names: Sequence[str]) -> int:
+        result = 0
+        for name in filter(None, names):
+            result |= bits.setdefault(name, 1 << len(bits))
+        return result
+
+    code = program.code
+    written_by = [results(d)[0] for d in code]
+    paths = call_by_call(program)
+    origin, after = paths or (list(range(len(code))), [program.successors(d) for d in code])
+    before, behind = _values(code, written_by, origin, after)
+    guards = [_guard(code[index], values) for index, values in zip(origin, before, strict=True)]
+    turns = [guard if closely and _turns(code[index]) else None for index, guard in zip(origin, guards, strict=True)]
+    arriving = _arriving(before, behind, after)
+    needs = [mask(roots(d)) for d in code]
+    elected = [_is_elected(code, origin, index, guard) for index, guard in zip(origin, guards, strict=True)]
+    guard_bits = [mask([d.guard.shifted(0)]) if d.guard else 0 for d in code]
+    writes = [0 if _never(d) else mask(names) for d, names in zip(code, written_by, strict=True)]
+    inputs: dict[int, int] = {}
+    live: list[Needs] = [{} for _ in origin]  # before each instruction; shared, and never changed in place
+    chosen = [False] * len(code)
+    changed = True
+    while changed:
+        changed = False
+        for node in range(len(origin) - 1, -1, -1):
+            index = origin[node]
+            state = _behind(node, after[node], live, arriving, turns[node])
+            guard, written, wanted = guards[node], writes[index], needs[index]
+            if written:
+                opposite = guard and (guard[0], not guard[1])
+                reaching = 0
+                for condition, then in state.items():
+                    if condition != opposite or guard is None:
+                        reaching |= then
+                if reaching & written:
+                    chosen[index] = True
+                    if index not in inputs:
+                        inputs[index] = mask(reads(code[index]))
+                    wanted |= inputs[index]
+                    settled = state if guard is None or elected[node] else {guard}
+                    state = {c: then & ~written if c in settled else then for c, then in state.items()}
+                    others = state.get(None, 0) & written
+                    if closely and opposite and others and not elected[node]:  # who has not written it needs it still
+                        state[None] &= ~written
+                        state[opposite] = state.get(opposite, 0) | others
+            if state:
+                for name in written_by[index]:  # before it was written, the value was not there
+                    for condition in (((WRITTEN, node, name), False), ((WRITTEN, node, name), True)):
+                        if condition in state:
+                            state = {**state, None: state.get(None, 0) | state[condition]}
+                            del state[condition]
+            if wanted:
+                state = {**state, guard: state.get(guard, 0) | wanted & ~guard_bits[index]}
+                if guard:
+                    state[None] = state.get(None, 0) | wanted & guard_bits[index]
+            if state is not live[node] and state != live[node]:
+                live[node] = state
+                changed = True
+    return chosen
+
+
+def _behind(
+    node: int,
+    successors: Sequence[int],
+    live: Sequence[Needs],
+    arriving: Mapping[tuple[int, int], Mapping[Value, Value | None]],
+    turn: Condition | None,
+) -> Needs:
+    """What is needed behind a place, by all ways that go on from it. ``turn``: the condition of a branch. Who goes
+    there has it, and who goes on has not, so what one of them needs is needed under that condition."""
+    if len(successors) == 1 and (node, successors[0]) not in arriving:
+        return live[successors[0]]
+    state: Needs = {}
+    for number, successor in enumerate(successors):
+        renamed = arriving.get((node, successor), {})
+        way = turn and (turn[0], turn[1] != (number > 0))
+        for condition, wanted in live[successor].items():
+            if condition and condition[0] in renamed:
+                value = renamed[condition[0]]
+                condition = (value, condition[1]) if value else None
+            if way and condition == (way[0], not way[1]):
+                continue
+            condition = condition or way
+            state[condition] = state.get(condition, 0) | wanted
+    return state
+
+
+def _guard(d: Decoded, values: Values) -> Condition | None:
+    if d.guard is None or d.guard.number is None:
+        return None
+    name = d.guard.shifted(0)
+    return values.get(name, (FIRST, 0, name)), d.guard.negated
+
+
+def _is_elected(code: Sequence[Decoded], origin: Sequence[int], index: int, guard: Condition | None) -> bool:
+    """Whether one lane of each warp writes a register of the warp: no other one needs what was there before."""
+    if guard is None or guard[1] or guard[0][0] != WRITTEN or code[index].name != "R2UR":
+        return False
+    return code[origin[guard[0][1]]].name == "ELECT"
+
+
+def _turns(d: Decoded) -> bool:
+    """Whether it is a branch by its guard alone, so that each thread goes the way that its predicate says."""
+    return d.name == "BRA" and not d.modifiers and not any(isinstance(it, MachineRegister) for it in d.operands)
+
+
+def _never(d: Decoded) -> bool:
+    return d.guard is not None and d.guard.number is None and d.guard.negated
+
+
+def _values(
+    code: Sequence[Decoded], written_by: Sequence[Sequence[str]], origin: Sequence[int], after: Sequence[Sequence[int]]
+) -> tuple[list[Values], list[Values]]:
+    """What predicates hold before and behind each place: a value of its own wherever one is written or paths meet that
+    bring several. Where ptxas has too few, it keeps a predicate in a register and takes it back, or compares the same
+    registers once more: the value is the same.
+    """
+    kept = [_kept(d) for d in code]
+    taken = [_taken(d) for d in code]
+    compared = [_compared(d) for d in code]
+    lost: dict[str, set[str]] = {}  # with a write of this register, what is known of these comparisons
+    for d, comparison in zip(code, compared, strict=True):
+        for name in reads(d) if comparison else ():
+            lost.setdefault(name, set()).add(comparison)
+    before: list[Values | None] = [None] * len(origin)
+    behind: list[Values] = [{}] * len(origin)
+    if origin:
+        before[0] = {}
+    work = [0] if origin else []
+    while work:
+        node = work.pop()
+        values = before[node]
+        assert values is not None
+        index = origin[node]
+        changes: dict[str, Value | None] = {}
+        for name in written_by[index]:
+            if name.startswith(("P", "UP")):
+                changes[name] = (WRITTEN, node, name)
+            elif name in values:
+                changes[name] = None
+            for comparison in lost.get(name, ()):
+                if comparison in values:
+                    changes[comparison] = None
+        if kept_here := kept[index]:
+            register, predicate = kept_here
+            changes[register] = values.get(predicate, (FIRST, 0, predicate))
+        if taken_here := taken[index]:
+            predicate, register = taken_here
+            if register in values:
+                changes[predicate] = values[register]
+        if comparison := compared[index]:
+            result = code[index].operands[0]
+            assert isinstance(result, MachineRegister)
+            same = changes[result.shifted(0)] = values.get(comparison) or changes[result.shifted(0)]
+            changes[comparison] = None if comparison in lost.get(result.shifted(0), ()) else same
+        out = values
+        if changes:
+            out = {name: value for name, value in {**values, **changes}.items() if value}
+        behind[node] = out
+        for successor in after[node]:
+            known = before[successor]
+            if known is None:
+                before[successor] = out
+                work.append(successor)
+            elif known is not out:
+                met = {name: (MET, successor, name) for name in {*known, *out} if known.get(name) != out.get(name)}
+                if any(known.get(name) != value for name, value in met.items()):
+                    before[successor] = {**known, **met}
+                    work.append(successor)
+    return [values or {} for values in before], behind
+
+
+def _arriving(
+    before: Sequence[Values], behind: Sequence[Values], after: Sequence[Sequence[int]]
+) -> dict[tuple[int, int], dict[Value, Value | None]]:
+    """Where paths meet: what the values of that place were, by the way that comes there. None: not known."""
+    result = {}
+    for node, successors in enumerate(after):
+        for successor in successors:
+            own = {
+                value: behind[node].get(name)
+                for name, value in before[successor].items()
+                if value[:2] == (MET, successor)
+            }
+            if own:
+                result[node, successor] = own
+    return result
+
+
+def _kept(d: Decoded) -> tuple[str, str] | None:
+    """``P2R R33, PR, RZ, 0x20``: the register and the predicate that it keeps alone."""
+    if d.name != "P2R" or d.guard is not None or len(d.operands) != 4 or d.modifiers:
+        return None
+    register, _, rest, which = d.operands
+    alone = isinstance(rest, MachineRegister) and rest.number is None and isinstance(which, MachineImmediate)
+    if not alone or not isinstance(register, MachineRegister) or register.number is None:
+        return None
+    assert isinstance(which, MachineImmediate)
+    places = [i for i in range(7) if which.bits == 1 << i]
+    return (register.shifted(0), f"P{places[0]}") if places else None
+
+
+def _taken(d: Decoded) -> tuple[str, str] | None:
+    """``ISETP.NE.AND P2, PT, R33, RZ, PT``: the predicate that says whether a register is zero, and the register."""
+    if d.name != "ISETP" or d.guard is not None or d.modifiers not in (("NE", "AND"), ("NE", "U32", "AND")):
+        return None
+    if not all(isinstance(o, MachineRegister) and not (o.negated or o.inverted or o.absolute) for o in d.operands):
+        return None
+    names = [o.shifted(0) for o in d.operands if isinstance(o, MachineRegister)]
+    if len(names) != 5 or not names[0] or not names[2] or any((names[1], names[3], names[4])):
+        return None
+    return names[0], names[2]
+
+
+def _compared(d: Decoded) -> str:
+    """``GE AND R126 UR6 PT``: what a comparison of integers with one result compares."""
+    if d.name != "ISETP" or d.guard is not None or len(d.operands) < 3:
+        return ""
+    first, second = d.operands[:2]
+    if not (isinstance(first, MachineRegister) and first.number is not None):
+        return ""
+    if not (isinstance(second, MachineRegister) and second.number is None):
+        return ""
+    return f"{d.modifiers} {d.operands[2:]}"

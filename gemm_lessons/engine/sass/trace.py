@@ -1,0 +1,349 @@
+"""What every warp of a few blocks executes, instruction by instruction, and what each access asks of memory.
+
+    Compiled.sass + the blocks' addresses -> Trace        for ``timeline``, which plays it on a multiprocessor
+
+ptxas writes into every instruction of Volta and later when the next one may follow and on which loads it waits
+(``Control``), because the hardware does not check. So nothing about dependences has to be guessed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.compiler import elf
+from gemm_lessons.engine.costs import banks, tally
+from gemm_lessons.engine.costs.tally import Sums
+from gemm_lessons.engine.events import WARP, Access
+from gemm_lessons.engine.machine.memory import GlobalMemory, parameter_block
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.launch import Argument, Grid, buffers_of
+from gemm_lessons.engine.sass import Code, prepare, registers
+from gemm_lessons.engine.sass.divisions import Undecided
+from gemm_lessons.engine.sass.flow import SIGNALS, TEXTURE
+from gemm_lessons.engine.sass.lanes import Geometry, launch_constants
+from gemm_lessons.engine.sass.memory_contents import Store
+from gemm_lessons.engine.sass.operands import Decoded, Memory
+from gemm_lessons.engine.sass.planning import Plan
+from gemm_lessons.engine.sass.textures import Texels, texels_of
+from gemm_lessons.engine.sass.uncountable import Uncountable
+from gemm_lessons.engine.sass.walker import MemoryUse, Step, Walker
+
+if TYPE_CHECKING:
+    from gemm_lessons.engine.compiler.compile import Compiled
+    from gemm_lessons.engine.ptx.records import Kernel
+
+INSTRUCTION_BYTES = 16
+CONTROL_BIT = 105  # of the 128-bit instruction
+SCOREBOARDS = 6
+LINE_SECTORS = 4  # of 32 bytes, in a line of 128
+# Of SYNCS: an mbarrier is made with the number of arrivals, less than so many, in bits 1 to 20; an arrival announces
+# bytes, but for A1T0; the parity of a phase is the top bit.
+SIGNAL_KINDS: Mapping[str, Literal["made", "arrived", "awaited"]] = {
+    "EXCH": "made", "ARRIVE": "arrived", "PHASECHK": "awaited",
+}  # fmt: skip
+SIGNAL_MODIFIERS = frozenset("EXCH 64 ARRIVE TRANS64 A1T0 PHASECHK TRYWAIT".split())
+MOST_ARRIVALS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Control:
+    """The scheduling fields of an instruction. Layout: Jia et al., "Dissecting the NVIDIA Volta GPU Architecture via
+    Microbenchmarking" (2018), section 2.1; the same up to Hopper.
+
+    ``stall``: clocks until the warp's next instruction; ``sets`` and ``reads``: scoreboards that are busy until the
+    result is there, or until the sources are read (None: none); ``waits``: scoreboards that must be free first.
+    """
+
+    stall: int
+    sets: int | None
+    reads: int | None
+    waits: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """One warp's access. Shared: ``passes`` are wavefronts, ``ideal`` of them unavoidable. Global: ``passes`` are
+    128-byte lines (of a fetch from a texture, request by request), ``sectors`` the 32-byte sectors' numbers; of a copy
+    to shared memory also the wavefronts ``written`` there, and whether it goes ``past`` L1; of a box by TMA, whose
+    sectors have no numbers, the mbarrier that is told of it."""
+
+    space: Literal["shared", "global"]
+    load: bool
+    passes: int
+    ideal: int
+    sectors: Sequence[int] = ()
+    written: int = 0
+    past: bool = False
+    barrier: int | None = None
+
+
+@dataclass(frozen=True)
+class Signal:
+    """What a warp has to do with the mbarrier at an address of shared memory: it is ``made``, for so many ``arrivals``
+    a phase; threads have ``arrived`` and announce ``bytes``; or the phase of a ``parity`` is ``awaited``."""
+
+    kind: Literal["made", "arrived", "awaited"]
+    barrier: int
+    arrivals: int = 0
+    bytes: int = 0
+    parity: int = 0
+
+
+Touch = Traffic | Signal
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Warp by warp, block by block: (index of the instruction, its access if it made one)."""
+
+    code: tuple[Decoded, ...]
+    control: tuple[Control, ...]
+    reads: tuple[tuple[int, int], ...]  # per instruction: registers of each bank that a multiply-add reads
+    warps: tuple[tuple[tuple[int, Touch | None], ...], ...]
+    warps_per_block: int
+
+
+def controls(compiled: Compiled) -> tuple[Control, ...]:
+    """The scheduling fields of every instruction of a kernel, in the order of ``compiled.sass``."""
+    name = f".text.{compiled.entry}"
+    text = next((part.data for part in elf.sections(compiled.cubin) if part.name == name), b"")
+    if len(text) != INSTRUCTION_BYTES * len(compiled.sass):
+        raise Uncountable("the kernel calls device functions")
+    return tuple(_control(text[at : at + INSTRUCTION_BYTES]) for at in range(0, len(text), INSTRUCTION_BYTES))
+
+
+def _control(instruction: bytes) -> Control:
+    low, high = struct.unpack("<QQ", instruction)
+    bits = (high << 64 | low) >> CONTROL_BIT
+    sets, reads, waits = bits >> 5 & 7, bits >> 8 & 7, bits >> 11 & 63
+    return Control(
+        stall=bits & 15,
+        sets=sets if sets < SCOREBOARDS else None,
+        reads=reads if reads < SCOREBOARDS else None,
+        waits=tuple(number for number in range(SCOREBOARDS) if waits >> number & 1),
+    )
+
+
+@dataclass(frozen=True)
+class Traceable:
+    """A kernel whose machine code can be followed: decoded once, traced at any shape."""
+
+    code: Code
+    plan: Plan
+    kernel: Kernel
+    control: tuple[Control, ...]
+    reads: tuple[tuple[int, int], ...]
+    shared_bytes: int
+
+    @property
+    def instructions(self) -> tuple[Decoded, ...]:
+        """The kernel's machine code."""
+        return self.plan.program.code
+
+    def trace(self, grid: Grid, arguments: Sequence[Argument], blocks: int) -> Trace:
+        """Follow the first ``blocks`` of a launch. Raises ``Uncountable``."""
+        try:
+            return self._trace(self.plan, grid, arguments, blocks)
+        except Undecided:
+            careful = self.code.careful.plan
+            assert careful is not None
+            return self._trace(careful, grid, arguments, blocks)
+
+    def _trace(self, plan: Plan, grid: Grid, arguments: Sequence[Argument], blocks: int) -> Trace:
+        memory = GlobalMemory(buffers_of(arguments), [])
+        parameters = parameter_block(self.kernel, arguments, memory)
+        constants = {
+            **self.code.constants,
+            **launch_constants(grid, self.code.parameter_offset, parameters, self.kernel.target),
+        }
+        shared = self.shared_bytes + grid.dynamic_shared
+        store = Store(memory, shared, self.code.local_bytes) if plan.spaces else None
+        geometry = Geometry(grid, 0, min(blocks, grid.blocks))
+        recorder = _Recorder(plan, geometry, constants, store, texels_of(arguments))
+        recorder.run()
+        return Trace(
+            self.instructions, self.control, self.reads, recorder.warps(), -(-grid.threads // WARP)
+        )  # fmt: skip
+
+
+def traceable(compiled: Compiled, kernel: Kernel) -> Traceable:
+    """Raises ``Uncountable`` when the machine code cannot be followed."""
+    code = prepare(compiled)
+    plan = code.plan
+    if plan is None:
+        raise Uncountable(code.obstacle)
+    if any(d.name in SIGNALS for d in plan.program.code):
+        plan = code.signalling
+    reads = registers.reads(plan.program.code)
+    return Traceable(code, plan, kernel, controls(compiled), reads, compiled.resources.shared_bytes)
+
+
+class _Recorder(Walker):
+    """Notes, block by block of code, which warps went through it and what its accesses cost them."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        geometry: Geometry,
+        constants: dict[int, bytes],
+        store: Store | None,
+        textures: Mapping[int, Texels],
+    ) -> None:
+        self._log: list[tuple[int, NDArray[Any] | None, dict[int, list[Any]]]] = []  # of Touch | None
+        self._written: dict[int, list[int]] = {}  # by cp.async, the shared side of its last execution
+        super().__init__(plan, geometry, constants, Sums(), store, textures=textures)
+        for number, block in enumerate(self.blocks):
+            block.steps.insert(0, self._entered(number))
+
+    def _entered(self, number: int) -> Step:
+        return lambda: self._log.append((number, self.lanes.mask, {}))
+
+    def _signals(self, d: Decoded) -> Sequence[Step]:
+        memory = next((operand for operand in d.operands if isinstance(operand, Memory)), None)
+        if memory is None or not memory.registers:
+            raise Uncountable(f"unknown form {d.text}")
+        kind, told = "", None
+        if d.name == "UTMALDG":  # [where to], the register behind it names the mbarrier
+            first = memory.registers[0]
+            assert first.number is not None
+            where = self.lanes.address(Memory((replace(first, number=first.number + 1),), 0), "shared")
+        else:
+            kind = next((SIGNAL_KINDS[word] for word in d.modifiers if word in SIGNAL_KINDS), "")
+            if not kind or not SIGNAL_MODIFIERS.issuperset(d.modifiers):
+                raise Uncountable(f"unknown form {d.text}")
+            where, told = self.lanes.address(memory, "shared"), self.lanes.fetcher(d.operands[-1])
+        guard, lanes, bare = self.lanes.guard(d), self.geometry.lanes, d.has("A1T0")
+
+        def note() -> None:
+            active = self._active(guard).reshape(-1, WARP)
+            at = np.broadcast_to(where(), (lanes,)).reshape(-1, WARP)
+            word = None if told is None else np.broadcast_to(told(), (lanes,)).reshape(-1, WARP)
+            found: list[Touch | None] = []
+            for warp, taking_part in enumerate(active):
+                threads = np.flatnonzero(taking_part)
+                if not len(threads):
+                    found.append(None)
+                    continue
+                barrier, first = int(at[warp, threads[0]]), threads[0]
+                if word is None:
+                    found.append(Traffic("global", True, 0, 0, (), past=True, barrier=barrier))
+                    continue
+                number = int(word[warp, first])
+                if kind == "made":
+                    found.append(Signal("made", barrier, arrivals=MOST_ARRIVALS - (number >> 1 & MOST_ARRIVALS - 1)))
+                elif kind == "arrived":
+                    found.append(Signal("arrived", barrier, len(threads), 0 if bare else number * len(threads)))
+                else:
+                    found.append(Signal("awaited", barrier, parity=number >> 31))
+            self._log[-1][2][d.index] = found
+
+        return (note,)
+
+    def _touch(self, d: Decoded, use: MemoryUse) -> Step:
+        access, address, guard, beside = use.access, use.address, use.guard, use.beside
+        is_shared = access.space == "shared"
+        rows = True if use.rows is None else use.rows
+        past = tally.BYPASS in d.source.opcode
+        known: dict[bytes, list[Traffic | None]] = {}
+
+        def touch() -> None:
+            some, mask = self.lanes.active(guard)
+            if not some:
+                return
+            alive = self.fronts.alive
+            active = ((alive if mask is None else mask & alive) & rows).reshape(-1, WARP)
+            where = np.broadcast_to(address(), (self.geometry.lanes,)).reshape(-1, WARP)
+            if beside is not None and is_shared:
+                written, _, _ = tally.wavefronts(access, where, active, beside().reshape(-1, WARP))
+                self._written[d.index] = written.tolist()
+                return
+            key = where.tobytes() + active.tobytes() if is_shared else b""
+            found = known.get(key) if key else None
+            if found is None:
+                found = _touches(access, where, active)
+                if key:
+                    known[key] = found
+            if beside is not None:
+                pairs = zip(found, self._written[d.index], strict=True)
+                found = [it and replace(it, written=written, past=past) for it, written in pairs]
+            if d.name in ("LD", "ST") and (before := self._log[-1][2].get(d.index)):  # asked as shared memory first
+                found = [now or then for now, then in zip(found, before, strict=True)]
+            self._log[-1][2][d.index] = found
+
+        return touch
+
+    def warps(self) -> tuple[tuple[tuple[int, Touch | None], ...], ...]:
+        count = self.geometry.lanes // WARP
+        streams: list[list[tuple[int, Touch | None]]] = [[] for _ in range(count)]
+        for number, mask, touches in self._log:
+            block = self.blocks[number]
+            inside: Sequence[int] = range(count)
+            if mask is not None:
+                inside = np.flatnonzero(mask.reshape(-1, WARP).any(axis=1)).tolist()
+            steps = [(index, touches.get(index)) for index in range(block.first, block.end)]
+            plain = [(index, None) for index, _ in steps]
+            places = [(at, found) for at, (_, found) in enumerate(steps) if found is not None]
+            for warp in inside:
+                start = len(streams[warp])
+                streams[warp] += plain
+                for at, found in places:
+                    streams[warp][start + at] = (plain[at][0], found[warp])
+        if any(d.name in SIGNALS for d in self.plan.program.code):
+            streams = [shared_out(stream) for stream in streams]
+        return tuple(map(tuple, streams))
+
+
+def shared_out(stream: list[tuple[int, Touch | None]]) -> list[tuple[int, Touch | None]]:
+    """Each box with its share of the bytes that its mbarrier was told of before: those of a phase count as alike."""
+    announced: dict[int, tuple[int, list[int]]] = {}  # barrier -> bytes, and the places of the boxes since then
+
+    def settle(barrier: int) -> None:
+        size, places = announced.pop(barrier, (0, []))
+        sectors = size // banks.SECTOR
+        for number, place in enumerate(places):
+            index, box = stream[place]
+            assert isinstance(box, Traffic)
+            share = (number + 1) * sectors // len(places) - number * sectors // len(places)
+            lines = -(-share // LINE_SECTORS)
+            stream[place] = index, replace(box, passes=lines, ideal=lines, sectors=range(share))
+
+    for place, (_, touch) in enumerate(stream):
+        if touch is None:  # most of them
+            continue
+        if isinstance(touch, Signal) and touch.kind == "arrived" and touch.bytes:
+            settle(touch.barrier)
+            announced[touch.barrier] = touch.bytes, []
+        elif isinstance(touch, Traffic) and touch.barrier is not None:
+            if touch.barrier not in announced:
+                raise Uncountable("a bulk copy whose bytes nobody announced before")
+            announced[touch.barrier][1].append(place)
+    for barrier in list(announced):
+        settle(barrier)
+    return stream
+
+
+def _touches(access: Access, where: NDArray[Any], active: NDArray[Any]) -> list[Traffic | None]:
+    """What one instruction asks of memory, for every warp. None: no lane took part."""
+    mask = None if active.all() else active
+    load = access.effect in ("load", "copy") or access.is_matrix
+    if access.space == "shared":
+        cost, ideal, _ = tally.wavefronts(access, where, mask)
+        return [
+            Traffic("shared", load, c, i) if c else None for c, i in zip(cost.tolist(), ideal.tolist(), strict=True)
+        ]
+    found: list[Traffic | None] = []
+    requests = np.arange(WARP) // banks.LANES_OF_A_REQUEST[access.width] if access.space == TEXTURE else None
+    for row, lanes in zip(where // banks.SECTOR, active, strict=True):
+        sectors = sorted(set(row.tolist() if mask is None else row[lanes].tolist()))
+        lines = len({sector // LINE_SECTORS for sector in sectors})
+        if requests is not None:  # each by itself
+            asked = zip(row // LINE_SECTORS, lanes, requests, strict=True)
+            lines = len({(int(request), int(line)) for line, taking_part, request in asked if taking_part})
+        found.append(Traffic("global", load, lines, lines, tuple(sectors)) if sectors else None)
+    return found

@@ -1,0 +1,396 @@
+"""Executes the part of a kernel's machine code that addresses and branches depend on, and counts every access.
+
+    Compiled.sass -> operands -> flow, relevance, planning (what matters) -> lanes, fronts, moves -> Sums
+
+Nsight Compute counts machine instructions. ptxas joins neighbouring loads and stores, unrolls, turns branches into
+predicates and drops what nobody reads, so the only count that can be equal is one of the machine code itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gemm_lessons.engine.compiler.sass import width_of
+from gemm_lessons.engine.costs import banks
+from gemm_lessons.engine.costs.copies import LINE, NOWHERE
+from gemm_lessons.engine.costs.tally import Sums, Tally
+from gemm_lessons.engine.events import WARP, Access, Effect, Space
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.launch import Grid
+from gemm_lessons.engine.sass import conversions, floats, functions, integers
+from gemm_lessons.engine.sass import cross_lane as exchange
+from gemm_lessons.engine.sass.access_cache import Remembered
+from gemm_lessons.engine.sass.control_flow import Moves
+from gemm_lessons.engine.sass.divergence import Front, Fronts
+from gemm_lessons.engine.sass.exposed_latency import Passage, Waiting
+from gemm_lessons.engine.sass.flow import BULK, COPIES, GENERIC, LOADS, MEMORY, SIGNALS, STORES, TEXTURE, results
+from gemm_lessons.engine.sass.lanes import Geometry, Lanes
+from gemm_lessons.engine.sass.operand_fetch import Approximation, Array, Compute, Fetch
+from gemm_lessons.engine.sass.operands import Decoded, Memory
+from gemm_lessons.engine.sass.planning import CONTROL, FUSED, STORED, Plan, brought
+from gemm_lessons.engine.sass.textures import FETCHES, Texels, addressed, fetched, textures_of
+from gemm_lessons.engine.sass.uncountable import Uncountable
+from gemm_lessons.engine.sass.work_per_thread import Shares
+from gemm_lessons.engine.semantics.floats import float_state
+
+if TYPE_CHECKING:
+    from gemm_lessons.engine.sass.memory_contents import Store
+
+WRITES = {**STORED, **COPIES}
+LANES = 1 << 15  # in flight: as many as keep a register's array in the L2 cache
+BLOCK_BUDGET = 4_000_000  # basic blocks executed; far beyond any kernel of the course
+BY_TENSOR_CORES = "HFMA2.MMA"  # by its unit another one than HFMA2
+IGNORED = frozenset(
+    "NOP YIELD BAR MEMBAR ERRBAR CGAERRBAR CCTL CCTLL DEPBAR LDGDEPBAR NANOSLEEP PMTRIG FENCE ARRIVES WARPSYNC".split()
+).union(BULK)
+
+Step = Callable[[], None]
+Watch = Callable[[Access, Array, Array | None, int], None]  # access, addresses, lanes, number of the first lane
+
+
+@dataclass
+class Stretch:
+    """Straight-line code. ``steps`` execute its slice; where its last instruction leads, ``Moves`` knows."""
+
+    first: int
+    end: int
+    steps: list[Step] = field(default_factory=list)
+    fused: Counter[str] = field(default_factory=Counter)  # unguarded multiply-adds
+    barriers: int = 0  # unguarded BAR instructions
+    warps: int = 0  # how often, in warps, it was executed
+    lanes: int = 0
+    passage: Passage | None = None  # of global loads and what may hide them; None: none of that
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """What a memory instruction asks of one memory: at which ``address`` each lane, if its ``guard`` holds. ``beside``:
+    the addresses of a copy's other side; ``rows``: the lanes that give an address of ldmatrix or stmatrix."""
+
+    access: Access
+    address: Fetch
+    guard: Fetch | None
+    beside: Fetch | None
+    rows: Array | None
+
+
+class Walker:
+    """Counts one batch of blocks. ``sums`` is shared by the batches of a launch."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        geometry: Geometry,
+        constants: dict[int, bytes],
+        sums: Sums,
+        store: Store | None = None,
+        approximation: Approximation | None = None,
+        watch: Watch | None = None,
+        textures: Mapping[int, Texels] = MappingProxyType({}),
+    ) -> None:
+        self.plan = plan
+        self.textures = textures
+        self.watch = watch
+        self.geometry = geometry
+        self.sums = sums
+        self.store = store
+        self.lanes = Lanes(geometry, constants, approximation)
+        if store is not None:
+            store.begin(self.lanes)
+        self.fronts = Fronts(geometry.alive())
+        self.lanes.alive = lambda: self.fronts.alive
+        self.seen: list[tuple[Tally, Remembered]] = []
+        self.waiting = Waiting(geometry.lanes, sums) if watch is None else None
+        self.shares = Shares(geometry.lanes)
+        self.blocks = self._blocks()
+        number = {block.first: i for i, block in enumerate(self.blocks)}
+        moves = Moves(plan, self.lanes, self.fronts, number, parks=store is not None)
+        last = [plan.program.code[block.end - 1] for block in self.blocks]
+        self.moves = [moves.move(d, after) for after, d in enumerate(last, 1)]
+
+    # -- preparing ----------------------------------------------------------------------------------------------------
+
+    def _blocks(self) -> list[Stretch]:
+        code = self.plan.program.code
+        starts = {0, *self.plan.program.labels.values()}
+        starts |= {d.index + 1 for d in code if d.name in CONTROL and d.name not in ("BSSY", "BAR")}
+        if self.store is not None:
+            starts |= {d.index + 1 for d in code if d.name == "BAR"}
+        starts |= {d.index + 1 for d in code if d.name == "BSSY"}
+        ordered = sorted(start for start in starts if start < len(code))
+        blocks = [Stretch(first, end) for first, end in zip(ordered, [*ordered[1:], len(code)], strict=True)]
+        loading = self.waiting is not None and any(map(brought, code))
+        for block in blocks:
+            if loading:
+                block.passage = self.plan.passage(block.first, block.end)
+            for d in code[block.first : block.end]:
+                if loading and brought(d):
+                    block.steps.append(self._issue(d))
+                if d.name in FUSED:
+                    if d.guard is None:
+                        block.fused[d.name] += 1
+                    else:
+                        block.steps.append(self._count(d, partial(self._add_fused, d.name)))
+                elif d.name == "BAR":
+                    if d.guard is None:
+                        block.barriers += 1
+                    else:
+                        block.steps.append(self._count(d, self._add_arrivals))
+                if d.name in MEMORY and MEMORY[d.name] != "local":
+                    block.steps.extend(self._touch(d, use) for use in self._uses(d))
+                if d.name in SIGNALS:
+                    block.steps.extend(self._signals(d))
+                if self.plan.executed[d.index] or WRITES.get(d.name) in self.plan.spaces:
+                    step = self._step(d)
+                    if step is not None:
+                        block.steps.append(step)
+        return blocks
+
+    def _count(self, d: Decoded, add: Callable[[int], None]) -> Step:
+        guard = self.lanes.guard(d)
+
+        def count() -> None:
+            some, mask = self.lanes.active(guard)
+            if some:
+                alive = self.fronts.alive
+                add(int(np.count_nonzero(alive if mask is None else mask & alive)))
+
+        return count
+
+    def _issue(self, d: Decoded) -> Step:
+        """Tells who executes a global load."""
+        guard, waiting = self.lanes.guard(d), self.waiting
+        assert waiting is not None
+        if MEMORY[d.name] == GENERIC:
+            means_shared, _ = self.lanes.generic(next(o for o in d.operands if isinstance(o, Memory)))
+            guard = both(guard, lambda: ~means_shared())
+
+        def issue() -> None:
+            some, mask = self.lanes.active(guard)
+            if some:
+                alive = self.fronts.alive
+                waiting.active[d.index] = alive if mask is None else mask & alive
+
+        return issue
+
+    def _add_fused(self, name: str, lanes: int) -> None:
+        if name == "FFMA":
+            self.sums.ffma += lanes
+        else:
+            self.sums.dfma += lanes
+
+    def _add_arrivals(self, lanes: int) -> None:
+        self.sums.arrivals += lanes
+
+    def _step(self, d: Decoded) -> Step | None:
+        votes = d.name == "BAR" and d.has("RED")
+        if (d.name in IGNORED or d.name in CONTROL) and not votes:
+            return None
+        lanes, guard = self.lanes, self.lanes.guard(d)
+        names, registers = results(d)[0], lanes.registers
+        if d.name in MEMORY:
+            if self.store is None:
+                raise Uncountable(f"addresses depend on {d.text}")
+            return self.store.step(d, lanes, lambda: self.fronts.alive)
+        compute = self._compute(d)
+        if guard is None and len(names) == 1:
+            (only,) = names
+
+            def execute_plainly() -> None:
+                values = compute()
+                if len(values) != 1:
+                    raise Uncountable(f"unknown form {d.text}")
+                if lanes.mask is None:
+                    registers[only] = values[0]
+                else:
+                    lanes.write(only, values[0], lanes.mask)
+
+            return execute_plainly
+
+        def execute() -> None:
+            some, mask = (True, lanes.mask) if guard is None else lanes.active(guard)
+            if some:
+                values = compute()
+                if len(values) != len(names):
+                    raise Uncountable(f"unknown form {d.text}")
+                if mask is None:
+                    registers.update(zip(names, values, strict=True))
+                    return
+                for name, value in zip(names, values, strict=True):
+                    lanes.write(name, value, mask)
+
+        return execute
+
+    def _compute(self, d: Decoded) -> Compute:
+        for table in (integers.TABLE, floats.TABLE, conversions.TABLE, functions.TABLE):
+            if d.name in table:
+                return table[d.name](self.lanes.sources(d))
+        if d.name in exchange.TABLE:
+            return exchange.TABLE[d.name](self.lanes, lambda: self.fronts.alive, d)
+        raise Uncountable(f"unknown instruction {d.text}")
+
+    # -- counting -----------------------------------------------------------------------------------------------------
+
+    def _uses(self, d: Decoded) -> Iterator[MemoryUse]:
+        """Of a memory instruction; two of a copy from global to shared memory, and of a generic address."""
+        lanes, guard = self.lanes, self.lanes.guard(d)
+        if d.name in FETCHES:
+            texels, touching = addressed(d, lanes.fetcher, partial(self._active, guard), self.textures)
+            yield self._use(d, "texture", "load", texels, both(guard, touching))
+            return
+        memories = [operand for operand in d.operands if isinstance(operand, Memory)]
+        effect: Effect = "load" if d.name in LOADS else "store" if d.name in STORES else "atomic"
+        if MEMORY[d.name] == GENERIC:
+            means_shared, inside = lanes.generic(memories[0])
+            yield self._use(d, "shared", effect, inside, both(guard, means_shared))
+            outside = both(guard, lambda: ~means_shared())
+            yield self._use(d, "global", effect, lanes.address(memories[0], "global"), outside)
+            return
+        if d.name not in COPIES:
+            space: Space = "shared" if MEMORY[d.name] == "shared" else "global"
+            yield self._use(d, space, effect, lanes.address(memories[0], space), guard)
+            return
+        reading = lanes.reading(d)
+        to, source = lanes.address(memories[0], "shared"), lanes.address(memories[1], "global")
+        yield self._use(d, "shared", "copy", to, guard, self._spread(source, reading))
+        yield self._use(d, "global", "copy", source, both(guard, reading), self._spread(to))
+
+    def _use(
+        self, d: Decoded, space: Space, effect: Effect, address: Fetch, guard: Fetch | None, beside: Fetch | None = None
+    ) -> MemoryUse:
+        width, source = bytes_of(d), d.source
+        matrix = d.name in ("LDSM", "STSM")
+        rows = banks.rows_of_matrices(width, self.geometry.lanes) if matrix else None
+        width = banks.ROW_BYTES if matrix else width
+        access = Access(d.index, space, effect, width, source.line, source.file, d.text, is_matrix=matrix)
+        return MemoryUse(access, address, guard, beside, rows)
+
+    def _spread(self, address: Fetch, reading: Fetch | None = None) -> Fetch:
+        """The addresses of all lanes, ``NOWHERE`` of those that are not ``reading``."""
+
+        def spread() -> Array:
+            where: Array = np.broadcast_to(address(), (self.geometry.lanes,))
+            return where if reading is None else np.where(reading(), where, NOWHERE)
+
+        return spread
+
+    def _signals(self, d: Decoded) -> Sequence[Step]:
+        """Notes what ``d`` tells an mbarrier: nobody counts that."""
+        return ()
+
+    def _active(self, guard: Fetch | None) -> Array:
+        """The lanes that execute an instruction now."""
+        some, mask = self.lanes.active(guard)
+        alive = self.fronts.alive
+        return (alive if mask is None else alive & mask) if some else np.zeros_like(alive)
+
+    def _touch(self, d: Decoded, use: MemoryUse) -> Step:
+        """Counts the execution of a memory instruction."""
+        access, address, guard, beside, rows = use.access, use.address, use.guard, use.beside, use.rows
+        tally = self.sums.tallies.setdefault((d.index, access.space), Tally(access))
+        period = LINE if access.space == "shared" or beside else banks.SECTOR
+        seen, watch, lanes = Remembered(access, period), self.watch, self.geometry.lanes
+        is_texture = access.space == TEXTURE
+
+        def touch() -> None:
+            some, mask = (True, self.lanes.mask) if guard is None else self.lanes.active(guard)
+            if not some:
+                return
+            if mask is None:
+                mask = None if self.fronts.everyone_alive else self.fronts.alive
+            elif not self.fronts.everyone_alive:
+                mask = mask & self.fronts.alive
+            if rows is not None:
+                mask = rows if mask is None else rows & mask
+            where = address()
+            if where.size != lanes:  # else broadcasting costs as much as all the rest
+                where = where.repeat(lanes)
+            if watch is not None:
+                watch(access, where, mask, self.geometry.first * self.geometry.padded)
+            if is_texture:
+                self.sums.textures |= textures_of(where, mask, self.geometry.padded)
+            one = seen.look(where, mask, self.geometry, beside() if beside else None)
+            if one is not None:
+                tally.add(one, 1, where, mask)
+
+        self.seen.append((tally, seen))
+        return touch
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    def run(self, budget: int = BLOCK_BUDGET) -> None:
+        """Until every lane has ended. Raises ``Uncountable``, also after ``budget`` basic blocks."""
+        front: Front | None = self.fronts.start(0)
+        most = budget
+        with float_state():
+            while True:
+                if front is None or front.mask is not None:
+                    if front is not None:
+                        self.fronts.add(front)
+                    front = self.fronts.next()
+                    if front is None:
+                        break
+                block = self.blocks[front.block]
+                block.warps += front.warps
+                block.lanes += front.lanes
+                self.lanes.mask = front.mask
+                for step in block.steps:
+                    step()
+                if block.passage is not None and self.waiting is not None:
+                    self.waiting.follow(block.passage, front.mask)
+                self.shares.add(self.fronts.mask_of(front), block.end - block.first)
+                budget -= 1
+                if budget < 0:
+                    raise Uncountable(f"more than {most} basic blocks were executed")
+                front = self.moves[front.block](front)
+        self._sum()
+
+    def _sum(self) -> None:
+        code = self.plan.program.code
+        for block in self.blocks:
+            for name, count in block.fused.items():
+                self._add_fused(name, count * block.lanes)
+            self.sums.arrivals += block.barriers * block.lanes
+            here = slice(block.first, block.end)
+            self.sums.reuse_flags += block.warps * sum(self.plan.reuse_flags[here])
+            self.sums.register_conflicts += block.warps * sum(self.plan.register_conflicts[here])
+            self.sums.tensor_products += block.warps * sum(self.plan.tensor_products[here])
+            for d in code[block.first : block.end]:
+                for space in ("shared", "global", TEXTURE) if d.name in MEMORY else ():
+                    tally = self.sums.tallies.get((d.index, space))
+                    if tally is not None:
+                        tally.executed += block.warps
+                self.sums.issued[BY_TENSOR_CORES if d.source.opcode.startswith(BY_TENSOR_CORES) else d.name] += (
+                    block.warps
+                )
+        executed = self.shares.executed()
+        self.sums.executed += int(executed.sum())
+        self.sums.longest = max(self.sums.longest, int(executed.max()))
+        for tally, seen in self.seen:
+            tally.footprint.merge(seen.left(self.geometry, tally))
+
+
+def both(one: Fetch | None, other: Fetch | None) -> Fetch | None:
+    """Two conditions as one; None: no condition."""
+    if one is None or other is None:
+        return one or other
+    return lambda: one() & other()
+
+
+def bytes_of(d: Decoded) -> int:
+    """How many a memory instruction moves for each lane."""
+    return fetched(d) if d.name in FETCHES else max(1, width_of(d.source.opcode))
+
+
+def batches(grid: Grid, chosen: Sequence[range]) -> list[tuple[int, int]]:
+    """(first block, number of blocks) of every batch of the ``chosen`` blocks of a launch."""
+    padded = -(-grid.threads // WARP) * WARP
+    size = max(1, LANES // padded)
+    return [(first, min(size, part.stop - first)) for part in chosen for first in range(part.start, part.stop, size)]

@@ -1,0 +1,60 @@
+"""Asks for the second opinion when the PTX machine is done with a launch: before anybody is told what came of it.
+
+counted launch -> barriers, multiply-adds, footprints (counters/cross_check.py) -> if in doubt: words (exact.py)
+launch that faulted -> does machine code leave its memory, too? (leaving.py)
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+
+from gemm_lessons.engine import sass as machinecode
+from gemm_lessons.engine.counters import cross_check as accounts
+from gemm_lessons.engine.counters.counters import CounterObserver
+from gemm_lessons.engine.events import Observer
+from gemm_lessons.engine.machine.machine import Machine
+from gemm_lessons.engine.machine.state import Fault
+from gemm_lessons.engine.ptx.anticipated import always_needed
+from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.engine.second_opinion import leaving
+from gemm_lessons.engine.second_opinion.exact import Closer
+
+Again = Callable[[Observer], Machine]  # the same launch once more, from the start, watched by an observer
+
+
+def demand(machine: Machine, counters: CounterObserver | None, findings: Sequence[Finding], again: Again) -> None:
+    """Of a launch that ended well. Raises ``Disagreement``; says nothing where machine code could not be followed."""
+    if counters is None or counters.followed is None or not _defined(counters.code, findings):
+        return
+    mine, theirs, code = counters.interpreted, counters.followed, counters.code
+    blocks, grid = machine.program.blocks, machine.grid
+    accounts.check_barriers(mine, theirs, machine.program.kernel.instructions, grid.threads)
+    accounts.check_fused(mine, theirs, blocks, counters.lanes)
+    kinds = accounts.doubts(mine, theirs, code.shared_origin)
+    if any(variable.space == "const" for variable in machine.program.variables):
+        # Where a global load from a constant lands is the driver's choice, and not in the machine code.
+        kinds = tuple(kind for kind in kinds if kind != ("global", "load"))
+    if not kinds:
+        return
+    look = Closer(kinds, mine, theirs, grid.blocks, code.shared_origin)
+    with contextlib.suppress(Fault, machinecode.Uncountable):  # chosen blocks that wait for others, which do not run
+        again(look.interpreted).run(look.blocks)
+        machinecode.count(code, machine.launch, machine.initial_memory, look.blocks, look.followed)
+        look.judge(always_needed(blocks), machine.state.padded)
+
+
+def demand_of_fault(
+    machine: Machine, fault: Fault, prepare: Callable[[], machinecode.Code], findings: Sequence[Finding]
+) -> None:
+    """Of a launch that ``fault`` ended. Raises ``Disagreement``. ``prepare``, which takes 0.3 s, where it matters."""
+    if leaving.concerns(fault, machine) and _defined(code := prepare(), findings):
+        leaving.confirm(fault, code, machine)
+
+
+def _defined(code: machinecode.Code, findings: Sequence[Finding]) -> bool:
+    """Whether both engines must see the same: what a register or memory holds that nobody set, or that several threads
+    set at once, is up to each of them, and may decide an address."""
+    depends_on_memory = code.plan is not None and bool(code.plan.spaces)
+    serious = [finding for finding in findings if finding.severity != "note"]
+    return not any(finding.kind in ("unset", "shuffle_source") or depends_on_memory for finding in serious)

@@ -1,0 +1,81 @@
+"""The second opinion on a fault: an address that the PTX machine calls wrong must be wrong in machine code, too.
+
+The blocks that ran when the fault came are followed in machine code until an access leaves its memory or is misaligned.
+If none does, one of the engines is mistaken, and the learner is not told of a fault that may be none. There is no
+opinion where machine code cannot be followed, or where the fault is of a load that ptxas may have left out.
+"""
+
+from __future__ import annotations
+
+from gemm_lessons.engine import sass as machinecode
+from gemm_lessons.engine.counters.cross_check import MACHINE_CODE, Array, Disagreement
+from gemm_lessons.engine.events import Access, LaunchInfo
+from gemm_lessons.engine.machine.machine import Machine
+from gemm_lessons.engine.machine.memory import GlobalMemory
+from gemm_lessons.engine.machine.state import Fault
+from gemm_lessons.engine.ptx.anticipated import always_needed
+from gemm_lessons.engine.ptx.cfg import line_of
+from gemm_lessons.engine.ptx.records import Instruction
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.sass import Code, Uncountable
+
+BUDGET = 50_000  # basic blocks of machine code: a kernel that faulted may never end
+KINDS = frozenset({"out_of_bounds", "misaligned"})
+
+
+class _Left(Exception):
+    """Machine code went wrong, too."""
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    """Raises ``_Left`` at the first access that leaves its memory or is misaligned."""
+
+    memory: GlobalMemory
+    shared_origin: int
+    shared_bytes: int
+
+    def __call__(self, access: Access, addresses: Array, active: Array | None, first_lane: int) -> None:
+        """See ``machinecode.walker.Watch``."""
+        used = addresses if active is None else addresses[active]
+        if not used.size:
+            return
+        if access.space == "global":
+            wrong = ~self.memory.offsets(used, access.width)[1]
+        else:
+            used = used - self.shared_origin
+            wrong = (used < 0) | (used > self.shared_bytes - access.width)
+        if (wrong | (used & (access.width - 1) != 0)).any():
+            raise _Left
+
+
+def concerns(fault: Fault, machine: Machine) -> bool:
+    """Whether machine code can say anything of ``fault``, which ended a run of ``machine``: it is one by address."""
+    instruction = fault.instruction
+    if fault.kind not in KINDS or instruction is None or not _comparable(instruction, machine.launch):
+        return False
+    return instruction.index in always_needed(machine.program.blocks)
+
+
+def confirm(fault: Fault, code: Code, machine: Machine) -> None:
+    """Raises ``Disagreement`` when the machine code of the blocks that a fault which ``concerns`` it has ended ends
+    without one."""
+    instruction, launch = fault.instruction, machine.launch
+    if instruction is None or code.plan is None:
+        return
+    batch = machine.state.batch
+    running = range(batch.first_block, batch.first_block + batch.blocks)
+    try:
+        bounds = _Bounds(machine.initial_memory(), code.shared_origin, launch.shared_bytes)
+        machinecode.count(code, launch, machine.initial_memory, [running], bounds, BUDGET)
+    except (_Left, Uncountable):
+        return
+    raise Disagreement(f"the PTX interpreter says '{fault}', but {MACHINE_CODE} leaves no memory", line_of(instruction))
+
+
+def _comparable(instruction: Instruction, launch: LaunchInfo) -> bool:
+    """Local memory becomes registers in machine code; constants become operands."""
+    spaces = {modifier.partition("__")[0] for modifier in instruction.modifiers}
+    if spaces & {"local", "const", "param"} or "bulk" in spaces or instruction.row.effect == "phase":
+        return False
+    return bool(spaces & {"global", "shared"}) or not launch.local_bytes

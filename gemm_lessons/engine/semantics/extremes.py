@@ -1,0 +1,109 @@
+"""Floating-point instructions that never round: min, max, abs, neg, copysign.
+
+Source: NVIDIA, "PTX ISA" 9.0, 9.7.3 to 9.7.5.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gemm_lessons.engine.semantics import floats
+from gemm_lessons.engine.semantics.arithmetic import settle_nans, with_modifiers
+from gemm_lessons.engine.semantics.floats import F32, F64
+from gemm_lessons.engine.semantics.operation import DTYPES, Array, Function, Table, in_halves, put
+
+RAW = {"f16": np.uint16, "bf16": np.uint16, "f32": np.uint32, "f64": np.uint64}
+SIGN = {"f16": np.uint16(0x8000), "bf16": np.uint16(0x8000), "f32": np.uint32(1 << 31), "f64": np.uint64(1 << 63)}
+
+
+def _extreme(minimum: bool, code: str, nan: bool, xorsign: bool) -> Function:
+    """min or max: a number beats NaN (``.NaN``: NaN wins), and -0 < +0."""
+    propagate = np.minimum if minimum else np.maximum
+    ufunc = propagate if nan else np.fmin if minimum else np.fmax
+    join = np.bitwise_or if minimum else np.bitwise_and
+    raw = RAW[code]
+    sign = SIGN[code]
+
+    def function(out: Array, a: Array, b: Array) -> None:
+        if xorsign:
+            flipped = np.bitwise_xor(np.asarray(a).view(raw), np.asarray(b).view(raw)) & sign
+            a, b = np.abs(a), np.abs(b)
+        r = np.empty(out.shape, out.dtype)
+        ufunc(a, b, out=r)
+        if np.count_nonzero(r) != r.size:
+            # Equal numbers have equal bits, but for the two zeros: joining the bits picks the right one.
+            joined = join(np.asarray(a).view(raw), np.asarray(b).view(raw))
+            np.copyto(r.view(raw), joined, where=np.equal(a, b))
+        if code == "f64":
+            floats.inherit_nan(r, b, a)
+        out[...] = r
+        if xorsign:
+            out.view(raw)[...] |= flipped
+        if code != "f64":
+            settle_nans(out, code)
+
+    return function
+
+
+def _in_f32(function: Function) -> Function:
+    """Run a float32 function, whose results are bfloat16 values if its sources are, on bfloat16 bits."""
+
+    def wide(out: Array, *sources: Array) -> None:
+        result = np.empty(out.shape, F32)
+        function(result, *(floats.widen_bf16(source) for source in sources))
+        np.right_shift(result.view(np.uint32), 16, out=out, casting="unsafe")
+
+    return wide
+
+
+def _bitwise(opcode: str, code: str) -> Function:
+    """abs and neg on the sign bit alone; NaN becomes canonical (in f64 it stays, quiet, with its sign)."""
+    raw: Any = RAW[code]
+    sign: Any = SIGN[code]
+
+    def function(out: Array, a: Array) -> None:
+        bits = np.atleast_1d(a).view(raw)
+        r = bits & ~sign if opcode == "abs" else bits ^ sign
+        if code == "f64":
+            floats.inherit_nan(r.view(F64), a)
+        np.copyto(out.view(raw), r)
+        if code != "f64":
+            settle_nans(out, code)
+
+    return function
+
+
+def _copysign(out: Array, a: Array, b: Array) -> None:
+    np.copysign(b, a, out=out)
+
+
+def table() -> Table:
+    """Every instruction of this module, by full name."""
+    entries: Table = {}
+    for opcode, minimum in (("min", True), ("max", False)):
+        for nan in (False, True):
+            for xorsign in (False, True):
+                suffix = ".NaN" * nan + ".xorsign.abs" * xorsign
+                for ftz in (False, True):
+                    name = opcode + ".ftz" * ftz + suffix
+                    for code in ("f32", "f16"):
+                        function = with_modifiers(_extreme(minimum, code, nan, xorsign), code, ftz)
+                        put(entries, name, code, 2, function)
+                        if code == "f16":
+                            put(entries, name, "f16x2", 2, in_halves(function, np.float16))
+                function = _in_f32(_extreme(minimum, "f32", nan, xorsign))
+                put(entries, opcode + suffix, "bf16", 2, function)
+                put(entries, opcode + suffix, "bf16x2", 2, in_halves(function, np.uint16))
+        put(entries, opcode, "f64", 2, _extreme(minimum, "f64", False, False))
+    for opcode in ("abs", "neg"):
+        for code in ("f32", "f64", "f16", "bf16"):
+            for ftz in (False, True) if code in ("f32", "f16") else (False,):
+                function = with_modifiers(_bitwise(opcode, code), code, ftz)
+                put(entries, opcode + ".ftz" * ftz, code, 1, function)
+                if code in ("f16", "bf16"):
+                    put(entries, opcode + ".ftz" * ftz, code + "x2", 1, in_halves(function, DTYPES[code]))
+    for code in ("f32", "f64"):
+        put(entries, "copysign", code, 2, _copysign)
+    return entries

@@ -1,0 +1,158 @@
+"""What one matrix instruction (``mma``, ``wmma.mma``) computes: d = a b + c for many fragments at once.
+
+Integers wrap (or saturate), float64 is a chain of fused multiply-adds in the order of k. All others are summed as an
+H200 does it, found by fitting its answers (checks/readings/simulator/fragments.json): the products are exact; all of
+them and c are cut off, towards zero, at the 25th bit below the largest of their exponents, where the exponent of a
+product is the sum of its factors' exponents, a subnormal number has that of the smallest normal one, and the largest is
+-133 at least; the sum of what is left is exact; it is cut off towards zero to float32, or rounded to nearest even to
+float16; no zero is negative. fp8 goes by way of float16: the products of the first two of every four k, then the
+others, then c is added by an ordinary addition. Other architectures sum fewer products at once, or keep fewer bits (B.
+Khattak, M. Mikaitis, "Accurate models of NVIDIA tensor cores", 2025); theirs is not modelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.records.encodings import EXPONENTS, decode
+from gemm_lessons.engine.semantics.doubles import fma_f64
+
+Array = NDArray[Any]
+
+# By PTX's name of a type: how elements are stored.
+STORED: Mapping[str, str] = {
+    "f64": "f8", "f32": "f4", "tf32": "u4", "f16": "f2", "bf16": "u2", "e4m3": "u1", "e5m2": "u1",
+    "s8": "i1", "u8": "u1", "s32": "i4",
+}  # fmt: skip
+KEPT = 25  # bits below the largest exponent
+LEAST = 2.0**-133  # which counts as this at least
+AT_ONCE = 1 << 18  # products, so that they stay in a core's cache
+TF32_BITS = np.uint32(0xFFFFE000)  # the others are ignored
+NAN = {"f32": np.uint32(0x7FFFFFFF).view(np.float32), "f16": np.uint16(0x7FFF).view(np.float16)}
+TOO_LARGE = 2.0**128  # for float32
+# Bits of the exponent and the smallest one of a normal number, as a number of the type.
+_FIELDS: Mapping[str, tuple[Any, Any]] = {
+    "f32": (np.uint32(0x7F800000), np.uint32(0x00800000)),
+    "f16": (np.uint16(0x7C00), np.uint16(0x0400)),
+}
+
+
+def supported(d: str, a: str, b: str, c: str) -> bool:
+    """Whether products of these types are known."""
+    if c != d:
+        return False
+    if {a, b} <= {"s8", "u8"}:
+        return d == "s32"
+    if {a, b} <= {"e4m3", "e5m2"}:
+        return d == "f32"
+    return (a, b, d) in {
+        ("f64", "f64", "f64"), ("tf32", "tf32", "f32"), ("bf16", "bf16", "f32"), ("f16", "f16", "f32"),
+        ("f16", "f16", "f16"),
+    }  # fmt: skip
+
+
+def multiply(types: tuple[str, str, str], a: Array, b: Array, c: Array, *, saturate: bool = False) -> Array:
+    """``a`` (fragments, m, k), ``b`` (fragments, k, n), ``c`` (fragments, m, n), as stored -> d, as stored.
+
+    ``types``: of d and c, of a, of b. Never raises; floating-point flags are the caller's to silence.
+    """
+    d, of_a, of_b = types
+    if d == "s32":
+        total: Array = np.matmul(a.astype(np.float64), b.astype(np.float64)) + c  # exact: far below 2^53
+        wide: Array = np.clip(total, -(2.0**31), 2.0**31 - 1) if saturate else total
+        return wide.astype(np.int64).astype(np.int32)
+    if d == "f64":
+        return _chain(a, b, c)
+    result = np.empty_like(c)
+    step = max(1, AT_ONCE // (c[0].size * a.shape[2])) if len(c) else 1
+    for first in range(0, len(c), step):
+        part = slice(first, first + step)
+        if of_a in ("e4m3", "e5m2"):
+            result[part] = _of_float8(of_a, of_b, a[part], b[part], c[part])
+        else:
+            result[part] = _summed(d, _Factor.of(of_a, a[part]), _Factor.of(of_b, b[part]), c[part])
+    return result
+
+
+def _chain(a: Array, b: Array, c: Array) -> Array:
+    total = np.ascontiguousarray(c).reshape(-1).copy()
+    out = np.empty_like(total)
+    for k in range(a.shape[2]):
+        left = np.ascontiguousarray(np.broadcast_to(a[:, :, k, None], c.shape)).reshape(-1)
+        right = np.ascontiguousarray(np.broadcast_to(b[:, None, k, :], c.shape)).reshape(-1)
+        fma_f64(out, left, right, total)
+        total, out = out, total
+    return total.reshape(c.shape)
+
+
+class _Factor:
+    """Numbers with the power of two that each is taken to begin with, both as float64; 0 for a zero."""
+
+    def __init__(self, values: Array, powers: Array) -> None:
+        self.values = values
+        self.powers = powers
+
+    @classmethod
+    def of(cls, kind: str, stored: Array) -> _Factor:
+        """From elements as they are stored."""
+        if kind == "tf32":
+            stored, kind = (stored & TF32_BITS).view(np.float32), "f32"
+        elif kind == "bf16":
+            stored, kind = (stored.astype(np.uint32) << np.uint32(16)).view(np.float32), "f32"
+        field, least = _FIELDS[kind]
+        bits = stored.view(field.dtype)
+        powers = np.maximum(bits & field, least).view(stored.dtype).astype(np.float64)
+        values = stored.astype(np.float64)
+        return cls(values, np.where(values == 0, 0.0, powers))
+
+
+def _summed(d: str, a: _Factor, b: _Factor, c: Array) -> Array:
+    added = _Factor.of(d, c)
+    products = a.values[:, :, :, None] * b.values[:, None, :, :]  # (fragments, m, k, n)
+    powers = a.powers[:, :, :, None] * b.powers[:, None, :, :]
+    peak = np.maximum(np.maximum(powers.max(axis=2), added.powers), LEAST)
+    strange = not np.isfinite(peak).all()  # an infinity or a NaN has the largest exponent
+    if strange:
+        plain = products.sum(axis=2) + added.values
+    scale = 2.0**KEPT / peak
+    products *= scale[:, :, None, :]
+    np.trunc(products, out=products)
+    total = (products.sum(axis=2) + np.trunc(added.values * scale)) / scale
+    result = _cut(total) if d == "f32" else total.astype(np.float16)
+    result[result == 0] = 0  # not -0, neither of terms that cancel nor of a sum that is too small
+    if strange:
+        unbounded = ~np.isfinite(plain)
+        result[unbounded] = plain[unbounded].astype(result.dtype)
+        result[np.isnan(plain)] = NAN[d]
+    return result
+
+
+def _cut(values: Array) -> Array:
+    """float64 -> float32, towards zero."""
+    rounded: Array = values.astype(np.float32)
+    away = np.abs(rounded.astype(np.float64)) > np.abs(values)
+    rounded[away] = np.nextafter(rounded[away], np.float32(0))
+    large = np.abs(values) >= TOO_LARGE
+    rounded[large] = np.copysign(np.float32(np.inf), values[large])
+    return rounded
+
+
+def _of_float8(of_a: str, of_b: str, a: Array, b: Array, c: Array) -> Array:
+    left, right = (_as_half(kind, stored) for kind, stored in ((of_a, a), (of_b, b)))
+    total = np.zeros_like(c)
+    late = np.arange(a.shape[2]) % 4 >= 2
+    for chosen in (~late, late):
+        total = _summed("f32", _Factor.of("f16", left[:, :, chosen]), _Factor.of("f16", right[:, chosen]), total)
+    total = c + total
+    total[np.isnan(total)] = NAN["f32"]
+    return total
+
+
+def _as_half(kind: str, stored: Array) -> Array:
+    name = f"float8_{kind}"
+    assert name in EXPONENTS
+    return decode(name, stored).astype(np.float16)

@@ -1,0 +1,79 @@
+"""What one computational PTX instruction does to registers: the record that every table of semantics is made of."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gemm_lessons.engine.records.frozen import dataclass
+
+Array = np.ndarray[Any, Any]
+Function = Callable[..., None]
+
+# How the machine must view a register for each type code. Packed pairs and bfloat16 stay raw bits.
+DTYPES: Mapping[str, Any] = {
+    "pred": np.bool_,
+    **{f"u{bits}": getattr(np, f"uint{bits}") for bits in (8, 16, 32, 64)},
+    **{f"s{bits}": getattr(np, f"int{bits}") for bits in (8, 16, 32, 64)},
+    **{f"b{bits}": getattr(np, f"uint{bits}") for bits in (8, 16, 32, 64)},
+    **{f"f{bits}": getattr(np, f"float{bits}") for bits in (16, 32, 64)},
+    "bf16": np.uint16,
+    **dict.fromkeys(("f16x2", "bf16x2", "u16x2", "s16x2", "tf32"), np.uint32),
+}
+
+
+@dataclass(frozen=True)
+class Operation:
+    """``function(*outs, *sources)`` writes one row of lanes per result.
+
+    ``result`` and ``sources`` hold type codes (keys of ``DTYPES``). Outs are contiguous arrays (lanes,) and may be the
+    very same memory as a source; sources are arrays (lanes,) or NumPy scalars. A result or source of 8 bits lives in a
+    wider register: hand its out over as that register's integer view with the sign of the code; the function extends.
+    ``carry_out``: one more out (bool) follows the results; ``carry_in``: one more source (bool) follows the sources.
+    """
+
+    result: tuple[str, ...]
+    sources: tuple[str, ...]
+    function: Function
+    carry_in: bool = False
+    carry_out: bool = False
+
+
+Table = dict[str, Operation]
+
+
+def put(entries: Table, name: str, code: str, count: int, function: Function) -> None:
+    """Enter an operation whose ``count`` sources and result all have the type that ends its name."""
+    entries[f"{name}.{code}"] = Operation((code,), (code,) * count, function)
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A ufunc as a table function."""
+
+    ufunc: Callable[..., Any]
+
+    def __call__(self, out: Array, *sources: Array) -> None:
+        """Write the ufunc's result into ``out``."""
+        self.ufunc(*sources, out=out)
+
+    def into(self, out: Array, sources: Sequence[Any]) -> Callable[[], object]:
+        """The same as one call. NumPy takes ``out`` sooner by its place than by its name, but not of all ufuncs."""
+        if self.ufunc in (np.minimum, np.maximum):
+            return functools.partial(self.ufunc, *sources, out=out)
+        return functools.partial(self.ufunc, *sources, out)
+
+
+def in_halves(function: Function, dtype: Any, result: Any = None) -> Function:
+    """Apply ``function`` (one result) to both 16-bit halves of packed 32-bit registers, seen as ``dtype``, the one that
+    it writes as ``result`` where that is another."""
+    written = result or dtype
+
+    def packed(out: Array, *sources: Array) -> None:
+        halves = [np.ascontiguousarray(np.broadcast_to(source, out.shape)).view(dtype) for source in sources]
+        function(out.view(written), *halves)
+
+    return packed

@@ -1,0 +1,250 @@
+"""A device on NumPy: PTX of NVRTC, interpreted in lockstep over all lanes of many blocks, counted and checked.
+
+    parser.parse -> cfg.build -> schedule -> decode.Binder -> machine.Machine --events--> counters, checkers
+
+Nothing here needs a GPU or a driver, and a kernel that is interpreted cannot touch the machine that runs it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from gemm_lessons.engine import sass as machinecode
+from gemm_lessons.engine.checkers import Checks
+from gemm_lessons.engine.checkers.same_value import SameValue
+from gemm_lessons.engine.counters.counters import CounterObserver
+from gemm_lessons.engine.counters.cross_check import Disagreement
+from gemm_lessons.engine.events import LaunchInfo, Observer
+from gemm_lessons.engine.machine.machine import Machine, Setting, finding_of, stopped
+from gemm_lessons.engine.machine.prepared import Program, prepare
+from gemm_lessons.engine.machine.spin_waits import MoreBlocks
+from gemm_lessons.engine.machine.state import Fault
+from gemm_lessons.engine.machine.symbols import find, given, read_back
+from gemm_lessons.engine.process.bounds import OutOfTime
+from gemm_lessons.engine.ptx import parser
+from gemm_lessons.engine.ptx import records as ptx
+from gemm_lessons.engine.ptx.cfg import line_of
+from gemm_lessons.engine.ptx.fma_contraction import join
+from gemm_lessons.engine.ptx.inline import inline_calls
+from gemm_lessons.engine.ptx.operand_check import check
+from gemm_lessons.engine.ptx.variables import in_their_space, usable
+from gemm_lessons.engine.ptx.wide_registers import split_wide
+from gemm_lessons.engine.ptx.wmma import expand_wmma
+from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.launch import Argument, Grid, HostVariable
+from gemm_lessons.engine.records.results import Counters, Launched
+from gemm_lessons.engine.sass.walker import Watch
+from gemm_lessons.engine.second_opinion import agreement
+from gemm_lessons.engine.simulator.final_memory import Loads, Remains, collect
+from gemm_lessons.engine.simulator.launch_limits import refusal
+from gemm_lessons.engine.simulator.unsupported import unforeseen
+
+if TYPE_CHECKING:
+    from gemm_lessons.engine.compiler.compile import Compiled
+
+__all__ = ["Disagreement", "Setting", "Simulator"]
+
+# What stops a kernel that calls these otherwise (CUDA's cuda_pipeline_primitives.h), and why.
+STOPPING = {"__pipeline_memcpy_async": "it copies 4, 8 or 16 bytes, and fills no more than those with zeros"}
+FOR_DEBUGGING = re.compile(r"^\s*\.target\s[^\n]*\bdebug\b", re.M)  # of the option -G: ptxas joins nothing
+FOLLOWED = 200_000  # basic blocks of machine code that a picture may take
+
+
+@lru_cache(maxsize=32)
+def _program(text: str, entry: str, joins: bool) -> Program:
+    with unforeseen("its PTX is read"):
+        return _read(text, entry, joins)
+
+
+def _program_of(compiled: Compiled) -> Program:
+    with _seen_from(compiled.path):
+        return _program(compiled.ptx, compiled.entry, compiled.joins)
+
+
+def _read(text: str, entry: str, joins: bool) -> Program:
+    module = parser.parse(text)
+    if entry not in module.kernels:
+        raise UnsupportedKernel(f"no kernel {entry} in the PTX")
+    kernel = inline_calls(check(module.kernels[entry]), module.functions)
+    twice = {v.name for v in kernel.variables} & {v.name for v in module.variables}
+    if twice and module.functions:  # code of functions stands in the kernel's: which of them it means is not known
+        raise UnsupportedKernel(f"two variables that have one name: {min(twice)}")
+    kernel = split_wide(expand_wmma(in_their_space(kernel, module.variables)))
+    if joins and not FOR_DEBUGGING.search(text):
+        kernel = join(kernel)
+    return prepare(kernel, usable(kernel, module.variables))
+
+
+@contextlib.contextmanager
+def _seen_from(path: str) -> Iterator[None]:
+    try:
+        yield
+    except UnsupportedKernel as error:
+        raise error.seen_from(path) from error
+
+
+class Simulator:
+    """The built-in device. ``setting`` bounds the blocks in flight and the instructions of an endless kernel."""
+
+    kind: Literal["simulator"] = "simulator"
+    name = "simulator"
+
+    def __init__(self, setting: Setting | None = None) -> None:
+        self.setting = setting or Setting()
+
+    def kernel(self, compiled: Compiled) -> ptx.Kernel:
+        """The parsed kernel: its parameters and instructions."""
+        return _program_of(compiled).kernel
+
+    def variable(self, compiled: Compiled, name: str) -> ptx.Variable:
+        """The ``__constant__`` or ``__device__`` variable of that name. Raises ``ValueError``."""
+        return find(_program_of(compiled).variables, name)
+
+    def launch(
+        self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], symbols: Sequence[HostVariable] = ()
+    ) -> Launched:
+        """Run a kernel; outputs are written back into their arrays, also when it fails half-way.
+
+        ``symbols`` are variables of the source that the host sets and reads. Raises ``UnsupportedKernel`` before
+        anything runs, ``ValueError`` when arguments or symbols do not fit, and ``Disagreement`` when what the two
+        engines saw cannot both be true.
+        """
+        program = _program_of(compiled)
+        if symbols:  # else the program stays the one of the last launch, with all that was found out about it
+            program = dataclasses.replace(program, variables=given(program.variables, symbols))
+        refused = refusal(compiled, program.kernel, grid)
+        if refused is not None:
+            return Launched(Counters(), fault=refused)
+        asked = _Asked(self.setting, compiled, program, grid, arguments)
+        try:
+            with _seen_from(compiled.path), unforeseen("it runs", (ValueError,)):
+                try:
+                    return asked.launched(symbols)
+                except MoreBlocks as more:  # nothing is written back yet: start again
+                    return asked.otherwise(block_limit=more.blocks).launched(symbols)
+        except (OutOfTime, MemoryError) as end:  # before the first instruction, or behind the last
+            return Launched(Counters(), fault=finding_of(stopped(end, None)))
+
+    def follow(
+        self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], blocks: range, watch: Watch
+    ) -> tuple[LaunchInfo, int]:
+        """Tell ``watch`` of every access that the machine code of ``blocks`` makes; nothing is written.
+
+        Gives where arrays lie, and the address at which a block's shared memory begins. Raises ``Uncountable`` when the
+        machine code cannot be followed, and ``UnsupportedKernel``.
+        """
+        code = machinecode.prepare(compiled)
+        if code.plan is None:
+            raise machinecode.Uncountable(code.obstacle)
+        machine = _Asked(self.setting, compiled, _program_of(compiled), grid, arguments).machine()
+        machinecode.count(code, machine.launch, machine.initial_memory, [blocks], watch, FOLLOWED)
+        return machine.launch, code.shared_origin
+
+    def remains(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> Remains:
+        """Run a kernel's only block, check it, and give what is in its memory at the end. Raises
+        ``UnsupportedKernel``."""
+        with unforeseen("it is looked at again"):
+            return _Asked(self.setting, compiled, _program_of(compiled), grid, arguments).remains()
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A launch as it was asked for. It is run once, and once more for each question that is left then."""
+
+    setting: Setting
+    compiled: Compiled
+    program: Program
+    grid: Grid
+    arguments: Sequence[Argument]
+
+    def otherwise(self, **changes: Any) -> _Asked:
+        """The same launch with changes of the setting."""
+        return dataclasses.replace(self, setting=dataclasses.replace(self.setting, **changes))
+
+    def machine(self, *observers: Observer) -> Machine:
+        """From the start."""
+        layout = {name: offset for name, offset, _ in self.compiled.shared_layout}
+        with _seen_from(self.compiled.path):
+            return Machine(self.program, self.grid, self.arguments, observers, layout, self.setting)
+
+    def launched(self, symbols: Sequence[HostVariable]) -> Launched:
+        """Run it, check it, count it if the setting says so; and write back."""
+        counters = CounterObserver(self.compiled) if self.setting.counting else None
+        checks = Checks()
+        machine = self.machine(counters, checks) if counters else self.machine(checks)
+        fault: Fault | None = None
+        try:
+            machine.run()
+        except Fault as problem:
+            fault = problem
+        except (OutOfTime, MemoryError) as end:
+            return Launched(Counters(), fault=finding_of(stopped(end, machine.now)), printed=machine.printer.result())
+        counted = Counters()
+        if counters and fault is None:
+            try:
+                counted = counters.result(machine.initial_memory)
+            except (OutOfTime, MemoryError) as end:  # most likely where the kernel is most of the time
+                often = self.program.kernel.instructions[int(counters.lanes.argmax())]
+                return Launched(Counters(), checks.result(), finding_of(stopped(end, often)))
+        if checks.suspects:
+            self._settle(checks)
+        found = (*checks.result(), *machine.unset.findings(), *machine.notices())
+        if machine.state.outsiders:
+            found = (*self._shuffled(frozenset(machine.state.outsiders)), *found)
+        if fault is not None:
+            agreement.demand_of_fault(machine, fault, partial(machinecode.prepare, self.compiled), found)
+        else:  # where they are in doubt, with the true address of every access
+            agreement.demand(machine, counters, found, self.otherwise(counting=False, placed=True).machine)
+        machine.memory.write_back()
+        machine.state.images.write_back()
+        read_back(self.program.variables, symbols, machine.memory)
+        told = None if fault is None else _told(fault, self.compiled)
+        return Launched(counted, found, told, printed=machine.printer.result())
+
+    def remains(self) -> Remains:
+        """Run it and check it; what is left in memory."""
+        checks, loads = Checks(), Loads(self.compiled.path)
+        machine = self.otherwise(counting=False).machine(checks, loads)
+        fault = None
+        try:
+            machine.run()
+        except Fault as problem:
+            fault = finding_of(problem)
+        except (OutOfTime, MemoryError) as end:
+            fault = finding_of(stopped(end, machine.now))
+        machine.memory.write_back()
+        return collect(machine, checks.result(), fault, loads)
+
+    def _shuffled(self, shuffles: frozenset[int]) -> list[Finding]:
+        """Shuffles read lanes that did not take part: run once more, to see whether what they gave mattered."""
+        again = self.otherwise(shuffles=shuffles).machine()
+        with contextlib.suppress(Fault):  # the same as in the first run
+            again.run()
+        return [finding for finding in again.unset.findings() if finding.kind == "shuffle_source"]
+
+    def _settle(self, checks: Checks) -> None:
+        """Stores race: run once more with their values recorded, to see whether they ever store different ones."""
+        values = SameValue(checks.suspects)
+        watched = frozenset(index for pair in checks.suspects for index in pair)
+        with contextlib.suppress(Fault):  # the same as in the first run
+            self.otherwise(watched=watched).machine(values).run()
+        lines = {index: line_of(self.program.kernel.instructions[index]) for index in watched}
+        checks.settle(values.differing, lines)
+
+
+def _told(fault: Fault, compiled: Compiled) -> Finding:
+    """What stopped the kernel; also why a function of CUDA's did that, by the line that calls it."""
+    found = finding_of(fault)
+    lines = compiled.source.splitlines()
+    if found.kind != "trap" or found.file != compiled.path or not 0 < (found.line or 0) <= len(lines):
+        return found
+    text = lines[(found.line or 0) - 1]
+    why = next((f": {name}: {why}" for name, why in STOPPING.items() if name in text), "")
+    return dataclasses.replace(found, message=found.message + why)

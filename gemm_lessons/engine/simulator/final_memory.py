@@ -1,0 +1,81 @@
+"""What is left in a block's memory when it ends: for whoever asks how far an unfinished kernel has come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gemm_lessons.engine.events import Batch, Boundary, LaunchInfo, Record, Touch
+from gemm_lessons.engine.machine.machine import Machine
+from gemm_lessons.engine.machine.memory import POISON
+from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.engine.records.frozen import dataclass
+
+UNWRITTEN = int.from_bytes(bytes([POISON] * 4), "little")  # a word that nobody wrote
+
+
+@dataclass(frozen=True)
+class Remains:
+    """The first block of a launch after its last instruction, in words of 32 bits. Arrays by their names in PTX.
+
+    ``own`` (threads, words) is the variable that holds a thread's own arrays; ``registers`` (threads,) are all of 32
+    bits. ``loads`` are the lines of the kernel's file that read global memory, ``loaded`` the bytes that all of the
+    kernel reads there.
+    """
+
+    findings: tuple[Finding, ...]
+    fault: Finding | None
+    shared: Mapping[str, NDArray[np.uint32]]
+    own: Mapping[str, NDArray[np.uint32]]
+    registers: Sequence[NDArray[np.uint32]]
+    loads: frozenset[int]
+    loaded: int
+
+
+def collect(machine: Machine, findings: Sequence[Finding], fault: Finding | None, loads: Loads) -> Remains:
+    """Of a machine that ran one block."""
+    state, threads = machine.state, machine.grid.threads
+    shared = {name: _words(state.shared[start : start + size]) for name, (start, size) in machine.layout.shared.items()}
+    local = state.local[: state.lanes * state.local_stride] if state.local_bytes else state.local[:0]
+    lanes = local.reshape(-1, state.local_stride)[:threads]
+    own = {name: _words(lanes[:, start : start + size]) for name, (start, size) in machine.layout.local.items()}
+    registers = [row[:threads].copy() for row in state.files[32]]
+    return Remains(tuple(findings), fault, shared, own, registers, frozenset(loads.lines), loads.bytes)
+
+
+def _words(data: NDArray[np.uint8]) -> NDArray[np.uint32]:
+    whole = data.shape[-1] // 4 * 4
+    return np.ascontiguousarray(data[..., :whole]).view(np.uint32)
+
+
+class Loads:
+    """The observer that collects the lines of ``path`` that read global memory, and counts what is read there."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.lines: set[int] = set()
+        self.bytes = 0
+
+    def begin(self, launch: LaunchInfo) -> None:
+        """See ``events.Observer``, also for the methods below."""
+
+    def begin_batch(self, batch: Batch) -> None:
+        """Nothing to prepare."""
+
+    def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
+        """Look at the accesses."""
+        for record in records:
+            if isinstance(record, Touch):
+                access = record.access
+                if access.space != "global" or access.effect != "load":
+                    continue
+                lanes = record.addresses.size if record.active is None else int(record.active.sum())
+                self.bytes += lanes * access.width
+                if access.line and access.file == self._path:
+                    self.lines.add(access.line)
+
+    def end_batch(self, batch: Batch, executions: NDArray[Any], lane_executions: NDArray[Any]) -> None:
+        """Nothing left to do."""

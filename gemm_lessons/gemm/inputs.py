@@ -1,0 +1,187 @@
+"""What the factors of a product hold beside random digits: exponents, zeros, and the largest bytes.
+
+    arrays as drawn, all from 0.5 to 1  --widen-->  D A E,  E^-1 B F,  D C F,  bias F
+
+D, E and F are diagonal, of powers of two: one for each row of C, one for each k, one for each column. The product is
+D (A B) F, for E is gone from it: all products of one element of C are multiplied by the same power of two, and so is
+what rounding does to them, as long as nothing overflows or underflows; ``Element.reach`` sees to that. E spreads less
+than D and F, for a product of the wrong k has what does not cancel, and ``judging/sums.py`` finds k by small numbers
+beside large ones.
+
+What is rare, and only hidden shapes have: half of the rows of A and half of the columns of B are multiplied by a power
+of two each, so that numbers come near the ends of what no sum overflows from, and what is added to the product counts
+beside the other half; some numbers are powers of two, 1 among them; some bytes are 0.
+
+    drawn  --sharpen-->  rows and columns of whole numbers, rows with one number and zeros
+
+Where a row and a column of whole numbers meet, no honest sum is rounded, whatever its order; where a row has one
+number, it is rounded once. There the answer is known to the last bit, and no tolerance hides what is cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gemm_lessons.engine.records.elements import SINGLE, Element
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.gemm.data import BufferLayout
+from gemm_lessons.gemm.formula import Product
+
+Array = np.ndarray[Any, Any]
+
+RARE = 64  # inputs of which one is 0: of so many fitted sums no two are alike by that
+LINES = 8  # rows or columns of bytes of which one has the largest ones
+SCALED = 4  # bits that alpha and beta, of DRAWS in problem.py, and sums with what is added, may take beside
+LARGEST = 16  # bytes that are called so, at either end of the type
+
+
+def widen(
+    arrays: Mapping[str, Array],
+    layouts: Mapping[str, BufferLayout],
+    product: Product,
+    random: np.random.Generator,
+    rare: bool = False,
+) -> None:
+    """Change ``arrays``, as stored, in their place; ``rare``: with what else there may be."""
+    a, b = _factors(arrays, layouts, product)
+    if layouts[product.left].element.is_float:
+        _exponents(arrays, layouts, product, (a, b), random, rare)
+        for matrix in (a, b):
+            _zeros(matrix, random)
+    else:
+        _large(a, random)
+        _large(b.swapaxes(-1, -2), random)
+    for name, matrix in ((product.left, a), (product.right, b)) if rare else ():
+        _plainest(layouts[name].element, matrix, random)
+
+
+@dataclass(frozen=True)
+class Sharp:
+    """Where the answer is known to the last bit: columns of whole numbers, and rows that are ``alone``, with one
+    number; all other rows are of whole numbers."""
+
+    cols: Array
+    alone: Array
+
+
+def sharpen(
+    arrays: Mapping[str, Array],
+    layouts: Mapping[str, BufferLayout],
+    product: Product,
+    random: np.random.Generator,
+    digits: int,
+    added: bool,
+) -> Sharp:
+    """Change ``arrays`` of floats, as stored, in their place, so that sums of ``digits`` bits are exact; ``added``: the
+    product is scaled, and numbers are added to it."""
+    a, b = _factors(arrays, layouts, product)
+    elements = [layouts[name].element for name in (product.left, product.right)]
+    most = (digits - added * SCALED - int(a.shape[-1] - 1).bit_length()) // 2
+    most = min(most, *(it.precision for it in elements))
+    row, col = (random.integers(0, 4, size) for size in (a.shape[-2], b.shape[-1]))  # 0, or of which signs
+    alone = (row == 0) & (not added)
+    _to_whole(elements[0], a, most, ~alone[:, None], row[:, None] == 1)
+    _to_whole(elements[1], b, most, col > 0, col == 1, col == 2)
+    place = random.integers(0, a.shape[-1], a.shape[-2])
+    a[alone[:, None] & (np.arange(a.shape[-1]) != place[:, None])] = 0
+    reach = min(it.reach for it in elements)
+    rows, cols = (random.integers(-reach, reach + 1, size) for size in (row.size, col.size))
+    rows *= not added
+    elements[0].scale(a, rows[:, None])
+    elements[1].scale(b, cols)
+    for name, layout in layouts.items():
+        if name not in (product.left, product.right) and layout.element.is_float and layout.fill == "random":
+            matrix = layout.matrix(arrays[name])
+            _to_whole(layout.element, matrix, most)
+            if layout.cols == cols.size:
+                layout.element.scale(matrix, cols)
+    return Sharp(col > 0, alone)
+
+
+def _factors(arrays: Mapping[str, Array], layouts: Mapping[str, BufferLayout], product: Product) -> tuple[Array, Array]:
+    """Views of both factors as they are multiplied: (..., M, K) and (..., K, N)."""
+    left, right = (layouts[name].matrix(arrays[name]) for name in (product.left, product.right))
+    a = left.swapaxes(-1, -2) if product.left_transposed else left
+    return a, right.swapaxes(-1, -2) if product.right_transposed else right
+
+
+def _to_whole(
+    element: Element,
+    matrix: Array,
+    most: int,
+    where: Array | bool = True,
+    above: Array | bool = False,
+    below: Array | bool = False,
+) -> None:
+    """Numbers from 0.5 to 1 become whole ones of ``most`` bits, some ``above`` 0 and some ``below``."""
+    numbers = element.decode(matrix)
+    whole = np.copysign(np.floor(np.abs(numbers) * 2.0**most), np.where(above, 1, np.where(below, -1, numbers)))
+    matrix[...] = element.encode(np.where(where, whole, numbers))
+
+
+def _exponents(
+    arrays: Mapping[str, Array],
+    layouts: Mapping[str, BufferLayout],
+    product: Product,
+    matrices: tuple[Array, Array],
+    random: np.random.Generator,
+    rare: bool,
+) -> None:
+    a, b = matrices
+    reach = min(layout.element.reach for layout in layouts.values() if layout.element.is_float)  # parts of A, too
+    rows, cols = (random.integers(-reach, reach + 1, size) for size in (a.shape[-2], b.shape[-1]))
+    depth = random.integers(-(reach // 2), reach // 2 + 1, a.shape[-1])
+    if rare:  # A, and so its rows, by a power of two, and B by another
+        factors = (product.left, product.right)
+        others = [it.element for name, it in layouts.items() if name not in factors and it.element.is_float]
+        most, room = (min(element.shift for element in of) for of in ([layouts[it].element for it in factors], others))
+        room *= all(element.precision >= SINGLE for element in others)  # a narrow one has none
+        half = room >= most  # of the lines keep their size
+        left = _shift(random, -most, most, half)
+        right = _shift(random, max(-most, -room - left), min(most, room - left), half)
+        rows = rows + left * (random.integers(0, 2, rows.size) if half else 1)
+        cols = cols + right * (random.integers(0, 2, cols.size) if half else 1)
+    layouts[product.left].element.scale(a, rows[:, None] + depth)
+    layouts[product.right].element.scale(b, cols - depth[:, None])
+    for name, layout in layouts.items():  # what is added to the product
+        added = name not in (product.left, product.right) and layout.element.is_float and layout.fill == "random"
+        if added and layout.cols == cols.size:
+            across = rows[:, None] if layout.dimensions > 1 and layout.rows == rows.size else 0
+            layout.element.scale(layout.matrix(arrays[name]), across + cols)
+
+
+def _zeros(matrix: Array, random: np.random.Generator) -> None:
+    """Of either sign: the numbers' own."""
+    places = np.unravel_index(random.integers(0, matrix.size, matrix.size // RARE), matrix.shape)
+    if matrix.dtype.kind == "f":
+        matrix[places] *= 0
+    else:  # raw bits: all but the sign
+        matrix[places] &= 1 << (8 * matrix.itemsize - 1)
+
+
+def _shift(random: np.random.Generator, least: int, most: int, always: bool) -> int:
+    """The ends as often as all between. Unless ``always``, none as often as not, if that may be: then there are numbers
+    around 1."""
+    drawn = (least, most, int(random.integers(least, most + 1)))[random.integers(3)]
+    return drawn if always or random.integers(2) or least > 0 or most < 0 else 0
+
+
+def _plainest(element: Element, matrix: Array, random: np.random.Generator) -> None:
+    """Some numbers are powers of two; some bytes are 0."""
+    places = np.unravel_index(random.integers(0, matrix.size, matrix.size // RARE), matrix.shape)
+    fraction, exponent = np.frexp(element.decode(matrix[places]))
+    power = np.ldexp(np.sign(fraction) / 2, exponent)
+    matrix[places] = element.encode(power if element.is_float else 0 * power)
+
+
+def _large(matrix: Array, random: np.random.Generator) -> None:
+    """One row of each few has nothing but the largest bytes of one sign, so that sums become as large as they can."""
+    if matrix.itemsize > 1:
+        return
+    limits = np.iinfo(matrix.dtype)
+    chosen = matrix[..., random.integers(LINES) :: LINES, :]
+    least = limits.min if limits.min < 0 and random.integers(2) else limits.max - LARGEST + 1
+    chosen[...] = random.integers(least, least + LARGEST, chosen.shape)

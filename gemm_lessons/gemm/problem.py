@@ -1,0 +1,360 @@
+"""What a lesson's kernels are asked to compute: fresh seeded inputs, the answer by NumPy, and how far off one may be.
+
+    Problem(data, shape, seed)  --trial()-->  Trial: the device's own copies --launches--> answer, damage
+
+Inputs are a random sign times a uniform number in [0.5, 1) (integers: any but 0) times powers of two: one for each row
+of C, one for each column, and one for each k, by which a column of A is multiplied and a row of B divided. So an input
+may have many an exponent (in float32 from 2^-13 to 2^12, see ``inputs.py``), and yet all products of one element of C
+are as large as each other, within a factor of 4. A kernel that loses a single product is caught at the very element
+where it happens (see ``Problem.tolerance``), and no product is so large that it hides the others. One input of 64 is a
+zero, of either sign; only a zero's products may be left out. Of bytes, some rows and columns are of the largest ones.
+The seed is fresh for every run and reported, so nothing can be hard-coded and everything can be repeated.
+
+Hidden shapes of graded runs have rarer numbers, too (``inputs.py``): of any exponent, powers of two, bytes that are 0.
+
+Out of range are infinities, NaN, and numbers below the smallest normal one: what becomes of those is an option of the
+compiler (``-ftz``), and no lesson speaks of it.
+
+C starts poisoned: a NaN with a bit pattern that no arithmetic produces, so "never written" and "computed NaN" are told
+apart. Where a lesson passes leading dimensions, rows are longer than they need to be and the gap is poisoned as well:
+reading it spoils the answer, writing it is found after the launch. Around a buffer the simulator checks every access
+exactly; a GPU cannot, so ``Guarded`` lays guard zones around its copy that are compared after the launch.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gemm_lessons.engine.records.elements import bits
+from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.engine.records.launch import Argument, Buffer, Scalar, Texture, buffers_of
+from gemm_lessons.gemm.data import SCALARS, BufferLayout, DataSpec
+from gemm_lessons.gemm.formula import Formula, Value
+from gemm_lessons.gemm.inputs import Sharp, sharpen, widen
+from gemm_lessons.gemm.shapes import Shape, astuple
+
+Array = np.ndarray[Any, Any]
+
+GUARD_BYTE = 0xA5
+GUARD_BYTES = 4096
+DEFAULTS = dict(zip(SCALARS, (1.0, 0.0), strict=True))  # what the formula's scalars are where it has none
+# Of scalars: far from 0 and 1, so that leaving one out shows; exact in every type; too many to be guessed.
+DRAWS = (-2.0, -1.75, -1.5, -1.25, 1.25, 1.5, 1.75, 2.0)
+WIDE, GAPS = 1, 2  # tell the seed of exponents and zeros, and that of gaps, from that of the digits
+FURTHER = 16  # elements: what the host has worked out from a leading dimension, such as gcd(4, lda), stays as it is
+EPILOGUE = 4  # roundings beside those of the sums: second-order terms, scaling, adding
+
+
+def fresh_seed() -> int:
+    """A seed nobody could know beforehand: 32 bits from the operating system."""
+    return secrets.randbits(32)
+
+
+class Problem:
+    """A lesson's data at one shape: ``arrays`` by buffer, as stored; ``scalars`` by name. Never changed: a launch gets
+    the copies of a ``Trial``.
+    """
+
+    def __init__(
+        self,
+        data: DataSpec,
+        shape: Shape,
+        seed: int,
+        *,
+        flat: bool = False,
+        gaps: bool = False,
+        next_scalars: bool = False,
+        rare: bool = False,
+        sharp: bool = False,
+    ) -> None:
+        """``flat``: floats from 0.5 to 1 alone, so that each says which element it is. ``gaps``: lines that lie
+        apart do so by a number that is drawn, another one for each buffer. ``next_scalars``: scalars that a lesson
+        works out from M, N and K are those of the next M, N and K, so that these do not give them away. ``rare``: with
+        numbers that a run of one's own has none of (``inputs.py``), and any alpha and beta, 0 and 1 among them.
+        ``sharp``: with rows and columns whose products are known to the last bit, if that can be, and nothing rare."""
+        self.data = data
+        self.shape = shape
+        self.seed = seed
+        self._told = {name: size + int(next_scalars) for name, size in shape.names.items()}
+        self.layouts = data.lay_out(shape.names, told=self._told)
+        if gaps:
+            draw = np.random.default_rng([seed, *astuple(shape), GAPS])
+            wider = {name: self.layouts[name] for name in sorted(data.padded)}
+            more = {name: it.leading + FURTHER * int(draw.integers(4)) for name, it in wider.items()}
+            self.layouts |= {name: replace(it, leading=more[name]) for name, it in wider.items()}
+        sharp = sharp and self._can_be_sharp()
+        rare = rare and not sharp
+        random = np.random.default_rng([seed, shape.m, shape.n, shape.k])
+        used = set(data.formula.names)
+        # The factors first, as ever: a seed means the same inputs as long as a lesson does not change.
+        product = data.formula.product
+        first = [product.left, product.right] if product else []
+        self.arrays: dict[str, Array] = {name: _filled(self.layouts[name], random) for name in first}
+        self.scalars = {name: self._scalar(random, name, name in used, rare) for name in SCALARS}
+        for name, layout in self.layouts.items():
+            if name not in self.arrays:
+                self.arrays[name] = _filled(layout, random)
+        self.sharp: Sharp | None = None
+        if not product or product.left == product.right or flat:
+            return
+        if sharp:
+            digits, scaled = data.accumulate.precision, not data.formula.is_product
+            draw = np.random.default_rng([seed, *astuple(shape), WIDE])
+            self.sharp = sharpen(self.arrays, self.layouts, product, draw, digits, scaled)
+        else:
+            widen(self.arrays, self.layouts, product, np.random.default_rng([seed, *astuple(shape), WIDE]), rare)
+
+    def _can_be_sharp(self) -> bool:
+        """Whether sums are floats that are stored as they are, of matrices, not of a stack of them."""
+        data, answer = self.data, self.answer
+        exact = answer.element.is_float and answer.element.roundoff <= data.accumulate.roundoff
+        return exact and all(it.element.is_float and it.dimensions <= 2 for it in self.layouts.values())
+
+    def _scalar(self, random: np.random.Generator, name: str, used: bool, rare: bool) -> np.generic:
+        kind = self.data.accumulate
+        draws: Sequence[float] = DRAWS if kind.is_float else (-3, -2, 2, 3)
+        if rare and used:
+            draws = (0.0, 1.0, *(kind.decode(kind.draw(random, (3,))) * random.choice([0.25, 2.0, 8.0], 3)))
+        value = DEFAULTS[name]
+        if used:
+            value = self.data.scalar(name, self._told, lambda: float(random.choice(draws)))
+        scalar = kind.encode(np.array([value]))[0]
+        assert isinstance(scalar, np.generic)
+        return scalar
+
+    @cached_property
+    def values(self) -> dict[str, Value]:
+        """Every buffer and scalar in float64, exactly as kernels read them: rows by columns. 0 where nobody may."""
+        found = {
+            name: Value.exact(layout.element.decode(layout.matrix(self.arrays[name])))
+            for name, layout in self.layouts.items()
+        }
+        unread = (name for name, layout in self.layouts.items() if layout.role == "inout" and not layout.is_read)
+        found |= {name: Value.exact(np.zeros_like(found[name].value)) for name in unread}
+        kind = self.data.accumulate
+        return found | {name: Value.exact(kind.decode(np.array([it]))[0]) for name, it in self.scalars.items()}
+
+    @property
+    def answer(self) -> BufferLayout:
+        """How the answer lies in memory."""
+        return self.layouts[self.data.formula.target]
+
+    @cached_property
+    def _right(self) -> Value:
+        return self.evaluated(self.values)
+
+    @cached_property
+    def reference(self) -> Array:
+        """The right answer, (M, N), in float64 by NumPy from the inputs as stored; a batch is stacked, (batch M, N).
+
+        An integer answer is exact: what does not fit into its type is stored as C converts it, modulo 2 ** bits.
+        """
+        return self._right.value
+
+    def finished(self, product: Value) -> Value:
+        """The answer if the product of the formula were ``product``, (M, N)."""
+        return self.evaluated(self.values, product)
+
+    def evaluated(self, values: Mapping[str, Value], product: Value | None = None) -> Value:
+        """The answer for other values of buffers and scalars, (M, N)."""
+        return self._answer(self.data.formula.value(values, product))
+
+    def answer_of(self, formula: Formula) -> Value:
+        """The answer if ``formula`` had been asked for, (M, N)."""
+        return self._answer(formula.value(self.values))
+
+    def _answer(self, right: Value) -> Value:
+        return Value(self._stored_exactly(_stacked(right.value)), _stacked(right.magnitude), right.terms)
+
+    def _stored_exactly(self, values: Array) -> Array:
+        kind = self.answer.element
+        return np.asarray(values if kind.is_float else kind.decode(kind.encode(values)))
+
+    @cached_property
+    def tolerance(self) -> Array:
+        """The largest error that an honest kernel can have, element by element: (M, N) in float64.
+
+        ``u * (roundings of the sums + 4) * magnitude + rounding to the answer's type``, with u half the distance from 1
+        to the next number of the accumulator, ``formula.roundings`` for each sum, and the formula over magnitudes, such
+        as ``|alpha| |A||B| + |beta C| + |bias|``. The 4 covers second-order terms and the epilogue.
+
+        Of one element of C every product is at least 1/4 of its power of two, and below it. With A = D A' E and
+        B = 1/E B' F, A' and B' from 0.5 to 1, |A||B| is D |A'||B'| F: what holds for exponents that are all alike holds
+        for these. So the tolerance stays below one product (a kernel that skips one which is not 0 is caught at that
+        element) up to K = 6000 in fp32; summing in fp16 or multiplying in TF32 exceeds it by an order of magnitude.
+        A product too many shows where the factors that meet are not of much smaller rows, columns or k. Zeros make
+        |A||B| smaller.
+
+        - float64: NumPy's sum has the same error as the kernel's, so the tolerance is doubled.
+        - narrower factors into float32: u is doubled, for tensor cores cut off instead of rounding to nearest. Of 16
+          products and the sum so far each loses less than 2^-25 of the largest, the result less than 2^-23 of it: 10.5
+          u for 16 products, where roundings may be 16 u. But cuts do not cancel, so that the square root needs another
+          reason: they are parts of the sum so far, which for random signs stays below 8 * 0.58 sqrt(k). All at their
+          worst they are 3.1 u k sqrt(k), and 9 u k sqrt(k) are allowed. Older GPUs cut off more at each step.
+        - rounding to the answer's type adds half a unit in its last place, and half its smallest number.
+        - integers are exact: 0. So is a ``sharp`` problem where whole numbers meet (``inputs.py``).
+        """
+        sharp = self.sharp
+        if sharp is None:
+            return self.rounding
+        once = self.data.accumulate.roundoff * self._right.magnitude
+        return np.where(sharp.alone[:, None], once, np.where(sharp.cols, 0.0, self.rounding))
+
+    @cached_property
+    def rounding(self) -> Array:
+        """The tolerance if no sum were known to the last bit."""
+        return self.tolerance_of(self._right)
+
+    def tolerance_of(self, right: Value) -> Array:
+        """The same for an answer that a mistake makes right: it has magnitudes of its own."""
+        answer = self.answer.element
+        if not answer.is_float:
+            return np.zeros_like(right.value)
+        bound = unit(self.data) * (right.terms + EPILOGUE) * right.magnitude
+        if answer.roundoff > self.data.accumulate.roundoff:
+            bound = bound + answer.roundoff * (np.abs(right.value) + bound) + answer.smallest / 2
+        return np.asarray(np.broadcast_to(bound, right.value.shape))
+
+    def trial(self) -> Trial:
+        """Copies for one run of all launches."""
+        return Trial(self)
+
+
+def unit(data: DataSpec) -> float:
+    """The largest relative error of an operation: the accumulator's unit roundoff, or twice that where more is lost."""
+    u = data.accumulate.roundoff
+    narrow = any(factor.element.roundoff > u for factor in data.factors)
+    return 2 * u if narrow or data.accumulate.name == "float64" else u
+
+
+def _stacked(values: Array) -> Array:
+    """(batch, rows, columns) -> (batch rows, columns)."""
+    return values.reshape(-1, values.shape[-1])
+
+
+def _filled(layout: BufferLayout, random: np.random.Generator) -> Array:
+    """A fresh array as stored: gaps between lines are poisoned."""
+    element, inner = layout.element, (*layout.shape[:-1], layout.length)
+    stored = element.poisoned(layout.shape)
+    if layout.fill == "random":
+        layout.inside(stored)[...] = element.draw(random, inner)
+    elif layout.fill != "poison":
+        layout.inside(stored)[...] = element.encode(np.full(inner, float(layout.fill == "ones")))
+    return stored
+
+
+class Trial:
+    """The copies of a problem's arrays that its launches work on, one after the other, and what they made of them."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.arrays = {name: array.copy() for name, array in problem.arrays.items()}
+        self._written: set[str] = set()
+
+    def arguments(self, parameters: Sequence[str]) -> tuple[Argument, ...]:
+        """The arguments of the next launch, for ``Device.launch``.
+
+        Every buffer is handed back by the device, the inputs too: ``damage`` compares them. What no launch has been
+        given yet, and the host did not fill, is as fresh from the allocator.
+        """
+        arguments = tuple(self._argument(name) for name in parameters)
+        self._written |= {it.name for it in buffers_of(arguments) if it.output}
+        return arguments
+
+    def _argument(self, name: str) -> Argument:
+        problem = self.problem
+        parameter = problem.data.parameter(name)
+        assert parameter is not None, f"lesson.toml was read, so {name} is known"
+        if parameter.kind == "pointer":
+            layout = problem.layouts[name]
+            known = layout.fill != "poison" or name in self._written
+            return Buffer(name, self.arrays[name], layout.role != "in", known)
+        if parameter.kind == "texture":
+            channels = parameter.channels
+            shape = (-1,) if channels == 1 else (-1, channels)
+            return Texture(self.arrays[parameter.source].reshape(shape), channels, name=name)
+        if parameter.kind == "tensor_map":
+            layout, array = problem.layouts[parameter.source], self.arrays[parameter.source]
+            known = layout.fill != "poison" or layout.name in self._written
+            buffer = Buffer(layout.name, array, layout.role != "in", known)
+            found = problem.data.tensor_map(name, array, layout, problem.shape.names)
+            return replace(found, pointer=buffer)
+        if parameter.kind == "scalar":
+            return Scalar(name, problem.scalars[name])
+        return Scalar(name, np.int32(problem.data.number(parameter, problem.shape.names, problem.layouts)))
+
+    @property
+    def answer(self) -> Array:
+        """The answer as the kernels left it, (M, N), as stored; a batch is stacked."""
+        layout = self.problem.answer
+        return _stacked(layout.matrix(self.arrays[layout.name]))
+
+    def damage(self) -> tuple[Finding, ...]:
+        """What kernels overwrote and must not: the inputs, and the gaps between the lines of what they write."""
+        findings = []
+        for layout in self.problem.layouts.values():
+            before, after = self.problem.arrays[layout.name], self.arrays[layout.name]
+            if layout.role == "in":
+                findings += self._overwritten(layout, np.argwhere(bits(before) != bits(after)))
+            else:
+                length = layout.length
+                gap = np.argwhere(bits(before[..., length:]) != bits(after[..., length:]))
+                findings += self._overrun(layout, gap)
+        return tuple(findings)
+
+    def _overwritten(self, layout: BufferLayout, changed: Array) -> list[Finding]:
+        if not len(changed):
+            return []
+        name, at, writable = layout.name, ", ".join(map(str, changed[0])), self.problem.data.answer.name
+        message = (
+            f"the kernel changed its input {name}: {len(changed)} element{'s'[: len(changed) != 1]}, "
+            f"first {name}[{at}]. Only {writable} may be written."
+        )
+        return [Finding("input_overwritten", "error", message, count=len(changed))]
+
+    def _overrun(self, layout: BufferLayout, gap: Array) -> list[Finding]:
+        if not len(gap):
+            return []
+        line, place = gap[0][-2:]
+        across, along = ("row", "column") if layout.order == "row" else ("column", "row")
+        size = "N" if (across, layout.name) == ("row", "C") else str(layout.length)
+        message = (
+            f"the kernel wrote {layout.name} beyond the end of a {across}: {len(gap)} elements, first {across} {line}, "
+            f"{along} {layout.length + place} of {layout.length}. {across.capitalize()}s are "
+            f"ld{layout.name.lower()} = {layout.leading} apart, only the first {size} belong to {layout.name}."
+        )
+        return [Finding("row_overrun", "error", message, count=len(gap))]
+
+
+class Guarded:
+    """A copy of an array between two guard zones, for devices that do not check bounds themselves (a GPU).
+
+    ``padded`` is bytes: ``GUARD_BYTES`` of ``GUARD_BYTE``, the array, and as many again; the array starts at byte
+    ``GUARD_BYTES``, a multiple of 256 as from the CUDA allocators. Upload it whole, launch, download it into
+    ``padded``, then ask for ``damage``.
+    """
+
+    def __init__(self, name: str, array: Array) -> None:
+        self.name = name
+        self.padded = np.full(2 * GUARD_BYTES + array.nbytes, GUARD_BYTE, np.uint8)
+        self.inner = self.padded[GUARD_BYTES : GUARD_BYTES + array.nbytes].view(array.dtype).reshape(array.shape)
+        self.inner[...] = array
+
+    def damage(self) -> Finding | None:
+        """The guard byte nearest to the array that was overwritten, in the words of a bounds fault."""
+        size = self.inner.nbytes
+        before = np.flatnonzero(self.padded[:GUARD_BYTES] != GUARD_BYTE)
+        after = np.flatnonzero(self.padded[GUARD_BYTES + size :] != GUARD_BYTE)
+        if not len(before) and not len(after):
+            return None
+        where = (
+            f"{after[0]} bytes after its end" if len(after) else f"{GUARD_BYTES - before[-1]} bytes before its start"
+        )
+        message = f"{self.name}: written out of bounds, {where} (the array has {size} bytes)"
+        return Finding("out_of_bounds", "error", message, count=len(before) + len(after))

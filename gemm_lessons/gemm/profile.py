@@ -1,0 +1,317 @@
+"""A kernel traced at two depths K, from which its time at any shape follows: ``Profile``.
+
+Everything that a block does is a straight line in K once its loop is under way. So two short traces are enough: one
+block's work, and how long one multiprocessor takes for several blocks at once, are read off the line through both.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from gemm_lessons import __version__
+from gemm_lessons.engine.compiler import cache as compile_cache
+from gemm_lessons.engine.compiler.elf import without_file_names
+from gemm_lessons.engine.costs.banks import SECTOR
+from gemm_lessons.engine.estimate.latencies import pipes_of
+from gemm_lessons.engine.hardware.sheets import GPUS, GpuSpec
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.launch import Argument, Grid
+from gemm_lessons.gemm.shapes import Shape, Shapes, TileSizes
+
+if TYPE_CHECKING:
+    from gemm_lessons.engine.compiler.compile import Compiled
+    from gemm_lessons.engine.estimate.timeline import Played
+    from gemm_lessons.engine.ptx.records import Kernel
+    from gemm_lessons.engine.sass.trace import Trace
+
+MODEL = 12  # of the timeline; another number forgets what is kept on disk
+DEPTH = 64  # K of the shorter trace, at least: eight tiles of 8, one of 64; double buffering repeats itself every 32
+TILES = 8  # of the shorter trace of a kernel with cp.async, so that its pipeline is full
+# The longer trace is of twice that K; where blocks share out K tiles and have few of them, of so much: each begins and
+# ends in the middle of a tile, and how many such ends a short share has depends on where it is cut.
+FURTHER = 4
+
+HOT = ("HMMA", "IMMA")  # what lowers the clock of some GPUs; fp64 is sold at the highest one
+
+Traces = tuple[tuple[int, "Trace"], tuple[int, "Trace"]]  # (K, trace), shorter first
+
+
+@dataclass(frozen=True)
+class Movement:
+    """What a launch has to move and to do on any shape. ``read`` and ``written``: bytes of its buffers, each once.
+
+    ``left``, ``right``, ``target``: bytes of an element of A, B and C, of a launch that multiplies tiles of A and B;
+    ``tiled`` False: of one that does not, like a reduction, and reads each of its bytes once.
+    """
+
+    read: Callable[[Shape], float]
+    written: Callable[[Shape], float]
+    operations: Callable[[Shape], int]
+    left: int = 4
+    right: int = 4
+    target: int = 4
+    tiled: bool = True
+
+
+# Of a product of matrices in fp32.
+PLAIN = Movement(
+    lambda it: 4.0 * (it.m * it.k + it.k * it.n), lambda it: 4.0 * it.m * it.n, lambda it: 2 * it.m * it.n * it.k
+)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What to trace: a kernel, how it is launched on any shape, and what it has to move there.
+
+    ``parsed`` gives its PTX, which is read only when there is no trace yet; ``arguments_at`` fresh arguments, whose
+    values do not matter. ``sharing``, of a launch whose grid does not grow with M and N: the timed shape, and how many
+    blocks share out its K tiles; None where a block has a tile of C. ``staying``: so many blocks at most, each of which
+    goes on to other tiles; 0 where there are as many as tiles.
+    """
+
+    compiled: Compiled
+    parsed: Callable[[], Kernel]
+    grid_at: Callable[[Shape], Grid]
+    arguments_at: Callable[[Shape], Sequence[Argument]]
+    tile: TileSizes
+    shapes: Shapes
+    traffic: Movement = PLAIN
+    sharing: tuple[Shape, int] | None = None
+    staying: int = 0
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one thread block asks of memory, on average."""
+
+    shared_wavefronts: float
+    global_lines: float  # 128-byte lines that its global requests touch, one by one
+    global_bytes: float  # sectors x 32, loads and stores
+    products: float = 0.0  # instructions of the tensor cores, but those of fp64
+
+    @classmethod
+    def of(cls, trace: Trace) -> Work:
+        """One block's share of a trace."""
+        from gemm_lessons.engine.sass.trace import Traffic
+
+        some = [touch for warp in trace.warps for _, touch in warp if touch is not None]
+        touches = [touch for touch in some if isinstance(touch, Traffic)]
+        blocks = len(trace.warps) / trace.warps_per_block
+        products = {d.index for d in trace.code if d.name in HOT}
+        return cls(
+            sum(touch.passes for touch in touches if touch.space == "shared") / blocks,
+            sum(touch.passes for touch in touches if touch.space == "global") / blocks,
+            sum(len(touch.sectors) * SECTOR for touch in touches) / blocks,
+            sum(index in products for warp in trace.warps for index, _ in warp) / blocks if products else 0.0,
+        )
+
+    def toward(self, other: Work, distance: float) -> Work:
+        """On the straight line from this (distance 0) to ``other`` (1) and beyond; nowhere below zero."""
+        pairs = ((getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
+        return Work(*(max(here + distance * (there - here), 0.0) for here, there in pairs))
+
+
+@dataclass(frozen=True)
+class Span:
+    """Clocks of one multiprocessor for some blocks at once: ``fixed + per_k * K``. ``units``: the same of each unit, in
+    which it works."""
+
+    fixed: float
+    per_k: float
+    units: Mapping[str, tuple[float, float]]
+
+    def clocks(self, k: int) -> float:
+        """At K = k."""
+        return max(self.fixed + self.per_k * k, 1.0)
+
+    def working(self, k: int) -> dict[str, float]:
+        """Clocks in which each unit works, at K = k."""
+        return {unit: max(fixed + per_k * k, 0.0) for unit, (fixed, per_k) in self.units.items()}
+
+    @property
+    def busy(self) -> dict[str, float]:
+        """The share of the time in which each unit works, once the loop is under way."""
+        return {unit: per_k / self.per_k for unit, (_, per_k) in self.units.items()}
+
+
+class Profile:
+    """How a kernel is launched, and its traces: made when they are first needed, and what follows from them kept.
+
+    ``blocks_per_sm``: resident, from the occupancy; ``tile_rows`` x ``tile_cols``: of C, per block, or ``shared`` out
+    among the blocks, or one after the other of ``staying`` blocks, whose first has two in the trace ``twice``. ``key``
+    names the traces for the cache on disk; None keeps nothing there.
+    """
+
+    def __init__(
+        self,
+        tracer: Callable[[], Traces],
+        *,
+        blocks_per_sm: int,
+        tile_rows: int,
+        tile_cols: int,
+        traffic: Movement = PLAIN,
+        key: str | None = None,
+        shared: bool = False,
+        staying: int = 0,
+        twice: Callable[[], Trace] | None = None,
+    ) -> None:
+        self.blocks_per_sm = max(blocks_per_sm, 1)
+        self.staying, self._twice = staying, twice
+        self.tile_rows, self.tile_cols, self.traffic, self.shared = tile_rows, tile_cols, traffic, shared
+        self._tracer, self._key = tracer, key
+        self._traces: Traces | None = None
+        self._plays: dict[str, Played] = {}
+        self._kept: dict[str, Any] = json.loads((key and compile_cache.get(key)) or b"{}")
+
+    @property
+    def traces(self) -> Traces:
+        """Both traces, with ``blocks_per_sm`` blocks."""
+        if self._traces is None:
+            self._traces = self._tracer()
+        return self._traces
+
+    def work(self, k: int) -> Work:
+        """One block's work at K = k."""
+        if "work" not in self._kept:
+            self._keep("work", [(depth, list(asdict(Work.of(trace)).values())) for depth, trace in self.traces])
+        (k0, first), (k1, second) = self._kept["work"]
+        return Work(*first).toward(Work(*second), (k - k0) / (k1 - k0))
+
+    def span(self, blocks: int, gpu: GpuSpec, *, together: bool = False) -> Span:
+        """One multiprocessor of ``gpu`` with ``blocks`` resident blocks, at most ``blocks_per_sm``. ``together``: with
+        which the launch starts."""
+        name = f"{'together ' if together else ''}{blocks} {gpu} {pipes_of(gpu)}"
+        if name not in self._kept:
+            (k0, _), (k1, _) = self.traces
+            first, second = (self._play(number, blocks, gpu, together=together) for number in (0, 1))
+            per_k = max(second.clocks - first.clocks, 1.0) / (k1 - k0)
+            units = {}
+            for unit, clocks in second.busy.items():
+                before = first.busy.get(unit, 0.0)
+                each = (clocks - before) / (k1 - k0)
+                units[unit] = before - each * k0, each
+            self._keep(name, [first.clocks - per_k * k0, per_k, units])
+        fixed, per_k, units = self._kept[name]
+        return Span(fixed, per_k, {unit: (start, each) for unit, (start, each) in units.items()})
+
+    def overlap(self, gpu: GpuSpec) -> float:
+        """Clocks of one multiprocessor that a full wave of blocks saves because the blocks before it do not all end at
+        once: it loads and multiplies while they store."""
+        name = f"overlap {gpu} {pipes_of(gpu)}"
+        if name not in self._kept:
+            from gemm_lessons.engine.estimate.timeline import play
+
+            _, trace = self.traces[0]
+            if self._twice is not None:
+                one, two = self._play(0, 1, gpu), play(self._twice(), 1, gpu)
+            else:
+                one, two = self._play(0, self.blocks_per_sm, gpu), play(trace, self.blocks_per_sm, gpu, 2)
+            self._keep(name, max(2 * one.clocks - two.clocks, 0.0))
+        return float(self._kept[name])
+
+    def _play(self, number: int, blocks: int, gpu: GpuSpec, *, together: bool = False) -> Played:
+        """One wave of a trace, played once: a block alone is the same in each launch, and what overlaps is asked of
+        it, too."""
+        from gemm_lessons.engine.estimate.timeline import play, uneven
+
+        _, trace = self.traces[number]
+        together = together and uneven(blocks, gpu)
+        name = f"{number} {blocks} {gpu} {pipes_of(gpu)} {together}"
+        if name not in self._plays:
+            self._plays[name] = play(trace, blocks, gpu, together=together)
+        return self._plays[name]
+
+    def _keep(self, name: str, value: Any) -> None:
+        self._kept[name] = value
+        if self._key is not None:
+            compile_cache.put(self._key, json.dumps(self._kept).encode())
+
+
+def profile_of(subject: Subject, blocks_per_sm: int) -> Profile | None:
+    """The profile of a kernel; None when its machine code cannot be followed, or needs units whose rates the model does
+    not know (wgmma, bulk copies without a tensor map)."""
+    from gemm_lessons.engine.estimate.items import BOX, unknown_units
+    from gemm_lessons.engine.sass import Uncountable
+    from gemm_lessons.engine.sass.trace import traceable
+
+    compiled = subject.compiled
+    if unknown_units(compiled.sass):
+        return None
+    copies = any(it.opcode.startswith(("LDGSTS", BOX)) for it in compiled.sass)
+    short = traced_shape(subject, blocks_per_sm, TILES if copies else 1)
+
+    def trace() -> Traces:
+        kernel = traceable(compiled, subject.parsed())
+
+        def at(k: int) -> tuple[int, Trace]:
+            shape = replace(short, k=k)
+            return k, kernel.trace(subject.grid_at(shape), subject.arguments_at(shape), blocks_per_sm)
+
+        return at(short.k), at(longer(subject, short))
+
+    def twice() -> Trace:
+        one = traced_shape(subject, 1, TILES)
+        wide = replace(one, n=one.n * (subject.staying + 1))
+        return traceable(compiled, subject.parsed()).trace(subject.grid_at(wide), subject.arguments_at(wide), 1)
+
+    code, _ = without_file_names(compiled.cubin)
+    parts = (compiled.entry, repr(subject.grid_at(short)), repr(short), str(blocks_per_sm))
+    profile = Profile(
+        trace,
+        blocks_per_sm=blocks_per_sm,
+        tile_rows=subject.tile.rows,
+        tile_cols=subject.tile.cols,
+        traffic=subject.traffic,
+        key=compile_cache.key_of(f"gemm-lessons/traced/{MODEL} {__version__}", *code, *parts),
+        shared=subject.sharing is not None,
+        staying=subject.staying,
+        twice=twice if subject.staying else None,
+    )
+    try:
+        profile.work(short.k)
+        if any(it.opcode.startswith("SYNCS") for it in compiled.sass):
+            profile.span(blocks_per_sm, GPUS["h200"].hot)  # do all phases end that warps wait for?
+    except Uncountable:
+        return None
+    return profile
+
+
+def longer(subject: Subject, short: Shape) -> int:
+    """K of the longer trace."""
+    if subject.sharing is None:
+        return 2 * short.k
+    timed, sharers = subject.sharing
+    share = short.k * tiles_of(timed, subject.tile) / sharers
+    most = timed.k // short.k if share < FURTHER * DEPTH else 2
+    return min(max(2, most), FURTHER) * short.k
+
+
+def tiles_of(shape: Shape, tile: TileSizes) -> int:
+    """Tiles of C."""
+    return math.ceil(shape.m / tile.rows) * math.ceil(shape.n / tile.cols)
+
+
+def traced_shape(subject: Subject, blocks: int, tiles: int = 1) -> Shape:
+    """A shape of at least ``blocks`` full blocks side by side, and whole tiles of K, at least ``tiles``. Where blocks
+    share out the K tiles: the timed shape's M and N, and so little of K that a block has about ``DEPTH``."""
+    tile, multiple = subject.tile, subject.shapes.multiple_of
+    rows, cols = math.lcm(tile.rows, multiple.m), math.lcm(tile.cols, multiple.n)
+    depth = math.lcm(tile.depth, multiple.k)
+    if subject.sharing is not None:
+        timed, sharers = subject.sharing
+        wanted = DEPTH * max(1.0, sharers / tiles_of(timed, tile))
+        return replace(timed, k=depth * max(1, math.ceil(min(wanted, timed.k / 2) / depth)))
+    if tile.rows * tile.cols == 1:  # no block tile is known: the lesson's own choice, made wider
+        rows, cols = subject.shapes.count.m, subject.shapes.count.n
+    shape = Shape(rows, cols, max(-(-DEPTH // depth), tiles) * depth, layout=subject.shapes.count.layout)
+    while (here := subject.grid_at(shape).blocks) < blocks:
+        wider, higher = replace(shape, n=shape.n + cols), replace(shape, m=shape.m + rows)
+        grows = [it for it in (wider, higher) if subject.grid_at(it).blocks > here]
+        if not grows:  # not with C's size: what turns a factor, say, may have a block for each piece of K
+            return shape
+        shape = grows[0]
+    return shape

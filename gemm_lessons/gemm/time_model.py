@@ -1,0 +1,154 @@
+"""Traced warps + a GPU's data sheet -> how long a launch would take there, and what limits it. Always an estimate.
+
+    SM(n) = clocks that one multiprocessor takes for n resident blocks, played by ``timeline``: a line in K
+    n     = blocks of the fullest multiprocessor; R of them fit at once: n = waves * R + rest
+    T     = launch + max((waves * SM(R) + SM(rest) - overlaps) / clock, L2 bytes / bandwidth, DRAM bytes / bandwidth)
+
+- Where all blocks of a multiprocessor start with the launch, one begins after the other, and those that began first go
+  first. In later waves who goes first makes no difference, and all take turns.
+- Overlaps: a block moves up when one ends, and loads while others store; as much as two waves of a short K save.
+- L2 bytes: what a block reads and writes at least, its rows of A and columns of B, as the L1 cache or shared memory
+  serves the rest; or its sectors, if those are fewer.
+- DRAM bytes: every matrix once if they fit into L2; else the rows and columns that each wave of blocks needs.
+- Where tensor cores work on most multiprocessors, the clock is the one that the chip holds then.
+- Where blocks stay, and take one tile of C after the other, a tile counts as a block that moves up.
+- Blocks along z share the work along K between them; so do blocks that share out the K tiles of all tiles of C. Where
+  more of these are started than fit at once, the first have a tile each, and the last round shares out what is left.
+- Launches that follow each other take the sum of their times; only the first finds an idle GPU.
+- The limiter is the unit that is busy most of the time; if none is for ``BUSY`` of it, the kernel waits: latency.
+
+``lessons/common/ESTIMATE.md`` explains the model on a page and holds it against measurements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from gemm_lessons.engine.hardware.sheets import GpuSpec
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.launch import Grid
+from gemm_lessons.gemm.profile import Movement, Profile, Subject, Work, profile_of
+from gemm_lessons.gemm.shapes import Shape
+
+__all__ = ["Estimate", "Estimator", "Movement", "Profile", "Subject", "Work", "estimate_at", "profile_of"]
+
+L2_SHARE = 0.8  # of the L2 cache that the operands can count on
+LAUNCH_US = 6.5  # an empty kernel between two CUDA events on an idle H200: 5.9 and 7.0 in two runs of checks/estimate
+HOT = 0.75  # share of the multiprocessors whose tensor cores lower the clock: half of an H200's do not, 128 of 132 do
+NEXT_US = 2.7  # one that follows another launch: the same, queued (launch_queued_us of the same readings)
+SHORT = 0.02  # of a block's time that begins and ends it; below that nobody asks how the next one overlaps with it
+BUSY = 0.75  # share of the time from which on a unit counts as what limits a kernel
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An estimated launch. ``parts`` are microseconds: of each unit, as if it were the only limit; ``latency``, of the
+    multiprocessor with all its waiting. ``limiter`` is the name of the one that decides: issue, fp32, tensor, fp64,
+    shared, l1, l2, dram, latency or launch."""
+
+    gpu: str
+    shape: Shape
+    time_us: float
+    gflops: float
+    limiter: str
+    parts: Mapping[str, float]
+
+
+def estimate_at(profile: Profile, shape: Shape, grid: tuple[int, int, int], gpu: GpuSpec) -> Estimate:
+    """The time of a launch of ``grid`` blocks on ``gpu`` for ``shape``; see the module's text for the model."""
+    blocks = grid[0] * grid[1] * grid[2]
+    resident = profile.blocks_per_sm
+    tiled = _tiled(profile, shape, grid)
+    turns = math.ceil(math.prod(tiled) / blocks) if profile.staying else 1  # tiles of a block, one after the other
+    per_sm = math.ceil(blocks / gpu.sms) * turns
+    waves, rest = divmod(per_sm, resident)
+    cut = 0.0  # of K: the share of the last round
+    if profile.shared and blocks > resident * gpu.sms:
+        rounds = tiled[0] * tiled[1] / (resident * gpu.sms)
+        waves, rest, cut = int(rounds), 0, rounds % 1
+    work = profile.work(shape.k)
+    if work.products and blocks >= HOT * gpu.sms:
+        gpu = gpu.hot
+    together = waves + bool(rest) == 1 and not cut and not profile.staying
+    spans = [(waves, profile.span(resident, gpu, together=together), shape.k)] if waves else []
+    if rest:
+        spans.append((1, profile.span(rest, gpu, together=together), shape.k))
+    if cut:
+        spans.append((1, profile.span(resident, gpu), math.ceil(cut * shape.k)))
+    microsecond = gpu.clock_hz / 1e6
+    parts: dict[str, float] = {}
+    for times, span, depth in spans:
+        for name, clocks in {**span.working(depth), "latency": span.clocks(depth)}.items():
+            parts[name] = parts.get(name, 0.0) + times * clocks / microsecond
+    busiest = max((name for name in parts if name != "latency"), key=lambda name: parts[name])
+    between = sum(times for times, _, _ in spans) - 1  # times that blocks move up
+    short = spans[0][1].fixed > SHORT * spans[0][1].clocks(shape.k)
+    if between and (short or profile.staying):
+        parts["latency"] -= between * profile.overlap(gpu) / microsecond
+        parts["latency"] = max(parts["latency"], parts[busiest])
+    l2_bytes = _l2_bytes(profile, blocks * turns * work.global_bytes, shape, tiled)
+    parts["l2"] = max(parts["l2"], l2_bytes / (gpu.l2_bytes_per_s / 1e6))
+    parts["dram"] = _dram_bytes(profile, shape, tiled, resident * gpu.sms, gpu.l2_bytes) / (gpu.dram_bytes_per_s / 1e6)
+    parts["launch"] = LAUNCH_US
+    slowest = max(("latency", "l2", "dram", "launch"), key=lambda name: parts[name])
+    limiter = busiest if slowest == "latency" and parts[busiest] >= BUSY * parts["latency"] else slowest
+    time_us = LAUNCH_US + max(parts["latency"], parts["l2"], parts["dram"])
+    return Estimate(gpu.name, shape, time_us, profile.traffic.operations(shape) / time_us / 1e3, limiter, parts)
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """Estimates for any shape: the profile of each launch, and their grids."""
+
+    profiles: tuple[Profile, ...]
+    grids_at: Callable[[Shape], Sequence[Grid]]
+
+    def at(self, shape: Shape, gpu: GpuSpec) -> Estimate:
+        """The time of all launches, one after the other."""
+        launches = zip(self.profiles, self.grids_at(shape), strict=True)
+        return in_a_row([estimate_at(profile, shape, grid.grid, gpu) for profile, grid in launches])
+
+
+def in_a_row(estimates: Sequence[Estimate]) -> Estimate:
+    """Launches that follow each other, as one: the limiter is that of the longest."""
+    if len(estimates) == 1:
+        return estimates[0]
+    longest = max(estimates, key=lambda one: one.time_us)
+    time_us = sum(one.time_us for one in estimates) - (len(estimates) - 1) * (LAUNCH_US - NEXT_US)
+    work = sum(one.gflops * one.time_us for one in estimates)  # of operations
+    names = dict.fromkeys(name for one in estimates for name in one.parts)
+    parts = {name: sum(one.parts.get(name, 0.0) for one in estimates) for name in names}
+    return Estimate(longest.gpu, longest.shape, time_us, work / time_us, longest.limiter, parts)
+
+
+def _tiled(profile: Profile, shape: Shape, grid: tuple[int, int, int]) -> tuple[int, int, int]:
+    """The grid with a block for each tile of C, or several along z; about as many where they share out the K tiles."""
+    if not profile.shared and not profile.staying:
+        return grid
+    cols, rows = math.ceil(shape.n / profile.tile_cols), math.ceil(shape.m / profile.tile_rows)
+    return cols, rows, 1 if profile.staying else max(1, round(math.prod(grid) / (cols * rows)))
+
+
+def _l2_bytes(profile: Profile, sectors: float, shape: Shape, grid: tuple[int, int, int]) -> float:
+    """Of all blocks, whose ``sectors`` are so many bytes."""
+    rows, cols, traffic = profile.tile_rows, profile.tile_cols, profile.traffic
+    if not traffic.tiled:
+        return sectors
+    depth = shape.k / grid[2]
+    own = (rows * traffic.left + cols * traffic.right) * depth + rows * cols * traffic.target
+    return min(sectors, math.prod(grid) * own)
+
+
+def _dram_bytes(profile: Profile, shape: Shape, grid: tuple[int, int, int], in_flight: int, l2_bytes: float) -> float:
+    """Bytes between L2 and DRAM. Blocks start in the order of x, then y, then z; ``in_flight`` of them run together."""
+    traffic = profile.traffic
+    operands, c = traffic.read(shape), traffic.written(shape)
+    if not traffic.tiled or operands <= L2_SHARE * l2_bytes:
+        return operands + c
+    cols = min(grid[0], in_flight)
+    rows = min(grid[1], math.ceil(in_flight / grid[0]))
+    slices = min(grid[2], math.ceil(in_flight / (grid[0] * grid[1])))
+    waves = math.ceil(grid[0] * grid[1] * grid[2] / in_flight)
+    lines = rows * profile.tile_rows * traffic.left + cols * profile.tile_cols * traffic.right
+    return max(operands, waves * slices * lines * shape.k / grid[2]) + c

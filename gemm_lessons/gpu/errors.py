@@ -1,0 +1,13 @@
+"""Why a GPU cannot be used."""
+
+from __future__ import annotations
+
+from gemm_lessons.engine.records.errors import KitError
+
+
+class GpuUnavailable(KitError):
+    """There is no GPU to be used here; the message says why and what to do."""
+
+
+class WrongGpuIndex(GpuUnavailable):
+    """There are GPUs, but not the one that was asked for."""

@@ -1,0 +1,155 @@
+"""What is known about one kernel, in three records: what was built, what was checked, how fast it is.
+
+Each step of a run takes the records before it and makes the next one; hints and reports read them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.devices.device import Binaries
+from gemm_lessons.engine.hardware.occupancy import most
+from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.results import Counters, Printed
+from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.judging.unfinished import Unfinished
+from gemm_lessons.judging.verdict import GateResult, Judgement, Kind, Passed, Verdict
+
+if TYPE_CHECKING:
+    from gemm_lessons.engine.compiler.compile import Diagnostic, Occupancy, Resources
+    from gemm_lessons.gemm.time_model import Estimate, Estimator
+    from gemm_lessons.gpu.records import Timed
+
+
+@dataclass(frozen=True)
+class Built:
+    """A kernel as the compiler made it. ``occupancies``, of its launches, are those of the GPU that times are for; none
+    where it is not compiled for that one."""
+
+    lesson: Lesson  # whose kernel it is: its launches, tile and data
+    code: Binaries
+    occupancies: tuple[Occupancy, ...] = ()
+    others: tuple[Built, ...] = ()  # the same kernel as the host chooses it for other shapes
+
+    def at(self, shape: Shape) -> Built:
+        """The kernel as it is launched at this shape; one of those that were built."""
+        lesson = self.lesson.at(shape)
+        return next((it for it in (self, *self.others) if it.lesson == lesson), self)
+
+    @property
+    def arch(self) -> str:
+        """The architecture that counts."""
+        return self.code.counted[0].arch
+
+    @property
+    def occupancy(self) -> Occupancy | None:
+        """Of several launches, the lowest."""
+        return min(self.occupancies, key=lambda it: it.fraction, default=None)
+
+    @property
+    def resources(self) -> Resources:
+        """What the counted code takes; of several launches, the most that one of them takes."""
+        every = [compiled.resources for compiled in self.code.counted]
+        return every[0] if len(every) == 1 else most(every)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Of a block, with what a launch asks for; of several launches, the most that one of them takes."""
+        grids = self.lesson.grids(self.lesson.shapes.count)
+        launched = zip(self.code.counted, grids, strict=True)
+        return max(compiled.resources.shared_bytes + grid.dynamic_shared for compiled, grid in launched)
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """The compiler's warnings."""
+        return tuple(dict.fromkeys(it for compiled in self.code.counted for it in compiled.diagnostics))
+
+
+@dataclass(frozen=True)
+class ShapeResult:
+    """One launch on one shape. ``judgement`` is None when the kernel never got as far as an answer; ``hidden`` marks a
+    shape that whoever wrote the kernel is not to know."""
+
+    shape: Shape
+    kind: Kind
+    judgement: Judgement | None = None
+    findings: tuple[Finding, ...] = ()
+    hidden: bool = False
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What came of a kernel's launches: the first thing wrong is the verdict."""
+
+    verdict: Verdict
+    shapes: tuple[ShapeResult, ...] = ()
+    findings: tuple[Finding, ...] = ()  # of all shapes, merged
+    counters: Counters | None = None  # of the counting shape; lines and conflicts are in here
+    elsewhere: tuple[tuple[Shape, Counters], ...] = ()  # of the hidden shapes
+    gates: tuple[GateResult, ...] = ()  # judged for right answers only
+    unfinished: Unfinished | None = None  # TODOs are open, and the answer is not right
+    printed: Printed | None = None  # at the shape ``printed_at``
+    printed_at: Shape | None = None
+    contents: tuple[str, ...] = ()  # what memory holds after one K tile, of an answer that nothing else explains
+
+    @property
+    def right(self) -> bool:
+        """The answer is right, by whatever method: only then does it matter how fast it was computed."""
+        return self.verdict.kind in ("passed", "gate_missed")
+
+    @property
+    def instructions_per_fma(self) -> float | None:
+        """Machine instructions for each multiply-add in fp32 or fp64, or product of 4 bytes, both in warps; None where
+        nothing or none was counted."""
+        if self.counters is None:
+            return None
+        fused = self.counters.get("ffma") + self.counters.get("dfma") + 32 * self.counters.get("dot_products")
+        if not fused:
+            return None
+        return 32 * self.counters.get("warp_instructions") / fused
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How fast a right kernel is: by the estimate, or measured on a GPU. None of it where it has no time."""
+
+    estimate: Estimate | None = None
+    estimator: Estimator | None = None  # for other shapes
+    measured: Timed | None = None
+    fraction_of_cublas: float | None = None
+    unknown: tuple[str, ...] = ()  # machine instructions of which the estimate knows no times
+
+
+UNTIMED = Speed()
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that a hint may look at. Counters belong to the shape ``counted``; the estimate and ``blocks``, the size of
+    the grid, to ``shape``."""
+
+    lesson: Lesson
+    source: str
+    stub: str = ""
+    built: Built | None = None
+    checked: Checked = Checked(Passed())
+    speed: Speed = UNTIMED
+    counted: Shape | None = None
+    shape: Shape | None = None
+    blocks: int = 0
+    sms: int = 0
+    gpu: str = ""
+    reference: Checked | None = None  # what came of the lesson's own solution, where it was run beside the kernel
+    following: str = ""  # the lesson that comes next, as a learner names it
+
+    def quote(self, line: int) -> str:
+        """A source line without its indent."""
+        return text_of_line(self.source, line)
+
+
+def text_of_line(source: str, line: int | None) -> str:
+    """The text of a line (from 1) of a source without its indent, or an empty string."""
+    lines = source.splitlines()
+    return lines[line - 1].strip() if line is not None and 0 < line <= len(lines) else ""

@@ -1,0 +1,333 @@
+"""Verdict + counters -> hints: a table of rules, each of which looks at the facts of a run and says at most one thing.
+
+A hint names the line, the number and where to read on. They are ranked by what stands in the way (a fault before an
+open TODO before a missed gate before what costs time); only the best ``SHOWN`` are shown, so that nobody is flooded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from gemm_lessons.course.todos import open_todos, skipped_todos
+from gemm_lessons.engine.compiler.source import included_names, line_of, without_comments
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.metrics import METRICS
+from gemm_lessons.engine.records.results import Conflict
+from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.judging.evidence import Evidence
+from gemm_lessons.judging.remedies import has_buffers, remedies
+from gemm_lessons.judging.verdict import CompileFailed, GateMissed, Passed, WrongAnswer
+
+SHOWN = 3
+# Where the course treats a subject: lesson and section heading. A test finds each heading in its text.
+COALESCING = ("coalesced", "What a warp asks for")
+CONFLICTS = ("bank_conflicts", "Banks")
+# Below these a hint would be noise, not help.
+CONFLICT_SHARE = 0.05  # of all shared-memory wavefronts
+SECTOR_EXCESS = 2.0  # sectors over the fewest possible for the bytes asked for
+SECTOR_SHARE = 0.2  # of all global sectors, those in excess
+LOW_OCCUPANCY = 0.25
+
+MORE_INSTRUCTIONS = 1.1  # than the reference, for the same multiply-adds
+ENDED = re.compile(r"\b(if|for)\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\s*;")
+OF_TWO_DIMENSIONS = re.compile(r"threadIdx\s*\.\s*y|(?:[/%]|\bblockIdx\s*\.\s*\w\s*\*)\s*blockDim\s*\.\s*x")
+# The estimate's limiter, and what to try where no lesson follows that does.
+LIMITS: Mapping[str, tuple[str, str]] = {
+    "issue": ("instructions", "do more multiply-adds for each load and each index computed"),
+    "fp32": ("multiply-adds", "that is the best kind of limit; what remains is overlap and launch overhead"),
+    "tensor": ("the tensor cores", "that is the best kind of limit; what remains is overlap and launch overhead"),
+    "fp64": ("fp64 multiply-adds", "that is the best kind of limit; what remains is overlap and launch overhead"),
+    "shared": ("shared-memory wavefronts", "reuse numbers in registers, use wider loads, remove bank conflicts"),
+    "l1": ("global memory requests", "coalesce them, or read each number once into shared memory"),
+    "l2": ("traffic to the L2 cache", "larger block tiles read every number less often"),
+    "dram": ("DRAM traffic", "larger block tiles, or blocks that run together sharing rows and columns"),
+    "latency": (
+        "waiting for loads and barriers that nothing overlaps",
+        "more warps, more independent work per thread, or fetching the next tile early",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Hint:
+    """Something to say; the smallest ``rank`` is said first."""
+
+    rank: float
+    text: str
+
+
+def hints_for(facts: Evidence) -> tuple[str, ...]:
+    """The best ``SHOWN`` hints, most important first."""
+    found = sorted((hint for rule in RULES for hint in rule(facts)), key=lambda hint: hint.rank)
+    return tuple(hint.text for hint in found[:SHOWN])
+
+
+def _open_todo(facts: Evidence) -> Iterator[Hint]:
+    if isinstance(facts.checked.verdict, Passed):
+        return
+    todos = open_todos(facts.source, facts.stub)
+    texts = {todo.number: todo.hints[0] for todo in facts.lesson.todos}
+    for number, line in sorted(todos.items())[:1]:
+        more = f" ({len(todos)} are open)" if len(todos) > 1 else ""
+        yield Hint(2.5, f"TODO({number}) in line {line} is still open{more}. {texts.get(number, '')}".rstrip())
+
+
+def _skipped_todo(facts: Evidence) -> Iterator[Hint]:
+    """No TODO counts as open, but below one of them stands nothing, and below a later one something does."""
+    if facts.checked.right or isinstance(facts.checked.verdict, CompileFailed):
+        return
+    for number, line in skipped_todos(facts.source, facts.stub).items():
+        yield Hint(4.4, f"nothing stands below TODO({number}) in line {line}: is that step written somewhere else?")
+        return
+
+
+def _undefined_tile(facts: Evidence) -> Iterator[Hint]:
+    if not isinstance(facts.checked.verdict, CompileFailed):
+        return
+    tiles = facts.lesson.tile.defines
+    for diagnostic in facts.checked.verdict.diagnostics:
+        match = re.search(r'identifier "([A-Za-z_]\w*)" is undefined', diagnostic.message)
+        if match and (match[1].upper() in tiles or re.fullmatch(r"[BWT][MNK]", match[1])):
+            known = ", ".join(f"{name} = {size}" for name, size in tiles.items())
+            text = f"line {diagnostic.line}: {match[1]} is no tile size of this lesson. lesson.toml defines {known}."
+            yield Hint(1, text)
+            return
+
+
+def _missing_include(facts: Evidence) -> Iterator[Hint]:
+    """A header of the stub's without which its names mean nothing."""
+    verdict, here = facts.checked.verdict, included_names(facts.source)
+    if not isinstance(verdict, CompileFailed) or here is None:
+        return
+    if any(re.search(" is undefined| is not a template", it.message) for it in verdict.diagnostics):
+        gone = [f'#include "{name}"' for name, _ in included_names(facts.stub) or () if name not in dict(here)]
+        if gone:
+            yield Hint(1, f"the stub begins with {' and '.join(gone)}: without that its names mean nothing here.")
+
+
+def _ends_at_once(facts: Evidence) -> Iterator[Hint]:
+    """``if (...);`` and ``for (...);``, which leave out what is written below them."""
+    found = ENDED.search(text := without_comments(facts.source))
+    if found and not facts.checked.right:
+        then = {"for": "executed once, behind the loop", "if": "executed in any case"}[found[1]]
+        line = line_of(text, found.end())
+        yield Hint(1.5, f"line {line}: the semicolon behind {found[1]} (...) ends it: what stands below is {then}.")
+
+
+def _flat_block(facts: Evidence) -> Iterator[Hint]:
+    """The tutorials' blocks of two dimensions: a lesson's mostly have one."""
+    found = OF_TWO_DIMENSIONS.search(text := without_comments(facts.source))
+    blocks = {grid.block for grid in facts.lesson.grids(facts.lesson.shapes.count)}
+    if found and not facts.checked.right and all(block[1:] == (1, 1) for block in blocks):
+        threads = f"{max(blocks)[0]:,}"
+        is_y = found[0].startswith("threadIdx")
+        so = "threadIdx.y is always 0" if is_y else f"blockDim.x is {threads} and no tile size"
+        yield Hint(
+            1,
+            f"line {line_of(text, found.start())}: this lesson's blocks are one row of {threads} threads, so {so}. "
+            "Compute row and column from threadIdx.x.",
+        )
+
+
+def _fault(facts: Evidence) -> Iterator[Hint]:
+    for rank, text in remedies(facts):
+        yield Hint(rank, text)
+
+
+def _same_tile(facts: Evidence) -> Iterator[Hint]:
+    """The same K tile again and again."""
+    verdict = facts.checked.verdict
+    pattern = verdict.judgement.pattern if isinstance(verdict, WrongAnswer) else None
+    if pattern is None or pattern.name != "same_k_tile":
+        return
+    if has_buffers(facts) and "A and of B" in pattern.explanation:
+        yield Hint(
+            4.5,
+            "the kernel has two buffers: is the one that is multiplied the one that was filled last? They change over "
+            "with every tile, also for the last one.",
+        )
+    else:
+        yield Hint(4.5, "k0 is missing from the index of the load that fills the tile.")
+
+
+def _wrong_tile(facts: Evidence) -> Iterator[Hint]:
+    """A wrong answer that nothing else explains: does one block with one K tile get it right?"""
+    verdict, tile = facts.checked.verdict, facts.lesson.tile.defines
+    found = any(finding.severity != "note" for finding in facts.checked.findings)
+    suspects = found or open_todos(facts.source, facts.stub)
+    if not isinstance(verdict, WrongAnswer) or not verdict.is_vague or facts.checked.unfinished:
+        return
+    whole = Shape(tile.get("BM", 0), tile.get("BN", 0), tile.get("BK", 0))
+    right = {result.shape: result.kind == "passed" for result in facts.checked.shapes}
+    if facts.checked.contents and not right.get(whole):
+        told = " ".join(facts.checked.contents)
+        moved = right.get(whole) is False and told.endswith("the right sums.")
+        ask = "So only their places in C are wrong." if moved else "Is that what should be there?"
+        yield Hint(4.5, f"after one block and one K tile, in memory: {told} {ask}")
+        return
+    if verdict.judgement.pattern or suspects:
+        return
+    follow = (
+        "Follow one product from the copy through shared memory to C: do row, col and k stay the same at each step?"
+    )
+    scratch = [buffer.name for buffer in facts.lesson.data.buffers if buffer.role == "scratch"]
+    if whole not in right and scratch:
+        text = (
+            f"what one launch leaves in {' and '.join(scratch)}, another one reads: does it look for each number where "
+            "the first has put it, and does it take all of them, each once?"
+        )
+    elif whole not in right:
+        text = f"no mistake that is known gives exactly this C. {follow}"
+    elif right[whole]:
+        text = (
+            f"one block with one K tile ({whole}) is right, and more of them are not: look at what blockIdx and k0 do. "
+            "Which tile does each round copy, and where in C does the block's part start?"
+        )
+    else:
+        text = f"one block with one K tile ({whole}) is wrong already, so neither blockIdx nor k0 is to blame. {follow}"
+    yield Hint(7, text)
+
+
+def _gates(facts: Evidence) -> Iterator[Hint]:
+    if not isinstance(facts.checked.verdict, GateMissed):
+        return
+    for number, gate in enumerate(facts.checked.verdict.missed):
+        value = gate.note or gate.shown
+        limit = f"at most {gate.limit:g}" if gate.at_most else f"at least {gate.limit:g}"
+        where = " on a shape that is not the lesson's own" if gate.hidden else ""
+        yield Hint(3 + number / 100, f"{gate.name} is {value}{where}; this lesson wants {limit}. {gate.why}")
+
+
+def _spills(facts: Evidence) -> Iterator[Hint]:
+    resources = facts.built.resources if facts.built else None
+    if not facts.checked.right or resources is None or not resources.spill_bytes:
+        return
+    yield Hint(
+        6,
+        f"{resources.spill_bytes} bytes per thread are spilled: registers did not suffice "
+        f"({resources.registers} used), so the compiler keeps values in slow local memory. Use smaller thread "
+        "tiles, or check that every index into a per-thread array is a constant after unrolling.",
+    )
+
+
+def _conflicts(facts: Evidence) -> Iterator[Hint]:
+    if not facts.checked.right or facts.checked.counters is None:
+        return
+    total = facts.checked.counters.get("shared_wavefronts")
+    for conflict in facts.checked.counters.conflicts:
+        share = conflict.excess_wavefronts / total if total else 0.0
+        if share >= CONFLICT_SHARE and conflict.ways > 1:
+            yield Hint(8 - share, _conflict_text(facts, conflict, share))
+
+
+def _conflict_text(facts: Evidence, conflict: Conflict, share: float) -> str:
+    lesson, section = CONFLICTS
+    verb = "writes" if conflict.store else "reads"
+    array = f" {conflict.array}" if conflict.array else ""
+    lanes = " and ".join(map(str, conflict.lanes[:2]))
+    if len(conflict.lanes) > 2:
+        lanes = f"{', '.join(map(str, conflict.lanes[:4]))}{', ...' if len(conflict.lanes) > 4 else ''}"
+    offsets = ", ".join(map(str, conflict.addresses[:2]))
+    article = "an" if conflict.ways in (8, 11, 18) else "a"
+    return (
+        f"line {conflict.line} {verb}{array} with {article} {conflict.ways}-way bank conflict: lanes {lanes} want "
+        f"different words of bank {conflict.bank} (bytes {offsets}, ...). It costs {share:.0%} of the shared-memory "
+        f"wavefronts. [{facts.quote(conflict.line)}] See '{section}': gemm-lessons read {lesson}."
+    )
+
+
+def _uncoalesced(facts: Evidence) -> Iterator[Hint]:
+    if not facts.checked.right or facts.checked.counters is None:
+        return
+    lesson, section = COALESCING
+    get = facts.checked.counters.get
+    missed = facts.checked.verdict.missed if isinstance(facts.checked.verdict, GateMissed) else ()
+    # Loads grow with K and stores do not, so a short counting shape makes stores look dearer than they are.
+    longer = facts.shape.k / facts.counted.k if facts.shape and facts.counted else 1.0
+    total = longer * get("global_load_sectors") + get("global_store_sectors")
+    for kind, verb, weight in (("load", "reads", longer), ("store", "writes", 1.0)):
+        sectors, requests = METRICS[f"global_{kind}_sectors"], METRICS[f"global_{kind}_requests"]
+        per_line = {count.line: count.value for count in facts.checked.counters.lines if count.metric == requests}
+        for count in facts.checked.counters.lines:
+            if count.metric != sectors or not count.ideal or not per_line.get(count.line):
+                continue
+            excess = weight * (count.value - count.ideal) / total
+            if count.value / count.ideal < SECTOR_EXCESS or excess < SECTOR_SHARE:
+                continue
+            asked, fewest = count.value / per_line[count.line], count.ideal / per_line[count.line]
+            # A gate that was missed has said what it wants and where to read on: this says where it went wrong.
+            named = f"global_sectors_{'read' if kind == 'load' else 'written'}"
+            told = any(named in gate.expression for gate in missed)
+            more = "" if told else f" See '{section}': gemm-lessons read {lesson}."
+            yield Hint(
+                8 - excess,
+                f"line {count.line} {verb} {asked:.3g} sectors per request where {fewest:.3g} would do: the lanes of a "
+                f"warp are far apart in memory. [{facts.quote(count.line)}]{more}",
+            )
+
+
+def _instructions(facts: Evidence) -> Iterator[Hint]:
+    mine = facts.checked.instructions_per_fma
+    best = facts.reference.instructions_per_fma if facts.reference is not None else None
+    if facts.checked.right and mine is not None and best is not None and mine > MORE_INSTRUCTIONS * best:
+        yield Hint(
+            8.5,
+            f"its machine code executes {mine:.2f} instructions for each multiply-add, the reference's {best:.2f}. "
+            "Loads and stores aside, that is index arithmetic and loops: work out what does not change before the loop "
+            "over k0, and give every loop a constant number of rounds, so that the compiler can unroll it.",
+        )
+
+
+def _small_grid(facts: Evidence) -> Iterator[Hint]:
+    if facts.checked.right and 0 < facts.blocks < facts.sms:
+        count = f"{facts.blocks} block{'s' * (facts.blocks > 1)}"
+        yield Hint(
+            9,
+            f"at {facts.shape} the grid has {count} and an {facts.gpu} has {facts.sms} SMs: "
+            f"{facts.sms - facts.blocks} of them idle. Larger tiles make it worse; larger matrices make it go away.",
+        )
+
+
+def _limiter(facts: Evidence) -> Iterator[Hint]:
+    if not isinstance(facts.checked.verdict, Passed) or facts.speed.estimate is None:
+        return
+    if facts.speed.estimate.limiter in LIMITS:
+        what, advice = LIMITS[facts.speed.estimate.limiter]
+        more = f"Lesson {facts.following} goes on from here" if facts.following else f"Next: {advice}"
+        yield Hint(10, f"by the estimate for {facts.gpu}, what limits this kernel at {facts.shape} is {what}. {more}.")
+
+
+def _occupancy(facts: Evidence) -> Iterator[Hint]:
+    it = facts.built.occupancy if facts.built else None
+    if it is None or not 0 < it.fraction <= LOW_OCCUPANCY or not isinstance(facts.checked.verdict, Passed):
+        return
+    estimate = facts.speed.estimate
+    if estimate is None:
+        what = "That is no fault as long as each thread has enough independent work."
+    elif estimate.limiter == "latency":
+        what = "By the estimate it waits: other warps could fill that, or more independent work of each thread."
+    else:
+        what = "That is no fault here: by the estimate it is not waiting that limits this kernel."
+    yield Hint(11, f"occupancy is {it.fraction:.3g} ({it.warps} warps on an SM), limited by {it.limiter}. {what}")
+
+
+RULES: Sequence[Callable[[Evidence], Iterator[Hint]]] = (
+    _open_todo,
+    _skipped_todo,
+    _undefined_tile,
+    _missing_include,
+    _ends_at_once,
+    _flat_block,
+    _fault,
+    _same_tile,
+    _wrong_tile,
+    _gates,
+    _spills,
+    _conflicts,
+    _uncoalesced,
+    _instructions,
+    _small_grid,
+    _limiter,
+    _occupancy,
+)

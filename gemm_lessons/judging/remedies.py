@@ -1,0 +1,427 @@
+"""What to do about findings: one remedy for each cause, and none for what follows from another cause.
+
+A finding says what happened and where. Which remedy fits depends on what else is known: a race in one line is no
+missing barrier but an index that lacks a term; what runs past K needs another bound of its loop, not a guard.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from gemm_lessons.engine.records.findings import OWN_ARRAY, Finding
+from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.judging.evidence import Evidence
+from gemm_lessons.judging.verdict import Faulted, WrongAnswer
+
+ARRAY = re.compile(r"(\w+)(?:: byte|, byte) (\d+) of (\d+)")  # the array of an access, where, and how large it is
+WORD = 4  # bytes of a number in the lessons whose arrays are looked into
+# What to do about a finding, by its kind; the finding itself says what happened and where.
+REMEDIES: Mapping[str, str] = {
+    "out_of_bounds": "Guard the access: a thread whose row, column or k lies outside the matrix must not touch it. A "
+    "guard that is there must ask for the very row, column and k of this access, and with <, not <=.",
+    "misaligned": "A wide access must start at a multiple of its size (float2: 8 bytes; float4, double2, int4: 16): "
+    "check the index, and the line that computes it.",
+    "race": "A __syncthreads() is missing between the write and the other thread's access.",
+    "uninitialised": "Nobody had written what is read here. Does the copy fill every element of the array (all rounds; "
+    "all four floats of a float4)? Is there a __syncthreads() between copy and read?",
+    "unset": "Give the variable a value where it is declared, such as float acc = 0.0f, and = {} for an array.",
+    "divergent_barrier": "Every thread of the block must reach the same __syncthreads(): move it out of the if.",
+    "block_order": "Blocks run in any order and at the same time: what one writes, another may read in a later launch.",
+    "async_in_flight": "Wait for the copy's group, then __syncthreads(), then read.",
+    "async_unfinished": "Nothing waits for a copy: what it reads or fills must stay until it is done.",
+    "async_proxy": "What threads store or make is seen by a bulk copy only behind a fence.proxy.async of theirs, and a "
+    "barrier behind that.",
+    "mbarrier": "An mbarrier is made once (mbarrier.init, then a barrier for all), and each of its phases expects the "
+    "arrivals that were counted there: no more, no fewer.",
+    "out_of_array": "An index runs past the end of its array, into the next one: check the loop's bound, and in which "
+    "order the indices stand.",
+    "exited_before_barrier": "Threads that have returned copy nothing for the others and do not wait: no return "
+    "before a __syncthreads(); guard the loads and stores instead.",
+    "shuffle_source": "Let every thread that another one reads from execute the shuffle too, and name it in the mask.",
+    "divergent_warp": "The mask of a warp instruction must name exactly the threads that execute it together.",
+    "barrier_count": "A named barrier needs one thread count, a multiple of 32, for all threads that meet there.",
+    "deadlock": "Some threads wait at a barrier that others never reach: no return and no if around __syncthreads().",
+    "trap": "The kernel stops itself where a condition of its own does not hold: see which, and why it does not.",
+    "timeout": "Which loop never ends? Look at how its counter changes and at its condition.",
+    "memory": "A thread's own array is there once for each thread: does it need to be so large?",
+    "launch_failed": "Threads, blocks and dynamic shared memory are the lesson's: make the kernel fit them, by fewer "
+    "registers, smaller shared arrays, or a __launch_bounds__ that allows its threads.",
+    "input_overwritten": "Declare A and B as const float *: then the compiler finds the store.",
+}
+# Of some findings the detail decides.
+SPECIAL_REMEDIES: Mapping[tuple[str, str], str] = {
+    ("race", "global store store"): "Two threads write the same element of C. Every element needs one owner: check row "
+    "and col, in which order they stand, the block's part of them, and the guard of the store.",
+    ("race", "shared store store"): "Two threads write the same element of a shared array: give each its own, or put a "
+    "__syncthreads() between the two writes.",
+    (
+        "deadlock",
+        "mbarrier",
+    ): "A phase never ends. Do all arrive who were counted in mbarrier.init? Is expect_tx as many "
+    "bytes as the copies bring? Does the parity that is waited for change with every round?",
+    (
+        "async_in_flight",
+        "bulk load",
+    ): "Whoever reads the tile, or fills it anew, must first see its mbarrier's phase end "
+    "(mbarrier.try_wait), or meet a thread that has.",
+    ("async_in_flight", "bulk store"): "The thread that copies must wait for its group (cp.async.bulk.wait_group.read) "
+    "before anybody stores there again.",
+    ("out_of_array", "own"): "A thread's own array is too short for this index, or for the four numbers that a float4 "
+    "takes from there: check bound and step of the loop.",
+}
+# Races of writes; in one line, of an index that several threads share.
+ALIKE = ("shared store store", "shared copy copy")
+CAUSES = frozenset({"exited_before_barrier", "out_of_array", "unset"})  # warnings from which others follow
+# What follows from a cause and needs no advice of its own.
+FOLLOWS: Mapping[str, frozenset[str]] = {"uninitialised": frozenset({"exited_before_barrier", "out_of_array"})}
+
+
+def remedies(facts: Evidence) -> Iterator[tuple[float, str]]:
+    """Rank and text of a remedy for each kind of finding, at the first place it was found."""
+    said = set()
+    findings = [it for it in facts.checked.findings if it.severity != "note" and it.kind in REMEDIES]
+    if alone := _only_cause(facts, findings):
+        findings = [alone]
+    causes = {finding.kind for finding in findings if finding.kind in CAUSES}
+    for finding in findings:
+        follows = finding.severity == "warning" and not causes.isdisjoint(FOLLOWS.get(finding.kind, ()))
+        if finding.kind in said or (finding is not alone and (follows or _follows(facts, finding))):
+            continue
+        said.add(finding.kind)
+        where = f"line {finding.line}: " if finding.line else ""
+        quote = f" [{facts.quote(finding.line)}]" if finding.line and facts.quote(finding.line) else ""
+        special = next((text for rule in RULES if (text := rule(facts, finding))), None)
+        remedy = special or SPECIAL_REMEDIES.get((finding.kind, finding.detail)) or REMEDIES[finding.kind]
+        rank = 2 if finding.severity == "error" else 4 if finding.kind in CAUSES else 5
+        yield rank, f"{where}{finding.kind.replace('_', ' ')}.{quote} {remedy}"
+
+
+def _follows(facts: Evidence, finding: Finding) -> bool:
+    """Whether another finding is the cause of this one, and says what to do."""
+    for other in facts.checked.findings:
+        if other is finding or other.severity == "note":
+            continue
+        own_array = other.kind == "out_of_array" and other.detail == "own"
+        if own_array and finding.line == other.line and finding.kind != other.kind:
+            return True
+        stored_alike = other.kind == "race" and other.detail in ALIKE and other.line == other.other_line
+        if finding.kind == "uninitialised" and stored_alike and _array(finding) == _array(other):
+            return True
+        if finding.kind == "race" and finding.detail.startswith("shared") and other.kind == "divergent_barrier":
+            return True  # the barrier is there, but some threads pass it by
+        ran_over = other.kind == "out_of_array" and f"(that is {_array(finding)}," in other.message
+        if finding.kind == "race" and ran_over and other.line in (finding.line, finding.other_line):
+            return True  # one of the two was to be an access to the array in front
+        no_owner = other.kind == "race" and other.detail == "global store store" and other.line == other.other_line
+        if finding.kind == "out_of_bounds" and no_owner and finding.line == other.line:
+            return True  # the index that names others' elements also leads out
+        if finding.detail == "shared load copy" and other.detail == "never waited":
+            return True  # what is being read is copied over
+    return False
+
+
+def _only_cause(facts: Evidence, findings: Sequence[Finding]) -> Finding | None:
+    """The finding to advise on where all of them have one cause, which is known."""
+    if _wrong_lane(facts) is not None:
+        return next((it for it in findings if it.severity == "error"), findings[0] if findings else None)
+    copied_alike = (it for it in findings if it.detail == "shared copy copy" and it.line == it.other_line)
+    return next(copied_alike, None) or next((it for it in findings if _wrong_buffer(facts, it)), None)
+
+
+def _array(finding: Finding) -> str:
+    """The name of the array that a finding is about; empty where it names none."""
+    found = ARRAY.search(finding.message)
+    return found[1] if found else ""
+
+
+# -- threads and their elements -------------------------------------------------------------------------------------
+
+
+def _wrong_lane(facts: Evidence) -> str | None:
+    """A lane that is a thread of the block."""
+    found = re.search(r"\b(\w*lane\w*)\s*=\s*threadIdx\.x\s*;", facts.source)
+    if found is None or "WM" not in facts.lesson.tile.defines or facts.checked.right:
+        return None
+    return f"{found[1]} is threadIdx.x, which goes on in the next warp: a lane is 0 to 31, threadIdx.x % 32."
+
+
+def _lane(facts: Evidence, finding: Finding) -> str | None:
+    return _wrong_lane(facts)
+
+
+def _one_owner(facts: Evidence, finding: Finding) -> str | None:
+    """Threads that store to the same element in one line: no barrier cures that."""
+    if finding.kind == "uninitialised":
+        alike = (it for it in facts.checked.findings if it.kind == "race" and _array(it) == _array(finding))
+        finding = next((it for it in alike if it.detail in ALIKE), finding)
+    if finding.detail not in ALIKE or finding.line is None or finding.line != finding.other_line:
+        return None
+    what = "its index lacks a term that tells them apart"
+    if "copy" in finding.detail:
+        what += ", or brings two places together, as a swizzle must not"
+    threads = re.findall(r"thread (\([\d, ]+\)|\d+)", finding.message)
+    between = f", such as {threads[1]} and {threads[0]}" if len(threads) > 1 else ""
+    return (
+        f"Several threads{between}, store to the same element of {_array(finding)} in line {finding.line}: {what}. "
+        "No barrier cures that."
+    )
+
+
+# -- memory that nobody set -----------------------------------------------------------------------------------------
+
+
+def _of_each_thread(facts: Evidence, finding: Finding) -> str | None:
+    """An array that the block was to share, maybe."""
+    if finding.kind != "uninitialised" or OWN_ARRAY not in finding.message:
+        return None
+    return (
+        "An array without __shared__ is there once for each thread, and no other thread fills it. Is the block to "
+        "share it? Declare it __shared__. If not: give each element a value before it is read."
+    )
+
+
+def _in_a_fragment(facts: Evidence, finding: Finding) -> str | None:
+    """What a fragment is loaded from: address and distance of rows are told apart from a copy that lacks something."""
+    line = facts.quote(finding.line) if finding.line else ""
+    if finding.kind == "unset" and "mma_sync" in line:
+        return "Registers hold what was there before: fill the fragment of the sums before the loop, by fill_fragment."
+    if finding.kind not in ("uninitialised", "out_of_array") or "load_matrix_sync" not in line:
+        return None
+    return (
+        f"Is the last argument, ldm, the distance from one row of {_array(finding) or 'the tile'} to the next, padding "
+        "and all? Does the address name the row first, then the column? If so: does the copy fill every element, and "
+        "is there a __syncthreads() behind it?"
+    )
+
+
+def _scratch(facts: Evidence, finding: Finding) -> str | None:
+    """Memory that one launch fills and another one reads: neither C nor a matrix that something sticks out of."""
+    layout = facts.lesson.data.by_name.get(name := _array(finding))
+    if layout is None or layout.role != "scratch":
+        return None
+    if (finding.kind, finding.detail) == ("race", "global store store"):
+        return f"Two threads write the same element of {name}: which term of its index is to tell the two apart?"
+    if finding.kind == "out_of_bounds":
+        return (
+            f"{name} is no matrix that a tile sticks out of: its index is too large. Look at each term, and at what "
+            "it counts."
+        )
+    return None
+
+
+def _trapped(facts: Evidence, finding: Finding) -> str | None:
+    """The kernel stops itself, and says no reason."""
+    if finding.kind != "trap" or not re.search(r"in block (\d+|\([\d, ]+\))$", finding.message):
+        return None
+    return (
+        "The compiler writes a trap where it sees that a pointer is null: is the pointer of this line always one to "
+        "something? Ask before it is read."
+    )
+
+
+def _added_to_nothing(facts: Evidence, finding: Finding) -> str | None:
+    """C is read although nothing is in it."""
+    answer = facts.lesson.data.answer.name
+    if finding.kind != "uninitialised" or _array(finding) != answer:
+        return None
+    if facts.lesson.data.answer.role == "inout":
+        return f"beta is 0 there, and {answer} holds nothing: read it only where beta is not 0, for 0 times NaN is NaN."
+    return f"{answer} holds nothing before the kernel: store the sum there (=), do not add to what is there (+=)."
+
+
+def _not_filled_up(facts: Evidence, finding: Finding) -> str | None:
+    """A guarded copy that stores nothing outside: only shapes with tiles that stick out are wrong."""
+    tile = facts.lesson.tile.defines
+    sizes = tuple(tile.get(name, 1) for name in ("BM", "BN", "BK"))
+    if finding.kind != "uninitialised" or sizes[2] == 1 or not facts.checked.shapes:
+        return None
+    whole = {it.shape: _is_whole(it.shape, sizes) for it in facts.checked.shapes}
+    right = [whole[it.shape] for it in facts.checked.shapes if it.kind == "passed" and not it.findings]
+    wrong = [whole[it.shape] for it in facts.checked.shapes if it.kind != "passed" or it.findings]
+    if not any(right) or any(wrong) or not wrong:
+        return None
+    return (
+        "Only shapes whose tiles stick out of the matrix are wrong: there the copy leaves elements of the tile as they "
+        "were. Store 0 outside the matrix: it adds nothing to the sum."
+    )
+
+
+def _is_whole(shape: Shape, sizes: Sequence[int]) -> bool:
+    return not (shape.m % sizes[0] or shape.n % sizes[1] or shape.k % sizes[2])
+
+
+# -- barriers and buffers -------------------------------------------------------------------------------------------
+
+
+def _in_a_branch(facts: Evidence, finding: Finding) -> str | None:
+    """Two barriers of which one stands where some threads do not come."""
+    if finding.kind != "divergent_barrier" or finding.line is None or finding.other_line in (None, finding.line):
+        return None
+    return (
+        f"Every thread of the block must reach the same __syncthreads(): that in line {finding.line} or that in line "
+        f"{finding.other_line} stands in an if that some threads skip. Move it out of the if."
+    )
+
+
+def _wrong_buffer(facts: Evidence, finding: Finding) -> str | None:
+    """A race between buffers although there is a barrier for each tile."""
+    if finding.kind != "race" or not finding.detail.startswith("shared") or not has_buffers(facts):
+        return None
+    counters, shape = facts.checked.counters, facts.counted
+    if counters is None or shape is None:
+        return None
+    tiles = -(-shape.k // facts.lesson.tile.defines["BK"])
+    if counters.get("barriers") < tiles:
+        return None
+    if "STAGES" in facts.lesson.tile.defines:
+        return (
+            "There is a barrier for every tile, and one more would only hide it: the stage is the wrong one. Read the "
+            "tile that was waited for last, and none behind the last of K; copy to the stage of the tile before, which "
+            "nobody reads any more."
+        )
+    return (
+        "There is a barrier for every tile, and one more would only hide it: the buffer is the wrong one. While one is "
+        "multiplied, only the other may be filled (1 - now), and the next turn changes them over."
+    )
+
+
+def has_buffers(facts: Evidence) -> bool:
+    """Whether the kernel has room for two tiles of A and of B."""
+    tile, built = facts.lesson.tile.defines, facts.built
+    if built is None or not {"BM", "BN", "BK"} <= tile.keys():
+        return False
+    return built.shared_bytes >= 2 * (tile["BM"] + tile["BN"]) * tile["BK"] * WORD
+
+
+def _in_flight(facts: Evidence, finding: Finding) -> str | None:
+    """A copy of the thread's own that has not arrived, in the words that the kernel is written in."""
+    if finding.kind != "async_in_flight":
+        return None
+    calls = "__pipeline_" in facts.source
+    wait = "__pipeline_wait_prior(n)" if calls else "cp.async.wait_group n"
+    commit = "__pipeline_commit()" if calls else "cp.async.commit_group"
+    if finding.detail == "never waited":
+        return (
+            "The thread has not waited since it sent for this copy. Is the wait missing, or does the copy go to a "
+            "place that is still being read: the wrong stage?"
+        )
+    if finding.detail == "no group":
+        return (
+            f"The copy is in no group, so no wait counts it: end a group ({commit}) behind the copies of each tile, in "
+            "every turn."
+        )
+    if finding.detail == "waited too little":
+        return (
+            f"No wait has covered it: {wait} leaves the n newest groups on their way. Does every turn wait, is n small "
+            "enough, and does every turn end a group, an empty one where nothing is left to copy?"
+        )
+    return None
+
+
+# -- out of bounds --------------------------------------------------------------------------------------------------
+
+
+def _blocks_part(facts: Evidence, finding: Finding) -> str | None:
+    """An index of the matrix in an array of the block's: in the first block the two are one."""
+    name, block = _array(finding), re.search(r" (?:in|of) block (\d+|\([\d, ]+\))", finding.message)
+    if finding.kind not in ("out_of_bounds", "out_of_array") or finding.detail == "own" or not name:
+        return None
+    if name in facts.lesson.data.by_name or not block or not re.search("[1-9]", block[1]):
+        return None
+    return (
+        f"{name} is the block's own and begins anew in each: does its index hold the block's part, which is not 0 in "
+        f"block {block[1]}? row and col count in the matrix, thread_row and thread_col in the tile."
+    )
+
+
+def _where_the_tile_starts(facts: Evidence, finding: Finding) -> str | None:
+    """k0, which counts along K of the matrix, in an index of the block's tile: As[row][k0 + k], but not As[k0 / BK]."""
+    name = _array(finding)
+    if finding.kind not in ("out_of_bounds", "out_of_array") or not name or name in facts.lesson.data.by_name:
+        return None
+    if not re.search(rf"\b{name}(\[[^]]*\])?\[([^]]*\+ *)?k0( *\+[^]]*)?\]", facts.quote(finding.line or 0)):
+        return None
+    return f"{name} begins anew with each tile: k0 counts along the matrix, k in the tile. Leave k0 out of this index."
+
+
+def _outside(facts: Evidence, finding: Finding) -> str | None:
+    """What to do about an access out of bounds that no guard would cure."""
+    if finding.kind != "out_of_bounds":
+        return None
+    pattern = facts.checked.verdict.judgement.pattern if isinstance(facts.checked.verdict, WrongAnswer) else None
+    if pattern is not None and pattern.name.endswith("_swapped"):
+        return "The exchanged row and column lead here: a guard would only hide it."
+    if pattern is not None and pattern.name.endswith("_stride"):
+        return "The wrong length of a row leads here: a guard would only hide it."
+    if pattern is not None and pattern.name == "wrong_bound":
+        return "The bound of the loop over k leads here, on shapes where it is beyond K: a guard would only hide it."
+    array = ARRAY.match(finding.message)
+    if array is not None and array[1] not in facts.lesson.data.by_name:
+        return _shared_index(facts, array[1])
+    if "before its start" in finding.message:
+        return (
+            "The index is below 0 there, so no guard at the far edge helps: look at what is subtracted, and from what."
+        )
+    promised = facts.lesson.shapes.multiple_of
+    for size, promise in zip(("BM", "BN", "BK"), (promised.m, promised.n, promised.k), strict=True):
+        tile = facts.lesson.tile.defines.get(size, 1)
+        if promise > 1 and promise % tile:
+            return (
+                f"Tiles of {size} = {tile} do not fit a promise of {size[1]} = {promise} (multiple_of in lesson.toml): "
+                "the last one sticks out. Change the two together."
+            )
+    if array is not None and array[1] in ("A", "B") and (beyond := _beyond_k(facts)):
+        return beyond
+    if min(promised.m, promised.n, promised.k) > 1:
+        return "Every tile is whole in this lesson, so no guard is missing: the index itself is too large."
+    return None
+
+
+def _shared_index(facts: Evidence, name: str) -> str:
+    declared = re.search(rf"__shared__[^;]*\b{name}((?:\s*\[[^\]]+\])+)", facts.source)
+    sizes = re.findall(r"\[([^\]]+)\]", declared[1]) if declared else []
+    if "BK" in sizes:
+        return (
+            f"{name}{''.join(f'[{size}]' for size in sizes)} is the block's own, so no guard is missing: does the loop "
+            "over k end below BK? Then check the other index against its dimension."
+        )
+    return f"{name} is the block's own: check each index against its dimensions, and in which order they stand."
+
+
+def _beyond_k(facts: Evidence) -> str | None:
+    """An index of A or B past the end, at a shape of whole tiles: no row and no column sticks out there."""
+    verdict, tile = facts.checked.verdict, facts.lesson.tile.defines
+    sizes = tuple(tile.get(name, 1) for name in ("BM", "BN", "BK"))
+    if not isinstance(verdict, Faulted) or not _is_whole(verdict.shape, sizes):
+        return None
+    loop = "k0" if sizes[2] > 1 else "k"
+    if "STAGES" in tile:
+        return (
+            f"At {verdict.shape} every tile is whole, so no row and no column is to blame. A tile is sent for long "
+            "before its turn: is there one that far ahead, below K? Ask before each copy; then check which rows a "
+            "thread copies."
+        )
+    return (
+        f"At {verdict.shape} every tile is whole, so no guard is missing. Does k stay below K = {verdict.shape.k}? "
+        f"Check the bound of the loop over {loop} first ({loop} < K), then row and column, and by what the row is "
+        "multiplied: a row of A has K elements, a row of B has N."
+    )
+
+
+RULES: Sequence[Callable[[Evidence, Finding], str | None]] = (
+    _lane,
+    _of_each_thread,
+    _in_a_fragment,
+    _scratch,
+    _trapped,
+    _added_to_nothing,
+    _one_owner,
+    _not_filled_up,
+    _in_a_branch,
+    _wrong_buffer,
+    _in_flight,
+    _where_the_tile_starts,
+    _blocks_part,
+    _outside,
+)

@@ -1,0 +1,216 @@
+"""What came of one kernel: Passed, or the one reason why not. Values, never exceptions.
+
+``judge`` compares an answer with NumPy's and says where and, if it recognises it, how it is wrong; ``judge_gates``
+evaluates a lesson's structural gates over the counters. The pipeline picks the verdict in this order: the kernel did
+not compile, it faulted, it never ended, its answer is wrong, its answer is right but by the wrong method.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from gemm_lessons.course.lesson import Gate
+from gemm_lessons.engine.arguments.expression import Number
+from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.gemm.problem import Problem
+from gemm_lessons.gemm.shapes import Shape, TileSizes
+from gemm_lessons.judging.patterns import recognise
+from gemm_lessons.judging.wrong_answer import Pattern, Wrong
+
+if TYPE_CHECKING:
+    from gemm_lessons.engine.compiler.compile import Diagnostic
+
+Array = np.ndarray[Any, Any]
+Kind = Literal["passed", "compile_failed", "faulted", "wrong_answer", "timed_out", "gate_missed"]
+
+
+@dataclass(frozen=True)
+class WrongElement:
+    """One element of C that is out of tolerance."""
+
+    row: int
+    col: int
+    got: float
+    expected: float
+
+
+@dataclass(frozen=True)
+class TileMap:
+    """How many elements are wrong in each block tile of C; ``wrong[i][j]`` is the tile of blockIdx.y = i, .x = j."""
+
+    tile_rows: int
+    tile_cols: int
+    wrong: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """An answer compared with the reference. ``max_error`` and ``tolerance`` belong to the worst element, which is the
+    one with the largest error relative to its own tolerance; ``max_error`` is NaN when an element is NaN."""
+
+    wrong: int
+    total: int
+    max_error: float
+    tolerance: float
+    first: tuple[WrongElement, ...] = ()
+    tiles: TileMap | None = None
+    pattern: Pattern | None = None
+
+    @property
+    def passed(self) -> bool:
+        """No element is out of tolerance."""
+        return self.wrong == 0
+
+
+@dataclass(frozen=True)
+class GateResult:
+    """A gate with what was measured. ``value`` is None when it could not be computed (``note`` says why). ``hidden``:
+    it was missed on a shape that is not told, and met on the one that is."""
+
+    name: str
+    value: float | None
+    limit: float
+    at_most: bool
+    passed: bool
+    why: str
+    expression: str
+    note: str = ""
+    hidden: bool = False
+
+    @property
+    def shown(self) -> str:
+        """The value, or ``-``: 0.2031, 16,384."""
+        if self.value is None:
+            return "-"
+        return f"{int(self.value):,}" if self.value == int(self.value) else f"{self.value:.4g}"
+
+
+@dataclass(frozen=True)
+class Passed:
+    """Right answers on every shape, no fault, every gate met."""
+
+    kind: ClassVar[Kind] = "passed"
+
+
+@dataclass(frozen=True)
+class CompileFailed:
+    """The compiler refused the source, or what it compiled is not the kernel that the lesson launches (``message``)."""
+
+    kind: ClassVar[Kind] = "compile_failed"
+    message: str
+    diagnostics: tuple[Diagnostic, ...] = ()
+    log: str = ""
+
+
+@dataclass(frozen=True)
+class Faulted:
+    """The device stopped the kernel, or an error-level finding (a race, a broken guard zone) makes it unsafe."""
+
+    kind: ClassVar[Kind] = "faulted"
+    shape: Shape
+    finding: Finding
+
+
+@dataclass(frozen=True)
+class TimedOut:
+    """The kernel used up its instruction budget."""
+
+    kind: ClassVar[Kind] = "timed_out"
+    shape: Shape
+    finding: Finding
+
+
+@dataclass(frozen=True)
+class WrongAnswer:
+    """C is wrong on ``shape``, the first shape that failed."""
+
+    kind: ClassVar[Kind] = "wrong_answer"
+    shape: Shape
+    judgement: Judgement
+
+    @property
+    def is_vague(self) -> bool:
+        """Whether it shows at best where C is wrong, and not why."""
+        return self.judgement.pattern is None or self.judgement.pattern.vague
+
+
+@dataclass(frozen=True)
+class GateMissed:
+    """The answer is right, but not by this lesson's idea. ``missed`` holds only the gates that failed."""
+
+    kind: ClassVar[Kind] = "gate_missed"
+    missed: tuple[GateResult, ...] = ()
+
+
+Verdict = Passed | CompileFailed | Faulted | TimedOut | WrongAnswer | GateMissed
+
+
+FIRST = 5  # wrong elements to show
+
+
+def judge(problem: Problem, answer: Array, tiles: TileSizes) -> Judgement:
+    """Compare an answer, (M, N) as stored by the kernel, with NumPy's, element by element.
+
+    An element is right if ``|got - expected| <= tolerance`` (``Problem.tolerance``); NaN never is. The tile map is
+    made of whole and ragged block tiles, ``tiles.rows`` x ``tiles.cols``.
+    """
+    expected, tolerance = problem.reference, problem.tolerance
+    with np.errstate(invalid="ignore"):  # a signalling NaN is as good a wrong answer as any
+        got = problem.answer.element.decode(answer)
+        error = np.abs(got - expected)
+    wrong = ~(error <= tolerance)  # not "error > tolerance": NaN must count as wrong
+    relative = np.where(np.isnan(error), np.inf, error / np.where(tolerance > 0, tolerance, 1))
+    worst = np.unravel_index(int(relative.argmax()), relative.shape)
+    result = Judgement(int(wrong.sum()), wrong.size, float(error[worst]), float(tolerance[worst]))
+    if result.passed:
+        return result
+    first = tuple(
+        WrongElement(int(row), int(col), float(got[row, col]), float(expected[row, col]))
+        for row, col in np.argwhere(wrong)[:FIRST]
+    )
+    pattern = recognise(Wrong(problem, answer, got, wrong, tiles))
+    return replace(result, first=first, tiles=tile_map(wrong, tiles), pattern=pattern)
+
+
+def tile_map(wrong: Array, tiles: TileSizes) -> TileMap:
+    """Count the wrong elements, (M, N) bool, of every block tile."""
+    by_row = np.add.reduceat(wrong.astype(np.int64), range(0, wrong.shape[0], tiles.rows), axis=0)
+    counts = np.add.reduceat(by_row, range(0, wrong.shape[1], tiles.cols), axis=1)
+    return TileMap(tiles.rows, tiles.cols, tuple(tuple(map(int, row)) for row in counts))
+
+
+def judge_gates(
+    gates: Sequence[Gate], names: Mapping[str, Number], uncounted: Mapping[str, str] | None = None
+) -> tuple[GateResult, ...]:
+    """Evaluate the lesson's gates over counters, resources, sizes and tile names. What is no number misses its gate,
+    and so does what names a counter that could not be counted: ``uncounted`` says why."""
+    results = []
+    for gate in gates:
+        value = float(gate.value.value(names))
+        note = ""
+        if why := next((why for name, why in (uncounted or {}).items() if name in gate.value.names), ""):
+            note = f"cannot be counted: {why}"
+        elif not math.isfinite(value):
+            note = f"{gate.value.text} divides by zero: the kernel never does what this gate counts"
+        at_most = gate.at_most is not None
+        limit = gate.at_most if gate.at_most is not None else gate.at_least
+        assert limit is not None
+        results.append(
+            GateResult(
+                gate.name,
+                None if note else value,
+                limit,
+                at_most,
+                not note and gate.holds(value),
+                gate.why,
+                gate.value.text,
+                note,
+            )
+        )
+    return tuple(results)

@@ -1,0 +1,153 @@
+"""A lesson's kernel file -> ``Compiled`` for each launch, if it holds what the lesson launches; ahead where it pays.
+
+NVRTC and the disassembler leave Python alone while they work, so what the table compares with is compiled on the other
+core while the learner's kernel is being checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from gemm_lessons.course.folder import read_source, shown
+from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.devices.device import Binaries, BuildTarget, Device
+from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled, compile_source
+from gemm_lessons.engine.compiler.nvrtc import choose_major
+from gemm_lessons.engine.compiler.strip_printf import OPTIONS, without_printf
+from gemm_lessons.engine.hardware.sheets import GpuSpec, buildable
+from gemm_lessons.judging.verdict import CompileFailed
+from gemm_lessons.running.signature import mismatch, wrong_name
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+Made = TypeVar("Made")
+
+
+class Builder:
+    """Compiles for one target."""
+
+    def __init__(self, target: BuildTarget) -> None:
+        self.target = target
+
+    def makes_the_same_as(self, other: Builder) -> bool:
+        """Whether both compile any source to the same machine code."""
+        return self.target.arch == other.target.arch and self._major() == other._major()
+
+    def _major(self) -> int:
+        return choose_major(self.target.arch, self.target.driver_major)
+
+    def build(
+        self, lesson: Lesson, path: Path, source: str, options: Sequence[str] = ()
+    ) -> tuple[Compiled, ...] | CompileFailed:
+        """Compile a file, and see that it holds the kernels that the lesson launches. Raises ``KitError``."""
+        entries = dict.fromkeys(launch.entry for launch in lesson.launches)
+        results = {entry: self._translate(lesson, path, source, entry, options) for entry in entries}
+        kernels = []
+        for launch in lesson.launches:
+            result = results[launch.entry]
+            if not isinstance(result, Compiled):
+                errors = sum(diagnostic.severity == "error" for diagnostic in result.diagnostics)
+                message = wrong_name(lesson, launch, result.diagnostics)
+                message = message or f"the compiler found {errors or 'an'} error{'s'[: errors > 1]}"
+                return CompileFailed(message, result.diagnostics, result.log)
+            if wrong := mismatch(lesson, launch, result):
+                return CompileFailed(wrong, result.diagnostics)
+            kernels.append(result)
+        return tuple(kernels)
+
+    def _translate(
+        self, lesson: Lesson, path: Path, source: str, entry: str, options: Sequence[str]
+    ) -> Compiled | NotCompiled:
+        return compile_source(
+            source,
+            path=shown(path),
+            entry=entry,
+            defines=lesson.tile.defines,
+            include_dirs=lesson.include_dirs,
+            arch=self.target.arch,
+            cuda_major=self._major(),
+            options=(*lesson.options, *options),
+            withheld=(lesson.solution_path,),
+        )
+
+
+class Workshop:
+    """Compiles every kernel of a run twice: for the architecture that counts, and for the GPU that times are for. Where
+    that is the same, once."""
+
+    def __init__(self, architecture: str, device: Device, gpu: GpuSpec) -> None:
+        self._counting = Builder(BuildTarget(architecture))
+        self._timing = builder_for(device, gpu)
+        self._must_run = device.target is not None
+        if self._timing.makes_the_same_as(self._counting):
+            self._timing = self._counting
+        self._under_way: dict[Path, Future[Binaries | CompileFailed]] = {}
+
+    @property
+    def targets(self) -> tuple[BuildTarget, BuildTarget]:
+        """What it compiles for, to count and to time."""
+        return self._counting.target, self._timing.target
+
+    def ahead(self, lesson: Lesson, path: Path | None) -> None:
+        """Begin to compile what ``build`` will be asked for later, and to take it apart; no file, nothing to do."""
+        if path is not None and path not in self._under_way:
+            self._under_way[path] = _meanwhile(self._taken_apart, lesson, path, read_source(path))
+
+    def build(self, lesson: Lesson, path: Path, source: str) -> Binaries | CompileFailed:
+        """Compile a file, a second time without what it prints. What does not compile for the device that is to run it
+        does not compile."""
+        under_way = self._under_way.pop(path, None)
+        return under_way.result() if under_way else self._build(lesson, path, source)
+
+    def _taken_apart(self, lesson: Lesson, path: Path, source: str) -> Binaries | CompileFailed:
+        code = self._build(lesson, path, source)
+        if isinstance(code, Binaries):
+            code.take_apart()
+        return code
+
+    def _build(self, lesson: Lesson, path: Path, source: str) -> Binaries | CompileFailed:
+        quiet = without_printf(source)
+        if quiet == source:
+            return self._for_both(lesson, path, source)
+        spoken = self._counting.build(lesson, path, source)
+        if isinstance(spoken, CompileFailed):
+            return spoken
+        silent = self._for_both(lesson, path, quiet, OPTIONS)
+        if isinstance(silent, CompileFailed):  # it uses printf for more than its text
+            silent = self._for_both(lesson, path, source)
+        return silent if isinstance(silent, CompileFailed) else replace(silent, spoken=spoken)
+
+    def _for_both(
+        self, lesson: Lesson, path: Path, source: str, options: Sequence[str] = ()
+    ) -> Binaries | CompileFailed:
+        if self._timing is self._counting:
+            counted = self._counting.build(lesson, path, source, options)
+            return counted if isinstance(counted, CompileFailed) else Binaries(counted, counted)
+        timing = _meanwhile(self._timing.build, lesson, path, source, options)
+        counted = self._counting.build(lesson, path, source, options)
+        if isinstance(counted, CompileFailed):
+            return counted
+        timed = timing.result()
+        if isinstance(timed, CompileFailed):
+            return timed if self._must_run else Binaries(counted, None)
+        return Binaries(counted, timed)
+
+
+def _meanwhile(work: Callable[..., Made], *asked: object) -> Future[Made]:
+    """Begin to work in a thread."""
+    from concurrent.futures import ThreadPoolExecutor  # slow to import, and lesson 01 is compared with nothing
+
+    pool = ThreadPoolExecutor(1)
+    try:
+        return pool.submit(work, *asked)
+    finally:
+        pool.shutdown(wait=False)
+
+
+def builder_for(device: Device, gpu: GpuSpec) -> Builder:
+    """Compiles for the device that is here if it asks for code of its own, else for the GPU that estimates are for."""
+    return Builder(device.target or BuildTarget(buildable(gpu.arch)))

@@ -1,0 +1,258 @@
+"""Two steps of a run: is a kernel right on every shape, and is it so by the lesson's own method?
+
+Built --check--> Checked (verdict, findings, counters) --judge_method--> Checked (with the gates)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+from gemm_lessons.course.lesson import tile_sizes
+from gemm_lessons.devices.device import Task
+from gemm_lessons.engine.arguments.expression import Number
+from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.engine.records.metrics import COUNTED, ON_PTX
+from gemm_lessons.engine.records.results import Counters, Launched
+from gemm_lessons.gemm.problem import Problem, Trial
+from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.gpu.ranges import stage
+from gemm_lessons.judging.evidence import Built, Checked
+from gemm_lessons.judging.verdict import (
+    Faulted,
+    GateMissed,
+    GateResult,
+    Judgement,
+    Passed,
+    TimedOut,
+    Verdict,
+    WrongAnswer,
+    judge,
+    judge_gates,
+)
+from gemm_lessons.running.machine_dependence import asking
+from gemm_lessons.running.plan import RunPlan
+from gemm_lessons.running.precomputed import Apart, Tried
+
+PLAIN = 8  # seeds with which scalars of known checks are lesson.toml's own, then as many with which they are the others
+
+
+def check(plan: RunPlan, built: Built, shapes: Sequence[Shape], hidden: Sequence[Shape] = ()) -> Checked:
+    """Launch on every shape, on the counting shape last, and then on those that are ``hidden``, which count,
+    too. The first shape that fails gives the verdict; a fault or an endless kernel ends the checks, since the next
+    shape would most likely show the same, slowly."""
+    lesson, counting = built.lesson, plan.counting_shape(built.lesson)
+    if refused := next(
+        filter(
+            None, (plan.device.refusal(it.code, lesson.grids(lesson.shapes.count)) for it in (built, *built.others))
+        ),
+        "",
+    ):
+        finding = Finding("launch_failed", "error", refused)
+        return Checked(Faulted(counting, finding), findings=(finding,))
+    codes = (code for it in (built, *built.others) for code in it.code.counted) if hidden else ()
+    asked = next(filter(None, map(asking, codes)), None)
+    if asked is not None:
+        return Checked(Faulted(counting, asked), findings=(asked,))
+    tried: list[Tried] = []
+    counted: list[tuple[Shape, Counters]] = []
+    every = (*(shape for shape in shapes if shape != counting), counting, *hidden)
+    apart = plan.apart if shapes else Apart()  # what stands beside a kernel is not it
+    own = _own(plan, built, [shape for shape in every if shape not in apart.shapes], counting, hidden)
+    for shape in every:
+        it = own.get(shape) or apart.tried(shape) or _of(plan, built, shape, counting, hidden)
+        tried.append(it)
+        if it.fault is not None:
+            return _summed(tried)
+        if shape in (counting, *hidden):
+            counted.append((shape, it.counters))
+    return replace(_summed(tried), counters=counted[0][1], elsewhere=tuple(counted[1:]))
+
+
+def _own(
+    plan: RunPlan, built: Built, shapes: Sequence[Shape], counting: Shape, hidden: Sequence[Shape]
+) -> dict[Shape, Tried]:
+    """What is tried here, until one faults, while others are tried apart."""
+    found: dict[Shape, Tried] = {}
+    for shape in shapes:
+        found[shape] = _of(plan, built, shape, counting, hidden)
+        if found[shape].fault is not None:
+            break
+    return found
+
+
+def _of(plan: RunPlan, built: Built, shape: Shape, counting: Shape, hidden: Sequence[Shape]) -> Tried:
+    name: Literal["check", "count"] = "count" if shape in (counting, *hidden) else "check"
+    return replace(try_at(plan, built, shape, name), hidden=shape in (*hidden, *plan.secret))
+
+
+def try_at(plan: RunPlan, built: Built, shape: Shape, name: Literal["check", "count"]) -> Tried:
+    """Launch on one shape, and judge the answer."""
+    plan.tell(f"{name} {shape}")
+    built = built.at(shape)
+    lesson = built.lesson
+    operations = lesson.data.operations(shape.names)
+    with stage(name, str(shape), payload=operations):
+        # Known counters are those of the least gaps; gates may say when a scalar is 0.
+        gaps, counted = shape != plan.counting_shape(lesson), name == "count"
+        other = not counted and (plan.seed // PLAIN % 2 == 1) != (shape in plan.secret)
+        rare = shape in (*plan.hidden, *plan.secret)
+        sharp = shape == plan.sharp
+        problem = Problem(lesson.data, shape, plan.seed, gaps=gaps, next_scalars=other, rare=rare, sharp=sharp)
+        trial = problem.trial()
+        parameters = tuple(launch.parameters for launch in lesson.launches)
+        task = Task(built.code, lesson.grids(shape), parameters, problem.trial, operations // 2)
+        launched = plan.device.launch(task, trial, counting=name == "count")
+    verdict, judgement, findings = _judge(built, trial, launched)
+    if name == "check" and verdict.kind != "passed" and launched.fault is None:
+        launched = plan.device.doubt(task, launched)
+        verdict, judgement, findings = _judge(built, trial, launched)
+    return Tried(shape, verdict, judgement, findings, launched.fault, launched.counters)
+
+
+def _judge(built: Built, trial: Trial, launched: Launched) -> tuple[Verdict, Judgement | None, tuple[Finding, ...]]:
+    """The verdict on one launch. An error among the findings comes before a wrong answer: it is the cause."""
+    shape, findings = trial.problem.shape, (*launched.findings, *trial.damage())
+    if launched.fault is not None:
+        return stopped(shape, launched.fault), None, findings
+    judgement = judge(trial.problem, trial.answer, tile_sizes(built.lesson))
+    for finding in findings:
+        if finding.severity == "error":
+            return Faulted(shape, finding), judgement, findings
+    if not judgement.passed:
+        return WrongAnswer(shape, judgement), judgement, findings
+    # A compiler may read ahead what nobody then uses.
+    return Passed(), judgement, tuple(finding for finding in findings if finding.kind != "unset")
+
+
+def stopped(shape: Shape, fault: Finding) -> Faulted | TimedOut:
+    """The verdict on a launch that did not come to its end."""
+    return (TimedOut if fault.kind == "timeout" else Faulted)(shape, fault)
+
+
+def _summed(tried: Sequence[Tried]) -> Checked:
+    verdict = _explained(tried)
+    found = of_one_barrier(merged([finding for it in tried for finding in it.told]))
+    if isinstance(verdict, Faulted):  # with the counts of all launches, as it stands among the findings
+        place = _place(verdict.finding)
+        alike = [it for it in found if it.kind == verdict.finding.kind and it.severity == "error"]
+        verdict = Faulted(verdict.shape, next((it for it in found if _place(it) == place), alike[0]))
+    return Checked(verdict, tuple(it.result for it in tried), found)
+
+
+def _explained(tried: Sequence[Tried]) -> Verdict:
+    """The first verdict that is none of a right answer. Where that answer does not show what the mistake is, another
+    shape's may."""
+    wrong = [it.verdict for it in tried if it.verdict.kind != "passed"]
+    first = wrong[0] if wrong else Passed()
+    if not isinstance(first, WrongAnswer) or not first.is_vague:
+        return first
+    telling = next((it for it in wrong if isinstance(it, WrongAnswer) and not it.is_vague), None)
+    if telling is None or telling.judgement.pattern is None:
+        return first
+    pattern = telling.judgement.pattern
+    pattern = replace(pattern, explanation=f"at {telling.shape}, {pattern.explanation}")
+    return replace(first, judgement=replace(first.judgement, pattern=pattern))
+
+
+def merged(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Findings of several launches, one for each kind and pair of lines: the first one's words, all counts added."""
+    by_place: dict[tuple[object, ...], Finding] = {}
+    for finding in findings:
+        seen = by_place.get(_place(finding))
+        by_place[_place(finding)] = replace(seen, count=seen.count + finding.count) if seen else finding
+    return tuple(by_place.values())
+
+
+def of_one_barrier(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Races that one barrier would end, as one finding: of all that is written (read) first, every line stands before
+    every line of what is read (written) next, or behind each in the round before."""
+    groups: list[list[Finding]] = []
+    for finding in findings:
+        fitting = (group for group in groups if _one_barrier([*group, finding]))
+        if (group := next(fitting, None)) is not None:
+            group.append(finding)
+        else:
+            groups.append([finding])
+    for group in groups:  # what is written before a barrier and read behind it, and in the next round the other way
+        back = next((it for it in groups if it and it is not group and _pairs(it) == _pairs(group, turned=True)), [])
+        if group and group[0].detail.startswith("shared") and group[0].kind == "race":
+            group += back
+            back.clear()
+    return tuple(_together(group) for group in groups if group)
+
+
+def _pairs(group: Sequence[Finding], turned: bool = False) -> set[tuple[object, ...]]:
+    """Both lines of each finding of a group, with what tells kinds of race apart."""
+    if turned:
+        return {(it.kind, it.severity, it.file, it.other_line, it.line) for it in group}
+    return {(it.kind, it.severity, it.file, it.line, it.other_line) for it in group}
+
+
+def _one_barrier(group: Sequence[Finding]) -> bool:
+    kinds = {(it.kind, it.severity, it.detail, it.file) for it in group}
+    first, then = [it.line for it in group if it.line], [it.other_line for it in group if it.other_line]
+    if len(kinds) > 1 or len(first) + len(then) < 2 * len(group):
+        return False
+    detail = group[0].detail
+    return (detail == "shared store load" and max(first) < min(then)) or (
+        detail == "shared load store" and min(first) > max(then)
+    )
+
+
+def _together(group: Sequence[Finding]) -> Finding:
+    if len(group) == 1:
+        return group[0]
+    pairs = ", ".join(f"{it.line} and {it.other_line}" for it in group[1:])
+    message = f"{group[0].message}. The same barrier is missing between lines {pairs}"
+    return replace(group[0], message=message, count=sum(it.count for it in group))
+
+
+def _place(finding: Finding) -> tuple[object, ...]:
+    return finding.kind, finding.severity, finding.file, finding.line, finding.other_line
+
+
+def judge_method(plan: RunPlan, built: Built, checked: Checked) -> Checked:
+    """Only right answers reach the gates, which are those of the lesson under test: counting what a wrong kernel does
+    would accuse it twice."""
+    if not isinstance(checked.verdict, Passed) or checked.counters is None:
+        return checked
+    counted = ((plan.counting_shape(built.lesson), checked.counters), *checked.elsewhere)
+    known, *hidden = (
+        judge_gates(
+            plan.lesson.gates,
+            {**counted_names(built.at(shape), counters), **plan.lesson.at(shape).names(shape)},
+            uncounted(counters),
+        )
+        for shape, counters in counted
+    )
+    gates = tuple(_worst(results) for results in zip(known, *hidden, strict=True))
+    missed = tuple(gate for gate in gates if not gate.passed)
+    return replace(checked, gates=gates, verdict=GateMissed(missed) if missed else checked.verdict)
+
+
+def _worst(results: Sequence[GateResult]) -> GateResult:
+    """Of one gate on several shapes, the known one first."""
+    first = next((number for number, result in enumerate(results) if not result.passed), 0)
+    return replace(results[first], hidden=True) if first else results[0]
+
+
+def uncounted(counters: Counters) -> dict[str, str]:
+    """Names of counters that no gate may trust, with the reason."""
+    if not counters.totals:
+        return dict.fromkeys(COUNTED, "the launch was not simulated")
+    whole = dict.fromkeys((it for it in COUNTED if it not in ON_PTX), counters.obstacle) if counters.obstacle else {}
+    return {**counters.uncounted, **whole}
+
+
+def counted_names(built: Built, counters: Counters) -> dict[str, Number]:
+    """Counters and facts about the code, by the names of lesson.toml's expressions."""
+    resources = built.resources
+    return {
+        **{short: counters.get(short) for short in COUNTED},
+        "registers": resources.registers,
+        "shared_bytes": built.shared_bytes,
+        "spill_bytes": resources.spill_bytes,
+        "stack_bytes": resources.stack_bytes,
+    }

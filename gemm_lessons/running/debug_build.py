@@ -1,0 +1,181 @@
+"""A step of a run: a second look at a kernel, compiled as it is written, on one block and one K tile.
+
+    Built, Checked --second_look--> Checked with findings about a thread's own arrays, and how far an unfinished one is
+
+The compiler keeps a thread's arrays in registers and leaves out what does not reach C. Without its optimisations both
+can be seen: an index past the end of an array, and what a first TODO has put where. A right kernel whose indices are
+known to stay inside is not looked at again.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from gemm_lessons.course.folder import read_source
+from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.course.todos import open_todos, skipped_todos, todo_marks
+from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.engine.compiler.debug_names import local_names
+from gemm_lessons.engine.compiler.diagnostics import plain_name
+from gemm_lessons.engine.compiler.local_bounds import may_run_past
+from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.findings import OWN_ARRAY, Finding
+from gemm_lessons.engine.records.metrics import METRICS
+from gemm_lessons.engine.simulator import Setting, Simulator
+from gemm_lessons.engine.simulator.final_memory import Remains
+from gemm_lessons.gemm.problem import Problem, Trial
+from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.judging.evidence import Built, Checked, text_of_line
+from gemm_lessons.judging.unfinished import Unfinished, can_tell, contents
+from gemm_lessons.judging.verdict import Faulted, TimedOut, WrongAnswer
+from gemm_lessons.running.plan import RunPlan
+
+AS_WRITTEN = ("-G",)  # no optimisation, and the names of variables
+BUDGET = 500_000  # instructions as written: lessons take a twentieth of it
+WHERE = re.compile(r": byte -?\d+ of (\d+)")
+PAST = re.compile(r"just past its end|\d+ bytes past its end")
+OUTSIDE = re.compile(rf"{OWN_ARRAY}s: byte (-?\d+) of (\d+)")
+Names = dict[tuple[str, str, int], str]
+
+
+def second_look(plan: RunPlan, built: Built, source: str, checked: Checked) -> Checked:
+    """What the compiler had optimised away, and how far the kernel is."""
+    lesson = built.lesson
+    stub = read_source(lesson.stub_path) if lesson.stub_path.is_file() else ""
+    todos = {} if _mostly_right(checked) else open_todos(source, stub)
+    unsure = may_run_past(source, lesson.tile.defines)
+    puzzling = isinstance(checked.verdict, WrongAnswer) and checked.verdict.is_vague
+    if isinstance(checked.verdict, TimedOut) or not (todos or unsure or puzzling):
+        return checked
+    count = len(todo_marks(stub))
+    if todos:
+        left = todos.keys() | skipped_todos(source, stub).keys()
+        checked = replace(checked, unfinished=Unfinished(count - len(left), count))
+    if len(lesson.launches) > 1:  # what one of them leaves behind is not the whole
+        return checked
+    shape = one_tile(lesson)
+    lesson = lesson.at(shape)
+    problem = Problem(lesson.data, shape, plan.seed, flat=True)
+    if not unsure and not can_tell(problem):  # nothing would be told
+        return checked
+    plan.tell(f"look again {shape}")
+    compiled = compile_source(
+        source,
+        path=built.code.counted[0].path,
+        entry=lesson.launches[0].entry,
+        defines=lesson.tile.defines,
+        include_dirs=lesson.include_dirs,
+        arch=built.arch,
+        options=AS_WRITTEN,
+        withheld=(lesson.solution_path,),
+    )
+    if not isinstance(compiled, Compiled):
+        return checked
+    trial = problem.trial()
+    try:
+        remains = _remains(compiled, lesson, trial)
+        names = _names(compiled, remains)
+        if can_tell(problem) and (todos or (puzzling and remains.fault is None)):
+            told = contents(problem, trial, remains, names)
+            if remains.fault is None and lesson.tile == built.lesson.tile:
+                told += _left_out(remains, _remains(built.code.counted[0], lesson, problem.trial()), checked)
+            checked = replace(checked, contents=told)
+    except UnsupportedKernel:  # it counts nothing and judges nothing: the run has done that without it
+        return checked
+    return _with_findings(checked, _past_the_end(remains, names, source), shape)
+
+
+def _remains(compiled: Compiled, lesson: Lesson, trial: Trial) -> Remains:
+    """What is left of the only block of a trial. Raises ``UnsupportedKernel``."""
+    arguments = trial.arguments(lesson.launches[0].parameters)
+    return Simulator(Setting(budget=BUDGET)).remains(compiled, lesson.grids(trial.problem.shape)[0], arguments)
+
+
+def _mostly_right(checked: Checked) -> bool:
+    """Whether somebody has written all of it: in a place, maybe, where no TODO stood. Nothing but 0 is no sign of that,
+    however many elements are 0."""
+    if not isinstance(checked.verdict, WrongAnswer):
+        return checked.right
+    judged = checked.verdict.judgement
+    return 2 * judged.wrong < judged.total and not (judged.pattern and judged.pattern.name == "all_zero")
+
+
+def one_tile(lesson: Lesson) -> Shape:
+    """The shape of one block and one K tile, if the lesson takes it; else the smallest that it checks."""
+    whole = _tile_of(lesson)
+    if lesson.shapes.refusal(whole) is None:
+        whole = _tile_of(lesson.at(whole))  # the host may choose smaller ones for so little
+        if lesson.shapes.refusal(whole) is None and lesson.at(whole).grids(whole)[0].blocks == 1:
+            return whole
+    return min(lesson.shapes.check or (lesson.shapes.count,), key=lambda shape: shape.m * shape.n * shape.k)
+
+
+def _tile_of(lesson: Lesson) -> Shape:
+    tile = lesson.tile.defines
+    shape = Shape(*(tile.get(name, 1) for name in ("BM", "BN", "BK")))
+    return replace(shape, k=max(shape.k, lesson.shapes.multiple_of.k, 8))
+
+
+def _names(compiled: Compiled, remains: Remains) -> Names:
+    shared = {("shared", variable, 0): plain_name(variable) for variable in remains.shared}
+    return shared | {("own", variable, offset): name for (variable, offset), name in local_names(compiled.ptx).items()}
+
+
+def _past_the_end(remains: Remains, names: Names, source: str) -> list[Finding]:
+    """Indices past the end of a thread's own array, by its name: where it is optimised, nothing of them is left."""
+    found = []
+    outside = OUTSIDE.match(remains.fault.message) if remains.fault is not None else None
+    if remains.fault is not None and outside is not None:  # past the last of them
+        byte, size = int(outside[1]), int(outside[2])
+        starts = sorted((offset, name) for (space, _, offset), name in names.items() if space == "own")
+        indexed = re.findall(r"\b(\w+)\s*\[", text_of_line(source, remains.fault.line))
+        meant = [(offset, name) for offset, name in starts if name in indexed]
+        rest = remains.fault.message[outside.end() :]
+        if len(meant) == 1:
+            start, name = meant[0]
+            end = min((offset for offset, _ in starts if offset > start), default=size)
+            rest = PAST.sub(f"{byte - end} bytes past its end" if byte > end else "just past its end", rest)
+            message = f"{name}: byte {byte - start} of {end - start}{rest}"
+        else:
+            which = " or ".join(dict.fromkeys(name for _, name in meant)) or OWN_ARRAY
+            message = f"{which}: byte {byte} of {size} of all{rest}"
+        found.append(replace(remains.fault, kind="out_of_array", message=message, detail="own"))
+    for finding in remains.findings:
+        variable, _, offset = finding.detail.partition("+")
+        place = WHERE.search(finding.message)
+        if finding.kind != "out_of_array" or not offset.isdigit() or place is None:
+            continue
+        known = {start for space, owner, start in names if (space, owner) == ("own", variable)}
+        end, whole = int(offset) + int(place[1]), 4 * remains.own[variable].shape[1]
+        if int(offset) in known and end in {*known, whole}:  # else it is cut where somebody points into its middle
+            message = finding.message.replace(OWN_ARRAY, names["own", variable, int(offset)], 1)
+            found.append(replace(finding, severity="error", message=message, detail="own"))
+    return found
+
+
+def _with_findings(checked: Checked, found: list[Finding], shape: Shape) -> Checked:
+    if not found:
+        return checked
+    known = [it for it in checked.findings if (it.kind, it.line) != ("out_of_array", found[0].line)]
+    verdict = checked.verdict
+    if not isinstance(verdict, Faulted) or verdict.finding.kind == "race":
+        verdict = Faulted(shape, found[0])
+    return replace(checked, verdict=verdict, findings=(*found, *known))
+
+
+def _left_out(remains: Remains, counted: Remains, checked: Checked) -> tuple[str, ...]:
+    """Why a counter is 0: the loads of these lines are executed as written, but not in the code that is ``counted``.
+
+    A line alone says little: where two loads have become one instruction, it has the line of one of them.
+    """
+    if checked.counters is None or counted.loaded >= remains.loaded:
+        return ()
+    requests = METRICS["global_load_requests"]
+    lines = {it.line for it in checked.counters.lines if it.metric == requests and it.value}
+    missing = sorted(remains.loads - lines)
+    if not missing:
+        return ()
+    where = f"line{'s'[: len(missing) > 1]} {', '.join(map(str, missing))}"
+    why = "what is loaded there does not reach C yet, so the compiler leaves it out (dead code)"
+    return (f"The counters have no loads of {where}: {why}.",)

@@ -1,0 +1,154 @@
+"""A step of a run: how fast a right kernel would be on a GPU that need not be here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gemm_lessons.course.lesson import Lesson, tile_sizes
+from gemm_lessons.engine.compiler.compile import occupancy
+from gemm_lessons.engine.records.launch import Argument
+from gemm_lessons.engine.simulator import Simulator
+from gemm_lessons.gemm.data import HELD, DataSpec
+from gemm_lessons.gemm.problem import Problem
+from gemm_lessons.gemm.shapes import Shape, TileSizes
+from gemm_lessons.gemm.time_model import Estimator, Movement, Subject, profile_of
+from gemm_lessons.gpu.ranges import stage
+from gemm_lessons.judging.evidence import UNTIMED, Built, Checked, Speed
+from gemm_lessons.running.plan import RunPlan
+
+if TYPE_CHECKING:
+    from gemm_lessons.engine.compiler.compile import Compiled
+    from gemm_lessons.engine.hardware.sheets import GpuSpec
+
+SEED = 1  # of the inputs; their values do not matter
+
+
+def estimate(plan: RunPlan, built: Built, checked: Checked) -> Speed:
+    """Built, checked -> Speed. A wrong kernel has no time, nor one that does not fit on the chosen GPU, cannot take the
+    shape, or is beyond the model."""
+    shape, lesson = plan.timed_shape, built.lesson
+    if lesson.shapes.refusal(shape) is None:
+        built = built.at(shape)
+        lesson = built.lesson
+    timed = built.code.timed
+    if not checked.right or checked.counters is None or lesson.shapes.refusal(shape):
+        return UNTIMED
+    if timed is None:
+        return UNTIMED
+    plan.tell(f"estimate {shape}")
+    with stage("estimate", str(shape), payload=lesson.data.operations(shape.names)):
+        estimator = estimator_of(lesson, timed, plan.gpu, shape)
+        if estimator is None:
+            return Speed(unknown=unknown_of(timed, plan.gpu))
+        return Speed(estimator.at(shape, plan.gpu), estimator)
+
+
+def unknown_of(kernels: Sequence[Compiled], gpu: GpuSpec) -> tuple[str, ...]:
+    """The machine instructions of these kernels whose times on ``gpu`` are not known, such as UTMALDG."""
+    from gemm_lessons.engine.estimate.items import unknown_units
+
+    return tuple(sorted(set().union(*(unknown_units(it.sass, gpu) for it in kernels))))
+
+
+def estimator_of(
+    lesson: Lesson, kernels: Sequence[Compiled], gpu: GpuSpec, timed: Shape | None = None
+) -> Estimator | None:
+    """Estimates for the shapes at which the host launches these kernels; None where no block fits on a multiprocessor,
+    or beyond the model. ``timed``: the one of them that matters, where a launch's grid does not grow with M and N."""
+    profiles = []
+    for number, (compiled, grid) in enumerate(zip(kernels, lesson.grids(lesson.shapes.count), strict=True)):
+        resident = occupancy(compiled.resources, grid.threads, grid.dynamic_shared, gpu).blocks_per_sm
+        known = resident and not unknown_of([compiled], gpu)
+        profile = profile_of(subject_of(lesson, compiled, number, timed), resident) if known else None
+        if profile is None:
+            return None
+        profiles.append(profile)
+    return Estimator(tuple(profiles), lesson.grids)
+
+
+def subject_of(lesson: Lesson, compiled: Compiled, number: int = 0, timed: Shape | None = None) -> Subject:
+    """What to trace of a lesson's launch."""
+    launch = lesson.launches[number]
+
+    def arguments(shape: Shape) -> tuple[Argument, ...]:
+        return Problem(lesson.data, shape, SEED).trial().arguments(launch.parameters)
+
+    sharing = sharing_of(lesson, number, timed) if timed else None
+    tile = tile_sizes(lesson)
+    one = Shape(tile.rows, tile.cols, tile.depth, layout=lesson.shapes.count.layout)
+    staying = sharing is not None and lesson.grids(one)[number].blocks == 1  # no more blocks than tiles
+    return Subject(
+        compiled,
+        partial(Simulator().kernel, compiled),
+        lambda shape: lesson.grids(shape)[number],
+        arguments,
+        tile,
+        lesson.shapes,
+        movement_of(lesson, launch.parameters),
+        None if staying else sharing,
+        lesson.grids(timed)[number].blocks if timed and staying else 0,
+    )
+
+
+def sharing_of(lesson: Lesson, number: int, timed: Shape) -> tuple[Shape, int] | None:
+    """The shape and the blocks that share out its K tiles; None for a launch whose grid grows with M and N."""
+    if tile_sizes(lesson) == TileSizes():
+        return None
+    wider = replace(timed, m=2 * timed.m, n=2 * timed.n)
+    here, there = lesson.grids(timed), lesson.grids(wider)
+    if here[number] != there[number]:
+        return None
+    multiplies = (movement_of(lesson, launch.parameters).tiled for launch in lesson.launches)
+    return timed, next((grid.blocks for grid, it in zip(here, multiplies, strict=True) if it), here[number].blocks)
+
+
+def held_by(data: DataSpec, parameters: Sequence[str]) -> set[str]:
+    """The buffers that a launch with these parameters is given."""
+    return {found.source for name in parameters if (found := data.parameter(name)) and found.kind in HELD}
+
+
+def made_of_factors(lesson: Lesson) -> dict[str, set[str]]:
+    """Scratch buffers that a launch makes of a factor: turned, or in two parts. Who has all factors multiplies them."""
+    data = lesson.data
+    factors = {factor.name for factor in data.factors}
+    scratch = {it.name for it in data.buffers if it.role == "scratch"}
+    made: dict[str, set[str]] = {}
+    for launch in lesson.launches:
+        held = held_by(data, launch.parameters)
+        given = held & factors
+        if given and given < factors and data.answer.name not in held:
+            for name in held & scratch:
+                made.setdefault(name, set()).update(given)
+    return made
+
+
+def movement_of(lesson: Lesson, parameters: Sequence[str]) -> Movement:
+    """What a launch with these parameters has to move: the buffers that it is given, each once."""
+    data = lesson.data
+    held, made = held_by(data, parameters), made_of_factors(lesson)
+    given = held.union(*(made.get(name, ()) for name in held))
+    multiplies = data.formula.product is not None and {factor.name for factor in data.factors} <= given
+    # Of several launches, the scratch of the one that multiplies is written there and read by the next; but for what
+    # the launches before made of a factor.
+    new = {it.name for it in data.buffers if it.role == "scratch" and multiplies and it.name not in made}
+    reads = {it.name for it in data.buffers if it.role in ("in", "inout", "scratch")} - new
+    writes = {it.name for it in data.buffers if it.role in ("out", "inout")} | new
+
+    def moved(names: set[str], shape: Shape, reading: bool = False) -> float:
+        layouts = [layout for name, layout in data.lay_out(shape.names).items() if name in names & held]
+        return float(sum(it.moved for it in layouts if not reading or it.is_read or it.role == "scratch"))
+
+    left, right = data.factors if multiplies else (data.answer, data.answer)
+    target = next((it for it in data.buffers if it.name in writes & held), data.answer)
+    return Movement(
+        lambda shape: moved(reads, shape, reading=True),
+        lambda shape: moved(writes, shape),
+        lambda shape: data.operations(shape.names) if multiplies else 0,
+        left.element.size,
+        right.element.size,
+        target.element.size,
+        multiplies,
+    )

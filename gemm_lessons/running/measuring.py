@@ -1,0 +1,77 @@
+"""A step of a run: how fast the right kernels are on the GPU that is here, beside cuBLAS."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.engine.compiler.compile import Compiled
+from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.gpu.ranges import stage
+from gemm_lessons.judging.verdict import Faulted, Judgement, Verdict, WrongAnswer
+from gemm_lessons.running.checking import stopped
+from gemm_lessons.running.outcome import Row
+from gemm_lessons.running.plan import RunPlan
+
+if TYPE_CHECKING:
+    from gemm_lessons.gpu.records import Measurement, Step
+
+
+def measure(plan: RunPlan, rows: Sequence[Row]) -> Measurement | None:
+    """Time all right kernels that can take the shape in one run, so that the ratios hold; None where nothing can be
+    timed, or where the kernel under test (the first row) is wrong."""
+    timer, shape = plan.device.timer, plan.timed_shape
+    data = plan.lesson.at(shape).data
+    if timer is None or not rows[0].checked.right:
+        return None
+    from gemm_lessons.gpu.records import Entrant
+
+    entrants = []
+    for row in rows:
+        if row.built is None or row.built.lesson.shapes.refusal(shape) or not row.checked.right:
+            continue
+        built = row.built.at(shape)
+        lesson = built.lesson
+        if built.code.timed is None:
+            continue
+        if lesson.data.asks_the_same(data, shape.names):
+            entrants.append(Entrant(row.label, row.role, steps_of(lesson, built.code.timed, shape), lesson.data))
+    plan.tell(f"time {shape}")
+    with stage("time", str(shape), payload=data.operations(shape.names)):
+        return timer.measure(
+            data, shape, entrants, seed=plan.seed, progress=lambda label: plan.tell(f"time {label}")
+        )  # fmt: skip
+
+
+def steps_of(lesson: Lesson, kernels: Sequence[Compiled], shape: Shape) -> tuple[Step, ...]:
+    """The launches of a lesson, as they are timed."""
+    from gemm_lessons.gpu.records import Step
+
+    launches = zip(kernels, lesson.grids(shape), lesson.launches, strict=True)
+    return tuple(Step(compiled, grid, launch.parameters) for compiled, grid, launch in launches)
+
+
+def with_times(row: Row, measured: Measurement | None) -> Row:
+    """The row with its measured times, or with what went wrong on the large shape only."""
+    if measured is None:
+        return row
+    shape, it = measured.shape, measured.of(row.label)
+    if measured.fault is not None and measured.culprit == row.label:
+        return _blamed(row, stopped(shape, measured.fault), measured.fault)
+    if it is None:
+        return row
+    if it.overran:
+        finding = Finding("out_of_bounds", "error", f"the kernel wrote beyond the ends of {it.overran} at {shape}")
+        return _blamed(row, Faulted(shape, finding), finding)
+    if it.wrong:
+        judgement = Judgement(it.wrong, shape.m * shape.n, it.max_error, it.tolerance)
+        return _blamed(row, WrongAnswer(shape, judgement))
+    return replace(row, speed=replace(row.speed, measured=it, fraction_of_cublas=measured.fraction(it)))
+
+
+def _blamed(row: Row, verdict: Verdict, *findings: Finding) -> Row:
+    checked = replace(row.checked, verdict=verdict, findings=(*row.checked.findings, *findings))
+    return replace(row, checked=checked)

@@ -1,0 +1,34 @@
+"""The outcome of a run that could not tell its own: it crashed, or was stopped from outside, or was not even begun."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from gemm_lessons.course.folder import shown
+from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.engine.compiler.diagnostics import Diagnostic
+from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.judging.evidence import Checked
+from gemm_lessons.judging.verdict import CompileFailed, Faulted, TimedOut, Verdict
+from gemm_lessons.running.outcome import Row, RunOutcome
+
+
+def lost(lesson: Lesson, path: Path, kind: str, message: str, device: str = "sim", gpu: str = "") -> RunOutcome:
+    """Of a run that ended without an answer: ``kind`` is ``timeout``, ``memory`` or ``crash``."""
+    finding = Finding(kind, "error", message)
+    verdict: Verdict = (TimedOut if kind == "timeout" else Faulted)(lesson.shapes.count, finding)
+    return _outcome(lesson, path, Checked(verdict, findings=(finding,)), device, gpu)
+
+
+def refused(lesson: Lesson, path: Path, message: str, line: int, device: str = "sim", gpu: str = "") -> RunOutcome:
+    """Of a file that no compiler is given."""
+    failed = CompileFailed(message, (Diagnostic(shown(path), line, None, "error", message),))
+    return _outcome(lesson, path, Checked(failed), device, gpu)
+
+
+def _outcome(lesson: Lesson, path: Path, checked: Checked, device: str, gpu: str) -> RunOutcome:
+    count = lesson.shapes.count
+    kind: Literal["simulator", "gpu"] = "gpu" if device == "gpu" else "simulator"
+    row = Row("kernel", "your kernel", shown(path), "", checked)
+    return RunOutcome(lesson, kind, "", gpu, 0, count, count, (row,))

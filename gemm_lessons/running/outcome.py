@@ -1,0 +1,83 @@
+"""What a run hands to the report: one row for every kernel, each with all that is known about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.judging.evidence import UNTIMED, Built, Checked, Speed, text_of_line
+from gemm_lessons.judging.verdict import CompileFailed, Verdict
+
+if TYPE_CHECKING:
+    from gemm_lessons.course.lesson import Lesson
+    from gemm_lessons.engine.compiler.compile import Diagnostic
+    from gemm_lessons.gemm.shapes import Shape
+    from gemm_lessons.gpu.records import Measurement
+
+Role = Literal["kernel", "previous", "reference"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """Everything known about one kernel: one row of the table.
+
+    The row of the kernel under test is checked on every shape; the rows beside it (the previous lesson's solution and
+    this lesson's reference) run on the counting shape only. ``built`` is None when it did not compile.
+    """
+
+    role: Role
+    label: str  # "your kernel", "stub", "bug", "01 naive", "reference"
+    path: str
+    source: str
+    checked: Checked
+    built: Built | None = None
+    speed: Speed = UNTIMED
+    hints: tuple[str, ...] = ()  # best first, at most three
+    unsupported: str = ""  # why the device could not run this row at all (only in the rows beside the kernel)
+
+    @property
+    def verdict(self) -> Verdict:
+        """What came of it."""
+        return self.checked.verdict
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """The compiler's errors, or its warnings."""
+        if self.built is not None:
+            return self.built.diagnostics
+        return self.verdict.diagnostics if isinstance(self.verdict, CompileFailed) else ()
+
+    def holds(self, file: str) -> bool:
+        """Whether a line of ``file`` is one of the kernel file; without a name it is."""
+        return file in ("", self.path)
+
+    def source_line(self, line: int | None, file: str = "") -> str:
+        """The text of a line (from 1) of the kernel file without its indent, or an empty string."""
+        return text_of_line(self.source, line) if self.holds(file) else ""
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """What ``gemm-lessons run`` reports. ``rows[0]`` is the kernel that was asked for; its verdict is the run's."""
+
+    lesson: Lesson
+    device_kind: Literal["simulator", "gpu"]
+    device_name: str
+    gpu: str  # the GPU that estimates and occupancy are for, such as "H200"
+    seed: int
+    count_shape: Shape
+    estimate_shape: Shape
+    rows: tuple[Row, ...]
+    seconds: float = 0.0
+    measured: Measurement | None = None  # on a GPU, when the kernel was right
+    peak_gflops: float | None = None  # of the device's data sheet, in the kernel's precision; None if not known
+
+    @property
+    def kernel(self) -> Row:
+        """The row of the kernel that was asked for."""
+        return self.rows[0]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on the kernel that was asked for."""
+        return self.rows[0].verdict

@@ -1,0 +1,42 @@
+"""Is the compiled kernel the one that the lesson launches? Its name, and its parameters' number and sizes.
+
+The compiler cannot know: a kernel with another name or other parameters is valid CUDA, and launching it would read
+arguments that are not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gemm_lessons.course.lesson import LaunchSpec, Lesson
+from gemm_lessons.engine.compiler.compile import Compiled
+from gemm_lessons.engine.compiler.diagnostics import Diagnostic
+from gemm_lessons.engine.ptx import parser
+from gemm_lessons.gemm.data import POINTER_SIZE
+
+
+def wrong_name(lesson: Lesson, launch: LaunchSpec, diagnostics: Sequence[Diagnostic]) -> str | None:
+    """What to say when the compiler found no kernel of that name (its diagnostic lists those that it found)."""
+    if any(d.message.startswith(("no kernel is called", f"{launch.entry} is not a kernel")) for d in diagnostics):
+        return f"there is no kernel named {launch.entry}. The lesson launches {lesson.prototype(launch)}"
+    return None
+
+
+def mismatch(lesson: Lesson, launch: LaunchSpec, compiled: Compiled) -> str | None:
+    """What to say when the parameters of the compiled kernel are not those that the lesson passes, else None.
+
+    Machine code keeps only their sizes, so an ``int *`` in the place of a ``float *`` is not seen.
+    """
+    found = parser.parse(compiled.ptx).parameters[compiled.entry]
+    expected = lesson.parameters(launch)
+    if [parameter.size for parameter in found] == [parameter.size for parameter in expected]:
+        return None
+    if len(found) != len(expected):
+        what = f"takes {len(found)} parameter{'s'[: len(found) != 1]}, the lesson passes {len(expected)}"
+    else:
+        number, is_, want = next(
+            (i, f.size, e) for i, (f, e) in enumerate(zip(found, expected, strict=True)) if f.size != e.size
+        )
+        kind = "a pointer" if want.size == POINTER_SIZE and want.type.endswith("*") else want.type
+        what = f"has {is_} bytes as parameter {number + 1}, the lesson passes {want.name} there, {kind} of {want.size}"
+    return f"{launch.entry} {what}. The lesson launches {lesson.prototype(launch)}"
