@@ -150,7 +150,7 @@ def test_secret_shapes_are_checked_and_not_counted() -> None:
     assert found.hidden
     assert known.kernel.checked.counters == run_lesson(request).kernel.checked.counters
     hidden = hidden_counts(lesson, 1)
-    plan = RunPlan.of(replace(request, graded=True, secret=(secret, *hidden)), lambda what: None)
+    plan = RunPlan.of(replace(request, graded=True, secret=(secret, *hidden)))
     assert plan.secret == (secret, *hidden_checks(lesson, 1))
     with pytest.raises(ShapeError):
         run_lesson(replace(request, lesson=COURSE.lesson("thread_tile"), secret=(secret,)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -21,11 +20,12 @@ from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.gemm.shapes import Shape, ShapeError, Tile
-from gemm_lessons.judging.evidence import Built
 from gemm_lessons.judging.verdict import CompileFailed, Faulted, GateMissed, Passed, TimedOut, WrongAnswer
+from gemm_lessons.running import pipeline
 from gemm_lessons.running.builder import Workshop
 from gemm_lessons.running.checking import merged
-from gemm_lessons.running.pipeline import RunOutcome, RunRequest, build_others, line_up, run_lesson, tried_apart
+from gemm_lessons.running.jobs import Jobs
+from gemm_lessons.running.pipeline import RunOutcome, RunRequest, _built_for, run_lesson
 from gemm_lessons.running.plan import RunPlan
 
 COURSE = any_course()
@@ -78,16 +78,15 @@ def test_only_what_is_counted_or_timed_is_taken_apart(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Binaries, "take_apart", lambda self: apart.append(made[id(self)]))
     lesson = COURSE.lesson("any_shape")
     request = RunRequest(COURSE, lesson, lesson.solution_path, Simulated(), GPUS["h200"], seed=7, graded=True)
-    plan = RunPlan.of(request, lambda what: None)
-    entry = next(line_up(request, plan.secret))
-    build_others(plan, entry, "", Built(lesson, Binaries((), None), ()))
-    wanted = {lesson.at(shape) for shape in (plan.counting_shape(lesson), plan.timed_shape, *plan.hidden)}
-    assert set(apart) == wanted - {lesson}
+    plan = RunPlan.of(request)
+    kernel = plan.kernels[0]
+    pipeline.build(plan, kernel, "", Jobs())
+    wanted = {lesson.at(shape) for shape in (kernel.counting_shape, plan.timed_shape, *plan.hidden)}
+    assert set(apart) == {lesson, *wanted}
     assert {*made.values()} - wanted, "shapes that are only checked"
     made.clear()
     apart.clear()
-    with contextlib.suppress(ValueError):  # there is nothing to launch
-        list(tried_apart(plan, entry))
+    _built_for(plan, kernel, [launch.lesson for launch in kernel.launches])
     assert made
     assert not apart
 

@@ -15,9 +15,9 @@ from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.hardware.sheets import GPUS
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.running.contract import as_json
-from gemm_lessons.running.pipeline import run_lesson
-from gemm_lessons.running.plan import RunRequest
-from gemm_lessons.running.second_process import SecondCore, share
+from gemm_lessons.running.pipeline import run_lesson, shared
+from gemm_lessons.running.plan import RunPlan, RunRequest
+from gemm_lessons.running.sharing import worth_sharing
 
 COURSE = packaged_course()
 
@@ -30,13 +30,15 @@ COURSE = packaged_course()
             ["double_buffer"],
             [Shape(1, 1, 1, layout="NT"), Shape(131, 66, 41, layout="TT"), Shape(33857, 1, 9, layout="TN")],
         ),
-        ("two_warps", ["double_buffer"], [Shape(480, 576, 32)]),
+        ("two_warps", ["double_buffer"], [Shape(64, 96, 80)]),
         ("two_warps", ["double_buffer", "two_warps"], []),
     ],
 )
 def test_both_have_about_as_much_to_do(lesson: str, beside: Sequence[str], expected: Sequence[Shape]) -> None:
     found = COURSE.lesson(lesson)
-    assert list(share(found, found.shapes.check, [COURSE.lesson(name) for name in beside])) == expected
+    plan = RunPlan.of(RunRequest(COURSE, found, found.stub_path, Simulated(), GPUS["h200"], seed=1))
+    others = [plan.kernel("previous", name, COURSE.lesson(name), None) for name in beside]
+    assert [launch.shape for launch in worth_sharing(plan.kernels[0], others)] == expected
 
 
 @pytest.mark.parametrize(
@@ -56,7 +58,7 @@ def test_the_outcome_is_the_same(old: str, new: str, tmp_path: Path) -> None:
 def test_without_one_the_run_does_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
     lesson = COURSE.lesson("naive")
-    apart = SecondCore.of(RunRequest(COURSE, lesson, lesson.solution_path, Simulated(), GPUS["h200"], seed=1))
-    assert not apart.makes_rows
-    assert not apart.shapes
-    assert apart.row("reference") is None
+    plan = RunPlan.of(RunRequest(COURSE, lesson, lesson.stub_path, Simulated(), GPUS["h200"], seed=1))
+    jobs = shared(plan)
+    assert not any(jobs.elsewhere((kernel.role, "row")) for kernel in plan.kernels)
+    assert not any(jobs.elsewhere(("kernel", launch.shape)) for launch in plan.kernels[0].launches)

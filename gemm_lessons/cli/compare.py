@@ -44,16 +44,16 @@ def compare(
     from gemm_lessons.cli.guard import in_child
 
     def work() -> int:
+        from gemm_lessons.commands.comparing import Contender
         from gemm_lessons.commands.comparing import compare as compared
         from gemm_lessons.devices.simulated import Simulated
         from gemm_lessons.report.compare import show_comparison
         from gemm_lessons.report.console import Working, make_console
         from gemm_lessons.report.course import show_note
-        from gemm_lessons.running.pipeline import Entry, RunRequest
+        from gemm_lessons.running.plan import RunRequest
 
         one, other = (
-            Entry("kernel", _label(lesson, path), lesson, path)
-            for lesson, path in zip((left, right), files, strict=True)
+            Contender(_label(lesson, path), lesson, path) for lesson, path in zip((left, right), files, strict=True)
         )
         request = RunRequest(course, right, files[1], Simulated(), sheet, beside=False)
         with Working(make_console(stderr=True), f"{left.name} and {right.name}") as working:

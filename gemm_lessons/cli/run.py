@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -147,18 +146,16 @@ def run(
 
         on = device_for(device, gpu_index)
         from gemm_lessons.gemm.problem import fresh_seed
-        from gemm_lessons.running.pipeline import RunRequest, run_lesson
-        from gemm_lessons.running.second_process import SecondCore
+        from gemm_lessons.running.pipeline import run_plan, shared
+        from gemm_lessons.running.plan import RunPlan, RunRequest
 
         data = sheet or on.sheet or sheet_for(DEFAULT_GPU)
         drawn = fresh_seed() if seed is None else seed
         request = RunRequest(course, found, path, on, data, wanted, drawn, bounds=most)
         try:
-            with (
-                SecondCore.of(request) as apart,
-                Working(make_console(stderr=True), f"lesson {found.name}") as working,
-            ):
-                outcome = run_lesson(replace(request, apart=apart), working)
+            plan = RunPlan.of(request)
+            with shared(plan) as jobs, Working(make_console(stderr=True), f"lesson {found.name}") as working:
+                outcome = run_plan(plan, jobs, working)
         except UnsupportedKernel as error:
             where = f"{shown(path)}:{error.line}" if error.line else shown(path)
             show_error(make_console(stderr=True), f"{where}: the simulator cannot run this kernel: {error}")

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
-from gemm_lessons.course.lesson import Gate
+from gemm_lessons.course.lesson import Gate, Lesson
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.metrics import TABLED
 from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.gpu.ranges import Tell, told_to
 from gemm_lessons.running.checking import counted_names
+from gemm_lessons.running.jobs import Jobs
 from gemm_lessons.running.outcome import Row
-from gemm_lessons.running.pipeline import Entry, row_of
-from gemm_lessons.running.plan import RunPlan, RunRequest, Tell
+from gemm_lessons.running.pipeline import row_of
+from gemm_lessons.running.plan import KernelPlan, RunPlan, RunRequest
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,15 @@ class Pair:
     name: str
     left: float | None
     right: float | None
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One of the two kernels: its label in the table, the lesson that says how to launch it, its file."""
+
+    label: str
+    lesson: Lesson
+    path: Path
 
 
 @dataclass(frozen=True)
@@ -36,16 +48,18 @@ class Comparison:
     counters: tuple[Pair, ...]
 
 
-def compare(request: RunRequest, other: Entry, mine: Entry, tell: Tell) -> Comparison:
+def compare(request: RunRequest, other: Contender, mine: Contender, tell: Tell) -> Comparison:
     """Run both on the counting shape of ``mine``, whose lesson ``request`` is about; what cannot take that shape counts
     on its own. Raises what a run raises."""
-    plan = RunPlan.of(request, tell)
-    with bounds.within(request.bounds):
-        left, right = row_of(plan, other), row_of(plan, mine)
+    plan = RunPlan.of(request)
+    kernels = [plan.kernel("kernel", it.label, it.lesson, it.path) for it in (other, mine)]
+    with bounds.within(request.bounds), told_to(tell):
+        left, right = (row_of(plan, kernel, Jobs()) for kernel in kernels)
+    sides = list(zip(kernels, (left, right), strict=True))
     gates = {gate.name: gate for gate in (*other.lesson.gates, *mine.lesson.gates)}
-    ideas = tuple(Pair(gate.name, _value(plan, left, gate), _value(plan, right, gate)) for gate in gates.values())
+    ideas = tuple(Pair(gate.name, *(_value(*it, gate) for it in sides)) for gate in gates.values())
     counters = tuple(Pair(short, _count(left, short), _count(right, short)) for short in TABLED)
-    shapes = plan.counting_shape(other.lesson), plan.counting_shape(mine.lesson)
+    shapes = kernels[0].counting_shape, kernels[1].counting_shape
     touched = tuple(it for it in counters if it.left or it.right)
     return Comparison((left, right), shapes, plan.timed_shape, plan.gpu.name, ideas, touched)
 
@@ -54,12 +68,12 @@ def _count(row: Row, short: str) -> float | None:
     return None if row.checked.counters is None else row.checked.counters.get(short)
 
 
-def _value(plan: RunPlan, row: Row, gate: Gate) -> float | None:
+def _value(kernel: KernelPlan, row: Row, gate: Gate) -> float | None:
     """What a gate looks at, of any kernel; None where it divides by what the kernel never does."""
     if row.built is None or row.checked.counters is None:
         return None
     lesson = row.built.lesson
-    names = {**counted_names(row.built, row.checked.counters), **lesson.names(plan.counting_shape(lesson))}
+    names = {**counted_names(row.built, row.checked.counters), **lesson.names(kernel.counting_shape)}
     try:
         value = float(gate.value.value(names))
     except KeyError:  # a tile size that only the other lesson has

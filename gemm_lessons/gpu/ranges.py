@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Literal, NamedTuple
 
@@ -51,7 +51,27 @@ class Range(NamedTuple):
     payload: int | None = None
 
 
+Tell = Callable[[str], None]  # told what begins: "compile solution.cu", "check 96x64x80", ...
+
 _current: ContextVar[tuple[Range, ...]] = ContextVar("ranges", default=())
+_progress: ContextVar[Tell | None] = ContextVar("progress", default=None)
+
+
+@contextlib.contextmanager
+def told_to(tell: Tell | None) -> Iterator[None]:
+    """Where ``announce`` goes inside of this block."""
+    token = _progress.set(tell)
+    try:
+        yield
+    finally:
+        _progress.reset(token)
+
+
+def announce(what: str) -> None:
+    """Say what begins, to whoever shows progress."""
+    tell = _progress.get()
+    if tell is not None:
+        tell(what)
 
 
 def stage(stage: Stage, what: str = "", payload: int | None = None) -> contextlib.AbstractContextManager[None]:

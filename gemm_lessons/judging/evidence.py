@@ -33,9 +33,8 @@ class Built:
     occupancies: tuple[Occupancy, ...] = ()
     others: tuple[Built, ...] = ()  # the same kernel as the host chooses it for other shapes
 
-    def at(self, shape: Shape) -> Built:
-        """The kernel as it is launched at this shape; one of those that were built."""
-        lesson = self.lesson.at(shape)
+    def variant(self, lesson: Lesson) -> Built:
+        """The kernel as the host chooses it there, of those that were built: see ``Lesson.at``."""
         return next((it for it in (self, *self.others) if it.lesson == lesson), self)
 
     @property

@@ -5,6 +5,6 @@
   graded kernel may not read
 - ``checking``: right on every shape, and by the lesson's method; ``debug_build``: the source as written, on one block
 - ``printing``: what the kernel prints; ``estimating``, ``measuring``: its time
-- ``second_process``: computes ``precomputed`` results on another core; ``row_cache``: rows kept from run to run
+- ``jobs``: what a second worker computes meanwhile, and what is kept from run to run; ``sharing``: who gets which
 - ``contract``: an outcome as JSON; ``no_outcome``: the outcome of a run that crashed or was stopped
 """

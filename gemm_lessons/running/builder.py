@@ -1,8 +1,4 @@
-"""A lesson's kernel file -> ``Compiled`` for each launch, if it holds what the lesson launches; ahead where it pays.
-
-NVRTC and the disassembler leave Python alone while they work, so what the table compares with is compiled on the other
-core while the learner's kernel is being checked.
-"""
+"""A lesson's kernel file -> ``Compiled`` for each launch, if it holds what the lesson launches."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from gemm_lessons.course.folder import read_source, shown
+from gemm_lessons.course.folder import shown
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.devices.device import Binaries, BuildTarget, Device
 from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled, compile_source
@@ -85,31 +81,15 @@ class Workshop:
         self._must_run = device.target is not None
         if self._timing.makes_the_same_as(self._counting):
             self._timing = self._counting
-        self._under_way: dict[Path, Future[Binaries | CompileFailed]] = {}
 
     @property
     def targets(self) -> tuple[BuildTarget, BuildTarget]:
         """What it compiles for, to count and to time."""
         return self._counting.target, self._timing.target
 
-    def ahead(self, lesson: Lesson, path: Path | None) -> None:
-        """Begin to compile what ``build`` will be asked for later, and to take it apart; no file, nothing to do."""
-        if path is not None and path not in self._under_way:
-            self._under_way[path] = _meanwhile(self._taken_apart, lesson, path, read_source(path))
-
     def build(self, lesson: Lesson, path: Path, source: str) -> Binaries | CompileFailed:
         """Compile a file, a second time without what it prints. What does not compile for the device that is to run it
         does not compile."""
-        under_way = self._under_way.pop(path, None)
-        return under_way.result() if under_way else self._build(lesson, path, source)
-
-    def _taken_apart(self, lesson: Lesson, path: Path, source: str) -> Binaries | CompileFailed:
-        code = self._build(lesson, path, source)
-        if isinstance(code, Binaries):
-            code.take_apart()
-        return code
-
-    def _build(self, lesson: Lesson, path: Path, source: str) -> Binaries | CompileFailed:
         quiet = without_printf(source)
         if quiet == source:
             return self._for_both(lesson, path, source)

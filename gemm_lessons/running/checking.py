@@ -5,18 +5,17 @@ Built --check--> Checked (verdict, findings, counters) --judge_method--> Checked
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from typing import Literal
 
 from gemm_lessons.course.lesson import tile_sizes
-from gemm_lessons.devices.device import Task
 from gemm_lessons.engine.arguments.expression import Number
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.metrics import COUNTED, ON_PTX
 from gemm_lessons.engine.records.results import Counters, Launched
-from gemm_lessons.gemm.problem import Problem, Trial
+from gemm_lessons.gemm.problem import Trial
 from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.gpu import ranges
 from gemm_lessons.gpu.ranges import stage
 from gemm_lessons.judging.evidence import Built, Checked
 from gemm_lessons.judging.verdict import (
@@ -31,84 +30,76 @@ from gemm_lessons.judging.verdict import (
     judge,
     judge_gates,
 )
+from gemm_lessons.running.jobs import Deferred, Jobs
 from gemm_lessons.running.machine_dependence import asking
-from gemm_lessons.running.plan import RunPlan
-from gemm_lessons.running.precomputed import Apart, Tried
-
-PLAIN = 8  # seeds with which scalars of known checks are lesson.toml's own, then as many with which they are the others
+from gemm_lessons.running.outcome import LaunchResult
+from gemm_lessons.running.plan import KernelPlan, LaunchPlan, RunPlan
 
 
-def check(plan: RunPlan, built: Built, shapes: Sequence[Shape], hidden: Sequence[Shape] = ()) -> Checked:
-    """Launch on every shape, on the counting shape last, and then on those that are ``hidden``, which count,
-    too. The first shape that fails gives the verdict; a fault or an endless kernel ends the checks, since the next
-    shape would most likely show the same, slowly."""
-    lesson, counting = built.lesson, plan.counting_shape(built.lesson)
-    if refused := next(
-        filter(
-            None, (plan.device.refusal(it.code, lesson.grids(lesson.shapes.count)) for it in (built, *built.others))
-        ),
-        "",
-    ):
-        finding = Finding("launch_failed", "error", refused)
-        return Checked(Faulted(counting, finding), findings=(finding,))
-    codes = (code for it in (built, *built.others) for code in it.code.counted) if hidden else ()
-    asked = next(filter(None, map(asking, codes)), None)
-    if asked is not None:
-        return Checked(Faulted(counting, asked), findings=(asked,))
-    tried: list[Tried] = []
-    counted: list[tuple[Shape, Counters]] = []
-    every = (*(shape for shape in shapes if shape != counting), counting, *hidden)
-    apart = plan.apart if shapes else Apart()  # what stands beside a kernel is not it
-    own = _own(plan, built, [shape for shape in every if shape not in apart.shapes], counting, hidden)
-    for shape in every:
-        it = own.get(shape) or apart.tried(shape) or _of(plan, built, shape, counting, hidden)
-        tried.append(it)
-        if it.fault is not None:
-            return _summed(tried)
-        if shape in (counting, *hidden):
-            counted.append((shape, it.counters))
-    return replace(_summed(tried), counters=counted[0][1], elsewhere=tuple(counted[1:]))
+def check(plan: RunPlan, kernel: KernelPlan, built: Built, jobs: Jobs) -> Checked:
+    """Launch on every planned shape. The first shape that fails gives the verdict.
+
+    A fault or an endless kernel ends the checks: the next shape would most likely show the same, slowly.
+    """
+    if obstacle := _obstacle(plan, kernel, built):
+        return Checked(Faulted(kernel.counting_shape, obstacle), findings=(obstacle,))
+    results = _launched(plan, kernel, built, jobs)
+    checked = _summed(results)
+    if results[-1].fault is not None:
+        return checked
+    counted = [(it.shape, it.counters) for it in results[-len(kernel.counted) :]]
+    return replace(checked, counters=counted[0][1], elsewhere=tuple(counted[1:]))
 
 
-def _own(
-    plan: RunPlan, built: Built, shapes: Sequence[Shape], counting: Shape, hidden: Sequence[Shape]
-) -> dict[Shape, Tried]:
-    """What is tried here, until one faults, while others are tried apart."""
-    found: dict[Shape, Tried] = {}
-    for shape in shapes:
-        found[shape] = _of(plan, built, shape, counting, hidden)
-        if found[shape].fault is not None:
+def _obstacle(plan: RunPlan, kernel: KernelPlan, built: Built) -> Finding | None:
+    """Why nothing is launched: no GPU could, or a graded kernel reads what differs between machines."""
+    variants, grids = (built, *built.others), kernel.lesson.grids(kernel.lesson.shapes.count)
+    refusals = (plan.device.refusal(it.code, grids) for it in variants)
+    if refused := next(filter(None, refusals), ""):
+        return Finding("launch_failed", "error", refused)
+    graded = len(kernel.counted) > 1
+    codes = (code for it in variants for code in it.code.counted) if graded else ()
+    return next(filter(None, map(asking, codes)), None)
+
+
+def _launched(plan: RunPlan, kernel: KernelPlan, built: Built, jobs: Jobs) -> list[LaunchResult]:
+    """The results in the order of the plan, up to the first fault. What the second worker does is asked for last."""
+    work = [launch_job(plan, kernel, launch, lambda: built) for launch in kernel.launches]
+    here: dict[Hashable, LaunchResult] = {}
+    for job in work:
+        if not jobs.elsewhere(job.key):
+            here[job.key] = jobs.result(job)
+            if here[job.key].fault is not None:
+                break
+    results = []
+    for job in work:
+        results.append(here[job.key] if job.key in here else jobs.result(job))
+        if results[-1].fault is not None:
             break
-    return found
+    return results
 
 
-def _of(plan: RunPlan, built: Built, shape: Shape, counting: Shape, hidden: Sequence[Shape]) -> Tried:
-    name: Literal["check", "count"] = "count" if shape in (counting, *hidden) else "check"
-    return replace(try_at(plan, built, shape, name), hidden=shape in (*hidden, *plan.secret))
+def launch_job(
+    plan: RunPlan, kernel: KernelPlan, launch: LaunchPlan, get: Callable[[], Built]
+) -> Deferred[LaunchResult]:
+    """One launch of one kernel, which ``get`` builds."""
+    return Deferred((kernel.role, launch.shape), lambda: execute(plan, launch, get()))
 
 
-def try_at(plan: RunPlan, built: Built, shape: Shape, name: Literal["check", "count"]) -> Tried:
-    """Launch on one shape, and judge the answer."""
-    plan.tell(f"{name} {shape}")
-    built = built.at(shape)
-    lesson = built.lesson
-    operations = lesson.data.operations(shape.names)
-    with stage(name, str(shape), payload=operations):
-        # Known counters are those of the least gaps; gates may say when a scalar is 0.
-        gaps, counted = shape != plan.counting_shape(lesson), name == "count"
-        other = not counted and (plan.seed // PLAIN % 2 == 1) != (shape in plan.secret)
-        rare = shape in (*plan.hidden, *plan.secret)
-        sharp = shape == plan.sharp
-        problem = Problem(lesson.data, shape, plan.seed, gaps=gaps, next_scalars=other, rare=rare, sharp=sharp)
-        trial = problem.trial()
-        parameters = tuple(launch.parameters for launch in lesson.launches)
-        task = Task(built.code, lesson.grids(shape), parameters, problem.trial, operations // 2)
-        launched = plan.device.launch(task, trial, counting=name == "count")
+def execute(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
+    """Run a planned launch, and judge the answer."""
+    ranges.announce(f"{launch.purpose} {launch.shape}")
+    built = built.variant(launch.lesson)
+    with stage(launch.purpose, str(launch.shape), payload=launch.operations):
+        problem = launch.problem(plan.seed)
+        trial, task = problem.trial(), launch.task(built.code, problem)
+        launched = plan.device.launch(task, trial, counting=launch.purpose == "count")
     verdict, judgement, findings = _judge(built, trial, launched)
-    if name == "check" and verdict.kind != "passed" and launched.fault is None:
+    if launch.purpose == "check" and verdict.kind != "passed" and launched.fault is None:
         launched = plan.device.doubt(task, launched)
         verdict, judgement, findings = _judge(built, trial, launched)
-    return Tried(shape, verdict, judgement, findings, launched.fault, launched.counters)
+    counters, fault = launched.counters, launched.fault
+    return LaunchResult(launch.shape, verdict, judgement, findings, fault, counters, launch.hidden)
 
 
 def _judge(built: Built, trial: Trial, launched: Launched) -> tuple[Verdict, Judgement | None, tuple[Finding, ...]]:
@@ -131,17 +122,17 @@ def stopped(shape: Shape, fault: Finding) -> Faulted | TimedOut:
     return (TimedOut if fault.kind == "timeout" else Faulted)(shape, fault)
 
 
-def _summed(tried: Sequence[Tried]) -> Checked:
+def _summed(tried: Sequence[LaunchResult]) -> Checked:
     verdict = _explained(tried)
     found = of_one_barrier(merged([finding for it in tried for finding in it.told]))
     if isinstance(verdict, Faulted):  # with the counts of all launches, as it stands among the findings
         place = _place(verdict.finding)
         alike = [it for it in found if it.kind == verdict.finding.kind and it.severity == "error"]
         verdict = Faulted(verdict.shape, next((it for it in found if _place(it) == place), alike[0]))
-    return Checked(verdict, tuple(it.result for it in tried), found)
+    return Checked(verdict, tuple(it.summary for it in tried), found)
 
 
-def _explained(tried: Sequence[Tried]) -> Verdict:
+def _explained(tried: Sequence[LaunchResult]) -> Verdict:
     """The first verdict that is none of a right answer. Where that answer does not show what the mistake is, another
     shape's may."""
     wrong = [it.verdict for it in tried if it.verdict.kind != "passed"]
@@ -213,23 +204,29 @@ def _place(finding: Finding) -> tuple[object, ...]:
     return finding.kind, finding.severity, finding.file, finding.line, finding.other_line
 
 
-def judge_method(plan: RunPlan, built: Built, checked: Checked) -> Checked:
+def judge_method(plan: RunPlan, kernel: KernelPlan, built: Built, checked: Checked) -> Checked:
     """Only right answers reach the gates, which are those of the lesson under test: counting what a wrong kernel does
     would accuse it twice."""
     if not isinstance(checked.verdict, Passed) or checked.counters is None:
         return checked
-    counted = ((plan.counting_shape(built.lesson), checked.counters), *checked.elsewhere)
+    counters = (checked.counters, *(it for _, it in checked.elsewhere))
     known, *hidden = (
         judge_gates(
             plan.lesson.gates,
-            {**counted_names(built.at(shape), counters), **plan.lesson.at(shape).names(shape)},
-            uncounted(counters),
+            _names(plan, launch, built, counted),
+            uncounted(counted),
         )
-        for shape, counters in counted
+        for launch, counted in zip(kernel.counted, counters, strict=True)
     )
     gates = tuple(_worst(results) for results in zip(known, *hidden, strict=True))
     missed = tuple(gate for gate in gates if not gate.passed)
     return replace(checked, gates=gates, verdict=GateMissed(missed) if missed else checked.verdict)
+
+
+def _names(plan: RunPlan, launch: LaunchPlan, built: Built, counters: Counters) -> dict[str, Number]:
+    """What a gate may name: counters and resources of the kernel, sizes and tile of the lesson under test."""
+    sizes = plan.lesson.at(launch.shape).names(launch.shape)
+    return {**counted_names(built.variant(launch.lesson), counters), **sizes}
 
 
 def _worst(results: Sequence[GateResult]) -> GateResult:

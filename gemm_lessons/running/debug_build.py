@@ -26,6 +26,7 @@ from gemm_lessons.engine.simulator import Setting, Simulator
 from gemm_lessons.engine.simulator.final_memory import Remains
 from gemm_lessons.gemm.problem import Problem, Trial
 from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.gpu import ranges
 from gemm_lessons.judging.evidence import Built, Checked, text_of_line
 from gemm_lessons.judging.unfinished import Unfinished, can_tell, contents
 from gemm_lessons.judging.verdict import Faulted, TimedOut, WrongAnswer
@@ -59,7 +60,7 @@ def second_look(plan: RunPlan, built: Built, source: str, checked: Checked) -> C
     problem = Problem(lesson.data, shape, plan.seed, flat=True)
     if not unsure and not can_tell(problem):  # nothing would be told
         return checked
-    plan.tell(f"look again {shape}")
+    ranges.announce(f"look again {shape}")
     compiled = compile_source(
         source,
         path=built.code.counted[0].path,

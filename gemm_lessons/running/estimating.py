@@ -15,9 +15,10 @@ from gemm_lessons.gemm.data import HELD, DataSpec
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape, TileSizes
 from gemm_lessons.gemm.time_model import Estimator, Movement, Subject, profile_of
+from gemm_lessons.gpu import ranges
 from gemm_lessons.gpu.ranges import stage
 from gemm_lessons.judging.evidence import UNTIMED, Built, Checked, Speed
-from gemm_lessons.running.plan import RunPlan
+from gemm_lessons.running.plan import KernelPlan, RunPlan
 
 if TYPE_CHECKING:
     from gemm_lessons.engine.compiler.compile import Compiled
@@ -26,19 +27,16 @@ if TYPE_CHECKING:
 SEED = 1  # of the inputs; their values do not matter
 
 
-def estimate(plan: RunPlan, built: Built, checked: Checked) -> Speed:
+def estimate(plan: RunPlan, kernel: KernelPlan, built: Built, checked: Checked) -> Speed:
     """Built, checked -> Speed. A wrong kernel has no time, nor one that does not fit on the chosen GPU, cannot take the
     shape, or is beyond the model."""
-    shape, lesson = plan.timed_shape, built.lesson
-    if lesson.shapes.refusal(shape) is None:
-        built = built.at(shape)
-        lesson = built.lesson
-    timed = built.code.timed
-    if not checked.right or checked.counters is None or lesson.shapes.refusal(shape):
+    shape, lesson = plan.timed_shape, kernel.timed
+    if not checked.right or checked.counters is None or lesson is None:
         return UNTIMED
+    timed = built.variant(lesson).code.timed
     if timed is None:
         return UNTIMED
-    plan.tell(f"estimate {shape}")
+    ranges.announce(f"estimate {shape}")
     with stage("estimate", str(shape), payload=lesson.data.operations(shape.names)):
         estimator = estimator_of(lesson, timed, plan.gpu, shape)
         if estimator is None:

@@ -10,6 +10,7 @@ from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.gpu import ranges
 from gemm_lessons.gpu.ranges import stage
 from gemm_lessons.judging.verdict import Faulted, Judgement, Verdict, WrongAnswer
 from gemm_lessons.running.checking import stopped
@@ -24,25 +25,25 @@ def measure(plan: RunPlan, rows: Sequence[Row]) -> Measurement | None:
     """Time all right kernels that can take the shape in one run, so that the ratios hold; None where nothing can be
     timed, or where the kernel under test (the first row) is wrong."""
     timer, shape = plan.device.timer, plan.timed_shape
-    data = plan.lesson.at(shape).data
     if timer is None or not rows[0].checked.right:
         return None
+    data = plan.lesson.at(shape).data
     from gemm_lessons.gpu.records import Entrant
 
     entrants = []
-    for row in rows:
-        if row.built is None or row.built.lesson.shapes.refusal(shape) or not row.checked.right:
+    for row, kernel in zip(rows, plan.kernels, strict=True):
+        lesson = kernel.timed
+        if row.built is None or lesson is None or not row.checked.right:
             continue
-        built = row.built.at(shape)
-        lesson = built.lesson
+        built = row.built.variant(lesson)
         if built.code.timed is None:
             continue
         if lesson.data.asks_the_same(data, shape.names):
             entrants.append(Entrant(row.label, row.role, steps_of(lesson, built.code.timed, shape), lesson.data))
-    plan.tell(f"time {shape}")
+    ranges.announce(f"time {shape}")
     with stage("time", str(shape), payload=data.operations(shape.names)):
         return timer.measure(
-            data, shape, entrants, seed=plan.seed, progress=lambda label: plan.tell(f"time {label}")
+            data, shape, entrants, seed=plan.seed, progress=lambda label: ranges.announce(f"time {label}")
         )  # fmt: skip
 
 

@@ -5,16 +5,41 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.judging.evidence import UNTIMED, Built, Checked, Speed, text_of_line
-from gemm_lessons.judging.verdict import CompileFailed, Verdict
+from gemm_lessons.judging.evidence import UNTIMED, Built, Checked, ShapeResult, Speed, text_of_line
+from gemm_lessons.judging.verdict import CompileFailed, Judgement, Verdict
 
 if TYPE_CHECKING:
     from gemm_lessons.course.lesson import Lesson
     from gemm_lessons.engine.compiler.compile import Diagnostic
+    from gemm_lessons.engine.records.findings import Finding
+    from gemm_lessons.engine.records.results import Counters
     from gemm_lessons.gemm.shapes import Shape
     from gemm_lessons.gpu.records import Measurement
 
 Role = Literal["kernel", "previous", "reference"]
+
+
+@dataclass(frozen=True)
+class LaunchResult:
+    """What came of one planned launch; ``fault`` ended it early."""
+
+    shape: Shape
+    verdict: Verdict
+    judgement: Judgement | None
+    findings: tuple[Finding, ...]
+    fault: Finding | None
+    counters: Counters
+    hidden: bool = False
+
+    @property
+    def told(self) -> tuple[Finding, ...]:
+        """All findings. The fault is the last one, unless the device put it in its place."""
+        return self.findings if self.fault is None or self.fault in self.findings else (*self.findings, self.fault)
+
+    @property
+    def summary(self) -> ShapeResult:
+        """As the report has it."""
+        return ShapeResult(self.shape, self.verdict.kind, self.judgement, self.findings, self.hidden)
 
 
 @dataclass(frozen=True)

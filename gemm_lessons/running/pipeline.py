@@ -1,6 +1,7 @@
 """run_lesson(): the whole flow, top to bottom, in steps that each take records and return one.
 
-    file --build--> Built --check, judge_method, second_look--> Checked --estimate, measure--> Speed    in a Row, hints
+    request -> plan -> file --build--> Built --check, judge_method, second_look--> Checked --estimate, measure--> Speed
+                                                                                           in a Row, with hints
 
 Counters, findings and gates are those of code compiled for the course's own architecture. Times, estimates and
 occupancy are those of code compiled for the GPU that they are for. Where both are the same, it is compiled once.
@@ -9,63 +10,68 @@ occupancy are those of code compiled for the GPU that they are for. Where both a
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from gemm_lessons.course.folder import Course, NotText, read_source, shown
+from gemm_lessons.course.folder import NotText, read_source, shown
 from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.devices.device import Device
+from gemm_lessons.devices.device import Binaries, Device
 from gemm_lessons.engine.compiler.compile import Diagnostic, occupancy
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.process.bounds import Bounds, OutOfTime
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.findings import Finding
-from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.simulator import Disagreement
-from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.gpu.ranges import stage, turn
+from gemm_lessons.gpu import ranges
+from gemm_lessons.gpu.ranges import Tell, stage, told_to, turn
 from gemm_lessons.judging.evidence import UNTIMED, Built, Checked, Evidence, ShapeResult
 from gemm_lessons.judging.hints import hints_for
 from gemm_lessons.judging.verdict import CompileFailed
-from gemm_lessons.running.checking import check, judge_method, stopped, try_at
+from gemm_lessons.running.checking import check, judge_method, launch_job, stopped
 from gemm_lessons.running.debug_build import second_look
 from gemm_lessons.running.estimating import estimate
+from gemm_lessons.running.jobs import Deferred, Jobs
 from gemm_lessons.running.measuring import measure, with_times
 from gemm_lessons.running.no_outcome import lost
-from gemm_lessons.running.outcome import Role, Row, RunOutcome
-from gemm_lessons.running.plan import RunPlan, RunRequest, Tell
-from gemm_lessons.running.precomputed import Tried
+from gemm_lessons.running.outcome import Row, RunOutcome
+from gemm_lessons.running.plan import KernelPlan, RunPlan, RunRequest, label_for
 from gemm_lessons.running.printing import print_out
-from gemm_lessons.running.row_cache import sources
+from gemm_lessons.running.sharing import sources_of, worth_sharing
 
-__all__ = ["Row", "RunOutcome", "RunRequest", "ShapeResult", "Tell", "run_lesson"]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A kernel that is to have a row: its file, and the lesson that says how to launch it. The shapes are those to
-    check beside the counting shape."""
-
-    role: Role
-    label: str
-    lesson: Lesson
-    path: Path | None  # None: the course has no such file here
-    shapes: tuple[Shape, ...] = ()
+__all__ = ["Row", "RunOutcome", "RunRequest", "ShapeResult", "Tell", "label_for", "run_lesson", "run_plan", "shared"]
 
 
-def run_lesson(request: RunRequest, progress: Tell = lambda what: None) -> RunOutcome:
+def run_lesson(request: RunRequest, progress: Tell | None = None) -> RunOutcome:
     """Compile, check, count, judge, estimate, advise and measure: one kernel, and what to compare it with.
 
     Whatever the kernel does is a verdict. Raises ``CommandError`` (its file cannot be read), ``ShapeError`` (the lesson
     does not allow this shape), ``UnsupportedKernel`` (the device cannot run it) and ``KitError``.
     """
+    return run_plan(RunPlan.of(request), Jobs(), progress)
+
+
+def run_plan(plan: RunPlan, jobs: Jobs, progress: Tell | None = None) -> RunOutcome:
+    """Carry out a plan. Raises what ``run_lesson`` raises, but for ``ShapeError``."""
+    request = plan.request
     try:
-        return _run_lesson(request, progress)
+        with told_to(progress):
+            return _run(plan, jobs.keeping(request.kept))
     except (OutOfTime, MemoryError) as end:  # outside of its launches, which know more of it
         kind, message = _words(end, request.bounds)
         return lost(request.lesson, request.path, kind, message, request.device.kind, request.gpu.name)
+
+
+def shared(plan: RunPlan) -> Jobs:
+    """The jobs of a run with a second process for some of them, forked before this one has threads."""
+    kernel, *others = plan.kernels
+    if plan.device.timer is not None or ranges.is_heard():  # a profiler wants all ranges in one process
+        return Jobs()
+    given = worth_sharing(kernel, others)
+    built = functools.cache(lambda: _built_for(plan, kernel, tuple(dict.fromkeys(it.lesson for it in given))))
+    jobs = [launch_job(plan, kernel, launch, built) for launch in given]
+    return Jobs.shared([*jobs, *(row_job(plan, other, Jobs()) for other in others)], plan.request.bounds)
 
 
 def _words(end: OutOfTime | MemoryError, most: Bounds) -> tuple[str, str]:
@@ -73,15 +79,15 @@ def _words(end: OutOfTime | MemoryError, most: Bounds) -> tuple[str, str]:
     return ("timeout" if late else "memory"), (most.too_long if late else most.too_much) + most.advice
 
 
-def _run_lesson(request: RunRequest, progress: Tell) -> RunOutcome:
+def _run(plan: RunPlan, jobs: Jobs) -> RunOutcome:
     began = time.perf_counter()
-    plan = RunPlan.of(request, progress)
-    with bounds.within(request.bounds), stage("lesson", plan.lesson.name, payload=plan.lesson.number):
-        kernel, *others = line_up(request, plan.secret)
-        ahead = [it for it in others if not plan.apart.makes_rows and not _known(plan, it)]
-        rows = [row_of(plan, kernel, ahead)]
+    kernel, *others = plan.kernels
+    with bounds.within(plan.request.bounds), stage("lesson", plan.lesson.name, payload=plan.lesson.number):
+        beside = [row_job(plan, other, jobs) for other in others]
+        late = [it for it, job in zip(others, beside, strict=True) if not (jobs.elsewhere(job.key) or jobs.knows(job))]
+        rows = [row_of(plan, kernel, jobs, late)]
         if rows[0].built is not None:  # it compiled: there is something to compare
-            rows += [row_beside(plan, other) for other in others]
+            rows += map(jobs.result, beside)
         rows[0] = advised(plan, rows)
         measured = measure(plan, rows)
         rows = [with_times(row, measured) for row in rows]
@@ -100,165 +106,137 @@ def _run_lesson(request: RunRequest, progress: Tell) -> RunOutcome:
     )
 
 
-def line_up(request: RunRequest, secret: tuple[Shape, ...]) -> Iterator[Entry]:
-    """The kernel; then what stands beside it: the solution that this lesson starts from, and its own reference.
-
-    The former meets this lesson's gates, not its own: that shows what the new idea changes.
-    """
-    course, lesson = request.course, request.lesson
-    label = label_for(course, lesson, request.path)
-    shapes = (*((request.shape,) if request.shape else lesson.shapes.check), *secret)
-    yield Entry("kernel", label, lesson, request.path, shapes)
-    previous = course.start_of(lesson) if request.beside and lesson.name in course.names else None
-    if previous is not None:
-        before = course.lesson(previous)
-        yield Entry("previous", previous.replace("_", " ", 1), before, course.solution(before))
-    if request.beside and label != "reference":
-        yield Entry("reference", "reference", lesson, course.solution(lesson))
-
-
-def label_for(course: Course, lesson: Lesson, path: Path) -> str:
-    """A kernel file's name in the table and in the ranges: ``reference``, ``stub``, ``bug`` or ``your kernel``."""
-    solution = course.solution(lesson)
-    if solution is not None and solution.resolve() == path.resolve():
-        return "reference"
-    others = {lesson.stub_path.resolve(): "stub", lesson.bug_path.resolve(): "bug"}
-    return others.get(path.resolve(), "your kernel")
-
-
-def row_of(plan: RunPlan, entry: Entry, ahead: Sequence[Entry] = ()) -> Row:
-    """One kernel from its file to its speed. ``ahead`` comes next and is compiled meanwhile."""
-    assert entry.path is not None
-    with turn(entry.role, entry.label):
-        path = shown(entry.path)
+def row_of(plan: RunPlan, kernel: KernelPlan, jobs: Jobs, compiled_next: Sequence[KernelPlan] = ()) -> Row:
+    """One kernel from its file to its speed. Kernels that are ``compiled_next`` are compiled while this one runs."""
+    assert kernel.path is not None
+    with turn(kernel.role, kernel.label):
+        path = shown(kernel.path)
         try:
-            source = read_source(entry.path)
+            source = read_source(kernel.path)
         except NotText as error:
             failed = CompileFailed(error.why, (Diagnostic(path, error.line, None, "error", error.why),))
-            return Row(entry.role, entry.label, path, "", Checked(failed))
-        built = build(plan, entry, source)
-        if not isinstance(built, CompileFailed):
-            built.code.take_apart()
-            built = build_others(plan, entry, source, built)
+            return Row(kernel.role, kernel.label, path, "", Checked(failed))
+        built = build(plan, kernel, source, jobs)
         if isinstance(built, CompileFailed):
-            return Row(entry.role, entry.label, path, source, Checked(built))
-        for other in ahead:
-            plan.workshop.ahead(other.lesson, other.path)
-        checked = judge(plan, built, entry)
-        if entry.role == "kernel":
+            return Row(kernel.role, kernel.label, path, source, Checked(built))
+        for other in compiled_next:
+            if other.path is not None:
+                jobs.start(compile_job(plan, other, other.lesson, read_source(other.path)))
+        checked = judge(plan, kernel, built, jobs)
+        if kernel.role == "kernel":
             with contextlib.suppress(OutOfTime, MemoryError):  # the verdict stands without
                 checked = print_out(plan, built, second_look(plan, built, source, checked))
         # What stands beside a measured kernel is measured, and needs no estimate.
-        measured = entry.role != "kernel" and plan.device.timer is not None
+        measured = kernel.role != "kernel" and plan.device.timer is not None
         speed = UNTIMED
-        if plan.estimating and not measured:
+        if plan.request.estimating and not measured:
             with contextlib.suppress(OutOfTime, MemoryError):
-                speed = estimate(plan, built, checked)
-        return Row(entry.role, entry.label, path, source, checked, built, speed)
+                speed = estimate(plan, kernel, built, checked)
+        return Row(kernel.role, kernel.label, path, source, checked, built, speed)
 
 
-def judge(plan: RunPlan, built: Built, entry: Entry) -> Checked:
+def judge(plan: RunPlan, kernel: KernelPlan, built: Built, jobs: Jobs) -> Checked:
     """Two steps: Built -> Checked, by its answers and its method."""
-    hidden = plan.hidden if entry.role == "kernel" else ()
     try:
-        return judge_method(plan, built, check(plan, built, entry.shapes, hidden))
+        return judge_method(plan, kernel, built, check(plan, kernel, built, jobs))
     except (OutOfTime, MemoryError) as end:  # not while it ran: that is a fault, and names a line
         kind, message = _words(end, bounds.current())
         finding = Finding(kind, "error", message)
-        return Checked(stopped(plan.counting_shape(built.lesson), finding), findings=(finding,))
+        return Checked(stopped(kernel.counting_shape, finding), findings=(finding,))
 
 
-def row_beside(plan: RunPlan, entry: Entry) -> Row:
-    """A row to compare with, from an earlier run if there was one."""
-
-    def make() -> Row:
-        return plan.apart.row(entry.role) or _row_beside(plan, entry)
-
-    return plan.kept.row(entry.role, _facts(plan, entry), make)
-
-
-def tried_apart(plan: RunPlan, entry: Entry) -> Iterator[Tried]:
-    """The kernel under test on the shapes of ``entry`` alone, one after the other; nothing if it does not compile."""
-    assert entry.path is not None
-    source = read_source(entry.path)
-    lessons = list(dict.fromkeys(entry.lesson.at(shape) for shape in entry.shapes))
-    made = [build(plan, replace(entry, lesson=lesson), source) for lesson in lessons]
-    found = [it for it in made if isinstance(it, Built)]
-    if len(found) == len(made):
-        built = replace(found[0], lesson=entry.lesson, others=tuple(found))
-        for shape in entry.shapes:
-            yield try_at(plan, built, shape, "check")
+def row_job(plan: RunPlan, kernel: KernelPlan, jobs: Jobs) -> Deferred[Row]:
+    """A row beside the kernel. It depends on its own sources, and on all of the plan that rows show, but not on the
+    inputs, which decide nothing about a solution."""
+    files = sources_of(kernel.lesson, kernel.path) if kernel.path is not None else None
+    device, targets = plan.device.name, plan.workshop.targets
+    facts = (kernel, files, plan.lesson, plan.gpu, plan.timed_shape, device, targets) if files else None
+    return Deferred((kernel.role, "row"), lambda: _row_beside(plan, kernel, jobs), facts, _portable)
 
 
-def _known(plan: RunPlan, entry: Entry) -> bool:
-    return plan.kept.knows(entry.role, _facts(plan, entry))
-
-
-def _facts(plan: RunPlan, entry: Entry) -> object:
-    """All that a row beside the kernel depends on, except for the inputs, which decide nothing about a solution."""
-    files = sources(entry.lesson, entry.path) if entry.path is not None else None
-    return files and (entry, files, plan.lesson, plan.gpu, plan.timed_shape, plan.device.name, plan.workshop.targets)
-
-
-def _row_beside(plan: RunPlan, entry: Entry) -> Row:
+def _row_beside(plan: RunPlan, kernel: KernelPlan, jobs: Jobs) -> Row:
     """That it cannot be had is no failure of the kernel under test."""
-    why = f"{entry.lesson.name} has no solution here"
-    if entry.path is not None:
+    why = f"{kernel.lesson.name} has no solution here"
+    if kernel.path is not None:
         try:
-            return row_of(plan, entry)
+            return row_of(plan, kernel, jobs)
         except (UnsupportedKernel, Disagreement) as error:
             why = str(error)
         except (OutOfTime, MemoryError):
             why = "there was no time or memory left for it"
-    path = shown(entry.path) if entry.path is not None else ""
-    return Row(entry.role, entry.label, path, "", Checked(CompileFailed(why)), unsupported=why)
+    path = shown(kernel.path) if kernel.path is not None else ""
+    return Row(kernel.role, kernel.label, path, "", Checked(CompileFailed(why)), unsupported=why)
 
 
-def build(plan: RunPlan, entry: Entry, source: str) -> Built | CompileFailed:
-    """A step: file -> Built. Compile, for what counts it and for the GPU that times are for."""
-    assert entry.path is not None
-    plan.tell(f"compile {entry.path.name}")
-    with stage("compile", entry.path.name, payload=len(source)):
+def _portable(row: Row) -> Row:
+    """Without what only another row would want of it: code taken apart, estimates for other shapes."""
+    return replace(row, speed=replace(row.speed, estimator=None), built=row.built and _bare(row.built))
+
+
+def _bare(built: Built) -> Built:
+    code = built.code
+    timed = None if code.timed is None else tuple(replace(it) for it in code.timed)
+    counted = tuple(replace(it) for it in code.counted)
+    return replace(built, code=Binaries(counted, timed), others=tuple(map(_bare, built.others)))
+
+
+def build(plan: RunPlan, kernel: KernelPlan, source: str, jobs: Jobs) -> Built | CompileFailed:
+    """A step: file -> Built, with a variant for each way that the host launches it in this run."""
+    made = []
+    for lesson in kernel.variants:
+        one = _compiled(plan, kernel, lesson, source, jobs)
+        if isinstance(one, CompileFailed):
+            return one
+        if lesson in kernel.disassembled:
+            one.code.take_apart()
+        made.append(one)
+    return replace(made[0], others=tuple(made[1:]))
+
+
+def _built_for(plan: RunPlan, kernel: KernelPlan, variants: Sequence[Lesson]) -> Built:
+    """These variants alone, for launches that are only checked. Raises ``UnsupportedKernel`` where one fails."""
+    assert kernel.path is not None
+    source = read_source(kernel.path)
+    made = []
+    for lesson in variants:
+        one = _compiled(plan, kernel, lesson, source, Jobs())
+        if isinstance(one, CompileFailed):
+            raise UnsupportedKernel(one.message)
+        made.append(one)
+    return replace(made[0], others=tuple(made[1:]))
+
+
+def _compiled(plan: RunPlan, kernel: KernelPlan, lesson: Lesson, source: str, jobs: Jobs) -> Built | CompileFailed:
+    """One variant, for what counts it and for the GPU that times are for."""
+    assert kernel.path is not None
+    ranges.announce(f"compile {kernel.path.name}")
+    with stage("compile", kernel.path.name, payload=len(source)):
         try:
-            code = plan.workshop.build(entry.lesson, entry.path, source)
+            code = jobs.result(compile_job(plan, kernel, lesson, source))
         except OutOfTime as late:
             message = f"the compiler did not finish: {late}{bounds.current().advice}"
-            code = CompileFailed(message, (Diagnostic(shown(entry.path), 1, None, "error", message),))
+            code = CompileFailed(message, (Diagnostic(shown(kernel.path), 1, None, "error", message),))
     if isinstance(code, CompileFailed):
         return code
-    grids = entry.lesson.grids(entry.lesson.shapes.count)
+    grids = lesson.grids(lesson.shapes.count)
     fits = (
         occupancy(compiled.resources, grid.threads, grid.dynamic_shared, plan.gpu)
         for compiled, grid in zip(code.timed or (), grids, strict=code.timed is not None)
     )
-    return Built(entry.lesson, code, tuple(fits))
+    return Built(lesson, code, tuple(fits))
 
 
-def build_others(plan: RunPlan, entry: Entry, source: str, built: Built) -> Built | CompileFailed:
-    """A step: Built -> Built, with what the host chooses for the other shapes of this run."""
-    lesson = entry.lesson
-    hidden = plan.hidden if entry.role == "kernel" else ()
-    timed = (plan.timed_shape,) if plan.estimating or plan.device.timer is not None else ()
-    looked_into = (plan.counting_shape(lesson), *hidden, *timed)
-    apart = [lesson.at(shape) for shape in looked_into if lesson.shapes.refusal(shape) is None]
-    shapes = (*entry.shapes, *looked_into)
-    lessons = dict.fromkeys(lesson.at(shape) for shape in shapes if lesson.shapes.refusal(shape) is None)
-    others = []
-    for other in lessons:
-        if other != built.lesson:
-            made = build(plan, replace(entry, lesson=other), source)
-            if isinstance(made, CompileFailed):
-                return made
-            if other in apart:
-                made.code.take_apart()
-            others.append(made)
-    return replace(built, others=tuple(others))
+def compile_job(plan: RunPlan, kernel: KernelPlan, lesson: Lesson, source: str) -> Deferred[Binaries | CompileFailed]:
+    """Compile one variant of a kernel."""
+    path = kernel.path
+    assert path is not None
+    return Deferred((kernel.role, lesson), lambda: plan.workshop.build(lesson, path, source))
 
 
 def advised(plan: RunPlan, rows: Sequence[Row]) -> Row:
     """The kernel's row, the first, with its hints."""
-    lesson, shape, row = plan.lesson, plan.timed_shape, rows[0]
-    allowed = lesson.shapes.refusal(shape) is None
+    lesson, row, kernel = plan.lesson, rows[0], plan.kernels[0]
+    timed = lesson.at(plan.timed_shape) if lesson.shapes.refusal(plan.timed_shape) is None else None
     evidence = Evidence(
         lesson=lesson,
         source=row.source,
@@ -266,9 +244,9 @@ def advised(plan: RunPlan, rows: Sequence[Row]) -> Row:
         built=row.built,
         checked=row.checked,
         speed=row.speed,
-        counted=plan.counting_shape(lesson),
-        shape=shape,
-        blocks=lesson.at(shape).grids(shape)[0].blocks if allowed else 0,
+        counted=kernel.counting_shape,
+        shape=plan.timed_shape,
+        blocks=0 if timed is None else timed.grids(plan.timed_shape)[0].blocks,
         sms=plan.gpu.sms,
         gpu=plan.gpu.name,
         reference=next((other.checked for other in rows if other.role == "reference"), None),

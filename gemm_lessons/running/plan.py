@@ -1,28 +1,34 @@
-"""What to run: as it was asked for (``RunRequest``), and with everything decided (``RunPlan``)."""
+"""What to run: as it was asked for (``RunRequest``), and decided once, launch by launch (``RunPlan``).
+
+    RunRequest --RunPlan.of--> RunPlan: a KernelPlan for each row of the table, with a LaunchPlan for each shape
+
+Both processes of a run work from the same plan; nothing is decided later.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import field
+from collections.abc import Iterator
+from dataclasses import field, replace
 from pathlib import Path
+from typing import Literal
 
 from gemm_lessons.course.folder import Course
 from gemm_lessons.course.hidden import hidden_and_counted, hidden_checks
 from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.devices.device import Device
+from gemm_lessons.devices.device import Binaries, Device, Task
 from gemm_lessons.engine.hardware.sheets import GpuSpec
 from gemm_lessons.engine.process.bounds import Bounds, affordable
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.gemm.problem import fresh_seed
+from gemm_lessons.engine.records.launch import Grid
+from gemm_lessons.gemm.problem import Problem, fresh_seed
 from gemm_lessons.gemm.shapes import Shape, astuple
 from gemm_lessons.running.builder import Workshop
-from gemm_lessons.running.precomputed import Apart
-from gemm_lessons.running.row_cache import KeptRows
+from gemm_lessons.running.jobs import Kept
+from gemm_lessons.running.outcome import Role
 
 ESTIMATE_SIZE = 4096  # M = N = K of the times in the table, unless the lesson says: no launch overhead or tail shows
 DIGITS = 256  # of K, at most, where the last bit of sums is checked
-
-Tell = Callable[[str], None]  # told what begins: "compile solution.cu", "check 96x64x80", ...
+PLAIN = 8  # seeds for which checked scalars are lesson.toml's own, then as many for which they are the next shape's
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,6 @@ class RunRequest:
     ``beside`` adds the previous lesson's solution and the reference to the table; ``kept`` has their rows
     from earlier runs of this process; ``estimating`` times on the GPU of the data sheet. ``graded``: it is checked,
     counted and judged on hidden shapes, too, and checked on those that are ``secret``. ``bounds``: what it may use.
-    ``apart``: who makes some of it meanwhile.
     """
 
     course: Course
@@ -44,35 +49,106 @@ class RunRequest:
     shape: Shape | None = None
     seed: int | None = None
     beside: bool = True
-    kept: KeptRows | None = None
+    kept: Kept | None = None
     estimating: bool = True
     graded: bool = False
     secret: tuple[Shape, ...] = ()
     bounds: Bounds = field(default_factory=lambda: Bounds(memory_bytes=affordable()))
-    apart: Apart = field(default_factory=Apart)
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    """The launches of a lesson on one problem, one after the other. ``lesson`` is the lesson as the host launches it at
+    this shape. A launch to ``count`` is followed by counters; ``hidden`` marks a shape that is not to be known.
+
+    The other fields say which inputs the problem has: see ``Problem``.
+    """
+
+    lesson: Lesson
+    shape: Shape
+    purpose: Literal["check", "count"]
+    hidden: bool = False
+    gaps: bool = False
+    next_scalars: bool = False
+    rare: bool = False
+    sharp: bool = False
+
+    @property
+    def grids(self) -> tuple[Grid, ...]:
+        """The grid of each launch."""
+        return self.lesson.grids(self.shape)
+
+    @property
+    def operations(self) -> int:
+        """Floating-point operations of the formula at this shape."""
+        return self.lesson.data.operations(self.shape.names)
+
+    def problem(self, seed: int) -> Problem:
+        """The inputs, made anew, and the right answer."""
+        return Problem(
+            self.lesson.data, self.shape, seed, gaps=self.gaps, next_scalars=self.next_scalars, rare=self.rare,
+            sharp=self.sharp,
+        )  # fmt: skip
+
+    def task(self, code: Binaries, problem: Problem) -> Task:
+        """What a device is given to run."""
+        parameters = tuple(launch.parameters for launch in self.lesson.launches)
+        return Task(code, self.grids, parameters, problem.trial, self.operations // 2)
+
+
+@dataclass(frozen=True)
+class KernelPlan:
+    """One row of the table: a kernel file, the lesson that says how to launch it, and all launches of it.
+
+    ``launches``: the shapes to check, the counting shape, then hidden shapes that are counted, too. ``timed``: the
+    lesson as launched at the shape that times are for; None where it cannot take that shape, or nothing is timed.
+    """
+
+    role: Role
+    label: str
+    lesson: Lesson
+    path: Path | None  # None: the course has no such file here
+    launches: tuple[LaunchPlan, ...] = ()
+    timed: Lesson | None = None
+
+    @property
+    def counted(self) -> tuple[LaunchPlan, ...]:
+        """The launches that are followed by counters: the counting shape first."""
+        return tuple(launch for launch in self.launches if launch.purpose == "count")
+
+    @property
+    def counting_shape(self) -> Shape:
+        """The shape whose counters the table shows."""
+        return self.counted[0].shape
+
+    @property
+    def variants(self) -> tuple[Lesson, ...]:
+        """The lesson as the host chooses it for each shape of this run: a compilation each. Its own tile is first."""
+        timed = () if self.timed is None else (self.timed,)
+        return tuple(dict.fromkeys((self.lesson, *(launch.lesson for launch in self.launches), *timed)))
+
+    @property
+    def disassembled(self) -> frozenset[Lesson]:
+        """The variants whose machine code is needed: those that are counted or timed, and the lesson's own tile."""
+        return frozenset((self.lesson, *(it.lesson for it in self.counted), *((self.timed,) if self.timed else ())))
 
 
 @dataclass(frozen=True)
 class RunPlan:
     """A run with everything decided. ``timed_shape`` is what estimates and measurements are for; on the ``hidden``
-    shapes, which graded runs have, the kernel is counted, too, on the ``secret`` ones it is only checked."""
+    shapes of graded runs the kernel is counted, too, on the ``secret`` ones it is only checked."""
 
-    course: Course
-    lesson: Lesson
+    request: RunRequest
     device: Device
-    gpu: GpuSpec
     seed: int
     timed_shape: Shape
     workshop: Workshop
-    tell: Tell
-    kept: KeptRows
-    estimating: bool = True
+    kernels: tuple[KernelPlan, ...] = ()  # the kernel under test, then what is beside it
     hidden: tuple[Shape, ...] = ()
     secret: tuple[Shape, ...] = ()
-    apart: Apart = field(default_factory=Apart)
 
     @classmethod
-    def of(cls, request: RunRequest, tell: Tell) -> RunPlan:
+    def of(cls, request: RunRequest) -> RunPlan:
         """Raises ``ShapeError`` when the lesson does not allow the shape that was asked for."""
         lesson = request.lesson
         for shape in (request.shape, *request.secret):
@@ -87,34 +163,104 @@ class RunPlan:
         hidden = hidden_and_counted(lesson, seed) if request.graded else ()
         secret = (*request.secret, *(hidden_checks(lesson, seed) if request.graded else ()))
         device = request.device.expecting(lesson.at(timed).data, timed, seed)
-        return cls(
-            course=request.course,
-            lesson=lesson,
+        plan = cls(
+            request=request,
             device=device,
-            gpu=request.gpu,
             seed=seed,
             timed_shape=timed,
             workshop=Workshop(request.course.architecture, device, request.gpu),
-            tell=tell,
-            kept=request.kept or KeptRows(),
-            estimating=request.estimating,
             hidden=hidden,
             secret=tuple(it for it in secret if it not in hidden),  # what is counted is checked, too
-            apart=request.apart,
         )
+        return plan.with_kernels(*plan._line_up())
+
+    def with_kernels(self, *kernels: KernelPlan) -> RunPlan:
+        """The same run of these kernels."""
+        return replace(self, kernels=kernels)
+
+    @property
+    def lesson(self) -> Lesson:
+        """The lesson of the kernel under test."""
+        return self.request.lesson
+
+    @property
+    def gpu(self) -> GpuSpec:
+        """What estimates and occupancy are for."""
+        return self.request.gpu
 
     @property
     def following(self) -> str:
         """The lesson that comes after this one, with its title; empty after the last, and where there is no course."""
-        name = self.course.neighbour(self.lesson, +1) if self.lesson.name in self.course.names else None
-        return "" if name is None else f"{name[:2]} ({self.course.lesson(name).title})"
+        course = self.request.course
+        name = course.neighbour(self.lesson, +1) if self.lesson.name in course.names else None
+        return "" if name is None else f"{name[:2]} ({course.lesson(name).title})"
+
+    def kernel(
+        self,
+        role: Role,
+        label: str,
+        lesson: Lesson,
+        path: Path | None,
+        checked: tuple[Shape, ...] = (),
+        hidden: tuple[Shape, ...] = (),
+    ) -> KernelPlan:
+        """Plan one kernel: checked on these shapes, counted on the counting shape, and then on the hidden ones.
+
+        All rows count the same work, that of the lesson under test; a lesson that cannot take its shape uses its own.
+        """
+        counting = self.lesson.shapes.count
+        if lesson.shapes.refusal(counting) is not None:
+            counting = lesson.shapes.count
+        others = [shape for shape in dict.fromkeys(checked) if shape != counting]
+        launches = [self._launch(lesson, shape, "check", hidden=shape in self.secret) for shape in others]
+        launches.append(self._launch(lesson, counting, "count", gaps=False))
+        launches += [self._launch(lesson, shape, "count", hidden=True) for shape in hidden if shape != counting]
+        timing = self.request.estimating or self.device.timer is not None
+        takes = timing and lesson.shapes.refusal(self.timed_shape) is None
+        timed = lesson.at(self.timed_shape) if takes else None
+        return KernelPlan(role, label, lesson, path, tuple(launches), timed)
+
+    def _launch(
+        self, lesson: Lesson, shape: Shape, purpose: Literal["check", "count"], hidden: bool = False, gaps: bool = True
+    ) -> LaunchPlan:
+        """Known counters are those of the least gaps; gates may say when a scalar is 0."""
+        return LaunchPlan(
+            lesson.at(shape),
+            shape,
+            purpose,
+            hidden=hidden,
+            gaps=gaps,
+            next_scalars=purpose == "check" and (self.seed // PLAIN % 2 == 1) != (shape in self.secret),
+            rare=shape in (*self.hidden, *self.secret),
+            sharp=shape == self._sharp,
+        )
 
     @property
-    def sharp(self) -> Shape | None:
+    def _sharp(self) -> Shape | None:
         """Of the secret shapes the largest one whose answer has digits to spare: nothing may be cut off there."""
         return max((it for it in self.secret if it.k <= DIGITS), key=lambda it: it.m * it.n, default=None)
 
-    def counting_shape(self, lesson: Lesson) -> Shape:
-        """The lesson's under test, so that all rows count the same work; a lesson that cannot take it uses its own."""
-        shape = self.lesson.shapes.count
-        return shape if lesson.shapes.refusal(shape) is None else lesson.shapes.count
+    def _line_up(self) -> Iterator[KernelPlan]:
+        """The kernel; then what is beside it: the solution that this lesson starts from, and its own reference.
+
+        The former meets this lesson's gates, not its own: that shows what the new idea changes.
+        """
+        request, course, lesson = self.request, self.request.course, self.lesson
+        label = label_for(course, lesson, request.path)
+        shapes = (*((request.shape,) if request.shape else lesson.shapes.check), *self.secret)
+        yield self.kernel("kernel", label, lesson, request.path, shapes, self.hidden)
+        previous = course.start_of(lesson) if request.beside and lesson.name in course.names else None
+        if previous is not None:
+            before = course.lesson(previous)
+            yield self.kernel("previous", previous.replace("_", " ", 1), before, course.solution(before))
+        if request.beside and label != "reference":
+            yield self.kernel("reference", "reference", lesson, course.solution(lesson))
+
+
+def label_for(course: Course, lesson: Lesson, path: Path) -> str:
+    """A kernel file's name in the table and in the ranges: ``reference``, ``stub``, ``bug`` or ``your kernel``."""
+    solution = course.solution(lesson)
+    if solution is not None and solution.resolve() == path.resolve():
+        return "reference"
+    others = {lesson.stub_path.resolve(): "stub", lesson.bug_path.resolve(): "bug"}
+    return others.get(path.resolve(), "your kernel")

@@ -11,6 +11,7 @@ from gemm_lessons.engine.records.results import in_a_row
 from gemm_lessons.engine.simulator import Setting, Simulator
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.gpu import ranges
 from gemm_lessons.judging.evidence import Built, Checked
 from gemm_lessons.judging.verdict import Faulted, TimedOut, WrongAnswer
 from gemm_lessons.running.plan import RunPlan
@@ -21,7 +22,7 @@ def print_out(plan: RunPlan, built: Built, checked: Checked) -> Checked:
     if not built.code.spoken or not checked.shapes:
         return checked
     shape = _shape_of(checked)
-    plan.tell(f"print {shape}")
+    ranges.announce(f"print {shape}")
     trial = Problem(built.lesson.data, shape, plan.seed).trial()
     simulator = Simulator(Setting(counting=False))
     done = []

@@ -106,7 +106,7 @@ def side_of(outcome: RunOutcome, row: Row, gpu: GpuSpec, depth: int = 1) -> Side
     assert row.built is not None
     lesson = row.built.lesson
     shape = outcome.count_shape if lesson.shapes.refusal(outcome.count_shape) is None else lesson.shapes.count
-    built = row.built.at(shape)
+    built = row.built.variant(lesson.at(shape))
     lesson = built.lesson
     counters, notes = row.checked.counters, []
     counts = tuple(count for count in counters.lines if count.file == row.path) if counters else ()

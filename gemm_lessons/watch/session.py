@@ -31,8 +31,8 @@ from gemm_lessons.report.practice import show_scores
 from gemm_lessons.report.problems import show_problems
 from gemm_lessons.report.run import show_outcome
 from gemm_lessons.report.watch import Part, Screen, Status, show_notice, show_status
+from gemm_lessons.running.jobs import Kept
 from gemm_lessons.running.pipeline import RunRequest, run_lesson
-from gemm_lessons.running.row_cache import KeptRows
 from gemm_lessons.watch.changes import Changes
 from gemm_lessons.watch.terminal import END_OF_INPUT, Terminal
 
@@ -57,7 +57,8 @@ class Session:
         problems: bool = False,
     ) -> None:
         self._course, self._where, self._view, self._problems = course, where, view, problems
-        self._screen, self._kept = Screen(), KeptRows()
+        self._screen = Screen()
+        self._kept: Kept = {}
         self._terminal, self._changes = Terminal(), Changes(polling)
         self._lesson: Lesson
         self._report: tuple[Part, ...] = ()  # what the last run showed

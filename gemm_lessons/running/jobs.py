@@ -1,0 +1,138 @@
+"""The work of a run as jobs, each done once: ahead of time by a second worker, or here when its result is first needed.
+
+    main process    build kernel -> its larger shapes -> counted shapes -> asks for the rest -> judge, estimate, advise
+    second worker   some of its shapes, the rows beside it
+
+The second worker is a forked process where there is another core (``Jobs.shared``). Where there is none, the compiler,
+which leaves Python alone while it works, runs ahead in a thread (``start``). A run is the same with and without.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import pickle
+from collections.abc import Callable, Collection, Hashable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from gemm_lessons.engine.process import bounds
+from gemm_lessons.engine.process.bounds import Bounds
+from gemm_lessons.engine.process.child import ChildDied, ChildHung, Forked, Parent
+from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
+from gemm_lessons.engine.records.frozen import dataclass
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+T = TypeVar("T")
+Kept = dict[Hashable, tuple[object, Any]]  # key -> facts, result: what the runs of one process keep for the next
+
+
+@dataclass(frozen=True)
+class Deferred(Generic[T]):
+    """``make`` computes what ``key`` names. ``facts`` are all that the result depends on: while they are the same it is
+    kept from run to run; None keeps it for no other run. ``portable`` leaves out what no other process needs."""
+
+    key: Hashable
+    make: Callable[[], T]
+    facts: object = None
+    portable: Callable[[T], T] = lambda made: made
+
+
+class Jobs:
+    """Results by key. Use as a context manager: the second process ends with it."""
+
+    def __init__(
+        self,
+        kept: Kept | None = None,
+        child: Forked | None = None,
+        theirs: Collection[Hashable] = (),
+        wait_s: float = 0,
+    ) -> None:
+        self._kept: Kept = {} if kept is None else kept
+        self._child, self._theirs, self._wait_s = child, frozenset(theirs), wait_s
+        self._received: dict[Hashable, Any] = {}
+        self._threads: dict[Hashable, Future[Any]] = {}
+
+    @classmethod
+    def shared(cls, jobs: Sequence[Deferred[Any]], limits: Bounds) -> Jobs:
+        """Fork a process that does these, in this order, within bounds of its own. Call it before this process has
+        threads. Without a second core, all is done here."""
+        if not jobs or len(os.sched_getaffinity(0)) < 2:
+            return cls()
+        gc.freeze()  # looked through in two processes, it would be there twice
+        try:
+            child = Forked(lambda parent: _do(jobs, limits, parent))
+        except KitError:
+            return cls()
+        return cls(child=child, theirs=[job.key for job in jobs], wait_s=limits.seconds + limits.grace)
+
+    def keeping(self, kept: Kept | None) -> Jobs:
+        """The same, with what earlier runs kept."""
+        self._kept = self._kept if kept is None else kept
+        return self
+
+    def elsewhere(self, key: Hashable) -> bool:
+        """Whether the second process does this job."""
+        return key in self._theirs
+
+    def start(self, job: Deferred[Any]) -> None:
+        """Begin a job in a thread."""
+        from concurrent.futures import ThreadPoolExecutor  # slow to import, and lesson 01 is compared with nothing
+
+        if job.key not in self._threads:
+            pool = ThreadPoolExecutor(1)
+            self._threads[job.key] = pool.submit(job.make)
+            pool.shutdown(wait=False)
+
+    def knows(self, job: Deferred[Any]) -> bool:
+        """Whether an earlier run kept the result."""
+        return job.facts is not None and job.key in self._kept and self._kept[job.key][0] == job.facts
+
+    def result(self, job: Deferred[T]) -> T:
+        """What came of a job: kept, received, or done now."""
+        if self.knows(job):
+            kept: T = self._kept[job.key][1]
+            return kept
+        made = self._made(job)
+        if job.facts is not None:
+            self._kept[job.key] = job.facts, made
+        return made
+
+    def _made(self, job: Deferred[T]) -> T:
+        if self.elsewhere(job.key) and self._receive(job.key):
+            received: T = self._received[job.key]
+            return received
+        started = self._threads.pop(job.key, None)
+        return started.result() if started is not None else job.make()
+
+    def _receive(self, key: Hashable) -> bool:
+        """Wait for a result of the second process; False when it ended without."""
+        while key not in self._received and self._child is not None:
+            try:
+                _, blobs = self._child.receive(self._wait_s, working=True)
+            except (ChildDied, ChildHung):
+                self._child = None
+            else:
+                name, made = pickle.loads(blobs[0])  # by our own fork: nobody else has this pipe
+                self._received[name] = made
+        return key in self._received
+
+    def __enter__(self) -> Jobs:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._child is not None:
+            self._child.close()
+
+
+def _do(jobs: Sequence[Deferred[Any]], limits: Bounds, parent: Parent) -> None:
+    """The second process. What it cannot do it leaves to the first, which then finds the same obstacle."""
+    with contextlib.suppress(OSError), bounds.within(limits):  # OSError: nobody listens any more
+        for job in jobs:
+            with contextlib.suppress(UnsupportedKernel):
+                parent.send({}, [pickle.dumps((job.key, job.portable(job.make())))])
