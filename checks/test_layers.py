@@ -15,21 +15,21 @@ from checks.rooms import ENGINE, PACKAGE, Package
 # Every room of the package, from its foundations to its doors. None imports one that comes after it, also not for its
 # types. The rooms of the engine have an order of their own, and import nothing outside of it.
 ORDER = (
-    "engine gemm gpu devices course editor judging running commands authoring view grading export report watch cli "
+    "engine gemm devices course editor judging running commands authoring view grading export report watch cli "
     "notebook __main__"
 ).split()
 INSIDE = (
     "records process hardware compiler semantics ptx events machine checkers costs sass counters second_opinion "
     "simulator arguments estimate api"
 ).split()
-MOST_ROOMS, MOST_ARROWS = 22, 90
+MOST_ROOMS, MOST_ARROWS = 17, 79
 ROOMS = {"": ORDER, ENGINE: INSIDE}
 OWNERS = {
     "rich": ("report",),
     "typer": ("cli",),
-    "cupy": ("gpu", "engine.compiler"),
-    "cuda": ("engine.compiler", "gpu"),
-    "nvtx": ("gpu.ranges",),
+    "cupy": ("devices.gpu", "engine.compiler"),
+    "cuda": ("engine.compiler", "devices.gpu"),
+    "nvtx": ("devices.gpu.ranges",),
     "matplotlib": ("report",),
     "IPython": ("notebook",),
     "jinja2": ("export", "report"),

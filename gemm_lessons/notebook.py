@@ -22,7 +22,6 @@ from IPython.display import HTML, Markdown, display
 from gemm_lessons.cli.options import parse_shape
 from gemm_lessons.cli.practice import practised
 from gemm_lessons.cli.run import DEFAULT_GPU, DeviceChoice, afford, device_for, sheet_for
-from gemm_lessons.commands.speedup import gain_of
 from gemm_lessons.course.folder import CommandError, any_course, read_source, shown
 from gemm_lessons.course.position import rung
 from gemm_lessons.course.progress import LessonProgress, load_progress, save_progress, waits_for_predictions
@@ -37,6 +36,7 @@ from gemm_lessons.report.run import printed, show_outcome
 from gemm_lessons.running import contract
 from gemm_lessons.running.outcome import RunOutcome
 from gemm_lessons.running.pipeline import RunRequest, run_lesson
+from gemm_lessons.running.speedup import gain_of
 
 
 @dataclass(frozen=True)

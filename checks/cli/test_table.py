@@ -11,11 +11,11 @@ from rich.console import Console
 
 from checks.cli.tiny_course import SOLUTION, write_course
 from gemm_lessons.course.folder import Course, any_course
+from gemm_lessons.devices.gpu.records import Timed
+from gemm_lessons.devices.gpu.timing import Spread
 from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.hardware.sheets import find_gpu
 from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.gpu.records import Timed
-from gemm_lessons.gpu.timing import Spread
 from gemm_lessons.judging.evidence import Speed
 from gemm_lessons.judging.hints import LIMITS
 from gemm_lessons.report.console import THEME

@@ -31,8 +31,8 @@ from gemm_lessons.course.folder import Course
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.pitfalls import resized
 from gemm_lessons.course.tiles import typed
+from gemm_lessons.devices.gpu.functions import DEFAULT_SHARED_LIMIT
 from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.gpu.functions import DEFAULT_SHARED_LIMIT
 
 ROOT = Path(__file__).parent.parent.parent
 ROUNDS = {128: 60, 256: 60, 512: 60, 1024: 40, 2048: 20, 4096: 9, 8192: 7}
@@ -41,7 +41,7 @@ BY_SQUARES = "beat_cublas"  # its host chooses among tiles, and other sizes matt
 SLOW_ROUNDS = 3  # of these at large sizes, where one launch takes a tenth of a second or more
 CHECKS = ((512, 256, 96), (256, 512, 272), (384, 640, 48), (256, 256, 16), (256, 128, 1040))
 WARM_UP = 2.0  # seconds of work before the first timing, until the clocks have settled
-FLUSH_BYTES = 128 << 20  # as in gemm_lessons.gpu; more than twice the L2 cache of an H200
+FLUSH_BYTES = 128 << 20  # as in gemm_lessons.devices.gpu; more than twice the L2 cache of an H200
 SPIN_CLOCKS = 80_000  # 40 us: the host has queued event, kernel and event before they have passed
 SPIN = """
 extern "C" __global__ void spin(long long clocks)
@@ -108,7 +108,7 @@ def compile_kernels(folder: Path, kernels: Iterable[Kernel], shapes: Iterable[Sh
 
 def tensor_maps(lesson: Lesson, shape: Shape, known: Mapping[str, Any]) -> dict[str, Any]:
     """The lesson's tensor maps by name, over buffers that are ``known``."""
-    from gemm_lessons.gpu.functions import tensor_map
+    from gemm_lessons.devices.gpu.functions import tensor_map
 
     found = {}
     for one in lesson.data.maps:
@@ -192,7 +192,7 @@ class Bench:
 
     def texture(self, array: Any, channels: int) -> Any:
         """A texture object over an array, as a kernel takes it."""
-        from gemm_lessons.gpu.functions import address, by_value, linear_texture
+        from gemm_lessons.devices.gpu.functions import address, by_value, linear_texture
 
         self.textures.append(linear_texture(array.data.ptr, array.nbytes, array.dtype.name, channels))
         return by_value(address(self.textures[-1].ptr))

@@ -13,12 +13,12 @@ from gemm_lessons.course.folder import CommandError, Course
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.course.tiles import retiled
+from gemm_lessons.devices.gpu.arena import passed
 from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.hardware.sheets import GPUS
 from gemm_lessons.engine.records.launch import TensorMap
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.gpu.arena import passed
 from gemm_lessons.judging.evidence import Speed
 from gemm_lessons.judging.verdict import Faulted
 from gemm_lessons.report.table import footnotes

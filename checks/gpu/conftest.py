@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gemm_lessons.gpu.cuda_gpu import Gpu
-from gemm_lessons.gpu.errors import GpuUnavailable
+from gemm_lessons.devices.gpu.cuda_gpu import Gpu
+from gemm_lessons.devices.gpu.errors import GpuUnavailable
 
 FAKE = Path(__file__).parent / "fake"
 

@@ -18,11 +18,11 @@ from gemm_lessons.cli.gpu import parse_layouts, parse_shapes, parse_sizes, squar
 from gemm_lessons.commands import bench
 from gemm_lessons.commands.bench import CUBLAS, BenchRequest, Point, append, read
 from gemm_lessons.course.folder import CommandError, Course, WriteError, packaged_course
+from gemm_lessons.devices.gpu.cuda_gpu import Gpu
 from gemm_lessons.devices.shadowed_gpu import ShadowedGpu
 from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.hardware.sheets import find_gpu
 from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.gpu.cuda_gpu import Gpu
 
 COURSE = packaged_course()
 DATA = FOLDER / "gpu"

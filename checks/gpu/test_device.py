@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gemm_lessons.devices.gpu.cuda_gpu import Gpu
+from gemm_lessons.devices.gpu.errors import GpuUnavailable, WrongGpuIndex
+from gemm_lessons.devices.gpu.records import Entrant, Measurement, Step
 from gemm_lessons.engine.compiler.compile import Compiled, Resources
 from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.engine.records.launch import Buffer, Grid, Scalar, StructWithBuffers
@@ -16,9 +19,6 @@ from gemm_lessons.engine.records.results import Launched
 from gemm_lessons.gemm.data import DataSpec
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.gpu.cuda_gpu import Gpu
-from gemm_lessons.gpu.errors import GpuUnavailable, WrongGpuIndex
-from gemm_lessons.gpu.records import Entrant, Measurement, Step
 
 PARAMETERS = ("A", "B", "C", "M", "N", "K")
 DATA = DataSpec.plain(PARAMETERS)

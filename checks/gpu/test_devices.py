@@ -8,8 +8,8 @@ import pytest
 
 from gemm_lessons.devices.choose import Choice, open_device
 from gemm_lessons.devices.device import BuildTarget
+from gemm_lessons.devices.gpu.errors import GpuUnavailable, WrongGpuIndex
 from gemm_lessons.engine.hardware.sheets import data_sheet
-from gemm_lessons.gpu.errors import GpuUnavailable, WrongGpuIndex
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import pytest
 
 from checks.gpu.test_device import launch, measure
 from checks.nvtx.test_ranges import COMPILER, Range, forest, listener
-from gemm_lessons.gpu.cuda_gpu import Gpu
-from gemm_lessons.gpu.ranges import COLOURS, Who, stage, turn
-from gemm_lessons.gpu.records import Timed
+from gemm_lessons.devices.gpu.cuda_gpu import Gpu
+from gemm_lessons.devices.gpu.ranges import COLOURS, Who, stage, turn
+from gemm_lessons.devices.gpu.records import Timed
 
 __all__ = ["listener"]  # a fixture
 

@@ -12,6 +12,8 @@ from checks.readings.simulator import record_textures
 from checks.simulator import matrix_cases, texture_cases
 from gemm_lessons import simulate
 from gemm_lessons.course.folder import packaged_course
+from gemm_lessons.devices.gpu.cuda_gpu import Gpu
+from gemm_lessons.devices.gpu.records import Entrant, Step
 from gemm_lessons.devices.shadowed_gpu import ShadowedGpu
 from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.compiler.nvrtc import choose_major
@@ -20,8 +22,6 @@ from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.engine.records.launch import Argument, Buffer, Grid, Scalar, StructWithBuffers
 from gemm_lessons.gemm.data import DataSpec
 from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.gpu.cuda_gpu import Gpu
-from gemm_lessons.gpu.records import Entrant, Step
 from gemm_lessons.running.pipeline import RunRequest, run_lesson
 
 pytestmark = pytest.mark.gpu

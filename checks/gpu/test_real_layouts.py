@@ -10,6 +10,8 @@ import pytest
 
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.course.lesson_toml import load_lesson
+from gemm_lessons.devices.gpu.cuda_gpu import Gpu
+from gemm_lessons.devices.gpu.records import Entrant, Measurement, Step
 from gemm_lessons.devices.shadowed_gpu import ShadowedGpu
 from gemm_lessons.engine.arguments.expression import Expression
 from gemm_lessons.engine.compiler.compile import Compiled, compile_source
@@ -21,8 +23,6 @@ from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.gemm.data import BufferSpec, DataSpec
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape, TileSizes
-from gemm_lessons.gpu.cuda_gpu import Gpu
-from gemm_lessons.gpu.records import Entrant, Measurement, Step
 from gemm_lessons.judging.verdict import judge
 from gemm_lessons.running.pipeline import RunRequest, run_lesson
 

@@ -12,12 +12,12 @@ from checks.gpu.test_real_gpu import build
 from checks.simulator.phase_cases import BOX, MIRROR, PIPELINE
 from checks.simulator.test_tensors import BOXES
 from gemm_lessons import simulate
+from gemm_lessons.devices.gpu.cuda_gpu import Gpu
 from gemm_lessons.devices.shadowed_gpu import ShadowedGpu
 from gemm_lessons.engine.api import arguments
 from gemm_lessons.engine.hardware.sheets import find_gpu
 from gemm_lessons.engine.records.launch import Grid, TensorMap
 from gemm_lessons.engine.simulator import Simulator
-from gemm_lessons.gpu.cuda_gpu import Gpu
 from gemm_lessons.running.pipeline import RunRequest, run_lesson
 
 pytestmark = pytest.mark.gpu

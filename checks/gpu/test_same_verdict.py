@@ -12,11 +12,11 @@ import pytest
 
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.devices.device import Device
+from gemm_lessons.devices.gpu.cuda_gpu import Gpu
 from gemm_lessons.devices.shadowed_gpu import ShadowedGpu
 from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.hardware.sheets import find_gpu
 from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.gpu.cuda_gpu import Gpu
 from gemm_lessons.judging.verdict import Faulted, WrongAnswer
 from gemm_lessons.running.outcome import Row
 from gemm_lessons.running.pipeline import RunRequest, run_lesson

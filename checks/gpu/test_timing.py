@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gemm_lessons.gpu.timing import Health, Spread, doubts, is_steady, repeats, schedule
+from gemm_lessons.devices.gpu.timing import Health, Spread, doubts, is_steady, repeats, schedule
 
 CALM = Spread.of([100.0] * 9)
 

@@ -17,11 +17,11 @@ from gemm_lessons.commands.tuning import TuneRequest, tune
 from gemm_lessons.course.folder import CommandError, Course, packaged_course
 from gemm_lessons.course.lesson import LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
+from gemm_lessons.devices.gpu.cuda_gpu import Gpu
 from gemm_lessons.devices.shadowed_gpu import ShadowedGpu
 from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.hardware.sheets import find_gpu
 from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.gpu.cuda_gpu import Gpu
 
 COURSE = packaged_course()
 LESSON = COURSE.lesson("block_tile")

@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 
 from gemm_lessons.course.folder import any_course
+from gemm_lessons.devices.gpu.cuda_gpu import Gpu
+from gemm_lessons.devices.gpu.records import Entrant, GpuFacts, Measurement, Timed
+from gemm_lessons.devices.gpu.timing import Spread
 from gemm_lessons.devices.shadowed_gpu import ShadowedGpu
 from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.engine.hardware.sheets import GPUS
@@ -23,9 +26,6 @@ from gemm_lessons.engine.records.results import Counters, Launched
 from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.gemm.data import DataSpec
 from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.gpu.cuda_gpu import Gpu
-from gemm_lessons.gpu.records import Entrant, GpuFacts, Measurement, Timed
-from gemm_lessons.gpu.timing import Spread
 from gemm_lessons.judging.evidence import Checked
 from gemm_lessons.judging.verdict import Faulted, Kind, Passed, TimedOut, WrongAnswer
 from gemm_lessons.running.measuring import with_times

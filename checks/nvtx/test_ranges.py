@@ -108,7 +108,7 @@ def test_ranges_are_closed_when_a_run_ends_early(listener: Path, tmp_path: Path)
 
 def test_ctrl_c_closes_the_ranges(listener: Path, tmp_path: Path) -> None:
     script = (
-        "from gemm_lessons.gpu.ranges import stage\n"
+        "from gemm_lessons.devices.gpu.ranges import stage\n"
         "try:\n"
         "    with stage('lesson', 'x'), stage('check', '1x1x1', payload=2):\n"
         "        raise KeyboardInterrupt\n"

@@ -7,9 +7,9 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from gemm_lessons.authoring.candidate import Candidate, flaw, line_at
-from gemm_lessons.commands.predictions import names_of
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.questions import Question, load_questions
+from gemm_lessons.running.predictions import names_of
 
 ASKED = re.compile(r"<!-- questions -->\n(.*?)<!-- /questions -->", re.DOTALL)
 COLUMNS = 100

@@ -153,9 +153,9 @@ def practised(course: Course, lesson: Lesson, path: Path, outcome: RunOutcome) -
 
 
 def _score(course: Course, outcome: RunOutcome) -> Callable[[], None]:
-    from gemm_lessons.commands.predictions import scored
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.practice import show_scores
+    from gemm_lessons.running.predictions import scored
 
     progress, scores = scored(load_progress(course), outcome)
     keep_progress(course, progress)

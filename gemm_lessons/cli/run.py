@@ -182,9 +182,9 @@ def options(**given: object) -> str:
 
 
 def _show(course: Course, outcome: RunOutcome, again: str, remarks: Sequence[str], counts: bool) -> None:
-    from gemm_lessons.commands.speedup import gain_of
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.run import show_outcome
+    from gemm_lessons.running.speedup import gain_of
 
     following = course.neighbour(outcome.lesson, +1)
     show_outcome(make_console(), outcome, following, again, remarks, gain_of(course, outcome), counts)
@@ -218,7 +218,7 @@ def load_pipeline() -> None:
 def device_for(choice: DeviceChoice, index: int) -> Device:
     """The device for ``--device`` and ``--gpu-index``. Raises ``CommandError`` and ``KitError``."""
     from gemm_lessons.devices.choose import open_device
-    from gemm_lessons.gpu.errors import WrongGpuIndex
+    from gemm_lessons.devices.gpu.errors import WrongGpuIndex
 
     try:
         return open_device(choice.value, index, load_pipeline)

@@ -14,18 +14,18 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from gemm_lessons.commands.csv_log import append_lines
+from gemm_lessons.course.csv_log import append_lines
 from gemm_lessons.course.folder import CommandError, Course, ReadError, read_source, shown
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.devices.device import Device
+from gemm_lessons.devices.gpu.cuda_gpu import Gpu
+from gemm_lessons.devices.gpu.records import Entrant, Measurement, Timed
 from gemm_lessons.engine.hardware.sheets import GpuSpec
 from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.data import LAYOUTS
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.gemm.time_model import Estimator, Work
-from gemm_lessons.gpu.cuda_gpu import Gpu
-from gemm_lessons.gpu.records import Entrant, Measurement, Timed
 from gemm_lessons.judging.verdict import CompileFailed, Passed
 from gemm_lessons.running.estimating import estimator_of
 from gemm_lessons.running.measuring import steps_of
@@ -147,7 +147,7 @@ def bench(request: BenchRequest, progress: TellSteps = lambda done, total, what:
 
     Raises ``CommandError`` (a file that cannot be read or is no benchmark), ``KitError``.
     """
-    from gemm_lessons.gpu.ranges import stage
+    from gemm_lessons.devices.gpu.ranges import stage
 
     old = read(request.csv) if request.csv is not None and request.csv.exists() else []
     book = _Book(request.csv, {point.key: point for point in old})

@@ -6,11 +6,11 @@ import math
 from pathlib import Path
 
 from gemm_lessons.course.lesson import Gate, Lesson
+from gemm_lessons.devices.gpu.ranges import Tell, told_to
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.metrics import TABLED
 from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.gpu.ranges import Tell, told_to
 from gemm_lessons.running.checking import counted_names
 from gemm_lessons.running.jobs import Jobs
 from gemm_lessons.running.outcome import Row

@@ -34,8 +34,8 @@ from gemm_lessons.running.builder import Builder
 from gemm_lessons.running.measuring import steps_of
 
 if TYPE_CHECKING:
-    from gemm_lessons.gpu.cuda_gpu import Gpu
-    from gemm_lessons.gpu.records import Entrant
+    from gemm_lessons.devices.gpu.cuda_gpu import Gpu
+    from gemm_lessons.devices.gpu.records import Entrant
 
 AT_ONCE = 6  # kernels timed in one run, beside cuBLAS
 SECONDS = 0.5  # of timed launches, all kernels of such a run together
@@ -246,7 +246,7 @@ def _measure(
 
 
 def _entrant(request: TuneRequest, candidate: TileCandidate) -> Entrant:
-    from gemm_lessons.gpu.records import Entrant
+    from gemm_lessons.devices.gpu.records import Entrant
 
     lesson = retiled(request.lesson, candidate.sizes).at(request.shape)
     compiled = Builder(request.target).build(lesson, request.path, read_source(request.path))

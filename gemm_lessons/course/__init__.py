@@ -5,5 +5,5 @@
 - ``tiles``: ``--tile``, ``--layout``
 - ``hidden``: shapes of a graded run
 - ``text``, ``questions``, ``pitfalls``, ``bugs``, ``todos``, ``measured``: what else a lesson's folder holds
-- ``progress``, ``position``: how far the learner is
+- ``progress``, ``position``: how far the learner is; ``csv_log``: lines that a long command adds to a file
 """

@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
-from gemm_lessons.gpu.errors import GpuUnavailable, WrongGpuIndex
+from gemm_lessons.devices.gpu.errors import GpuUnavailable, WrongGpuIndex
 
 if TYPE_CHECKING:
     from gemm_lessons.devices.device import Device
@@ -24,8 +24,8 @@ def open_device(choice: Choice, index: int = 0, meanwhile: Callable[[], object] 
 
     if choice == "sim" or (choice == "auto" and importlib.util.find_spec("cupy") is None):
         return Simulated()
+    from gemm_lessons.devices.gpu.cuda_gpu import Gpu
     from gemm_lessons.devices.shadowed_gpu import ShadowedGpu
-    from gemm_lessons.gpu.cuda_gpu import Gpu
 
     try:
         gpu = Gpu(index)

@@ -17,9 +17,9 @@ from gemm_lessons.gemm.problem import Trial
 from gemm_lessons.gemm.shapes import Shape
 
 if TYPE_CHECKING:
+    from gemm_lessons.devices.gpu.cuda_gpu import Gpu
     from gemm_lessons.engine.compiler.compile import Compiled
     from gemm_lessons.engine.hardware.sheets import GpuSpec
-    from gemm_lessons.gpu.cuda_gpu import Gpu
 
 
 Launcher = Callable[["Compiled", Grid, Sequence[Argument]], Launched]

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Literal
 
 from gemm_lessons.devices.device import Binaries, BuildTarget, Task
+from gemm_lessons.devices.gpu.cuda_gpu import Gpu
 from gemm_lessons.devices.simulated import Simulated, no_room
 from gemm_lessons.engine.hardware.sheets import GpuSpec, data_sheet, sheet_of
 from gemm_lessons.engine.records.errors import UnsupportedKernel
@@ -22,7 +23,6 @@ from gemm_lessons.engine.records.results import Launched
 from gemm_lessons.gemm.data import DataSpec
 from gemm_lessons.gemm.problem import Trial
 from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.gpu.cuda_gpu import Gpu
 
 SIMULATED = 512**3  # multiply-adds up to which a launch is repeated on the simulator: below a second
 

@@ -18,9 +18,9 @@ from gemm_lessons.judging.unfinished import Unfinished
 from gemm_lessons.judging.verdict import GateResult, Judgement, Kind, Passed, Verdict
 
 if TYPE_CHECKING:
+    from gemm_lessons.devices.gpu.records import Timed
     from gemm_lessons.engine.compiler.compile import Diagnostic, Occupancy, Resources
     from gemm_lessons.gemm.time_model import Estimate, Estimator
-    from gemm_lessons.gpu.records import Timed
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from gemm_lessons.commands.speedup import Bought
 from gemm_lessons.engine.compiler.diagnostics import Diagnostic, printable
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.results import Conflict, Printed
@@ -23,6 +22,7 @@ from gemm_lessons.report.course import step
 from gemm_lessons.report.links import link
 from gemm_lessons.report.table import SHORT, STYLE, show_footnotes, table, told_apart
 from gemm_lessons.running.outcome import Row, RunOutcome
+from gemm_lessons.running.speedup import Bought
 
 MAP_ROWS, MAP_COLS = 24, 32  # block tiles shown of a wrong answer
 MAX_DIAGNOSTICS = 8

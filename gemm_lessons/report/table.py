@@ -17,7 +17,7 @@ from gemm_lessons.judging.verdict import Kind
 from gemm_lessons.running.outcome import Row, RunOutcome
 
 if TYPE_CHECKING:
-    from gemm_lessons.gpu.records import Timed
+    from gemm_lessons.devices.gpu.records import Timed
 
 STYLE: dict[Kind, str] = {
     "passed": "good",

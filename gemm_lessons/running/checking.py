@@ -9,14 +9,14 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 
 from gemm_lessons.course.lesson import tile_sizes
+from gemm_lessons.devices.gpu import ranges
+from gemm_lessons.devices.gpu.ranges import stage
 from gemm_lessons.engine.arguments.expression import Number
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.metrics import COUNTED, ON_PTX
 from gemm_lessons.engine.records.results import Counters, Launched
 from gemm_lessons.gemm.problem import Trial
 from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.gpu import ranges
-from gemm_lessons.gpu.ranges import stage
 from gemm_lessons.judging.evidence import Built, Checked
 from gemm_lessons.judging.verdict import (
     Faulted,

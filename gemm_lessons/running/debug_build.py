@@ -15,6 +15,7 @@ from dataclasses import replace
 from gemm_lessons.course.folder import read_source
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.todos import open_todos, skipped_todos, todo_marks
+from gemm_lessons.devices.gpu import ranges
 from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.compiler.debug_names import local_names
 from gemm_lessons.engine.compiler.diagnostics import plain_name
@@ -26,7 +27,6 @@ from gemm_lessons.engine.simulator import Setting, Simulator
 from gemm_lessons.engine.simulator.final_memory import Remains
 from gemm_lessons.gemm.problem import Problem, Trial
 from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.gpu import ranges
 from gemm_lessons.judging.evidence import Built, Checked, text_of_line
 from gemm_lessons.judging.unfinished import Unfinished, can_tell, contents
 from gemm_lessons.judging.verdict import Faulted, TimedOut, WrongAnswer

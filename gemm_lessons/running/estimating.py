@@ -8,6 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gemm_lessons.course.lesson import Lesson, tile_sizes
+from gemm_lessons.devices.gpu import ranges
+from gemm_lessons.devices.gpu.ranges import stage
 from gemm_lessons.engine.compiler.compile import occupancy
 from gemm_lessons.engine.records.launch import Argument
 from gemm_lessons.engine.simulator import Simulator
@@ -15,8 +17,6 @@ from gemm_lessons.gemm.data import HELD, DataSpec
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape, TileSizes
 from gemm_lessons.gemm.time_model import Estimator, Movement, Subject, profile_of
-from gemm_lessons.gpu import ranges
-from gemm_lessons.gpu.ranges import stage
 from gemm_lessons.judging.evidence import UNTIMED, Built, Checked, Speed
 from gemm_lessons.running.plan import KernelPlan, RunPlan
 

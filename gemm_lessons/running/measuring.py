@@ -7,18 +7,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.devices.gpu import ranges
+from gemm_lessons.devices.gpu.ranges import stage
 from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.gpu import ranges
-from gemm_lessons.gpu.ranges import stage
 from gemm_lessons.judging.verdict import Faulted, Judgement, Verdict, WrongAnswer
 from gemm_lessons.running.checking import stopped
 from gemm_lessons.running.outcome import Row
 from gemm_lessons.running.plan import RunPlan
 
 if TYPE_CHECKING:
-    from gemm_lessons.gpu.records import Measurement, Step
+    from gemm_lessons.devices.gpu.records import Measurement, Step
 
 
 def measure(plan: RunPlan, rows: Sequence[Row]) -> Measurement | None:
@@ -28,7 +28,7 @@ def measure(plan: RunPlan, rows: Sequence[Row]) -> Measurement | None:
     if timer is None or not rows[0].checked.right:
         return None
     data = plan.lesson.at(shape).data
-    from gemm_lessons.gpu.records import Entrant
+    from gemm_lessons.devices.gpu.records import Entrant
 
     entrants = []
     for row, kernel in zip(rows, plan.kernels, strict=True):
@@ -49,7 +49,7 @@ def measure(plan: RunPlan, rows: Sequence[Row]) -> Measurement | None:
 
 def steps_of(lesson: Lesson, kernels: Sequence[Compiled], shape: Shape) -> tuple[Step, ...]:
     """The launches of a lesson, as they are timed."""
-    from gemm_lessons.gpu.records import Step
+    from gemm_lessons.devices.gpu.records import Step
 
     launches = zip(kernels, lesson.grids(shape), lesson.launches, strict=True)
     return tuple(Step(compiled, grid, launch.parameters) for compiled, grid, launch in launches)

@@ -18,14 +18,14 @@ from dataclasses import replace
 from gemm_lessons.course.folder import NotText, read_source, shown
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.devices.device import Binaries, Device
+from gemm_lessons.devices.gpu import ranges
+from gemm_lessons.devices.gpu.ranges import Tell, stage, told_to, turn
 from gemm_lessons.engine.compiler.compile import Diagnostic, occupancy
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.process.bounds import Bounds, OutOfTime
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.simulator import Disagreement
-from gemm_lessons.gpu import ranges
-from gemm_lessons.gpu.ranges import Tell, stage, told_to, turn
 from gemm_lessons.judging.evidence import UNTIMED, Built, Checked, Evidence, ShapeResult
 from gemm_lessons.judging.hints import hints_for
 from gemm_lessons.judging.verdict import CompileFailed

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gemm_lessons.devices.gpu import ranges
 from gemm_lessons.engine.records.results import in_a_row
 from gemm_lessons.engine.simulator import Setting, Simulator
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.gpu import ranges
 from gemm_lessons.judging.evidence import Built, Checked
 from gemm_lessons.judging.verdict import Faulted, TimedOut, WrongAnswer
 from gemm_lessons.running.plan import RunPlan

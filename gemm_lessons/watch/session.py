@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from gemm_lessons.commands.predictions import scored
-from gemm_lessons.commands.speedup import gain_of
 from gemm_lessons.course.folder import CommandError, Course, read_source, shown, start_lesson
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
@@ -33,6 +31,8 @@ from gemm_lessons.report.run import show_outcome
 from gemm_lessons.report.watch import Part, Screen, Status, show_notice, show_status
 from gemm_lessons.running.jobs import Kept
 from gemm_lessons.running.pipeline import RunRequest, run_lesson
+from gemm_lessons.running.predictions import scored
+from gemm_lessons.running.speedup import gain_of
 from gemm_lessons.watch.changes import Changes
 from gemm_lessons.watch.terminal import END_OF_INPUT, Terminal
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from checks.counters import patterns
 from checks.counters.manifest import plan
+from gemm_lessons.devices.gpu.functions import address, by_value, linear_texture, tensor_map
 from gemm_lessons.engine.records.launch import Argument, Buffer, Grid, Scalar, StructWithBuffers, TensorMap, Texture
-from gemm_lessons.gpu.functions import address, by_value, linear_texture, tensor_map
 
 AT_ALL = 48 << 10  # bytes of shared memory that a block has without asking for more
 

@@ -38,8 +38,8 @@ def launch() -> None:
     import cupy
     from cupy.cuda.function import Module
 
+    from gemm_lessons.devices.gpu.functions import address, by_value, linear_texture
     from gemm_lessons.engine.compiler.compile import Compiled, compile_source
-    from gemm_lessons.gpu.functions import address, by_value, linear_texture
 
     compiled = compile_source(SOURCE.read_text(), path=str(SOURCE), entry="one_row", defines={})
     assert isinstance(compiled, Compiled)

@@ -75,8 +75,8 @@ def run(folder: Path, target: Path) -> None:
     import cupy
     import numpy as np
 
+    from gemm_lessons.devices.gpu.functions import tensor_map
     from gemm_lessons.engine.records.launch import TensorMap
-    from gemm_lessons.gpu.functions import tensor_map
 
     properties = cupy.cuda.runtime.getDeviceProperties(0)
     matrix = cupy.zeros((SIDE, SIDE), cupy.float32)

@@ -37,7 +37,7 @@ def main() -> None:
     import cupy
     import numpy as np
 
-    from gemm_lessons.gpu.functions import address, by_value, linear_texture
+    from gemm_lessons.devices.gpu.functions import address, by_value, linear_texture
 
     numbers = cupy.random.rand(1 << 23, dtype=cupy.float32)  # 32 MB: they stay in L2
     texture = linear_texture(numbers.data.ptr, numbers.nbytes, "float32", 4)

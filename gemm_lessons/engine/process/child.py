@@ -3,7 +3,7 @@
 Such a child owns a CUDA context (``gpu``), because an endless or faulting kernel takes its whole process down; or it is
 NVIDIA's compiler, which crashes on some slips; or the submissions of a grading run (``grading.nursery``).
 
-    child = Child("gemm_lessons.gpu.server", ["0"])          parent: starts ``main(parent, "0")`` of that module
+    child = Child("gemm_lessons.devices.gpu.server", ["0"])          parent: starts ``main(parent, "0")`` of that module
     child.send({"do": "launch"}, [array])                    a header (JSON) and any number of blobs of bytes
     header, blobs = child.receive(seconds=20)                or ``ChildHung``, ``ChildDied``
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from gemm_lessons.devices.gpu.arena import Arena
 from gemm_lessons.gemm.data import BufferLayout
-from gemm_lessons.gpu.arena import Arena
 
 # Values of cublasComputeType_t (cublas_api.h). The fp32 compute type is the one that uses no TF32 unless the handle's
 # math mode asks for it, and ours does not; factors that are TF32 ask for it.

@@ -17,18 +17,18 @@ from typing import Any
 
 import numpy as np
 
+from gemm_lessons.devices.gpu import ranges
+from gemm_lessons.devices.gpu.arena import MOST, Arena
+from gemm_lessons.devices.gpu.baseline import Cublas
+from gemm_lessons.devices.gpu.functions import launcher
+from gemm_lessons.devices.gpu.health import Monitor
+from gemm_lessons.devices.gpu.memory import DeviceMemory
+from gemm_lessons.devices.gpu.timing import is_steady, repeats, schedule
 from gemm_lessons.engine.process.child import Parent
 from gemm_lessons.engine.records.elements import Element
 from gemm_lessons.gemm.data import BufferLayout
 from gemm_lessons.gemm.formula import Value, roundings
 from gemm_lessons.gemm.problem import DEFAULTS, EPILOGUE
-from gemm_lessons.gpu import ranges
-from gemm_lessons.gpu.arena import MOST, Arena
-from gemm_lessons.gpu.baseline import Cublas
-from gemm_lessons.gpu.functions import launcher
-from gemm_lessons.gpu.health import Monitor
-from gemm_lessons.gpu.memory import DeviceMemory
-from gemm_lessons.gpu.timing import is_steady, repeats, schedule
 
 Array = np.ndarray[Any, Any]
 

@@ -13,6 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from gemm_lessons.devices.gpu import ranges, trouble
+from gemm_lessons.devices.gpu.errors import GpuUnavailable, WrongGpuIndex
+from gemm_lessons.devices.gpu.records import Entrant, GpuFacts, Measurement, Step, Timed
+from gemm_lessons.devices.gpu.timing import Health, Spread, doubts
 from gemm_lessons.engine.process.child import Child, ChildDied, ChildHung
 from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.engine.records.launch import (
@@ -31,10 +35,6 @@ from gemm_lessons.engine.records.launch import (
 from gemm_lessons.engine.records.results import Counters, Launched
 from gemm_lessons.gemm.data import DataSpec
 from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.gpu import ranges, trouble
-from gemm_lessons.gpu.errors import GpuUnavailable, WrongGpuIndex
-from gemm_lessons.gpu.records import Entrant, GpuFacts, Measurement, Step, Timed
-from gemm_lessons.gpu.timing import Health, Spread, doubts
 
 if TYPE_CHECKING:
     from gemm_lessons.engine.compiler.compile import Compiled
@@ -78,7 +78,7 @@ class Gpu:
         index: int = 0,
         *,
         limit_s: float = LAUNCH_LIMIT_S,
-        module: str = "gemm_lessons.gpu.server",
+        module: str = "gemm_lessons.devices.gpu.server",
         path: Sequence[Path] = (),
     ) -> None:
         self._index, self.limit_s = index, limit_s
@@ -163,7 +163,7 @@ class Gpu:
                 self._child.send({"do": "prepare", "problem": self._problem(data, shape, seed)})
 
     def _problem(self, data: DataSpec, shape: Shape, seed: int) -> dict[str, Any]:
-        from gemm_lessons.gpu.arena import described
+        from gemm_lessons.devices.gpu.arena import described
 
         return described(data, shape, seed, max(FLUSH * self.facts.l2, self.smallest_flush))
 
@@ -313,7 +313,7 @@ def _measurable(data: DataSpec) -> None:
 
 
 def _entry(entrant: Entrant, data: DataSpec, shape: Shape) -> dict[str, Any]:
-    from gemm_lessons.gpu.arena import passed, scratch_of
+    from gemm_lessons.devices.gpu.arena import passed, scratch_of
 
     steps = [
         {"entry": step.compiled.entry, "arguments": passed(data, shape, step.parameters), **_grid(step.grid)}

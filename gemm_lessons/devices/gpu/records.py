@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, Literal
 
+from gemm_lessons.devices.gpu.timing import Health, Spread
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.gpu.timing import Health, Spread
 
 if TYPE_CHECKING:
     from gemm_lessons.engine.compiler.compile import Compiled

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from gemm_lessons.gpu.timing import Health
+from gemm_lessons.devices.gpu.timing import Health
 
 
 class Monitor:

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gemm_lessons.devices.gpu import ranges
+from gemm_lessons.devices.gpu.functions import address, by_value, launcher, linear_texture, tensor_map
+from gemm_lessons.devices.gpu.health import Monitor
+from gemm_lessons.devices.gpu.memory import DeviceMemory, OutOfMemory
 from gemm_lessons.engine.process.child import Parent
-from gemm_lessons.gpu import ranges
-from gemm_lessons.gpu.functions import address, by_value, launcher, linear_texture, tensor_map
-from gemm_lessons.gpu.health import Monitor
-from gemm_lessons.gpu.memory import DeviceMemory, OutOfMemory
 
 if TYPE_CHECKING:
-    from gemm_lessons.gpu.measure import Ground
+    from gemm_lessons.devices.gpu.measure import Ground
 
 # cudaError values (driver_types.h) after which the context still works: a bad value, no memory, an invalid
 # configuration, an unknown function, no code for this GPU, too many resources for a launch, clusters that cannot be.
@@ -87,14 +87,14 @@ class _Server:
             if header["do"] == "launch":
                 buffers = launch(self.runtime, header, blobs)
             else:
-                from gemm_lessons.gpu.measure import measure
+                from gemm_lessons.devices.gpu.measure import measure
 
                 ground, self.ground = self._ground(header["problem"]), None
                 answer = measure(self.parent, self.runtime, header, blobs, ground, self.monitor)
         self.parent.send(answer, buffers)
 
     def _ground(self, problem: dict[str, Any]) -> Ground:
-        from gemm_lessons.gpu.measure import Ground
+        from gemm_lessons.devices.gpu.measure import Ground
 
         self.cublas.join()
         if self.ground is not None and self.ground.problem == problem:
@@ -128,7 +128,7 @@ def _serve(server: _Server, errors: tuple[type[Exception], ...]) -> None:
 def _load_cublas(runtime: Any, index: int) -> None:
     """Load cuBLAS while kernels are checked; whoever needs it will be told if that fails."""
     with contextlib.suppress(ImportError, RuntimeError):
-        from gemm_lessons.gpu.baseline import open_cublas
+        from gemm_lessons.devices.gpu.baseline import open_cublas
 
         runtime.setDevice(index)  # each thread has its own current device, and begins with GPU 0
         open_cublas()
