@@ -1,12 +1,18 @@
-"""What several commands share: the lesson's name and its completion, ``--no-color``, shapes, kernel files, notes."""
+"""What several commands share: the lesson's name and its completion, ``--no-color``, shapes, kernel files, notes.
+
+Options that belong together are the fields of a frozen dataclass; ``grouped`` spreads them out for Typer.
+"""
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass, replace
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -15,6 +21,37 @@ from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.progress import Progress, save_progress
 from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.gemm.shapes import Shape
+
+
+def grouped(command: Callable[..., int]) -> Callable[..., int]:
+    """A command whose parameters may be dataclasses: on the command line each of their fields is an option."""
+    hints = get_type_hints(command, include_extras=True)
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command).parameters.values():
+        group = hints[parameter.name]
+        if not is_dataclass(group):
+            parameters.append(parameter.replace(annotation=group))
+            continue
+        options = get_type_hints(group, include_extras=True)
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        parameters += (
+            inspect.Parameter(it.name, keyword, default=it.default, annotation=options[it.name]) for it in fields(group)
+        )
+
+    @wraps(command)
+    def spread(**given: Any) -> int:
+        return command(**{name: _gathered(kind, name, given) for name, kind in hints.items() if name != "return"})
+
+    ordered = [it.replace(kind=inspect.Parameter.KEYWORD_ONLY) for it in parameters]
+    spread.__signature__ = inspect.Signature(ordered, return_annotation=int)  # type: ignore[attr-defined]
+    spread.__annotations__ = {it.name: it.annotation for it in ordered} | {"return": int}
+    return spread
+
+
+def _gathered(kind: Any, name: str, given: Mapping[str, Any]) -> Any:
+    if not isinstance(kind, type) or not is_dataclass(kind):
+        return given[name]
+    return kind(**{it.name: given[it.name] for it in fields(kind)})
 
 
 def complete_lesson(incomplete: str) -> list[str]:

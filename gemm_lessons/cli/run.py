@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +18,7 @@ from gemm_lessons.cli.options import (
     NoColor,
     Problems,
     TimeLimit,
+    grouped,
     keep_progress,
     kernel_path,
     one_at_most,
@@ -31,6 +32,7 @@ from gemm_lessons.course.position import lesson_at
 from gemm_lessons.course.progress import load_progress
 from gemm_lessons.course.tiles import laid, parse_tile, retiled, typed
 from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.running import contract
 
@@ -52,123 +54,194 @@ class DeviceChoice(StrEnum):
     sim = "sim"
 
 
-def run(
-    lesson: LessonOrHere = None,
-    solution: Annotated[bool, typer.Option("--solution", help="Run the reference.")] = False,
-    stub: Annotated[bool, typer.Option("--stub", help="Run the stub as it is.")] = False,
-    file: Annotated[Path | None, typer.Option("--file", help="Run this file as the lesson's kernel.")] = None,
-    bug: Annotated[bool, typer.Option("--bug", help="Run bug.cu, which gemm-lessons bug wrote.")] = False,
-    shape: Annotated[
-        str | None, typer.Option("--shape", metavar="M,N,K", help="Check this shape instead of the lesson's.")
-    ] = None,
-    device: Annotated[
-        DeviceChoice, typer.Option("--device", help="auto takes a GPU when there is one.")
-    ] = DeviceChoice.auto,
+@dataclass(frozen=True)
+class KernelChoice:
+    """Which file is the lesson's kernel: the learner's own unless an option says otherwise."""
+
+    solution: Annotated[bool, typer.Option("--solution", help="Run the reference.")] = False
+    stub: Annotated[bool, typer.Option("--stub", help="Run the stub as it is.")] = False
+    file: Annotated[Path | None, typer.Option("--file", help="Run this file as the lesson's kernel.")] = None
+    bug: Annotated[bool, typer.Option("--bug", help="Run bug.cu, which gemm-lessons bug wrote.")] = False
+
+
+@dataclass(frozen=True)
+class DeviceOptions:
+    """Where it runs, and the GPU that estimates are for."""
+
+    device: Annotated[DeviceChoice, typer.Option("--device", help="auto takes a GPU when there is one.")] = (
+        DeviceChoice.auto
+    )
     gpu_index: Annotated[
         int, typer.Option("--gpu-index", min=0, help="Which GPU, of those that CUDA_VISIBLE_DEVICES leaves.")
-    ] = 0,
+    ] = 0
     gpu: Annotated[
         str | None,
         typer.Option("--gpu", help="The GPU that estimates and occupancy are for. Default: the one here, else H200."),
-    ] = None,
+    ] = None
+
+    @property
+    def sheet(self) -> GpuSpec | None:
+        """The data sheet that was asked for. Raises ``CommandError``."""
+        return sheet_for(self.gpu) if self.gpu is not None else None
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The lesson with other tile sizes, another layout or other numbers, for this run only."""
+
     tile: Annotated[
         list[str] | None,
         typer.Option("--tile", metavar="NAME=SIZE", help="Other tile sizes, for this run only: --tile BK=16."),
-    ] = None,
-    layout: LayoutOption = None,
+    ] = None
+    layout: LayoutOption = None
     type_: Annotated[
         str | None, typer.Option("--type", metavar="NAME", help="Another type of numbers, if the lesson has several.")
+    ] = None
+
+    def of(self, lesson: Lesson) -> tuple[Lesson, tuple[str, ...]]:
+        """The variant, and what to remark about it. Raises ``CommandError``."""
+        remarks: tuple[str, ...] = ()
+        if self.type_ is not None:
+            lesson = typed(lesson, self.type_)
+        if self.tile:
+            usual, lesson = lesson, retiled(lesson, parse_tile(self.tile))
+            remarks = (_of_the_tile(usual, lesson),)
+        if self.layout is not None:
+            lesson = laid(lesson, self.layout.upper())
+        return lesson, remarks
+
+
+@dataclass(frozen=True)
+class RunLimits:
+    """What the run may use."""
+
+    time_limit: TimeLimit = None
+    memory_limit: MemoryLimit = None
+
+
+@dataclass(frozen=True)
+class Output:
+    """How the outcome is shown."""
+
+    problems: Problems = False
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for scripts.")] = False
+    no_color: NoColor = False
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A run as the command line asks for it. ``again`` repeats it; ``counts``: its verdict is the learner's own."""
+
+    course: Course
+    lesson: Lesson
+    path: Path
+    shape: Shape | None
+    remarks: tuple[str, ...]
+    again: str
+    counts: bool
+    is_plain: bool  # no other tile, shape, layout or type than the lesson's
+
+
+@grouped
+def run(
+    lesson: LessonOrHere = None,
+    *,
+    kernel: KernelChoice,
+    shape: Annotated[
+        str | None, typer.Option("--shape", metavar="M,N,K", help="Check this shape instead of the lesson's.")
     ] = None,
+    where: DeviceOptions,
+    variant: Variant,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Repeat the inputs of an earlier run.")] = None,
-    time_limit: TimeLimit = None,
-    memory_limit: MemoryLimit = None,
-    problems: Problems = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for scripts.")] = False,
-    no_color: NoColor = False,
+    limits: RunLimits,
+    output: Output,
 ) -> int:
     """Compile a kernel, check it, count, compare, advise.
 
     The answer is checked against NumPy on the lesson's shapes; the counters are judged by the lesson's gates.
     Exit code: 0 passed, 1 not passed, 2 wrong command, 3 the kit is broken.
     """
-    one_at_most(solution=solution, stub=stub, bug=bug, file=file)
     # What the command got wrong is said before NumPy and the compiler are loaded.
-    course = own_course() if not (solution or stub or file) else any_course()
-    found = lesson_at(course, lesson)
-    path = kernel_path(course, found, solution, stub, found.bug_path if bug else file)
-    if bug and not path.exists():
-        raise CommandError(f"{shown(path)} is not there yet: gemm-lessons bug {found.number:02}")
-    with contextlib.suppress(NotText):  # that is a verdict
-        read_source(path)
-    remarks = remarks_on(found) if path == found.kernel_path else ()
-    if type_ is not None:
-        found = typed(found, type_)
-    if tile:
-        sizes, usual = parse_tile(tile), found
-        found = retiled(found, sizes)
-        remarks = (_of_the_tile(usual, found), *remarks)
-    if layout is not None:
-        found = laid(found, layout.upper())
-    wanted = shape_of(found, shape) if shape is not None else None
-    if wanted is not None:
-        afford(wanted)
+    asked = _asked(lesson, kernel, shape, variant)
     from gemm_lessons.cli.guard import bounds_for, guarded
 
-    most = bounds_for(time_limit, memory_limit, wanted)
-    sheet = sheet_for(gpu) if gpu is not None else None
-    which = options(solution=solution, stub=stub, bug=bug, file=file)
-    otherwise = options(tile=tile, shape=shape, layout=layout and layout.upper(), type=type_)
-    counts = not otherwise and path.resolve() == found.kernel_path.resolve()
-
-    def show(outcome: RunOutcome) -> int:
-        if counts:  # before anything is printed: whoever reads it may have seen enough after four lines
-            keep_progress(course, load_progress(course).after_run(found.name, outcome.verdict.kind))
-        practice = None if otherwise else practised(course, found, path, outcome)
-        if as_json:
-            import json
-
-            typer.echo(json.dumps(contract.as_json(outcome), indent=2, allow_nan=False))
-        else:
-            again = f"gemm-lessons run {found.number:02}{which}{otherwise}"
-            _show(course, outcome, again, remarks, counts)
-            if problems:
-                from gemm_lessons.report.console import make_console
-                from gemm_lessons.report.problems import show_problems
-
-                show_problems(make_console(), outcome.kernel)
-            if practice is not None:
-                practice()
-        return contract.exit_code(outcome)
+    most = bounds_for(limits.time_limit, limits.memory_limit, asked.shape)
+    sheet = where.sheet
 
     def work(tell: Callable[[int], None]) -> int:
         from gemm_lessons.report.console import Working, make_console
         from gemm_lessons.report.course import show_error
 
-        on = device_for(device, gpu_index)
-        from gemm_lessons.gemm.problem import fresh_seed
+        on = device_for(where.device, where.gpu_index)
         from gemm_lessons.running.pipeline import run_plan, shared
         from gemm_lessons.running.plan import RunPlan, RunRequest
 
         data = sheet or on.sheet or sheet_for(DEFAULT_GPU)
-        drawn = fresh_seed() if seed is None else seed
-        request = RunRequest(course, found, path, on, data, wanted, drawn, bounds=most)
+        request = RunRequest(asked.course, asked.lesson, asked.path, on, data, asked.shape, seed, bounds=most)
         try:
             plan = RunPlan.of(request)
-            with shared(plan) as jobs, Working(make_console(stderr=True), f"lesson {found.name}") as working:
+            with shared(plan) as jobs, Working(make_console(stderr=True), f"lesson {asked.lesson.name}") as working:
                 outcome = run_plan(plan, jobs, working)
         except UnsupportedKernel as error:
-            where = f"{shown(path)}:{error.line}" if error.line else shown(path)
-            show_error(make_console(stderr=True), f"{where}: the simulator cannot run this kernel: {error}")
+            line = f"{shown(asked.path)}:{error.line}" if error.line else shown(asked.path)
+            show_error(make_console(stderr=True), f"{line}: the simulator cannot run this kernel: {error}")
             return contract.EXIT_BROKEN  # nothing is known about the kernel, so it neither passed nor failed
         tell(contract.exit_code(outcome))
-        return show(outcome)
+        return _finish(asked, outcome, output)
 
     def lost(kind: str, message: str) -> int:
         from gemm_lessons.running.no_outcome import lost
 
-        return show(lost(found, path, kind, message, device.value, (sheet or sheet_for(DEFAULT_GPU)).name))
+        gpu = (sheet or sheet_for(DEFAULT_GPU)).name
+        return _finish(asked, lost(asked.lesson, asked.path, kind, message, where.device.value, gpu), output)
 
     return guarded(work, lost, most)
+
+
+def _asked(name: str | None, kernel: KernelChoice, shape: str | None, variant: Variant) -> Asked:
+    """Raises ``CommandError`` for all that can be wrong about the words of the command."""
+    solution, stub, bug, file = kernel.solution, kernel.stub, kernel.bug, kernel.file
+    one_at_most(solution=solution, stub=stub, bug=bug, file=file)
+    course = own_course() if not (solution or stub or file) else any_course()
+    lesson = lesson_at(course, name)
+    path = kernel_path(course, lesson, solution, stub, lesson.bug_path if bug else file)
+    if bug and not path.exists():
+        raise CommandError(f"{shown(path)} is not there yet: gemm-lessons bug {lesson.number:02}")
+    with contextlib.suppress(NotText):  # that is a verdict
+        read_source(path)
+    remarks = remarks_on(lesson) if path == lesson.kernel_path else ()
+    found, more = variant.of(lesson)
+    wanted = shape_of(found, shape) if shape is not None else None
+    if wanted is not None:
+        afford(wanted)
+    layout = variant.layout and variant.layout.upper()
+    which = options(solution=solution, stub=stub, bug=bug, file=file)
+    otherwise = options(tile=variant.tile, shape=shape, layout=layout, type=variant.type_)
+    again = f"gemm-lessons run {lesson.number:02}{which}{otherwise}"
+    counts = not otherwise and path.resolve() == lesson.kernel_path.resolve()
+    return Asked(course, found, path, wanted, (*more, *remarks), again, counts, not otherwise)
+
+
+def _finish(asked: Asked, outcome: RunOutcome, output: Output) -> int:
+    """Keep progress, show the outcome, and say how the command ends."""
+    course, lesson = asked.course, asked.lesson
+    if asked.counts:  # before anything is printed: whoever reads it may have seen enough after four lines
+        keep_progress(course, load_progress(course).after_run(lesson.name, outcome.verdict.kind))
+    practice = practised(course, lesson, asked.path, outcome) if asked.is_plain else None
+    if output.as_json:
+        import json
+
+        typer.echo(json.dumps(contract.as_json(outcome), indent=2, allow_nan=False))
+        return contract.exit_code(outcome)
+    _show(asked, outcome)
+    if output.problems:
+        from gemm_lessons.report.console import make_console
+        from gemm_lessons.report.problems import show_problems
+
+        show_problems(make_console(), outcome.kernel)
+    if practice is not None:
+        practice()
+    return contract.exit_code(outcome)
 
 
 def options(**given: object) -> str:
@@ -181,13 +254,14 @@ def options(**given: object) -> str:
     return "".join(f" {shlex.quote(word)}" for word in words)
 
 
-def _show(course: Course, outcome: RunOutcome, again: str, remarks: Sequence[str], counts: bool) -> None:
+def _show(asked: Asked, outcome: RunOutcome) -> None:
     from gemm_lessons.report.console import make_console
     from gemm_lessons.report.run import show_outcome
     from gemm_lessons.running.speedup import gain_of
 
-    following = course.neighbour(outcome.lesson, +1)
-    show_outcome(make_console(), outcome, following, again, remarks, gain_of(course, outcome), counts)
+    following = asked.course.neighbour(outcome.lesson, +1)
+    gain = gain_of(asked.course, outcome)
+    show_outcome(make_console(), outcome, following, asked.again, asked.remarks, gain, asked.counts)
 
 
 def _of_the_tile(usual: Lesson, now: Lesson) -> str:
