@@ -25,13 +25,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from gemm_lessons.engine.hardware.occupancy import occupancy
 from gemm_lessons.engine.hardware.sheets import GpuSpec
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.gemm.profile import Movement, Profile, Subject, Work, profile_of
 from gemm_lessons.gemm.shapes import Shape
 
-__all__ = ["Estimate", "Estimator", "Movement", "Profile", "Subject", "Work", "estimate_at", "profile_of"]
+__all__ = [
+    "Estimate",
+    "Estimator",
+    "Movement",
+    "Profile",
+    "Subject",
+    "Work",
+    "estimate_at",
+    "estimator_for",
+    "profile_of",
+]
 
 L2_SHARE = 0.8  # of the L2 cache that the operands can count on
 LAUNCH_US = 6.5  # an empty kernel between two CUDA events on an idle H200: 5.9 and 7.0 in two runs of checks/estimate
@@ -108,6 +119,27 @@ class Estimator:
         """The time of all launches, one after the other."""
         launches = zip(self.profiles, self.grids_at(shape), strict=True)
         return in_a_row([estimate_at(profile, shape, grid.grid, gpu) for profile, grid in launches])
+
+
+def estimator_for(
+    subjects: Sequence[Subject], grids_at: Callable[[Shape], Sequence[Grid]], gpu: GpuSpec
+) -> Estimator | tuple[str, ...]:
+    """Estimates of launches that follow each other, one subject each; or the machine instructions whose times on
+    ``gpu`` are not known, such as UTMALDG: none where no block fits on a multiprocessor, or beyond the model."""
+    from gemm_lessons.engine.estimate.items import unknown_units
+
+    unknown: set[str] = set().union(*(unknown_units(it.compiled.sass, gpu) for it in subjects))
+    if unknown:
+        return tuple(sorted(unknown))
+    profiles = []
+    for subject in subjects:
+        grid = subject.grid_at(subject.shapes.count)
+        resident = occupancy(subject.compiled.resources, grid.threads, grid.dynamic_shared, gpu).blocks_per_sm
+        profile = profile_of(subject, resident) if resident else None
+        if profile is None:
+            return ()
+        profiles.append(profile)
+    return Estimator(tuple(profiles), grids_at)
 
 
 def in_a_row(estimates: Sequence[Estimate]) -> Estimate:

@@ -33,10 +33,6 @@ class Built:
     occupancies: tuple[Occupancy, ...] = ()
     others: tuple[Built, ...] = ()  # the same kernel as the host chooses it for other shapes
 
-    def variant(self, lesson: Lesson) -> Built:
-        """The kernel as the host chooses it there, of those that were built: see ``Lesson.at``."""
-        return next((it for it in (self, *self.others) if it.lesson == lesson), self)
-
     @property
     def arch(self) -> str:
         """The architecture that counts."""

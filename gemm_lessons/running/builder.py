@@ -14,6 +14,7 @@ from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled, compile_
 from gemm_lessons.engine.compiler.nvrtc import choose_major
 from gemm_lessons.engine.compiler.strip_printf import OPTIONS, without_printf
 from gemm_lessons.engine.hardware.sheets import GpuSpec, buildable
+from gemm_lessons.judging.evidence import Built
 from gemm_lessons.judging.verdict import CompileFailed
 from gemm_lessons.running.signature import mismatch, wrong_name
 
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 Made = TypeVar("Made")
+
+
+def variant_of(built: Built, lesson: Lesson) -> Built:
+    """The kernel as the host chooses it where the lesson is this one: see ``Lesson.at``."""
+    return next((it for it in (built, *built.others) if it.lesson == lesson), built)
 
 
 class Builder:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from gemm_lessons.course.lesson import tile_sizes
 from gemm_lessons.devices.gpu import ranges
@@ -30,6 +31,7 @@ from gemm_lessons.judging.verdict import (
     judge,
     judge_gates,
 )
+from gemm_lessons.running.builder import variant_of
 from gemm_lessons.running.jobs import Deferred, Jobs
 from gemm_lessons.running.machine_dependence import asking
 from gemm_lessons.running.outcome import LaunchResult
@@ -89,7 +91,7 @@ def launch_job(
 def execute(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
     """Run a planned launch, and judge the answer."""
     ranges.announce(f"{launch.purpose} {launch.shape}")
-    built = built.variant(launch.lesson)
+    built = variant_of(built, launch.lesson)
     with stage(launch.purpose, str(launch.shape), payload=launch.operations):
         problem = launch.problem(plan.seed)
         trial, task = problem.trial(), launch.task(built.code, problem)
@@ -210,14 +212,10 @@ def judge_method(plan: RunPlan, kernel: KernelPlan, built: Built, checked: Check
     if not isinstance(checked.verdict, Passed) or checked.counters is None:
         return checked
     counters = (checked.counters, *(it for _, it in checked.elsewhere))
-    known, *hidden = (
-        judge_gates(
-            plan.lesson.gates,
-            _names(plan, launch, built, counted),
-            uncounted(counted),
-        )
-        for launch, counted in zip(kernel.counted, counters, strict=True)
-    )
+    counted = list(zip(kernel.counted, counters, strict=True))
+    names = [_names(plan, launch, built, it) for launch, it in counted]
+    unknown = [uncounted(it) for _, it in counted]
+    known, *hidden = map(partial(judge_gates, plan.lesson.gates), names, unknown)
     gates = tuple(_worst(results) for results in zip(known, *hidden, strict=True))
     missed = tuple(gate for gate in gates if not gate.passed)
     return replace(checked, gates=gates, verdict=GateMissed(missed) if missed else checked.verdict)
@@ -226,7 +224,7 @@ def judge_method(plan: RunPlan, kernel: KernelPlan, built: Built, checked: Check
 def _names(plan: RunPlan, launch: LaunchPlan, built: Built, counters: Counters) -> dict[str, Number]:
     """What a gate may name: counters and resources of the kernel, sizes and tile of the lesson under test."""
     sizes = plan.lesson.at(launch.shape).names(launch.shape)
-    return {**counted_names(built.variant(launch.lesson), counters), **sizes}
+    return {**counted_names(variant_of(built, launch.lesson), counters), **sizes}
 
 
 def _worst(results: Sequence[GateResult]) -> GateResult:

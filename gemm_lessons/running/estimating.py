@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from gemm_lessons.course.lesson import Lesson, tile_sizes
 from gemm_lessons.devices.gpu import ranges
 from gemm_lessons.devices.gpu.ranges import stage
-from gemm_lessons.engine.compiler.compile import occupancy
 from gemm_lessons.engine.records.launch import Argument
 from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.gemm.data import HELD, DataSpec
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape, TileSizes
-from gemm_lessons.gemm.time_model import Estimator, Movement, Subject, profile_of
+from gemm_lessons.gemm.time_model import Estimator, Movement, Subject, estimator_for
 from gemm_lessons.judging.evidence import UNTIMED, Built, Checked, Speed
+from gemm_lessons.running.builder import variant_of
 from gemm_lessons.running.plan import KernelPlan, RunPlan
 
 if TYPE_CHECKING:
@@ -33,22 +33,16 @@ def estimate(plan: RunPlan, kernel: KernelPlan, built: Built, checked: Checked) 
     shape, lesson = plan.timed_shape, kernel.timed
     if not checked.right or checked.counters is None or lesson is None:
         return UNTIMED
-    timed = built.variant(lesson).code.timed
+    timed = variant_of(built, lesson).code.timed
     if timed is None:
         return UNTIMED
     ranges.announce(f"estimate {shape}")
     with stage("estimate", str(shape), payload=lesson.data.operations(shape.names)):
-        estimator = estimator_of(lesson, timed, plan.gpu, shape)
-        if estimator is None:
-            return Speed(unknown=unknown_of(timed, plan.gpu))
+        subjects = subjects_of(lesson, timed, shape)
+        estimator = estimator_for(subjects, lesson.grids, plan.gpu)
+    if isinstance(estimator, Estimator):
         return Speed(estimator.at(shape, plan.gpu), estimator)
-
-
-def unknown_of(kernels: Sequence[Compiled], gpu: GpuSpec) -> tuple[str, ...]:
-    """The machine instructions of these kernels whose times on ``gpu`` are not known, such as UTMALDG."""
-    from gemm_lessons.engine.estimate.items import unknown_units
-
-    return tuple(sorted(set().union(*(unknown_units(it.sass, gpu) for it in kernels))))
+    return Speed(unknown=estimator)
 
 
 def estimator_of(
@@ -56,15 +50,13 @@ def estimator_of(
 ) -> Estimator | None:
     """Estimates for the shapes at which the host launches these kernels; None where no block fits on a multiprocessor,
     or beyond the model. ``timed``: the one of them that matters, where a launch's grid does not grow with M and N."""
-    profiles = []
-    for number, (compiled, grid) in enumerate(zip(kernels, lesson.grids(lesson.shapes.count), strict=True)):
-        resident = occupancy(compiled.resources, grid.threads, grid.dynamic_shared, gpu).blocks_per_sm
-        known = resident and not unknown_of([compiled], gpu)
-        profile = profile_of(subject_of(lesson, compiled, number, timed), resident) if known else None
-        if profile is None:
-            return None
-        profiles.append(profile)
-    return Estimator(tuple(profiles), lesson.grids)
+    found = estimator_for(subjects_of(lesson, kernels, timed), lesson.grids, gpu)
+    return found if isinstance(found, Estimator) else None
+
+
+def subjects_of(lesson: Lesson, kernels: Sequence[Compiled], timed: Shape | None = None) -> tuple[Subject, ...]:
+    """What to trace of each launch."""
+    return tuple(subject_of(lesson, compiled, number, timed) for number, compiled in enumerate(kernels))
 
 
 def subject_of(lesson: Lesson, compiled: Compiled, number: int = 0, timed: Shape | None = None) -> Subject:

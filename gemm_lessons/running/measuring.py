@@ -13,6 +13,7 @@ from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.verdict import Faulted, Judgement, Verdict, WrongAnswer
+from gemm_lessons.running.builder import variant_of
 from gemm_lessons.running.checking import stopped
 from gemm_lessons.running.outcome import Row
 from gemm_lessons.running.plan import RunPlan
@@ -35,7 +36,7 @@ def measure(plan: RunPlan, rows: Sequence[Row]) -> Measurement | None:
         lesson = kernel.timed
         if row.built is None or lesson is None or not row.checked.right:
             continue
-        built = row.built.variant(lesson)
+        built = variant_of(row.built, lesson)
         if built.code.timed is None:
             continue
         if lesson.data.asks_the_same(data, shape.names):

@@ -240,7 +240,7 @@ def advised(plan: RunPlan, rows: Sequence[Row]) -> Row:
     evidence = Evidence(
         lesson=lesson,
         source=row.source,
-        stub=read_source(lesson.stub_path) if lesson.stub_path.is_file() else "",
+        stub=plan.stub,
         built=row.built,
         checked=row.checked,
         speed=row.speed,

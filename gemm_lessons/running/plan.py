@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Literal
 
-from gemm_lessons.course.folder import Course
+from gemm_lessons.course.folder import Course, read_source
 from gemm_lessons.course.hidden import hidden_and_counted, hidden_checks
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.devices.device import Binaries, Device, Task
@@ -146,6 +146,7 @@ class RunPlan:
     kernels: tuple[KernelPlan, ...] = ()  # the kernel under test, then what is beside it
     hidden: tuple[Shape, ...] = ()
     secret: tuple[Shape, ...] = ()
+    stub: str = ""  # the text of the lesson's stub, if it has one
 
     @classmethod
     def of(cls, request: RunRequest) -> RunPlan:
@@ -171,6 +172,7 @@ class RunPlan:
             workshop=Workshop(request.course.architecture, device, request.gpu),
             hidden=hidden,
             secret=tuple(it for it in secret if it not in hidden),  # what is counted is checked, too
+            stub=read_source(lesson.stub_path) if lesson.stub_path.is_file() else "",
         )
         return plan.with_kernels(*plan._line_up())
 

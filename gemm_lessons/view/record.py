@@ -17,6 +17,7 @@ from gemm_lessons.engine.records.results import LineCount
 from gemm_lessons.engine.sass import Uncountable
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.running.builder import variant_of
 from gemm_lessons.running.outcome import Role, Row, RunOutcome
 from gemm_lessons.view.accesses import Request, Touched, follow
 from gemm_lessons.view.fragments import WarpProduct, products
@@ -106,7 +107,7 @@ def side_of(outcome: RunOutcome, row: Row, gpu: GpuSpec, depth: int = 1) -> Side
     assert row.built is not None
     lesson = row.built.lesson
     shape = outcome.count_shape if lesson.shapes.refusal(outcome.count_shape) is None else lesson.shapes.count
-    built = row.built.variant(lesson.at(shape))
+    built = variant_of(row.built, lesson.at(shape))
     lesson = built.lesson
     counters, notes = row.checked.counters, []
     counts = tuple(count for count in counters.lines if count.file == row.path) if counters else ()
