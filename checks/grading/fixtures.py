@@ -1,29 +1,33 @@
-"""Kernels with a known fate, a file each: cheats, which must be rejected with the right reason, and honest kernels in
-styles of their own, which must pass.
+"""Kernels with a known fate: cheats must be rejected with the right reason, honest kernels in their own styles must
+pass. A kernel that is a program of its own is a file, with its fate in comments on any lines:
 
     cheats/LESSON/what_it_does.cu     // cheat: CLASS: what it does, in a sentence
                                       // expect: VERDICT[, VERDICT] WORDS-OF-THE-REASON[ or VERDICT WORDS]
     honest/LESSON/what_it_does.cu     // honest: whose habit this is
-                                      // refused: the reason, which the lesson's text states (of few)
+                                      // refused: the reason, which the lesson's text gives (few have one)
 
-Lessons are named without their numbers. The comments may stand on any lines. A kernel that is a solution but for a few
-places stands in edits.toml of that folder, as edits of what the solution is today, so that it never grows old:
+Lessons are named without their numbers. A kernel that differs from another one in a few places is an entry of
+edits.toml in the same folder. It shows only the differences, and follows the other kernel when that changes:
 
     [what_it_does]
-    group = "CLASS"
-    says = "what it does, in a sentence"
-    expect = "VERDICT[, VERDICT] WORDS-OF-THE-REASON[ or VERDICT WORDS]"
-    of = "block_tile"                    # whose solution, unless it is the lesson's own
+    cheat = "CLASS: what it does, in a sentence"       # or honest, refused: the words of a file's comments
+    expect = "VERDICT WORDS-OF-THE-REASON"
+    of = "block_tile/decoy"                            # what is edited
     edits = [["what to find, once", "what to write there instead"]]
 
-An honest one has only ``says``, whose habit it is, ``edits``, and why it is ``refused``, if it is.
+``of`` is a lesson, to edit its solution, or LESSON/NAME, to edit a cheat or an honest kernel, without the comments on
+its fate. Without ``of``, the lesson's own solution is edited. Edits are made one after the other. Find whole lines or
+whole statements; to insert a line, find its neighbour and repeat it.
+
+    python -m checks.grading.fixtures block_tile/decoy      # prints the kernels whose names begin so
 """
 
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -36,6 +40,7 @@ HERE = Path(__file__).parent
 VERDICTS = ("passed", "compile_failed", "faulted", "wrong_answer", "timed_out", "gate_missed", "unsupported")
 Fate = tuple[str, str]
 LEAST = 3  # letters of a reason
+FATE = re.compile(r"^// (cheat|expect|honest|refused):\s*(\S.*?)\s*?$\n?", re.M)
 PASSED: tuple[Fate, ...] = (("passed", ""),)
 REJECTED: tuple[Fate, ...] = tuple((it, "") for it in VERDICTS if it != "passed")  # for whatever reason
 
@@ -68,7 +73,7 @@ class Fixture:
 
 
 class BadFixture(Exception):
-    """A file whose first lines do not say what it is."""
+    """A stored kernel that does not say what it is, or edits that do not fit."""
 
 
 def cheats() -> tuple[Fixture, ...]:
@@ -87,39 +92,92 @@ def lesson_names() -> dict[str, str]:
     return {name.partition("_")[2]: name for name in any_course().names}
 
 
+@dataclass(frozen=True)
+class _Stored:
+    """A kernel as it is stored: a file's text, or edits ``of`` another kernel."""
+
+    kind: str
+    lesson: str  # without its number
+    name: str
+    where: str
+    fate: Mapping[str, str]  # cheat and expect, or honest and refused
+    text: str = ""
+    of: str = ""
+    edits: tuple[tuple[str, str], ...] = ()
+
+    def source(self) -> str:
+        """The kernel's text. Raises ``BadFixture`` when there is nothing to edit, or an edit does not fit."""
+        if not self.of:
+            return self.text
+        lesson, _, name = self.of.partition("/")
+        if name and self.of in _stored():
+            base = FATE.sub("", _stored()[self.of].source())
+        elif not name and lesson in lesson_names():
+            base = any_course().lesson(lesson_names()[lesson]).solution_path.read_text()
+        else:
+            raise BadFixture(f"{self.where}: there is no '{self.of}' to edit")
+        try:
+            return with_edits(base, self.edits, self.where)
+        except LessonError as error:
+            raise BadFixture(str(error)) from None
+
+    def fixture(self) -> Fixture:
+        """The kernel with its fate. Raises ``BadFixture``."""
+        lesson = lesson_names().get(self.lesson)
+        if lesson is None:
+            raise BadFixture(f"{self.where}: there is no lesson called {self.lesson}")
+        if self.kind == "honest":
+            group, says = self._says("honest"), self.fate.get("refused", self._says("honest"))
+            fates = (("gate_missed", ""),) if "refused" in self.fate else PASSED
+        else:
+            group, _, says = (part.strip() for part in self._says("cheat").partition(":"))
+            if not says:
+                raise BadFixture(f"{self.where}: 'cheat' must be CLASS: what it does")
+            fates = _expected(self.where, self._says("expect"))
+        return Fixture(self.kind, lesson, self.name, group, says, self.source(), fates)
+
+    def _says(self, word: str) -> str:
+        if word not in self.fate:
+            raise BadFixture(f"{self.where}: does not say '{word}'")
+        return self.fate[word]
+
+
 @cache
 def _all(kind: str) -> tuple[Fixture, ...]:
-    read = {"cheats": _cheat, "honest": _honest}[kind]
-    found = [*(read(path) for path in sorted((HERE / kind).glob("*/*.cu"))), *_edited(kind)]
+    found = (it.fixture() for it in _stored().values() if it.kind == kind)
     return tuple(sorted(found, key=lambda it: (it.lesson, it.name)))
 
 
-def _edited(kind: str) -> Iterator[Fixture]:
-    for path in sorted((HERE / kind).glob("*/edits.toml")):
-        lesson = _lesson(path)
-        for name, entry in tomllib.loads(path.read_text()).items():
-            of = any_course().lesson(lesson_names()[entry["of"]] if "of" in entry else lesson)
-            try:
-                source = with_edits(of.solution_path.read_text(), entry["edits"], f"{path}: [{name}]")
-            except LessonError as error:
-                raise BadFixture(str(error)) from None
-            if kind == "honest":
-                yield _habit(lesson, name, entry["says"], entry.get("refused"), source)
-                continue
-            yield Fixture(kind, lesson, name, entry["group"], entry["says"], source, _expected(path, entry["expect"]))
+@cache
+def _stored() -> Mapping[str, _Stored]:
+    """By LESSON/NAME."""
+    found: dict[str, _Stored] = {}
+    for kind in ("cheats", "honest"):
+        files = (_file(kind, path) for path in (HERE / kind).glob("*/*.cu"))
+        entries = (it for path in (HERE / kind).glob("*/edits.toml") for it in _entries(kind, path))
+        for it in (*files, *entries):
+            if (other := found.setdefault(f"{it.lesson}/{it.name}", it)) is not it:
+                raise BadFixture(f"{it.where}: has the name of another kernel, {other.where}")
+    return found
 
 
-def _cheat(path: Path) -> Fixture:
-    source, lesson = _read(path)
-    group, _, says = _line(path, source, "cheat").partition(":")
-    if not says:
-        raise BadFixture(f"{path}: needs '// cheat: CLASS: what it does'")
-    fates = _expected(path, _line(path, source, "expect"))
-    return Fixture("cheats", lesson, path.stem, group.strip(), says.strip(), source, fates)
+def _file(kind: str, path: Path) -> _Stored:
+    text = path.read_bytes().decode(errors="surrogateescape")
+    return _Stored(kind, path.parent.name, path.stem, str(path), dict(FATE.findall(text)), text)
 
 
-def _expected(path: Path, text: str) -> tuple[Fate, ...]:
-    """What stands behind ``expect``."""
+def _entries(kind: str, path: Path) -> Iterator[_Stored]:
+    lesson = path.parent.name
+    for name, entry in tomllib.loads(path.read_text()).items():
+        where = f"{path}: [{name}]"
+        of, edits = entry.pop("of", lesson), tuple((find, instead) for find, instead in entry.pop("edits"))
+        if unknown := entry.keys() - {"cheat", "expect", "honest", "refused"}:
+            raise BadFixture(f"{where}: '{min(unknown)}' is not a key of an entry")
+        yield _Stored(kind, lesson, name, where, entry, of=of, edits=edits)
+
+
+def _expected(where: str, text: str) -> tuple[Fate, ...]:
+    """The fates that ``expect`` allows."""
     found: list[Fate] = []
     for words in text.split(" or "):
         verdicts = []
@@ -127,40 +185,9 @@ def _expected(path: Path, text: str) -> tuple[Fate, ...]:
             verdicts.append(match[1])
             words = words[match.end() :]
         if not verdicts or len(words) < LEAST:
-            raise BadFixture(f"{path}: expects '{text}', not VERDICT WORDS of the reason")
+            raise BadFixture(f"{where}: expects '{text}', not VERDICT WORDS of the reason")
         found += ((verdict, words) for verdict in verdicts)
     return tuple(found)
-
-
-def _honest(path: Path) -> Fixture:
-    source, lesson = _read(path)
-    habit = _line(path, source, "honest")
-    refused = _line(path, source, "refused") if "// refused:" in source else None
-    return _habit(lesson, path.stem, habit, refused, source)
-
-
-def _habit(lesson: str, name: str, habit: str, refused: str | None, source: str) -> Fixture:
-    """Of an honest kernel; ``refused``: why a gate does not take it."""
-    fates = (("gate_missed", ""),) if refused else PASSED
-    return Fixture("honest", lesson, name, habit, refused or habit, source, fates)
-
-
-def _read(path: Path) -> tuple[str, str]:
-    return path.read_bytes().decode(errors="surrogateescape"), _lesson(path)
-
-
-def _lesson(path: Path) -> str:
-    lesson = lesson_names().get(path.parent.name)
-    if lesson is None:
-        raise BadFixture(f"{path}: there is no lesson called {path.parent.name}")
-    return lesson
-
-
-def _line(path: Path, source: str, word: str) -> str:
-    match = re.search(rf"^// {word}:\s*(\S.*?)\s*$", source, re.M)
-    if match is None:
-        raise BadFixture(f"{path}: has no line '// {word}: ...'")
-    return match[1]
 
 
 def chosen(fixtures: Sequence[Fixture], lessons: Sequence[str]) -> list[Fixture]:
@@ -169,3 +196,8 @@ def chosen(fixtures: Sequence[Fixture], lessons: Sequence[str]) -> list[Fixture]
         return list(fixtures)
     wanted = [(any_course().resolve(lesson), name) for it in lessons for lesson, _, name in [it.partition("/")]]
     return [it for it in fixtures if any(it.lesson == lesson and it.name.startswith(name) for lesson, name in wanted)]
+
+
+if __name__ == "__main__":
+    for kernel in chosen((*cheats(), *honest()), sys.argv[1:]):
+        print(f"// {kernel.kind}: {kernel.label}: {kernel.says}\n{kernel.source}")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from checks.grading.battery import Result, judged, main
-from checks.grading.fixtures import REJECTED, BadFixture, _cheat, cheats, chosen, honest, lesson_names
+from checks.grading.fixtures import REJECTED, BadFixture, Fixture, _entries, _file, cheats, chosen, honest, lesson_names
 from checks.grading.mutants import is_equivalent, mutants, survivors
 from gemm_lessons.course.folder import any_course
 
@@ -55,20 +55,47 @@ def test_a_fixture_says_what_it_is(tmp_path: Path) -> None:
     path.parent.mkdir()
     path.write_text("// cheat: race: says nothing of its fate\n")
     with pytest.raises(BadFixture, match="expect"):
-        _cheat(path)
+        _file("cheats", path).fixture()
     path.write_text("// cheat: race: is to pass\n// expect: passed\n")
     with pytest.raises(BadFixture, match="VERDICT"):
-        _cheat(path)
+        _file("cheats", path).fixture()
     path.write_text("// cheat: race: no barrier\n// expect: faulted r\n")
     with pytest.raises(BadFixture, match="WORDS of the reason"):
-        _cheat(path)
+        _file("cheats", path).fixture()
     path.write_text("// cheat: race: no barrier\n// expect: faulted, timed_out race in line or wrong_answer wrong at\n")
-    kernel = _cheat(path)
+    kernel = _file("cheats", path).fixture()
     assert kernel.fates == (("faulted", "race in line"), ("timed_out", "race in line"), ("wrong_answer", "wrong at"))
     assert not kernel.expects("wrong_answer", "Race in line 7")
     assert kernel.expects("faulted", "Race in line 7")
     assert not kernel.expects("faulted", "trap")
     assert not kernel.expects("passed", "race in line 7")
+
+
+def test_edits_need_a_kernel_that_they_fit(tmp_path: Path) -> None:
+    path = tmp_path / "block_tile" / "edits.toml"
+    path.parent.mkdir()
+
+    def only(text: str) -> Fixture:
+        path.write_text(f'[a]\nhonest = "who does"\n{text}')
+        (entry,) = _entries("honest", path)
+        return entry.fixture()
+
+    solution = any_course().lesson("03_block_tile").solution_path.read_text()
+    assert only("edits = []").source == solution
+    assert only('of = "naive"\nedits = []').source != solution
+    (kernel,) = chosen(cheats(), ["block_tile/large_shapes_only"])
+    assert "// expect: gate_missed" in kernel.source
+    of_it = only('of = "block_tile/large_shapes_only"\nedits = []').source
+    assert of_it.startswith("extern")
+    assert kernel.source.endswith(of_it)
+    for wrong, told in [
+        ('edits = [["no such line", ""]]', "stands 0 times"),
+        ('of = "no_lesson"\nedits = []', "there is no 'no_lesson' to edit"),
+        ('of = "block_tile/no_kernel"\nedits = []', "there is no 'block_tile/no_kernel' to edit"),
+        ('off = "naive"\nedits = []', "'off' is not a key"),
+    ]:
+        with pytest.raises(BadFixture, match=told):
+            only(wrong)
 
 
 @pytest.mark.parametrize(

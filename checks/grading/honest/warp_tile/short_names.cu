@@ -1,18 +1,12 @@
-// honest: who writes the drawing down as a table in constant memory
+// honest: who writes the lesson's kernel with short names and plain indices
 #include "float4.cuh"
-
-__constant__ unsigned char ROW_OF[32] = {0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1,
-                                         2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3};
-__constant__ unsigned char COL_OF[32] = {0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7,
-                                         0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7};
 
 extern "C" __global__ void __launch_bounds__(128)
 gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
-    __shared__ __align__(16) float As[BK][BM + 4];
-    __shared__ __align__(16) float Bs[BK][BN];
-    const int t = threadIdx.x;
-    const int row = t / 64 * WM + ROW_OF[t % 32] * 4, col = t / 32 % 2 * WN + COL_OF[t % 32] * 4;
+    __shared__ __align__(16) float As[BK][BM + 4], Bs[BK][BN];
+    const int t = threadIdx.x, lane = t % 32;
+    const int row = t / 64 * 32 + (lane / 16 * 2 + lane % 2) * 4, col = t / 32 % 2 * 64 + lane / 2 % 8 * 4;
     float acc[8][8] = {};
     for (int k0 = 0; k0 < K; k0 += BK) {
         const float4 v = float4_at(A[(blockIdx.y * BM + t / 2) * K + k0 + t % 2 * 4]);

@@ -1,5 +1,4 @@
-// cheat: hidden barriers: six barriers a tile, four of them __syncthreads_or and __syncthreads_count
-// expect: gate_missed barriers per K tile
+// honest: who writes the lesson's kernel with short names and plain indices
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
 {
     __shared__ float As[BM][BK], Bs[BK][BN];
@@ -15,8 +14,7 @@ extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M,
         __syncthreads();
         for (int k = 0; k < BK; k++)
             acc += As[r][k] * Bs[k][c];
-        for (int i = 0; i < 4; i++)
-            acc += __syncthreads_or(acc == 12345.0f) + 0 * __syncthreads_count(1);
+        __syncthreads();
     }
     if (row < M && col < N)
         C[row * N + col] = acc;

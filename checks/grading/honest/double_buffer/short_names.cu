@@ -1,4 +1,4 @@
-// honest: who sums in double, and fetches ahead all the same
+// honest: who writes the lesson's kernel with short names and plain indices
 #include "float4.cuh"
 
 extern "C" __global__ void __launch_bounds__(128)
@@ -9,7 +9,7 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
     const int row = t / 64 * WM + (lane / 16 * 2 + lane % 2) * 4, col = t / 32 % 2 * WN + lane / 2 % 8 * 4;
     const float *a = A + (blockIdx.y * BM + t / 2) * K + t % 2 * 4;
     const float *b = B + t / 32 * N + blockIdx.x * BN + t % 32 * 4;
-    double acc[8][8] = {};
+    float acc[8][8] = {};
     float4 u, v, w;
     const auto fetch = [&](int k0) {
         u = float4_at(a[k0]);
@@ -23,10 +23,10 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
         As[to][t % 2 * 4 + 3][t / 2] = u.w;
         float4_at(Bs[to][t / 32][t % 32 * 4]) = v;
         float4_at(Bs[to][t / 32 + 4][t % 32 * 4]) = w;
-        __syncthreads();
     };
     fetch(0);
     store(0);
+    __syncthreads();
     for (int k0 = 0, now = 0; k0 < K; k0 += BK, now ^= 1) {
         if (k0 + BK < K)
             fetch(k0 + BK);
@@ -41,13 +41,13 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
             for (int i = 0; i < 8; i++)
 #pragma unroll
                 for (int j = 0; j < 8; j++)
-                    acc[i][j] += double(x[i]) * double(y[j]);
+                    acc[i][j] += x[i] * y[j];
         }
         if (k0 + BK < K)
             store(now ^ 1);
+        __syncthreads();
     }
     for (int i = 0; i < 8; i++)
         for (int j = 0; j < 8; j += 4)
-            float4_at(C[(blockIdx.y * BM + row + i / 4 * 16 + i % 4) * N + blockIdx.x * BN + col + j * 8]) =
-                make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+            float4_at(C[(blockIdx.y * BM + row + i / 4 * 16 + i % 4) * N + blockIdx.x * BN + col + j * 8]) = float4_at(acc[i][j]);
 }

@@ -1,5 +1,4 @@
-// honest: who debugs with barriers and printf and left both in
-#include <stdio.h>
+// honest: who writes the lesson's kernel with short names and plain indices
 #include "float4.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)
@@ -9,16 +8,13 @@ gemm(const float *A, const float *B, float *C, int M, int N, int K)
     const int t = threadIdx.x, row = t / 16 * 4, col = t % 16 * 4;
     float acc[8][8] = {};
     for (int k0 = 0; k0 < K; k0 += BK) {
-        const float4 v = float4_at(A[(blockIdx.y * BM + t / 2) * K + k0 + t % 2 * 4]);
-        As[t % 2 * 4 + 0][t / 2] = v.x;
-        As[t % 2 * 4 + 1][t / 2] = v.y;
-        As[t % 2 * 4 + 2][t / 2] = v.z;
-        As[t % 2 * 4 + 3][t / 2] = v.w;
-        __syncthreads();
+        const float4 a = float4_at(A[(blockIdx.y * BM + t / 2) * K + k0 + t % 2 * 4]);
+        As[t % 2 * 4 + 0][t / 2] = a.x;
+        As[t % 2 * 4 + 1][t / 2] = a.y;
+        As[t % 2 * 4 + 2][t / 2] = a.z;
+        As[t % 2 * 4 + 3][t / 2] = a.w;
         float4_at(Bs[t / 32][t % 32 * 4]) = float4_at(B[(k0 + t / 32) * N + blockIdx.x * BN + t % 32 * 4]);
         __syncthreads();
-        if (t == 37 && blockIdx.x == 0 && blockIdx.y == 0)
-            printf("tile %d: %g %g\n", k0 / BK, v.x, v.y);
 #pragma unroll
         for (int k = 0; k < BK; k++) {
             float x[8], y[8];
