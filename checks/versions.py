@@ -4,10 +4,11 @@
     python -m checks.versions --only oldest --python 3.11     some rows, on one Python
     python -m checks.versions --only oldest --tests course    what .ci/run does: the course and the random programs
 
-Each row is a fresh environment with the wheel of this checkout, made by pip with constraints at one end of the bounds;
-the tests run there from a copy without the package's source, so it is the wheel that they test. Numbers that were
-stored with one compiler are skipped with another, visibly (``checks/conftest.py``). Exit code 1: a row failed.
-A Python that is not installed is a row that says so.
+Each row is a fresh environment with the wheel of this checkout, made by uv, whose resolver finds the lowest version
+of each dependency that ``pyproject.toml`` allows. uv is taken from the PATH, else pip installs it; it asks the
+indexes that pip is configured for. The tests run from a copy without the package's source, so it is the wheel that
+they test. Numbers stored with one compiler are skipped with another, visibly (``checks/conftest.py``). Exit code 1: a
+row failed. A Python that is not installed is a row that says so.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from ast import literal_eval
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,16 +50,27 @@ TESTS: Mapping[str, Sequence[str]] = {
 }  # fmt: skip
 # .ci/run has more.
 RANDOM = "-m checks.simulator.property --seed 0 --programs 300 --kernels 4 --processes 2".split()
-NEED_A_CHECKOUT = ("--ignore=checks/cli/test_package.py",)  # it builds a wheel itself
+# One builds a wheel itself, and needs a checkout; no version has a part in the other.
+LEFT_OUT = ("--ignore=checks/cli/test_package.py", "-k", "not another_gpu_changes_the_estimate_alone")
+
+
+# What uv calls pip's options.
+OPTIONS = {
+    "index-url": "--default-index",
+    "extra-index-url": "--index",
+    "find-links": "--find-links",
+    "trusted-host": "--allow-insecure-host",
+}
 
 
 @dataclass(frozen=True)
 class Row:
-    """One environment: which Python, and the constraints that pip gets."""
+    """One environment: which Python, requirements that are met by their lowest versions, and constraints."""
 
     name: str
     python: str
-    constraints: tuple[str, ...]
+    lowest: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,14 +85,6 @@ class Result:
     seconds: float
 
 
-def oldest(requirement: str) -> str:
-    """``numpy>=2.0,<3; marker`` -> ``numpy==2.0; marker``."""
-    wanted, semicolon, marker = requirement.partition(";")
-    match = re.fullmatch(r"\s*([\w.-]+)\s*>=\s*([\w.]+)\s*(,.*)?", wanted)
-    assert match, f"{requirement}: a dependency has a lower bound"
-    return f"{match[1]}=={match[2]}{semicolon and '; ' + marker.strip()}"
-
-
 def name_of(requirement: str) -> str:
     match = re.match(r"[\w.-]+", requirement)
     assert match
@@ -88,32 +93,82 @@ def name_of(requirement: str) -> str:
 
 def rows() -> Iterator[Row]:
     """Both ends on each Python; each minor version of the compiler; new and old mixed, as an upgrade by hand leaves."""
-    lowest = [oldest(requirement) for requirement in PROJECT["dependencies"]]
+    every = tuple(PROJECT["dependencies"])
     for python in PYTHONS:
-        yield Row("oldest", python, tuple(lowest))
+        yield Row("oldest", python, every)
     for python in PYTHONS:
-        yield Row("newest", python, ())
+        yield Row("newest", python)
     for minor in MINORS:
-        yield Row(f"nvrtc-{minor}", PYTHONS[0], tuple(f"{name}=={minor}.*" for name in (*COMPILER, *HEADERS)))
-    old_compiler = [line for line in lowest if name_of(line) in COMPILER]
-    yield Row("old-compiler", PYTHONS[0], tuple(old_compiler))
-    yield Row("new-compiler", PYTHONS[0], tuple(line for line in lowest if line not in old_compiler))
+        yield Row(f"nvrtc-{minor}", PYTHONS[0], (), tuple(f"{name}=={minor}.*" for name in (*COMPILER, *HEADERS)))
+    compiler = tuple(line for line in every if name_of(line) in COMPILER)
+    yield Row("old-compiler", PYTHONS[0], compiler)
+    yield Row("new-compiler", PYTHONS[0], tuple(line for line in every if line not in compiler))
 
 
-def interpreter(version: str) -> Path | None:
-    """A Python of this version on the PATH or among pyenv's, else None."""
-    places = [shutil.which(f"python{version}")]
-    pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
-    places += [str(place) for place in sorted(pyenv.glob(f"{version}.*/bin/python"))]
-    if sys.version_info[:2] == tuple(map(int, version.split("."))):
-        places.insert(0, sys.executable)
-    for place in filter(None, places):
-        said = subprocess.run(
-            [place, "-c", "import ensurepip, sys; print(sys.version)"], capture_output=True, text=True
-        )
-        if said.stdout.startswith(f"{version}."):  # a shim of pyenv may stand for a version that is not chosen
-            return Path(place)
-    return None
+class Uv:
+    """The program uv, which looks where pip would look."""
+
+    def __init__(self, folder: Path) -> None:
+        self.program = shutil.which("uv") or str(folder / "uv" / "bin" / "uv")
+        pip = [sys.executable, "-m", "pip"]
+        if not Path(self.program).exists():
+            subprocess.run([*pip, "install", "-q", "--target", str(folder / "uv"), "uv"], check=True)
+        configured = configuration(subprocess.run([*pip, "config", "list"], capture_output=True, text=True).stdout)
+        self.indexes = ["--index-strategy", "unsafe-best-match"]  # the best version of all indexes, as pip does
+        for option, flag in OPTIONS.items():
+            for value in configured.get(option, ()):
+                self.indexes += [flag, value]
+        pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
+        pythons = [str(place) for place in sorted(pyenv.glob("*/bin"))]
+        path = os.pathsep.join([*pythons, os.environ["PATH"]])
+        self.environment = {**os.environ, "PATH": path, "UV_PYTHON_DOWNLOADS": "never"}
+        if "cert" in configured:
+            self.environment.setdefault("SSL_CERT_FILE", configured["cert"][0])
+
+    def run(self, *words: str | Path) -> str:
+        """What it prints. Raises ``CalledProcessError`` with its words."""
+        command = [self.program, *map(str, words)]
+        return subprocess.run(command, check=True, capture_output=True, text=True, env=self.environment).stdout
+
+    def install(self, python: Path, *words: str | Path) -> None:
+        self.run("pip", "install", "-q", "--python", python, "--only-binary=:all:", *self.indexes, *words)
+
+    def interpreter(self, version: str) -> Path | None:
+        """A Python of this version on the PATH or among pyenv's, else None."""
+        try:
+            return Path(self.run("python", "find", "--system", "--no-project", version).strip())
+        except subprocess.CalledProcessError:
+            return None
+
+
+def configuration(listed: str) -> dict[str, list[str]]:
+    """``pip config list`` by option: of several values, the environment's holds, then that of ``pip install``."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for line in listed.splitlines():
+        key, _, value = line.partition("=")
+        section, _, option = key.rpartition(".")
+        found[section, option] = str(literal_eval(value)).split()
+    sections = ("global", "install", ":env:")
+    return {option: values for section in sections for (of, option), values in found.items() if of == section}
+
+
+def too_new(row: Row, versions: Mapping[str, str]) -> list[str]:
+    """What has another version than a lower bound says: the bound has no wheel, or something else needs a newer one."""
+    bounds: dict[str, set[str]] = {}
+    for requirement in row.lowest:
+        bound = re.search(r">=\s*([\w.]+)", requirement)
+        assert bound, f"{requirement}: a dependency has a lower bound"
+        bounds.setdefault(name_of(requirement), set()).add(bound[1])
+    return [
+        f"{name} {versions[name]} is not the lowest: {', '.join(sorted(lowest))}"
+        for name, lowest in bounds.items()
+        if without_zeros(versions[name]) not in map(without_zeros, lowest)
+    ]
+
+
+def without_zeros(version: str) -> str:
+    """2.0.0 and 2.0 are the same version."""
+    return re.sub(r"(\.0)+$", "", version)
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -139,50 +194,39 @@ def built(folder: Path) -> tuple[Path, Path]:
     return wheel, place
 
 
-def installed(row: Row, wheel: Path, folder: Path) -> Path:
-    """The row's Python with the wheel and the tools in it. Raises ``CalledProcessError`` with pip's words."""
-    base = interpreter(row.python)
-    assert base
-    subprocess.run([base, "-m", "venv", folder / "venv"], check=True)
+def installed(row: Row, uv: Uv, base: Path, wheel: Path, folder: Path) -> Path:
+    """The row's Python with the wheel and the tools in it. Raises ``CalledProcessError`` with uv's words."""
+    uv.run("venv", "-q", "--no-project", "--python", base, folder / "venv")
     python = folder / "venv" / "bin" / "python"
+    if row.lowest:  # what is installed stays where it is new enough
+        uv.install(python, "--resolution=lowest-direct", *row.lowest)
     limits = folder / "constraints.txt"
     limits.write_text("\n".join(row.constraints) + "\n")
     tools = [line for line in PROJECT["optional-dependencies"]["test"] if name_of(line) in TOOLS]
-    pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", "--only-binary=:all:"]
-    # The cache of the caller: every row needs the same large wheels.
-    subprocess.run([*pip, "-c", str(limits), str(wheel), *tools], check=True, capture_output=True, text=True)
+    uv.install(python, "--constraint", limits, wheel, *tools)
     return python
 
 
-def versions_of(python: Path) -> dict[str, str]:
-    listed = subprocess.run([python, "-m", "pip", "freeze", "-q"], check=True, capture_output=True, text=True).stdout
+def versions_of(uv: Uv, python: Path) -> dict[str, str]:
+    listed = uv.run("pip", "freeze", "--python", python)
     found = dict(line.split("==") for line in listed.splitlines() if line.count("==") == 1)
     said = subprocess.run([python, "-c", "import platform; print(platform.python_version())"], capture_output=True)
     return {**found, "python": said.stdout.decode().strip()}
 
 
-def tested(row: Row, wheel: Path, place: Path, folder: Path, tests: Sequence[str], processes: int) -> Result:
+def tested(
+    row: Row, uv: Uv, base: Path, wheel: Path, place: Path, folder: Path, tests: Sequence[str], processes: int
+) -> Result:
     """Make the environment, run the tests."""
     start = time.monotonic()
     try:
-        python = installed(row, wheel, folder)
+        python = installed(row, uv, base, wheel, folder)
+        versions = versions_of(uv, python)
     except subprocess.CalledProcessError as error:
         text = (error.stderr or "").strip().splitlines()
-        return Result(row, {}, Counter(), [f"pip: {line}" for line in text[-3:]], {}, time.monotonic() - start)
+        return Result(row, {}, Counter(), [f"uv: {line}" for line in text[-3:]], {}, time.monotonic() - start)
     report = folder / "report.xml"
-    command = [
-        str(python),
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        f"--junitxml={report}",
-        "-k",
-        "not another_gpu_changes_the_estimate_alone",  # no version has a part in it
-        *tests,
-        *NEED_A_CHECKOUT,
-    ]
+    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *tests, *LEFT_OUT]
     if processes:
         command += ["-n", str(processes), "--dist", "worksteal"]
     log = folder / "log.txt"
@@ -195,13 +239,13 @@ def tested(row: Row, wheel: Path, place: Path, folder: Path, tests: Sequence[str
     (folder / "random.txt").write_text(random.stdout)
     spent = time.monotonic() - start
     if not report.is_file():
-        return Result(row, versions_of(python), Counter(), log.read_text().splitlines()[-5:], {}, spent)
+        return Result(row, versions, Counter(), log.read_text().splitlines()[-5:], {}, spent)
     counts, failures, skipped = read(report)
     if done.returncode and not failures:
         failures = [f"pytest ended with {done.returncode}"]
     if random.returncode:
         failures += [f"random programs: {line}" for line in random.stdout.splitlines()[-5:]]
-    return Result(row, versions_of(python), counts, failures, skipped, spent)
+    return Result(row, versions, counts, [*too_new(row, versions), *failures], skipped, spent)
 
 
 def read(report: Path) -> tuple[Counter[str], list[str], Counter[str]]:
@@ -254,11 +298,13 @@ def main() -> int:
     with TemporaryDirectory() as temporary:
         top = Path(temporary)
         wheel, place = built(top)
+        uv = Uv(top)
         print(line_of(HEAD), flush=True)
         for row in rows():
             if (options.only and row.name not in options.only) or (options.python and row.python not in options.python):
                 continue
-            if interpreter(row.python) is None:
+            base = uv.interpreter(row.python)
+            if base is None:
                 print(
                     f"{row.name:<13}{row.python:<8}SKIPPED: no Python {row.python} on the PATH or in pyenv", flush=True
                 )
@@ -266,7 +312,7 @@ def main() -> int:
             folder = (options.keep or top).resolve() / f"{row.name}-{row.python}"
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
-            result = tested(row, wheel, place, folder, TESTS[options.tests], options.processes)
+            result = tested(row, uv, base, wheel, place, folder, TESTS[options.tests], options.processes)
             print(shown(result), flush=True)
             failed |= bool(result.failures)
             ran += 1

@@ -1,68 +1,37 @@
-"""Measure an epilogue that is part of the product beside one that is a kernel of its own, ours and cuBLAS's: where
-``lessons/measured/h200_epilogues.json`` comes from.
+"""An epilogue in the same launch as the product beside one in a second launch, ours and cuBLAS's: the table epilogues.
 
-    python -m checks.course.epilogues compile DIR        # here: machine code
-    python -m checks.course.epilogues run DIR lessons/measured/h200_epilogues.json     # where the GPU and cupy are
-
-M = N = 4096, every K; ``size`` of a line is K. Everything else is as in ``measure``. ``any_shape`` and ``cublas`` are
-the product alone; ``... then kernel``: the product, and then ``lessons/11_epilogue/unfused.cu`` on all of C;
-``epilogue`` and ``cublas fused``: in one launch; ``... beta``: the same, and C is read. ``epilogue no stores`` computes
-all of it and stores nothing, ``epilogue stores alone`` stores as if all products were 0: what one launch cannot do
-without. Others are pitfalls.
+M = N = 4096, every K; ``size`` of a row is K. ``any_shape`` and ``cublas`` are the product alone; ``... then kernel``:
+the product, and then ``unfused.cu`` of lesson epilogue on all of C; ``epilogue`` and ``cublas fused``: in one launch;
+``... beta``: the same, and C is read. Parts of a fused launch, whose C is wrong, show what it cannot do without.
 """
 
 from __future__ import annotations
 
 import ctypes
 import statistics
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from checks.course.kernel import GPU_ARCH, Kernel
-from checks.course.measure import COLD, COMPUTE_32F, FLOAT32, ROOT, Bench, Call, compile_kernels, machine, spread, write
-from checks.course.variants import Variant
+from checks.course.bench import COMPUTE_32F, FLOAT32, Bench, Call, in_a_row, rates, spread
+from checks.course.kernel import compiled
+from checks.course.tables import COLD, ROOT, Problem
 from gemm_lessons.course.folder import Course
-from gemm_lessons.gemm.shapes import Shape
 
-SIDE = 4096
-ROUNDS = {16: 41, 32: 41, 64: 41, 128: 41, 256: 41, 512: 31, 1024: 21, 2048: 15, 4096: 11}
+TABLE = "epilogues"
 PLAIN, FUSED = "any_shape", "epilogue"
-VARIANTS = {f"{FUSED} bias each row": "bias_each_row", f"{FUSED} row by row": "row_by_row"}
 PAIRS = {FUSED: f"{PLAIN} then kernel", "cublas fused": "cublas then kernel"}  # the same work in two launches
-STORE = "            if (row_of(i) < c.rows)\n                floats_at<WIDTH_C>(c(row_of(i), col)) = epilogue("
-PARTS = {  # of a fused launch; their C is wrong
-    f"{FUSED} no stores": ((STORE, STORE.replace("c.rows)", "c.rows && products.at[0] == 1e30f)")),),
-    f"{FUSED} stores alone": (
-        ("    const int K = a_view.cols;", "    const int K = 0;"),
-        ("    } else {\n        multiply(0);\n    }", "    }"),
-    ),
-}
-UNFUSED = "unfused.cu"
+UNFUSED = "unfused"
 THREADS, ROWS = 256, 4  # of unfused.cu
+BETA = -0.5
 
 
-def shapes() -> list[Shape]:
-    """All that is measured, and what is verified before."""
-    return [Shape(SIDE, SIDE, k) for k in ROUNDS]
-
-
-def compile_all(folder: Path) -> None:
-    from gemm_lessons.engine.compiler.compile import Compiled, compile_source
-
-    course = Course(ROOT)
-    solutions = [Kernel.solution(course.lesson(name)) for name in (PLAIN, FUSED)]
-    variants = [Variant(name, {}, pitfall=pitfall).kernel() for name, pitfall in VARIANTS.items()]
-    parts = [Variant(name, {}, edits).kernel() for name, edits in PARTS.items()]
-    compile_kernels(folder, [*solutions, *variants, *parts], shapes())
-    lesson = course.lesson(FUSED)
-    path = lesson.directory / UNFUSED
-    made = compile_source(
-        path.read_text(), path=str(path), entry="bias_relu", defines={}, include_dirs=lesson.include_dirs, arch=GPU_ARCH
-    )
-    assert isinstance(made, Compiled), made.log
-    (folder / "unfused.cubin").write_bytes(made.cubin)
+def compile_unfused(folder: Path) -> None:
+    """Write the cubin of the kernel that does an epilogue alone."""
+    lesson = Course(ROOT).lesson(FUSED)
+    path = lesson.directory / f"{UNFUSED}.cu"
+    made = compiled(path.read_text(), path, "bias_relu", {}, lesson.include_dirs)
+    (folder / f"{UNFUSED}.cubin").write_bytes(made.cubin)
 
 
 class Lt:
@@ -122,69 +91,63 @@ class Lt:
         )  # fmt: skip
 
 
-def both(first: Call, then: Call) -> Call:
-    def call() -> None:
-        first()
-        then()
-
-    return call
-
-
-def run(folder: Path, target: Path) -> None:
-    bench = Bench(folder)
-    cupy, np = bench.cupy, bench.np
-    second = cupy.RawModule(path=str(folder / "unfused.cubin")).get_function("bias_relu")
+def measure(bench: Bench) -> list[dict[str, Any]]:
+    """The rows of every K."""
     bench.settle()
     lt = Lt(bench)
-    rows: list[dict[str, Any]] = []
-    for k, rounds in ROUNDS.items():
-        a, b, c = bench.random(SIDE, k), bench.random(k, SIDE), bench.random(SIDE, SIDE)
-        bias = bench.random(1, SIDE)
-        own = {"bias": bias, "alpha": np.float32(1), "beta": np.float32(0)}
-        grid = (-(-SIDE // (4 * THREADS)), -(-SIDE // ROWS))
-        after = partial(second, grid, (THREADS,), (c, bias, *map(np.int32, (SIDE, SIDE, SIDE))))
-        plain = {name: bench.call(name, a, b, c) for name in ("cublas", PLAIN)}
-        fused = {
-            **{name: bench.call(name, a, b, c, more=own) for name in (FUSED, *VARIANTS)},
-            PAIRS[FUSED]: both(plain[PLAIN], after),
-            "cublas fused": lt.call(a, b, bias, c),
-            PAIRS["cublas fused"]: both(plain["cublas"], after),
-        }
-        product = cupy.matmul(a.astype(cupy.float64), b.astype(cupy.float64))
-        shape = Shape(SIDE, SIDE, k)
-        bench.compare(plain, c, product, shape)
-        bench.compare(fused, c, cupy.maximum(product + bias, 0), shape)
-        with_old = {**own, "beta": np.float32(-0.5)}
-        reads = {f"{name} beta": bench.call(name, a, b, c, more=with_old) for name in (FUSED, *VARIANTS)}
-        for name, call in reads.items():
-            compare_with_old(bench, name, call, c, cupy.maximum(product + bias - 0.5, 0))
-        del product
-        parts = {name: bench.call(name, a, b, c, more=own) for name in PARTS}
-        calls: dict[str, Call] = {**plain, **fused, **reads, **parts, f"{FUSED} kernel alone": after}
-        times = bench.times(calls, c, (COLD,), dict.fromkeys(calls, rounds))
-        base = statistics.median(times["cublas", COLD])
-        for name in calls:
-            here = spread(times[name, COLD])
-            rate: dict[str, float] = {
-                "tflops": round(shape.m * shape.n * shape.k * 2e-6 / here["median_us"], 3),
-                "percent_of_cublas": round(100 * base / here["median_us"], 2),
-            }
-            if pair := PAIRS.get(name, PAIRS[FUSED] if name in (PLAIN, *PARTS) else ""):
-                rate["gain"] = round(statistics.median(times[pair, COLD]) / here["median_us"], 3)
-            rows.append({"kernel": name, "size": k, "repeats": rounds, COLD: here | rate})
-            print(k, name, here, rate, flush=True)
-    about = {
-        "command": "python -m checks.course.epilogues compile DIR; python -m checks.course.epilogues run DIR FILE",
-        **machine(bench),
-        "what": "C = relu(A B + bias), fp32, M = N = 4096, size is K. any_shape, cublas: the product alone."
-        " then kernel: unfused.cu after it. epilogue, cublas fused (cuBLASLt): one launch. beta: C is read, too."
-        " no stores, stores alone: parts of epilogue, whose C is wrong.",
-        "how": "CUDA events around one launch, or two that follow each other, median over the repeats, hidden behind a"
-        " fill of 128 MiB, so that L2 is cold. percent_of_cublas is against cuBLAS's product alone. cuBLASLt: the first"
-        " kernel that it proposes. gain: how many times the speed of the two launches; of any_shape and of parts of"
-        " epilogue: what it would be if nothing else took time.",
-    }
-    write(target, about, rows)
+    return [row for problem in bench.table.problems() for row in measure_problem(bench, lt, problem)]
+
+
+def measure_problem(bench: Bench, lt: Lt, problem: Problem) -> list[dict[str, Any]]:
+    a, b, c = bench.given(problem.kind, problem.shape)
+    calls = compared_calls(bench, lt, problem, a, b, c)
+    times = bench.times(calls, c, dict.fromkeys(calls, bench.table.launches("cublas", problem)))[COLD]
+    medians = {name: statistics.median(found) for name, found in times.items()}
+    rows = []
+    for name in calls:
+        here = spread(times[name]) | rates(medians[name], problem.shape, medians["cublas"])
+        if name == PLAIN or name in bench.wrong:
+            here["gain"] = round(medians[PAIRS[FUSED]] / medians[name], 3)
+        elif name in PAIRS:
+            here["gain"] = round(medians[PAIRS[name]] / medians[name], 3)
+        rows.append({"kernel": name, "size": problem.size, "repeats": len(times[name]), COLD: here})
+        print(rows[-1], flush=True)
+    return rows
+
+
+def compared_calls(bench: Bench, lt: Lt, problem: Problem, a: Any, b: Any, c: Any) -> dict[str, Call]:
+    """Every call by its name, compared with float64."""
+    cupy, np, shape = bench.cupy, bench.np, problem.shape
+    bias = bench.normal(1, shape.n)
+    scalars = {"bias": bias, "alpha": np.float32(1), "beta": np.float32(0)}
+    fused = [name for name in bench.lessons if name != PLAIN and name not in bench.wrong]
+    product = bench.product(problem.kind, a, b)
+
+    plain = {"cublas": bench.library(problem.kind, a, b, c), PLAIN: bench.kernel(PLAIN, a, b, c)}
+    bench.compare(plain, c, product, problem)
+
+    after = unfused(bench, c, bias)
+    answers = {name: bench.kernel(name, a, b, c, more=scalars) for name in fused}
+    answers["cublas fused"] = lt.call(a, b, bias, c)
+    answers |= {PAIRS[FUSED]: partial(in_a_row, [plain[PLAIN], after])}
+    answers |= {PAIRS["cublas fused"]: partial(in_a_row, [plain["cublas"], after])}
+    bench.compare(answers, c, cupy.maximum(product + bias, 0), problem)
+
+    with_old = {**scalars, "beta": np.float32(BETA)}
+    reading = {f"{name} beta": bench.kernel(name, a, b, c, more=with_old) for name in fused}
+    for name, call in reading.items():
+        compare_with_old(bench, name, call, c, cupy.maximum(product + bias + BETA, 0))
+
+    parts = {name: bench.kernel(name, a, b, c, more=scalars) for name in bench.wrong}
+    return {**plain, **answers, **reading, **parts, f"{FUSED} kernel alone": after}
+
+
+def unfused(bench: Bench, c: Any, bias: Any) -> Call:
+    """The kernel that adds the bias to all of C and cuts it off at 0."""
+    (m, n), np = c.shape, bench.np
+    kernel = bench.cupy.RawModule(path=str(bench.folder / f"{UNFUSED}.cubin")).get_function("bias_relu")
+    grid = (-(-n // (4 * THREADS)), -(-m // ROWS))
+    return partial(kernel, grid, (THREADS,), (c, bias, np.int32(m), np.int32(n), np.int32(n)))
 
 
 def compare_with_old(bench: Bench, name: str, call: Call, c: Any, reference: Any) -> None:
@@ -193,10 +156,3 @@ def compare_with_old(bench: Bench, name: str, call: Call, c: Any, reference: Any
     call()
     error = float(bench.cupy.linalg.norm(c - reference) / bench.cupy.linalg.norm(reference))
     assert error <= 1e-5, f"{name}: relative error {error}"
-
-
-if __name__ == "__main__":
-    if sys.argv[1] == "compile":
-        compile_all(Path(sys.argv[2]))
-    else:
-        run(Path(sys.argv[2]), Path(sys.argv[3]))

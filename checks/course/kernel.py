@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gemm_lessons.course.lesson import Lesson
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from gemm_lessons.engine.compiler.compile import Compiled
 
 GPU_ARCH = "sm_90"
+HERE = Path(__file__).parent  # of producer.cuh
 
 
 @dataclass(frozen=True)
@@ -22,12 +24,16 @@ class Kernel:
     name: str
     lesson: Lesson
     source: str
-    entry: str = ""  # of the launch whose resources are told, where that is not the first
 
     @classmethod
     def solution(cls, lesson: Lesson) -> Kernel:
         """The lesson's reference, as it is; its name is the lesson's without the number, which may move."""
         return cls(lesson.name[3:], lesson, lesson.solution_path.read_text())
+
+    @property
+    def entry(self) -> str:
+        """Of the launch that multiplies, whose resources are shown: others turn, split, clear or add up."""
+        return next(it.entry for it in self.lesson.launches if it.entry.startswith("gemm"))
 
     def chosen(self, shapes: Iterable[Shape]) -> list[Kernel]:
         """The kernels that the host chooses at these shapes, as far as the lesson takes them; most lessons have one."""
@@ -37,19 +43,31 @@ class Kernel:
 
     def compiled(self) -> Compiled:
         """Raises ``AssertionError`` with the compiler's log."""
-        from gemm_lessons.engine.compiler.compile import (
-            Compiled,
-            compile_source,
-        )  # a machine that only measures has none
+        return compiled(
+            self.source, self.lesson.solution_path, self.entry, self.lesson.tile.defines,
+            (*self.lesson.include_dirs, HERE), self.lesson.options,
+        )  # fmt: skip
 
-        compiled = compile_source(
-            self.source,
-            path=str(self.lesson.solution_path),
-            entry=self.entry or self.lesson.launches[0].entry,
-            defines=self.lesson.tile.defines,
-            include_dirs=self.lesson.include_dirs,
-            arch=GPU_ARCH,
-            options=self.lesson.options,
-        )
-        assert isinstance(compiled, Compiled), f"{self.name}: {compiled.log}"
-        return compiled
+
+def compiled(
+    source: str,
+    path: Path,
+    entry: str,
+    defines: Mapping[str, int],
+    include_dirs: Sequence[Path] = (),
+    options: Sequence[str] = (),
+) -> Compiled:
+    """One kernel's machine code. Raises ``AssertionError`` with the compiler's log."""
+    from gemm_lessons.engine.compiler.compile import Compiled, compile_source  # a machine that only measures has none
+
+    made = compile_source(
+        source,
+        path=str(path),
+        entry=entry,
+        defines=defines,
+        include_dirs=include_dirs,
+        arch=GPU_ARCH,
+        options=options,
+    )
+    assert isinstance(made, Compiled), f"{path}: {made.log}"
+    return made

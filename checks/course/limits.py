@@ -1,19 +1,15 @@
 """What each lesson promises on an H200, and what it has reached: the table, and one command that measures all of it.
 
     python -m checks.course.limits                    # the table, of lessons/measured
-    python -m checks.course.limits compile DIR        # here: machine code of everything that a limit names
-    python -m checks.course.limits run DIR            # where the GPU and cupy are: measures it, DIR/measured, the table
-    python -m checks.course.limits run DIR mma types  # these files alone, on the same machine; the others stay
+    python -m checks.course.limits DIR/measured       # of what ``measure run DIR`` has measured anew
 
-One process after another on one GPU; cuBLAS runs in each beside what is compared with it.
+A table is measured in one process, with cuBLAS beside what is compared with it, and one table after the other.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import cache
 from math import prod
@@ -23,12 +19,8 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from checks.course.measure import COLD, ROOT, WARM
+from checks.course.tables import COLD, SOLUTIONS, STORED, WARM, tables
 
-STORED = ROOT / "lessons" / "measured"
-MEASURED = "measured"  # the folder of what is measured anew
-GPU = "h200"
-PLAIN = "measure"  # h200.json itself
 MMA_SYNC = 646  # TFLOP/s that mma.sync reaches on registers, halves with sums in floats
 TORCH_INT8 = {4096: 788, 8192: 891}  # TOP/s of torch._int_mm, B transposed, when the limit was set
 LAYOUTS = ("NN", "NT", "TN", "TT")
@@ -36,10 +28,10 @@ SQUARES = (1024, 1536, 2048, 3072, 4096, 6144, 8192)
 
 
 class Limit(NamedTuple):
-    """``kernel`` is to have at least so many ``percent`` of the speed of another kernel of the same size measured by
-    the same program (``of``), or of a rate in TFLOP/s. ``aim``: it would be good to."""
+    """``kernel`` is to have at least so many ``percent`` of the speed of another kernel of the same size in the same
+    table (``of``), or of a rate in TFLOP/s. ``aim``: it would be good to."""
 
-    program: str
+    table: str
     kernel: str
     size: int | str
     of: str | float
@@ -54,7 +46,7 @@ class Limit(NamedTuple):
 
     def reached(self, folder: Path = STORED) -> float:
         """Percent. Raises ``OSError`` where that was not measured, ``KeyError`` where it has other sizes."""
-        found = measured(self.program, folder)
+        found = measured(self.table, folder)
         other = self.of
         if isinstance(other, str):
             other = found[other, self.size if (other, self.size) in found else 0][self.way]["tflops"]
@@ -65,8 +57,8 @@ def limits() -> Iterator[Limit]:
     """Of all lessons, in the course's order."""
     for way in (WARM, COLD):
         for size, least in {1024: 90, 2048: 90, 4096: 95, 8192: 90}.items():
-            yield Limit(PLAIN, "double_buffer", size, "cublas", least, way)
-            yield Limit(PLAIN, "double_buffer", size, "warp_tile", 100, way)
+            yield Limit(SOLUTIONS, "double_buffer", size, "cublas", least, way)
+            yield Limit(SOLUTIONS, "double_buffer", size, "warp_tile", 100, way)
     yield Limit("layouts", "any_shape NN", 4096, "double_buffer NN", 97)
     for layout in LAYOUTS:
         for size in (4096, 4095, 4097, 2047, 1000, 1023):
@@ -118,15 +110,10 @@ def mean_of_squares(folder: Path = STORED) -> float:
     return float(100 * prod(ratios) ** (1 / len(ratios)))
 
 
-def file_of(program: str) -> str:
-    """``h200_mma.json`` of ``mma``."""
-    return f"{GPU}.json" if program == PLAIN else f"{GPU}_{program}.json"
-
-
 @cache
-def measured(program: str, folder: Path = STORED) -> dict[tuple[str, int | str], dict[str, Any]]:
+def measured(table: str, folder: Path = STORED) -> dict[tuple[str, int | str], dict[str, Any]]:
     """The lines by kernel and size. Raises ``OSError``."""
-    rows = json.loads((folder / file_of(program)).read_text())["rows"]
+    rows = json.loads((folder / tables()[table].file).read_text())["rows"]
     return {(row["kernel"], row["size"]): row for row in rows}
 
 
@@ -141,41 +128,14 @@ def table(folder: Path) -> Table:
         short = "" if reached >= limit.percent else "aim, missed" if limit.aim else "missed"
         asked = f"{limit.percent:g}" + (" aim" if limit.aim else "")
         made.add_row(limit.kernel, str(limit.size), str(limit.of), limit.way, asked, f"{reached:.1f}", short)
-    if (folder / file_of("squares")).exists():
+    if (folder / tables()["squares"].file).exists():
         mean = mean_of_squares(folder)
         short = "" if mean >= MEAN else "missed"
         made.add_row("beat_cublas", "mean of all", "cublas", COLD, f"{MEAN:g}", f"{mean:.1f}", short)
     return made
 
 
-def main() -> None:
-    programs = list(dict.fromkeys(limit.program for limit in limits()))
-    parser = argparse.ArgumentParser(prog="python -m checks.course.limits", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("do", nargs="?", choices=("show", "compile", "run"), default="show")
-    parser.add_argument("folder", nargs="?", type=Path, help="for machine code and what is measured")
-    parser.add_argument("programs", nargs="*", metavar="NAME", help=f"of {', '.join(programs)}; all")
-    asked = parser.parse_args()
-    if (asked.do == "show") != (asked.folder is None):
-        parser.error("compile and run take a folder, nothing else does")
-    if unknown := set(asked.programs) - {*programs}:
-        parser.error(f"{', '.join(sorted(unknown))}: only of {', '.join(programs)}")
-    if asked.do == "show":
-        Console().print(table(STORED))
-        return
-    failed = [name for name in asked.programs or programs if not _done(asked.do, name, asked.folder)]
-    if asked.do == "run":
-        Console(width=100).print(table(asked.folder / MEASURED))
-    if failed:
-        sys.exit(f"failed: {', '.join(failed)}")
-
-
-def _done(what: str, program: str, folder: Path) -> bool:
-    (folder / MEASURED).mkdir(parents=True, exist_ok=True)
-    files = [folder / MEASURED / file_of(program)] if what == "run" else []
-    command = [sys.executable, "-m", f"checks.course.{program}", what, str(folder / program), *map(str, files)]
-    print(f"{program}:", flush=True)
-    return not subprocess.run(command, check=False).returncode
-
-
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(prog="python -m checks.course.limits", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("folder", nargs="?", type=Path, default=STORED, help="of measured files; lessons/measured")
+    Console(width=100).print(table(parser.parse_args().folder))

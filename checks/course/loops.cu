@@ -1,5 +1,5 @@
 // What a GPU's pipes can do at most: multiply-adds in a loop, and nothing else. TM x TN per thread, as in a product's inner
-// loop: every instruction reads three registers and writes one. checks/course/types.py compiles, launches and times them.
+// loop: every instruction reads three registers and writes one. checks/course/loops.py compiles, launches and times them.
 //
 //   dfma, idp    the factors stay in registers
 //   fed          dfma, and the factors come from shared memory, for every k, as lesson dgemm reads them: two doubles at a

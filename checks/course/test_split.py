@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from checks.course.measure import COLD, ROOT
-from checks.course.split import ANY, SHAPES, SKINNY, SPLIT, VARIANTS
-from gemm_lessons.commands.bench import label
+from checks.course.tables import COLD, STORED, tables
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.devices.simulated import Simulated
@@ -19,12 +17,14 @@ from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.verdict import Passed
 from gemm_lessons.running.pipeline import RunRequest, run_lesson
 
+TABLE = tables()["split"]
+SPLIT, SKINNY = "split_k", "128x128x8192"
 COURSE = packaged_course()
 LESSON = COURSE.lesson(SPLIT)
 
 
 def measured() -> dict[tuple[str, str], dict[str, Any]]:
-    rows = json.loads((ROOT / "lessons" / "measured" / "h200_split.json").read_text())["rows"]
+    rows = json.loads((STORED / TABLE.file).read_text())["rows"]
     return {(row["kernel"], str(row["size"])): row[COLD] for row in rows}
 
 
@@ -58,17 +58,13 @@ def test_how_many_workers_there_are(sizes: tuple[int, int, int], workers: int, w
     assert slices["WORKERS"] % slices["TILES"] == 0 or slices["TILES"] > slices["ROOM"]
 
 
-def test_everything_was_measured() -> None:
-    assert measured().keys() == {(name, label(shape)) for name in ("cublas", ANY, *VARIANTS) for shape in SHAPES}
-
-
 def test_teams_make_the_difference_where_tiles_are_few() -> None:
-    found, at = measured(), label(Shape(*SKINNY[0]))
-    assert found[SPLIT, at]["tflops"] >= 1.05 * found[f"{SPLIT} one team", at]["tflops"]
+    found = measured()
+    assert found[SPLIT, SKINNY]["tflops"] >= 1.05 * found[f"{SPLIT} one team", SKINNY]["tflops"]
 
 
 def test_two_launches_give_the_same_bits_each_time_and_atomics_do_not() -> None:
     found = measured()
-    for shape in SHAPES:
-        assert found[SPLIT, label(shape)]["answers"] == 1
-    assert max(found[f"{SPLIT} atomics", label(shape)]["answers"] for shape in SHAPES) > 1
+    for size in TABLE.rounds:
+        assert found[SPLIT, size]["answers"] == 1
+    assert max(found[f"{SPLIT} atomics", size]["answers"] for size in TABLE.rounds) > 1

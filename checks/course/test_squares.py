@@ -6,21 +6,16 @@ import random
 
 import pytest
 
-from checks.course.kernel import GPU_ARCH
-from checks.course.squares import LOOPS, SOURCE, VARIANTS
+from checks.course.loops import compile_loop
+from checks.course.tables import ROOT, tables
 from gemm_lessons.authoring.inner_loop import BANK, OTHER, THREE, reads
-from gemm_lessons.engine.compiler.compile import Compiled, compile_source
+from gemm_lessons.course.folder import Course
 from gemm_lessons.gemm.shapes import Shape
 
 
 def loop(words: str) -> dict[str, float]:
-    rows, cols, feed, order = LOOPS[f"loop 8x8 {words}"]
-    sizes = {"TM": rows, "TN": cols, "FEED": feed, "ORDER": order, "BLOCKS": 2, "THREADS": 128}
-    made = compile_source(
-        SOURCE.read_text(), path=str(SOURCE), entry="loop", defines=sizes, include_dirs=(), arch=GPU_ARCH
-    )
-    assert isinstance(made, Compiled)
-    return reads(made.sass)
+    about = tables()["squares"].loops[f"loop 8x8 {words}"]
+    return reads(compile_loop(about["entry"], about["tiles"][0]).sass)
 
 
 @pytest.mark.stored
@@ -35,7 +30,7 @@ def test_there_and_back_no_multiply_add_reads_three_registers() -> None:
 
 def test_the_last_round_is_cut_where_it_is_not_full() -> None:
     """Of lesson beat_cublas: tiles with a block each, tiles of the last round, and the blocks that share these."""
-    lesson = next(it for it in VARIANTS if it.name == "beat_cublas").kernel().lesson
+    lesson = Course(ROOT).lesson("beat_cublas")
     tiles = {n: lesson.at(Shape(n, n, n)).tile.defines for n in (1024, 1536, 2048, 3072, 4096, 6144, 8192)}
     assert {n: (it["WHOLE"], it["CUT"], it["WORKERS"]) for n, it in tiles.items()} == {
         1024: (0, 64, 256),
@@ -50,7 +45,7 @@ def test_the_last_round_is_cut_where_it_is_not_full() -> None:
 
 def test_every_worker_has_something_to_do() -> None:
     """Also where few K tiles are left for the last round: else a piece is added that nobody has stored."""
-    lesson, draw = next(it for it in VARIANTS if it.name == "beat_cublas").kernel().lesson, random.Random(1)
+    lesson, draw = Course(ROOT).lesson("beat_cublas"), random.Random(1)
     for _ in range(300):
         shape = Shape(64 * draw.randint(1, 40), 256 * draw.randint(1, 12), 32 * draw.randint(1, 40))
         tile = lesson.at(shape).tile.defines

@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from checks.course.epilogues import SIDE
 from checks.course.kernel import Kernel
-from checks.course.measure import solutions
-from checks.course.variants import VARIANTS, kernels
+from checks.course.tables import solutions
+from checks.course.tables import tables as listed
 from checks.estimate.articles import ARTICLES, Article
 from checks.estimate.matrices import CASES, MEASURED, QUEUED_US
 from gemm_lessons.authoring.numbers import table_of
@@ -52,7 +51,7 @@ OTHERS = (
 )
 BY_TMA = ("mma tma", "mma tf32_tma", "mma int8_tma")  # tiles come through tensor maps, blocks stay
 ORDERED = (512, 1024, 2048, 4096, 8192)  # at which the order of lessons is looked at
-VARIED = f"{len(VARIANTS)} variants of the lessons"
+VARIED = f"{len(listed()['variants'].variants)} variants of the lessons"
 HOPPER = 90  # the H200's entry in PIPES
 FIRST = 10  # by estimate, among which the fastest should be
 FAR = 0.40  # an error above this is too large
@@ -97,7 +96,7 @@ def lessons() -> Iterator[Compared]:
 def variants() -> Iterator[Compared]:
     """Every variant of a solution that was measured."""
     rows = json.loads((ROOT / "lessons/measured/h200_variants.json").read_text())["rows"]
-    for kernel in kernels():
+    for kernel in listed()["variants"].kernels():
         for row, estimate in estimated(kernel, rows):
             yield Compared("H200", kernel.name, row["size"], row["warm"]["median_us"], 0.0, hidden(estimate))
 
@@ -138,7 +137,7 @@ def typed(others: Sequence[tuple[str, str, tuple[str, ...]]] = OTHERS) -> Iterat
             if type_:
                 found = load_lesson(found.directory, type_)
             if file == "h200_epilogues.json":
-                rows = [{**row, "side": SIDE} for row in rows]
+                rows = [{**row, "side": listed()["epilogues"].side} for row in rows]
             for row, estimate in estimated(replace(Kernel.solution(found), name=name), rows):
                 yield Compared("H200", name, row["size"], row[way]["median_us"], 0.0, hidden(estimate))
 

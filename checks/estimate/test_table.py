@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from checks.course.kernel import GPU_ARCH
-from checks.course.squares import BLOCKS, LOOPS, SOURCE, THREADS
+from checks.course.loops import FED, compile_loop
+from checks.course.tables import tables
 from checks.estimate import table
 from checks.estimate.table import Compared
 from checks.readings.estimate import boxes
@@ -140,26 +141,24 @@ def test_loops_of_multiply_adds_take_what_was_measured() -> None:
     }
     plain = "loop 8x8 registers"
     names = [f"{plain} row by row", "loop 8x8 b from shared", "loop 8x8 both from shared", "loop 8x16 both from shared"]
-    base = loop_clocks(*LOOPS[plain])
+    loops = tables()["squares"].loops
+    base = loop_clocks(loops[plain]["tiles"][0])
     for name in names:
-        played = loop_clocks(*LOOPS[name]) / base
+        played = loop_clocks(loops[name]["tiles"][0]) / base
         assert played == pytest.approx(measured[name] / measured[plain], rel=0.04), name
 
 
-def loop_clocks(rows: int, cols: int, feed: int, order: int) -> float:
+def loop_clocks(tile: Sequence[int]) -> float:
     """Of a multiply-add, played."""
-    defines = {"TM": rows, "TN": cols, "FEED": feed, "ORDER": order, "BLOCKS": BLOCKS, "THREADS": THREADS}
-    compiled = compile_source(
-        SOURCE.read_text(), path=str(SOURCE), entry="loop", defines=defines, include_dirs=(), arch=GPU_ARCH
-    )
-    assert isinstance(compiled, Compiled)
+    compiled = compile_loop("loop", tile)
+    blocks, threads = FED.blocks_per_sm, FED.threads
     kernel = traceable(compiled, Simulator().kernel(compiled))
     clocks = []
     for turns in (2, 6):
-        given = [Buffer("in", np.ones(1 << 16, np.float32)), Buffer("out", np.ones(BLOCKS * THREADS, np.float32), True)]
-        found = kernel.trace(Grid((BLOCKS, 1, 1), (THREADS, 1, 1)), [*given, Scalar("turns", np.int32(turns))], BLOCKS)
-        clocks.append(play(found, BLOCKS, GPUS["h200"]).clocks)
-    return (clocks[1] - clocks[0]) / (rows * cols)
+        given = [Buffer("in", np.ones(1 << 16, np.float32)), Buffer("out", np.ones(blocks * threads, np.float32), True)]
+        found = kernel.trace(Grid((blocks, 1, 1), (threads, 1, 1)), [*given, Scalar("turns", np.int32(turns))], blocks)
+        clocks.append(play(found, blocks, GPUS["h200"]).clocks)
+    return (clocks[1] - clocks[0]) / (tile[0] * tile[1])
 
 
 def test_boxes_take_what_was_measured() -> None:
