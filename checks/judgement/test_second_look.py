@@ -170,7 +170,7 @@ class Memory:
         arrays = {} if own is None else {"depot": np.ascontiguousarray(own).view(np.uint32)}
         remains = Remains((), None, shared or {}, arrays, [], frozenset(), 0)
         known = {("own", "depot", offset): name for name, offset in names.items()}
-        return " ".join(contents(self.problem, self.trial, remains, known))
+        return " ".join(it.text for it in contents(self.problem, self.trial, remains, known))
 
 
 def test_shared_arrays() -> None:

@@ -1,88 +1,117 @@
-"""A wrong answer whose product is right, and what comes after it is not: a scalar or the bias left out, for all columns
-or for some, relu too early, alpha times more than the product, another column's bias."""
+"""The product is right, and what comes after it is not: a scalar or the bias left out, for all columns or for some,
+relu too early, alpha times more than the product, another column's bias.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 
 import numpy as np
 
 from gemm_lessons.gemm.formula import Formula, Value
-from gemm_lessons.judging.wrong_answer import Array, Pattern, Wrong, few
+from gemm_lessons.judging.told import Facts
+from gemm_lessons.judging.wrong_answer import Array, Made, Transformation, Wrong, numbers
 
-NEUTRAL = (("alpha", 1.0), ("beta", 0.0), ("bias", 0.0))
+NEUTRAL = {"alpha": 1.0, "beta": 0.0, "bias": 0.0}
 AT_ONCE = (2, 4)  # columns that an access takes
 
 
-def epilogue(it: Wrong) -> Pattern | None:
-    """Which mistake in the formula gives exactly this answer?"""
+def left_out(name: str, value: float | None = None) -> Transformation:
+    """The formula without a scalar or the bias, or with this value of it. Facts: ``left_out``, the ``formula``, and the
+    name of the ``answer``."""
+
+    def made(it: Wrong) -> Iterator[Made]:
+        formula = it.problem.data.formula
+        if name in formula.names:
+            other = it.without(name, NEUTRAL[name] if value is None else value)
+            yield it.made(other, left_out=name, formula=formula.text, answer=it.problem.answer.name)
+
+    return made
+
+
+def left_out_in_part(name: str) -> Transformation:
+    """It was left out in those of every ``width`` columns that are wrong (``columns``), and in the others not."""
+
+    def made(it: Wrong) -> Iterator[Made]:
+        if "bias" not in it.problem.data.formula.names or (other := _without(it, name)) is None:
+            return
+        col, wrong = np.arange(it.got.shape[1]), it.wrong.any(0)
+        for width in AT_ONCE:
+            these = np.isin(col % width, col[wrong] % width)
+            if not these.all():
+                mixed = np.where(these, other.value, it.problem.reference)
+                facts = {"left_out": name, "width": width, "columns": numbers(np.unique(col[wrong] % width))}
+                yield Made(mixed, it.problem.tolerance_of(other), facts)
+
+    return made
+
+
+def _without(it: Wrong, name: str) -> Value | None:
     formula = it.problem.data.formula
-    for name, neutral in NEUTRAL:
-        if name in formula.names and it.agrees(it.without(name, neutral)):
-            return Pattern(f"{name}_ignored", f"{name} was left out of {formula.text}.")
-    if "beta" in formula.names and it.agrees(it.without("beta", 1.0)):
-        return Pattern(
-            "beta_ignored", f"{it.problem.answer.name} was added as it was, without beta, in {formula.text}."
-        )
-    for name, other, what in _misread(formula):
-        if it.agrees(it.problem.answer_of(other)):
-            return Pattern(name, f"{what} It should be {formula.text}; this is {other.text}.")
-    return _in_part(it) or _other_bias(it) if "bias" in formula.names else None
+    if name in NEUTRAL:
+        return it.without(name, NEUTRAL[name]) if name in formula.names else None
+    other = next((other for kind, other, _ in _misread(formula) if kind == name), None)
+    return it.problem.answer_of(other) if other else None
 
 
-def _in_part(it: Wrong) -> Pattern | None:
-    """Something was left out in some of every few columns, and in the others not."""
-    formula = it.problem.data.formula
-    left_out = [(name, it.without(name, neutral)) for name, neutral in NEUTRAL if name in formula.names]
-    left_out += [
-        ("relu", it.problem.answer_of(other)) for name, other, _ in _misread(formula) if name == "relu_ignored"
-    ]
-    col, wrong = np.arange(it.got.shape[1]), it.wrong.any(0)
-    for width in AT_ONCE:
-        these = np.isin(col % width, col[wrong] % width)
-        if these.all():
-            continue
-        for name, other in left_out:
-            mixed = np.where(these, other.value, it.problem.reference)
-            if it.is_nearly(mixed, it.problem.tolerance_of(other)):
-                which = few(np.unique(col[wrong] % width))
-                return Pattern(
-                    f"{name}_in_part",
-                    f"{name} was left out in some of every {width} columns (number {which}): does the loop over "
-                    "the columns of an access reach all of them?",
-                )
-    return None
+def other_bias(column: Callable[[Array, int], Array | None], width: int = 0) -> Transformation:
+    """Each column got the bias of another ``column``, of these columns and the width of a tile."""
+
+    def made(it: Wrong) -> Iterator[Made]:
+        if (bias := _bias(it)) is not None and (found := column(np.arange(bias.size), it.tiles.cols)) is not None:
+            yield it.made(_with_bias(it, bias[found]), width=width, column=it.tiles.cols)
+
+    return made
 
 
-def _other_bias(it: Wrong) -> Pattern | None:
-    """The bias is a row, one number for each column, and was taken from another place."""
-    values, (m, n), tile = it.problem.values, it.got.shape, it.tiles.cols
-    bias = values["bias"].value
-    if bias.shape != (n,):
+def in_the_tile(col: Array, tile: int) -> Array | None:
+    """The column inside the tile."""
+    return col % tile if 1 < tile < col.size else None
+
+
+def first_of(width: int) -> Callable[[Array, int], Array]:
+    """The first of every ``width`` columns."""
+    return lambda col, tile: col // width * width
+
+
+def bias_by_row(it: Wrong) -> Iterator[Made]:
+    """Each row got a bias, by its number."""
+    rows, cols = it.got.shape
+    if rows <= cols and (bias := _bias(it)) is not None:
+        yield it.made(_with_bias(it, bias[:rows, None]))
+
+
+def _bias(it: Wrong) -> Array | None:
+    """One number for each column."""
+    if "bias" not in it.problem.data.formula.names:
         return None
-
-    def answer(other: Array) -> Value:
-        return it.problem.evaluated({**values, "bias": Value.exact(other)})
-
-    if 1 < tile < n and it.agrees(answer(bias[np.arange(n) % tile])):
-        return Pattern(
-            "bias_in_tile",
-            f"the bias was taken by the column inside the tile: column {tile} of C got bias[0]. Take that of C.",
-        )
-    for width in AT_ONCE:
-        if it.agrees(answer(bias[np.arange(n) // width * width])):
-            return Pattern(
-                "bias_repeated", f"in every {width} columns all got the bias of the first: take that of each."
-            )
-    if m <= n and it.agrees(answer(bias[:m, None])):
-        return Pattern("bias_by_row", "the bias was taken by the row of C: element (row, col) gets bias[col].")
-    return None
+    bias = it.problem.values["bias"].value
+    return bias if bias.shape == it.got.shape[1:] else None
 
 
-def _misread(formula: Formula) -> Iterator[tuple[str, Formula, str]]:
-    """Other formulas that one may have computed instead: a name, the formula, what is wrong with it."""
+def _with_bias(it: Wrong, bias: Array) -> Value:
+    return it.problem.evaluated({**it.problem.values, "bias": Value.exact(bias)})
+
+
+def other_formula(kind: str) -> Transformation:
+    """Another formula was computed, of this kind. Facts: the ``formula``, the ``other``, what moved in it."""
+
+    def made(it: Wrong) -> Iterator[Made]:
+        formula = it.problem.data.formula
+        for found, other, facts in _misread(formula):
+            if found == kind:
+                yield it.made(it.problem.answer_of(other), formula=formula.text, other=other.text, **facts)
+
+    return made
+
+
+def _misread(formula: Formula) -> Iterator[tuple[str, Formula, Facts]]:
+    """Other formulas that one may have computed instead: of which kind, the formula, what moved in it.
+
+    relu: it is left out; early: it comes before a ``term`` is added; alpha: it multiplies other ``terms``, too.
+    """
     tree = ast.parse(formula.text.partition("=")[2].strip(), mode="eval").body
 
     def made(other: ast.expr) -> Formula:
@@ -90,21 +119,20 @@ def _misread(formula: Formula) -> Iterator[tuple[str, Formula, str]]:
 
     match tree:
         case ast.Call(func=ast.Name(id="relu") as relu, args=[inner]):
-            yield "relu_ignored", made(inner), "relu was left out."
+            yield "relu", made(inner), {}
             terms = _terms(inner)
             for i, term in enumerate(terms):
                 if others := [*terms[:i], *terms[i + 1 :]]:
                     early = ast.Call(relu, [_sum(others)], [])
-                    words = f"relu came before {ast.unparse(term)} was added."
-                    yield "relu_early", made(ast.BinOp(early, ast.Add(), term)), words
-            for other, words in _scaled(terms):
-                yield "alpha_spread", made(ast.Call(relu, [other], [])), words
+                    yield "early", made(ast.BinOp(early, ast.Add(), term)), {"term": ast.unparse(term)}
+            for other, also in _scaled(terms):
+                yield "alpha", made(ast.Call(relu, [other], [])), {"terms": also}
         case _:
-            for other, words in _scaled(_terms(tree)):
-                yield "alpha_spread", made(other), words
+            for other, also in _scaled(_terms(tree)):
+                yield "alpha", made(other), {"terms": also}
 
 
-def _scaled(terms: Sequence[ast.expr]) -> Iterator[tuple[ast.expr, str]]:
+def _scaled(terms: Sequence[ast.expr]) -> Iterator[tuple[ast.expr, tuple[str, ...]]]:
     """alpha times one of the other terms, too, or times all."""
     for i, term in enumerate(terms):
         match term:
@@ -113,8 +141,7 @@ def _scaled(terms: Sequence[ast.expr]) -> Iterator[tuple[ast.expr, str]]:
                 for also in [*([one] for one in rest), *([rest] if len(rest) > 1 else [])]:
                     spread = ast.BinOp(alpha, ast.Mult(), _sum([product, *also]))
                     others = [one for one in rest if one not in also]
-                    names = " and ".join(map(ast.unparse, also))
-                    yield _sum([spread, *others]), f"alpha multiplied {names}, too: it belongs to the product alone."
+                    yield _sum([spread, *others]), tuple(map(ast.unparse, also))
 
 
 def _terms(node: ast.expr) -> list[ast.expr]:

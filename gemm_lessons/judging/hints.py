@@ -141,7 +141,7 @@ def _same_tile(facts: Evidence) -> Iterator[Hint]:
     pattern = verdict.judgement.pattern if isinstance(verdict, WrongAnswer) else None
     if pattern is None or pattern.name != "same_k_tile":
         return
-    if has_buffers(facts) and "A and of B" in pattern.explanation:
+    if has_buffers(facts) and pattern.facts["of"] == ("A", "B"):
         yield Hint(
             4.5,
             "the kernel has two buffers: is the one that is multiplied the one that was filled last? They change over "
@@ -161,8 +161,8 @@ def _wrong_tile(facts: Evidence) -> Iterator[Hint]:
     whole = Shape(tile.get("BM", 0), tile.get("BN", 0), tile.get("BK", 0))
     right = {result.shape: result.kind == "passed" for result in facts.checked.shapes}
     if facts.checked.contents and not right.get(whole):
-        told = " ".join(facts.checked.contents)
-        moved = right.get(whole) is False and told.endswith("the right sums.")
+        told = " ".join(it.text for it in facts.checked.contents)
+        moved = right.get(whole) is False and facts.checked.contents[-1].name == "right_sums"
         ask = "So only their places in C are wrong." if moved else "Is that what should be there?"
         yield Hint(4.5, f"after one block and one K tile, in memory: {told} {ask}")
         return

@@ -1,4 +1,4 @@
-"""Wrong answers that are right sums in the wrong places: whole rows, whole columns, or elements that changed places.
+"""Right sums in the wrong places: C transposed or shifted; rows, columns or elements that hold what belongs elsewhere.
 
 Of every element it is asked where its value stands in the right answer. Rows and columns may also be a multiple of
 the right ones: nothing was added to a row that is 0.
@@ -6,61 +6,158 @@ the right ones: nothing was added to a row that is 0.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import numpy as np
 
-from gemm_lessons.judging.wrong_answer import Array, Pattern, Wrong, few
+from gemm_lessons.judging.factors import turned
+from gemm_lessons.judging.told import Facts, Lines
+from gemm_lessons.judging.wrong_answer import Array, Made, Transformation, Wrong, numbers
 
+MOST_SHIFT = 32
 FEW = 100  # elements that are looked up one by one
 KNOWN = 0.9  # share of elements whose value stands in the right answer; some values are alike
 MOST = 1 << 20  # elements that are looked up, in a second
 GROUPS = (8, 4, 2, 16, 32, 64)  # rows of a thread, of a vector, of a round
+# By axis: what C has along it, the factor that has the same, and the index that is the block's.
+ROWS, COLUMNS = 0, 1
+AXES = (("row", "A", "blockIdx.y"), ("column", "B", "blockIdx.x"))
+SHIFTED = (("up", "down"), ("left", "right"))
 
 
-def multiples(it: Wrong) -> Pattern | None:
-    """Rows (or columns) that are a multiple of the right ones; 0 of them, as a rule."""
+def transposed(it: Wrong) -> Iterator[Made]:
+    """C^T, as it lies in memory."""
+    if it.is_plain:
+        yield it.moved(lambda right: right.T.reshape(right.shape))
+
+
+def fragments_transposed(it: Wrong) -> Iterator[Made]:
+    """Each 16 x 16 of C transposed."""
+    blocks, allowed = turned(it.problem.reference), turned(it.problem.tolerance)
+    if it.is_plain and blocks is not None and allowed is not None:
+        yield Made(blocks, allowed)
+
+
+def shifted(axis: int) -> Transformation:
+    """Every row, or every column, too far in one direction. Facts: ``axis``, ``way`` and ``distance``; ``here`` holds
+    the right values of ``there``."""
+
+    def made(it: Wrong) -> Iterator[Made]:
+        size = it.got.shape[axis]
+        for distance in range(1, min(MOST_SHIFT, size // 2) + 1):
+            for shift in (distance, -distance):  # line i has the right values of line i + shift
+                here = slice(max(0, -shift), min(size, size - shift))
+                there = _along(axis, slice(here.start + shift, here.stop + shift))
+                facts = {
+                    "axis": AXES[axis][0],
+                    "way": SHIFTED[axis][shift < 0],
+                    "distance": distance,
+                    "here": here.start,
+                    "there": here.start + shift,
+                }
+                yield Made(it.problem.reference[there], it.problem.tolerance[there], facts, _along(axis, here))
+
+    return made
+
+
+def _along(axis: int, lines: slice) -> tuple[slice, ...]:
+    return (lines,) if axis == ROWS else (slice(None), lines)
+
+
+def multiples(axis: int, none: bool) -> Callable[[Wrong], Facts | None]:
+    """Rows (or columns) that are a multiple of the right ones; or ``none``: all of them 0. Facts: ``axis``, ``lines``
+    and ``times``."""
+
+    def searched(it: Wrong) -> Facts | None:
+        counted = it.once(_multiples, axis)
+        if counted is None or none == counted[counted != 1].any():
+            return None
+        return {**_lines(counted != 1, axis, it), "times": int(counted[counted != 1][0])}
+
+    return searched
+
+
+def _multiples(it: Wrong, axis: int) -> Array | None:
+    """How often each row (or column) was counted, if that gives every element."""
     if not it.may_be_fitted:
         return None
-    right = it.problem.reference
-    for axis, noun, tile in ((0, "row", it.tiles.rows), (1, "column", it.tiles.cols)):
-        across = 1 - axis
-        counted = np.rint((it.got * right).sum(across) / np.square(right).sum(across))
-        factor = np.expand_dims(counted, across)
-        if it.is_nearly(right * factor, it.problem.tolerance * np.abs(factor)):
-            wrong = counted != 1
-            where = _lines(wrong, noun, tile)
-            if counted[wrong].any():
-                times = f"{counted[wrong][0]:.0f} times the right sums"
-                return Pattern(f"{noun}s_again", f"{where} are {times}: which loop visits them again?")
-            advice = f"nothing was added to them. Does the loop over a thread's {noun}s reach its end?"
-            return Pattern(f"{noun}s_zero", f"{where} are 0: {advice}")
-    return None
+    right, across = it.problem.reference, 1 - axis
+    counted = np.rint((it.got * right).sum(across) / np.square(right).sum(across))
+    factor = np.expand_dims(counted, across)
+    return counted if it.is_nearly(right * factor, it.problem.tolerance * np.abs(factor)) else None
 
 
-def _lines(chosen: Array, noun: str, tile: int) -> str:
-    """``rows 7, 15 of each tile``, where every whole tile has the same ones."""
-    if 1 < tile < chosen.size and not chosen.size % tile and (chosen == np.resize(chosen[:tile], chosen.size)).all():
-        return f"{noun}s {few(np.flatnonzero(chosen[:tile]))} of each block tile"
-    return f"{noun}s {few(np.flatnonzero(chosen))}"
+def _lines(chosen: Array, axis: int, it: Wrong) -> Facts:
+    """These rows or columns; of one tile, where every whole tile has the same ones."""
+    tile = (it.tiles.rows, it.tiles.cols)[axis]
+    in_tile = bool(
+        1 < tile < chosen.size and not chosen.size % tile and (chosen == np.resize(chosen[:tile], chosen.size)).all()
+    )
+    lines = Lines(numbers(np.flatnonzero(chosen[:tile] if in_tile else chosen)), in_tile)
+    return {"axis": AXES[axis][0], "lines": lines}
 
 
-def moved(it: Wrong) -> Pattern | None:
-    """Right sums that stand in the place of others."""
-    if not it.may_be_fitted or it.got.size > MOST:
+def repeated(axis: int, cause: Callable[[Array, int], Facts | None]) -> Callable[[Wrong], Facts | None]:
+    """Rows (or columns) that hold the sums of others, from ``cause``. Facts: ``axis``, ``lines``, the ``factor`` that
+    has the same rows, ``index`` of the block, and for example line ``here``, with the sums of ``there``."""
+
+    def searched(it: Wrong) -> Facts | None:
+        if (sources := it.once(_sources)) is None:
+            return None
+        source, tile = sources[axis], (it.tiles.rows, it.tiles.cols)[axis]
+        wrong = np.flatnonzero(away := source != np.arange(source.size))
+        if not wrong.size or (facts := cause(source, tile)) is None:
+            return None
+        _, factor, index = AXES[axis]
+        example = {"here": int(wrong[0]), "there": int(source[wrong[0]])}
+        return {**_lines(away, axis, it), "factor": factor, "index": index, **example, **facts}
+
+    return searched
+
+
+def first_block(source: Array, tile: int) -> Facts | None:
+    """Every block has those of the first one."""
+    return {} if 1 < tile < source.size and (source == np.arange(source.size) % tile).all() else None
+
+
+def first_of_a_group(source: Array, tile: int) -> Facts | None:
+    """In every few lines all are like the first. Facts: the ``size`` of a group, and the first ones that ``repeat``."""
+    place = np.arange(source.size)
+    size = next((size for size in GROUPS if (source == place - place % size).all()), None)
+    if size is None:
         return None
-    found = _places(it)
-    if (found >= 0).mean() < KNOWN:
+    return {"size": size, "repeat": numbers(np.flatnonzero(source != place)[: size - 1])}
+
+
+def so_far_before(source: Array, tile: int) -> Facts | None:
+    """All of them have the sums of the lines so many ``before``."""
+    place = np.arange(source.size)
+    by = np.unique((place - source)[source != place])
+    return {"before": int(by[0])} if by.size == 1 and by[0] > 0 else None
+
+
+def anywhere(source: Array, tile: int) -> Facts:
+    """Whatever it is."""
+    return {}
+
+
+def _sources(it: Wrong) -> tuple[Array, Array] | None:
+    """For each row and each column whose sums it holds, if that gives every element."""
+    if (found := it.once(_places)) is None:
         return None
     cols = it.got.shape[1]
     from_row = np.array([_most(line) for line in found // cols])
     from_col = np.array([_most(line) for line in (found % cols).T])
-    known = (from_row >= 0).all() and (from_col >= 0).all()
-    if known and it.agrees_moved(lambda right: right[np.ix_(from_row, from_col)]):
-        return _copied(from_row, from_col, it)
-    return _exchanged(found.ravel(), it)
+    if (from_row < 0).any() or (from_col < 0).any():
+        return None
+    return (from_row, from_col) if it.agrees_moved(lambda right: right[np.ix_(from_row, from_col)]) else None
 
 
-def _places(it: Wrong) -> Array:
-    """(M, N): where in the right answer, counted along its rows, the value of each element stands; -1 if nowhere."""
+def _places(it: Wrong) -> Array | None:
+    """(M, N): where in the right answer, counted along its rows, the value of each element stands; -1 if nowhere. None
+    if that is so of many."""
+    if not it.may_be_fitted or it.got.size > MOST:
+        return None
     right, got, tolerance = it.problem.reference.ravel(), it.got.ravel(), it.problem.tolerance.ravel()
     order = np.argsort(right)
     after = np.clip(np.searchsorted(right[order], got), 1, right.size - 1)
@@ -68,7 +165,8 @@ def _places(it: Wrong) -> Array:
     nearest = np.where(np.abs(got - right[below]) <= np.abs(got - right[above]), below, above)
     own = np.arange(right.size)
     nearest = np.where(np.abs(got - right) <= tolerance, own, nearest)
-    return np.where(np.abs(got - right[nearest]) <= tolerance[nearest], nearest, -1).reshape(it.got.shape)
+    found = np.where(np.abs(got - right[nearest]) <= tolerance[nearest], nearest, -1).reshape(it.got.shape)
+    return found if (found >= 0).mean() >= KNOWN else None
 
 
 def _most(line: Array) -> int:
@@ -76,47 +174,11 @@ def _most(line: Array) -> int:
     return int(np.bincount(line[line >= 0]).argmax()) if (line >= 0).any() else -1
 
 
-def _copied(from_row: Array, from_col: Array, it: Wrong) -> Pattern:
-    names, said = [], []
-    for source, noun, name, tile, block in (
-        (from_row, "row", "A", it.tiles.rows, "blockIdx.y"),
-        (from_col, "column", "B", it.tiles.cols, "blockIdx.x"),
-    ):
-        wrong = np.flatnonzero(source != np.arange(source.size))
-        if wrong.size:
-            names.append(f"{noun}s_repeated")
-            said.append(_of_lines(source, wrong, noun, name, tile, block))
-    return Pattern(names[0], " ".join(said))
-
-
-def _of_lines(source: Array, wrong: Array, noun: str, name: str, tile: int, block: str) -> str:
-    place = np.arange(source.size)
-    index = f"{noun} index of {name}"
-    if 1 < tile < source.size and (source == place % tile).all():
-        return (
-            f"every block computed the {noun}s of the first one: {noun} {wrong[0]} holds the sums of {noun} "
-            f"{source[wrong[0]]}. The {index} lacks {block}."
-        )
-    for size in GROUPS:
-        if (source == place - place % size).all():
-            return (
-                f"{noun}s {few(wrong[: size - 1])} repeat {noun} {source[wrong[0]]}, and so on in every {size} "
-                f"{noun}s: a thread uses one element of {name} for all of them. The {index} lacks the term "
-                f"that counts the thread's {noun}s."
-            )
-    shown = _lines(source != place, noun, tile)
-    by = np.unique(place[wrong] - source[wrong])
-    if by.size == 1 and by[0] > 0:
-        return f"{shown} hold the sums of the {noun}s {by[0]} before: the {index} lacks a term of {by[0]}."
-    return (
-        f"{shown} hold the sums of other {noun}s, {noun} {wrong[0]} those of {noun} {source[wrong[0]]}: follow the "
-        f"{index} from the copy to the product, and that of C in the store."
-    )
-
-
-def _exchanged(found: Array, it: Wrong) -> Pattern | None:
-    """Two by two elements changed places."""
-    cols = it.got.shape[1]
+def exchanged(it: Wrong) -> Facts | None:
+    """Two by two elements changed places, such as ``here`` and ``there``."""
+    if (places := it.once(_places)) is None:
+        return None
+    found, cols = places.flatten(), it.got.shape[1]
     place = np.arange(found.size)
     hidden = np.flatnonzero(found < 0)
     if hidden.size > FEW:
@@ -128,13 +190,7 @@ def _exchanged(found: Array, it: Wrong) -> Pattern | None:
     if (found[found] == place)[away].mean() < KNOWN:
         return None
     here = int(np.flatnonzero(away & (found[found] == place))[0])
-    one, other = (f"C[{at // cols}, {at % cols}]" for at in (here, int(found[here])))
-    return Pattern(
-        "exchanged",
-        f"the sums are right, but elements have changed places in pairs: {one} holds what belongs in {other}, and the "
-        "other way round. Row and column are exchanged inside each thread's patch: acc[i][j] is a_frag[i] times "
-        "b_frag[j], and belongs in row i, column j of the patch. Look at the product and at the store.",
-    )
+    return {"here": divmod(here, cols), "there": divmod(int(found[here]), cols)}
 
 
 def _partner(here: int, it: Wrong) -> int:

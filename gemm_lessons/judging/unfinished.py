@@ -1,4 +1,4 @@
-"""How far has the author of an unfinished kernel come? What its memory holds after one K tile, in sentences.
+"""How far has the author of an unfinished kernel come? What its memory holds after one K tile.
 
 The kernel has run as it is written, nothing of it optimised away, on a problem that is one block and one K tile: so
 ``As`` should hold all of A in the end, ``Bs`` all of B, and the accumulators all of C. Inputs are random and
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -16,11 +17,27 @@ from gemm_lessons.engine.records.elements import bits
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.simulator.final_memory import UNWRITTEN, Remains
 from gemm_lessons.gemm.problem import Problem, Trial
+from gemm_lessons.judging.told import Told
 from gemm_lessons.judging.wrong_answer import Array
 
 ALIKE = 0.98  # share of numbers that must be where they are expected: a few may be (nearly) the same
 EXCHANGED = 0.05  # share of C in an array of the block from which on the sums have passed through it, over the tiles
 WARP = 32
+SENTENCES: Mapping[str, str] = {
+    "nothing": "Nothing is in {array} yet.",
+    "tile": "{array} holds the tile of {matrix}{order:order}.",
+    "part": "{array} holds {count:,} of the {size:,} numbers of {matrix}'s tile; {matrix}[{row}, {col}] is missing.",
+    "neither": "What {array} holds is of neither A nor B.",
+    "one_number": "{array} holds one number of {matrix} again and again.",
+    "numbers": "{array} holds numbers of {matrix}.",
+    "filled_in_part": "{array} is filled in part: {count} of {size}, with numbers of {matrix}.",
+    "right_sums": "{array:accumulator} holds the right sums.",
+    "shared_sums": "{array:accumulator} holds right sums, but of {count:,} of the {size:,} elements: "
+    "{by_warp:by warp}.",
+    "nothing_stored": "Nothing is stored in C yet.",
+    "no_loads": "The counters have no loads of {lines:source lines}: what is loaded there does not reach C yet, so the "
+    "compiler leaves it out (dead code).",
+}
 
 
 @dataclass(frozen=True)
@@ -41,11 +58,11 @@ def can_tell(problem: Problem) -> bool:
 
 def contents(
     problem: Problem, trial: Trial, remains: Remains, names: Mapping[tuple[str, str, int], str]
-) -> tuple[str, ...]:
+) -> tuple[Told, ...]:
     """What memory holds, array by array. ``names``: of shared arrays and of a thread's own, by space, variable of the
     PTX and byte offset in it."""
     tiles = {name: bits(problem.layouts[name].matrix(problem.arrays[name])) for name in "AB"}
-    said = []
+    said = list[Told | None]()
     for variable, words in remains.shared.items():
         if np.isin(bits(trial.answer), words[words != 0]).mean() < EXCHANGED:  # zeros are in both without passing
             said.append(_shared(names.get(("shared", variable, 0), variable), words, tiles))
@@ -55,37 +72,41 @@ def contents(
     layout = problem.answer
     before = bits(layout.matrix(problem.arrays[layout.name]))
     if remains.fault is None and (bits(trial.answer) == before.reshape(trial.answer.shape)).all():
-        said.append("Nothing is stored in C yet.")
-    return tuple(sentence for sentence in said if sentence)
+        said.append(told("nothing_stored"))
+    return tuple(it for it in said if it is not None)
 
 
-def _shared(name: str, words: Array, tiles: Mapping[str, Array]) -> str:
+def told(name: str, **facts: Any) -> Told:
+    """One of ``SENTENCES``."""
+    return Told(name, SENTENCES[name], facts)
+
+
+def _shared(name: str, words: Array, tiles: Mapping[str, Array]) -> Told | None:
     if not len(words):
-        return ""
+        return None
     if (words == UNWRITTEN).all():
-        return f"Nothing is in {name} yet."
+        return told("nothing", array=name)
     present = {matrix: np.isin(tile, words) for matrix, tile in tiles.items()}
     matrix = max(present, key=lambda it: present[it].mean())
     there, tile = present[matrix], tiles[matrix]
     if there.all():
-        return f"{name} holds the tile of {matrix}{_layout(words, tile)}."
+        return told("tile", array=name, matrix=matrix, order=_order(words, tile))
     if not there.any():
-        return f"What {name} holds is of neither A nor B."
-    row, col = np.argwhere(~there)[0]
-    part = f"{there.sum():,} of the {tile.size:,} numbers of {matrix}'s tile"
-    return f"{name} holds {part}; {matrix}[{row}, {col}] is missing."
+        return told("neither", array=name)
+    row, col = map(int, np.argwhere(~there)[0])
+    return told("part", array=name, matrix=matrix, count=int(there.sum()), size=tile.size, row=row, col=col)
 
 
-def _layout(words: Array, tile: Array) -> str:
-    """How the tile lies in the array, if its rows and columns are evenly apart."""
+def _order(words: Array, tile: Array) -> str:
+    """How the tile lies in the array: by "row" or by "column", if those are evenly apart; else "its own"."""
     rows, cols = tile.shape
     if min(rows, cols) < 2:
         return ""
     first, below, beside = (int(np.flatnonzero(words == it)[0]) for it in (tile[0, 0], tile[1, 0], tile[0, 1]))
     place = first + np.add.outer(np.arange(rows) * (below - first), np.arange(cols) * (beside - first))
     if place.min() < 0 or place.max() >= len(words) or (words[place] == tile).mean() < ALIKE:
-        return ", in an order of its own"
-    return ", row by row" if beside - first == 1 else ", column by column (transposed)" if below - first == 1 else ""
+        return "its own"
+    return "row" if beside - first == 1 else "column" if below - first == 1 else ""
 
 
 def _own_arrays(remains: Remains, names: Mapping[tuple[str, str, int], str]) -> Iterator[tuple[str, Array]]:
@@ -97,21 +118,21 @@ def _own_arrays(remains: Remains, names: Mapping[tuple[str, str, int], str]) -> 
                 yield names["own", variable, start], words[:, start // 4 : end // 4]
 
 
-def _fragment(name: str, words: Array, tiles: Mapping[str, Array]) -> str:
+def _fragment(name: str, words: Array, tiles: Mapping[str, Array]) -> Told | None:
     """An array of a thread that holds numbers of A or of B."""
     written = words != UNWRITTEN
     for matrix, tile in tiles.items():
         ours = np.isin(words, tile) & written
         if ours.all():
             if words.shape[1] > 1 and (words == words[:, :1]).all():
-                return f"{name} holds one number of {matrix} again and again."
-            return f"{name} holds numbers of {matrix}."
+                return told("one_number", array=name, matrix=matrix)
+            return told("numbers", array=name, matrix=matrix)
         if ours.any() and (ours | ~written).all():
-            return f"{name} is filled in part: {int(ours[0].sum())} of {words.shape[1]}, with numbers of {matrix}."
-    return ""
+            return told("filled_in_part", array=name, matrix=matrix, count=int(ours[0].sum()), size=words.shape[1])
+    return None
 
 
-def _sums(problem: Problem, own: list[tuple[str, Array]], remains: Remains) -> str:
+def _sums(problem: Problem, own: list[tuple[str, Array]], remains: Remains) -> Told | None:
     """Accumulators that hold right sums: an array of each thread, or a register."""
     registers = [("", words[:, None]) for words in remains.registers]
     for name, words in (*own, *registers):
@@ -119,25 +140,20 @@ def _sums(problem: Problem, own: list[tuple[str, Array]], remains: Remains) -> s
         place = _place(values, problem) if np.isfinite(values).all() else np.array([-1])
         if (place < 0).any():
             continue
-        subject = f"{name} holds" if name else "the accumulator holds"
         different = np.unique(place).size
         if different >= ALIKE * problem.reference.size:
-            return f"{_capital(subject)} the right sums."
+            return told("right_sums", array=name)
         if different > 1:
-            return (
-                f"{_capital(subject)} right sums, but of {different:,} of the {problem.reference.size:,} elements: "
-                f"{_shared_by(place)}."
-            )
-    return ""
+            size, by_warp = problem.reference.size, _are_by_warp(place)
+            return told("shared_sums", array=name, count=different, size=size, by_warp=by_warp)
+    return None
 
 
-def _shared_by(place: Array) -> str:
-    """Which threads compute the same elements."""
-    if len(place) % WARP == 0 and (place.reshape(-1, WARP, place.shape[1]) == place[::WARP, None]).all():
-        warps = np.unique(place[::WARP], axis=0).shape[0]
-        if warps * WARP == len(place):
-            return "each warp has its own, and all lanes of a warp have the same ones"
-    return "several threads compute the same ones"
+def _are_by_warp(place: Array) -> bool:
+    """Whether each warp computes elements of its own, and all of its lanes the same ones."""
+    if len(place) % WARP or not (place.reshape(-1, WARP, place.shape[1]) == place[::WARP, None]).all():
+        return False
+    return int(np.unique(place[::WARP], axis=0).shape[0]) * WARP == len(place)
 
 
 def _place(values: Array, problem: Problem) -> Array:
@@ -149,8 +165,3 @@ def _place(values: Array, problem: Problem) -> Array:
     nearest = np.where(np.abs(values - right[below]) <= np.abs(values - right[above]), below, above)
     near = np.abs(values - right[nearest]) <= problem.tolerance.ravel()[nearest]
     return np.where(near, nearest, -1)
-
-
-def _capital(text: str) -> str:
-    """A sentence may begin with a name of the source: that stays as it is."""
-    return text if not text.startswith("the ") else f"T{text[1:]}"

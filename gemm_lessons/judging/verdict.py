@@ -20,8 +20,9 @@ from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape, TileSizes
-from gemm_lessons.judging.patterns import recognise
-from gemm_lessons.judging.wrong_answer import Pattern, Wrong
+from gemm_lessons.judging.mistakes import recognise
+from gemm_lessons.judging.pattern import Pattern
+from gemm_lessons.judging.wrong_answer import Wrong
 
 if TYPE_CHECKING:
     from gemm_lessons.engine.compiler.compile import Diagnostic

@@ -1,34 +1,38 @@
-"""A wrong answer, with everything that a rule of ``patterns.py`` may ask about it, and what a rule says of it."""
+"""A wrong answer, with everything that a row of the table of mistakes may ask about it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
 from gemm_lessons.engine.records.elements import bits
-from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.formula import Product, Value, roundings
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import TileSizes
+from gemm_lessons.judging.told import Facts
 
 Array = np.ndarray[Any, Any]
 
-RUNS = 4  # numbers, or runs of them, that are listed
+MOSTLY = 0.95  # share of a part's elements that must be wrong: few wrong sums are right by chance
+T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Pattern:
-    """A kind of wrong answer that was recognised. ``name`` is a stable identifier; ``explanation`` is shown.
+class Made(NamedTuple):
+    """What C would be after a mistake, (M, N), or which elements would be wrong, and the mistake's parameters.
 
-    ``vague``: it says where C is wrong, and of the mistake little.
+    ``at``: the elements of C that this is said of.
     """
 
-    name: str
-    explanation: str
-    vague: bool = False
+    answer: Array
+    tolerance: Array | float = 0.0
+    facts: Facts = {}  # noqa: RUF012 nobody writes to it
+    at: Any = ...
+
+
+Transformation = Callable[["Wrong"], Iterable[Made]]
 
 
 class Wrong:
@@ -40,16 +44,38 @@ class Wrong:
         self.got = got
         self.wrong = wrong
         self.tiles = tiles
+        self._found: dict[Any, Any] = {}
+
+    def once(self, search: Callable[..., T], *parameters: Any) -> T:
+        """``search(self, *parameters)``, which several rows ask for, and which is made once."""
+        key = search, parameters
+        if key not in self._found:
+            self._found[key] = search(self, *parameters)
+        return cast(T, self._found[key])
+
+    def made(self, value: Value, **facts: Any) -> Made:
+        """A wrong answer that would be ``value``, with its own tolerance."""
+        return Made(value.value, self.problem.tolerance_of(value), facts)
+
+    def moved(self, move: Callable[[Array], Array], **facts: Any) -> Made:
+        """The right answer when its elements have moved, each with its tolerance."""
+        return Made(move(self.problem.reference), move(self.problem.tolerance), facts)
+
+    def is_wrong_in(self, made: Made, least: float = 1.0) -> bool:
+        """Whether the elements of the made are wrong, ``least`` of them, and no others."""
+        here, there = self.wrong[made.at], made.answer
+        return not (here > there).any() and bool((here == there).all() if least == 1 else here[there].mean() >= least)
 
     def agrees(self, other: Value) -> bool:
         """Is the answer the same as ``other`` everywhere, as far as rounding lets it be, and is that no right one?"""
         return self.is_nearly(other.value, self.problem.tolerance_of(other))
 
-    def agrees_moved(self, moved: Callable[[Array], Array]) -> bool:
-        """The same of the right answer when its elements have ``moved``, each with its tolerance."""
-        return self.is_nearly(moved(self.problem.reference), moved(self.problem.tolerance))
+    def agrees_moved(self, move: Callable[[Array], Array]) -> bool:
+        """The same of the right answer when its elements have moved."""
+        made = self.moved(move)
+        return self.is_nearly(made.answer, made.tolerance)
 
-    def is_nearly(self, other: Array, tolerance: Array) -> bool:
+    def is_nearly(self, other: Array, tolerance: Array | float) -> bool:
         """Whether each element is ``other``, within its tolerance or the right one's, and some are no right ones."""
         right, allowed = self.problem.reference, self.problem.tolerance
         if not bool((np.abs(self.got - other) <= np.maximum(tolerance, allowed)).all()):
@@ -72,10 +98,10 @@ class Wrong:
             self.is_plain and set(self.problem.data.formula.names) == {"A", "B"} and bool(np.isfinite(self.got).all())
         )
 
-    def called(self, size: int, also: str = "") -> str:
-        """The names of a size, such as ``BM, BN``: of the tile, and of M, N and K those that are in ``also``."""
+    def called(self, size: int, also: str = "") -> tuple[str, ...]:
+        """The names of a size, such as ``BM`` and ``BN``: of the tile, and of M, N and K those that are in ``also``."""
         sizes = {name: value for name, value in self.problem.shape.names.items() if name in also}
-        return ", ".join(name for name, value in {**sizes, **dict(self.problem.data.sizes)}.items() if value == size)
+        return tuple(name for name, value in {**sizes, **dict(self.problem.data.sizes)}.items() if value == size)
 
     @cached_property
     def factors(self) -> tuple[Array, Array]:
@@ -114,11 +140,6 @@ class Wrong:
         return [slice(k0, min(k0 + depth, k)) for k0 in range(0, k, depth)]
 
 
-def few(numbers: Array) -> str:
-    """``0 to 7, 16`` of ascending numbers; not all of them if they are many."""
-    runs = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
-    if len(runs) == len(numbers):
-        shown = [str(number) for number in numbers]
-    else:
-        shown = [f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
-    return f"{', '.join(shown[:RUNS])}{', ...' if len(shown) > RUNS else ''}"
+def numbers(values: Array) -> tuple[int, ...]:
+    """Whole numbers, as facts have them."""
+    return tuple(int(value) for value in values)

@@ -15,8 +15,8 @@ from gemm_lessons.engine.compiler.diagnostics import Diagnostic, printable
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.results import Conflict, Printed
 from gemm_lessons.judging.evidence import ShapeResult
+from gemm_lessons.judging.pattern import Pattern
 from gemm_lessons.judging.verdict import CompileFailed, Faulted, GateMissed, Passed, TileMap, TimedOut, WrongAnswer
-from gemm_lessons.judging.wrong_answer import Pattern
 from gemm_lessons.report.console import THEME
 from gemm_lessons.report.course import step
 from gemm_lessons.report.links import link
@@ -91,8 +91,8 @@ def _headline(console: Console, outcome: RunOutcome, remarks: Sequence[str]) -> 
     kind = row.verdict.kind
     style = "doubt" if row.checked.unfinished else STYLE[kind]
     console.print(Text(f"{title_of(row)}: {summary_of(row)}", style=style))
-    for sentence in row.checked.contents if row.checked.unfinished else ():
-        console.print(_indented(Text(sentence)))
+    for told in row.checked.contents if row.checked.unfinished else ():
+        console.print(_indented(Text(told.text)))
     if row.checked.shapes:
         console.print(Text(_extent(row), style="quiet"))
         console.print(_indented(_shapes(row.checked.shapes)))

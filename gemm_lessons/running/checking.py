@@ -144,8 +144,7 @@ def _explained(tried: Sequence[LaunchResult]) -> Verdict:
     telling = next((it for it in wrong if isinstance(it, WrongAnswer) and not it.is_vague), None)
     if telling is None or telling.judgement.pattern is None:
         return first
-    pattern = telling.judgement.pattern
-    pattern = replace(pattern, explanation=f"at {telling.shape}, {pattern.explanation}")
+    pattern = replace(telling.judgement.pattern, shape=telling.shape)
     return replace(first, judgement=replace(first.judgement, pattern=pattern))
 
 

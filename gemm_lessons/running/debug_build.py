@@ -28,7 +28,8 @@ from gemm_lessons.engine.simulator.final_memory import Remains
 from gemm_lessons.gemm.problem import Problem, Trial
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import Built, Checked, text_of_line
-from gemm_lessons.judging.unfinished import Unfinished, can_tell, contents
+from gemm_lessons.judging.told import Told
+from gemm_lessons.judging.unfinished import Unfinished, can_tell, contents, told
 from gemm_lessons.judging.verdict import Faulted, TimedOut, WrongAnswer
 from gemm_lessons.running.plan import RunPlan
 
@@ -78,10 +79,10 @@ def second_look(plan: RunPlan, built: Built, source: str, checked: Checked) -> C
         remains = _remains(compiled, lesson, trial)
         names = _names(compiled, remains)
         if can_tell(problem) and (todos or (puzzling and remains.fault is None)):
-            told = contents(problem, trial, remains, names)
+            held = contents(problem, trial, remains, names)
             if remains.fault is None and lesson.tile == built.lesson.tile:
-                told += _left_out(remains, _remains(built.code.counted[0], lesson, problem.trial()), checked)
-            checked = replace(checked, contents=told)
+                held += _left_out(remains, _remains(built.code.counted[0], lesson, problem.trial()), checked)
+            checked = replace(checked, contents=held)
     except UnsupportedKernel:  # it counts nothing and judges nothing: the run has done that without it
         return checked
     return _with_findings(checked, _past_the_end(remains, names, source), shape)
@@ -165,7 +166,7 @@ def _with_findings(checked: Checked, found: list[Finding], shape: Shape) -> Chec
     return replace(checked, verdict=verdict, findings=(*found, *known))
 
 
-def _left_out(remains: Remains, counted: Remains, checked: Checked) -> tuple[str, ...]:
+def _left_out(remains: Remains, counted: Remains, checked: Checked) -> tuple[Told, ...]:
     """Why a counter is 0: the loads of these lines are executed as written, but not in the code that is ``counted``.
 
     A line alone says little: where two loads have become one instruction, it has the line of one of them.
@@ -177,6 +178,4 @@ def _left_out(remains: Remains, counted: Remains, checked: Checked) -> tuple[str
     missing = sorted(remains.loads - lines)
     if not missing:
         return ()
-    where = f"line{'s'[: len(missing) > 1]} {', '.join(map(str, missing))}"
-    why = "what is loaded there does not reach C yet, so the compiler leaves it out (dead code)"
-    return (f"The counters have no loads of {where}: {why}.",)
+    return (told("no_loads", lines=tuple(missing)),)

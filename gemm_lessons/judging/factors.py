@@ -1,0 +1,227 @@
+"""C as the product of an A and a B that were read otherwise than they should be.
+
+A reading gives the factor "A" or "B" as it was read instead, or None where that is not possible; ``read`` makes the
+transformation of it. All of this is about plain products, of one A and one B.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from gemm_lessons.gemm.formula import Value
+from gemm_lessons.judging.told import Facts
+from gemm_lessons.judging.wrong_answer import Array, Made, Transformation, Wrong
+
+Reading = Callable[[Wrong, str], Array | None]
+
+SIDE = 16  # rows and columns of a fragment
+QUARTER = 8  # rows and columns of the matrices that ldmatrix loads
+WORD = 4  # bytes
+FEW_ROWS = 4  # of C, in which bytes are looked for
+
+
+def read(reading: Reading, *choices: str) -> Transformation:
+    """The factors of each choice, "A", "B" or "AB", read so. Facts: ``of``, their names."""
+
+    def made(it: Wrong) -> Iterator[Made]:
+        for names in choices if it.is_plain else ():
+            if (product := _product(it, {name: reading(it, name) for name in names})) is not None:
+                yield it.made(product, of=tuple(names))
+
+    return made
+
+
+def _product(it: Wrong, readings: dict[str, Array | None]) -> Value | None:
+    factors = [readings.get(name, own) for name, own in zip("AB", it.factors, strict=True)]
+    return None if factors[0] is None or factors[1] is None else it.product(factors[0], factors[1])
+
+
+# -- readings: in another order -------------------------------------------------------------------------------------
+
+
+def across(it: Wrong, name: str) -> Array:
+    """The same memory in column-major order."""
+    matrix = _factor(it, name)
+    return matrix.ravel().reshape(matrix.shape[::-1]).T
+
+
+def swapped(it: Wrong, name: str) -> Array | None:
+    """What (col, row) finds where (row, col) was meant: they changed places, the stride stayed."""
+    layout = it.problem.layouts[name]
+    row, col = np.indices((layout.rows, layout.cols))
+    return _found(it, name, col * layout.leading + row)
+
+
+def rows_as_long_as(name: str, sizes: str) -> Transformation:
+    """The row was multiplied by another size than the length of a row. Facts: ``size``, ``length``."""
+
+    def made(it: Wrong) -> Iterator[Made]:
+        for size in sizes if it.is_plain else "":
+            layout, length = it.problem.layouts[name], int(it.problem.shape.names[size])
+            row, col = np.indices((layout.rows, layout.cols))
+            found = None if length == layout.leading else _found(it, name, row * length + col)
+            if (product := _product(it, {name: found})) is not None:
+                yield it.made(product, size=size, length=length)
+
+    return made
+
+
+def _found(it: Wrong, name: str, place: Array) -> Array | None:
+    """What an array holds at these places; None where one is outside of it."""
+    stored = it.problem.arrays[name]
+    if place.max() >= stored.size:
+        return None
+    return np.asarray(it.problem.layouts[name].element.decode(stored).ravel()[place])
+
+
+def fragments(it: Wrong, name: str) -> Array | None:
+    """Each 16 x 16 transposed."""
+    return turned(_factor(it, name))
+
+
+def quarters(it: Wrong, name: str) -> Array | None:
+    """Each 8 x 8 transposed, of numbers of 16 bits: what ldmatrix loads."""
+    return turned(_factor(it, name), QUARTER) if it.problem.data.factors[0].element.size == 2 else None
+
+
+def quarters_exchanged(it: Wrong, name: str) -> Array | None:
+    """The upper right quarter of each 16 x 16 in the place of the lower left one, and the other way round."""
+    matrix = _factor(it, name)
+    rows, cols = matrix.shape
+    if it.problem.data.factors[0].element.size != 2 or rows % SIDE or cols % SIDE:
+        return None
+    blocks = matrix.reshape(rows // SIDE, 2, QUARTER, cols // SIDE, 2, QUARTER)
+    return blocks.transpose(0, 4, 2, 3, 1, 5).reshape(rows, cols)
+
+
+def words(it: Wrong, name: str) -> Array | None:
+    """Each 4 x 4 transposed, of bytes: words of four columns of one k."""
+    return turned(_factor(it, name), WORD) if it.problem.layouts[name].element.size == 1 else None
+
+
+def turned(matrix: Array, side: int = SIDE) -> Array | None:
+    """Each ``side`` x ``side`` transposed."""
+    rows, cols = matrix.shape
+    if rows % side or cols % side:
+        return None
+    blocks = matrix.reshape(rows // side, side, cols // side, side)
+    return blocks.transpose(0, 3, 2, 1).reshape(rows, cols)
+
+
+# -- readings: as other numbers -------------------------------------------------------------------------------------
+
+
+def truncated(it: Wrong, name: str) -> Array | None:
+    """Cut to whole numbers, where the factors have fractions."""
+    return np.trunc(_factor(it, name)) if it.may_be_fitted and it.problem.answer.element.is_float else None
+
+
+def unsigned(it: Wrong, name: str) -> Array | None:
+    """Bytes taken for 0 to 255."""
+    if not _are_bytes(it):
+        return None
+    values = _factor(it, name)
+    return np.where(values < 0, values + 256, values)
+
+
+def _are_bytes(it: Wrong) -> bool:
+    return [buffer.element.name for buffer in it.problem.data.factors] == ["int8", "int8"]
+
+
+# -- tiles of K -----------------------------------------------------------------------------------------------------
+
+
+def first_tile(it: Wrong, name: str) -> Array | None:
+    """A reading: every pass of the loop used the first tile."""
+    k, depth = it.problem.shape.k, it.tiles.depth
+    if len(it.k_tiles) < 2 or k % depth:
+        return None
+    matrix = _factor(it, name)
+    return np.tile(matrix[:, :depth], k // depth) if name == "A" else np.tile(matrix[:depth].T, k // depth).T
+
+
+def only_k_tile(number: int) -> Transformation:
+    """The sum of this K tile alone."""
+
+    def made(it: Wrong) -> Iterator[Made]:
+        if _has_k_tiles(it):
+            (a, b), tile = it.factors, it.k_tiles[number]
+            yield it.made(it.product(a[:, tile], b[tile]), **_k_of(it, tile))
+
+    return made
+
+
+def k_tile_counted(times: int, last: bool) -> Transformation:
+    """One K tile was counted so often; the last one, or any that is not the last."""
+
+    def made(it: Wrong) -> Iterator[Made]:
+        if not _has_k_tiles(it):
+            return
+        (a, b), tiles = it.factors, it.k_tiles
+        for number in [len(tiles) - 1] if last else range(len(tiles) - 1):
+            weights = np.ones(len(b))
+            weights[tiles[number]] = times
+            yield it.made(it.product(a * weights, b), number=number + 1, **_k_of(it, tiles[number]))
+
+    return made
+
+
+def _has_k_tiles(it: Wrong) -> bool:
+    return it.is_plain and len(it.k_tiles) > 1 and it.tiles.depth > 1
+
+
+def _k_of(it: Wrong, tile: slice) -> Facts:
+    return {"first": tile.start, "last": tile.stop - 1, "depth": it.tiles.depth}
+
+
+def _factor(it: Wrong, name: str) -> Array:
+    return it.factors["AB".index(name)]
+
+
+# -- bytes of words -------------------------------------------------------------------------------------------------
+
+
+def bytes_of_words(it: Wrong) -> Facts | None:
+    """Words of B in which four other bytes of a square of 4 x 4 stand than four k of one column, in order."""
+    if not it.is_plain or not _are_bytes(it):
+        return None
+    a, b = it.factors
+    depth, cols = b.shape
+    if depth % WORD or cols % WORD:
+        return None
+    found = [_bytes_of(it.got[:, word::WORD], a, b) for word in range(WORD)]
+    if any(its is None or len(set(its)) < WORD for its in found):
+        return None
+    held = np.zeros_like(b)
+    for word, its in enumerate(found):
+        for place, (k, col) in enumerate(its or ()):
+            held[place::WORD, word::WORD] = b[k::WORD, col::WORD]
+    if not it.agrees(it.product(a, held)):
+        return None
+    belong = [tuple((k, word) for k in range(WORD)) for word in range(WORD)]
+    word = next(word for word, its in enumerate(found) if its != belong[word])
+    return {"word": word, "held": found[word], "belong": belong[word]}
+
+
+def _bytes_of(got: Array, a: Array, b: Array) -> Sequence[tuple[int, int]] | None:
+    """Which (k, column) of each square the four bytes of a word are that gives these sums; None where none do. Two and
+    two bytes are tried, and put together where their sums add up."""
+    rows = slice(0, FEW_ROWS)
+    places = [(k, col) for k in range(WORD) for col in range(WORD)]
+
+    def sums(byte: int) -> list[Array]:
+        return [(a[rows, byte::WORD] @ b[k::WORD, col::WORD]).ravel() for k, col in places]
+
+    low = {
+        (x + y).tobytes(): (p, q)
+        for p, x in zip(places, sums(0), strict=True)
+        for q, y in zip(places, sums(1), strict=True)
+    }
+    wanted = got[rows].ravel()
+    for r, x in zip(places, sums(2), strict=True):
+        for s, y in zip(places, sums(3), strict=True):
+            if first := low.get((wanted - x - y).tobytes()):
+                return (*first, r, s)
+    return None

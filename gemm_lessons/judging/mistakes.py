@@ -1,0 +1,265 @@
+"""The table of mistakes that are known by the wrong answer they give: which one gives exactly this C?
+
+    Mistake(name, transformation, comparison, sentence)
+
+The transformation says what C would be if the kernel had this mistake (``factors``, ``sums``, ``misplaced``,
+``epilogues``, ``widths``) or which elements would be wrong (``wrong_elements``), with the parameters of the mistake as
+facts. The comparison (``pattern``) recognises the mistake only if C is that:
+
+    every     in every element          wrong    exactly those elements are wrong
+    near      where it says something   mostly   the same, a few may be right by chance
+    search    the transformation has fitted its parameters to C, and compared every element itself
+
+So a row never guesses. The first row that recognises something wins: the most telling come first, and costly searches
+behind what is cheap. The sentence is filled with the facts, ``{k:few}`` by ``told.PHRASES["few"]``. A name may have
+several rows, one for each sentence. Advice (``hints.py``, ``remedies.py``) reads names and facts, and no sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from gemm_lessons.judging import epilogues, factors, misplaced, sums, widths, wrong_elements
+from gemm_lessons.judging.factors import read
+from gemm_lessons.judging.misplaced import COLUMNS, ROWS
+from gemm_lessons.judging.pattern import Mistake, Pattern, every, mostly, near, search, wrong
+from gemm_lessons.judging.wrong_answer import Wrong
+
+ROW_MAJOR = "The matrices are row-major, and so are their tiles: As[row][k], Bs[k][col]."
+ROW_FIRST = (
+    "row and column changed places. The row comes first: element (row, k) of A, element (k, col) of B. On other shapes "
+    "this also reads outside the matrix."
+)
+INSTEAD = "It should be {formula}; this is {other}."
+TOOK = "products took {of} from another k: where k = {k} was meant, it was read at k = {found}."
+ANOTHER_ORDER = "in each 16 x 16 of {of:and} the second and the third of the four 8 x 8 matrices have changed places."
+
+# fmt: off
+MISTAKES: Sequence[Mistake] = (
+    # -- no value, or the same one everywhere --
+    Mistake("never_written", wrong_elements.all_untouched, wrong,
+        "no element of C was written. Does every thread reach the line that stores its result, and is the index in C "
+        "made of the row and column that this thread owns?"),
+    Mistake("partly_written", wrong_elements.untouched, wrong,
+        "{count} of {total} elements of C were never written ({where:part}); those that were are right. Either no "
+        "thread owns these elements, or the guard before the store shuts their threads out."),
+    Mistake("misplaced", wrong_elements.untouched_and_wrong, wrong,
+        "{count} elements of C were never written, and others hold wrong sums. Results that are stored in the wrong "
+        "place do both: are the row and column of the store those that the sum was computed for?"),
+    Mistake("nan", wrong_elements.no_numbers, wrong,
+        "{count:elements are} NaN. The inputs hold none, and C starts as NaN: so the sum read memory that was not set: "
+        "C itself,{scratch:scratch}{gaps:gaps} shared memory before it was filled, or a thread's own variable or array "
+        "(all four floats of a float4?) that has no value yet."),
+    Mistake("all_zero", widths.zeros, near, vague=True, sentence=
+        "every element is 0: C is written, but nothing was added to the accumulator. Is the sum along K filled in?"),
+
+    # -- too few bits --
+    Mistake("half_sums", widths.halves, near,
+        "every element of C is near the right one, and a number of 16 bits: the sums were made in half. Its 11 bits "
+        "hold a factor, and not the sum of many products; make the accumulator float."),
+    Mistake("rounded_to_float", widths.floats, near,
+        "every element is right to some seven digits, as if it had been computed in float. A double that passes "
+        "through a float on its way, a fragment or a sum, loses more than half of its digits."),
+    Mistake("digits_missing", widths.rounded, near,
+        "every element is nearly right, but {count} lack digits at their end. The numbers of this check are such that "
+        "these sums need no rounding, in whatever order they are added up. Something on the way has fewer bits than "
+        "the sum: a narrower type, a mask, an approximation."),
+    Mistake("whole_numbers", widths.whole_numbers, near,
+        "every element is a whole number: something on the way is an int, which keeps nothing behind the point. "
+        "Declare what holds the sum as float."),
+    Mistake("wrapped_around", widths.low_bits, every,
+        "every sum is right in its last {bits} bits and in no others: it was kept in {bits} bits, and wrapped around "
+        "where it left their range. A product of two bytes has 16 bits, a sum of them more."),
+    Mistake("without_sign", read(factors.unsigned, "AB", "A", "B"), every,
+        "the bytes of {of:and} were taken for numbers from 0 to 255: -1 became 255. Of a word of four bytes, int says "
+        "that they have signs, unsigned that they have none."),
+    Mistake("not_turned", read(factors.words, "B"), every,
+        "each 4 x 4 of B is transposed: a word holds four columns of one k, as B lies in memory, and is multiplied as "
+        "if it were four k of one column. Turn it on its way to shared memory."),
+    Mistake("cut", read(factors.truncated, "A", "B", "AB"), every,
+        "the numbers of {of:and} were cut to whole numbers: a variable that holds them is an int. Declare it as "
+        "float."),
+
+    # -- in another order --
+    Mistake("transposed", misplaced.transposed, every,
+        "C is transposed. In row-major order element (row, col) of C is C[row * N + col]; rows go with y (M), columns "
+        "with x (N)."),
+    Mistake("a_transposed", read(factors.across, "A"), every,
+        f"A was read column by column: element (row, k) of A is A[row * K + k]. {ROW_MAJOR}"),
+    Mistake("b_transposed", read(factors.across, "B"), every,
+        f"B was read column by column: element (k, col) of B is B[k * N + col]. {ROW_MAJOR}"),
+    Mistake("ab_swapped", read(factors.swapped, "AB"), every,
+        f"A was read at (k, row) and B at (col, k): {ROW_FIRST}"),
+    Mistake("a_swapped", read(factors.swapped, "A"), every,
+        f"A was read at (k, row): {ROW_FIRST}"),
+    Mistake("b_swapped", read(factors.swapped, "B"), every,
+        f"B was read at (col, k): {ROW_FIRST}"),
+    Mistake("a_stride", factors.rows_as_long_as("A", "MN"), every,
+        "A was read as if its rows were {size} = {length} long: element (row, k) of A is A[row * K + k], for a row of "
+        "A has K elements."),
+    Mistake("b_stride", factors.rows_as_long_as("B", "MK"), every,
+        "B was read as if its rows were {size} = {length} long: element (k, col) of B is B[k * N + col], for a row of "
+        "B has N elements."),
+
+    # -- fragments of tensor cores --
+    Mistake("fragments_turned", read(factors.fragments, "A", "B"), every,
+        "each 16 x 16 of {of:and} was read with rows and columns exchanged. wmma::row_major and wmma::col_major in a "
+        "fragment's type say how the matrix lies in memory, not how it is used."),
+    Mistake("fragments_turned", misplaced.fragments_transposed, every,
+        "each 16 x 16 of C is transposed: store_matrix_sync was told wmma::mem_col_major, and C is row-major."),
+    Mistake("quarters_turned", read(factors.quarters, "A"), every,
+        "each 8 x 8 of A is transposed. A has two k of one row side by side, as mma.sync wants them: that is plain "
+        "ldmatrix."),
+    Mistake("quarters_exchanged", read(factors.quarters_exchanged, "A"), every,
+        f"{ANOTHER_ORDER} The second one, whose rows lanes 8 to 15 hand over, lies 8 rows below the first; the third 8 "
+        "k further."),
+    Mistake("quarters_turned", read(factors.quarters, "B"), every,
+        "each 8 x 8 of B is transposed. mma.sync wants two k of one column in a register, and memory has two columns "
+        "of one k side by side: ldmatrix_trans exchanges them."),
+    Mistake("quarters_exchanged", read(factors.quarters_exchanged, "B"), every,
+        f"{ANOTHER_ORDER} The second one, whose rows lanes 8 to 15 hand over, lies 8 k below the first; the third has "
+        "the next 8 columns."),
+
+    # -- tiles of K --
+    Mistake("first_k_tile", factors.only_k_tile(0), every,
+        "only the first K tile (k = {first} to {last}) was summed. Does the loop over k0 step by {depth} up to K, and "
+        "does each pass load its own tile, at k0?"),
+    Mistake("last_k_tile", factors.only_k_tile(-1), every,
+        "only the last K tile (k = {first} to {last}) was summed. Is the accumulator set to 0 inside the loop over k0? "
+        "It belongs before it."),
+    Mistake("k_tile_missing", factors.k_tile_counted(0, last=False), every,
+        "the {number:ordinal} K tile (k = {first} to {last}) is missing from every sum. Look at what is loaded before "
+        "the loop and in its first pass."),
+    Mistake("k_tile_missing", factors.k_tile_counted(0, last=True), every,
+        "the last K tile (k = {first} to {last}) is missing from every sum. Look at the condition that ends the loop "
+        "over k0."),
+    Mistake("k_tile_twice", factors.k_tile_counted(2, last=False), every,
+        "the {number:ordinal} K tile (k = {first} to {last}) was counted twice in every sum. Look at what is loaded "
+        "before the loop and in its first pass."),
+    Mistake("k_tile_twice", factors.k_tile_counted(2, last=True), every,
+        "the last K tile (k = {first} to {last}) was counted twice in every sum. Look at the condition that ends the "
+        "loop over k0."),
+    Mistake("same_k_tile", read(factors.first_tile, "AB", "A", "B"), every,
+        "every pass of the loop over k0 used the first tile of {of:and of}."),
+
+    # -- after the product --
+    *(Mistake(f"{name}_ignored", epilogues.left_out(name), every,
+        "{left_out} was left out of {formula}.") for name in ("alpha", "beta", "bias")),
+    Mistake("beta_ignored", epilogues.left_out("beta", 1.0), every,
+        "{answer} was added as it was, without beta, in {formula}."),
+    Mistake("relu_ignored", epilogues.other_formula("relu"), every,
+        f"relu was left out. {INSTEAD}"),
+    Mistake("relu_early", epilogues.other_formula("early"), every,
+        f"relu came before {{term}} was added. {INSTEAD}"),
+    Mistake("alpha_spread", epilogues.other_formula("alpha"), every,
+        f"alpha multiplied {{terms:and}}, too: it belongs to the product alone. {INSTEAD}"),
+    *(Mistake(f"{name}_in_part", epilogues.left_out_in_part(name), every,
+        "{left_out} was left out in some of every {width} columns (number {columns:few}): does the loop over the "
+        "columns of an access reach all of them?") for name in ("alpha", "beta", "bias", "relu")),
+    Mistake("bias_in_tile", epilogues.other_bias(epilogues.in_the_tile), every,
+        "the bias was taken by the column inside the tile: column {column} of C got bias[0]. Take that of C."),
+    *(Mistake("bias_repeated", epilogues.other_bias(epilogues.first_of(width), width), every,
+        "in every {width} columns all got the bias of the first: take that of each.") for width in epilogues.AT_ONCE),
+    Mistake("bias_by_row", epilogues.bias_by_row, every,
+        "the bias was taken by the row of C: element (row, col) gets bias[col]."),
+
+    # -- sums of the wrong products --
+    Mistake("subtracted", sums.counted(sums.subtracted), search,
+        "C has the wrong sign: products are subtracted (-=) that are to be added (+=)."),
+    Mistake("counted_again", sums.counted(sums.again), search,
+        "every product was counted {times} times: which loop around the sum runs too often?"),
+    Mistake("assigned", sums.counted(sums.only_the_last), search,
+        "only the last product of every sum is left (k = {k}): the accumulator is assigned (=) where the product is to "
+        "be added (+=)."),
+    Mistake("late_start", sums.counted(partial(sums.without_the_first, one=True)), search,
+        "the first product of {in_tile:whole} is missing ({in_tile:k} = {k:few}): does the loop over k start at 0?"),
+    Mistake("late_start", sums.counted(partial(sums.without_the_first, one=False)), search,
+        "the first {count} products of {in_tile:whole} are missing ({in_tile:k} = {k:few}): does the loop over k start "
+        "at 0?"),
+    Mistake("early_end", sums.counted(partial(sums.without_the_last, one=True)), search,
+        "the last product of {in_tile:whole} is missing ({in_tile:k} = {end}): the loop over k ends one turn too "
+        "early."),
+    Mistake("wrong_bound", sums.counted(partial(sums.without_the_last, one=False)), search,
+        "of {in_tile:whole} only the products with {in_tile:k} below {end} are there, of {size}: the loop over k ends "
+        "at {end}{called:in brackets}."),
+    Mistake("skipping", sums.counted(sums.one_in_several), search,
+        "of {in_tile:whole} only one product in {step} is there ({in_tile:k} = {k:few}): the loop over k takes steps "
+        "of {step}, so each turn has {step} products to add."),
+    Mistake("missing", sums.counted(sums.without_some), search,
+        "products of {in_tile:whole} are missing ({in_tile:k} = {k:few}): which turns of the loop skip them?"),
+    Mistake("weights", sums.counted(sums.other_times), search,
+        "not every product of {in_tile:whole} counts once ({times:times of k}). Which turns of the loop over k do "
+        "that?"),
+    *(row for of, name in (("B", "wrong_k_of_b"), ("A", "wrong_k_of_a")) for row in (
+        Mistake(name, sums.wrong_k(of, sums.first_of_the_tile), search,
+            f"{TOOK} Only the first k of each K tile is used: the index of {{of}} lacks k."),
+        Mistake(name, sums.wrong_k(of, sums.first_of_a_group), search,
+            f"{TOOK} Of every {{size}} k only the first is used: the index of {{of}} lacks the term that counts within "
+            "the {size}."),
+        Mistake(name, sums.wrong_k(of, sums.first_of_the_tile_again), search,
+            f"{TOOK} In each K tile the first {{size}} k are used again and again: the index of {{of}} lacks the term "
+            "that goes on in steps of {size}."),
+        Mistake(name, sums.wrong_k(of, sums.anywhere), search,
+            f"{TOOK} Follow k through the index of {{of}} in the copy and in what is read of the tile."))),
+    Mistake("bytes_of_words", factors.bytes_of_words, search,
+        "the words of B hold the wrong bytes. Of each square of 4 x 4, the word of column {word} has, from its lowest "
+        "byte, (k, column) = {held:places}, where {belong:places} belong. In __byte_perm(x, y, s) the lowest digit of "
+        "s says what the lowest byte is."),
+
+    # -- right sums in the wrong places --
+    *(row for name, axis in (("rows", ROWS), ("columns", COLUMNS)) for row in (
+        Mistake(f"{name}_again", misplaced.multiples(axis, none=False), search,
+            "{axis}s {lines:lines} are {times} times the right sums: which loop visits them again?"),
+        Mistake(f"{name}_zero", misplaced.multiples(axis, none=True), search,
+            "{axis}s {lines:lines} are 0: nothing was added to them. Does the loop over a thread's {axis}s reach its "
+            "end?"))),
+    *(Mistake(name, misplaced.shifted(axis), near,
+        "every {axis} of C stands {distance} too far {way}: {axis} {here} holds the right values of {axis} {there}. "
+        "Compare the index that reads with the index that writes.")
+        for name, axis in (("rows_shifted", ROWS), ("cols_shifted", COLUMNS))),
+    *(row for name, axis, also in (("rows_repeated", ROWS, "columns_repeated"), ("columns_repeated", COLUMNS, ""))
+        for row in (
+        Mistake(name, misplaced.repeated(axis, misplaced.first_block), search, also=also, sentence=
+            "every block computed the {axis}s of the first one: {axis} {here} holds the sums of {axis} {there}. The "
+            "{axis} index of {factor} lacks {index}."),
+        Mistake(name, misplaced.repeated(axis, misplaced.first_of_a_group), search, also=also, sentence=
+            "{axis}s {repeat:few} repeat {axis} {there}, and so on in every {size} {axis}s: a thread uses one element "
+            "of {factor} for all of them. The {axis} index of {factor} lacks the term that counts the thread's "
+            "{axis}s."),
+        Mistake(name, misplaced.repeated(axis, misplaced.so_far_before), search, also=also, sentence=
+            "{axis}s {lines:lines} hold the sums of the {axis}s {before} before: the {axis} index of {factor} lacks a "
+            "term of {before}."),
+        Mistake(name, misplaced.repeated(axis, misplaced.anywhere), search, also=also, sentence=
+            "{axis}s {lines:lines} hold the sums of other {axis}s, {axis} {here} those of {axis} {there}: follow the "
+            "{axis} index of {factor} from the copy to the product, and that of C in the store."))),
+    Mistake("exchanged", misplaced.exchanged, search,
+        "the sums are right, but elements have changed places in pairs: C[{here[0]}, {here[1]}] holds what belongs in "
+        "C[{there[0]}, {there[1]}], and the other way round. Row and column are exchanged inside each thread's patch: "
+        "acc[i][j] is a_frag[i] times b_frag[j], and belongs in row i, column j of the patch. Look at the product and "
+        "at the store."),
+
+    # -- where C is wrong, and nothing more --
+    Mistake("edges", wrong_elements.ragged_edge, wrong, vague=True, sentence=
+        "only the ragged edge is wrong (rows from {row}, columns from {col}): whole {tile[0]} x {tile[1]} tiles are "
+        "right. Look at the guards: what does a thread load, and store, when its row or column is outside?"),
+    Mistake("same_positions", wrong_elements.same_positions, wrong, vague=True, sentence=
+        "the same few elements are wrong in every block tile ({where:part}): not the tile's place in C is wrong, but "
+        "what one thread does inside it, or when: a missing __syncthreads() or a wrong thread index."),
+    Mistake("same_part", wrong_elements.same_part, mostly, vague=True, sentence=
+        "the same part of every block tile is wrong ({where:part}), so blockIdx and k0 are not to blame. An index "
+        "inside the tile is: in the copy, in what a thread reads of the tiles, or in the store."),
+)
+# fmt: on
+
+
+def recognise(it: Wrong) -> Pattern | None:
+    """The first mistake that gives this wrong answer, or None when none is known that does."""
+    return next(_found(it, MISTAKES), None)
+
+
+def _found(it: Wrong, rows: Sequence[Mistake]) -> Iterator[Pattern]:
+    for row in rows:
+        if (facts := row.comparison(it, row.transformation)) is not None:
+            also = next(_found(it, [other for other in MISTAKES if other.name == row.also]), None)
+            yield Pattern(row.name, row.sentence, facts, row.vague, also)
