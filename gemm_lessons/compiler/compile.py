@@ -121,29 +121,6 @@ class _EarlySass:
         return self._text
 
 
-class _Latest:
-    """What NVRTC made last: a program of several kernels is compiled once, not again for the next of them."""
-
-    def __init__(self) -> None:
-        self._made: tuple[str, nvrtc.Translation, tuple[int, int]] | None = None
-
-    def keep(self, program: str | None, result: nvrtc.Translation, version: tuple[int, int]) -> None:
-        self._made = (program, result, version) if program else None
-
-    def other_kernel(
-        self, program: str | None, entry: str, names: padding.StandIns
-    ) -> tuple[nvrtc.Translation, tuple[int, int]] | None:
-        """The answer for ``entry`` of the same program, if it is no template and its name is not mangled."""
-        made = self._made  # another thread may keep something else meanwhile
-        if made is None or made[0] != program or not re.search(rf"\.entry {re.escape(entry)}\(", made[1].ptx):
-            return None
-        _, it, version = made
-        return replace(it, lowered=entry, called=names.called), version
-
-
-_latest = _Latest()
-
-
 @dataclass(frozen=True)
 class NotCompiled:
     """The source did not compile: ``diagnostics`` holds at least one error; ``log`` is NVRTC's own text."""
@@ -193,13 +170,12 @@ def compile_source(
     names = padding.expected(tools.folders_read(major, name, arguments))
     identity = partial(_cache_key, source, name, arguments, major, folders, cuda_folders, names)
     program = identity()
-    key = program and compile_cache.key_of(program, entry)
     finish = partial(_compiled, source, path, name, arch, entry, (*cuda_folders, HEADERS), options)
-    if key and (kept := _from_cache(key, path)):
+    if program and (kept := _from_cache(program, entry, path)):
         translation, version, left_out = kept
         return finish(replace(translation, called=names.called), version, left_out)
 
-    answer = _latest.other_kernel(program, entry, names) or nvrtc_child.translate(major, source, name, arguments, entry)
+    answer = nvrtc_child.translate(major, source, name, arguments, entry)
     if isinstance(answer, nvrtc_child.Broken) and not answer.hung:  # once more: it may not have been the file's fault
         answer = nvrtc_child.translate(major, source, name, arguments, entry)
     if isinstance(answer, nvrtc_child.Broken):
@@ -211,11 +187,10 @@ def compile_source(
     made = finish(result, version, left_out)
     if isinstance(made, NotCompiled):
         return made
-    if program and (program != identity() or result.called != names.called):
-        program = key = None  # an included file was written meanwhile: who knows which of the two was compiled
-    _latest.keep(program if result is answer[0] else None, result, version)
-    if key and nvrtc.is_library_of(major, version):
-        _to_cache(key, result, version, left_out, path)
+    # An included file may have been written meanwhile, and then nothing says which of the two was compiled.
+    same = program == identity() and result.called == names.called and nvrtc.is_library_of(major, version)
+    if program and same:
+        _to_cache(program, entry, result, version, left_out, path)
     return made
 
 
@@ -439,8 +414,14 @@ def _cache_key(
 
 
 def _to_cache(
-    key: str, made: nvrtc.Translation, version: tuple[int, int], left_out: Sequence[Diagnostic], path: str
+    program: str,
+    entry: str,
+    made: nvrtc.Translation,
+    version: tuple[int, int],
+    left_out: Sequence[Diagnostic],
+    path: str,
 ) -> None:
+    """Under the program's own key where others of its kernels may be asked for by their plain names."""
     record = {
         "version": version,
         "log": made.log,
@@ -449,15 +430,22 @@ def _to_cache(
         "cubin": base64.b64encode(made.cubin).decode(),
         "left_out": [asdict(d) | ({"file": HERE} if d.file == path else {}) for d in left_out],
     }
-    compile_cache.put(key, json.dumps(record).encode())
+    shared = made.lowered == entry and not left_out and made.ptx.count(".entry ") > 1
+    compile_cache.put(compile_cache.key_of(program, "" if shared else entry), json.dumps(record).encode())
 
 
-def _from_cache(key: str, path: str) -> tuple[nvrtc.Translation, tuple[int, int], tuple[Diagnostic, ...]] | None:
-    """What NVRTC answered, with its version, and what was left out."""
-    data = compile_cache.get(key)
-    if data is None:
-        return None
-    record = json.loads(data)
-    made = nvrtc.Translation(True, record["log"], record["lowered"], record["ptx"], base64.b64decode(record["cubin"]))
-    left_out = tuple(Diagnostic(**d | ({"file": path} if d["file"] == HERE else {})) for d in record["left_out"])
-    return made, (record["version"][0], record["version"][1]), left_out
+def _from_cache(
+    program: str, entry: str, path: str
+) -> tuple[nvrtc.Translation, tuple[int, int], tuple[Diagnostic, ...]] | None:
+    """What NVRTC answered, with its version, and what was left out. A program of several kernels is compiled once for
+    all whose name is neither mangled nor a template's."""
+    for of in (entry, ""):
+        data = compile_cache.get(compile_cache.key_of(program, of))
+        record = json.loads(data or b"null")
+        if record is None or not (of or re.search(rf"\.entry {re.escape(entry)}\(", record["ptx"])):
+            continue
+        lowered = record["lowered"] if of else entry
+        made = nvrtc.Translation(True, record["log"], lowered, record["ptx"], base64.b64decode(record["cubin"]))
+        left_out = tuple(Diagnostic(**d | ({"file": path} if d["file"] == HERE else {})) for d in record["left_out"])
+        return made, (record["version"][0], record["version"][1]), left_out
+    return None
