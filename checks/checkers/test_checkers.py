@@ -12,14 +12,16 @@ from gemm_lessons.simulator.checkers.epochs import Epochs
 from gemm_lessons.simulator.checkers.global_memory import GlobalRaces
 
 
+TOGETHER = True
+
+
 def floats(count: int, *, output: bool = False) -> np.ndarray:
     values = np.arange(count, dtype=np.float32)
     values.setflags(write=output)
     return values
 
 
-@pytest.fixture
-def said(check):
+def said_by(check):
     """``said(body, threads, blocks=1)``: (kind, severity) of each finding of a kernel over A and C."""
 
     def run(body, threads=64, blocks=1, size=None, **options):
@@ -28,6 +30,11 @@ def said(check):
         return [(f.kind, f.severity) for f in found]
 
     return run
+
+
+@pytest.fixture
+def said(check):
+    return said_by(check)
 
 
 S = "__shared__ float s[256]; "

@@ -20,6 +20,8 @@ from gemm_lessons.launch import Grid
 from gemm_lessons.simulator import Setting, Simulator
 from gemm_lessons.simulator.semantics.matrix_products import multiply
 
+TOGETHER = True
+
 READINGS = json.loads(KEPT.read_text())
 
 

@@ -19,6 +19,8 @@ from gemm_lessons.simulator.machine.prepared import prepare
 from gemm_lessons.simulator.machine.state import Fault
 from gemm_lessons.simulator.program import parser
 
+TOGETHER = True
+
 THREADS = 64
 HEAD = """
 .version 8.8

@@ -11,6 +11,8 @@ from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.launch import Launched
 from gemm_lessons.simulator.machine.phases import Phases
 
+TOGETHER = True
+
 ARCH = "sm_90"
 
 BODY = (

@@ -10,6 +10,8 @@ import pytest
 from gemm_lessons.compiler.quiet import without_printf
 from gemm_lessons.simulator.machine.printing import MOST, formatted
 
+TOGETHER = True
+
 STRINGS = {64: "text"}
 
 

@@ -12,6 +12,8 @@ from gemm_lessons.errors import UnsupportedKernel
 from gemm_lessons.launch import Buffer
 from gemm_lessons.simulator.machine.memory import GUARD, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE, GlobalMemory
 
+TOGETHER = True
+
 FAR = """extern "C" __global__ void k(const float *a, float *b, float *c, long long far) {
     const int t = threadIdx.x; b[t] = a[t + far]; c[t] = 1; }"""
 

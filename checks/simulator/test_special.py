@@ -11,6 +11,8 @@ from gemm_lessons.simulator.machine import special
 from gemm_lessons.simulator.machine.state import State
 from gemm_lessons.simulator.program import ptx
 
+TOGETHER = True
+
 GRID = Grid((7, 3, 2), (9, 4, 2), 640)
 CLUSTERS = Grid((8, 3, 2), (9, 4, 2), 640, (2, 3, 1))
 STORES = "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"
