@@ -47,9 +47,11 @@ class _Part:
     @classmethod
     def of(cls, source: str) -> _Part | None:
         found = HEAD.search(source)
-        if found is None or source.count("__global__") != 1 or UNFIT.search(source) or not NAME.search(source):
+        if found is None or source.count("__global__") != 1:
             return None
         before, kernel = source[: found.start()], source[found.start() :].rstrip()
+        if UNFIT.search(kernel) or '#include "' in before or not NAME.search(kernel):
+            return None
         depth = 0
         for place, character in enumerate(kernel):
             depth += {"{": 1, "}": -1}.get(character, 0)

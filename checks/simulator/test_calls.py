@@ -8,8 +8,6 @@ import pytest
 from gemm_lessons import simulate
 from gemm_lessons.errors import UnsupportedKernel
 
-TOGETHER = True
-
 
 def test_static_variables_are_one_for_all_calls(run):
     source = """__device__ __noinline__ int put(int i, int v) { static __shared__ int s[64];

@@ -9,8 +9,6 @@ from checks.simulator import semantics_reference
 from gemm_lessons.simulator.semantics import doubles
 from gemm_lessons.simulator.semantics import table as semantics
 
-TOGETHER = True
-
 SPECIAL = [
     *(0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 5e-324, -5e-324, 3.0, 1 / 3, 1 + 2.0**-52, 1 - 2.0**-53),
     *(2.0**-1022, 2.0**-900, 2.0**-899, 2.0**990, 2.0**1000, np.finfo(float).max, -np.finfo(float).max, 2.0**53 + 2),

@@ -17,8 +17,6 @@ from gemm_lessons.launch import Grid
 from gemm_lessons.simulator import Simulator
 from gemm_lessons.simulator.semantics.table import lookup
 
-TOGETHER = True
-
 SOURCE = """
 #include <cuda_fp16.h>
 __device__ float product(float a, float b) { float x; asm("mul.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b)); return x; }

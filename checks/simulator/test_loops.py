@@ -7,8 +7,6 @@ import random
 from gemm_lessons.simulator.program.cfg import Block
 from gemm_lessons.simulator.program.meant_to_meet import loops
 
-TOGETHER = True
-
 
 def reached(blocks: list[Block], start: int) -> set[int]:
     """All blocks to which some way leads from this one."""

@@ -23,8 +23,6 @@ from checks.simulator import semantics_reference as reference
 from gemm_lessons.simulator.semantics import floats
 from gemm_lessons.simulator.semantics import table as semantics
 
-TOGETHER = True
-
 Array = np.ndarray[Any, Any]
 
 # Largest differences from an H200 seen over 2**20 operands each, in units in the last place of the result:

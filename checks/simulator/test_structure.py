@@ -15,8 +15,6 @@ from gemm_lessons.simulator import Setting, Simulator
 from gemm_lessons.simulator.machine import prepared
 from gemm_lessons.simulator.program import cfg, parser, ptx, schedule
 
-TOGETHER = True
-
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 k_param_0)\n{\n"
 REGISTERS = ".reg .pred %p<9>; .reg .b32 %r<40>; .reg .f32 %f<200>; .reg .b64 %rd<9>; .reg .f64 %d<20>;\n"
 
