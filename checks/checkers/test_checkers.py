@@ -11,6 +11,8 @@ from gemm_lessons.engine.checkers.epochs import Epochs
 from gemm_lessons.engine.checkers.global_memory import GlobalRaces
 from gemm_lessons.engine.records.launch import Buffer
 
+TOGETHER = True
+
 
 def floats(count: int, *, output: bool = False) -> np.ndarray:
     values = np.arange(count, dtype=np.float32)
@@ -18,8 +20,7 @@ def floats(count: int, *, output: bool = False) -> np.ndarray:
     return values
 
 
-@pytest.fixture
-def said(check):
+def said_by(check):
     """``said(body, threads, blocks=1)``: (kind, severity) of each finding of a kernel over A and C."""
 
     def run(body, threads=64, blocks=1, size=None, **options):
@@ -28,6 +29,11 @@ def said(check):
         return [(f.kind, f.severity) for f in found]
 
     return run
+
+
+@pytest.fixture
+def said(check):
+    return said_by(check)
 
 
 S = "__shared__ float s[256]; "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+TOGETHER = True
 ORDERED, APART = ("race", "error"), ("block_order", "error")
 GUIDE = """
 __device__ double add(double *address, double value)   // as in the CUDA programming guide

@@ -1,14 +1,18 @@
 """A compilation comes from the disk only when nothing that it depends on has changed, and the disk may fail."""
 
+import hashlib
 import os
+import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from checks.forks import ROOT
 from gemm_lessons.engine.compiler import cache as compile_cache
-from gemm_lessons.engine.compiler import nvrtc_child, sass
+from gemm_lessons.engine.compiler import nvrtc, nvrtc_child, sass
 from gemm_lessons.engine.compiler import source as cuda_source
 from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled, compile_source
 
@@ -227,10 +231,15 @@ def test_an_include_in_a_comment_is_harmless(folder, compiler, build):
     assert compiler.calls == 1
 
 
+def _compilations(folder: Path) -> list[Path]:
+    """Without the hashes of NVRTC's libraries."""
+    return [path for path in folder.iterdir() if path.stat().st_size > 1000]
+
+
 @pytest.mark.parametrize("damage", [b"", b"garbage", None], ids=["emptied", "overwritten", "one bit"])
 def test_a_damaged_entry_is_compiled_anew_and_repaired(folder, compiler, build, damage):
     first = build()
-    (entry,) = folder.iterdir()
+    (entry,) = _compilations(folder)
     data = bytearray(entry.read_bytes())
     data[len(data) // 2] ^= 1
     entry.write_bytes(bytes(data) if damage is None else damage)
@@ -297,17 +306,129 @@ def test_a_nvrtc_that_is_not_the_one_of_the_key_stores_nothing(folder, compiler,
 
 
 def test_the_size_is_bounded_and_the_least_recently_used_goes_first(folder, monkeypatch):
-    monkeypatch.setattr(compile_cache, "ENTRIES", 3)
+    """In bytes: a large entry takes the place of several small ones."""
+    monkeypatch.setattr(compile_cache, "LOOKS", 1)
+    monkeypatch.setattr(compile_cache, "BYTES", 12 << 10)
     for age, key in enumerate("abc"):
         compile_cache.put(key, key.encode())
         os.utime(folder / key, (1000 + age, 1000 + age))
+    assert sorted(p.name for p in folder.iterdir()) == ["a", "b", "c"]
     assert compile_cache.get("a") == b"a"  # used: now the youngest
     compile_cache.put("d", b"d")
-    assert sorted(p.name for p in folder.iterdir()) == ["a", "c", "d"]
-    monkeypatch.setattr(compile_cache, "ENTRIES", 20)
-    for age in range(18):
-        compile_cache.put(f"{age:02}", b"")
-    assert len(list(folder.iterdir())) == 18, "a tenth more than one too many, so as not to look at all each time"
+    assert sorted(p.name for p in folder.iterdir()) == ["a", "d"], "a tenth less than what is allowed"
+    os.utime(folder / "a", (1000, 1000))
+    compile_cache.put("e", random.Random(1).randbytes(6 << 10))
+    assert sorted(p.name for p in folder.iterdir()) == ["e"]
+
+
+def test_one_new_entry_of_many_measures_the_folder(folder, monkeypatch):
+    looks: list[Path] = []
+    monkeypatch.setattr(compile_cache, "_trim", looks.append)
+    keys = [compile_cache.key_of(str(number)) for number in range(20 * compile_cache.LOOKS)]
+    for key in keys:
+        compile_cache.put(key, b"")
+    assert 10 < len(looks) < 40
+    looks.clear()
+    key = next(it for it in keys if it > "1")
+    monkeypatch.setattr(compile_cache, "BYTES", compile_cache.LOOKS << 10)
+    compile_cache.put(key, random.Random(1).randbytes(2 << 10))
+    assert len(looks) == 1, "a large one does at once"
+
+
+def test_many_processes_write_and_trim_at_once(folder, monkeypatch):
+    """Whoever reads meanwhile finds an entry whole, or none."""
+    script = (
+        "import random, sys\nfrom gemm_lessons.engine.compiler import cache\ncache.BYTES, cache.LOOKS = 64 << 10, 4\n"
+        "draw = random.Random(int(sys.argv[1]))\n"
+        "for _ in range(400):\n"
+        "    number = draw.randrange(40)\n"
+        "    key, data = cache.key_of(str(number)), random.Random(number).randbytes(8000)\n"
+        "    assert cache.get(key) in (None, data)\n"
+        "    cache.put(key, data)\n"
+    )
+    writers = [subprocess.Popen([sys.executable, "-c", script, str(seed)], cwd=ROOT) for seed in range(4)]
+    assert [it.wait(60) for it in writers] == [0, 0, 0, 0]
+    names = [path.name for path in folder.iterdir()]
+    assert names
+    assert not [name for name in names if name.startswith(".")]
+
+
+def test_an_identity_is_the_content_and_is_remembered(folder, monkeypatch, tmp_path):
+    here, there = tmp_path / "here.so", tmp_path / "there.so"
+    for file in (here, there):
+        file.write_bytes(b"library")
+    os.utime(there, (1000, 1000))
+    assert compile_cache.identity(here) == compile_cache.identity(there)
+    compile_cache._identity.cache_clear()
+    with monkeypatch.context() as patched:
+        patched.setattr(hashlib, "file_digest", None)
+        first = compile_cache.identity(here)  # another process, without a look into the file
+    for damaged in folder.iterdir():
+        damaged.write_bytes(b"junk")
+    compile_cache._identity.cache_clear()
+    assert compile_cache.identity(here) == first
+    here.write_bytes(b"another")
+    assert compile_cache.identity(here) != first
+
+
+ELSEWHERE = """
+import hashlib, sys
+from pathlib import Path
+from gemm_lessons.engine.compiler import cache, nvrtc, nvrtc_child, sass
+from gemm_lessons.engine.compiler.compile import compile_source
+started = []
+real = sass._disassembled
+sass._disassembled = lambda *arguments: started.append(1) or real(*arguments)
+home = Path(sys.argv[1])
+file = home / "kernel.cu"
+made = compile_source(file.read_text(), path=str(file), entry="gemm", defines={"BM": 4}, include_dirs=[home])
+its = repr((made, made.sass))
+print(nvrtc.library(13), nvrtc.disassembler(), nvrtc.include_folders(13)[0], cache.__file__)
+print(len(nvrtc_child._children), len(started), hashlib.sha256(its.encode()).hexdigest())
+"""
+
+
+def test_another_clone_with_another_environment_finds_what_is_there(folder, tmp_path):
+    """The kernel, its headers, the kit's and CUDA's, NVRTC and nvdisasm lie elsewhere and were installed later. What
+    comes from the disk is what the compiler there makes."""
+    first, clone = tmp_path / "first", tmp_path / "another" / "clone"
+    first.mkdir()
+    (first / "gemm_lessons").symlink_to(ROOT / "gemm_lessons")
+    (first / "nvidia").symlink_to(nvrtc.wheel_folders()[0])
+    shutil.copytree(ROOT / "gemm_lessons", clone / "gemm_lessons")
+    library, program = nvrtc.library(13), nvrtc.disassembler()
+    assert library is not None
+    assert program is not None
+    originals = (nvrtc.include_folders(13)[0], *nvrtc.library_files(library), program)
+    for original, place in zip(originals, ("", "lib", "lib", "bin"), strict=True):
+        copy = clone / "nvidia" / "cu13" / place / original.name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if original.is_dir() else shutil.copyfile)(original, copy)
+        copy.chmod(0o755)
+    for home in (first / "kernels", clone / "my" / "own"):
+        home.mkdir(parents=True, exist_ok=True)
+        (home / "scale.cuh").write_text(HEADER)
+        source = SOURCE.replace("BM;", "BM + __FILE__[0] + float(__half(x[2]));")
+        (home / "kernel.cu").write_text(f"#include <cuda_fp16.h>\n#include <assert.h>\n{source}")
+
+    def run(place: Path, home: Path, without: str = "0") -> tuple[list[str], list[str]]:
+        environment = {**os.environ, "PYTHONPATH": str(place), "GEMM_LESSONS_NO_CACHE": without}
+        command = [sys.executable, "-P", "-c", ELSEWHERE, str(home)]
+        out = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+        used, result = (line.split() for line in out.splitlines())
+        return used, result
+
+    assert run(first, first / "kernels")[1][:2] == ["1", "1"]
+    used, there = run(clone, home)
+    assert all(path.startswith(f"{clone}/") for path in used)
+    assert there[:2] == ["0", "0"]
+    assert run(clone, home, "1")[1] == ["1", "1", there[2]]
+    deep = clone / "nvidia" / "cu13" / "include" / "vector_types.h"  # cuda_fp16.h includes it
+    deep.write_text(deep.read_text() + "\n")
+    assert run(clone, home)[1] == ["1", "0", there[2]]
+    with open(clone / "nvidia" / "cu13" / "lib" / library.name, "ab") as file:
+        file.write(b"another build")
+    assert run(clone, home)[1][0] == "1"
 
 
 def test_keys_do_not_run_together():

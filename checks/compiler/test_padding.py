@@ -13,7 +13,7 @@ from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.tiles import typed
 from gemm_lessons.engine.compiler import compile as compiling
 from gemm_lessons.engine.compiler import nvrtc, nvrtc_child
-from gemm_lessons.engine.compiler.neutral_paths import LENGTH, padded, standing_in
+from gemm_lessons.engine.compiler.neutral_paths import LENGTH, expected, padded, standing_in, take_back
 from gemm_lessons.engine.compiler.nvrtc import Translation
 
 HEADER = """__device__ inline float twice(float x)
@@ -54,6 +54,7 @@ def test_names_that_stand_in_say_nothing_of_the_folder(tmp_path):
             assert os.path.samefile(given.of_file(f"{first}/."), first)
             assert os.path.samefile(given.of(second), second)
             assert (given.of(gone), given.of(deep)) == (padded(gone), deep)
+            assert expected([first, second, first, gone, deep]).called == given.called
         assert os.listdir("/proc/self/fd") == before
     assert names[here] == names[there]
     assert {len(name) for name in names[here]} == {LENGTH}
@@ -67,7 +68,8 @@ def test_what_nvrtc_made_names_files_as_they_are_called(tmp_path):
     numbers = ", ".join(map(str, other.encode()))
     dense = numbers.replace(" ", "")
     log = f"{other}/k.cu(3): error: /{other.strip('/')}/k.cu, {padded(gone)}/h.cuh"
-    made = names.take_back(Translation(True, log, "k", f'"{other}/k.cu"\n{numbers}, 0\n{dense}', other.encode()))
+    ptx = f'"{other}/k.cu"\n{numbers}, 0\n{dense}'
+    made = take_back(Translation(True, log, "k", ptx, other.encode(), names.called))
     own = padded(folder)
     assert made.log == f"{folder}/k.cu(3): error: {folder}/k.cu, /go/ne/h.cuh"
     strings = ", ".join(map(str, folder.encode())), ",".join(map(str, own.encode()))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
+from checks.together import Together, of_module
 from gemm_lessons import simulate
 from gemm_lessons.engine import api
 from gemm_lessons.engine.records.results import Launched
@@ -21,19 +22,40 @@ PLAIN_ARCH, COUNTED_ARCH = "sm_80", "sm_90"
 
 
 @pytest.fixture(autouse=True)
-def counting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+def counting(request: pytest.FixtureRequest, together: Together | None, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether this test's launches are followed in machine code, too: where that says something of its own, the mark
     ``counted``; all of them with ``--both-engines``. To disassemble a kernel takes longer than most of these tests."""
-    marked = request.node.get_closest_marker("counted") is not None
-    wanted = marked or bool(request.config.getoption("both_engines"))
+    wanted = is_counted(request.node)
     if not wanted:
         monkeypatch.setattr(api, "Simulator", partial(Simulator, Setting(counting=False)))
+    if together is not None:
+        monkeypatch.setattr(api, "take", together.take)
     return wanted
+
+
+def is_counted(item: pytest.Item) -> bool:
+    return item.get_closest_marker("counted") is not None or bool(item.config.getoption("both_engines"))
+
+
+@pytest.fixture(scope="module")
+def together(request: pytest.FixtureRequest) -> Together | None:
+    """The file's kernels in programs of several, where it asks for that."""
+    return of_module(request, _helpers)
+
+
+def _helpers(item: pytest.Item) -> Mapping[str, Any]:
+    arch = getattr(item.module, "ARCH", PLAIN_ARCH)  # type: ignore[attr-defined]
+    return {"run": launcher(is_counted(item), arch), "random": _random()}
 
 
 @pytest.fixture
 def run(counting: bool, request: pytest.FixtureRequest) -> Run:
     """``run(source, grid, block, args, entry="k", ...)``: launch and insist that nothing faulted unless told."""
+    return launcher(counting, getattr(request.module, "ARCH", PLAIN_ARCH))
+
+
+def launcher(counting: bool, plain_arch: str) -> Run:
+    """What ``run`` is."""
 
     def launch(
         source: str,
@@ -47,7 +69,7 @@ def run(counting: bool, request: pytest.FixtureRequest) -> Run:
         budget: int = 200_000,
         **options: Any,
     ) -> Launched:
-        options.setdefault("arch", COUNTED_ARCH if counting else getattr(request.module, "ARCH", PLAIN_ARCH))
+        options.setdefault("arch", COUNTED_ARCH if counting else plain_arch)
         device = Simulator(Setting(block_limit=block_limit, budget=budget, counting=counting))
         launched = simulate(source, entry, grid, block, args, device=device, **options)
         kind = launched.fault.kind if launched.fault else None
@@ -59,4 +81,8 @@ def run(counting: bool, request: pytest.FixtureRequest) -> Run:
 
 @pytest.fixture
 def random() -> np.random.Generator:
+    return _random()
+
+
+def _random() -> np.random.Generator:
     return np.random.default_rng(20261121)

@@ -7,6 +7,8 @@ import pytest
 
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 
+TOGETHER = True
+
 HEAD = 'extern "C" __global__ void k(const int *a, int *o, int x) { const int t = threadIdx.x; __shared__ int s[128];'
 
 

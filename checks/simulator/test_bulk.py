@@ -10,6 +10,8 @@ from checks.simulator.phase_cases import HEAD, MIRROR, PIPELINE
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.results import Launched
 
+TOGETHER = True
+
 ARCH = "sm_90"
 
 

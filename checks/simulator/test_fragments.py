@@ -20,6 +20,8 @@ from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.semantics.matrix_products import multiply
 from gemm_lessons.engine.simulator import Setting, Simulator
 
+TOGETHER = True
+
 READINGS = json.loads(KEPT.read_text())
 
 

@@ -19,6 +19,8 @@ from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.launch import Buffer, Grid
 from gemm_lessons.engine.simulator import Setting
 
+TOGETHER = True
+
 THREADS = 64
 HEAD = """
 .version 8.8

@@ -7,6 +7,8 @@ import pytest
 
 from gemm_lessons import simulate
 
+TOGETHER = True
+
 BODY = "k(float *c) { if (threadIdx.x == 0) c[0] = 1; }"
 # Every thread keeps 100 values in registers: 128 of them, 512 threads at most.
 GREEDY = """k(float *c)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+TOGETHER = True
+
 INDEX = """
 extern "C" __global__ void k(int *out)
 {

@@ -9,6 +9,8 @@ from checks.simulator import matrix_cases as cases
 from checks.simulator.conftest import Run
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 
+TOGETHER = True
+
 WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
 
 

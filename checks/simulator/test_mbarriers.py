@@ -11,6 +11,8 @@ from gemm_lessons.engine.machine.phases import Phases
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.results import Launched
 
+TOGETHER = True
+
 ARCH = "sm_90"
 
 BODY = (

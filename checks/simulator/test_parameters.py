@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+TOGETHER = True
+
 HEAD = """#include <cuda_fp16.h>
 #include <cuda_bf16.h>
 """

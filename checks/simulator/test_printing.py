@@ -10,6 +10,8 @@ import pytest
 from gemm_lessons.engine.compiler.strip_printf import without_printf
 from gemm_lessons.engine.machine.printing import MOST, formatted
 
+TOGETHER = True
+
 STRINGS = {64: "text"}
 
 

@@ -12,6 +12,8 @@ from gemm_lessons.engine.machine.memory import GUARD, LOCAL_WINDOW, SHARED_WINDO
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.launch import Buffer
 
+TOGETHER = True
+
 FAR = """extern "C" __global__ void k(const float *a, float *b, float *c, long long far) {
     const int t = threadIdx.x; b[t] = a[t + far]; c[t] = 1; }"""
 

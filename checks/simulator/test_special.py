@@ -11,6 +11,8 @@ from gemm_lessons.engine.ptx import records as ptx
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.sass.lanes import UNKNOWN, Geometry, launch_constants
 
+TOGETHER = True
+
 GRID = Grid((7, 3, 2), (9, 4, 2), 640)
 CLUSTERS = Grid((8, 3, 2), (9, 4, 2), 640, (2, 3, 1))
 STORES = "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"

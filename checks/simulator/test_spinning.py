@@ -7,6 +7,8 @@ import pytest
 
 from gemm_lessons.engine.machine import machine
 
+TOGETHER = True
+
 GUARDED = "__threadfence(); D[0] += 1; __threadfence(); atomicExch(L, 0); O[g] = 1;"
 LOCKS = {
     "every thread": "while (atomicCAS(L, 0, 1) != 0); " + GUARDED,

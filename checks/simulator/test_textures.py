@@ -15,6 +15,8 @@ from gemm_lessons import simulate
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.launch import Surface, Texture
 
+TOGETHER = True
+
 # Of the difference between the largest and the smallest texel: weights of 8 bits, and their products rounded again.
 BLUR = 1 / 256
 

@@ -8,6 +8,8 @@ import pytest
 from checks.simulator.conftest import Run
 from gemm_lessons.engine.records.results import Launched
 
+TOGETHER = True
+
 HEAD = """extern "C" __global__ void k(const float *a, float *c, int n)
 {
     const int t = threadIdx.x, g = blockIdx.x * blockDim.x + t;

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+TOGETHER = True
+
 HEAD = """extern "C" __global__ void k(const int *a, int *o, int n) {
     const int t = threadIdx.x, lane = t & 31; int v = a[t];"""
 

@@ -11,13 +11,14 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, field
+from dataclasses import asdict, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
 from gemm_lessons.engine.compiler import cache as compile_cache
-from gemm_lessons.engine.compiler import includes, nvrtc, nvrtc_child, sass
+from gemm_lessons.engine.compiler import includes, nvrtc, nvrtc_child, sass, tools
+from gemm_lessons.engine.compiler import neutral_paths as padding
 from gemm_lessons.engine.compiler import source as cuda_source
 from gemm_lessons.engine.compiler.diagnostics import Diagnostic, base_name, explain_failure, explain_missing, parse_log
 from gemm_lessons.engine.compiler.ptxas import read_resources, read_shared_layout
@@ -37,8 +38,8 @@ __all__ = [
     "occupancy",
 ]
 
-CACHE_FORMAT = "gemm-lessons/compiled/7"
-HERE = "\0"  # the file itself in what is kept: runs in other folders call it otherwise
+CACHE_FORMAT = "gemm-lessons/compiled/8"
+HERE = "\0"  # the file itself in what is kept: other runs call it otherwise
 HEADERS = Path(__file__).parent / "headers"  # what nvcc finds in the host's C library, as far as kernels need it
 WITHOUT_CCCL = HEADERS / "without_cccl"  # what NVIDIA's headers ask of its C++ core libraries, where those are missing
 PRE_INCLUDED = "nvcc_names.h"
@@ -121,27 +122,6 @@ class _EarlySass:
         return self._text
 
 
-class _Latest:
-    """What NVRTC made last: a program of several kernels is compiled once, not again for the next of them."""
-
-    def __init__(self) -> None:
-        self._made: tuple[str, nvrtc.Translation, tuple[int, int]] | None = None
-
-    def keep(self, program: str | None, result: nvrtc.Translation, version: tuple[int, int]) -> None:
-        self._made = (program, result, version) if program else None
-
-    def other_kernel(self, program: str | None, entry: str) -> tuple[nvrtc.Translation, tuple[int, int]] | None:
-        """The answer for ``entry`` of the same program, if it is no template and its name is not mangled."""
-        made = self._made  # another thread may keep something else meanwhile
-        if made is None or made[0] != program or not re.search(rf"\.entry {re.escape(entry)}\(", made[1].ptx):
-            return None
-        _, it, version = made
-        return nvrtc.Translation(it.ok, it.log, entry, it.ptx, it.cubin), version
-
-
-_latest = _Latest()
-
-
 @dataclass(frozen=True)
 class NotCompiled:
     """The source did not compile: ``diagnostics`` holds at least one error; ``log`` is NVRTC's own text."""
@@ -188,36 +168,58 @@ def compile_source(
     defined = ["-D_CG_LIMIT_INCLUDED_DEPENDENCIES"] * without_cccl  # cooperative groups then bring what they need
     defined += [f"-D{name}={value}" for name, value in (defines or {}).items()]
     arguments = _arguments(arch, [*defined, *options], [*folders, *cuda_folders])
-    identity = partial(_cache_key, source, name, arguments, major, folders, cuda_folders)
+    names = padding.expected(tools.folders_read(major, name, arguments))
+    identity = partial(_cache_key, source, name, arguments, major, folders, cuda_folders, names)
     program = identity()
-    key = program and compile_cache.key_of(program, entry)
-    joins = not any(APART.search(option) for option in options)
-    if key and (kept := _from_cache(key, source, path, arch, joins)):
-        return kept
+    finish = partial(_compiled, source, path, name, arch, entry, (*cuda_folders, HEADERS), options)
+    if program and (kept := _from_cache(program, entry, path)):
+        translation, version, left_out = kept
+        return finish(replace(translation, called=names.called), version, left_out)
 
-    answer = _latest.other_kernel(program, entry) or nvrtc_child.translate(major, source, name, arguments, entry)
+    answer = nvrtc_child.translate(major, source, name, arguments, entry)
     if isinstance(answer, nvrtc_child.Broken) and not answer.hung:  # once more: it may not have been the file's fault
         answer = nvrtc_child.translate(major, source, name, arguments, entry)
     if isinstance(answer, nvrtc_child.Broken):
         return _explain_broken(answer, major, source, name, arguments, entry, path)
     result, version = answer
-    left_out: tuple[Diagnostic, ...] = ()
+    left_out = ()
     if not result.ok and not result.log.startswith("nvrtc: error"):
         result, left_out = _without_host_code(result, source, places, arguments, entry, major)
+    made = finish(result, version, left_out)
+    if isinstance(made, NotCompiled):
+        return made
+    # An included file may have been written meanwhile, and then nothing says which of the two was compiled.
+    same = program == identity() and result.called == names.called and nvrtc.is_library_of(major, version)
+    if program and same:
+        _to_cache(program, entry, result, version, left_out, path)
+    return made
+
+
+def _compiled(
+    source: str,
+    path: str,
+    name: str,
+    arch: str,
+    entry: str,
+    theirs: Sequence[Path],
+    options: Sequence[str],
+    result: nvrtc.Translation,
+    version: tuple[int, int],
+    left_out: tuple[Diagnostic, ...],
+) -> Compiled | NotCompiled:
+    """What follows from NVRTC's answer. Warnings in the folders that are ``theirs`` are not the learner's to mend."""
+    result = padding.take_back(result)
     compiler = f"NVRTC {version[0]}.{version[1]}"
     _refused(result.log, arch, compiler)
     ptx = with_file_names(result.ptx, {name: path})
     found = parse_log(result.log, path, source, ptx, {name: path})
-    theirs = tuple(f"{folder}/" for folder in (*cuda_folders, HEADERS))  # not the learner's to mend
-    found = tuple(d for d in found if d.severity == "error" or not d.file.startswith(theirs))
+    inside = tuple(f"{folder}/" for folder in theirs)
+    found = tuple(d for d in found if d.severity == "error" or not d.file.startswith(inside))
     if not result.ok:
         failure = explain_failure(found, result.log, path, source, entry)
         return NotCompiled((*left_out, *failure), result.log)
-    if program and program != identity():
-        program = key = None  # an included file was written meanwhile: who knows which of the two was compiled
-    _latest.keep(program if result is answer[0] else None, result, version)
     resources = read_resources(result.log, result.lowered)
-    compiled = Compiled(
+    return Compiled(
         source=source,
         path=path,
         entry=result.lowered,
@@ -228,11 +230,8 @@ def compile_source(
         diagnostics=(*found, *left_out, *_too_much_local(resources, source, path, entry)),
         compiler=compiler,
         shared_layout=read_shared_layout(ptx, result.lowered, resources.shared_bytes),
-        joins=joins,
+        joins=not any(APART.search(option) for option in options),
     )
-    if key and nvrtc.is_library_of(major, version):
-        _to_cache(key, compiled, with_file_names(result.ptx, {name: HERE}))
-    return compiled
 
 
 def _arguments(arch: str, options: Iterable[str], folders: Iterable[Path]) -> list[str]:
@@ -277,13 +276,13 @@ def _without_host_code(
         if isinstance(answer, nvrtc_child.Broken):
             return failed, ()
         result = answer[0]
-        complaints = parse_log(result.log, places.name, whole.text)
+        complaints = parse_log(padding.take_back(result).log, places.name, whole.text)
         errors = [d for d in complaints if d.severity == "error"]
         smaller = None if result.ok else whole_file.without(whole, ((d.file, d.line) for d in errors))
         if smaller is None:
             break
         whole = smaller
-    messages = [d.message for d in parse_log(result.log, places.name, source)]
+    messages = [d.message for d in parse_log(padding.take_back(result).log, places.name, source)]
     if not result.ok and any(_names_one(message, whole.removed) for message in messages):
         return failed, ()  # a kernel calls what has no __device__: the first complaint says so
     severity: Literal["error", "warning"] = "warning" if result.ok else "error"
@@ -391,8 +390,12 @@ def _cache_key(
     major: int,
     folders: Sequence[Path],
     cuda_folders: Sequence[Path],
+    names: padding.StandIns,
 ) -> str | None:
-    """All that the result depends on but the kernel; None when that cannot be told, or when there is no cache."""
+    """All that the result depends on but the kernel; None when that cannot be told, or when there is no cache.
+
+    Every folder has the name that it has for NVRTC, so that copies of a file share one key wherever they are.
+    """
     library = nvrtc.library(major)
     if compile_cache.folder() is None or library is None:
         return None
@@ -400,42 +403,50 @@ def _cache_key(
     included = cuda_source.include_closure(whole, Path(name).parent, folders, cuda_folders)
     if included is None:
         return None
-    stat = library.stat()
-    identity = f"{library} {stat.st_size} {stat.st_mtime_ns}"
-    texts = [part for file, content in sorted(included.items()) for part in (str(file), content)]
-    return compile_cache.key_of(CACHE_FORMAT, source, name, *arguments, identity, *texts)
+    identity = [part for file in nvrtc.library_files(library) for part in (file.name, compile_cache.identity(file))]
+    texts = [part for file, content in included.items() for part in (names.of_any(str(file)), content)]
+    pairs = sorted(zip(texts[::2], texts[1::2], strict=True))
+    given = tools.renamed(arguments, names)
+    counted = [str(len(it)) for it in (given, identity, names.nested)]
+    return compile_cache.key_of(
+        CACHE_FORMAT, source, names.of_file(name), *counted, *given, *identity, *names.nested,
+        *(part for pair in pairs for part in pair),
+    )  # fmt: skip
 
 
-def _to_cache(key: str, compiled: Compiled, ptx: str) -> None:
+def _to_cache(
+    program: str,
+    entry: str,
+    made: nvrtc.Translation,
+    version: tuple[int, int],
+    left_out: Sequence[Diagnostic],
+    path: str,
+) -> None:
+    """Under the program's own key where others of its kernels may be asked for by their plain names."""
     record = {
-        "entry": compiled.entry,
-        "ptx": ptx,
-        "cubin": base64.b64encode(compiled.cubin).decode(),
-        "resources": asdict(compiled.resources),
-        "diagnostics": [asdict(d) | ({"file": HERE} if d.file == compiled.path else {}) for d in compiled.diagnostics],
-        "compiler": compiled.compiler,
-        "shared_layout": compiled.shared_layout,
+        "version": version,
+        "log": made.log,
+        "lowered": made.lowered,
+        "ptx": made.ptx,
+        "cubin": base64.b64encode(made.cubin).decode(),
+        "left_out": [asdict(d) | ({"file": HERE} if d.file == path else {}) for d in left_out],
     }
-    compile_cache.put(key, json.dumps(record).encode())
+    shared = made.lowered == entry and not left_out and made.ptx.count(".entry ") > 1
+    compile_cache.put(compile_cache.key_of(program, "" if shared else entry), json.dumps(record).encode())
 
 
-def _from_cache(key: str, source: str, path: str, arch: str, joins: bool) -> Compiled | None:
-    data = compile_cache.get(key)
-    if data is None:
-        return None
-    record = json.loads(data)
-    return Compiled(
-        source=source,
-        path=path,
-        entry=record["entry"],
-        arch=arch,
-        ptx=record["ptx"].replace(quoted(HERE), quoted(path)),
-        cubin=base64.b64decode(record["cubin"]),
-        resources=Resources(**record["resources"]),
-        diagnostics=tuple(
-            Diagnostic(**d | ({"file": path} if d["file"] == HERE else {})) for d in record["diagnostics"]
-        ),
-        compiler=record["compiler"],
-        shared_layout=tuple((name, offset, size) for name, offset, size in record["shared_layout"]),
-        joins=joins,
-    )
+def _from_cache(
+    program: str, entry: str, path: str
+) -> tuple[nvrtc.Translation, tuple[int, int], tuple[Diagnostic, ...]] | None:
+    """What NVRTC answered, with its version, and what was left out. A program of several kernels is compiled once for
+    all whose name is neither mangled nor a template's."""
+    for of in (entry, ""):
+        data = compile_cache.get(compile_cache.key_of(program, of))
+        record = json.loads(data or b"null")
+        if record is None or not (of or re.search(rf"\.entry {re.escape(entry)}\(", record["ptx"])):
+            continue
+        lowered = record["lowered"] if of else entry
+        made = nvrtc.Translation(True, record["log"], lowered, record["ptx"], base64.b64decode(record["cubin"]))
+        left_out = tuple(Diagnostic(**d | ({"file": path} if d["file"] == HERE else {})) for d in record["left_out"])
+        return made, (record["version"][0], record["version"][1]), left_out
+    return None

@@ -3,11 +3,13 @@ its heap and orders some loads by the addresses of what lies there. So the same 
 wherever it, its headers, the kit and NVRTC itself are.
 
     with standing_in(folders) as names:                 names.of(folder), a way to it through a file that is open
-        made = compile(...); names.take_back(made)      in what NVRTC wrote, each folder has its own name again
+        made = compile(...)
+    take_back(replace(made, called=names.called))       in what NVRTC wrote, each folder has its own name again
+    expected(folders)                                   the same names, without a way to the folders
 
 Such a name is ``/proc/self/fd/101`` with slashes in front, which mean nothing, up to ``LENGTH`` bytes. What takes its
 place again has as many bytes, also with slashes. In the line table of machine code they stay; whoever reads it there
-drops them (``sass.plain_file_name``).
+drops them (``sass.plain_file_name``). The cache on disk keeps what NVRTC wrote, for the same file in any folder.
 """
 
 from __future__ import annotations
@@ -36,6 +38,11 @@ class StandIns:
     def __init__(self, folders: Iterable[str], names: Mapping[str, str]) -> None:
         self._names = {folder: padded(names.get(folder, folder)) for folder in folders}
 
+    @property
+    def called(self) -> tuple[tuple[str, str], ...]:
+        """(folder, its other name), in order."""
+        return tuple(self._names.items())
+
     def of(self, folder: str) -> str:
         """The other name of one of the folders; padded, its own, where it has no other."""
         return self._names[folder]
@@ -45,32 +52,64 @@ class StandIns:
         folder, name = os.path.split(file)
         return os.path.join(self.of(folder), name)
 
-    def take_back(self, made: Translation) -> Translation:
-        """What NVRTC made, its files called what they are; in machine code padded."""
-        log, ptx, cubin = made.log, made.ptx, made.cubin
-        for folder, name in self._names.items():
-            own = padded(folder)
+    def of_any(self, file: str) -> str:
+        """The other name of a file anywhere below one of the folders, the deepest; its own if it is below none."""
+        folder = max((it for it in self._names if file.startswith(f"{it}/")), key=len, default=None)
+        return file if folder is None else self.of(folder) + file[len(folder) :]
+
+    @property
+    def nested(self) -> tuple[str, ...]:
+        """Which of the folders are inside of which others."""
+        pairs = [(inner, outer) for inner in self._names for outer in self._names if inner.startswith(f"{outer}/")]
+        return tuple(f"{self.of(inner)} {self.of(outer)}{inner[len(outer) :]}" for inner, outer in pairs)
+
+
+def take_back(made: Translation) -> Translation:
+    """What NVRTC made, its files called what they are; in machine code padded."""
+    log, ptx, cubin = made.log, made.ptx, made.cubin
+    for folder, name in made.called:
+        own = padded(folder)
+        if name in log or name.lstrip("/") in log:
             log = log.replace(name, folder).replace(f"/{name.lstrip('/')}", folder)
-            ptx = ptx.replace(_as_bytes(name, ", "), _as_bytes(folder, ", "))  # a string: its array stays as long
-            ptx = ptx.replace(_as_bytes(name, ","), _as_bytes(own, ",")).replace(name, own)
-            cubin = cubin.replace(_encoded(name), _encoded(own))
-        return replace(made, log=log, ptx=ptx, cubin=cubin)
+        for between, instead in ((", ", folder), (",", own)):  # a string: its array stays as long
+            ptx = ptx.replace(_as_bytes(name, between), _as_bytes(instead, between))
+        ptx = ptx.replace(name, own)
+        cubin = cubin.replace(_encoded(name), _encoded(own))
+    return replace(made, log=log, ptx=ptx, cubin=cubin, called=())
+
+
+def expected(folders: Iterable[str]) -> StandIns:
+    """The names that ``standing_in`` gives in a process that has less than ``FIRST`` files open."""
+    numbered = _numbered(folders)
+    names = {it: _stand_in(number) for it, number in numbered.items() if _fits(it) and os.path.exists(it)}
+    return StandIns(numbered, names)
+
+
+def _numbered(folders: Iterable[str]) -> dict[str, int]:
+    return dict(zip(dict.fromkeys(folders), itertools.count(FIRST), strict=False))
+
+
+def _stand_in(number: int) -> str:
+    return f"/proc/self/fd/{number}"
+
+
+def _fits(folder: str) -> bool:
+    return folder.startswith("/") and folder != "/" and len(_encoded(folder)) <= LENGTH
 
 
 @contextlib.contextmanager
 def standing_in(folders: Iterable[str]) -> Iterator[StandIns]:
     """Names for folders, which depend on nothing but their order. One that is not there, whose own name is longer than
     ``LENGTH`` bytes, the root, and one for which Linux has no such name, keep their own."""
-    numbered = dict(zip(dict.fromkeys(folders), itertools.count(FIRST), strict=False))
+    numbered = _numbered(folders)
     names, opened = {}, []
     try:
         for folder, number in numbered.items():
             with contextlib.suppress(OSError):
                 opened.append(os.open(folder, os.O_PATH))
                 opened.append(fcntl.fcntl(opened[-1], fcntl.F_DUPFD_CLOEXEC, number))  # or the next that is free
-                name = f"/proc/self/fd/{number}"
-                fits = folder.startswith("/") and folder != "/" and len(_encoded(folder)) <= LENGTH
-                if fits and opened[-1] == number and os.path.samefile(name, folder):
+                name = _stand_in(number)
+                if _fits(folder) and opened[-1] == number and os.path.samefile(name, folder):
                     names[folder] = name
         yield StandIns(numbered, names)
     finally:

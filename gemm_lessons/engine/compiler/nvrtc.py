@@ -26,13 +26,17 @@ OLDEST_ARCH = {13: 75, 12: 50}
 
 @dataclass(frozen=True)
 class Translation:
-    """What NVRTC made of one program. ``ok`` False: only ``log`` (and sometimes ``ptx``) is meaningful."""
+    """What NVRTC made of one program. ``ok`` False: only ``log`` (and sometimes ``ptx``) is meaningful.
+
+    ``called``: (folder, the name that it has in here) of every folder that ``padding`` gave another name.
+    """
 
     ok: bool
     log: str
     lowered: str = ""
     ptx: str = ""
     cubin: bytes = b""
+    called: tuple[tuple[str, str], ...] = ()
 
 
 class Nvrtc(Protocol):
@@ -207,6 +211,11 @@ def library_folders(major: int) -> list[Path]:
     """The folder of ``library``, where its second library lies, too; none where there is none."""
     found = library(major)
     return [found.parent] if found else []
+
+
+def library_files(library: Path) -> list[Path]:
+    """The library and the second one beside it, whose name has its version."""
+    return [library, *sorted(library.parent.glob("libnvrtc-builtins.so.*"))]
 
 
 def is_library_of(major: int, version: tuple[int, int]) -> bool:

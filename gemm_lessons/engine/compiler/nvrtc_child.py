@@ -42,7 +42,8 @@ _lock = threading.Lock()
 def translate(
     major: int, source: str, name: str, options: Sequence[str], expression: str
 ) -> tuple[Translation, tuple[int, int]] | Broken:
-    """``Nvrtc.translate`` in the child, with NVRTC's version. Raises ``KitError`` when NVRTC is missing or fails."""
+    """``Nvrtc.translate`` in the child, its folders named as there, and NVRTC's version. Raises ``KitError`` when NVRTC
+    is missing or fails."""
     question = {"do": "translate", "major": major, "name": name, "options": list(options), "expression": expression}
     blobs = [source.encode(errors="replace")]
     patience = min(PATIENCE_S, max(LEAST_PATIENCE_S, bounds.SLOW * bounds.current().seconds))
@@ -64,7 +65,8 @@ def translate(
     if "problem" in header:
         raise KitError(header["problem"])
     log, ptx, cubin = blobs
-    translation = Translation(header["ok"], log.decode(), header["lowered"], ptx.decode(), cubin)
+    called = tuple((folder, name) for folder, name in header["called"])
+    translation = Translation(header["ok"], log.decode(), header["lowered"], ptx.decode(), cubin, called)
     return translation, (header["version"][0], header["version"][1])
 
 

@@ -6,8 +6,12 @@ For messages and for the cache key only; what the code means is the compiler's b
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import os
 import re
-from collections.abc import Iterator, Sequence
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from gemm_lessons.engine.records.frozen import dataclass
@@ -139,10 +143,10 @@ def include_closure(
     """Every file that ``source`` may include, with its content: all candidates when a name is in several folders.
 
     ``folder`` is the including file's own, ``folders`` the searched ones, ``system`` those whose files belong to the
-    compiler (searched last; size and time stand for their content, and they are not read). None when the text does
-    not tell which files it includes.
+    compiler, searched last. None when the text does not tell which files it includes.
     """
     found: dict[Path, bytes] = {}
+    theirs: set[str] = set()
     waiting = [(source, folder)]
     while waiting:
         text, here = waiting.pop()
@@ -155,11 +159,44 @@ def include_closure(
                 if path not in found and (content := content_of(path)) is not None:
                     found[path] = content
                     waiting.append((content.decode(errors="replace"), path.parent))
-            for place in system:
-                with contextlib.suppress(OSError):
-                    stat = (place / name).stat()
-                    found[place / name] = f"{stat.st_size} {stat.st_mtime_ns}".encode()
+            theirs.add(name)
+    return found | _headers_of(theirs, folders, system)
+
+
+def _headers_of(names: Iterable[str], folders: Sequence[Path], system: Sequence[Path]) -> dict[Path, bytes]:
+    """A hash of each header of ``system`` with one of these names, and of all that those include in turn. Of more than
+    ``_MOST_FILES`` only the first ones, by path, size and time."""
+    first = [os.path.join(place, name) for place in system for name in sorted(names)]
+    found: dict[Path, bytes] = {}
+    tried: set[str] = set()
+    waiting = first[::-1]
+    places = [*map(str, folders), *map(str, system)]
+    while waiting:
+        path = os.path.normpath(waiting.pop())
+        if path in tried or (status := _regular(path)) is None:
+            continue
+        tried.add(path)
+        if len(tried) > _MOST_FILES:
+            them = [(it, status) for it in first if (status := _regular(it))]
+            return {Path(it): f"{it} {status.st_size} {status.st_mtime_ns}".encode() for it, status in them}
+        found[Path(path)], inner = _header(path, status.st_size, status.st_mtime_ns)
+        waiting += [os.path.join(place, name) for name in inner for place in (os.path.dirname(path), *places)]
     return found
+
+
+def _regular(path: str) -> os.stat_result | None:
+    with contextlib.suppress(OSError, ValueError):
+        result = os.stat(path)
+        return result if stat.S_ISREG(result.st_mode) else None
+    return None
+
+
+@lru_cache(maxsize=4 * _MOST_FILES)
+def _header(path: str, size: int, changed: int) -> tuple[bytes, tuple[str, ...]]:
+    """The hash of a header as it was then, and the names that it includes."""
+    data = content_of(Path(path)) or b""
+    names = (m[1] or m[2] for m in _INCLUDE.finditer(data.decode(errors="replace")))
+    return hashlib.sha256(data).digest(), tuple(dict.fromkeys(names))
 
 
 def content_of(path: Path) -> bytes | None:

@@ -17,13 +17,14 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gemm_lessons.engine.compiler import nvrtc
 from gemm_lessons.engine.compiler.landlock import confine as confine_to
-from gemm_lessons.engine.compiler.neutral_paths import standing_in
+from gemm_lessons.engine.compiler.neutral_paths import StandIns, standing_in
 from gemm_lessons.engine.compiler.nvrtc import Nvrtc, Translation
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.process.bounds import SLOW
@@ -164,12 +165,25 @@ def disassemble(cubin: bytes, seconds: float) -> subprocess.CompletedProcess[str
     return subprocess.CompletedProcess(["nvdisasm"], header["code"], *words)
 
 
+def folders_read(major: int, name: str, options: Sequence[str]) -> tuple[str, ...]:
+    """The folders of NVRTC, of the file ``name`` and of the headers that the options name: all that it may read."""
+    searched = [option.removeprefix(INCLUDE_PATH) for option in options if option.startswith(INCLUDE_PATH)]
+    return (*map(str, nvrtc.library_folders(major)), os.path.dirname(name), *searched)
+
+
+def renamed(options: Sequence[str], names: StandIns) -> list[str]:
+    """Options as NVRTC gets them: folders of headers last, under their other names."""
+    searched = [option.removeprefix(INCLUDE_PATH) for option in options if option.startswith(INCLUDE_PATH)]
+    given = [option for option in options if not option.startswith(INCLUDE_PATH)]
+    return [*given, *(INCLUDE_PATH + names.of(folder) for folder in searched)]
+
+
 def _translate(compiler: Nvrtc, question: dict[str, Any], source: bytes) -> Answer:
     try:
         result = _behind_a_wall(compiler, source.decode(), **question)
     except KitError as error:
         return {"problem": str(error)}, []
-    answer = {"ok": result.ok, "lowered": result.lowered, "version": compiler.version}
+    answer = {"ok": result.ok, "lowered": result.lowered, "called": result.called, "version": compiler.version}
     return answer, [result.log.encode(), result.ptx.encode(), result.cubin]
 
 
@@ -179,10 +193,7 @@ def _behind_a_wall(compiler: Nvrtc, source: str, name: str, options: Sequence[st
     A thread has a heap of its own: here the one of a thread that our parent had, which only waited, so it is empty.
     """
     done: list[Translation | KitError] = []
-    searched = [option.removeprefix(INCLUDE_PATH) for option in options if option.startswith(INCLUDE_PATH)]
-    given = [it for it in options if not it.startswith(INCLUDE_PATH)]
-    libraries = map(str, nvrtc.library_folders(compiler.version[0]))
-    folders = [*libraries, os.path.dirname(name), *searched]
+    folders = folders_read(compiler.version[0], name, options)
 
     def work() -> None:
         confine_to(folders)
@@ -195,7 +206,7 @@ def _behind_a_wall(compiler: Nvrtc, source: str, name: str, options: Sequence[st
     threading.stack_size(STACK_BYTES)
     with standing_in(folders) as names:
         file = names.of_file(name)
-        given += [INCLUDE_PATH + names.of(folder) for folder in searched]
+        given = renamed(options, names)
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()
@@ -203,4 +214,4 @@ def _behind_a_wall(compiler: Nvrtc, source: str, name: str, options: Sequence[st
         raise KitError("NVRTC gave no answer")
     if isinstance(done[0], KitError):
         raise done[0]
-    return names.take_back(done[0])
+    return replace(done[0], called=names.called)

@@ -1,0 +1,131 @@
+"""The kernels of a test file, compiled several at a time: twenty together take as long as one and a half alone.
+
+A file asks for it with ``TOGETHER = True``. Its tests are first called up to the point where they have something
+compiled, which says what that is; the tests themselves run as they are, and each finds its kernel in a program of
+several, under its own source, in its own lines. A kernel that does not fit in, or whose program does not compile, is
+compiled alone, and so is what a test compiles after its first kernel.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from gemm_lessons.engine import api
+from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled, compile_source
+from gemm_lessons.engine.compiler.ptx_file import take as alone
+
+MOST = 16  # kernels in a program
+PATH = "kernel.cu"  # of simulate()
+HEAD = re.compile(r'\bextern "C" __global__ ')
+NAME = re.compile(r"\bk(?=\s*\()")
+UNFIT = re.compile(r"#|\bextern\s+__shared__|\basm\b[^;]*\.(entry|func)|__cluster_dims__")
+
+Helpers = Callable[[pytest.Item], Mapping[str, Any]]
+Wanted = tuple[str, str]  # source, architecture
+
+
+class _Seen(BaseException):
+    """A test has got as far as its first kernel."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A source in two: what comes before its only kernel, and that."""
+
+    before: str
+    kernel: str
+    line: int  # where the kernel begins
+
+    @classmethod
+    def of(cls, source: str) -> _Part | None:
+        found = HEAD.search(source)
+        if found is None or source.count("__global__") != 1:
+            return None
+        before, kernel = source[: found.start()], source[found.start() :].rstrip()
+        if UNFIT.search(kernel) or '#include "' in before or not NAME.search(kernel):
+            return None
+        depth = 0
+        for place, character in enumerate(kernel):
+            depth += {"{": 1, "}": -1}.get(character, 0)
+            if character == "}" and depth <= 0:
+                whole = depth == 0 and place == len(kernel) - 1
+                return cls(before, kernel, before.count("\n") + 1) if whole else None
+        return None
+
+
+class Together:
+    """The programs of one test file."""
+
+    def __init__(self, items: Iterable[pytest.Item], helpers: Helpers) -> None:
+        groups: dict[Wanted, list[tuple[str, _Part]]] = defaultdict(list)
+        for source, arch in dict.fromkeys(_wanted(items, helpers)):
+            if part := _Part.of(source):
+                groups[part.before, arch].append((source, part))
+        self._programs: dict[Wanted, tuple[str, str]] = {}
+        for (before, arch), members in groups.items():
+            for first in range(0, len(members), MOST):
+                if len(chosen := members[first : first + MOST]) > 1:
+                    self._join(before, arch, chosen)
+
+    def _join(self, before: str, arch: str, members: Sequence[tuple[str, _Part]]) -> None:
+        names = [f"k{number}" for number in range(len(members))]
+        kernels = [
+            f"\n#line {part.line}\n{NAME.sub(name, part.kernel, count=1)}"
+            for name, (_, part) in zip(names, members, strict=True)
+        ]
+        program = before + "".join(kernels)
+        for name, (source, _) in zip(names, members, strict=True):
+            self._programs[source, arch] = program, name
+
+    def take(self, source: str, *, path: str, entry: str, **options: Any) -> Compiled | NotCompiled:
+        """In place of ``api.take``."""
+        known = self._programs.get((source, options.get("arch", ""))) if _is_plain(path, entry, options) else None
+        if known is not None:
+            made = compile_source(known[0], path=path, entry=known[1], **options)
+            if isinstance(made, Compiled):
+                return replace(made, source=source)
+        return alone(source, path=path, entry=entry, **options)
+
+
+def _is_plain(path: str, entry: str, options: Mapping[str, Any]) -> bool:
+    return path == PATH and entry == "k" and not options.get("defines") and not options.get("include_dirs")
+
+
+def _wanted(items: Iterable[pytest.Item], helpers: Helpers) -> list[Wanted]:
+    """What these tests have compiled first."""
+    found: list[Wanted] = []
+
+    def seen(source: str, *, path: str, entry: str, **options: Any) -> None:
+        if _is_plain(path, entry, options):
+            found.append((source, options["arch"]))
+        raise _Seen
+
+    with mock.patch.object(api, "take", seen):
+        for item in items:
+            assert isinstance(item, pytest.Function)
+            given = {**helpers(item), **getattr(getattr(item, "callspec", None), "params", {})}
+            names = inspect.signature(item.function).parameters
+            if set(names) <= set(given):
+                try:
+                    item.function(**{name: given[name] for name in names})
+                except _Seen:
+                    pass
+                except Exception:  # noqa: BLE001 (the test itself will say so)
+                    continue
+    return found
+
+
+def of_module(request: pytest.FixtureRequest, helpers: Helpers) -> Together | None:
+    """The programs of the file that a module's fixture is made for; None where it does not ask for any."""
+    if not getattr(request.module, "TOGETHER", False):
+        return None
+    module = request.module.__name__
+    return Together((it for it in request.session.items if getattr(it, "module", None).__name__ == module), helpers)
