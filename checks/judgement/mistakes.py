@@ -5,6 +5,7 @@ that must hear none of them.
     python -m checks.judgement.mistakes NAME    # all that a run prints about those whose name begins so
 
 A mistake is an edit of a lesson's solution or stub: pairs of what to find, once, and what to write there instead.
+``mistakes.toml`` has it under its lesson and name, as ``[mistake."naive/assigned"]``; a right kernel as ``[style...]``.
 """
 
 from __future__ import annotations
@@ -46,10 +47,9 @@ class Mistake:
 def _read(kind: str) -> tuple[Mistake, ...]:
     entries = tomllib.loads((Path(__file__).parent / "mistakes.toml").read_text())[kind]
     return tuple(
-        Mistake(
-            it["name"], it["lesson"], tuple((a, b) for a, b in it["edits"]), it.get("says", ""), it.get("stub", False)
-        )
-        for it in entries
+        Mistake(name, lesson, tuple((a, b) for a, b in it["edits"]), it.get("says", ""), it.get("stub", False))
+        for label, it in entries.items()
+        for lesson, _, name in [label.partition("/")]
     )
 
 
