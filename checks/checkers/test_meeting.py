@@ -151,7 +151,7 @@ def test_flags_and_locks_in_shared_memory(check, body, expected, fence):
     a.setflags(write=False)
     body = head + body.replace("FENCE", "__threadfence_block();" if fence else "")
     found = check(body, 3, 64, [a, np.zeros(64, np.float32)])
-    kinds = {(f.kind, f.severity) for f in found if f.detail.startswith("shared")}
+    kinds = {(f.kind, f.severity) for f in found if f.effects.startswith("shared")}
     assert kinds == (set(expected) if fence else {ORDERED}), found
 
 

@@ -22,6 +22,7 @@ from gemm_lessons.engine.records.results import Counters
 from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.gemm.time_model import Estimate
+from gemm_lessons.gpu.trouble import fault
 from gemm_lessons.judging.evidence import Built, Checked, Evidence, ShapeResult
 from gemm_lessons.judging.hints import COALESCING, CONFLICTS, LIMITS, SHOWN, hints_for
 from gemm_lessons.judging.remedies import REMEDIES
@@ -29,6 +30,7 @@ from gemm_lessons.judging.unfinished import told
 from gemm_lessons.judging.verdict import CompileFailed, GateMissed, GateResult, Passed, WrongAnswer, judge
 
 from .cases import TILES, problem
+from .findings import access, race
 
 LESSONS = Path(__file__).parents[2] / "lessons"
 SIZE = Shape(4096, 4096, 4096)
@@ -145,7 +147,7 @@ def test_spills() -> None:
 
 @pytest.mark.parametrize("kind", REMEDIES)
 def test_findings_get_a_remedy(kind: str) -> None:
-    finding = Finding(kind, "error", "what happened", line=1)
+    finding = Finding(kind, "error", line=1)
     text = said(findings=[finding], source="As[0] = 1;")
     assert REMEDIES[kind] in text
     assert "line 1: " in text
@@ -154,35 +156,35 @@ def test_findings_get_a_remedy(kind: str) -> None:
 
 
 def test_a_remedy_is_said_once() -> None:
-    race = Finding("race", "error", "", line=3)
+    race = Finding("race", "error", line=3)
     assert said(findings=[race, replace(race, line=4)]).count(REMEDIES["race"]) == 1
 
 
 @pytest.mark.parametrize(
-    ("detail", "remedy"),
+    ("effects", "remedy"),
     [
         ("global store store", "Every element needs one owner: check row and col"),
         ("global load store", REMEDIES["race"]),
         ("shared store store", "Two threads write the same element of a shared array"),
         ("shared store load", REMEDIES["race"]),
-        ("", REMEDIES["race"]),
+        ("shared copy load", REMEDIES["race"]),
     ],
 )
-def test_the_remedy_of_a_race_fits_its_memory(detail: str, remedy: str) -> None:
-    text = said(findings=[Finding("race", "error", "", line=1, detail=detail)])
+def test_the_remedy_of_a_race_fits_its_memory(effects: str, remedy: str) -> None:
+    text = said(findings=[race(1, None, effects)])
     assert remedy in text
-    assert ("__syncthreads()" in text) == (detail != "global store store")
+    assert ("__syncthreads()" in text) == (effects != "global store store")
 
 
 def test_races_say_which_memory_they_are_in() -> None:
     swapped = counted("    x[t / 2] = t;")
-    assert [finding.detail for finding in swapped.checked.findings] == ["global store store"]
+    assert [finding.effects for finding in swapped.checked.findings] == ["global store store"]
     assert "check row and col" in "\n".join(hints_for(swapped))
 
 
 @pytest.mark.parametrize("cause", ["exited_before_barrier", "out_of_array"])
 def test_what_follows_from_a_cause_gets_no_advice_of_its_own(cause: str) -> None:
-    found = [Finding("uninitialised", "warning", "", line=2), Finding(cause, "warning", "", line=9)]
+    found = [Finding("uninitialised", "warning", line=2), Finding(cause, "warning", line=9)]
     assert [hint.split(".")[0] for hint in hints_for(facts(findings=found))] == [f"line 9: {cause.replace('_', ' ')}"]
     both = hints_for(facts(findings=[found[0], replace(found[1], kind="unset")]))
     assert [hint.split(".")[0] for hint in both] == ["line 9: unset", "line 2: uninitialised"]
@@ -191,22 +193,22 @@ def test_what_follows_from_a_cause_gets_no_advice_of_its_own(cause: str) -> None
 
 
 def test_a_guard_is_advised_only_where_one_can_be_missing() -> None:
-    def remedy(number: str, message: str, **tile: int) -> str:
+    def remedy(number: str, array: str, byte: int, size: int, **tile: int) -> str:
         lesson = any_course().lesson(number)
         sizes = tuple({**lesson.tile.defines, **tile}.items())
-        finding = Finding("out_of_bounds", "error", message, line=1)
+        finding = access("out_of_bounds", array, byte, size, line=1) if array else fault(700, "", None)
         return said(lesson=replace(lesson, tile=replace(lesson.tile, sizes=sizes)), findings=[finding])
 
     guard = REMEDIES["out_of_bounds"]
-    assert guard in remedy("block_tile", "A: byte 3828 of 3828, 4 bytes read by thread 31")
-    assert guard in remedy("block_tile", "the kernel touched memory that does not belong to it")
-    shared = remedy("block_tile", "As: byte 8448 of 4224, 16 bytes written by thread 32")
+    assert guard in remedy("block_tile", "A", 3828, 3828)
+    assert guard in remedy("block_tile", "", 0, 0)
+    shared = remedy("block_tile", "As", 8448, 4224)
     assert guard not in shared
     assert "As is the block's own: check each index" in shared
-    whole = remedy("vector_loads", "C: byte 131072 of 131072, 16 bytes written by thread 0")
+    whole = remedy("vector_loads", "C", 131072, 131072)
     assert guard not in whole
     assert "Every tile is whole in this lesson" in whole
-    promise = remedy("vector_loads", "A: byte 73728 of 73728, 16 bytes read by thread 254", BK=16)
+    promise = remedy("vector_loads", "A", 73728, 73728, BK=16)
     assert "Tiles of BK = 16 do not fit a promise of K = 8" in promise
 
 
@@ -214,7 +216,7 @@ def test_where_row_and_column_changed_places_no_guard_is_advised() -> None:
     it = problem(32, 32, 32)
     a, b = it.factors
     swapped = WrongAnswer(it.shape, judge(it, (a.T @ b.T).astype(np.float32), TILES))
-    finding = Finding("out_of_bounds", "error", "A: byte 3828 of 3828, 4 bytes read by thread 31", line=1)
+    finding = access("out_of_bounds", "A", 3828, 3828, line=1)
     assert "a guard would only hide it" in said(verdict=swapped, findings=[finding])
     assert REMEDIES["out_of_bounds"] in said(verdict=wrong_answer(), findings=[finding])
 
@@ -235,7 +237,7 @@ def test_an_unexplained_wrong_answer_is_narrowed_down_by_the_smallest_shape() ->
     assert "no mistake that is known gives exactly this C" in narrowed(shapes=(other,))
     named = WrongAnswer(SIZE, judge(problem(), np.zeros_like(noise), TILES))
     assert narrowed(shapes=(wrong,), verdict=named) == "", "the pattern says more"
-    finding = Finding("uninitialised", "warning", "", line=2)
+    finding = Finding("uninitialised", "warning", line=2)
     assert "is wrong already" not in narrowed(shapes=(wrong,), findings=[finding])
     stub = lesson.stub_path.read_text()
     assert "is wrong already" not in narrowed(shapes=(wrong,), source=stub, stub=stub)
@@ -442,7 +444,7 @@ def test_a_fault_comes_before_an_open_todo_and_a_warning_after() -> None:
     stub = any_course().lesson("block_tile").stub_path.read_text()
 
     def first(severity: Severity) -> str:
-        finding = Finding("race", severity, "", line=1)
+        finding = Finding("race", severity, line=1)
         return said(verdict=wrong_answer(), source=stub, stub=stub, findings=[finding])
 
     assert first("error").startswith("line 1: race.")
@@ -471,7 +473,7 @@ def test_every_todo_of_every_stub_is_open_and_of_no_solution(name: str) -> None:
 
 
 def test_nobody_is_flooded() -> None:
-    many = [Finding(kind, "error", "", line=1) for kind in REMEDIES]
+    many = [Finding(kind, "error", line=1) for kind in REMEDIES]
     assert len(hints_for(facts(findings=many))) == SHOWN
 
 

@@ -20,6 +20,7 @@ from gemm_lessons.devices.gpu.timing import Spread
 from gemm_lessons.devices.shadowed_gpu import ShadowedGpu
 from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.engine.hardware.sheets import GPUS
+from gemm_lessons.engine.records.facts import Misuse
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.launch import Argument, Grid
 from gemm_lessons.engine.records.results import Counters, Launched
@@ -33,7 +34,7 @@ from gemm_lessons.running.outcome import Row
 from gemm_lessons.running.pipeline import RunRequest, run_lesson
 
 SHAPE = Shape(64, 64, 64)
-FAULT = Finding("illegal_access", "error", "an illegal memory access was encountered")
+FAULT = Finding("illegal_access", "error", "constant store", facts=Misuse(name="table"))
 
 
 class Silent(Gpu):

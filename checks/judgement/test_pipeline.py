@@ -17,7 +17,7 @@ from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.hardware.sheets import GPUS, buildable
 from gemm_lessons.engine.machine.machine import Setting
 from gemm_lessons.engine.records.errors import UnsupportedKernel
-from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.engine.records.findings import Actor, Finding
 from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.gemm.shapes import Shape, ShapeError, Tile
 from gemm_lessons.judging.verdict import CompileFailed, Faulted, GateMissed, Passed, TimedOut, WrongAnswer
@@ -345,9 +345,9 @@ def test_progress_is_told_and_ctrl_c_passes_through() -> None:
 
 
 def test_findings_of_several_launches_are_merged() -> None:
-    race = Finding("race", "error", "As: ...", line=3, other_line=5, count=2)
+    race = Finding("race", "error", "shared order", line=3, other_line=5, count=2)
     other = replace(race, other_line=6, count=1)
-    assert merged([race, other, replace(race, message="another thread")]) == (replace(race, count=4), other)
+    assert merged([race, other, replace(race, actors=(Actor((9,), (0,)),))]) == (replace(race, count=4), other)
 
 
 def test_a_race_faults_though_the_answer_is_right(tmp_path: Path) -> None:

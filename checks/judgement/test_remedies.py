@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from checks.judgement.cases import judged, problem
+from checks.judgement.findings import access, race
 from checks.judgement.mistakes import lesson_named
 from checks.judgement.test_hints import changed
 from gemm_lessons.engine.compiler.compile import Resources
-from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.engine.records.findings import Finding, Place
 from gemm_lessons.engine.records.metrics import METRICS
 from gemm_lessons.engine.records.results import Counters
 from gemm_lessons.gemm.shapes import Shape
@@ -23,17 +24,12 @@ WHOLE, RAGGED = Shape(96, 64, 80), Shape(33, 31, 29)
 
 def said(lesson: str, *findings: Finding, **changes: Any) -> list[str]:
     error = next((it for it in findings if it.severity == "error"), None)
-    changes.setdefault("verdict", Faulted(changes.pop("at", WHOLE), error or Finding("race", "error", "")))
+    changes.setdefault("verdict", Faulted(changes.pop("at", WHOLE), error or Finding("race", "error")))
     facts = changed(Evidence(lesson_named(lesson), source=changes.pop("source", "")), findings=findings, **changes)
     return [text for _, text in remedies(facts)]
 
 
-def race(line: int, other: int, detail: str = "shared store store", **more: Any) -> Finding:
-    message = f"As, byte 0 of 8192: written by thread 9 in line {line} and written by thread 0 in line {other}"
-    return replace(Finding("race", "error", message, line, other, detail=detail), **more)
-
-
-UNINITIALISED = Finding("uninitialised", "warning", "As, byte 256 of 8192: read by thread 32", line=9)
+UNINITIALISED = access("uninitialised", "As", 256, 8192, line=9, thread=32)
 
 
 def test_a_race_within_one_line_is_no_missing_barrier() -> None:
@@ -47,7 +43,7 @@ def test_a_race_within_one_line_is_no_missing_barrier() -> None:
 
 
 def test_a_barrier_that_some_skip_is_not_said_to_be_missing() -> None:
-    skipped = Finding("divergent_barrier", "warning", "threads wait at different barriers", 9, 7)
+    skipped = Finding("divergent_barrier", "warning", "places", 9, 7)
     (text,) = said("block_tile", race(5, 6), skipped)
     assert "that in line 9 or that in line 7 stands in an if" in text
     assert "put a __syncthreads() between" in said("block_tile", race(5, 6))[0]
@@ -56,32 +52,33 @@ def test_a_barrier_that_some_skip_is_not_said_to_be_missing() -> None:
 
 
 def test_what_runs_over_the_next_array_is_no_race_of_its_own() -> None:
-    over = "As: byte 8192 of 8192, written by thread 0 of block 0 in line 5, past its end (that is Bs, byte 0 of 8192)"
-    ran_over = Finding("out_of_array", "warning", over, line=5)
-    hit = replace(race(5, 9), message="Bs, byte 4 of 8192: written by thread 32 in line 5 and by thread 1 in line 9")
+    ran_over = access("out_of_array", "As", 8192, 8192, line=5)
+    hit = race(5, 9, place=Place("shared", "Bs", 4, 8192))
     (text,) = said("block_tile", hit, ran_over)
     assert "runs past the end of its array, into the next one" in text
     assert len(said("block_tile", replace(hit, line=7), ran_over)) == 2
 
 
 def test_who_stores_to_others_elements_lacks_no_guard() -> None:
-    outside = Finding("out_of_bounds", "warning", "C: byte 8908 of 8908, 4 bytes written by thread 544", line=5)
+    outside = replace(access("out_of_bounds", "C", 8908, 8908, line=5, thread=544), severity="warning")
     (text,) = said("naive", race(5, 5, "global store store"), outside)
     assert "Every element needs one owner" in text
     assert len(said("naive", race(5, 5, "global store store"), replace(outside, line=6))) == 2
 
 
 def test_a_row_of_the_matrix_may_stand_in_an_index_of_the_tile() -> None:
-    message = "As: byte 16384 of 8192, 4 bytes read by thread 0 in block (0, 2), line 40"
-    elsewhere = Finding("out_of_bounds", "error", message, line=40)
+    elsewhere = access("out_of_bounds", "As", 16384, 8192, line=40, block=(0, 2))
     assert "not 0 in block (0, 2)" in said("block_tile", elsewhere)[0]
-    first = replace(elsewhere, message=message.replace("(0, 2)", "(0, 0)"))
+    first = access("out_of_bounds", "As", 16384, 8192, line=40, block=(0, 0))
     assert "begins anew" not in said("block_tile", first)[0]
-    assert "begins anew" not in said("block_tile", replace(elsewhere, message=message.replace("As", "A")))[0]
+    below = access("out_of_bounds", "As", -4, 8192, line=40, block=(0, 2))
+    assert "The index is below 0 there" in said("block_tile", below)[0]
+    matrix = access("out_of_bounds", "A", 16384, 8192, line=40, block=(0, 2))
+    assert "begins anew" not in said("block_tile", matrix)[0]
 
 
 def test_where_the_tile_starts_is_no_index_of_the_tile() -> None:
-    over = Finding("out_of_array", "warning", "As: byte 4096 of 4096, read by thread 240 of block (0, 1)", line=1)
+    over = access("out_of_array", "As", 4096, 4096, line=1, thread=240, block=(0, 1))
     for index in ("[row][k0 + k]", "[row][k0]", "[k + k0]"):
         (text,) = said("vector_loads", over, source=f"x = As{index};")
         assert text.endswith("Leave k0 out of this index.")
@@ -90,14 +87,14 @@ def test_where_the_tile_starts_is_no_index_of_the_tile() -> None:
 
 
 def test_an_array_of_each_thread_may_want_to_be_shared() -> None:
-    own = replace(UNINITIALISED, message="byte 4 of a thread's own array, read by thread 0, was never written")
+    own = replace(UNINITIALISED, case="local", place=Place("local", "", 4))
     (text,) = said("block_tile", own)
     assert "Declare it __shared__" in text
     assert "__shared__" not in said("block_tile", UNINITIALISED)[0]
 
 
 def test_c_is_not_to_be_added_to() -> None:
-    read = Finding("uninitialised", "error", "C, byte 0 of 24576: read by thread 0 in line 9", line=9)
+    read = replace(access("uninitialised", "C", 0, 24576, line=9), severity="error")
     (text,) = said("block_tile", read)
     assert "do not add to what is there (+=)" in text
     assert "copy" not in text
@@ -130,12 +127,12 @@ def test_a_barrier_for_every_tile_means_the_wrong_buffer() -> None:
 
 
 def test_past_k_the_loop_is_to_blame_and_no_guard() -> None:
-    beyond = Finding("out_of_bounds", "error", "B: byte 20480 of 20480, 4 bytes read by thread 0", line=3)
+    beyond = access("out_of_bounds", "B", 20480, 20480, line=3)
     assert "the loop over k first (k < K)" in "".join(said("naive", beyond))
     assert "Guard the access" in "".join(said("naive", beyond, at=RAGGED))
     assert "Guard the access" in "".join(said("block_tile", beyond)), "K = 80 is no whole number of tiles"
     assert "the loop over k0 first (k0 < K)" in "".join(said("thread_tile", beyond, at=Shape(128, 128, 8)))
-    shared = Finding("out_of_bounds", "error", "Bs: byte 8192 of 8192, 4 bytes read by thread 0", line=3)
+    shared = access("out_of_bounds", "Bs", 8192, 8192, line=3)
     source = "__shared__ float As[BM][BK];\n__shared__ float Bs[BK][BN];"
     assert "Bs[BK][BN] is the block's own" in "".join(said("block_tile", shared, source=source))
 
@@ -144,13 +141,13 @@ def test_a_bound_that_the_answer_shows_needs_no_guard() -> None:
     it = problem(48, 20, 24)
     a, b = it.factors
     short = WrongAnswer(it.shape, judged(it, a[:, :20] @ b[:20]))
-    beyond = Finding("out_of_bounds", "error", "B: byte 20480 of 20480, 4 bytes read by thread 0", line=3)
+    beyond = access("out_of_bounds", "B", 20480, 20480, line=3)
     (text,) = said("naive", beyond, verdict=short)
     assert "a guard would only hide it" in text
 
 
 def test_a_lane_is_no_thread() -> None:
-    outside = Finding("out_of_bounds", "error", "C: byte 8 of 8, 16 bytes written by thread 64", line=9)
+    outside = access("out_of_bounds", "C", 8, 8, line=9, thread=64)
     wrong = "const int lane = threadIdx.x;"
     (text,) = said("warp_tile", UNINITIALISED, outside, race(5, 6), source=wrong, at=Shape(64, 128, 8))
     assert text.startswith("line 9: out of bounds.")
@@ -160,11 +157,12 @@ def test_a_lane_is_no_thread() -> None:
 
 
 def test_what_a_local_array_does_in_a_line_is_said_once() -> None:
-    past = Finding("out_of_array", "error", "acc: byte 256 of 256, read by thread 0", line=5, detail="own")
+    local = Place("local", "acc", 256, 256)
+    past = replace(access("out_of_array", "acc", 256, 256, line=5), severity="error", case="own", place=local)
     (text,) = said("thread_tile", past, race(5, 5, "global store store"))
     assert "A thread's own array is too short" in text
     assert len(said("thread_tile", past, race(6, 6, "global store store"))) == 2
-    another = replace(past, message=past.message.replace("acc", "b_frag"))
+    another = replace(past, place=replace(local, array="b_frag"))
     assert said("thread_tile", past, another) == said("thread_tile", past), "two arrays in one line, none left out"
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gemm_lessons.devices.gpu.cuda_gpu import Gpu
     from gemm_lessons.engine.compiler.compile import Compiled
     from gemm_lessons.engine.hardware.sheets import GpuSpec
+    from gemm_lessons.engine.records.findings import Finding
 
 
 Launcher = Callable[["Compiled", Grid, Sequence[Argument]], Launched]
@@ -97,8 +98,8 @@ class Device(Protocol):
     def expecting(self, data: DataSpec, shape: Shape, seed: int) -> Device:
         """The same device, told what is to be timed in the end: it may prepare that while it waits."""
 
-    def refusal(self, code: Binaries, grids: Sequence[Grid]) -> str:
-        """Why one of these launches is not possible here; empty when all are."""
+    def refusal(self, code: Binaries, grids: Sequence[Grid]) -> Finding | None:
+        """Why one of these launches is not possible here; None when all are."""
 
     def launch(self, task: Task, trial: Trial, counting: bool) -> Launched:
         """Run a task once on ``trial``, whose arrays are written. Counters only with ``counting``."""

@@ -17,6 +17,7 @@ from gemm_lessons.devices.gpu.cuda_gpu import Gpu
 from gemm_lessons.devices.simulated import Simulated, no_room
 from gemm_lessons.engine.hardware.sheets import GpuSpec, data_sheet, sheet_of
 from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.facts import Told
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.records.results import Launched
@@ -63,7 +64,7 @@ class ShadowedGpu:
         """The inputs of the measurement take the GPU's process about as long to make as the simulator counts."""
         return ShadowedGpu(self._gpu, self._simulated, lambda: self._gpu.prepare(data, shape, seed))
 
-    def refusal(self, code: Binaries, grids: Sequence[Grid]) -> str:
+    def refusal(self, code: Binaries, grids: Sequence[Grid]) -> Finding | None:
         """Why this GPU would not launch it. Without its own data sheet, its architecture's says so."""
         assert code.timed is not None
         return no_room(code.timed, grids, self.sheet or sheet_of(code.timed[0].arch))
@@ -80,7 +81,7 @@ class ShadowedGpu:
         try:
             return self._shadowed(ran, task, counting)
         except UnsupportedKernel as error:
-            note = Finding("not_simulated", "note", f"no counters: {error}", line=error.line)
+            note = Finding("not_simulated", "note", line=error.line, facts=Told(str(error)))
             return replace(ran, findings=(*ran.findings, note))
 
     def doubt(self, task: Task, launched: Launched) -> Launched:

@@ -9,6 +9,8 @@ from typing import Literal
 from gemm_lessons.devices.device import Binaries, Task
 from gemm_lessons.engine.compiler.compile import Compiled, occupancy
 from gemm_lessons.engine.hardware.sheets import GpuSpec, sheet_of
+from gemm_lessons.engine.records.facts import NoRoom
+from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.records.results import Launched
 from gemm_lessons.engine.simulator import Simulator
@@ -35,7 +37,7 @@ class Simulated:
         """Nothing is timed here."""
         return self
 
-    def refusal(self, code: Binaries, grids: Sequence[Grid]) -> str:
+    def refusal(self, code: Binaries, grids: Sequence[Grid]) -> Finding | None:
         """Why no GPU of the counted code's architecture would launch it."""
         return no_room(code.counted, grids, sheet_of(code.counted[0].arch))
 
@@ -50,19 +52,17 @@ class Simulated:
         return launched
 
 
-def no_room(kernels: Sequence[Compiled], grids: Sequence[Grid], sheet: GpuSpec | None) -> str:
-    """Why not even one block fits on a multiprocessor; empty when one does, or when there is no data sheet."""
+def no_room(kernels: Sequence[Compiled], grids: Sequence[Grid], sheet: GpuSpec | None) -> Finding | None:
+    """Why not even one block fits on a multiprocessor; None when one does, or when there is no data sheet."""
     for compiled, grid in zip(kernels, grids, strict=True):
         if sheet and not occupancy(compiled.resources, grid.threads, grid.dynamic_shared, sheet).blocks_per_sm:
             return _too_large(compiled, grid, sheet)
-    return ""
+    return None
 
 
-def _too_large(compiled: Compiled, grid: Grid, sheet: GpuSpec) -> str:
-    resources = compiled.resources
-    return (
-        f"no block of this kernel fits on a multiprocessor of an {sheet.name}: {grid.threads} threads x "
-        f"{resources.registers} registers (it has {sheet.registers_per_block}), "
-        f"{resources.shared_bytes + grid.dynamic_shared} bytes of shared memory (a block may have "
-        f"{sheet.shared_bytes_per_block})"
-    )
+def _too_large(compiled: Compiled, grid: Grid, sheet: GpuSpec) -> Finding:
+    needs = compiled.resources
+    shared = needs.shared_bytes + grid.dynamic_shared
+    most = sheet.registers_per_block, sheet.shared_bytes_per_block
+    facts = NoRoom(sheet.name, grid.threads, needs.registers, most[0], shared, most[1])
+    return Finding("launch_failed", "error", "no room", facts=facts)

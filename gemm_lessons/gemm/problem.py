@@ -32,7 +32,9 @@ from typing import Any
 import numpy as np
 
 from gemm_lessons.engine.records.elements import bits
-from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.engine.records.facts import Facts
+from gemm_lessons.engine.records.findings import Finding, Place
+from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Buffer, Scalar, Texture, buffers_of
 from gemm_lessons.gemm.data import SCALARS, BufferLayout, DataSpec
 from gemm_lessons.gemm.formula import Formula, Value
@@ -311,25 +313,42 @@ class Trial:
     def _overwritten(self, layout: BufferLayout, changed: Array) -> list[Finding]:
         if not len(changed):
             return []
-        name, at, writable = layout.name, ", ".join(map(str, changed[0])), self.problem.data.answer.name
-        message = (
-            f"the kernel changed its input {name}: {len(changed)} element{'s'[: len(changed) != 1]}, "
-            f"first {name}[{at}]. Only {writable} may be written."
-        )
-        return [Finding("input_overwritten", "error", message, count=len(changed))]
+        at, writable = tuple(changed[0].tolist()), self.problem.data.answer.name
+        facts = Overwritten(layout.name, len(changed), at, writable)
+        return [Finding("input_overwritten", "error", count=len(changed), facts=facts)]
 
     def _overrun(self, layout: BufferLayout, gap: Array) -> list[Finding]:
         if not len(gap):
             return []
-        line, place = gap[0][-2:]
-        across, along = ("row", "column") if layout.order == "row" else ("column", "row")
-        size = "N" if (across, layout.name) == ("row", "C") else str(layout.length)
-        message = (
-            f"the kernel wrote {layout.name} beyond the end of a {across}: {len(gap)} elements, first {across} {line}, "
-            f"{along} {layout.length + place} of {layout.length}. {across.capitalize()}s are "
-            f"ld{layout.name.lower()} = {layout.leading} apart, only the first {size} belong to {layout.name}."
-        )
-        return [Finding("row_overrun", "error", message, count=len(gap))]
+        line, place = gap[0][-2:].tolist()
+        size = "N" if (layout.order, layout.name) == ("row", "C") else str(layout.length)
+        along = layout.length + place
+        facts = RowOverrun(layout.name, len(gap), line, along, layout.length, layout.leading, size)
+        return [Finding("row_overrun", "error", layout.order, count=len(gap), facts=facts)]
+
+
+@dataclass(frozen=True)
+class Overwritten(Facts):
+    """Of an input that kernels changed: how many elements, which is the first, and what they may write."""
+
+    name: str
+    elements: int
+    at: tuple[int, ...]
+    writable: str
+
+
+@dataclass(frozen=True)
+class RowOverrun(Facts):
+    """Of what was written between the rows (or columns) of a buffer: the first such place, ``across`` them and
+    ``along`` one of them, which are ``length`` long and ``leading`` apart."""
+
+    name: str
+    elements: int
+    across: int
+    along: int
+    length: int
+    leading: int
+    first_of: str
 
 
 class Guarded:
@@ -347,14 +366,13 @@ class Guarded:
         self.inner[...] = array
 
     def damage(self) -> Finding | None:
-        """The guard byte nearest to the array that was overwritten, in the words of a bounds fault."""
+        """The guard byte nearest to the array that was overwritten, as an access out of bounds."""
         size = self.inner.nbytes
         before = np.flatnonzero(self.padded[:GUARD_BYTES] != GUARD_BYTE)
         after = np.flatnonzero(self.padded[GUARD_BYTES + size :] != GUARD_BYTE)
         if not len(before) and not len(after):
             return None
-        where = (
-            f"{after[0]} bytes after its end" if len(after) else f"{GUARD_BYTES - before[-1]} bytes before its start"
-        )
-        message = f"{self.name}: written out of bounds, {where} (the array has {size} bytes)"
-        return Finding("out_of_bounds", "error", message, count=len(before) + len(after))
+        byte = size + int(after[0]) if len(after) else int(before[-1]) - GUARD_BYTES
+        case = "guard after" if len(after) else "guard before"
+        place = Place("global", self.name, byte, size)
+        return Finding("out_of_bounds", "error", case, count=len(before) + len(after), place=place)

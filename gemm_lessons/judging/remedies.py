@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from gemm_lessons.engine.records.findings import OWN_ARRAY, Finding
+from gemm_lessons.engine.records.facts import PastAll, PastEnd, Stopped
+from gemm_lessons.engine.records.findings import Coordinates, Finding
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import Evidence
 from gemm_lessons.judging.verdict import Faulted, WrongAnswer
 
-ARRAY = re.compile(r"(\w+)(?:: byte|, byte) (\d+) of (\d+)")  # the array of an access, where, and how large it is
 WORD = 4  # bytes of a number in the lessons whose arrays are looked into
 # What to do about a finding, by its kind; the finding itself says what happened and where.
 REMEDIES: Mapping[str, str] = {
@@ -49,7 +49,13 @@ REMEDIES: Mapping[str, str] = {
     "registers, smaller shared arrays, or a __launch_bounds__ that allows its threads.",
     "input_overwritten": "Declare A and B as const float *: then the compiler finds the store.",
 }
-# Of some findings the detail decides.
+READ_EARLY = (
+    "Whoever reads the tile, or fills it anew, must first see its mbarrier's phase end (mbarrier.try_wait), or meet a "
+    "thread that has."
+)
+# Of a thread's own array, as the second look names it.
+OWN_ARRAYS = tuple(("out_of_array", case) for case in ("own", "own end", "one of several"))
+# Of some findings the case decides, or what two accesses do.
 SPECIAL_REMEDIES: Mapping[tuple[str, str], str] = {
     ("race", "global store store"): "Two threads write the same element of C. Every element needs one owner: check row "
     "and col, in which order they stand, the block's part of them, and the guard of the store.",
@@ -60,15 +66,15 @@ SPECIAL_REMEDIES: Mapping[tuple[str, str], str] = {
         "mbarrier",
     ): "A phase never ends. Do all arrive who were counted in mbarrier.init? Is expect_tx as many "
     "bytes as the copies bring? Does the parity that is waited for change with every round?",
-    (
-        "async_in_flight",
-        "bulk load",
-    ): "Whoever reads the tile, or fills it anew, must first see its mbarrier's phase end "
-    "(mbarrier.try_wait), or meet a thread that has.",
+    ("async_in_flight", "bulk load"): READ_EARLY,
+    ("async_in_flight", "reported load"): READ_EARLY,
     ("async_in_flight", "bulk store"): "The thread that copies must wait for its group (cp.async.bulk.wait_group.read) "
     "before anybody stores there again.",
-    ("out_of_array", "own"): "A thread's own array is too short for this index, or for the four numbers that a float4 "
-    "takes from there: check bound and step of the loop.",
+    **dict.fromkeys(
+        OWN_ARRAYS,
+        "A thread's own array is too short for this index, or for the four numbers that a float4 takes from there: "
+        "check bound and step of the loop.",
+    ),
 }
 # Races of writes; in one line, of an index that several threads share.
 ALIKE = ("shared store store", "shared copy copy")
@@ -92,7 +98,9 @@ def remedies(facts: Evidence) -> Iterator[tuple[float, str]]:
         where = f"line {finding.line}: " if finding.line else ""
         quote = f" [{facts.quote(finding.line)}]" if finding.line and facts.quote(finding.line) else ""
         special = next((text for rule in RULES if (text := rule(facts, finding))), None)
-        remedy = special or SPECIAL_REMEDIES.get((finding.kind, finding.detail)) or REMEDIES[finding.kind]
+        known = ((finding.kind, finding.effects), (finding.kind, finding.case))
+        special = special or next((SPECIAL_REMEDIES[it] for it in known if it in SPECIAL_REMEDIES), None)
+        remedy = special or REMEDIES[finding.kind]
         rank = 2 if finding.severity == "error" else 4 if finding.kind in CAUSES else 5
         yield rank, f"{where}{finding.kind.replace('_', ' ')}.{quote} {remedy}"
 
@@ -102,21 +110,21 @@ def _follows(facts: Evidence, finding: Finding) -> bool:
     for other in facts.checked.findings:
         if other is finding or other.severity == "note":
             continue
-        own_array = other.kind == "out_of_array" and other.detail == "own"
-        if own_array and finding.line == other.line and finding.kind != other.kind:
+        if (other.kind, other.case) in OWN_ARRAYS and finding.line == other.line and finding.kind != other.kind:
             return True
-        stored_alike = other.kind == "race" and other.detail in ALIKE and other.line == other.other_line
-        if finding.kind == "uninitialised" and stored_alike and _array(finding) == _array(other):
+        stored_alike = other.kind == "race" and other.effects in ALIKE and other.line == other.other_line
+        if finding.kind == "uninitialised" and stored_alike and finding.array == other.array:
             return True
-        if finding.kind == "race" and finding.detail.startswith("shared") and other.kind == "divergent_barrier":
+        if finding.kind == "race" and finding.effects.startswith("shared") and other.kind == "divergent_barrier":
             return True  # the barrier is there, but some threads pass it by
-        ran_over = other.kind == "out_of_array" and f"(that is {_array(finding)}," in other.message
+        hit = other.facts.hit if isinstance(other.facts, PastEnd) else None
+        ran_over = hit is not None and hit.array == finding.array != ""
         if finding.kind == "race" and ran_over and other.line in (finding.line, finding.other_line):
             return True  # one of the two was to be an access to the array in front
-        no_owner = other.kind == "race" and other.detail == "global store store" and other.line == other.other_line
+        no_owner = other.kind == "race" and other.effects == "global store store" and other.line == other.other_line
         if finding.kind == "out_of_bounds" and no_owner and finding.line == other.line:
             return True  # the index that names others' elements also leads out
-        if finding.detail == "shared load copy" and other.detail == "never waited":
+        if finding.effects == "shared load copy" and other.case == "never waited":
             return True  # what is being read is copied over
     return False
 
@@ -125,14 +133,13 @@ def _only_cause(facts: Evidence, findings: Sequence[Finding]) -> Finding | None:
     """The finding to advise on where all of them have one cause, which is known."""
     if _wrong_lane(facts) is not None:
         return next((it for it in findings if it.severity == "error"), findings[0] if findings else None)
-    copied_alike = (it for it in findings if it.detail == "shared copy copy" and it.line == it.other_line)
+    copied_alike = (it for it in findings if it.effects == "shared copy copy" and it.line == it.other_line)
     return next(copied_alike, None) or next((it for it in findings if _wrong_buffer(facts, it)), None)
 
 
-def _array(finding: Finding) -> str:
-    """The name of the array that a finding is about; empty where it names none."""
-    found = ARRAY.search(finding.message)
-    return found[1] if found else ""
+def _shown(place: Coordinates) -> str:
+    """A thread or block, as findings name it."""
+    return str(place) if len(place) > 1 else "".join(map(str, place))
 
 
 # -- threads and their elements -------------------------------------------------------------------------------------
@@ -153,18 +160,17 @@ def _lane(facts: Evidence, finding: Finding) -> str | None:
 def _one_owner(facts: Evidence, finding: Finding) -> str | None:
     """Threads that store to the same element in one line: no barrier cures that."""
     if finding.kind == "uninitialised":
-        alike = (it for it in facts.checked.findings if it.kind == "race" and _array(it) == _array(finding))
-        finding = next((it for it in alike if it.detail in ALIKE), finding)
-    if finding.detail not in ALIKE or finding.line is None or finding.line != finding.other_line:
+        alike = (it for it in facts.checked.findings if it.kind == "race" and it.array == finding.array)
+        finding = next((it for it in alike if it.effects in ALIKE), finding)
+    if finding.effects not in ALIKE or finding.line is None or finding.line != finding.other_line:
         return None
     what = "its index lacks a term that tells them apart"
-    if "copy" in finding.detail:
+    if finding.effects == "shared copy copy":
         what += ", or brings two places together, as a swizzle must not"
-    threads = re.findall(r"thread (\([\d, ]+\)|\d+)", finding.message)
-    between = f", such as {threads[1]} and {threads[0]}" if len(threads) > 1 else ""
+    one, other = (_shown(actor.thread) for actor in finding.actors)
     return (
-        f"Several threads{between}, store to the same element of {_array(finding)} in line {finding.line}: {what}. "
-        "No barrier cures that."
+        f"Several threads, such as {other} and {one}, store to the same element of {finding.array} in line "
+        f"{finding.line}: {what}. No barrier cures that."
     )
 
 
@@ -173,7 +179,7 @@ def _one_owner(facts: Evidence, finding: Finding) -> str | None:
 
 def _of_each_thread(facts: Evidence, finding: Finding) -> str | None:
     """An array that the block was to share, maybe."""
-    if finding.kind != "uninitialised" or OWN_ARRAY not in finding.message:
+    if (finding.kind, finding.case) != ("uninitialised", "local"):
         return None
     return (
         "An array without __shared__ is there once for each thread, and no other thread fills it. Is the block to "
@@ -189,7 +195,7 @@ def _in_a_fragment(facts: Evidence, finding: Finding) -> str | None:
     if finding.kind not in ("uninitialised", "out_of_array") or "load_matrix_sync" not in line:
         return None
     return (
-        f"Is the last argument, ldm, the distance from one row of {_array(finding) or 'the tile'} to the next, padding "
+        f"Is the last argument, ldm, the distance from one row of {finding.array or 'the tile'} to the next, padding "
         "and all? Does the address name the row first, then the column? If so: does the copy fill every element, and "
         "is there a __syncthreads() behind it?"
     )
@@ -197,10 +203,10 @@ def _in_a_fragment(facts: Evidence, finding: Finding) -> str | None:
 
 def _scratch(facts: Evidence, finding: Finding) -> str | None:
     """Memory that one launch fills and another one reads: neither C nor a matrix that something sticks out of."""
-    layout = facts.lesson.data.by_name.get(name := _array(finding))
+    layout = facts.lesson.data.by_name.get(name := finding.array)
     if layout is None or layout.role != "scratch":
         return None
-    if (finding.kind, finding.detail) == ("race", "global store store"):
+    if (finding.kind, finding.effects) == ("race", "global store store"):
         return f"Two threads write the same element of {name}: which term of its index is to tell the two apart?"
     if finding.kind == "out_of_bounds":
         return (
@@ -212,7 +218,7 @@ def _scratch(facts: Evidence, finding: Finding) -> str | None:
 
 def _trapped(facts: Evidence, finding: Finding) -> str | None:
     """The kernel stops itself, and says no reason."""
-    if finding.kind != "trap" or not re.search(r"in block (\d+|\([\d, ]+\))$", finding.message):
+    if (finding.kind, finding.case, finding.facts) != ("trap", "stop", Stopped()):
         return None
     return (
         "The compiler writes a trap where it sees that a pointer is null: is the pointer of this line always one to "
@@ -223,7 +229,7 @@ def _trapped(facts: Evidence, finding: Finding) -> str | None:
 def _added_to_nothing(facts: Evidence, finding: Finding) -> str | None:
     """C is read although nothing is in it."""
     answer = facts.lesson.data.answer.name
-    if finding.kind != "uninitialised" or _array(finding) != answer:
+    if finding.kind != "uninitialised" or finding.array != answer:
         return None
     if facts.lesson.data.answer.role == "inout":
         return f"beta is 0 there, and {answer} holds nothing: read it only where beta is not 0, for 0 times NaN is NaN."
@@ -266,7 +272,7 @@ def _in_a_branch(facts: Evidence, finding: Finding) -> str | None:
 
 def _wrong_buffer(facts: Evidence, finding: Finding) -> str | None:
     """A race between buffers although there is a barrier for each tile."""
-    if finding.kind != "race" or not finding.detail.startswith("shared") or not has_buffers(facts):
+    if finding.kind != "race" or not finding.effects.startswith("shared") or not has_buffers(facts):
         return None
     counters, shape = facts.checked.counters, facts.counted
     if counters is None or shape is None:
@@ -301,17 +307,17 @@ def _in_flight(facts: Evidence, finding: Finding) -> str | None:
     calls = "__pipeline_" in facts.source
     wait = "__pipeline_wait_prior(n)" if calls else "cp.async.wait_group n"
     commit = "__pipeline_commit()" if calls else "cp.async.commit_group"
-    if finding.detail == "never waited":
+    if finding.case == "never waited":
         return (
             "The thread has not waited since it sent for this copy. Is the wait missing, or does the copy go to a "
             "place that is still being read: the wrong stage?"
         )
-    if finding.detail == "no group":
+    if finding.case == "no group":
         return (
             f"The copy is in no group, so no wait counts it: end a group ({commit}) behind the copies of each tile, in "
             "every turn."
         )
-    if finding.detail == "waited too little":
+    if finding.case == "waited too little":
         return (
             f"No wait has covered it: {wait} leaves the n newest groups on their way. Does every turn wait, is n small "
             "enough, and does every turn end a group, an empty one where nothing is left to copy?"
@@ -324,21 +330,27 @@ def _in_flight(facts: Evidence, finding: Finding) -> str | None:
 
 def _blocks_part(facts: Evidence, finding: Finding) -> str | None:
     """An index of the matrix in an array of the block's: in the first block the two are one."""
-    name, block = _array(finding), re.search(r" (?:in|of) block (\d+|\([\d, ]+\))", finding.message)
-    if finding.kind not in ("out_of_bounds", "out_of_array") or finding.detail == "own" or not name:
+    name, block = finding.array, finding.actors[0].block if finding.actors else ()
+    if not _too_large(finding) or (finding.kind, finding.case) in OWN_ARRAYS or not name:
         return None
-    if name in facts.lesson.data.by_name or not block or not re.search("[1-9]", block[1]):
+    if name in facts.lesson.data.by_name or not any(block):
         return None
     return (
         f"{name} is the block's own and begins anew in each: does its index hold the block's part, which is not 0 in "
-        f"block {block[1]}? row and col count in the matrix, thread_row and thread_col in the tile."
+        f"block {_shown(block)}? row and col count in the matrix, thread_row and thread_col in the tile."
     )
+
+
+def _too_large(finding: Finding) -> bool:
+    """Whether an index runs past the end of what it is for."""
+    return finding.kind in ("out_of_bounds", "out_of_array") and finding.place is not None and finding.place.byte >= 0
 
 
 def _where_the_tile_starts(facts: Evidence, finding: Finding) -> str | None:
     """k0, which counts along K of the matrix, in an index of the block's tile: As[row][k0 + k], but not As[k0 / BK]."""
-    name = _array(finding)
-    if finding.kind not in ("out_of_bounds", "out_of_array") or not name or name in facts.lesson.data.by_name:
+    several = finding.facts.candidates if isinstance(finding.facts, PastAll) else ()
+    name = finding.array or "".join(several[-1:])
+    if not _too_large(finding) or not name or name in facts.lesson.data.by_name:
         return None
     if not re.search(rf"\b{name}(\[[^]]*\])?\[([^]]*\+ *)?k0( *\+[^]]*)?\]", facts.quote(finding.line or 0)):
         return None
@@ -356,13 +368,12 @@ def _outside(facts: Evidence, finding: Finding) -> str | None:
         return "The wrong length of a row leads here: a guard would only hide it."
     if pattern is not None and pattern.name == "wrong_bound":
         return "The bound of the loop over k leads here, on shapes where it is beyond K: a guard would only hide it."
-    array = ARRAY.match(finding.message)
-    if array is not None and array[1] not in facts.lesson.data.by_name:
-        return _shared_index(facts, array[1])
-    if "before its start" in finding.message:
+    if finding.place is not None and finding.place.byte < 0:
         return (
             "The index is below 0 there, so no guard at the far edge helps: look at what is subtracted, and from what."
         )
+    if finding.array and finding.array not in facts.lesson.data.by_name:
+        return _shared_index(facts, finding.array)
     promised = facts.lesson.shapes.multiple_of
     for size, promise in zip(("BM", "BN", "BK"), (promised.m, promised.n, promised.k), strict=True):
         tile = facts.lesson.tile.defines.get(size, 1)
@@ -371,7 +382,7 @@ def _outside(facts: Evidence, finding: Finding) -> str | None:
                 f"Tiles of {size} = {tile} do not fit a promise of {size[1]} = {promise} (multiple_of in lesson.toml): "
                 "the last one sticks out. Change the two together."
             )
-    if array is not None and array[1] in ("A", "B") and (beyond := _beyond_k(facts)):
+    if finding.actors and finding.array in ("A", "B") and (beyond := _beyond_k(facts)):
         return beyond
     if min(promised.m, promised.n, promised.k) > 1:
         return "Every tile is whole in this lesson, so no guard is missing: the index itself is too large."

@@ -57,8 +57,8 @@ def _obstacle(plan: RunPlan, kernel: KernelPlan, built: Built) -> Finding | None
     """Why nothing is launched: no GPU could, or a graded kernel reads what differs between machines."""
     variants, grids = (built, *built.others), kernel.lesson.grids(kernel.lesson.shapes.count)
     refusals = (plan.device.refusal(it.code, grids) for it in variants)
-    if refused := next(filter(None, refusals), ""):
-        return Finding("launch_failed", "error", refused)
+    if refused := next(filter(None, refusals), None):
+        return refused
     graded = len(kernel.counted) > 1
     codes = (code for it in variants for code in it.code.counted) if graded else ()
     return next(filter(None, map(asking, codes)), None)
@@ -149,7 +149,7 @@ def _explained(tried: Sequence[LaunchResult]) -> Verdict:
 
 
 def merged(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Findings of several launches, one for each kind and pair of lines: the first one's words, all counts added."""
+    """Findings of several launches, one for each kind and pair of lines: the first one's example, all counts added."""
     by_place: dict[tuple[object, ...], Finding] = {}
     for finding in findings:
         seen = by_place.get(_place(finding))
@@ -169,7 +169,7 @@ def of_one_barrier(findings: Sequence[Finding]) -> tuple[Finding, ...]:
             groups.append([finding])
     for group in groups:  # what is written before a barrier and read behind it, and in the next round the other way
         back = next((it for it in groups if it and it is not group and _pairs(it) == _pairs(group, turned=True)), [])
-        if group and group[0].detail.startswith("shared") and group[0].kind == "race":
+        if group and group[0].kind == "race" and group[0].effects.startswith("shared"):
             group += back
             back.clear()
     return tuple(_together(group) for group in groups if group)
@@ -183,22 +183,21 @@ def _pairs(group: Sequence[Finding], turned: bool = False) -> set[tuple[object, 
 
 
 def _one_barrier(group: Sequence[Finding]) -> bool:
-    kinds = {(it.kind, it.severity, it.detail, it.file) for it in group}
+    kinds = {(it.kind, it.severity, it.effects, it.file) for it in group}
     first, then = [it.line for it in group if it.line], [it.other_line for it in group if it.other_line]
     if len(kinds) > 1 or len(first) + len(then) < 2 * len(group):
         return False
-    detail = group[0].detail
-    return (detail == "shared store load" and max(first) < min(then)) or (
-        detail == "shared load store" and min(first) > max(then)
+    effects = group[0].effects
+    return (effects == "shared store load" and max(first) < min(then)) or (
+        effects == "shared load store" and min(first) > max(then)
     )
 
 
 def _together(group: Sequence[Finding]) -> Finding:
     if len(group) == 1:
         return group[0]
-    pairs = ", ".join(f"{it.line} and {it.other_line}" for it in group[1:])
-    message = f"{group[0].message}. The same barrier is missing between lines {pairs}"
-    return replace(group[0], message=message, count=sum(it.count for it in group))
+    also = tuple((it.line, it.other_line) for it in group[1:])
+    return replace(group[0], also=also, count=sum(it.count for it in group))
 
 
 def _place(finding: Finding) -> tuple[object, ...]:

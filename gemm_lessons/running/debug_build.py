@@ -10,6 +10,7 @@ known to stay inside is not looked at again.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from gemm_lessons.course.folder import read_source
@@ -21,7 +22,8 @@ from gemm_lessons.engine.compiler.debug_names import local_names
 from gemm_lessons.engine.compiler.diagnostics import plain_name
 from gemm_lessons.engine.compiler.local_bounds import may_run_past
 from gemm_lessons.engine.records.errors import UnsupportedKernel
-from gemm_lessons.engine.records.findings import OWN_ARRAY, Finding
+from gemm_lessons.engine.records.facts import Missed, PastAll, PastEnd
+from gemm_lessons.engine.records.findings import Finding, Place
 from gemm_lessons.engine.records.metrics import METRICS
 from gemm_lessons.engine.simulator import Setting, Simulator
 from gemm_lessons.engine.simulator.final_memory import Remains
@@ -35,9 +37,6 @@ from gemm_lessons.running.plan import RunPlan
 
 AS_WRITTEN = ("-G",)  # no optimisation, and the names of variables
 BUDGET = 500_000  # instructions as written: lessons take a twentieth of it
-WHERE = re.compile(r": byte -?\d+ of (\d+)")
-PAST = re.compile(r"just past its end|\d+ bytes past its end")
-OUTSIDE = re.compile(rf"{OWN_ARRAY}s: byte (-?\d+) of (\d+)")
 Names = dict[tuple[str, str, int], str]
 
 
@@ -126,34 +125,38 @@ def _names(compiled: Compiled, remains: Remains) -> Names:
 
 def _past_the_end(remains: Remains, names: Names, source: str) -> list[Finding]:
     """Indices past the end of a thread's own array, by its name: where it is optimised, nothing of them is left."""
-    found = []
-    outside = OUTSIDE.match(remains.fault.message) if remains.fault is not None else None
-    if remains.fault is not None and outside is not None:  # past the last of them
-        byte, size = int(outside[1]), int(outside[2])
+    found, fault = [], remains.fault
+    if fault is not None and (fault.kind, fault.case) == ("out_of_bounds", "local") and fault.place is not None:
         starts = sorted((offset, name) for (space, _, offset), name in names.items() if space == "own")
-        indexed = re.findall(r"\b(\w+)\s*\[", text_of_line(source, remains.fault.line))
+        indexed = re.findall(r"\b(\w+)\s*\[", text_of_line(source, fault.line))
         meant = [(offset, name) for offset, name in starts if name in indexed]
-        rest = remains.fault.message[outside.end() :]
-        if len(meant) == 1:
-            start, name = meant[0]
-            end = min((offset for offset, _ in starts if offset > start), default=size)
-            rest = PAST.sub(f"{byte - end} bytes past its end" if byte > end else "just past its end", rest)
-            message = f"{name}: byte {byte - start} of {end - start}{rest}"
-        else:
-            which = " or ".join(dict.fromkeys(name for _, name in meant)) or OWN_ARRAY
-            message = f"{which}: byte {byte} of {size} of all{rest}"
-        found.append(replace(remains.fault, kind="out_of_array", message=message, detail="own"))
+        found.append(_past_all(fault, fault.place, starts, meant))
     for finding in remains.findings:
-        variable, _, offset = finding.detail.partition("+")
-        place = WHERE.search(finding.message)
-        if finding.kind != "out_of_array" or not offset.isdigit() or place is None:
+        past = finding.facts
+        if finding.kind != "out_of_array" or finding.place is None or not isinstance(past, PastEnd):
             continue
-        known = {start for space, owner, start in names if (space, owner) == ("own", variable)}
-        end, whole = int(offset) + int(place[1]), 4 * remains.own[variable].shape[1]
-        if int(offset) in known and end in {*known, whole}:  # else it is cut where somebody points into its middle
-            message = finding.message.replace(OWN_ARRAY, names["own", variable, int(offset)], 1)
-            found.append(replace(finding, severity="error", message=message, detail="own"))
+        known = {start for space, owner, start in names if (space, owner) == ("own", past.variable)}
+        end = past.start + finding.place.size
+        if past.start in known and end in {*known, 4 * remains.own[past.variable].shape[1]}:
+            # else it is cut where somebody points into its middle
+            place = replace(finding.place, array=names["own", past.variable, past.start])
+            found.append(replace(finding, severity="error", case="own", place=place))
     return found
+
+
+def _past_all(
+    fault: Finding, place: Place, starts: Sequence[tuple[int, str]], meant: Sequence[tuple[int, str]]
+) -> Finding:
+    """Past the last of a thread's own arrays: that of the only one that its line indexes, or one of several."""
+    missed = fault.facts
+    others = missed.others if isinstance(missed, Missed) else None
+    if len(meant) != 1:
+        facts = PastAll(others, candidates=tuple(dict.fromkeys(name for _, name in meant)))
+        return replace(fault, kind="out_of_array", case="one of several", facts=facts)
+    start, name = meant[0]
+    end = min((offset for offset, _ in starts if offset > start), default=place.size)
+    place = Place("local", name, place.byte - start, end - start)
+    return replace(fault, kind="out_of_array", case="own end", place=place)
 
 
 def _with_findings(checked: Checked, found: list[Finding], shape: Shape) -> Checked:

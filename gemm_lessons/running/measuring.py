@@ -10,7 +10,9 @@ from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.devices.gpu import ranges
 from gemm_lessons.devices.gpu.ranges import stage
 from gemm_lessons.engine.compiler.compile import Compiled
+from gemm_lessons.engine.records.facts import Facts
 from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.verdict import Faulted, Judgement, Verdict, WrongAnswer
 from gemm_lessons.running.builder import variant_of
@@ -56,6 +58,14 @@ def steps_of(lesson: Lesson, kernels: Sequence[Compiled], shape: Shape) -> tuple
     return tuple(Step(compiled, grid, launch.parameters) for compiled, grid, launch in launches)
 
 
+@dataclass(frozen=True)
+class Overran(Facts):
+    """The buffer beyond whose ends a kernel wrote as it was timed, and the shape."""
+
+    name: str
+    shape: str
+
+
 def with_times(row: Row, measured: Measurement | None) -> Row:
     """The row with its measured times, or with what went wrong on the large shape only."""
     if measured is None:
@@ -66,7 +76,7 @@ def with_times(row: Row, measured: Measurement | None) -> Row:
     if it is None:
         return row
     if it.overran:
-        finding = Finding("out_of_bounds", "error", f"the kernel wrote beyond the ends of {it.overran} at {shape}")
+        finding = Finding("out_of_bounds", "error", "measured", facts=Overran(it.overran, str(shape)))
         return _blamed(row, Faulted(shape, finding), finding)
     if it.wrong:
         judgement = Judgement(it.wrong, shape.m * shape.n, it.max_error, it.tolerance)

@@ -30,7 +30,7 @@ from gemm_lessons.engine.machine.prepared import Program, prepare
 from gemm_lessons.engine.ptx import parser
 from gemm_lessons.engine.ptx.inline import inline_calls
 from gemm_lessons.engine.records.errors import UnsupportedKernel
-from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.engine.records.findings import Actor, Finding, Place
 from gemm_lessons.engine.records.launch import Argument, Buffer, Grid, Scalar
 from gemm_lessons.engine.records.results import Conflict, Launched
 from gemm_lessons.engine.simulator import Setting, Simulator
@@ -116,8 +116,10 @@ def _known(finding: Finding) -> Finding:
     Not how often: the checkers look once at an access that repeats between two barriers. Nor which of several loads
     is named beside a write that races with all of them.
     """
-    if finding.detail.startswith("shared load "):
-        return dataclasses.replace(finding, count=0, line=None, message="")
+    if finding.effects.startswith("shared load "):
+        actors = tuple(Actor((), (), effect=actor.effect) for actor in finding.actors)
+        place = Place("shared", "", 0)
+        return dataclasses.replace(finding, count=0, line=None, case="", place=place, actors=actors)
     return finding if finding.kind == "unset" else dataclasses.replace(finding, count=0)
 
 
@@ -127,12 +129,13 @@ def _of_any_block(finding: Finding) -> tuple[object, ...]:
     Not the example. Nor which way round a store and a load of a loop meet: when some of the blocks leave the loop, what
     the others go on doing is a new record, and the checkers look at the load once more, now after the store.
     """
-    what, line, other = finding.detail, finding.line, finding.other_line
+    what, line, other = finding.effects or finding.case, finding.line, finding.other_line
     first, _, second = what.removeprefix("shared ").partition(" ")
     if what.startswith("shared ") and "load" in (first, second):
         store, line = (second, other) if first == "load" else (first, line)
         what, other = f"shared {store} beside a load", None
-    return finding.kind, finding.severity, line, other, what
+    array = finding.array if finding.kind == "out_of_array" else ""
+    return finding.kind, finding.severity, line, other, what, array
 
 
 def _known_conflicts(conflicts: Sequence[Conflict], exact: bool) -> list[Conflict]:

@@ -6,22 +6,23 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from gemm_lessons.engine.records.facts import Facts
 from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Grid
 
 GIB = 1 << 30
-SIMULATE = "The GPU cannot say where; --device sim names line, block and thread."
-# cudaError values (driver_types.h) that are the kernel's fault -> kind of finding and what happened.
-FAULTS: Mapping[int, tuple[str, str]] = {
-    700: ("out_of_bounds", "the kernel touched memory that does not belong to it (illegal address)"),
-    702: ("timeout", "the kernel ran longer than the display's watchdog allows"),
-    710: ("trap", "an assert() in the kernel failed"),
-    714: ("out_of_bounds", "the kernel overran its stack (hardware stack error)"),
-    715: ("trap", "the kernel ran into an illegal instruction, or __trap()"),
-    716: ("misaligned", "a load or store was not aligned to its size"),
-    717: ("out_of_bounds", "the kernel used an address that belongs to another kind of memory"),
-    718: ("trap", "the kernel jumped to an invalid address"),
-    719: ("out_of_bounds", "the kernel was stopped: an access outside shared memory, or __trap()"),
+# cudaError values (driver_types.h) that are the kernel's fault -> kind of finding.
+FAULTS: Mapping[int, str] = {
+    700: "out_of_bounds",  # illegal address
+    702: "timeout",  # the display's watchdog
+    710: "trap",  # assert()
+    714: "out_of_bounds",  # hardware stack error
+    715: "trap",  # illegal instruction
+    716: "misaligned",
+    717: "out_of_bounds",  # invalid address space
+    718: "trap",  # invalid program counter
+    719: "out_of_bounds",  # launch failure
 }
 # An invalid value, an invalid configuration, too many resources, clusters that cannot be: nothing was launched.
 REFUSED = (1, 9, 701, 912)
@@ -29,22 +30,41 @@ NO_CODE = (98, 200, 209)
 INSUFFICIENT_DRIVER, NO_DEVICE, UNAVAILABLE, NOT_READY = 35, 100, 46, 802
 
 
+@dataclass(frozen=True)
+class CudaError(Facts):
+    """The number of an error (``cudaError``)."""
+
+    code: int
+
+
+@dataclass(frozen=True)
+class Launch(Facts):
+    """A launch that a GPU refused, and what its driver says."""
+
+    text: str
+    grid: tuple[int, ...] | None = None
+    block: tuple[int, ...] | None = None
+    shared: int | None = None
+
+
+@dataclass(frozen=True)
+class Waited(Facts):
+    """How long a launch was waited for."""
+
+    seconds: float
+
+
 def fault(code: int, text: str, grid: Grid | None) -> Finding:
     """The finding for a CUDA error that is the kernel's fault (in ``FAULTS`` or ``REFUSED``)."""
     if code in REFUSED:
-        what = (
-            f" of {grid.grid} blocks of {grid.block} threads with {grid.dynamic_shared} bytes of dynamic shared memory"
-            if grid
-            else ""
-        )
-        return Finding("launch_refused", "error", f"the GPU refused the launch{what}: {text}")
-    kind, what = FAULTS[code]
-    return Finding(kind, "error", f"{what}, CUDA error {code}. {SIMULATE}")
+        launch = Launch(text, grid.grid, grid.block, grid.dynamic_shared) if grid else Launch(text)
+        return Finding("launch_refused", "error", facts=launch)
+    return Finding(FAULTS[code], "error", f"cuda {code}", facts=CudaError(code))
 
 
 def timeout(seconds: float) -> Finding:
     """The finding for a launch that did not end."""
-    return Finding("timeout", "error", f"the kernel did not end within {seconds:.3g} s; it was stopped")
+    return Finding("timeout", "error", "gpu", facts=Waited(seconds))
 
 
 def why_unavailable(answer: Mapping[str, Any]) -> str:

@@ -32,6 +32,7 @@ from gemm_lessons.engine.checkers.initialised import Initialised, Windows
 from gemm_lessons.engine.checkers.shared_races import SharedRaces
 from gemm_lessons.engine.checkers.static_analysis import facts
 from gemm_lessons.engine.events import WARP, Batch, Boundary, Irregular, LaunchInfo, Record
+from gemm_lessons.engine.records.facts import Race
 from gemm_lessons.engine.records.findings import Finding
 
 __all__ = ["Checks"]
@@ -122,7 +123,7 @@ class Checks:
                 and frozenset((key.line, key.other)) not in bad
             )
 
-        self._ledger.downgrade(harmless, "note", lambda text: text.split(";")[0] + "; all of them store the same value")
+        self._ledger.downgrade(harmless, "note", Race(same_value=True))
 
     def result(self) -> Sequence[Finding]:
         """The findings so far."""

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gemm_lessons.engine.checkers.collector import Key, Ledger, Names, line
+from gemm_lessons.engine.checkers.collector import Example, Key, Ledger, Names
 from gemm_lessons.engine.checkers.epochs import Epoch
 from gemm_lessons.engine.compiler.diagnostics import plain_name
 from gemm_lessons.engine.events import Batch, SharedArray, Touch
-from gemm_lessons.engine.records.findings import OWN_ARRAY
+from gemm_lessons.engine.records.facts import PastEnd
+from gemm_lessons.engine.records.findings import Place
 
 CHECKED = "array_ends"  # key of Touch.memo
 
@@ -70,17 +71,14 @@ class ArrayEnds:
         access = touch.access
         place = offset - array.offset
         key = Key("out_of_array", "warning", access.line, None, access.file, array.name)
-        verb = "read" if access.effect == "load" else "written"
+        who = (self._names.actor(batch, lane, access),)
 
-        def message() -> str:
-            far = "past its end" if place >= 0 else "before its start"
+        def example() -> Example:
             if access.space == "local":
-                head, inside = OWN_ARRAY, "in another of its arrays"
-            else:
-                head, inside = plain_name(array.name), self._names.shared(offset)
-            return (
-                f"{head}: byte {place} of {array.size}, {verb} by {self._names.thread(lane)} of"
-                f" {self._names.block(batch, lane)} in {line(access)}, {far} (that is {inside})"
-            )
+                variable, _, start = array.name.partition("+")
+                facts = PastEnd(None, variable, int(start or 0))
+                return Example("local", Place("local", "", place, array.size), who, facts)
+            there = Place("shared", plain_name(array.name), place, array.size)
+            return Example("shared", there, who, PastEnd(self._names.shared(offset)))
 
-        self._ledger.add(key, message, int(np.count_nonzero(outside)) * (touch.addresses.size // lanes))
+        self._ledger.add(key, example, int(np.count_nonzero(outside)) * (touch.addresses.size // lanes))

@@ -14,9 +14,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.engine.checkers.collector import Key, Ledger, Names, line
+from gemm_lessons.engine.checkers.collector import Example, Key, Ledger, Names
 from gemm_lessons.engine.checkers.epochs import Epoch, cells
 from gemm_lessons.engine.events import WARP, Access, AsyncGroup, Barrier, Batch, Boundary, Phase, Touch
+from gemm_lessons.engine.records.facts import InFlight, Race
 from gemm_lessons.engine.records.frozen import dataclass
 
 Array = NDArray[Any]
@@ -90,32 +91,21 @@ class AsyncCopies:
         self._state, found = step
         for early in found:
             kind = "async_in_flight" if early.why == "in_flight" else "race"
-            key = Key.between(kind, "error", early.copy, early.access, _detail(early))
-            self._ledger.add(key, lambda e=early: self._message(batch, e), early.count)  # type: ignore[misc]
+            detail = "shared copy load" if early.why == "no_barrier" else _case(early)
+            key = Key.between(kind, "error", early.copy, early.access, detail)
+            self._ledger.add(key, lambda e=early: self._example(batch, e), early.count)  # type: ignore[misc]
 
-    def _message(self, batch: Batch, early: Early) -> str:
+    def _example(self, batch: Batch, early: Early) -> Example:
         owner, lane = early.lanes
-        verb = "read" if early.access.effect == "load" else "overwritten"
-        head = (
-            f"{self._names.shared(early.offset)}: {verb} by {self._names.thread(lane)} of"
-            f" {self._names.block(batch, lane)} in {line(early.access)}"
-        )
-        if early.why == "in_flight":
-            most = f"; here N may be {early.age - 1} at most" if early.age else ""
-            what = "commit it to a group, wait for that" if _detail(early) == "no group" else "wait for its group"
-            return (
-                f"{head} while the cp.async of {self._names.thread(owner)} in {line(early.copy)} is still in flight:"
-                f" {what} (cp.async.wait_group N leaves the N newest groups in flight{most}), then synchronise"
-            )
-        return (
-            f"{head}; {self._names.thread(owner)} copied it by cp.async in {line(early.copy)} and has waited for it,"
-            " but a wait covers a thread's own copies only: put a __syncthreads() after the wait"
-        )
+        actors = self._names.actor(batch, owner, early.copy), self._names.actor(batch, lane, early.access)
+        if early.why == "no_barrier":
+            return Example("shared copy", self._names.shared(early.offset), actors, Race())
+        facts = InFlight(early.age - 1 if early.age else None)
+        return Example(_case(early), self._names.shared(early.offset), actors, facts)
 
 
-def _detail(early: Early) -> str:
-    if early.why != "in_flight":
-        return "shared copy load"
+def _case(early: Early) -> str:
+    """Of a copy in flight: why no wait of its thread has covered it."""
     return "never waited" if not early.waited else "waited too little" if early.age else "no group"
 
 

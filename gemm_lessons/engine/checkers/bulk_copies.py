@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.engine.checkers.collector import Key, Ledger, Names, line
+from gemm_lessons.engine.checkers.collector import Example, Key, Ledger, Names
 from gemm_lessons.engine.checkers.epochs import cells
 from gemm_lessons.engine.checkers.happens_before import Flights, Knowledge, Source, taking
 from gemm_lessons.engine.events import (
@@ -36,6 +36,8 @@ from gemm_lessons.engine.events import (
     Record,
     Touch,
 )
+from gemm_lessons.engine.records.facts import OfMbarrier
+from gemm_lessons.engine.records.findings import Place
 
 Array = NDArray[Any]
 NOT_YET = np.iinfo(np.int32).max
@@ -258,41 +260,31 @@ class BulkCopies:
         flights.copy[cell] = -1 if number is None else number
         flights.anything = True
 
-    def _place(self, cell: int) -> str:
+    def _place(self, cell: int) -> Place:
         return self._names.shared(cell * self._granule % self._stride)
 
-    # -- words --------------------------------------------------------------------------------------------------------
+    # -- what is found ------------------------------------------------------------------------------------------------
 
     def _found(self, batch: Batch, flights: Flights, access: Access, lane: Array, cell: Array) -> None:
-        verb = "read" if access.effect == "load" else "overwritten"
         coming = flights is self._coming
         for number in np.unique(flights.copy[cell]).tolist():
             chosen = flights.copy[cell] == number
             first = int(cell[chosen][0])
             copy = self._copies[number].touch.access if number >= 0 else None
             _, which = self._sources[int(flights.source[first]) - 1]
-            who, owner = int(lane[chosen][0]), int(flights.owner[first])
+            pair = int(flights.owner[first]), int(lane[chosen][0])
             key = Key.between("async_in_flight", "error", copy, access, f"bulk {'load' if coming else 'store'}")
 
-            def message(
-                who: int = who, owner: int = owner, copy: Access | None = copy, first: int = first, which: int = which
-            ) -> str:
-                head = (
-                    f"{self._place(first)}: {verb} by {self._names.thread(who)} of {self._names.block(batch, who)} in"
-                    f" {line(access)}"
-                )
-                what = f"copy of {self._names.thread(owner)}{f' in {line(copy)}' if copy else ' by cp.async'}"
-                if coming:
-                    return (
-                        f"{head}, which has not seen the bulk {what} arrive: every thread that touches the bytes must"
-                        f" first see the end of their phase of {self._names.mbarrier(which)}, or meet a thread that has"
-                    )
-                return (
-                    f"{head} while the bulk {what} may still read it: let that thread wait for its group"
-                    " (cp.async.bulk.wait_group.read), then synchronise"
-                )
+            def example(
+                pair: tuple[int, int] = pair, copy: Access | None = copy, first: int = first, which: int = which
+            ) -> Example:
+                actors = self._names.actor(batch, pair[0], copy), self._names.actor(batch, pair[1], access)
+                if not coming:
+                    return Example("bulk store", self._place(first), actors)
+                case = "bulk load" if copy else "reported load"
+                return Example(case, self._place(first), actors, OfMbarrier(self._names.mbarrier(which)))
 
-            self._ledger.add(key, message, int(np.count_nonzero(chosen)))
+            self._ledger.add(key, example, int(np.count_nonzero(chosen)))
 
     def _order(self, batch: Batch, access: Access, lane: Array, cell: Array) -> None:
         """A copy out of shared memory must see what threads stored there."""
@@ -301,16 +293,13 @@ class BulkCopies:
             return
         first = int(bad.argmax())
         key = Key("async_proxy", "error", access.line, None, access.file, "store")
-        self._ledger.add(
-            key,
-            lambda: (
-                f"{self._place(int(cell[first]))}: stored by {self._names.thread(int(self._stores.lane[cell[first]]))}"
-                f" of {self._names.block(batch, int(lane[first]))} and then copied by the bulk copy in {line(access)},"
-                " which may not see it: every thread that stored needs a fence.proxy.async before the barrier that"
-                " comes before the copy"
-            ),
-            int(np.count_nonzero(bad)),
-        )
+        storing, copying = int(self._stores.lane[cell[first]]), int(lane[first])
+
+        def example() -> Example:
+            actors = self._names.actor(batch, storing), self._names.actor(batch, copying, access)
+            return Example("store", self._place(int(cell[first])), actors)
+
+        self._ledger.add(key, example, int(np.count_nonzero(bad)))
 
     def _made_known(self, access: Access, batch: Batch, offset: int, lanes: Array) -> None:
         """A copy that reports to an mbarrier must see that it was made."""
@@ -321,15 +310,15 @@ class BulkCopies:
         bad = self._unfenced(1, made[0][block], made[1][block])
         if not bad.any():
             return
-        key = Key("async_proxy", "warning", int(made[2][block[bad][0]]) or None, access.line, access.file, "init")
-        self._ledger.add(
-            key,
-            lambda: (
-                f"the bulk copy in {line(access)} reports to {self._names.mbarrier(offset)}, but may not see that it"
-                " was made: put fence.proxy.async (or fence.mbarrier_init) behind mbarrier.init, before the barrier"
-            ),
-            int(np.count_nonzero(bad)),
-        )
+        first = int(bad.argmax())
+        making, made_in, copying = int(made[1][block[first]]), int(made[2][block[first]]) or None, int(lanes[first])
+        key = Key("async_proxy", "warning", made_in, access.line, access.file, "init")
+
+        def example() -> Example:
+            actors = self._names.actor(batch, making, line=made_in), self._names.actor(batch, copying, access)
+            return Example("init", None, actors, OfMbarrier(self._names.mbarrier(offset)))
+
+        self._ledger.add(key, example, int(np.count_nonzero(bad)))
 
     def _end(self, batch: Batch) -> None:
         """The blocks are over: is every copy?"""
@@ -348,11 +337,11 @@ class BulkCopies:
             return
         access = self._copies[number].touch.access
         key = Key("async_unfinished", "warning", access.line, None, access.file)
-        text = f"{self._names.block(batch, owner)} ends while the bulk copy of {self._names.thread(owner)} in"
-        text += f" {line(access)} may still "
-        if source[0] == "mbarrier":
-            which = self._names.mbarrier(source[1])
-            text += f"bring its bytes: nobody has seen the end of their phase of {which}"
-        else:
-            text += "read its shared memory: that thread must wait for it (cp.async.bulk.wait_group.read 0)"
-        self._ledger.add(key, lambda: text)
+
+        def example() -> Example:
+            who = (self._names.actor(batch, owner, access),)
+            if source[0] != "mbarrier":
+                return Example("store", None, who)
+            return Example("load", None, who, OfMbarrier(self._names.mbarrier(source[1])))
+
+        self._ledger.add(key, example)

@@ -1,16 +1,16 @@
-"""What the checkers found, deduplicated by source lines, in the words shown to the learner."""
+"""What the checkers found, deduplicated by source lines."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from gemm_lessons.engine.compiler.diagnostics import plain_name
 from gemm_lessons.engine.events import Access, Batch, LaunchInfo
-from gemm_lessons.engine.machine.mbarriers import barrier_name
-from gemm_lessons.engine.machine.state import position
-from gemm_lessons.engine.records.findings import Finding, Severity
+from gemm_lessons.engine.machine.mbarriers import mbarrier_at
+from gemm_lessons.engine.machine.state import coordinates
+from gemm_lessons.engine.records.facts import Facts, Mbarrier
+from gemm_lessons.engine.records.findings import Actor, Finding, Place, Severity
 from gemm_lessons.engine.records.frozen import dataclass
 
 RANK = {"error": 0, "warning": 1, "note": 2}
@@ -22,7 +22,7 @@ FOLLOWS_FROM = {"exited_before_barrier": "divergent_barrier"}  # left out when t
 @dataclass(frozen=True)
 class Key:
     """One finding per key. ``other`` is the line of the second access, in ``other_file`` where that is another one;
-    ``detail`` tells two kinds of message apart."""
+    ``detail`` tells two findings of one kind apart."""
 
     kind: str
     severity: Severity
@@ -38,85 +38,82 @@ class Key:
         line, file = (first.line, first.file) if first and first.line else (None, later.file)
         return cls(kind, severity, line, later.line, file, detail, later.file if later.file != file else "")
 
-    @property
-    def places(self) -> str:
-        """Which line is of which file, where a message about two lines does not tell."""
-        if not self.other_file:
-            return ""
-        return f" (line {self.line} is of {Path(self.file).name}, line {self.other} of {Path(self.other_file).name})"
+
+@dataclass(frozen=True)
+class Example:
+    """What a finding is about: its case, the memory, the threads that serve as an example, and what more is known."""
+
+    case: str = ""
+    place: Place | None = None
+    actors: tuple[Actor, ...] = ()
+    facts: Facts = Facts()
 
 
 class Names:
-    """Threads, blocks, arrays and lines by the names that a learner knows."""
+    """Threads, blocks, arrays and mbarriers as a learner knows them."""
 
     def __init__(self, launch: LaunchInfo) -> None:
         self._launch = launch
         self._padded = -(-launch.grid.threads // 32) * 32
 
-    def thread(self, lane: int) -> str:
-        """``thread (1, 0)`` of a lane in its batch (or of lane in block)."""
-        return f"thread {position(lane % self._padded, self._launch.grid.block)}"
+    def actor(self, batch: Batch, lane: int, access: Access | None = None, line: int | None = None) -> Actor:
+        """The thread of a lane of a batch, which makes ``access``, or does something else in ``line``."""
+        return self.actor_of(batch.first_block * self._padded + lane, access, line)
+
+    def actor_of(self, thread: int, access: Access | None = None, line: int | None = None) -> Actor:
+        """The same by the thread's number in the grid, where blocks are padded to whole warps."""
+        in_block = coordinates(thread % self._padded, self._launch.grid.block)
+        block = coordinates(thread // self._padded, self._launch.grid.grid)
+        if access is None:
+            return Actor(in_block, block, line)
+        return Actor(in_block, block, access.line, access.effect, access.width)
 
     def same_block(self, lane: int) -> slice:
         """All lanes of a lane's block, in its batch."""
         first = lane // self._padded * self._padded
         return slice(first, first + self._padded)
 
-    def block(self, batch: Batch, lane: int) -> str:
-        """``block (0, 1)`` of a lane of a batch."""
-        return self.block_number(batch.first_block + lane // self._padded)
-
-    def block_number(self, block: int) -> str:
-        """``block (0, 1)`` of a linear block number."""
-        return f"block {position(block, self._launch.grid.grid)}"
-
-    def shared(self, offset: int) -> str:
-        """``As, byte 64 of 4096`` of an offset in the block's window."""
+    def shared(self, offset: int) -> Place:
+        """An offset in the block's window."""
         for array in self._launch.shared_arrays:
             if array.offset <= offset < array.offset + array.size:
-                return f"{plain_name(array.name)}, byte {offset - array.offset} of {array.size}"
-        return f"shared memory, byte {offset}"
+                return Place("shared", plain_name(array.name), offset - array.offset, array.size)
+        return Place("shared", "", offset)
 
-    def mbarrier(self, offset: int) -> str:
-        """``the mbarrier full[1]`` at an offset in the block's window."""
-        return barrier_name({array.name: (array.offset, array.size) for array in self._launch.shared_arrays}, offset)
+    def mbarrier(self, offset: int) -> Mbarrier:
+        """The mbarrier at an offset in the block's window."""
+        return mbarrier_at({array.name: (array.offset, array.size) for array in self._launch.shared_arrays}, offset)
 
-    def buffer(self, address: int) -> str:
-        """``C, byte 64 of 4096`` of a global address."""
+    def buffer(self, address: int) -> Place:
+        """A global address."""
         for name, start, size in self._launch.buffers:
             if start <= address < start + size:
-                return f"{plain_name(name)}, byte {address - start} of {size}"
-        return f"global address 0x{address:x}"
-
-
-def line(access: Access | int | None) -> str:
-    """``line 9``, or ``an unknown line``."""
-    number = access.line if isinstance(access, Access) else access
-    return f"line {number}" if number else "an unknown line"
+                return Place("global", plain_name(name), address - start, size)
+        return Place("global", "", address)
 
 
 class Ledger:
-    """Counts findings; the message is made for the first of each kind only."""
+    """Counts findings; an example is made for the first of each kind only."""
 
     def __init__(self) -> None:
         self._found: dict[Key, Finding] = {}
 
-    def add(self, key: Key, message: Callable[[], str], count: int = 1) -> None:
+    def add(self, key: Key, example: Callable[[], Example], count: int = 1) -> None:
         """Count ``count`` more of ``key``."""
         known = self._found.get(key)
         if known is not None:
             self._found[key] = dataclasses.replace(known, count=known.count + count)
             return
+        it = example()
         self._found[key] = Finding(
-            key.kind, key.severity, message() + key.places, key.line, key.other, count=count, file=key.file,
-            detail=key.detail, other_file=key.other_file,
+            key.kind, key.severity, it.case, key.line, key.other, count, key.file, key.other_file, it.place, it.actors,
+            it.facts,
         )  # fmt: skip
 
-    def downgrade(self, chosen: Callable[[Key], bool], severity: Severity, message: Callable[[str], str]) -> None:
-        """Turn findings into less severe ones, with their message changed."""
+    def downgrade(self, chosen: Callable[[Key], bool], severity: Severity, facts: Facts) -> None:
+        """Turn findings into less severe ones, of which more is known."""
         for key in [key for key in self._found if chosen(key)]:
-            found = self._found.pop(key)
-            changed = dataclasses.replace(found, severity=severity, message=message(found.message))
+            changed = dataclasses.replace(self._found.pop(key), severity=severity, facts=facts)
             self._found[dataclasses.replace(key, severity=severity)] = changed
 
     def _cured_by_a_barrier(self, key: Key) -> bool:

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.engine.checkers.collector import Key, Ledger, Names, line
+from gemm_lessons.engine.checkers.collector import Example, Key, Ledger, Names
 from gemm_lessons.engine.checkers.shadow import Shadow, Visitors
 from gemm_lessons.engine.events import WARP, Access, Barrier, Batch, Boundary, Phase, Placed, Record
-from gemm_lessons.engine.records.findings import Severity
+from gemm_lessons.engine.records.facts import Race
+from gemm_lessons.engine.records.findings import Place, Severity
 from gemm_lessons.engine.records.frozen import dataclass
 
 Array = NDArray[Any]
 AT_ONCE = 256  # loads that are looked at together
 NEVER = np.iinfo(np.int64).max
-VERBS = {"load": "read", "store": "written", "atomic": "updated", "copy": "read by cp.async"}
 
 
 @dataclass(frozen=True)
@@ -358,22 +358,16 @@ class GlobalRaces:
     def _block(self, thread: Array) -> Array:
         return (thread - 1) // self._padded
 
-    # -- words --------------------------------------------------------------------------------------------------------
+    # -- what is found ------------------------------------------------------------------------------------------------
 
     def _report_fresh(self, visit: Visit, blank: Array) -> None:
         cell, thread, access = visit.cell[blank], visit.thread[blank], visit.access
         address = visit.start + int(cell[0]) * visit.shadow.granule
         key = Key("uninitialised", "error", access.line, None, access.file, "global")
-        who = self._who(int(thread[0]))
+        who = self._names.actor_of(int(thread[0]) - 1, access)
         self._ledger.add(
-            key,
-            lambda: f"{self._names.buffer(address)}: read by {who} in {line(access)} before anybody has written it",
-            int(np.unique(thread).size),
-        )
-
-    def _who(self, thread: int) -> str:
-        number = thread - 1
-        return f"{self._names.thread(number)} of {self._names.block_number(number // self._padded)}"
+            key, lambda: Example("global", self._names.buffer(address), (who,)), int(np.unique(thread).size)
+        )  # fmt: skip
 
     def _report(self, visit: Visit, bad: Array, earlier: Array, other: Array) -> None:
         """Those that are ``bad`` race: the access ``earlier``, of the thread ``other``, and the one of now."""
@@ -389,29 +383,29 @@ class GlobalRaces:
                     continue  # may be ordered by what the warp does together
                 if chosen.any():
                     at = int(chosen.argmax())
-                    head = (
-                        f"{self._names.buffer(visit.start + int(cell[at]) * visit.shadow.granule)}:"
-                        f" {VERBS[first.effect]} by {self._who(int(other[at]))} in {line(first)} and"
-                        f" {VERBS[later.effect]} by {self._who(int(thread[at]))} in {line(later)}"
-                    )
-                    self._add(first, later, head, far, near, int(np.count_nonzero(chosen)))
+                    place = self._names.buffer(visit.start + int(cell[at]) * visit.shadow.granule)
+                    pair = int(other[at]) - 1, int(thread[at]) - 1
+                    self._add(first, later, place, pair, far, near, int(np.count_nonzero(chosen)))
 
-    def _add(self, first: Access, later: Access, head: str, far: bool, near: bool, count: int) -> None:
+    def _add(
+        self, first: Access, later: Access, place: Place, pair: tuple[int, int], far: bool, near: bool, count: int
+    ) -> None:
+        """``pair``: threads of the grid; ``far``: of two blocks, ``near``: of one warp."""
         both_write = "load" not in (first.effect, later.effect) and "copy" not in (first.effect, later.effect)
         if first.effect == later.effect == "store":
             self.suspects.add((first.index, later.index))
         severity: Severity = "error"
-        if far:
-            same = both_write or first.line == later.line
-            end = "let one block own the element, or use an atomic" if same else "split the work into two launches"
-            text = f"{head}; blocks run in any order and at the same time: {end}"
+        kind = "race"
+        if far and not both_write:
+            kind, case = "block_order", "one line" if first.line == later.line else "two lines"
+        elif far:
+            case = "global blocks"
         elif first.index == later.index and both_write:
-            text = f"{head}; give every thread an element of its own"
+            case = "global owner"
         elif near:
-            severity = "warning"
-            text = f"{head}, threads of one warp with no __syncwarp() between them"
+            severity, case = "warning", "global warp"
         else:
-            text = f"{head}, with no __syncthreads() between them"
-        kind = "block_order" if far and not both_write else "race"
+            case = "global order"
         key = Key.between(kind, severity, first, later, f"global {first.effect} {later.effect}")
-        self._ledger.add(key, lambda: text, count)
+        actors = self._names.actor_of(pair[0], first), self._names.actor_of(pair[1], later)
+        self._ledger.add(key, lambda: Example(case, place, actors, Race()), count)

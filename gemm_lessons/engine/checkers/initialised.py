@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.engine.checkers.collector import Key, Ledger, Names, line
+from gemm_lessons.engine.checkers.collector import Example, Key, Ledger, Names
 from gemm_lessons.engine.checkers.epochs import Epoch, cells
 from gemm_lessons.engine.events import Access, Batch, Touch
-from gemm_lessons.engine.records.findings import OWN_ARRAY
+from gemm_lessons.engine.records.findings import Place
 from gemm_lessons.engine.records.frozen import dataclass
 
 Array = NDArray[Any]
@@ -87,7 +87,7 @@ class Initialised:
             times = batch.blocks if blank.each else 1
             access = blank.access
             key = Key("uninitialised", "warning", access.line, None, access.file, access.space)
-            self._ledger.add(key, lambda b=blank: self._message(batch, b), blank.count * times)  # type: ignore[misc]
+            self._ledger.add(key, lambda b=blank: self._example(batch, b), blank.count * times)  # type: ignore[misc]
 
     def _step(self, before: _State, epoch: Epoch) -> tuple[_State, tuple[Blank, ...]]:
         windows = self._windows
@@ -124,14 +124,7 @@ class Initialised:
     def _blank(self, touch: Touch, lane: Array, cell: Array, granule: int, stride: int) -> Blank:
         return Blank(touch.access, int(cell[0]) * granule % stride, int(lane[0]), int(np.unique(lane).size))
 
-    def _message(self, batch: Batch, blank: Blank) -> str:
-        who = f"read by {self._names.thread(blank.lane)} of {self._names.block(batch, blank.lane)}"
-        if blank.access.space == "local":
-            return (
-                f"byte {blank.offset} of {OWN_ARRAY}, {who} in {line(blank.access)}, was never written:"
-                " the value is whatever was in memory"
-            )
-        return (
-            f"{self._names.shared(blank.offset)}: {who} in {line(blank.access)}, but no thread of the block has"
-            " written it; shared memory does not start as zeros"
-        )
+    def _example(self, batch: Batch, blank: Blank) -> Example:
+        is_local = blank.access.space == "local"
+        place = Place("local", "", blank.offset) if is_local else self._names.shared(blank.offset)
+        return Example(place.space, place, (self._names.actor(batch, blank.lane, blank.access),))

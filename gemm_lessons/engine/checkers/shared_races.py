@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.engine.checkers.collector import Key, Ledger, Names, line
+from gemm_lessons.engine.checkers.collector import Example, Key, Ledger, Names
 from gemm_lessons.engine.checkers.epochs import Cells, Epoch, Flag, cells, warps_of
 from gemm_lessons.engine.checkers.warp_order import WarpOrder
 from gemm_lessons.engine.events import WARP, Access, Barrier, Batch, Boundary, Phase, Touch
+from gemm_lessons.engine.records.facts import Race
 from gemm_lessons.engine.records.findings import Severity
 
 Array = NDArray[Any]
@@ -443,27 +444,18 @@ class SharedRaces:
             one = earlier.index == later.index and writes(later)  # which value stays is not defined, in step or not
             severity: Severity = "warning" if hazard.same_warp and not one else "error"
             key = Key.between("race", severity, earlier, later, f"shared {earlier.effect} {later.effect}")
-            self._ledger.add(key, lambda h=hazard: self._message(batch, h), hazard.count * times)  # type: ignore[misc]
+            self._ledger.add(key, lambda h=hazard: self._example(batch, h), hazard.count * times)  # type: ignore[misc]
 
-    def _message(self, batch: Batch, hazard: Hazard) -> str:
-        first, second = hazard.lanes
+    def _example(self, batch: Batch, hazard: Hazard) -> Example:
         earlier, later = hazard.earlier, hazard.later
-        what = {"load": "read", "store": "written", "atomic": "updated", "copy": "written by cp.async"}
-        between = "__syncwarp()" if hazard.same_warp else "__syncthreads()"
-        text = (
-            f"{self._names.shared(hazard.offset)}: {what[earlier.effect]} by {self._names.thread(first)} in"
-            f" {line(earlier)} and {what[later.effect]} by {self._names.thread(second)} in {line(later)}"
-            f" of {self._names.block(batch, second)}, with no {between} between them"
-        )
         if earlier.index == later.index and writes(later):
-            return (
-                f"{text.split(', with no')[0]}; which value stays is not defined, so give every thread its own element"
-            )
-        if hazard.same_warp:
-            return f"{text}; threads of one warp need not run in step, so put {between} between the two"
-        if not writes(earlier) and (earlier.line or 0) >= (later.line or 0):
-            return (
-                f"{text}; the write belongs to the next round of the loop, which a fast warp starts while a slow one"
-                " still reads: put a barrier at the end of the loop too"
-            )
-        return f"{text}; their order is left to chance, so put a barrier between the two lines"
+            case = "owner"
+        elif hazard.same_warp:
+            case = "warp"
+        elif not writes(earlier) and (earlier.line or 0) >= (later.line or 0):
+            case = "next round"
+        else:
+            case = "order"
+        first, second = hazard.lanes
+        actors = self._names.actor(batch, first, earlier), self._names.actor(batch, second, later)
+        return Example(f"shared {case}", self._names.shared(hazard.offset), actors, Race())

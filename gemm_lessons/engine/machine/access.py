@@ -21,6 +21,7 @@ from gemm_lessons.engine.ptx.cfg import line_of
 from gemm_lessons.engine.ptx.provenance import provenance
 from gemm_lessons.engine.ptx.records import SIZES, Address, Instruction, Kernel, Register, Symbol
 from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.facts import Misuse
 from gemm_lessons.engine.records.frozen import dataclass
 
 Array = NDArray[Any]
@@ -218,7 +219,7 @@ class SpaceAccess:
                 raise self.misses.no_constant(addresses, lanes, one)
             if writing:
                 if one.constant:
-                    raise Fault("illegal_access", f"write to constant memory {one.name}", self.instruction)
+                    raise Fault("illegal_access", "constant store", self.instruction, facts=Misuse(name=one.name))
                 one.tracked = True
         self.state.trace.append(touch)
         if self.state.counting:

@@ -198,7 +198,7 @@ def bind_atomic(binding: Binding) -> Callable[[], None]:
 
     def shared(addresses: Array, lanes: Array) -> None:
         if vectors:
-            raise Fault("illegal_access", "atomics of vectors are for global memory, and this is shared", instruction)
+            raise Fault("illegal_access", "atomic vector", instruction)
         placement = spaces["shared"].window(addresses, lanes)
         state.trace.append(placement.touch)
         update(views["shared"], placement.index, lanes)

@@ -21,6 +21,7 @@ from gemm_lessons.engine.ptx import cfg
 from gemm_lessons.engine.ptx.cfg import line_of
 from gemm_lessons.engine.ptx.records import Immediate, Instruction, Kernel, Operand, PredicatePair, Register
 from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.facts import Deadlock, NamedBarrier, Waiting
 from gemm_lessons.engine.records.frozen import dataclass
 
 Array = NDArray[Any]
@@ -120,12 +121,8 @@ class Barriers:
         wrong = lanes & ((number >= COUNT) | (threads % WARP != 0))
         if wrong.any():
             lane = int(np.flatnonzero(wrong)[0])
-            raise Fault(
-                "barrier_count",
-                f"{state.describe(lane)} waits at barrier {number[lane]} for {threads[lane]} threads: barriers are"
-                f" numbered 0 to {COUNT - 1}, and the count must be a multiple of {WARP}",
-                barrier,
-            )
+            facts = NamedBarrier(int(number[lane]), int(threads[lane]))
+            raise Fault("barrier_count", "number", barrier, state.actor(lane, barrier), facts)
         if not spec.waits:
             self._signal(barrier, lanes, number, alive)
             return
@@ -295,16 +292,11 @@ class Barriers:
         for index in np.unique(self._at[waiting]).tolist():
             here = waiting & (self._at == index)
             first = int(here.argmax())
-            count, expected = int(np.count_nonzero(here)), int(self._threads[first])
-            line = line_of(self._specs[index].instruction)
-            what = f"{count} of {state.threads} threads wait at barrier {self._number[first]}"
-            where = f" in line {line}" if line is not None else ""
-            parts.append(f"{what}{where}, which expects {expected or 'the whole block'}")
+            count, expected = int(np.count_nonzero(here)), int(self._threads[first]) or None
+            line, number = line_of(self._specs[index].instruction), int(self._number[first])
+            parts.append(Waiting("waiting here", count, state.threads, number, line, expected))
         ended = int(np.count_nonzero(block & state.exists & ~alive))
         if ended:
-            parts.append(f"{ended} have ended")
-        return Fault(
-            "deadlock",
-            f"{'; '.join(parts)}; nobody is left who could come (first: {state.describe(lane)})",
-            self._specs[int(self._at[lane])].instruction,
-        )
+            parts.append(Waiting("waiting ended", ended=ended))
+        instruction = self._specs[int(self._at[lane])].instruction
+        return Fault("deadlock", "barrier", instruction, state.actor(lane, instruction), Deadlock(tuple(parts)))

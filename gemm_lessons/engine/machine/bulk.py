@@ -26,6 +26,7 @@ from gemm_lessons.engine.machine.transfers import Binding
 from gemm_lessons.engine.ptx.cfg import line_of, unsupported
 from gemm_lessons.engine.ptx.records import SIZES, Address, Immediate, Instruction
 from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.facts import Misuse
 
 Array = NDArray[Any]
 Guard = Callable[[], Array | None]
@@ -105,7 +106,7 @@ class BulkSide:
         watched = False
         for one in self.memory.layout.memory.touched(addresses):
             if writing and one.constant:
-                raise Fault("illegal_access", f"write to constant memory {one.name}", self.instruction)
+                raise Fault("illegal_access", "constant store", self.instruction, facts=Misuse(name=one.name))
             one.tracked |= writing
             watched |= one.tracked
         return watched
@@ -265,11 +266,8 @@ def by_size(state: State, instruction: Instruction, chosen: Callable[[], Array |
     odd = counts % UNIT != 0
     if odd.any():
         first = int(odd.argmax())
-        text = (
-            f"{state.describe(int(lanes[first]))} copies {counts[first]} bytes by {instruction.full_opcode}, which"
-            f" copies a multiple of {UNIT}".replace("__", "::")
-        )
-        raise Fault("misaligned", text, instruction)
+        facts = Misuse(instruction.full_opcode.replace("__", "::"), value=int(counts[first]), limit=UNIT)
+        raise Fault("misaligned", "bulk", instruction, state.actor(int(lanes[first]), instruction), facts)
     if (counts == 0).any():
         raise UnsupportedKernel(f"a bulk copy of no bytes: {instruction.text}", line_of(instruction))
     for count in np.unique(counts).tolist():

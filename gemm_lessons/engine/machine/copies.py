@@ -20,6 +20,7 @@ from gemm_lessons.engine.machine.transfers import Binding
 from gemm_lessons.engine.ptx.cfg import line_of
 from gemm_lessons.engine.ptx.records import Address, Immediate, Instruction, Operand, PredicatePair, Register
 from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.facts import Misuse
 
 Array = NDArray[Any]
 
@@ -88,11 +89,8 @@ def _bind(binding: Binding) -> Callable[[], None]:
         counts = np.broadcast_to(counts if np.ndim(counts) == 0 else counts[everyone], everyone.shape)
         if (counts > width).any():
             lane = int(everyone[(counts > width).argmax()])
-            raise Fault(
-                "illegal_access",
-                f"cp.async of {width} bytes is told to read {counts.max()} by {state.describe(lane)}: not defined",
-                instruction,
-            )
+            facts = Misuse(value=int(counts.max()), limit=width)
+            raise Fault("illegal_access", "copy size", instruction, state.actor(lane, instruction), facts)
         data = np.zeros((everyone.size, width), np.uint8)
         for count in np.unique(counts).tolist():  # what is not read is filled with zeros
             if count:

@@ -50,6 +50,7 @@ from gemm_lessons.engine.ptx.records import (
 )
 from gemm_lessons.engine.ptx.schedule import GROUPED, FmaGroup, LoadGroup, MoveGroup, Single, Step
 from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.facts import Stopped
 from gemm_lessons.engine.semantics import table as semantics
 from gemm_lessons.engine.semantics.operation import DTYPES, Plain
 
@@ -223,8 +224,8 @@ class Binder:
 
         def fail() -> None:
             lane = 0 if state.active is None else int(state.active.argmax())
-            text = memory.text_at(int(message[lane]))
-            raise Fault("trap", f"assertion failed in {state.describe(lane)}: {text}", instruction)
+            facts = Stopped(text=memory.text_at(int(message[lane])))
+            raise Fault("trap", "assert", instruction, state.actor(lane, instruction), facts)
 
         return [both(fail)]
 

@@ -34,6 +34,7 @@ from gemm_lessons.engine.machine.unset import Unset
 from gemm_lessons.engine.process.bounds import OutOfTime, current
 from gemm_lessons.engine.ptx.cfg import Block, line_of
 from gemm_lessons.engine.ptx.records import Instruction, Register, Variable
+from gemm_lessons.engine.records.facts import Endless, Misuse, Stopped, Told
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Grid, buffers_of
@@ -222,13 +223,8 @@ class Machine:
 
     def notices(self) -> list[Finding]:
         """What the simulator left out of this run."""
-        text = {
-            "clock": "the simulator has no clock: what the kernel reads counts instructions, so times mean nothing",
-            "guessed": "which multiprocessor or warp slot a thread gets, and how many there are, is the GPU's choice:"
-            " the simulator answers as an H200 could, and what depends on it is one of many results",
-        }
         return [
-            Finding(kind, "note", text[kind], line_of(i), file=i.source.file if i.source else "")
+            Finding(kind, "note", line=line_of(i), file=i.source.file if i.source else "")
             for kind, i in self.state.notices.items()
         ]
 
@@ -450,7 +446,7 @@ class Machine:
             return self._end(lanes)
         if last.row.effect == "stop":
             lane = int(np.flatnonzero(lanes)[0])
-            raise Fault("trap", f"the kernel stopped itself (trap) in {self.state.describe(lane)}", last)
+            raise Fault("trap", "stop", last, self.state.actor(lane, last), Stopped())
         if last.opcode == "brx":
             index = last.operands[0]
             assert isinstance(index, Register)
@@ -458,8 +454,8 @@ class Machine:
             beyond = lanes & (choice >= len(block.targets))
             if beyond.any():
                 lane = int(beyond.argmax())
-                text = f"{self.state.describe(lane)} takes branch {choice[lane]} of {len(block.targets)} (brx.idx)"
-                raise Fault("illegal_access", text, last)
+                facts = Misuse(value=int(choice[lane]), limit=len(block.targets))
+                raise Fault("illegal_access", "branch", last, self.state.actor(lane, last), facts)
             for case, target in enumerate(block.targets):
                 self._go(lanes & (choice == case), target)
             return self._next()
@@ -525,41 +521,18 @@ class Machine:
 
     def _hangs(self, lanes: Array) -> None:
         lane = int(lanes.argmax())
-        others = int(np.count_nonzero(lanes)) - 1
-        more = f" and {others} more thread{'s' * (others > 1)}" if others else ""
-        raise Fault(
-            "timeout",
-            f"{self.state.describe(lane)}{more} wait{'' if others else 's'} in a loop for something that no thread does"
-            " any more: a lock that is not released, or a flag that is not set",
-            self.program.blocks[int(self.position[lane])].instructions[0],
-        )
+        instruction = self.program.blocks[int(self.position[lane])].instructions[0]
+        facts = Endless(others=int(np.count_nonzero(lanes)) - 1 or None)
+        raise Fault("timeout", "loop", instruction, self.state.actor(lane, instruction), facts)
 
     def _timeout(self, number: int) -> None:
         instruction = self.program.blocks[number].instructions[0]
         lane = int(np.flatnonzero(self.alive)[0])
-        raise Fault(
-            "timeout",
-            f"still running after {self.setting.budget:,} instructions (first: {self.state.describe(lane)});"
-            " is there a loop that never ends?",
-            instruction,
-        )
+        who = self.state.actor(lane, instruction)
+        raise Fault("timeout", "budget", instruction, who, Endless(self.setting.budget))
 
 
 def stopped(end: OutOfTime | MemoryError, instruction: Instruction | None) -> Fault:
     """The fault of a launch that used up its time or memory at ``instruction``."""
-    kind, message = ("timeout", str(end)) if isinstance(end, OutOfTime) else ("memory", current().too_much)
-    line = line_of(instruction) if instruction is not None else None
-    return Fault(kind, message + (f", in line {line}" if line else "") + current().advice, instruction)
-
-
-def finding_of(fault: Fault) -> Finding:
-    """A ``Fault`` in the words of the records that devices hand back."""
-    source = fault.instruction.source if fault.instruction is not None else None
-    return Finding(
-        fault.kind,
-        "error",
-        str(fault),
-        source.line if source and source.line else None,
-        file=source.file if source else "",
-        detail=fault.detail,
-    )
+    kind, text = ("timeout", str(end)) if isinstance(end, OutOfTime) else ("memory", current().too_much)
+    return Fault(kind, "bounds", instruction, facts=Told(text, current().advice))

@@ -22,6 +22,7 @@ from gemm_lessons.engine.machine.state import Fault, State
 from gemm_lessons.engine.machine.transfers import Binding
 from gemm_lessons.engine.ptx.cfg import lanes_with_address, unsupported
 from gemm_lessons.engine.ptx.records import Address, Instruction, Operand, Register, elements_of
+from gemm_lessons.engine.records.facts import Misuse
 
 Array = NDArray[Any]
 
@@ -67,7 +68,7 @@ def _bind(binding: Binding, target: Operand, address: Operand, effect: Literal["
             asked = gives & np.repeat(warps, WARP)
             if (asked & ~mask).any():
                 lane = int((asked & ~mask).argmax())
-                raise missing_lane(state, instruction, mask, lane, "gives the address of a row")
+                raise missing_lane(state, instruction, mask, lane, "row")
             lanes = np.flatnonzero(asked)
         placement = recall(lanes)
         if effect == "store":
@@ -97,7 +98,7 @@ def bind_transpose(binding: Binding) -> Callable[[], None]:
     if instruction.modifiers != ("sync", "aligned", "m8n8", "trans", "b16"):
         raise unsupported(instruction)
     target, source = (_row(state, operand, instruction).reshape(-1, WARP) for operand in instruction.operands)
-    present = whole_warps(state, instruction, guard, "holds a part of the matrix")
+    present = whole_warps(state, instruction, guard, "matrix")
 
     def run() -> None:
         warps = present()
@@ -109,9 +110,9 @@ def bind_transpose(binding: Binding) -> Callable[[], None]:
 
 
 def whole_warps(
-    state: State, instruction: Instruction, guard: Callable[[], Array | None] | None, what: str
+    state: State, instruction: Instruction, guard: Callable[[], Array | None] | None, case: str
 ) -> Callable[[], Any]:
-    """An index of the warps that execute now, or None; a ``Fault`` where a lane of one, which ``what``, does not."""
+    """An index of the warps that execute now, or None; a ``Fault`` where a lane of one does not (``missing_lane``)."""
     complete = bool(state.exists.all())
 
     def present() -> Any:
@@ -124,7 +125,7 @@ def whole_warps(
         warps = lanes.any(axis=1)
         if not lanes[warps].all():
             absent = np.repeat(warps, WARP) & ~mask
-            raise missing_lane(state, instruction, mask, int(absent.argmax()), what)
+            raise missing_lane(state, instruction, mask, int(absent.argmax()), case)
         return warps if warps.any() else None
 
     return present
@@ -149,12 +150,8 @@ def _row(state: State, operand: Any, instruction: Instruction) -> Array:
     return state.row(operand.name, "b32")
 
 
-def missing_lane(state: State, instruction: Instruction, mask: Array, lane: int, what: str) -> Fault:
-    """A warp executes it without a lane that it needs, since that lane ``what``."""
+def missing_lane(state: State, instruction: Instruction, mask: Array, lane: int, case: str) -> Fault:
+    """A warp executes it without a lane that it needs for a ``row``, its ``matrix`` or its ``matrices``."""
     first = lane // WARP * WARP
-    who = state.describe(first + int(mask[first : first + WARP].argmax()))
-    text = (
-        f"{who} executes {instruction.full_opcode}, but lane {lane % WARP} of its warp, which {what}, does not: the"
-        " whole warp must"
-    )
-    return Fault("warp_mask", text, instruction)
+    who = state.actor(first + int(mask[first : first + WARP].argmax()), instruction)
+    return Fault("warp_mask", case, instruction, who, Misuse(instruction.full_opcode, value=lane % WARP))

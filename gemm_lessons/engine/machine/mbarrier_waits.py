@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.engine.machine.mbarriers import barrier_name
+from gemm_lessons.engine.machine.mbarriers import mbarrier_at
 from gemm_lessons.engine.machine.phases import BYTES, Phases
 from gemm_lessons.engine.machine.state import Fault, State
-from gemm_lessons.engine.ptx.cfg import line_of
 from gemm_lessons.engine.ptx.records import Kernel
+from gemm_lessons.engine.records.facts import Missing, Starved
 
 Array = NDArray[Any]
 ROUNDS = 256  # in which all look in vain and nothing happens to any mbarrier
@@ -72,16 +72,9 @@ class PhaseWaits:
         cell, index = int(self._cell[first]), int(self._at[first])
         count = int(np.count_nonzero(self.held & (self._cell == cell) & (self._at == index)))
         instruction, phases = kernel.instructions[index], state.phases
-        line = line_of(instruction)
         arrivals, left = int(phases.pending[cell]), int(phases.bytes[cell])
-        missing = [f"{arrivals} of {int(phases.expected[cell])} arrivals"] * (arrivals > 0)
-        missing += [f"{left:,} bytes"] * (left > 0) + [f"mbarrier.expect_tx of {-left:,} bytes that came"] * (left < 0)
-        who = f"{count} thread{'s' * (count > 1)} wait{'s' * (count == 1)}{f' in line {line}' if line else ''}"
-        name = barrier_name(arrays, cell * BYTES % state.shared_stride)
-        return Fault(
-            "deadlock",
-            f"{who} for the end of phase {int(phases.phase[cell])} of {name}, which still misses"
-            f" {' and '.join(missing)}; nobody is left who could bring them (first: {state.describe(first)})",
-            instruction,
-            "mbarrier",
-        )
+        missing = [Missing("missing arrivals", arrivals, int(phases.expected[cell]))] * (arrivals > 0)
+        missing += [Missing("missing bytes", left)] * (left > 0) + [Missing("missing expect_tx", -left)] * (left < 0)
+        mbarrier = mbarrier_at(arrays, cell * BYTES % state.shared_stride)
+        facts = Starved(mbarrier, count, int(phases.phase[cell]), tuple(missing))
+        return Fault("deadlock", "mbarrier", instruction, state.actor(first, instruction), facts)

@@ -23,6 +23,7 @@ from gemm_lessons.engine.machine.state import Fault, State
 from gemm_lessons.engine.machine.transfers import Binding
 from gemm_lessons.engine.ptx.cfg import line_of, unsupported
 from gemm_lessons.engine.ptx.records import Address, Instruction, Operand, Register
+from gemm_lessons.engine.records.facts import Mbarrier, MbarrierMisuse
 
 Array = NDArray[Any]
 
@@ -51,25 +52,23 @@ class Mbarriers:
         """Byte offsets in the blocks' shared memory."""
         return np.asarray(cell * BYTES % self.state.shared_stride)
 
-    def name(self, cell: int) -> str:
-        """``the mbarrier full[1]``, as its source names it."""
-        return barrier_name(self.arrays, cell * BYTES % self.state.shared_stride)
-
     def misused(self, problem: Misused, lanes: Array, cell: Array) -> Fault:
         """The fault of a lane that misuses one."""
-        who = self.state.describe(int(lanes[problem.position]))
-        line = line_of(self.instruction)
-        where = f", by {who}{f' in line {line}' if line else ''} ({self.instruction.full_opcode.replace('__', '::')})"
-        return Fault("mbarrier", f"{self.name(int(cell[problem.position]))} {problem}{where}", self.instruction)
+        who = self.state.actor(int(lanes[problem.position]), self.instruction)
+        offset = int(cell[problem.position]) * BYTES % self.state.shared_stride
+        opcode = self.instruction.full_opcode.replace("__", "::")
+        facts = MbarrierMisuse(mbarrier_at(self.arrays, offset), opcode, problem.value, problem.limit)
+        return Fault("mbarrier", problem.case, self.instruction, who, facts)
 
 
-def barrier_name(arrays: Any, offset: int) -> str:
-    """The mbarrier at an offset of shared memory in the words of the source."""
+def mbarrier_at(arrays: Any, offset: int) -> Mbarrier:
+    """The mbarrier at an offset of shared memory, by the names of the source."""
     for name, (start, size) in arrays.items():
         if start <= offset < start + size:
-            index = f"[{(offset - start) // BYTES}]" if size > BYTES else ""
-            return f"the mbarrier {plain_name(name)}{index}" if (offset - start) % BYTES == 0 else "the mbarrier"
-    return f"the mbarrier at byte {offset} of shared memory"
+            if (offset - start) % BYTES:
+                return Mbarrier()
+            return Mbarrier(plain_name(name), (offset - start) // BYTES if size > BYTES else None)
+    return Mbarrier(byte=offset)
 
 
 def barriers_of(binding: Binding, operand: Operand, effect: Effect, told: bool = True) -> Mbarriers:
@@ -191,7 +190,7 @@ def _wait(binding: Binding) -> Callable[[], None]:
         try:
             state.phases.check(cell)
             if by_parity and (asked > 1).any():
-                raise Misused(int((asked > 1).argmax()), "has phases of parity 0 and 1, and is asked for another one")
+                raise Misused(int((asked > 1).argmax()), "parity")
         except Misused as problem:
             raise one.misused(problem, lanes, cell) from None
         parity = (asked if by_parity else asked >> np.uint64(63)).astype(np.int32)

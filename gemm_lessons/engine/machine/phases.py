@@ -20,11 +20,13 @@ PHASE = np.uint64(1) << np.uint64(63)
 
 
 class Misused(Exception):
-    """A barrier is used as none may be. ``position``: which of the lanes that were given does it."""
+    """A barrier is used as none may be (``case`` of a finding ``mbarrier``): a number that it was given, and what that
+    may be. ``position``: which of the lanes that were given does it."""
 
-    def __init__(self, position: int, what: str) -> None:
-        super().__init__(what)
-        self.position = position
+    def __init__(self, position: int, case: str, value: int = 0, limit: int = 0) -> None:
+        super().__init__(case)
+        self.position, self.case = position, case
+        self.value, self.limit = value, limit
 
 
 class Phases:
@@ -50,7 +52,7 @@ class Phases:
         bad = (count < 1) | (count > MOST)
         if bad.any():
             position = int(bad.argmax())
-            raise Misused(position, f"expects {int(count[position])} arrivals; it may be 1 to {MOST:,}")
+            raise Misused(position, "arrivals", int(count[position]), MOST)
         self._valid[cell] = True
         self.phase[cell], self.bytes[cell] = 0, 0
         self.expected[cell] = self.pending[cell] = count
@@ -66,10 +68,10 @@ class Phases:
         """Raises ``Misused`` for what is no barrier, or was stored over."""
         valid = self._valid[cell]
         if not valid.all():
-            raise Misused(int((~valid).argmax()), "is used, but there was no mbarrier.init of it before")
+            raise Misused(int((~valid).argmax()), "not made")
         intact = self._words[cell] == self._picture(cell)
         if not intact.all():
-            raise Misused(int((~intact).argmax()), "was overwritten by a store of something else")
+            raise Misused(int((~intact).argmax()), "overwritten")
 
     def arrive(self, cell: Array, count: Array, announced: Array, leaving: bool, completes: bool) -> Array:
         """Lanes announce bytes and then arrive, ``count`` times each; ``leaving``: later phases expect as many fewer.
@@ -89,10 +91,9 @@ class Phases:
         for position, (place, times) in enumerate(zip(cell.tolist(), count.tolist(), strict=True)):
             missing = int(self.pending[place])
             if not 1 <= times <= missing:
-                many = "once" if times == 1 else f"{times} times"
-                raise Misused(position, f"is arrived at {many}, where {missing} arrivals are missing")
+                raise Misused(position, "arrived", int(times), missing)
             if not completes and times == missing and not self.bytes[place] + announced[position]:
-                raise Misused(position, "ends its phase by mbarrier.arrive.noComplete, which must not be the last")
+                raise Misused(position, "completed")
             found[position] = self.phase[place]
             one = cell[position : position + 1]
             self._announce(one, announced[position : position + 1])
@@ -117,7 +118,7 @@ class Phases:
         bad = np.abs(self.bytes[cell]) > MOST
         if bad.any():
             position = int(bad.argmax())
-            raise Misused(position, f"waits for {int(self.bytes[cell[position]]):,} bytes; it may be {MOST:,} at most")
+            raise Misused(position, "bytes", int(self.bytes[cell[position]]), MOST)
 
     def _complete(self, places: Array) -> None:
         """Phases that wait for nothing any more end. ``places`` are distinct."""

@@ -48,7 +48,7 @@ def bind_product(binding: Binding) -> Callable[[], None]:
         )
     )
 
-    present = whole_warps(state, instruction, guard, "holds a part of the matrices")
+    present = whole_warps(state, instruction, guard, "matrices")
 
     def run() -> None:
         warps = present()

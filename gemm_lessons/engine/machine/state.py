@@ -19,9 +19,11 @@ from gemm_lessons.engine.machine.images import Images
 from gemm_lessons.engine.machine.maps import Maps
 from gemm_lessons.engine.machine.memory import POISON, shared_origin
 from gemm_lessons.engine.machine.phases import Phases
-from gemm_lessons.engine.ptx.cfg import reads
+from gemm_lessons.engine.ptx.cfg import line_of, reads
 from gemm_lessons.engine.ptx.records import Instruction, Kernel, register_width
 from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.facts import Facts
+from gemm_lessons.engine.records.findings import Actor, Coordinates, Does, Finding, Place
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.semantics.operation import DTYPES
 
@@ -31,12 +33,28 @@ _FILES: dict[int | str, type[np.generic]] = {"pred": np.bool_, 16: np.uint16, 32
 
 
 class Fault(Exception):
-    """The kernel did what would end it on hardware. Caught by the machine and turned into a Finding."""
+    """The kernel did what would end it on hardware, as ``finding`` says: ``who`` did it, where in memory."""
 
-    def __init__(self, kind: str, message: str, instruction: Instruction | None, detail: str = "") -> None:
-        super().__init__(message)
-        self.kind, self.detail = kind, detail
-        self.instruction = instruction
+    def __init__(
+        self,
+        kind: str,
+        case: str,
+        instruction: Instruction | None,
+        who: Actor | None = None,
+        facts: Facts | None = None,
+        place: Place | None = None,
+    ) -> None:
+        super().__init__(kind, case)
+        self.kind, self.instruction = kind, instruction
+        source = instruction.source if instruction is not None else None
+        line, file = (source.line or None, source.file) if source else (None, "")
+        actors = () if who is None else (who,)
+        self.finding = Finding(
+            kind, "error", case, line, file=file, place=place, actors=actors, facts=facts or Facts()
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        return self.finding.message
 
 
 class State:
@@ -85,7 +103,7 @@ class State:
         self.leaving = np.zeros(1, np.bool_)  # by basic block: it does nothing but end the thread
         self.watched: frozenset[int] = frozenset()  # stores whose values are recorded
         self.undefined: dict[int, Array] = {}  # shuffle -> lanes that read, at last, one that did not take part
-        self.outsiders: dict[int, tuple[str, int]] = {}  # shuffle -> an example: such a thread, and the lane it read
+        self.outsiders: dict[int, tuple[Actor, int]] = {}  # shuffle -> an example: such a thread, and the lane it read
         self.counting = False  # somebody counts what is touched
         self.placed = False  # somebody wants the true address of every global access
         self.flying: list[Callable[[], None]] = []  # bulk copies that have not reported to their mbarriers yet
@@ -164,16 +182,14 @@ class State:
         """Those lanes; None stands for all."""
         return self.lane_index if lanes is None else lanes
 
-    def describe(self, lane: int) -> str:
-        """``thread 255 in block (0, 1)``, as a learner would name it."""
-        block = self.first_block + lane // self.padded
-        thread = lane % self.padded
-        return f"thread {position(thread, self.grid.block)} in block {position(block, self.grid.grid)}"
+    def actor(self, lane: int, instruction: Instruction | None, effect: Does = "", width: int = 0) -> Actor:
+        """The thread of a lane, which executes ``instruction``."""
+        thread = coordinates(lane % self.padded, self.grid.block)
+        block = coordinates(self.first_block + lane // self.padded, self.grid.grid)
+        return Actor(thread, block, line_of(instruction) if instruction is not None else None, effect, width)
 
 
-def position(linear: int, shape: tuple[int, int, int]) -> str:
-    """A linear thread or block number as coordinates, as many as the shape has."""
+def coordinates(linear: int, shape: tuple[int, int, int]) -> Coordinates:
+    """Those of a linear thread or block number, as many as the shape has."""
     x, y, z = linear % shape[0], linear // shape[0] % shape[1], linear // (shape[0] * shape[1])
-    if shape[2] > 1:
-        return f"({x}, {y}, {z})"
-    return f"({x}, {y})" if shape[1] > 1 else f"{x}"
+    return (x, y, z)[: 3 if shape[2] > 1 else 2 if shape[1] > 1 else 1]

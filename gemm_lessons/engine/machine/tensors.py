@@ -21,6 +21,7 @@ from gemm_lessons.engine.machine.transfers import Binding, MemoryBinder
 from gemm_lessons.engine.ptx.cfg import line_of, unsupported
 from gemm_lessons.engine.ptx.records import Address, Operand, Register, Symbol, Vector
 from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.facts import Misuse
 
 Array = NDArray[Any]
 
@@ -72,7 +73,7 @@ class Boxes:
             here = addresses == address
             found = self._state.maps.get(self._memory.layout.memory, address)
             if found is None or address % MAP_ALIGNMENT or len(found.box) != len(corner):
-                raise self._no_map(found, address, int(lanes[int(here.argmax())]))
+                raise self._no_map(found, int(lanes[int(here.argmax())]))
             self._begins(found, lanes[here], corner[:, here])
             yield found, lanes[here], corner[:, here]
 
@@ -83,35 +84,29 @@ class Boxes:
         before = (corner < 0).any(axis=0) & self._stores
         if before.any():
             position = int(before.argmax())
-            place = ", ".join(map(str, corner[:, position].tolist()))
-            raise self._refused(
-                found, int(lanes[position]), f"at ({place}), but none that is stored may begin before it"
-            )
+            at = tuple(corner[:, position].tolist())
+            raise self._fault("illegal_access", "box", int(lanes[position]), name=found.name, at=at)
         first = corner[0]
         odd = first * found.element % UNIT != 0
         if not odd.any():
             return
         position = int(odd.argmax())
-        who, name = self._state.describe(int(lanes[position])), self._instruction.full_opcode.replace("__", "::")
-        text = f"{name} by {who}: the box begins {first[position] * found.element} bytes into a row of {found.name}"
-        if not self._stores:
-            raise UnsupportedKernel(f"{text}, no multiple of {UNIT}", line_of(self._instruction))
-        raise Fault("misaligned", f"{text}; that must be a multiple of {UNIT}", self._instruction)
+        begins = int(first[position]) * found.element
+        case = "box" if self._stores else "loaded box"
+        fault = self._fault("misaligned", case, int(lanes[position]), name=found.name, value=begins, limit=UNIT)
+        raise fault if self._stores else UnsupportedKernel(str(fault), line_of(self._instruction))
 
-    def _refused(self, found: Map, lane: int, why: str) -> Fault:
-        name = self._instruction.full_opcode.replace("__", "::")
-        text = f"{name} by {self._state.describe(lane)}: the box begins outside of {found.name}, {why}"
-        return Fault("illegal_access", text, self._instruction)
-
-    def _no_map(self, found: Map | None, address: int, lane: int) -> Fault:
+    def _no_map(self, found: Map | None, lane: int) -> Fault:
         if found is None:
-            why = "no tensor map lies at the address"
-        elif len(found.box) != len(self._places):
-            why = f"the tensor map {found.name} has {len(found.box)} dimensions, not {len(self._places)}"
-        else:
-            why = f"a tensor map must lie at a multiple of {MAP_ALIGNMENT} bytes"
-        name = self._instruction.full_opcode.replace("__", "::")
-        return Fault("illegal_access", f"{name} by {self._state.describe(lane)}: {why}", self._instruction)
+            return self._fault("illegal_access", "no map", lane)
+        if len(found.box) != len(self._places):
+            sizes = {"value": len(found.box), "limit": len(self._places)}
+            return self._fault("illegal_access", "map dimensions", lane, name=found.name, **sizes)
+        return self._fault("illegal_access", "map alignment", lane, limit=MAP_ALIGNMENT)
+
+    def _fault(self, kind: str, case: str, lane: int, **more: Any) -> Fault:
+        facts = Misuse(self._instruction.full_opcode.replace("__", "::"), **more)
+        return Fault(kind, case, self._instruction, self._state.actor(lane, self._instruction), facts)
 
 
 def _into_shared(binding: Binding, dims: int) -> Callable[[], None]:

@@ -21,6 +21,7 @@ from gemm_lessons.engine.machine.transfers import Binding
 from gemm_lessons.engine.ptx.cfg import line_of
 from gemm_lessons.engine.ptx.records import Address, Instruction, Operand, Register, SourceLine, Vector, elements_of
 from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.facts import Misuse
 from gemm_lessons.engine.records.launch import Surface, Texture
 
 Array = NDArray[Any]
@@ -108,9 +109,8 @@ class _OfImages:
                 image = state.images.get(int(one))
                 if image is None or not isinstance(image.given, kind):
                     name = "texture" if kind is Texture else "surface"
-                    message = f"{state.describe(int(chosen[0]))} uses {int(one):#x}, which is no {name} object"
-                    raise Fault("illegal_access", f"{message}: arguments are launch.Texture and launch.Surface",
-                                self.instruction)  # fmt: skip
+                    who, facts = state.actor(int(chosen[0]), self.instruction), Misuse(name=name, value=int(one))
+                    raise Fault("illegal_access", "image", self.instruction, who, facts)
                 work(image, chosen)
 
         return run
@@ -235,15 +235,14 @@ class _OfImages:
         there = np.logical_and.reduce([a == b for a, b in zip(kept, wanted, strict=True)])
         if (rows[0] % width).any():
             lane = int(lanes[(rows[0] % width != 0).argmax()])
-            what = f"{width} bytes of {image.given.name} from byte {int(rows[0][lanes == lane][0])} of a row on"
-            message = f"{self.state.describe(lane)} uses {what}: x counts bytes, in steps of what is moved"
-            raise Fault("misaligned", message, self.instruction)
+            facts = Misuse(name=image.given.name, value=int(rows[0][lanes == lane][0]), limit=width)
+            raise Fault("misaligned", "texture", self.instruction, self.state.actor(lane, self.instruction), facts)
         if not there.all():
             lane = int(lanes[(~there).argmax()])
             if mode == "trap":
-                at = ", ".join(str(int(row[lanes == lane][0])) for row in rows)
-                message = f"{self.state.describe(lane)} uses {image.given.name} outside it, at ({at}), x in bytes"
-                raise Fault("out_of_bounds", message, self.instruction)
+                facts = Misuse(name=image.given.name, at=tuple(int(row[lanes == lane][0]) for row in rows))
+                who = self.state.actor(lane, self.instruction)
+                raise Fault("out_of_bounds", "texture", self.instruction, who, facts)
             if mode == "clamp" and width != texel and (rows[0] > limits[0]).any():
                 raise self.unsupported("an access narrower or wider than a texel, clamped")
         if mode == "clamp":

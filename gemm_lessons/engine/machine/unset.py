@@ -44,7 +44,8 @@ from gemm_lessons.engine.ptx.records import (
     registers_in,
 )
 from gemm_lessons.engine.ptx.schedule import Single, Step
-from gemm_lessons.engine.records.findings import Finding
+from gemm_lessons.engine.records.facts import FromLane
+from gemm_lessons.engine.records.findings import Actor, Finding
 from gemm_lessons.engine.semantics import table as semantics
 from gemm_lessons.engine.semantics.operation import DTYPES
 
@@ -117,7 +118,7 @@ class _Reader:
     """Who read an unset variable: the first thread of all (``place``: batch and lane), and how often anybody did."""
 
     place: tuple[int, int]
-    thread: str
+    thread: Actor
     count: int = 0
 
 
@@ -179,27 +180,22 @@ class Unset:
             line, file = line_of(instruction), instruction.source.file if instruction.source else ""
             if (line, file) in by_line:
                 continue
-            place = f"line {line}" if line else "an unknown line"
             if index in self._shuffles:
                 by_line[line, file] = self._outsider(instruction, reader.count)
                 continue
-            text = (
-                f"{place} reads a variable that {reader.thread} has not given a value: it holds whatever its register"
-                " held before"
-            )
-            by_line[line, file] = Finding("unset", "warning", text, line, count=reader.count, file=file)
+            by_line[line, file] = Finding(
+                "unset", "warning", "", line, count=reader.count, file=file, actors=(reader.thread,)
+            )  # fmt: skip
         return list(by_line.values())
 
     def _outsider(self, instruction: Instruction, count: int) -> Finding:
         """The finding of a shuffle's undefined value that mattered."""
         line, file = line_of(instruction), instruction.source.file if instruction.source else ""
         thread, lane = self._state.outsiders[instruction.index]
-        text = (
-            f"{thread} takes a value by the shuffle in {f'line {line}' if line else 'an unknown line'} from lane {lane}"
-            " of its warp, which does not take part (it has returned, is in another branch, or the mask leaves it out):"
-            " what it gets is not defined, and it is used"
-        )
-        return Finding("shuffle_source", "warning", text, line, count=count, file=file)
+        facts = FromLane(lane)
+        return Finding(
+            "shuffle_source", "warning", "", line, count=count, file=file, actors=(thread,), facts=facts
+        )  # fmt: skip
 
     def _mark(self, instruction: Instruction) -> None:
         """Behind a shuffle: what came from lanes that did not take part."""
@@ -476,10 +472,13 @@ class Unset:
             place = self._batches, int(here.argmax())
             reader = self._found.get(index)
             if reader is None:
-                reader = self._found[index] = _Reader(place, self._state.describe(place[1]))
+                reader = self._found[index] = _Reader(place, self._actor(index, place[1]))
             elif place < reader.place:  # whichever of its uses ran first, the same thread is named
-                reader.place, reader.thread = place, self._state.describe(place[1])
+                reader.place, reader.thread = place, self._actor(index, place[1])
             reader.count += int(np.count_nonzero(here))
+
+    def _actor(self, index: int, lane: int) -> Actor:
+        return self._state.actor(lane, self._kernel.instructions[index])
 
 
 def _given(instruction: Instruction) -> tuple[str, ...]:

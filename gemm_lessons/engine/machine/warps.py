@@ -20,6 +20,7 @@ from gemm_lessons.engine.machine.state import Fault, State
 from gemm_lessons.engine.machine.transfers import Binding
 from gemm_lessons.engine.ptx.cfg import unsupported
 from gemm_lessons.engine.ptx.records import Instruction, Operand, PredicatePair, Register
+from gemm_lessons.engine.records.facts import Misuse
 from gemm_lessons.engine.semantics.operation import DTYPES
 
 Array = NDArray[Any]
@@ -43,12 +44,8 @@ class Groups:
         missing = active & ((members & BIT) == 0)
         if missing.any():
             lane = int(np.flatnonzero(missing.reshape(-1))[0])
-            raise Fault(
-                "warp_mask",
-                f"{self._state.describe(lane)} executes {self._instruction.full_opcode}, but its member mask leaves it"
-                " out",
-                self._instruction,
-            )
+            who = self._state.actor(lane, self._instruction)
+            raise Fault("warp_mask", "own", self._instruction, who, Misuse(self._instruction.full_opcode))
         self._members, self._known = members.copy(), groups(members, active)
         self._active = active if active is self.everyone else active.copy()
         return self._known
@@ -109,7 +106,7 @@ def _note_outside(state: State, instruction: Instruction, outside: Array, source
     state.undefined[instruction.index] = outside.reshape(-1)
     if instruction.index not in state.outsiders and outside.any():
         lane = int(outside.argmax())
-        state.outsiders[instruction.index] = state.describe(lane), int(source.reshape(-1)[lane])
+        state.outsiders[instruction.index] = state.actor(lane, instruction), int(source.reshape(-1)[lane])
 
 
 def _operand_codes(opcode: str, kind: str) -> tuple[str, ...]:

@@ -2,33 +2,97 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
+from gemm_lessons.engine.records.facts import Facts
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.report.sentences import sentence
 
 Severity = Literal["error", "warning", "note"]
+Memory = Literal["global", "shared", "local"]
+Does = Literal["", "load", "store", "atomic", "copy"]
+Coordinates = tuple[int, ...]  # of a thread or a block: as many as the launch has dimensions
 
 
-OWN_ARRAY = "a thread's own array"  # what findings call memory without __shared__
+@dataclass(frozen=True)
+class Place:
+    """A byte of memory: of an array, by the name that its source gives it, and of ``size`` bytes. Without a name:
+    counted from the start of the block's shared or the thread's own memory, or an address in global memory."""
+
+    space: Memory
+    array: str
+    byte: int
+    size: int = 0
+
+    @property
+    def before(self) -> int:
+        """How many bytes before the array it is."""
+        return -self.byte
+
+    @property
+    def past(self) -> int:
+        """How many bytes past the array's last one it is, from 0."""
+        return self.byte - self.size
+
+
+@dataclass(frozen=True)
+class Actor:
+    """A thread that serves as an example, and what it did: an access of ``width`` bytes, or ("") something else."""
+
+    thread: Coordinates
+    block: Coordinates
+    line: int | None = None
+    effect: Does = ""
+    width: int = 0
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something wrong (or suspicious) that the device saw, in the words shown to the learner.
+    """Something wrong (or suspicious) that the device saw, as data; ``message`` is the sentence for the learner.
 
     ``kind`` is a stable identifier such as ``out_of_bounds``, ``misaligned``, ``race``, ``uninitialised``,
-    ``unset`` (a register), ``divergent_barrier``, ``deadlock``, ``timeout``, ``trap``, ``illegal_access``. ``line`` and
-    ``other_line`` count from 1 in ``file`` (``other_line`` in ``other_file``, where that is another one); ``None`` when
-    the compiler left no line. ``detail`` tells findings of one
-    kind apart for whoever advises: of a race, which memory and what the two accesses do (``shared store load``).
+    ``unset`` (a register), ``divergent_barrier``, ``deadlock``, ``timeout``, ``trap``, ``illegal_access``; ``case``
+    tells findings of one kind apart (``shared order``, ``never waited``), and the two name the sentence in
+    ``report/templates.py``. ``line`` and ``other_line`` count from 1 in ``file`` (``other_line`` in ``other_file``,
+    where that is another one); ``None`` when the compiler left no line. ``place`` is the memory that it is about.
+    ``actors`` are an example: the thread that did it, or two in the order in which they came. ``facts`` is what only
+    findings of its family know. ``also``: the lines of more pairs of accesses that the same barrier would order.
     """
 
     kind: str
     severity: Severity
-    message: str
+    case: str = ""
     line: int | None = None
     other_line: int | None = None
     count: int = 1
     file: str = ""
-    detail: str = ""
     other_file: str = ""
+    place: Place | None = None
+    actors: tuple[Actor, ...] = ()
+    facts: Facts = Facts()
+    also: tuple[tuple[int | None, int | None], ...] = ()
+
+    @property
+    def message(self) -> str:
+        """The sentence."""
+        return sentence(self.kind, self.case, self._known())
+
+    @property
+    def array(self) -> str:
+        """The array that it is about; empty if none is known."""
+        return self.place.array if self.place else ""
+
+    @property
+    def effects(self) -> str:
+        """Of two accesses that nothing orders: which memory, and what they do, such as ``shared store load``."""
+        if self.kind not in ("race", "block_order") or self.place is None:
+            return ""
+        return " ".join((self.place.space, *(actor.effect for actor in self.actors)))
+
+    def _known(self) -> dict[str, Any]:
+        """What templates may ask for."""
+        first, other = (*self.actors, None, None)[:2]
+        known = {**vars(self), **vars(self.facts), "first": first, "other": other}
+        if self.place is not None and first is not None:
+            known["across"] = self.place.past + first.width
+        return known

@@ -20,7 +20,7 @@ from gemm_lessons.engine.checkers.same_value import SameValue
 from gemm_lessons.engine.counters.counters import CounterObserver
 from gemm_lessons.engine.counters.cross_check import Disagreement
 from gemm_lessons.engine.events import LaunchInfo, Observer
-from gemm_lessons.engine.machine.machine import Machine, Setting, finding_of, stopped
+from gemm_lessons.engine.machine.machine import Machine, Setting, stopped
 from gemm_lessons.engine.machine.prepared import Program, prepare
 from gemm_lessons.engine.machine.spin_waits import MoreBlocks
 from gemm_lessons.engine.machine.state import Fault
@@ -36,6 +36,7 @@ from gemm_lessons.engine.ptx.variables import in_their_space, usable
 from gemm_lessons.engine.ptx.wide_registers import split_wide
 from gemm_lessons.engine.ptx.wmma import expand_wmma
 from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.facts import Stopped
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Grid, HostVariable
@@ -130,7 +131,7 @@ class Simulator:
                 except MoreBlocks as more:  # nothing is written back yet: start again
                     return asked.otherwise(block_limit=more.blocks).launched(symbols)
         except (OutOfTime, MemoryError) as end:  # before the first instruction, or behind the last
-            return Launched(Counters(), fault=finding_of(stopped(end, None)))
+            return Launched(Counters(), fault=stopped(end, None).finding)
 
     def follow(
         self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], blocks: range, watch: Watch
@@ -185,14 +186,14 @@ class _Asked:
         except Fault as problem:
             fault = problem
         except (OutOfTime, MemoryError) as end:
-            return Launched(Counters(), fault=finding_of(stopped(end, machine.now)), printed=machine.printer.result())
+            return Launched(Counters(), fault=stopped(end, machine.now).finding, printed=machine.printer.result())
         counted = Counters()
         if counters and fault is None:
             try:
                 counted = counters.result(machine.initial_memory)
             except (OutOfTime, MemoryError) as end:  # most likely where the kernel is most of the time
                 often = self.program.kernel.instructions[int(counters.lanes.argmax())]
-                return Launched(Counters(), checks.result(), finding_of(stopped(end, often)))
+                return Launched(Counters(), checks.result(), stopped(end, often).finding)
         if checks.suspects:
             self._settle(checks)
         found = (*checks.result(), *machine.unset.findings(), *machine.notices())
@@ -216,9 +217,9 @@ class _Asked:
         try:
             machine.run()
         except Fault as problem:
-            fault = finding_of(problem)
+            fault = problem.finding
         except (OutOfTime, MemoryError) as end:
-            fault = finding_of(stopped(end, machine.now))
+            fault = stopped(end, machine.now).finding
         machine.memory.write_back()
         return collect(machine, checks.result(), fault, loads)
 
@@ -241,10 +242,14 @@ class _Asked:
 
 def _told(fault: Fault, compiled: Compiled) -> Finding:
     """What stopped the kernel; also why a function of CUDA's did that, by the line that calls it."""
-    found = finding_of(fault)
+    found = fault.finding
     lines = compiled.source.splitlines()
-    if found.kind != "trap" or found.file != compiled.path or not 0 < (found.line or 0) <= len(lines):
+    if (
+        (found.kind, found.case) != ("trap", "stop")
+        or found.file != compiled.path
+        or not 0 < (found.line or 0) <= len(lines)
+    ):
         return found
     text = lines[(found.line or 0) - 1]
-    why = next((f": {name}: {why}" for name, why in STOPPING.items() if name in text), "")
-    return dataclasses.replace(found, message=found.message + why)
+    why = next((f"{name}: {why}" for name, why in STOPPING.items() if name in text), "")
+    return dataclasses.replace(found, facts=Stopped(why)) if why else found

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from gemm_lessons.engine.hardware.occupancy import WARP, registers_of_block
 from gemm_lessons.engine.machine.special import clustered
 from gemm_lessons.engine.ptx.records import Kernel
+from gemm_lessons.engine.records.facts import Refusal, Refused
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.launch import Grid
 
@@ -37,55 +38,52 @@ SHARED = {
 
 def refusal(compiled: Compiled, kernel: Kernel, grid: Grid) -> Finding | None:
     """Why no GPU of the kernel's architecture would launch ``grid``; None when one would."""
-    reasons = "; ".join(_reasons(compiled, kernel, grid))
+    reasons = tuple(_reasons(compiled, kernel, grid))
     if not reasons:
         return None
-    return Finding("launch_failed", "error", f"a GPU refuses this launch: {reasons}", file=compiled.path)
+    return Finding("launch_failed", "error", "refused", file=compiled.path, facts=Refused(reasons))
 
 
-def _reasons(compiled: Compiled, kernel: Kernel, grid: Grid) -> Iterator[str]:
+def _reasons(compiled: Compiled, kernel: Kernel, grid: Grid) -> Iterator[Refusal]:
     for what, sizes, limits in (("blocks", grid.grid, GRID), ("threads", grid.block, BLOCK)):
         for axis, size, limit in zip("xyz", sizes, limits, strict=True):
             if size < 1:
-                yield f"{size} {what} along {axis}, but at least 1 is needed"
+                yield Refusal("refused few", size, name=what, axis=axis)
             elif size > limit:
-                yield f"{size:,} {what} along {axis}, at most {limit:,}"
+                yield Refusal("refused many", size, limit, what, axis)
     threads = grid.threads
     if threads > THREADS and all(size <= limit for size, limit in zip(grid.block, BLOCK, strict=True)):
-        yield f"{threads:,} threads per block, at most {THREADS:,}"
+        yield Refusal("refused threads", threads, THREADS)
     yield from _of_the_code(kernel, grid)
-    arch = compiled.arch
-    shared = compiled.resources.shared_bytes + grid.dynamic_shared
+    arch, static = compiled.arch, compiled.resources.shared_bytes
+    shared = static + grid.dynamic_shared
     limit = _shared_limit(arch)
     if shared > limit:
-        yield (
-            f"{shared:,} bytes of shared memory per block ({compiled.resources.shared_bytes:,} of them in the code),"
-            f" at most {limit:,} on {arch}"
-        )
+        yield Refusal("refused shared", shared, limit, static=static, arch=arch)
     registers = compiled.resources.registers
     if 0 < threads <= THREADS and registers_of_block(registers, -(-threads // WARP), 4) > REGISTERS:
-        yield f"{threads:,} threads of {registers} registers each, but a block has {REGISTERS:,} registers"
+        yield Refusal("refused registers", threads, REGISTERS, registers=registers)
 
 
-def _of_the_code(kernel: Kernel, grid: Grid) -> Iterator[str]:
+def _of_the_code(kernel: Kernel, grid: Grid) -> Iterator[Refusal]:
     """``__launch_bounds__``, ``__block_size__`` and ``__cluster_dims__``, as PTX has them."""
     most = kernel.directives.get("maxntid")
     if most is not None and grid.threads > _product(most):
-        yield f"{grid.threads:,} threads per block, but the kernel's __launch_bounds__ allows {_product(most):,}"
+        yield Refusal("refused bounds", grid.threads, _product(most))
     exact = kernel.directives.get("reqntid")
     if exact is not None and grid.block != exact:
-        yield f"blocks of {_shape(grid.block)} threads, but the kernel is compiled for {_shape(exact)}"
+        yield Refusal("refused block", sizes=grid.block, wanted=exact)
     cluster = clustered(kernel, grid).cluster
     if cluster is None:
         return
     if grid.cluster and grid.cluster != cluster:
-        yield f"clusters of {_shape(grid.cluster)} blocks, but the kernel is compiled for {_shape(cluster)}"
+        yield Refusal("refused cluster", sizes=grid.cluster, wanted=cluster)
     if _number(kernel.target) < FIRST_CLUSTERS:
-        yield f"clusters, which {kernel.target} does not know (sm_{FIRST_CLUSTERS} is the first)"
+        yield Refusal("refused cluster arch", limit=FIRST_CLUSTERS, arch=kernel.target)
     if _product(cluster) > CLUSTER:
-        yield f"clusters of {_product(cluster)} blocks, at most {CLUSTER}"
+        yield Refusal("refused cluster size", _product(cluster), CLUSTER)
     if any(size % part for size, part in zip(grid.grid, cluster, strict=True)):
-        yield f"a grid of {_shape(grid.grid)} blocks cannot be cut into clusters of {_shape(cluster)}"
+        yield Refusal("refused cluster grid", sizes=grid.grid, wanted=cluster)
 
 
 def _shared_limit(arch: str) -> int:
@@ -99,7 +97,3 @@ def _number(arch: str) -> int:
 
 def _product(sizes: tuple[int, int, int]) -> int:
     return sizes[0] * sizes[1] * sizes[2]
-
-
-def _shape(sizes: tuple[int, int, int]) -> str:
-    return " x ".join(map(str, sizes))

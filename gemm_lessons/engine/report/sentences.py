@@ -1,0 +1,116 @@
+"""Fills a finding's template: what the finding knows -> the sentence shown to the learner.
+
+A template is text with fields, as ``str.format`` has them (``{place.byte}``, ``{budget:,}``), and three things more:
+
+- ``[...]`` is left out if one of its fields is None or empty; ``[...|...]`` takes what follows the bar then.
+- A field that the finding does not have is another template: ``{access}``.
+- After a field's colon stands a noun (``{others:more thread}`` is "3 more threads"), a template for a record
+  (``{mbarrier:mbarrier}``), what joins a tuple (``{at:, }``), a table of ``VERBS``, or a form of ``FORMS``.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from gemm_lessons.engine.report import templates
+
+OPTIONAL = re.compile(r"\[([^\[\]|]*)(?:\|([^\[\]]*))?\]")
+NOUN = re.compile(r"[a-z][a-z ]+")
+
+
+def sentence(kind: str, case: str, known: Mapping[str, Any]) -> str:
+    """The sentence for a ``case`` of a ``kind`` of finding. ``known`` are its fields by name."""
+    filler = _Filler({"kind": kind, "case": case, **known})
+    named = templates.TEMPLATES[f"{kind} {case}" if case else kind]
+    return filler.fill(named) + filler.fill(templates.TEMPLATES["end"])
+
+
+class _Filler(string.Formatter):
+    """Fills templates with one finding's fields."""
+
+    def __init__(self, known: Mapping[str, Any]) -> None:
+        self._known = known
+
+    def fill(self, template: str) -> str:
+        """The text of a template."""
+        parts, end = [], 0
+        for match in OPTIONAL.finditer(template):
+            parts += [self._plain(template[end : match.start()]), self._optional(match[1], match[2] or "")]
+            end = match.end()
+        return "".join((*parts, self._plain(template[end:])))
+
+    def _plain(self, template: str) -> str:
+        return self.vformat(template, (), {})
+
+    def _optional(self, template: str, otherwise: str) -> str:
+        names = [name for _, name, _, _ in self.parse(template) if name]
+        there = all(self.get_field(name, (), {})[0] not in (None, "", ()) for name in names)
+        return self._plain(template if there else otherwise)
+
+    def get_value(self, key: int | str, args: Any, kwargs: Any) -> Any:
+        """A field; else a phrase that depends on several of them; else another template."""
+        name = str(key)
+        if name in self._known:
+            return self._known[name]
+        if name in PHRASES:
+            return self.fill(templates.TEMPLATES.get(PHRASES[name](self._known), ""))
+        return self.fill(templates.TEMPLATES[name])
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """A value in the form that its template asks for."""
+        if format_spec in FORMS:
+            return FORMS[format_spec](value)
+        if format_spec in templates.VERBS:
+            return templates.VERBS[format_spec][value]
+        if isinstance(value, tuple):
+            if not format_spec:  # coordinates of a thread or block
+                return f"({', '.join(map(str, value))})" if len(value) > 1 else "".join(map(str, value))
+            return format_spec.join(it if isinstance(it, str) else self._record(it, it.case) for it in value)
+        if hasattr(value, "__dict__"):
+            return self._record(value, format_spec)
+        if isinstance(value, int) and NOUN.fullmatch(format_spec):
+            return f"{value} {format_spec}{'s' * (value != 1)}"
+        return str(super().format_field(value, format_spec))
+
+    def _record(self, value: Any, name: str) -> str:
+        """A record by its template; of a place, by that of its memory."""
+        name = name if name in templates.TEMPLATES else f"{name} {value.space}"
+        return _Filler(vars(value)).fill(templates.TEMPLATES[name])
+
+
+def _so(known: Mapping[str, Any]) -> str:
+    return "same_value" if known["same_value"] else f"so {known['kind']} {known['case']}"
+
+
+def _far(known: Mapping[str, Any]) -> str:
+    place = known["place"]
+    if place.byte < 0:
+        return "far before"
+    if place.byte < place.size:
+        return "far across"
+    return "far at" if place.byte == place.size else "far past"
+
+
+# Fields that are one of several templates, by what the finding knows.
+PHRASES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "so": _so,
+    "far": _far,
+    "side": lambda known: "side before" if known["place"].byte < 0 else "side past",
+}
+# Forms of a value, by the word after the colon.
+FORMS: Mapping[str, Callable[[Any], str]] = {
+    "line": lambda number: f"line {number}" if number else "an unknown line",
+    "name": lambda path: Path(path).name,
+    "lower": str.lower,
+    "article": lambda width: f"{'an' if width == 8 else 'a'} {width}",
+    "index": lambda place: f"[{place}]" if isinstance(place, int) else f"[{', '.join(map(str, place))}]",
+    "waits": lambda number: "waits" if number == 1 else "wait",
+    "once": lambda number: "once" if number == 1 else f"{number} times",
+    "pairs": lambda pairs: ", ".join(f"{one} and {other}" for one, other in pairs),
+    "numbers": lambda numbers: ", ".join(map(str, numbers)),
+    "sizes": lambda sizes: " x ".join(map(str, sizes)),
+}

@@ -1,0 +1,241 @@
+"""Every sentence that a finding can be, by its kind and case, and the parts that several of them share.
+
+``sentences.py`` says what may stand in one. ``first`` and ``other`` are the threads that serve as an example, in the
+order in which they came; ``place`` is the memory that they touch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+TEMPLATES: Mapping[str, str] = {
+    # -- parts --------------------------------------------------------------------------------------------------------
+    "end": "[ (line {line} is of {file:name}, line {other_line} of {other_file:name})]"
+    "[. The same barrier is missing between lines {also:pairs}]",
+    "who": "thread {first.thread} in block {first.block}",
+    "whose": "thread {first.thread} of block {first.block}",
+    "own_array": "a thread's own array",
+    "where shared": "[{array}, byte {byte} of {size}|shared memory, byte {byte}]",
+    "where global": "[{array}, byte {byte} of {size}|global address 0x{byte:x}]",
+    "mbarrier": "the mbarrier[ {array}][{index:index}][ at byte {byte} of shared memory]",
+    # -- races --------------------------------------------------------------------------------------------------------
+    "pair_of_a_block": "{place:where}: {first.effect:shared} by thread {first.thread} in {first.line:line} and"
+    " {other.effect:shared} by thread {other.thread} in {other.line:line} of block {other.block}",
+    "pair_of_the_grid": "{place:where}: {first.effect:global} by {whose} in {first.line:line} and"
+    " {other.effect:global} by thread {other.thread} of block {other.block} in {other.line:line}",
+    "race shared owner": "{pair_of_a_block}; {so}",
+    "so race shared owner": "which value stays is not defined, so give every thread its own element",
+    "race shared warp": "{pair_of_a_block}, with no __syncwarp() between them; {so}",
+    "so race shared warp": "threads of one warp need not run in step, so put __syncwarp() between the two",
+    "race shared next round": "{pair_of_a_block}, with no __syncthreads() between them; {so}",
+    "so race shared next round": "the write belongs to the next round of the loop, which a fast warp starts while a"
+    " slow one still reads: put a barrier at the end of the loop too",
+    "race shared order": "{pair_of_a_block}, with no __syncthreads() between them; {so}",
+    "so race shared order": "their order is left to chance, so put a barrier between the two lines",
+    "race shared copy": "{early}; thread {first.thread} copied it by cp.async in {first.line:line} and has waited for"
+    " it, but a wait covers a thread's own copies only: put a __syncthreads() after the wait",
+    "race global blocks": "{pair_of_the_grid}; {so}",
+    "so race global blocks": "blocks run in any order and at the same time: let one block own the element, or use an"
+    " atomic",
+    "race global owner": "{pair_of_the_grid}; {so}",
+    "so race global owner": "give every thread an element of its own",
+    "race global warp": "{pair_of_the_grid}, threads of one warp with no __syncwarp() between them[; {so}]",
+    "race global order": "{pair_of_the_grid}, with no __syncthreads() between them[; {so}]",
+    "same_value": "all of them store the same value",
+    "block_order one line": "{pair_of_the_grid}; {so}",
+    "so block_order one line": "blocks run in any order and at the same time: let one block own the element, or use an"
+    " atomic",
+    "block_order two lines": "{pair_of_the_grid}; {so}",
+    "so block_order two lines": "blocks run in any order and at the same time: split the work into two launches",
+    # -- memory and registers that nobody wrote -----------------------------------------------------------------------
+    "uninitialised global": "{place:where}: read by {whose} in {first.line:line} before anybody has written it",
+    "uninitialised shared": "{place:where}: read by {whose} in {first.line:line}, but no thread of the block has"
+    " written it; shared memory does not start as zeros",
+    "uninitialised local": "byte {place.byte} of {own_array}, read by {whose} in {first.line:line}, was never written:"
+    " the value is whatever was in memory",
+    "unset": "{first.line:line} reads a variable that {who} has not given a value: it holds whatever its register held"
+    " before",
+    "shuffle_source": "{who} takes a value by the shuffle in {first.line:line} from lane {lane} of its warp, which does"
+    " not take part (it has returned, is in another branch, or the mask leaves it out): what it gets is not defined,"
+    " and it is used",
+    # -- past the end of an array, inside of the same memory ----------------------------------------------------------
+    "past": "byte {place.byte} of {place.size}, {first.effect:past} by {whose} in {first.line:line}, {side}",
+    "side past": "past its end",
+    "side before": "before its start",
+    "out_of_array shared": "{place.array}: {past} (that is {hit:where})",
+    "out_of_array local": "{own_array}: {past} (that is in another of its arrays)",
+    "out_of_array own": "{place.array}: {past} (that is in another of its arrays)",
+    "out_of_array own end": "{place.array}: byte {place.byte} of {place.size}{access}: {far}{likewise}",
+    "out_of_array one of several": "[{candidates: or }|{own_array}]: byte {place.byte} of {place.size} of all{access}:"
+    " {far}{likewise}",
+    # -- outside of all memory, or not aligned: what ends a kernel ----------------------------------------------------
+    "access": ", {first.width:byte} {first.effect:fault} by {who}[, line {first.line}]",
+    "likewise": "[; {others:more thread} likewise]",
+    "far before": "{place.before} bytes before its start",
+    "far across": "its last {across} bytes are past the end",
+    "far at": "just past its end",
+    "far past": "{place.past} bytes past its end",
+    "out_of_bounds array": "[{place.array}|shared memory]: byte {place.byte} of {place.size}{access}: {far}"
+    "[; the block has {window} bytes of shared memory]{likewise}",
+    "out_of_bounds local": "{own_array}s: byte {place.byte} of {place.size}{access}: {far}{likewise}",
+    "out_of_bounds nowhere": "address 0x{place.byte:x}{access}: not in any buffer{likewise}",
+    "out_of_bounds null": "address 0x{place.byte:x}{access}: not in any buffer, an index into a null pointer{likewise}",
+    "out_of_bounds texture": "{who} uses {name} outside it, at ({at:numbers}), x in bytes",
+    "out_of_bounds guard after": "{place.array}: written out of bounds, {place.past} bytes after its end (the array has"
+    " {place.size} bytes)",
+    "out_of_bounds guard before": "{place.array}: written out of bounds, {place.before} bytes before its start (the"
+    " array has {place.size} bytes)",
+    "out_of_bounds measured": "the kernel wrote beyond the ends of {name} at {shape}",
+    "must_align": "{first.width:article}-byte access needs an address that is a multiple of {first.width}",
+    "misaligned buffer": "{place.array}: byte {place.byte} of {place.size}{access}: {must_align}{likewise}",
+    "misaligned window": "[{place.array}: |]byte {place.byte}{access}: {must_align}{likewise}",
+    "misaligned box": "{opcode} by {who}: the box begins {value} bytes into a row of {name}; that must be a multiple of"
+    " {limit}",
+    "misaligned loaded box": "{opcode} by {who}: the box begins {value} bytes into a row of {name}, no multiple of"
+    " {limit}",
+    "misaligned bulk": "{who} copies {value} bytes by {opcode}, which copies a multiple of {limit}",
+    "misaligned texture": "{who} uses {limit} bytes of {name} from byte {value} of a row on: x counts bytes, in steps"
+    " of what is moved",
+    "illegal_access constant load": "{place.array}: byte {place.byte} of {place.size}{access}: it does not lie in"
+    " constant memory{likewise}",
+    "illegal_access constant store": "write to constant memory {name}",
+    "illegal_access box": "{opcode} by {who}: the box begins outside of {name}, at ({at:numbers}), but none that is"
+    " stored may begin before it",
+    "illegal_access no map": "{opcode} by {who}: no tensor map lies at the address",
+    "illegal_access map dimensions": "{opcode} by {who}: the tensor map {name} has {value} dimensions, not {limit}",
+    "illegal_access map alignment": "{opcode} by {who}: a tensor map must lie at a multiple of {limit} bytes",
+    "illegal_access copy size": "cp.async of {limit} bytes is told to read {value} by {who}: not defined",
+    "illegal_access atomic vector": "atomics of vectors are for global memory, and this is shared",
+    "illegal_access branch": "{who} takes branch {value} of {limit} (brx.idx)",
+    "illegal_access image": "{who} uses {value:#x}, which is no {name} object: arguments are launch.Texture and"
+    " launch.Surface",
+    # -- asynchronous copies ------------------------------------------------------------------------------------------
+    "early": "{place:where}: {other.effect:early} by thread {other.thread} of block {other.block} in {other.line:line}",
+    "flying": "while the cp.async of thread {first.thread} in {first.line:line} is still in flight",
+    "leaves": "(cp.async.wait_group N leaves the N newest groups in flight[; here N may be {most} at most]), then"
+    " synchronise",
+    "async_in_flight no group": "{early} {flying}: commit it to a group, wait for that {leaves}",
+    "async_in_flight never waited": "{early} {flying}: wait for its group {leaves}",
+    "async_in_flight waited too little": "{early} {flying}: wait for its group {leaves}",
+    "not_seen": "arrive: every thread that touches the bytes must first see the end of their phase of"
+    " {mbarrier:mbarrier}, or meet a thread that has",
+    "async_in_flight bulk load": "{early}, which has not seen the bulk copy of thread {first.thread} in"
+    " {first.line:line} {not_seen}",
+    "async_in_flight reported load": "{early}, which has not seen the bulk copy of thread {first.thread} by cp.async"
+    " {not_seen}",
+    "async_in_flight bulk store": "{early} while the bulk copy of thread {first.thread} in {first.line:line} may still"
+    " read it: let that thread wait for its group (cp.async.bulk.wait_group.read), then synchronise",
+    "async_unfinished load": "block {first.block} ends while the bulk copy of thread {first.thread} in"
+    " {first.line:line} may still bring its bytes: nobody has seen the end of their phase of {mbarrier:mbarrier}",
+    "async_unfinished store": "block {first.block} ends while the bulk copy of thread {first.thread} in"
+    " {first.line:line} may still read its shared memory: that thread must wait for it (cp.async.bulk.wait_group.read"
+    " 0)",
+    "async_proxy store": "{place:where}: stored by thread {first.thread} of block {other.block} and then copied by the"
+    " bulk copy in {other.line:line}, which may not see it: every thread that stored needs a fence.proxy.async before"
+    " the barrier that comes before the copy",
+    "async_proxy init": "the bulk copy in {other.line:line} reports to {mbarrier:mbarrier}, but may not see that it was"
+    " made: put fence.proxy.async (or fence.mbarrier_init) behind mbarrier.init, before the barrier",
+    # -- mbarriers ----------------------------------------------------------------------------------------------------
+    "misused": ", by {who}[ in line {first.line}] ({opcode})",
+    "mbarrier arrivals": "{mbarrier:mbarrier} expects {value} arrivals; it may be 1 to {limit:,}{misused}",
+    "mbarrier not made": "{mbarrier:mbarrier} is used, but there was no mbarrier.init of it before{misused}",
+    "mbarrier overwritten": "{mbarrier:mbarrier} was overwritten by a store of something else{misused}",
+    "mbarrier arrived": "{mbarrier:mbarrier} is arrived at {value:once}, where {limit} arrivals are missing{misused}",
+    "mbarrier completed": "{mbarrier:mbarrier} ends its phase by mbarrier.arrive.noComplete, which must not be the last"
+    "{misused}",
+    "mbarrier bytes": "{mbarrier:mbarrier} waits for {value:,} bytes; it may be {limit:,} at most{misused}",
+    "mbarrier parity": "{mbarrier:mbarrier} has phases of parity 0 and 1, and is asked for another one{misused}",
+    "deadlock mbarrier": "{threads:thread} {threads:waits}[ in line {first.line}] for the end of phase {phase} of"
+    " {mbarrier:mbarrier}, which still misses {missing: and }; nobody is left who could bring them (first: {who})",
+    "missing arrivals": "{value} of {limit} arrivals",
+    "missing bytes": "{value:,} bytes",
+    "missing expect_tx": "mbarrier.expect_tx of {value:,} bytes that came",
+    # -- barriers and warps -------------------------------------------------------------------------------------------
+    "divergent_barrier warp": "a warp reaches its barrier in pieces: {whose} waits in {first.line:line} before thread"
+    " {other.thread} has come to {other.line:line}; every thread of the block must reach the same __syncthreads()"
+    " together, so move it out of the branch or loop",
+    "divergent_barrier places": "threads of one block wait at different barriers: {whose} in {first.line:line}, thread"
+    " {other.thread} in {other.line:line}; move one __syncthreads() out of the branches",
+    "exited_before_barrier": "{ended:thread} of block {other.block} (thread {other.thread} first) returned before the"
+    " barrier in {first.line:line} that others wait at: guard the accesses, not the whole thread",
+    "barrier_count expected": "threads that meet at one barrier expect different numbers of threads ({whose}, thread"
+    " {other.thread})",
+    "barrier_count number": "{who} waits at barrier {number} for {threads} threads: barriers are numbered 0 to 15, and"
+    " the count must be a multiple of 32",
+    "divergent_warp": "thread {other.thread} does not take part with {whose} in {first.line:line}, though the member"
+    " mask names it or the whole warp must: all of them must execute the same instruction together",
+    "warp_mask own": "{who} executes {opcode}, but its member mask leaves it out",
+    "warp_mask row": "{who} executes {opcode}, but lane {value} of its warp, which gives the address of a row, does"
+    " not: the whole warp must",
+    "warp_mask matrix": "{who} executes {opcode}, but lane {value} of its warp, which holds a part of the matrix, does"
+    " not: the whole warp must",
+    "warp_mask matrices": "{who} executes {opcode}, but lane {value} of its warp, which holds a part of the matrices,"
+    " does not: the whole warp must",
+    "deadlock barrier": "{waiting:; }; nobody is left who could come (first: {who})",
+    "waiting here": "{count} of {threads} threads wait at barrier {number}[ in line {line}], which expects"
+    " [{expected}|the whole block]",
+    "waiting ended": "{ended} have ended",
+    # -- the kernel stopped, or was stopped ---------------------------------------------------------------------------
+    "trap stop": "the kernel stopped itself (trap) in {who}[: {reason}]",
+    "trap assert": "assertion failed in {who}: {text}",
+    "timeout budget": "still running after {budget:,} instructions (first: {who}); is there a loop that never ends?",
+    "timeout loop": "{who}[ and {others:more thread} wait| waits] in a loop for something that no thread does any more:"
+    " a lock that is not released, or a flag that is not set",
+    "timeout bounds": "{text}[, in line {line}]{advice}",
+    "memory bounds": "{text}[, in line {line}]{advice}",
+    "crash bounds": "{text}",
+    # -- the launch ---------------------------------------------------------------------------------------------------
+    "launch_failed refused": "a GPU refuses this launch: {reasons:; }",
+    "refused few": "{value} {name} along {axis}, but at least 1 is needed",
+    "refused many": "{value:,} {name} along {axis}, at most {limit:,}",
+    "refused threads": "{value:,} threads per block, at most {limit:,}",
+    "refused shared": "{value:,} bytes of shared memory per block ({static:,} of them in the code), at most {limit:,}"
+    " on {arch}",
+    "refused registers": "{value:,} threads of {registers} registers each, but a block has {limit:,} registers",
+    "refused bounds": "{value:,} threads per block, but the kernel's __launch_bounds__ allows {limit}",
+    "refused block": "blocks of {sizes:sizes} threads, but the kernel is compiled for {wanted:sizes}",
+    "refused cluster": "clusters of {sizes:sizes} blocks, but the kernel is compiled for {wanted:sizes}",
+    "refused cluster arch": "clusters, which {arch} does not know (sm_{limit} is the first)",
+    "refused cluster size": "clusters of {value} blocks, at most {limit}",
+    "refused cluster grid": "a grid of {sizes:sizes} blocks cannot be cut into clusters of {wanted:sizes}",
+    "launch_failed no room": "no block of this kernel fits on a multiprocessor of an {gpu}: {threads} threads x"
+    " {registers} registers (it has {most_registers}), {shared} bytes of shared memory (a block may have"
+    " {most_shared})",
+    "machine_dependent": "the kernel reads {name}, which is another number on another GPU or at another time; a kernel"
+    " that is graded must not depend on it",
+    "clock": "the simulator has no clock: what the kernel reads counts instructions, so times mean nothing",
+    "guessed": "which multiprocessor or warp slot a thread gets, and how many there are, is the GPU's choice: the"
+    " simulator answers as an H200 could, and what depends on it is one of many results",
+    "not_simulated": "no counters: {text}",
+    # -- buffers after a launch ---------------------------------------------------------------------------------------
+    "input_overwritten": "the kernel changed its input {name}: {elements:element}, first {name}{at:index}. Only"
+    " {writable} may be written.",
+    "row_overrun row": "the kernel wrote {name} beyond the end of a row: {elements} elements, first row {across},"
+    " column {along} of {length}. Rows are ld{name:lower} = {leading} apart, only the first {first_of} belong to"
+    " {name}.",
+    "row_overrun column": "the kernel wrote {name} beyond the end of a column: {elements} elements, first column"
+    " {across}, row {along} of {length}. Columns are ld{name:lower} = {leading} apart, only the first {first_of} belong"
+    " to {name}.",
+    # -- what a GPU tells ---------------------------------------------------------------------------------------------
+    "launch_refused": "the GPU refused the launch[ of {grid} blocks of {block} threads with {shared} bytes of dynamic"
+    " shared memory]: {text}",
+    "timeout gpu": "the kernel did not end within {seconds:.3g} s; it was stopped",
+    "by_cuda": ", CUDA error {code}. The GPU cannot say where; --device sim names line, block and thread.",
+    "out_of_bounds cuda 700": "the kernel touched memory that does not belong to it (illegal address){by_cuda}",
+    "timeout cuda 702": "the kernel ran longer than the display's watchdog allows{by_cuda}",
+    "trap cuda 710": "an assert() in the kernel failed{by_cuda}",
+    "out_of_bounds cuda 714": "the kernel overran its stack (hardware stack error){by_cuda}",
+    "trap cuda 715": "the kernel ran into an illegal instruction, or __trap(){by_cuda}",
+    "misaligned cuda 716": "a load or store was not aligned to its size{by_cuda}",
+    "out_of_bounds cuda 717": "the kernel used an address that belongs to another kind of memory{by_cuda}",
+    "trap cuda 718": "the kernel jumped to an invalid address{by_cuda}",
+    "out_of_bounds cuda 719": "the kernel was stopped: an access outside shared memory, or __trap(){by_cuda}",
+}
+# What an access did, by where it is told.
+VERBS: Mapping[str, Mapping[str, str]] = {
+    "shared": {"load": "read", "store": "written", "atomic": "updated", "copy": "written by cp.async"},
+    "global": {"load": "read", "store": "written", "atomic": "updated", "copy": "read by cp.async"},
+    "fault": {"load": "read", "store": "written", "atomic": "updated", "copy": "copied"},
+    "early": {"load": "read", "store": "overwritten", "atomic": "overwritten", "copy": "overwritten"},
+    "past": {"load": "read", "store": "written", "atomic": "written", "copy": "written"},
+}
