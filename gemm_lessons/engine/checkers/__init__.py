@@ -124,6 +124,10 @@ class Checks:
 
         self._ledger.downgrade(harmless, "note", lambda text: text.split(";")[0] + "; all of them store the same value")
 
+    def unstored(self, name: str, width: int) -> int:
+        """Elements of ``width`` bytes in global buffer ``name`` that the kernel stored nothing to, whatever they hold."""
+        return self._global.unstored(name, width)
+
     def result(self) -> Sequence[Finding]:
         """The findings so far."""
         return self._ledger.result()
