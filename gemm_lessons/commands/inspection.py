@@ -63,7 +63,7 @@ class Inspection:
     failed: NotCompiled | None = None
     compiled: Compiled | None = None
     launched: Launched | None = None
-    unwritten: Mapping[str, int] = dataclasses.field(default_factory=dict)  # output -> elements that nothing was stored to
+    unwritten: Mapping[str, int] = dataclasses.field(default_factory=dict)  # output -> elements never stored to
     error: float | None = None  # ||got - expected|| / ||expected||
     tolerance: float | None = None
     variables: Mapping[str, NDArray[Any]] = dataclasses.field(default_factory=dict)  # read back after the launch

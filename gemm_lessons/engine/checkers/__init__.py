@@ -125,7 +125,7 @@ class Checks:
         self._ledger.downgrade(harmless, "note", lambda text: text.split(";")[0] + "; all of them store the same value")
 
     def unstored(self, name: str, width: int) -> int:
-        """Elements of ``width`` bytes in global buffer ``name`` that the kernel stored nothing to, whatever they hold."""
+        """Elements of ``width`` bytes in global buffer ``name`` that no store reached, whatever they hold."""
         return self._global.unstored(name, width)
 
     def result(self) -> Sequence[Finding]:
