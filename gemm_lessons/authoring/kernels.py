@@ -21,16 +21,25 @@ def stub_answers_wrongly(it: Candidate) -> Iterator[str]:
     row, path = it.stub_run.kernel, it.lesson.stub_path
     match row.verdict:
         case WrongAnswer():
-            for finding in row.checked.findings:
-                if finding.severity == "error":
-                    yield flaw(path, finding.line, f"{finding.message}; a stub runs without a fault")
-            if not row.hints or "TODO(1)" not in row.hints[0]:
-                yield flaw(path, None, "a run of it does not name TODO(1) first; mark the gaps // TODO(1): ..., from 1")
+            errors = [finding for finding in row.checked.findings if finding.severity == "error"]
+            for finding in errors:
+                yield flaw(path, finding.line, f"{finding.message}; a stub runs without a fault")
+            if not errors and (not row.hints or "TODO(1)" not in row.hints[0]):
+                yield flaw(path, None, _not_first(it, row.hints))
         case _ if row.checked.right:
             yield flaw(path, None, "its answer is right already; leave the idea out, at // TODO(1)")
         case _:
             line, what = _trouble(row)
             yield flaw(path, line, f"{what}; a stub compiles and runs without a fault, and answers wrongly")
+
+
+def _not_first(it: Candidate, hints: Sequence[str]) -> str:
+    """Why a run of the stub does not begin with its first TODO."""
+    if all(mark.number != 1 for mark in todo_marks(it.stub)):
+        return "a run of it does not name TODO(1) first; mark the gaps // TODO(1): ..., from 1"
+    if not hints:
+        return "a run of it names no TODO; put each mark where lines are missing"
+    return f'a run of it says something else before TODO(1): "{hints[0]}" Change what that is about, or the mark'
 
 
 def solution_passes(it: Candidate) -> Iterator[str]:
