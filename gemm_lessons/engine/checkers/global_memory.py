@@ -174,11 +174,11 @@ class GlobalRaces:
         count = self._buffers[number][2] // width
         if number not in self._shadows:
             return count
-        blank = ~self._shadows[number].written(slice(None))
+        blank: Array = ~self._shadows[number].written(slice(None))
         if self._granule > width:
             blank = np.repeat(blank, self._granule // width)[:count]
         elif self._granule < width:
-            blank = blank.reshape(-1, width // self._granule).all(axis=1)
+            blank = np.logical_and.reduce(blank.reshape(-1, width // self._granule), axis=1)
         return int(np.count_nonzero(blank))
 
     # -- one access ---------------------------------------------------------------------------------------------------
