@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from math import prod
+from math import frexp, prod
 from typing import TYPE_CHECKING, Any
 
 from gemm_lessons.engine.arguments.expression import LONGEST, ExpressionError, closest
@@ -47,6 +47,11 @@ def roundings(k: int) -> float:
     k = 64 it is the worst case and no order of summation can exceed it; beyond, no honest order will (lambda = 8).
     """
     return float(min(k, PROBABLE * k**0.5))
+
+
+def constant_error(number: float, unit: float) -> float:
+    """How far off ``number`` may be in a type of this unit roundoff; 0 where the type has it."""
+    return 0.0 if not unit or (frexp(number)[0] / unit).is_integer() else unit * abs(number)
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.gemm.formula import Value, axis_of, roundings
+from gemm_lessons.gemm.formula import Value, axis_of, constant_error, roundings
 
 Array = np.ndarray[Any, Any]
 
@@ -109,9 +109,7 @@ class _Evaluation:
         return bounded(given.value, self.kind.several(given.terms) * given.magnitude)
 
     def constant(self, number: float) -> Value:
-        fraction = np.frexp(number)[0] / self.kind.unit
-        exact = bool(fraction == np.rint(fraction))
-        return bounded(np.array(number), np.array(0.0 if exact else self.kind.unit * abs(number)))
+        return bounded(np.array(number), np.array(constant_error(number, self.kind.unit)))
 
     def operation(self, op: ast.operator, a: Array, a_error: Array, b: Array, b_error: Array) -> Value:
         kind = self.kind
