@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 from checks.cli.tiny_course import Run
@@ -38,3 +39,17 @@ def test_a_broken_lesson_is_one_message(run: Run, course: Path) -> None:
     assert checked.code == 1
     assert "01_first/lesson.toml:1: not valid TOML" in checked.out
     assert "left out" in checked.out
+
+
+def test_a_lesson_of_two_launches_and_no_product_is_proven(run: Run, tmp_path: Path) -> None:
+    """A row softmax: made by ``dev new``, then written over."""
+    assert run("init", "mine", cwd=tmp_path).code == 0
+    mine = tmp_path / "mine"
+    assert run("dev", "new", "92_row_softmax", cwd=mine).code == 0
+    written = Path(__file__).parents[1] / "course" / "kernels" / "92_row_softmax"
+    folder = mine / "lessons" / "92_row_softmax"
+    assert {path.name for path in folder.iterdir()} == {path.name for path in written.iterdir()}
+    shutil.copytree(written, folder, dirs_exist_ok=True)
+    checked = run("dev", "check", "92", cwd=mine)
+    assert checked.code == 0, checked.out
+    assert "92_row_softmax  22 of 22 proven" in checked.out

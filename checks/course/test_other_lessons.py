@@ -1,4 +1,5 @@
-"""A lesson unlike the course's, without Python: halves, column-major B, scratch, an epilogue, two launches."""
+"""Lessons unlike the course's, without Python: halves, column-major B, scratch, an epilogue, two launches; and a
+formula of rows, without a product."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ from gemm_lessons.judging.verdict import Faulted, WrongAnswer
 from gemm_lessons.running.outcome import RunOutcome
 from gemm_lessons.running.pipeline import RunRequest, run_lesson
 
+SOFTMAX = Path(__file__).parent / "kernels" / "92_row_softmax"
 FOLDER = Path(__file__).parent / "kernels" / "90_split_k"
 COURSE = Course(Path(__file__).resolve().parents[2])
 LESSON = load_lesson(FOLDER)
@@ -138,3 +140,77 @@ def test_mistakes_are_named(tmp_path: Path, old: str, new: str, message: str) ->
     (folder / "lesson.toml").write_text(text.replace(old, new, 1))
     with pytest.raises(LessonError, match=message):
         load_lesson(folder)
+
+
+# What becomes of the row softmax, which starts from its solution: an edit, and the verdict.
+SOFTMAXES = [
+    ("", "", "passed"),
+    ("float top = X[row * N];", "float top = -INFINITY;", "wrong_answer"),  # of a row of one number
+    ("int col = 0; col < N; col++)\n        sum", "int col = N - 1; col >= 0; col--)\n        sum", "passed"),
+    ("- largest[i / N]) / sums[i / N]", "- largest[i / N]) * (1.0f / sums[i / N])", "passed"),
+    ("expf(X[row * N + col] - top)", "exp2f(1.44269504f * (X[row * N + col] - top))", "passed"),
+    ("for (int col = 1; col < N; col++)\n        top", "for (int col = 1; col < 1; col++)\n        top", "passed"),
+    ("int col = 0; col < N", "int col = 1; col < N", "wrong_answer"),
+    ("int col = 0; col < N", "int col = 0; col < N - 1", "wrong_answer"),
+    ("expf(X[row * N + col] - top)", "expf(X[row * N + col])", "wrong_answer"),
+    ("largest[i / N]) / sums[i / N]", "largest[i / N]) / sums[i % M]", "wrong_answer"),
+    ("result = expf(", "result = __half2float(hexp(__float2half(", "wrong_answer"),
+    (" / sums[i / N]", "", "wrong_answer"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "verdict"), SOFTMAXES)
+def test_a_softmax_by_toml_alone_is_judged(tmp_path: Path, old: str, new: str, verdict: str) -> None:
+    text = (SOFTMAX / "solution.cu").read_text()
+    assert old in text
+    text = text.replace(old, new, 1)
+    if "hexp" in new:
+        text = "#include <cuda_fp16.h>\n" + text.replace("largest[i / N]) /", "largest[i / N]))) /")
+    path = tmp_path / "kernel.cu"
+    path.write_text(text)
+    row = run(path, lesson=load_lesson(SOFTMAX)).kernel
+    assert row.checked.verdict.kind == verdict, row.checked.verdict
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("range = [84.0, 92.0]", "range = [92, 84]", r"lesson.toml:14: \[buffers.X\] range: must be two numbers"),
+        ("range = [84.0, 92.0]", 'range = [84, "N"]', r"\[buffers.X\] range: must be two numbers"),
+        (
+            "range = [84.0, 92.0]",
+            'range = [84, 92]\nfill = "zeros"',
+            r"range: must be .* of random numbers that are float",
+        ),
+        (', axis=1)"', ', axis=0)"', None),
+        (', axis=1)"', ')"', "formula: .*sum of one argument takes axis=1, of each row"),
+        ("exp(X - max", "pow(X - max", r"formula: .*pow\(.* is not allowed; allowed: .*exp\(x\)"),
+        ('"C = exp(X', '"C = max(X, axis=1) * exp(sums', "formula: .*64 x 1 and 64 do not fit|gives"),
+    ],
+)
+def test_mistakes_in_a_formula_of_rows_are_named(tmp_path: Path, old: str, new: str, message: str | None) -> None:
+    folder = tmp_path / "92_row_softmax"
+    shutil.copytree(SOFTMAX, folder)
+    text = (folder / "lesson.toml").read_text()
+    assert old in text
+    (folder / "lesson.toml").write_text(text.replace(old, new, 1))
+    if message is None:
+        load_lesson(folder)
+        return
+    with pytest.raises(LessonError, match=message):
+        load_lesson(folder)
+
+
+def test_a_range_is_for_formulas_with_functions(tmp_path: Path) -> None:
+    folder = tmp_path / "90_split_k"
+    shutil.copytree(FOLDER, folder)
+    text = (folder / "lesson.toml").read_text()
+    (folder / "lesson.toml").write_text(text.replace('shape = ["N"]', 'shape = ["N"]\nrange = [1, 2]'))
+    with pytest.raises(LessonError, match=r"range: numbers of a product have many exponents as they are"):
+        load_lesson(folder)
+    (folder / "lesson.toml").write_text(
+        text.replace('shape = ["N"]', 'shape = ["N"]\nrange = [1, 2]').replace(
+            "relu(A @ B + bias)", "tanh(A @ B + bias)"
+        )
+    )
+    assert load_lesson(folder).data.by_name["bias"].range == (1.0, 2.0)

@@ -98,8 +98,10 @@ SUM = "if (row < M && col < N) for (int k = 0; k < K; k++) acc += a(row, k) * b(
         ("// TODO(1)", SUM, "stub.cu: its answer is right already; leave the idea out"),
         ("float acc = 0.0f;", "float acc = 0.0f", r"stub.cu:\d+: does not compile: expected a"),
         ("c(row, col) =", "c(row + 9, col) =", r"stub.cu:\d+: at 96x64x80: C: byte .* a stub compiles"),
+        ("// TODO(1)", "if (row < 0); // TODO(1)", r'stub.cu: a run of it says something else before TODO.1.: "line'),
+        ("// TODO(1)", "// later", r"stub.cu: a run of it does not name TODO.1. first; mark the gaps"),
     ],
-    ids=["right", "broken", "faulting"],
+    ids=["right", "broken", "faulting", "distracting", "unmarked"],
 )
 def test_a_stub_that_is_none(shared: Shared, old: str, new: str, says: str) -> None:
     """The same slip is in the solution's lines, too: only what the kernel does is looked at."""

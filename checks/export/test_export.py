@@ -204,6 +204,65 @@ def test_halves_columns_scratch_and_an_epilogue(programs: dict[str, Path]) -> No
     assert "right: all rows compared with cuBLAS's" in done.stdout
 
 
+SMOOTH = "C = relu(sqrt(1 + exp(0.1 * (A @ B))) - 1) / (2 + tanh(C)) + max(log(3 + C), 0.25)"
+SMOOTH_ON_CPU = """
+#include <cmath>
+#include <cstdlib>
+static void gemm(const float *A, const float *B, float *C, int M, int N, int K)
+{
+    const char *how = std::getenv("WRONG");
+    const int wrong = how ? std::atoi(how) : 0;
+    for (int i = 0; i < M; i++)
+        for (int j = 0; j < N; j++) {
+            float acc = 0.0f;
+            for (int k = 0; k < K - (wrong == 1 && i == 5 && j == 2); k++)
+                acc += A[i * K + k] * B[k * N + j];
+            const float old = C[i * N + j], e = std::exp(0.1f * acc) * (wrong == 2 ? 1.0001f : 1.0f);
+            const float root = std::sqrt(1.0f + e) - 1.0f;
+            const float below = wrong == 3 ? old : std::tanh(old);
+            C[i * N + j] = std::fmax(root, 0.0f) / (2.0f + below) + std::fmax(std::log(3.0f + old), 0.25f);
+        }
+}
+"""
+
+
+@needs_compiler
+def test_a_formula_with_functions_is_compared_within_its_own_bound(tmp_path: Path) -> None:
+    lesson = load_lesson(COURSE.lessons_dir / COURSE.names[0])
+    lesson = replace(lesson, data=DataSpec.plain("ABCMNK", formula=SMOOTH))
+    program = built(exported(lesson, tmp_path).folder / "main.cu", SMOOTH_ON_CPU)
+    done = run_program(program, 33, 17, 70)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert re.search(r"right: 33 of 33 rows compared with the CPU's, off by \S+ at most\n", done.stdout)
+    assert "right: all rows compared with cuBLAS's" in done.stdout
+    for how in ("1", "2", "3"):
+        assert run_program(program, 33, 17, 70, WRONG=how).returncode == 1, how
+
+
+def test_functions_are_written_in_both_ways() -> None:
+    formula = Formula("C = tanh(0.1 * (A @ B)) / 2 - max(exp(-C), relu(bias))")
+    names = {"C": "<C>", "bias": "<b>"}
+    assert cplusplus.element(formula, names, "product") == (
+        "std::tanh(0.1 * product) / 2.0 - std::max(std::exp((-<C>)), std::max(<b>, 0.0))"
+    )
+    assert cplusplus.bounded(formula, names, "product", 2.0**-24) == (
+        "tanh(Bounded{0.1, 5.96046e-09} * product) / Bounded{2.0, 0}"
+        " - max(exp((-Bounded{<C>, 0.0})), max(Bounded{<b>, 0.0}, Bounded{0.0, 0}))"
+    )
+
+
+def test_a_range_of_a_buffer_is_the_program_s_range(tmp_path: Path) -> None:
+    lesson = load_lesson(COURSE.lessons_dir / COURSE.names[0])
+    data = DataSpec.plain("ABCMNK", formula="C = exp(A @ B)")
+    ranged = replace(data.by_name["A"], range=(-0.5, 0.25))
+    data = DataSpec.plain("ABCMNK", formula="C = exp(A @ B)", buffers=[ranged])
+    text = (exported(replace(lesson, data=data), tmp_path).folder / "main.cu").read_text()
+    assert "fill_range(host.A, 1, -0.5f, 0.25f);" in text
+    assert "fill_random(host.B, 2);" in text
+    assert "std::ldexp(roundings, -24) * (K * 0.5);" in text
+    assert max(map(len, text.splitlines())) <= 140
+
+
 @needs_compiler
 def test_sizes_that_want_another_kernel_are_refused(tmp_path: Path) -> None:
     """What the host of a lesson chooses for each launch, a program has chosen once."""
@@ -317,6 +376,8 @@ def other(**data: object) -> Lesson:
     [
         (other(formula=Formula("C = A + B")), "is not of one product of two matrices"),
         (other(formula=Formula("C = A @ B + transpose(C)")), "transpose(C)"),
+        (other(formula=Formula("C = exp(A @ B - max(C, axis=1))")), "takes whole rows or columns together"),
+        (load_lesson(SPLIT_K.with_name("92_row_softmax")), "takes whole rows or columns together"),
         (replace(other(), data=DataSpec.plain("ABCMNK", a="tf32", b="tf32")), "A holds tf32"),
         (replace(other(), data=DataSpec.plain("ABCMNK", a="int8", b="int8", c="float32", accumulate="int32")), "mixes"),
     ],

@@ -98,6 +98,48 @@ def test_unwritten_elements_are_counted():
     assert json.loads(done.stdout)["unwritten"] == {"C": 96 * 32}
 
 
+# Bodies that write 32 elements, and how many they miss. What is stored may be what was there: all ones is -1, and NaN.
+STORED = [
+    ("int", "i32[32]", "y[t] = -1;", 0),
+    ("int", "i32[32]", "if (t < 31) y[t] = -1;", 1),
+    ("int", "i32[32]", "if (t & 1) y[t] = -1; else y[t] = 0;", 0),
+    ("int", "i32[32]", "if (t < 16) y[t] = -1; else if (t < 20) y[t] = 3;", 12),
+    ("int", "i32[32]", "if (t < 8) ((int4 *)y)[t] = make_int4(-1, -1, -1, -1);", 0),
+    ("int", "i32[32]", "if (t < 7) ((int4 *)y)[t] = make_int4(-1, 0, -1, -1);", 4),
+    ("int", "i32[32]", "if (t < 9) atomicOr(y + t, 7);", 23),
+    ("signed char", "i8[32]", "y[t] = -1;", 0),
+    ("signed char", "i8[32]", "if (t < 5) ((int *)y)[t] = -1;", 12),
+    ("double", "f64[32]", "((int2 *)y)[t] = make_int2(-1, -1);", 0),
+    ("double", "f64[32]", "if (t < 40 / 2) ((int *)y)[t] = -1;", 22),
+    ("float", "f32[32]", "if (t != 3) y[t] = __int_as_float(-1);", 1),
+    ("int", "inout i32[32]", "if (t < 31) y[t] = -1;", 0),
+]
+
+
+@pytest.mark.parametrize(("kind", "array", "body", "missing"), STORED)
+def test_what_was_stored_counts_whatever_it_is(tmp_path, kind, array, body, missing):
+    kernel = tmp_path / "k.cu"
+    kernel.write_text(f"__global__ void k({kind} *y) {{ const int t = threadIdx.x; {body} }}\n")
+    given = array if "inout" in array else f"out {array}"
+    launch = [str(kernel), "--grid", "1", "--block", "32", "--args", f"y={given}"]
+    done = inspect(*launch)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["unwritten"] == ({"y": missing} if missing else {})
+    shown = inspect(*launch, json_output=False).stdout
+    assert (f"{missing} elements of y were never written" in shown) == bool(missing)
+
+
+def test_what_is_stored_through_a_pointer_into_an_array_or_a_struct_counts(tmp_path):
+    kernel = tmp_path / "k.cu"
+    launch = [str(kernel), "--grid", "1", "--block", "32", "--args"]
+    kernel.write_text("__global__ void k(int *x, int *y) { y[threadIdx.x] = -1; }\n")
+    assert json.loads(inspect(*launch, "x=out i32[64],y=x+32").stdout)["unwritten"] == {"x": 32}
+    view = "struct Matrix { float *data; int rows, cols, row_stride, col_stride; };\n"
+    kernel.write_text(view + "__global__ void k(Matrix y) { y.data[threadIdx.x] = __int_as_float(-1); }\n")
+    assert json.loads(inspect(*launch, "y=out view f32[4,8]").stdout)["unwritten"] == {}
+    assert json.loads(inspect(*launch, "y=out view f32[5,8]").stdout)["unwritten"] == {"y": 8}
+
+
 def test_a_fault_is_shown_with_its_line_and_source():
     done = inspect(
         str(TILE), "--entry", "tile<32, 4>", "--grid", "3,3", "--block", "64", "--args", ARGS, json_output=False
@@ -281,7 +323,11 @@ def test_tensor_maps_by_their_boxes(tmp_path):
     launch = [str(kernel), "--entry", "k", "--grid", "1", "--block", "32", "--dynamic-shared", "2048"]
     done = inspect(*launch, "--args", MAPS.replace("f32[20,64]", "f32[8,32]"), "--expect", "out = a")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert json.loads(done.stdout)["error"] == 0
+    result = json.loads(done.stdout)
+    assert result["error"] == 0
+    assert result["unwritten"] == {}
+    taller = MAPS.replace("out=out f32[8,32]", "out=out f32[16,32]")  # the box is half of it
+    assert json.loads(inspect(*launch, "--args", taller).stdout)["unwritten"] == {"out": 256}
     for arguments, words in {
         MAPS.replace("box[8,32] swizzle 128", "box[8,16] swizzle 32", 1): "no longer",
         MAPS.replace("box[8,32]", "box[8]", 1): "a size of the box for each",

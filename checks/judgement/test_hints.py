@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from gemm_lessons.course.folder import any_course
+from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.todos import open_todos
 from gemm_lessons.devices.device import Binaries
+from gemm_lessons.engine.arguments.expression import Expression
 from gemm_lessons.engine.compiler.compile import Compiled, Occupancy, Resources, compile_source
 from gemm_lessons.engine.compiler.diagnostics import Diagnostic
 from gemm_lessons.engine.records.findings import Finding, Severity
@@ -289,6 +291,71 @@ def test_blocks_of_two_dimensions_where_a_lesson_has_one() -> None:
     for source in ("i += blockDim.x", "blockIdx.y * BM", "// threadIdx.y"):
         assert said(verdict=wrong_answer(), source=source) == "", source
     assert said(verdict=Passed(), source="threadIdx.y") == ""
+
+
+TWO_LAUNCHES = """
+__global__ void partial_products(const float *A, float *P)
+{{
+    P[{first}] = A[0];
+}}
+
+__global__ void add_slices(const float *P, float *C, int M, int N)
+{{
+    C[{second}] = P[0];
+}}
+"""
+FLAT = "blockIdx.x * blockDim.x + threadIdx.x"
+
+
+def split_lesson() -> Lesson:
+    """A tile of 32 x 32 in 1,024 threads; then rows of 256 threads that go over C."""
+    lesson = any_course().lesson("block_tile")
+    names = ("M", "N", "BM", "BN")
+
+    def three(*texts: str) -> tuple[Expression, ...]:
+        return tuple(Expression.parse(text, names) for text in texts)
+
+    (tiles,) = lesson.launches
+    products = replace(tiles, entry="partial_products")
+    sums = replace(tiles, entry="add_slices", grid=three("(M * N + 255) // 256"), block=three("256"))
+    return replace(lesson, launches=(products, sums))
+
+
+def test_a_flat_index_is_right_where_blocks_form_a_row() -> None:
+    lesson = split_lesson()
+
+    def told(**indices: str) -> str:
+        source = TWO_LAUNCHES.format(**{"first": "0", "second": "0", **indices})
+        return said(verdict=wrong_answer(), lesson=lesson, source=source)
+
+    assert told(second=FLAT) == ""
+    assert told(second="(threadIdx.x + N) / blockDim.x") == ""
+    assert "line 4: this kernel's blocks are one row of 1,024 threads, so blockDim.x is 1,024 and" in told(first=FLAT)
+    assert "line 4: " in told(first=FLAT, second=FLAT)
+    assert "line 9: this kernel's blocks are one row of 256 threads, so threadIdx.y is" in told(second="threadIdx.y")
+    assert "line 9: this kernel's blocks are one row of 256" in told(second="threadIdx.x / blockDim.x")
+    single = any_course().lesson("block_tile")
+    assert "this lesson's blocks" in said(verdict=wrong_answer(), lesson=single, source=f"int i = {FLAT};")
+
+
+def test_a_flat_index_is_right_where_blocks_cover_a_side_of_the_matrix() -> None:
+    lesson = any_course().lesson("block_tile")
+    (tiles,) = lesson.launches
+    wide = tuple(Expression.parse(text, ("M", "N", "BM", "BN")) for text in ("(N + BM * BN - 1) // (BM * BN)", "M"))
+    rows = replace(lesson, launches=(replace(tiles, grid=wide),))
+    assert said(verdict=wrong_answer(), lesson=rows, source=f"int col = {FLAT};") == ""
+    assert "no tile size" in said(verdict=wrong_answer(), lesson=lesson, source=f"int col = {FLAT};")
+
+
+def test_an_open_todo_comes_before_a_block_of_two_dimensions() -> None:
+    stub = any_course().lesson("block_tile").stub_path.read_text()
+    source = stub.replace("// TODO(1)", "const int col = blockIdx.x * blockDim.x;\n    // TODO(1)")
+    open_first, flat = hints_for(facts(verdict=wrong_answer(), source=source, stub=stub))[:2]
+    assert open_first.startswith("TODO(")
+    assert "so blockDim.x is 1,024" in flat
+    solved = any_course().lesson("block_tile").solution_path.read_text()
+    (first, *_) = hints_for(facts(verdict=wrong_answer(), source=f"{solved}\nint x = threadIdx.y;", stub=stub))
+    assert "threadIdx.y is always 0" in first
 
 
 def test_a_header_of_the_stubs_that_is_not_included() -> None:

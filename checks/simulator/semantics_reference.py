@@ -249,6 +249,8 @@ def bitwise(opcode: str, modifiers: list[str], s: list[int]) -> int:
         value = signed(s[0], code)
         top = (~value if value < 0 else value).bit_length() - 1
         return wrap(-1 if top < 0 else n - 1 - top if "shiftamt" in modifiers else top, 32)
+    if opcode == "fns":
+        return nth_set_bit(*s)
     if opcode == "shl":
         return wrap(s[0] << min(s[1], n), n)
     if opcode == "shr":
@@ -264,6 +266,22 @@ def bitwise(opcode: str, modifiers: list[str], s: list[int]) -> int:
         return permute(code, s)
     return {"and": lambda: s[0] & s[1], "or": lambda: s[0] | s[1], "xor": lambda: s[0] ^ s[1],
             "not": lambda: wrap(~s[0], n)}[opcode]()  # fmt: skip
+
+
+def nth_set_bit(mask: int, base: int, offset: int) -> int:
+    """``fns``, bit by bit."""
+    distance = signed(offset, "s32")
+    if distance == -(1 << 31):
+        return 0
+    position, left = base, max(abs(distance), 1)
+    while 0 <= position < 32:
+        left -= mask >> position & 1
+        if left == 0:
+            return position
+        if distance == 0:
+            break
+        position += 1 if distance > 0 else -1
+    return 0xFFFFFFFF
 
 
 def fields(opcode: str, modifiers: list[str], s: list[int]) -> int:
@@ -803,4 +821,4 @@ def selects(bits: int, ftz: bool) -> bool:
     return number.kind != "nan" and (not number.negative or (number.kind == "finite" and number.value == 0))
 
 
-BITWISE = frozenset("and or xor not cnot popc clz brev bfind shl shr shf lop3 prmt".split())
+BITWISE = frozenset("and or xor not cnot popc clz brev bfind fns shl shr shf lop3 prmt".split())

@@ -17,9 +17,12 @@ import numpy as np
 import pytest
 
 from checks.readings import FOLDER
-from checks.readings.simulator.record_semantics import fingerprint, is_approximate, key_of, recordable
+from checks.readings.simulator.record_semantics import fingerprint, is_approximate, key_of, modules, recordable
 from checks.simulator import semantics_cases as cases
 from checks.simulator import semantics_reference as reference
+from checks.simulator import whole_code
+from gemm_lessons import simulate
+from gemm_lessons.engine.sass.uncountable import Uncountable
 from gemm_lessons.engine.semantics import floats
 from gemm_lessons.engine.semantics import table as semantics
 
@@ -46,6 +49,17 @@ def hardware() -> dict[str, Any]:
     """Recorded by ``record_semantics.py``: fingerprints, and raw results (hex) of approximate instructions."""
     data: dict[str, Any] = json.loads((FOLDER / "simulator" / "semantics_h200.json").read_text())
     return data
+
+
+RECORD = "python -m checks.readings.simulator.record_semantics out.npz, on a machine with a GPU; then --keep out.npz"
+
+
+def reading(name: str, results: int) -> Any:
+    """What an H200 answered, None if nobody has asked one yet. Raises ``AssertionError`` where that was forgotten."""
+    kept = hardware()["approximate" if is_approximate(name) else "results"].get(key_of(name, results))
+    known = kept is not None or name in cases.UNRECORDED
+    assert known, f"no GPU has answered it: enter it in semantics_cases.UNRECORDED, or run {RECORD}"
+    return kept
 
 
 def ulp(value: float, code: str) -> float:
@@ -117,7 +131,7 @@ def check_instruction(name: str, results: int, every: int = 4) -> None:
     rows = cases.operands(name, operation)
     got = cases.run(operation, cases.views(operation, rows))
     proven = recordable(name) and not is_approximate(name)
-    step = every if proven and fingerprint(got) == hardware()["results"][key_of(name, results)] else 1
+    step = every if proven and fingerprint(got) == reading(name, results) else 1
     sources = list(zip(*(np.broadcast_to(row, cases.LANES).tolist() for row in rows), strict=True))
     answers = list(zip(*(g.tolist() for g in got), strict=True))
     for lane in range(len(name) % step, cases.LANES, step):
@@ -125,17 +139,17 @@ def check_instruction(name: str, results: int, every: int = 4) -> None:
         want = reference.expected(name, [int(x) for x in raw], results)
         ok = matches(int(answer[0]), want) if len(answer) == 1 else [int(x) for x in answer] == want
         assert ok, f"lane {lane}: {[hex(x) for x in raw]} gave {[hex(x) for x in answer]}, not {want}"
-    if recordable(name):
+    if recordable(name) and reading(name, results) is not None:
         compare_with_hardware(name, results, operation, got)
 
 
 def compare_with_hardware(name: str, results: int, operation: semantics.Operation, got: list[Array]) -> None:
     if not is_approximate(name):
-        assert fingerprint(got) == hardware()["results"][key_of(name, results)], "not what an H200 answered"
+        assert fingerprint(got) == reading(name, results), "not what an H200 answered"
         return
     ulps, absolute = HARDWARE_BOUND[name.split(".")[0]]
     code = operation.result[0]
-    recorded = np.frombuffer(bytes.fromhex(hardware()["approximate"][name]), got[0].dtype)
+    recorded = np.frombuffer(bytes.fromhex(reading(name, results)), got[0].dtype)
     pair: tuple[Array, Array]
     if code.endswith("x2"):
         code, pair = code[:-2], (recorded.view(np.uint16), got[0].view(np.uint16))
@@ -203,7 +217,58 @@ def test_every_instruction_has_a_case_and_a_reading() -> None:
     covered = {name for name, _ in CASES}
     assert covered == set(semantics.supported())
     readings = hardware()["results"].keys() | hardware()["approximate"].keys()
-    assert readings == {key_of(name, n) for name, n in CASES if recordable(name)}
+    wanted = {key_of(name, n): name for name, n in CASES if recordable(name)}
+    assert readings <= wanted.keys()
+    assert {wanted[key] for key in wanted.keys() - readings} == set(cases.UNRECORDED), f"to record them: {RECORD}"
+
+
+@pytest.mark.parametrize("name", cases.UNRECORDED)
+def test_unrecorded(name: str) -> None:
+    """Nothing of hardware to compare with: skipped, so that the report shows how many there are."""
+    assert any(name == one for _, part in modules() for _, one, _ in part), "the recorder does not ask for it"
+    count = len(cases.UNRECORDED)
+    pytest.skip(f"unrecorded: no GPU has answered {name} ({count} of {len(CASES):,} instructions). {RECORD}")
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90"])
+def test_what_is_unrecorded_is_what_its_machine_code_does(arch: str) -> None:
+    chosen = [case for case in CASES if case[0] in cases.UNRECORDED]
+    for code, part in whole_code.modules(chosen, arch):
+        for (name, results), entry in part.items():
+            operation = cases.operation_of(name, results)
+            mine = cases.run(operation, cases.views(operation, cases.operands(name, operation)))
+            try:
+                found = whole_code.answer(code, entry, name, results)
+            except Uncountable as obstacle:
+                pytest.skip(f"{name}: {obstacle}")
+            if is_approximate(name):
+                continue  # its last bits are the table's on both sides
+            for got, want in zip(mine, found, strict=True):
+                assert got.tolist() == want.tolist(), name
+
+
+def test_an_instruction_without_a_reading_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cases, "UNRECORDED", ())
+    with pytest.raises(AssertionError, match=r"no GPU has answered it: enter it in semantics_cases.UNRECORDED, or run"):
+        reading("fns.b32", 1)
+    assert reading("popc.b32", 1) == hardware()["results"]["popc.b32"]
+
+
+@pytest.mark.parametrize(
+    ("base", "offset"), [(3, 1), (3, -1), (2, 1), (2, -1), (3, 0), (2, 0), (9, 3), (9, -3), (0, 17)]
+)
+def test_the_nth_set_bit_in_a_kernel(base: int, offset: int) -> None:
+    """The first four are the examples of the PTX manual."""
+    source = (
+        "__global__ void k(unsigned *y, unsigned m, int b, int n)"
+        " { y[threadIdx.x] = __fns(m, b, n - (int)threadIdx.x); }"
+    )
+    y = np.zeros(2, np.uint32)
+    launched = simulate(source, "k", 1, 2, [y, 0xAAAAAAAA, base, offset])
+    assert launched.fault is None
+    assert y.tolist() == [reference.nth_set_bit(0xAAAAAAAA, base, (offset - t) & 0xFFFFFFFF) for t in (0, 1)]
+    known = {(3, 1): 3, (3, -1): 3, (2, 1): 3, (2, -1): 1}
+    assert y[0] == known.get((base, offset), y[0])
 
 
 def test_unknown_instructions_have_no_operation() -> None:

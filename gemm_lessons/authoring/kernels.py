@@ -6,9 +6,14 @@ import difflib
 import re
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from gemm_lessons.authoring.candidate import Candidate, flaw
+from gemm_lessons.authoring.numbers import SEED
 from gemm_lessons.course.todos import todo_marks
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.gemm.problem import Problem
+from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.verdict import CompileFailed, Faulted, GateMissed, TimedOut, WrongAnswer
 from gemm_lessons.running.outcome import Row
 
@@ -21,11 +26,11 @@ def stub_answers_wrongly(it: Candidate) -> Iterator[str]:
     row, path = it.stub_run.kernel, it.lesson.stub_path
     match row.verdict:
         case WrongAnswer():
-            for finding in row.checked.findings:
-                if finding.severity == "error":
-                    yield flaw(path, finding.line, f"{finding.message}; a stub runs without a fault")
-            if not row.hints or "TODO(1)" not in row.hints[0]:
-                yield flaw(path, None, "a run of it does not name TODO(1) first; mark the gaps // TODO(1): ..., from 1")
+            errors = [finding for finding in row.checked.findings if finding.severity == "error"]
+            for finding in errors:
+                yield flaw(path, finding.line, f"{finding.message}; a stub runs without a fault")
+            if not errors and (not row.hints or "TODO(1)" not in row.hints[0]):
+                yield flaw(path, None, _not_first(it, row.hints))
         case _ if row.checked.right:
             yield flaw(path, None, "its answer is right already; leave the idea out, at // TODO(1)")
         case _:
@@ -33,11 +38,24 @@ def stub_answers_wrongly(it: Candidate) -> Iterator[str]:
             yield flaw(path, line, f"{what}; a stub compiles and runs without a fault, and answers wrongly")
 
 
+def _not_first(it: Candidate, hints: Sequence[str]) -> str:
+    """Why a run of the stub does not begin with its first TODO."""
+    if all(mark.number != 1 for mark in todo_marks(it.stub)):
+        return "a run of it does not name TODO(1) first; mark the gaps // TODO(1): ..., from 1"
+    if not hints:
+        return "a run of it names no TODO; put each mark where lines are missing"
+    return f'a run of it says something else before TODO(1): "{hints[0]}" Change what that is about, or the mark'
+
+
 def solution_passes(it: Candidate) -> Iterator[str]:
     """The solution is right on every shape, meets every gate, and neither compiler nor checkers say anything."""
     row, path = it.solved.kernel, it.solution_path
     if not it.lesson.gates:
         yield it.in_toml((), "has no [[gates]]; add a limit on a counter that tells this idea from the last one")
+    if (shape := _without_answer(it)) is not None:
+        what = f"at {shape} it gives numbers that are not finite, or that rounding may change to any extent"
+        yield it.in_toml(("kernel", "formula"), f"{what}; give [buffers] a range for which it does not")
+        return
     if not row.checked.right:
         line, what = _trouble(row)
         yield flaw(path, line, f"{what}; a solution passes every shape of [shapes]")
@@ -54,6 +72,18 @@ def solution_passes(it: Candidate) -> Iterator[str]:
         yield flaw(path, diagnostic.line, f"the compiler warns: {diagnostic.message}; a solution gives no warnings")
     for finding in row.checked.findings:
         yield flaw(path, finding.line, f"{finding.message}; a solution has no findings")
+
+
+def _without_answer(it: Candidate) -> Shape | None:
+    """A shape at which the formula has no answer that the answer's type could hold."""
+    for shape in (*it.lesson.shapes.check, it.lesson.shapes.count):
+        problem = Problem(it.lesson.at(shape).data, shape, SEED)
+        element = problem.answer.element
+        if element.is_float:
+            stored = element.decode(element.encode(problem.reference))
+            if not (np.isfinite(stored).all() and np.isfinite(problem.tolerance).all()):
+                return shape
+    return None
 
 
 def previous_misses_a_gate(it: Candidate) -> Iterator[str]:

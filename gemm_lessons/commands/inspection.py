@@ -25,7 +25,7 @@ from gemm_lessons.engine.process.bounds import Bounds, OutOfTime
 from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.launch import Buffer, Grid, TensorMap
+from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.records.metrics import COUNTED
 from gemm_lessons.engine.records.results import Launched
 from gemm_lessons.engine.simulator import Setting, Simulator
@@ -63,7 +63,7 @@ class Inspection:
     failed: NotCompiled | None = None
     compiled: Compiled | None = None
     launched: Launched | None = None
-    unwritten: Mapping[str, int] = dataclasses.field(default_factory=dict)  # output -> elements that are still poison
+    unwritten: Mapping[str, int] = dataclasses.field(default_factory=dict)  # output -> elements never stored to
     error: float | None = None  # ||got - expected|| / ||expected||
     tolerance: float | None = None
     variables: Mapping[str, NDArray[Any]] = dataclasses.field(default_factory=dict)  # read back after the launch
@@ -112,7 +112,8 @@ def _inspect(request: InspectRequest) -> Inspection:
     )  # fmt: skip
     if isinstance(compiled, NotCompiled):
         return Inspection(request, failed=compiled)
-    device = Simulator(Setting(budget=request.budget) if request.budget else None)
+    setting = Setting(unstored=True)
+    device = Simulator(dataclasses.replace(setting, budget=request.budget) if request.budget else setting)
     kernel = device.kernel(compiled)
     given = build(
         request.args,
@@ -126,14 +127,7 @@ def _inspect(request: InspectRequest) -> Inspection:
     expectation = Expectation.parse(request.expect, arrays, given.numbers) if request.expect else None
     before = {name: array.copy() for name, array in arrays.items()}
     launched = device.launch(compiled, request.grid, given.arguments, given.symbols)
-    unwritten = {
-        a.name: count
-        for a in (it.pointer if isinstance(it, TensorMap) else it for it in given.arguments)
-        if launched.fault is None
-        and isinstance(a, Buffer)
-        and a.output
-        and (count := _still_poison(before[a.name], a.array))
-    }
+    unwritten = {name: count for name, count in launched.unstored.items() if name in given.blank}
     error = tolerance = None
     if expectation is not None and launched.fault is None:
         error, tolerance = expectation.compare(before, arrays)
@@ -145,14 +139,6 @@ def values_of(array: NDArray[Any]) -> list[float | int | str]:
     """The first elements for a reader or for JSON, which knows neither NaN nor infinity."""
     values = array.reshape(-1)[:SHOWN].tolist()
     return [value if math.isfinite(value) else str(value) for value in values]
-
-
-def _still_poison(before: NDArray[Any], after: NDArray[Any]) -> int:
-    """Elements that were all ones before and still are."""
-    width = before.dtype.itemsize
-    old = np.ascontiguousarray(before).view(np.uint8).reshape(-1, width)
-    new = np.ascontiguousarray(after).view(np.uint8).reshape(-1, width)
-    return int(((old == 0xFF).all(axis=1) & (new == 0xFF).all(axis=1)).sum())
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from gemm_lessons.course.lesson import RESOURCES, Gate, LaunchSpec, Lesson, Less
 from gemm_lessons.course.search_space import MOST, Condition, SearchSpace
 from gemm_lessons.course.toml import TomlReader, Where, read_toml
 from gemm_lessons.engine.arguments.expression import Expression, ExpressionError
-from gemm_lessons.engine.records.elements import ELEMENTS
+from gemm_lessons.engine.records.elements import ELEMENTS, Element
 from gemm_lessons.gemm.data import (
     DRAWN,
     HELD,
@@ -208,6 +208,10 @@ class _Reader(TomlReader):
                 there.data.lay_out(shape.names)
             except ExpressionError as error:
                 raise LessonError(f"{self.path}: [buffers] at M, N, K = {shape}: {error}") from None
+            try:
+                there.data.check_formula(shape.names)
+            except ExpressionError as error:
+                raise self.wrong(("kernel", "formula"), f"at M, N, K = {shape}: {error}") from None
         for shape in (*lesson.shapes.check, lesson.shapes.multiple_of):
             try:
                 lesson.data.check_maps(shape.names)
@@ -301,10 +305,14 @@ class _Reader(TomlReader):
         except ExpressionError as error:
             raise self.wrong(("kernel", "formula"), str(error)) from None
         self.fit(data)
+        for buffer in buffers:
+            if buffer.range is not None and data.formula.has_products and not data.formula.has_functions:
+                why = "numbers of a product have many exponents as they are; a range is for formulas with functions"
+                raise self.wrong((f"buffers.{buffer.name}", "range"), why)
         for one in maps:
-            buffer = data.by_name.get(one.buffer)
-            if buffer is None or len(buffer.shape) != len(one.box):
-                what = f"{one.buffer!r} is no buffer" if buffer is None else "needs a size for each of the buffer's"
+            mapped = data.by_name.get(one.buffer)
+            if mapped is None or len(mapped.shape) != len(one.box):
+                what = f"{one.buffer!r} is no buffer" if mapped is None else "needs a size for each of the buffer's"
                 raise self.wrong((f"tensor_maps.{one.name}", "buffer" if buffer is None else "box"), what)
         held = (*data.by_name, *(one.name for one in maps))
         known = dict.fromkeys([*held, *SIZES, "lda", "ldb", "ldc", *SCALARS, "bias"])
@@ -349,14 +357,23 @@ class _Reader(TomlReader):
             table = raw[name]
             if not isinstance(table, dict):
                 raise self.wrong(where, f"must be a table: write [buffers.{name}] on a line of its own")
-            self.known(where, table, ("type", "shape", "order", "role", "fill"))
+            self.known(where, table, ("type", "shape", "order", "role", "fill", "range"))
             role = self.choice(where, table, "role", get_args(Role), "out" if name == "C" else "in")
             fill = self.choice(where, table, "fill", get_args(Fill), "random" if role in ("in", "inout") else "poison")
             order = self.choice(where, table, "order", get_args(Order), "row")
             element = ELEMENTS[self.element(where, table, "type")]
             shape = self.expressions(where, table, "shape", chosen if role == "scratch" else sizes)
-            found.append(BufferSpec(name, element, shape, order, role, fill))
+            found.append(BufferSpec(name, element, shape, order, role, fill, self.range(where, table, element, fill)))
         return found
+
+    def range(self, where: Where, table: dict[str, Any], element: Element, fill: str) -> tuple[float, float] | None:
+        match table.get("range"):
+            case None:
+                return None
+            case [int() | float() as least, int() | float() as most] if least < most and fill == "random":
+                if element.is_float:
+                    return float(least), float(most)
+        raise self.wrong((*where, "range"), "must be two numbers, the smaller first, of random numbers that are floats")
 
     def tensor_maps(self, raw: dict[str, Any], names: Sequence[str]) -> tuple[TensorMapSpec, ...]:
         found = []

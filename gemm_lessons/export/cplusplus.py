@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from gemm_lessons.course.folder import CommandError
 from gemm_lessons.engine.arguments.expression import Expression, Number
-from gemm_lessons.gemm.formula import Formula
+from gemm_lessons.gemm.formula import Formula, constant_error
 
 ATOM = 100  # binds tighter than any operator
 PRECEDENCE: Mapping[type[ast.operator], tuple[int, str]] = {
@@ -101,11 +101,31 @@ def magnitude(formula: Formula, bounds: Mapping[str, str], product: str) -> str:
     return _formula(formula, lambda name: bounds[name], product, value=False)
 
 
-def _formula(formula: Formula, named: Callable[[str], str], product: str, *, value: bool) -> str:
+def bounded(formula: Formula, names: Mapping[str, str], product: str, unit: float) -> str:
+    """The same as ``element``, in the type ``Bounded`` of main.cu: each value with the bound of its error."""
+
+    def number(value: float) -> str:
+        return f"Bounded{{{value!r}, {constant_error(value, unit):g}}}"
+
+    exact = {name: f"Bounded{{{code}, 0.0}}" for name, code in names.items()}
+    return _formula(formula, lambda name: exact[name], product, value=True, number=number, prefix="")
+
+
+def _formula(
+    formula: Formula,
+    named: Callable[[str], str],
+    product: str,
+    *,
+    value: bool,
+    number: Callable[[float], str] = str,
+    prefix: str = "std::",
+) -> str:
+    zero = number(0.0)
+
     def code(node: ast.expr) -> Code:
         match node:
-            case ast.Constant(value=int() | float() as number):
-                return str(float(number)), ATOM  # a minus before it is an operator
+            case ast.Constant(value=int() | float() as constant):
+                return number(float(constant)), ATOM  # a minus before it is an operator
             case ast.Name(id=name):
                 return named(name), ATOM
             case ast.BinOp(op=ast.MatMult()):
@@ -115,10 +135,12 @@ def _formula(formula: Formula, named: Callable[[str], str], product: str, *, val
             case ast.BinOp(left=left, op=op, right=right):
                 return infix(code(left), op if value or isinstance(op, ast.Mult) else ast.Add(), code(right))
             case ast.Call(func=ast.Name(id="relu"), args=[operand]):
-                return (f"std::max({code(operand)[0]}, 0.0)", ATOM) if value else code(operand)
+                return (f"{prefix}max({code(operand)[0]}, {zero})", ATOM) if value else code(operand)
+            case ast.Call(func=ast.Name(id="exp" | "log" | "tanh" | "sqrt" as name), args=[operand]) if value:
+                return f"{prefix}{name}({code(operand)[0]})", ATOM
             case ast.Call(func=ast.Name(id=name), args=[left, right]):
                 chosen = name if value else "max"
-                return f"std::{chosen}({code(left)[0]}, {code(right)[0]})", ATOM
+                return f"{prefix}{chosen}({code(left)[0]}, {code(right)[0]})", ATOM
         raise CommandError(f"cannot be exported: {ast.unparse(node)} in the formula {formula.text}")
 
     return code(ast.parse(formula.text.partition("=")[2].strip(), mode="eval").body)[0]

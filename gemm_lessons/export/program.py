@@ -7,6 +7,7 @@ A lesson that such a program cannot be made of is refused, with the reason.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import cast
@@ -55,6 +56,7 @@ class ProgramBuffer:
     shape: str
     role: str
     fill: str
+    range: tuple[float, float] | None = None  # of random numbers that are not 0.5 to 1, of either sign
 
     @property
     def copied(self) -> bool:
@@ -134,6 +136,8 @@ class _Description:
 
     def _product(self) -> Product:
         product = self.data.formula.product
+        if self.data.formula.goes_along_lines:
+            raise self.refused(f"its formula {self.data.formula.text} takes whole rows or columns together")
         if product is None:
             raise self.refused(f"its formula {self.data.formula.text} is not of one product of two matrices")
         for spec in (self.data.by_name[product.left], self.data.by_name[product.right], self.data.answer):
@@ -184,6 +188,7 @@ class _Description:
                 + (", column by column" if spec.order == "column" else ", row by row" if len(spec.shape) > 1 else ""),
                 spec.role,
                 spec.fill,
+                spec.range,
             )
             for spec in self.data.buffers
         )
@@ -260,10 +265,16 @@ class _Description:
                 raise self.refused(f"the formula {formula.text} spreads {spec.name} over {answer.name} in its own way")
             if alike:
                 names[spec.name] = self.number(spec, "i", "j")
+        if formula.has_functions:
+            return cplusplus.bounded(formula, names, "product", self.data.accumulate.roundoff)
         made = cplusplus.element(formula, names, "product")
         return "" if made == "product" else made
 
     def magnitude(self) -> str:
+        if self.data.formula.has_functions:  # of the product alone: its error is followed through the formula
+            factors = (self.data.by_name[it] for it in (self.product.left, self.product.right))
+            largest = math.prod(max(map(abs, it.range)) if it.range else 1.0 for it in factors)
+            return self.loop().depth if largest == 1 else f"({self.loop().depth} * {largest:g})"
         bounds = {name: f"{abs(float(value)):g}" for name, value in self.scalars().items()}
         bounds |= {spec.name: "1" for spec in self.data.buffers}
         made = cplusplus.magnitude(self.data.formula, bounds, self.loop().depth)
@@ -310,11 +321,9 @@ class _Description:
 
     def unit(self) -> int:
         """The exponent of the largest relative error of one addition."""
-        from math import log2
-
         from gemm_lessons.gemm.problem import unit
 
-        return round(log2(unit(self.data))) if self.data.accumulate.is_float else 0
+        return round(math.log2(unit(self.data))) if self.data.accumulate.is_float else 0
 
     def macros(self) -> bool:
         """Whether the preprocessor asks for a tile size: then it must be a macro. Raises ``CommandError`` when the file
@@ -350,6 +359,7 @@ def context(
 ) -> dict[str, object]:
     """Everything that the templates name; ``shape`` is the program's own size. Raises ``CommandError``."""
     from gemm_lessons.gemm.problem import EPILOGUE
+    from gemm_lessons.gemm.rounding import DIVISION_ROUNDINGS, FUNCTION_ROUNDINGS
 
     made = _Description(lesson, kernel, shape)
     lesson = made.lesson
@@ -402,6 +412,15 @@ def context(
         "probable": f"{PROBABLE:g}",
         "extra": EPILOGUE,
         "final": f" + std::ldexp(std::abs(expected), {-answer.element.precision})" if narrow else "",
+        "bounded": data.formula.has_functions,
+        "smallest": round(math.log2(data.accumulate.least_normal)) if data.accumulate.is_float else 0,
+        "divided": DIVISION_ROUNDINGS,
+        "functions": FUNCTION_ROUNDINGS,
+        "ranges": any(buffer.range for buffer in data.buffers),
+        "product_final": f" + std::ldexp(std::abs({as_double(answer.element, f'product[{place}]')}), "
+        f"{-answer.element.precision})"
+        if narrow
+        else "",
         "scalars": [
             (data.accumulate.c_name, name, value)
             for name, value in made.scalars().items()

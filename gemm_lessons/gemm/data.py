@@ -53,6 +53,7 @@ class BufferSpec:
     order: Order = "row"
     role: Role = "in"
     fill: Fill = "random"
+    range: tuple[float, float] | None = None  # of random numbers; None: 0.5 to 1, of either sign
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class BufferLayout:
     role: Role = "in"
     fill: Fill = "random"
     dimensions: int = 2
+    range: tuple[float, float] | None = None
 
     @property
     def lines(self) -> int:
@@ -196,6 +198,10 @@ class DataSpec:
             terms += [term for name, term in (("beta", "beta * C"), ("bias", "bias")) if name in parameters]
             formula = f"C = {' + '.join(terms)}"
         parsed = Formula.parse(formula, (*known, *SCALARS))
+        used = {*parsed.names, *parameters, *(buffer.name for buffer in buffers)}
+        known = {name: buffer for name, buffer in known.items() if name not in ("A", "B") or name in used}
+        if parsed.has_functions and not (ELEMENTS[accumulate].is_float and known[parsed.target].element.is_float):
+            raise ExpressionError(f"{parsed.text}: its functions and divisions are of floats, not of integers")
         target = known[parsed.target]
         if parsed.target in parsed.names and target.role == "out":
             known[target.name] = replace(target, role="inout", fill="random")
@@ -265,7 +271,10 @@ class DataSpec:
         if buffer.role == "inout" and buffer is self.answer and self.scalar("beta", told) == 0:
             fill = "poison"  # BLAS: where beta is 0, C need not be set
         how = (buffer.order, buffer.role, fill)
-        return BufferLayout(buffer.name, buffer.element, batch, rows, cols, leading, *how, dimensions=len(extents))
+        return BufferLayout(
+            buffer.name, buffer.element, batch, rows, cols, leading, *how,
+            dimensions=len(extents), range=buffer.range,
+        )  # fmt: skip
 
     def parameter(self, name: str) -> Parameter | None:
         """What the host passes under this name; None when it knows none."""
@@ -297,6 +306,15 @@ class DataSpec:
         layout = layouts[parameter.source]
         return layout.leading if parameter.kind == "leading" else layout.lines * layout.leading
 
+    def check_formula(self, sizes: Mapping[str, Number]) -> None:
+        """Raises ``ExpressionError`` where buffers of these sizes do not fit the formula, or its result the answer."""
+        laid = self.lay_out(sizes)
+        shapes = {name: (it.batch, it.rows, it.cols)[3 - it.dimensions :] for name, it in laid.items()}
+        found, wanted = self.formula.shape(shapes), shapes[self.formula.target]
+        if (prod(found[:-1]), found[-1:]) != (prod(wanted[:-1]), wanted[-1:]):
+            of, to = (" x ".join(map(str, shape)) or "one number" for shape in (found, wanted))
+            raise ExpressionError(f"{self.formula.text} gives {of}, but {self.formula.target} is {to}")
+
     def check_maps(self, sizes: Mapping[str, Number]) -> None:
         """Raises ``ExpressionError`` for a tensor map that no GPU has at these sizes."""
         if self.maps:
@@ -325,8 +343,11 @@ class DataSpec:
         return asked(self) == asked(other)
 
     def operations(self, sizes: Mapping[str, Number]) -> int:
-        """Multiplications and additions of the answer: two for each product of elements."""
+        """Multiplications and additions of the answer: two for each product of elements. Where nothing is multiplied by
+        a matrix: every operation of the formula, of each element."""
         product, laid = self.formula.product, self.lay_out(sizes)
+        if product is None and not self.formula.has_products:
+            return self.formula.operations({name: (it.rows, it.cols) for name, it in laid.items()})
         if product is None:
             return 2 * int(prod(sizes[name] for name in SIZES))
         left, target = laid[product.left], laid[self.formula.target]

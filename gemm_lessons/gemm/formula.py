@@ -1,15 +1,18 @@
 """What a kernel is to compute, as a formula over its buffers: ``C = relu(alpha * (A @ B) + beta * C + bias)``.
 
-It is evaluated in float64 by NumPy, together with what an honest kernel may be off by. Allowed: names of buffers and of
-scalars, numbers, ``+ - * @``, ``relu(x)``, ``transpose(x)``, ``max(x, y)``, ``min(x, y)``. On the right of ``=`` the
-buffer on the left is what it held before the launch.
+It is evaluated in float64 by NumPy, together with what an honest kernel may be off by: where it has only products and
+sums as ``Value`` says, else as ``rounding.py`` does. Allowed: names of buffers and of scalars, numbers, ``+ - * / @``,
+and the functions of ``ALLOWED``. ``sum``, ``max`` and ``min`` with ``axis=1`` reduce each row to one number, with
+``axis=0`` each column. The result is a matrix of one column, or of one row, and is repeated to the size of the matrix
+that it is combined with. On the right of ``=`` the buffer on the left is what it held before the launch.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
+from math import frexp, prod
 from typing import TYPE_CHECKING, Any
 
 from gemm_lessons.engine.arguments.expression import LONGEST, ExpressionError, closest
@@ -18,11 +21,20 @@ from gemm_lessons.engine.records.frozen import dataclass
 if TYPE_CHECKING:
     import numpy as np
 
+    from gemm_lessons.gemm.rounding import Arithmetic
+
     Array = np.ndarray[Any, Any]
 
 PROBABLE = 8.0  # standard deviations of accumulated rounding that no honest sum exceeds: 1 in 10**15, two-sided
-ALLOWED = "TARGET = names, numbers, + - * @, relu(x), transpose(x), max(x, y), min(x, y)"
-_ARGUMENTS: Mapping[str, int] = {"relu": 1, "transpose": 1, "max": 2, "min": 2}
+ALLOWED = (
+    "TARGET = names, numbers, + - * / @, relu(x), transpose(x), exp(x), log(x), tanh(x), sqrt(x), max(x, y), min(x, y),"
+    " sum(x, axis=1), max(x, axis=1), min(x, axis=1)"
+)
+_ARGUMENTS: Mapping[str, int] = {
+    "relu": 1, "transpose": 1, "exp": 1, "log": 1, "tanh": 1, "sqrt": 1, "max": 2, "min": 2,
+}  # fmt: skip
+_ALONG = ("sum", "max", "min")  # an axis
+_SMOOTH = ("exp", "log", "tanh", "sqrt")
 
 
 def roundings(k: int) -> float:
@@ -37,6 +49,11 @@ def roundings(k: int) -> float:
     return float(min(k, PROBABLE * k**0.5))
 
 
+def constant_error(number: float, unit: float) -> float:
+    """How far off ``number`` may be in a type of this unit roundoff; 0 where the type has it."""
+    return 0.0 if not unit or (frexp(number)[0] / unit).is_integer() else unit * abs(number)
+
+
 @dataclass(frozen=True)
 class Value:
     """A value with what rounding may do to it: ``magnitude`` is the formula over magnitudes, with nothing that cancels;
@@ -45,6 +62,7 @@ class Value:
     value: Array
     magnitude: Array
     terms: float = 0.0
+    error: Array | None = None  # the bound itself, where the formula has functions
 
     @classmethod
     def exact(cls, value: Array) -> Value:
@@ -124,9 +142,104 @@ class Formula:
         """Whether the answer is a product of matrices and nothing else."""
         return _is_product(self._tree)
 
-    def value(self, values: Mapping[str, Value], product: Value | None = None) -> Value:
-        """The right answer, with what rounding may do to it; ``product`` stands for the product if it is given."""
-        return _evaluate(self._tree, values, product)
+    @cached_property
+    def has_functions(self) -> bool:
+        """Whether there is more in it than products, sums and picking the larger of two."""
+        return any(
+            (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div))
+            or (isinstance(node, ast.Call) and (axis_of(node) is not None or _called(node) in _SMOOTH))
+            for node in ast.walk(self._tree)
+        )
+
+    @cached_property
+    def has_products(self) -> bool:
+        """Whether matrices are multiplied."""
+        return any(_is_product(node) for node in ast.walk(self._tree))
+
+    def operations(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
+        """Operators and functions, each as often as it has elements to work on; of a formula without products."""
+        count = 0
+        for node in ast.walk(self._tree):
+            along = isinstance(node, ast.Call) and axis_of(node) is not None
+            if isinstance(node, ast.BinOp | ast.UnaryOp) or (
+                isinstance(node, ast.Call) and _called(node) != "transpose"
+            ):
+                count += prod(_shape(node.args[0] if along and isinstance(node, ast.Call) else node, shapes))
+        return count
+
+    @cached_property
+    def goes_along_lines(self) -> bool:
+        """Whether an element of the answer depends on whole rows or columns beside those of a product."""
+        return any(isinstance(node, ast.Call) and axis_of(node) is not None for node in ast.walk(self._tree))
+
+    def value(
+        self, values: Mapping[str, Value], product: Value | None = None, arithmetic: Arithmetic | None = None
+    ) -> Value:
+        """The right answer, with what rounding may do to it; ``product`` stands for the product if it is given. Of a
+        formula with functions the bound is that of ``arithmetic``."""
+        if not self.has_functions:
+            return _evaluate(self._tree, values, product)
+        from gemm_lessons.gemm import rounding
+
+        return rounding.evaluate(self._tree, values, product, arithmetic or rounding.Arithmetic(0.0, 0.0))
+
+    def shape(self, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
+        """Of the answer, from the ``shapes`` of the buffers; scalars have none. Raises ``ExpressionError`` where two do
+        not fit together."""
+        return _shape(self._tree, shapes)
+
+
+def axis_of(node: ast.Call) -> int | None:
+    """The axis of ``sum(x, axis=1)``, counted from the last: -1 along rows, -2 along columns; None: it has none."""
+    match node.keywords:
+        case [ast.keyword(arg="axis", value=ast.Constant(value=0 | 1 as axis))] if type(axis) is int:
+            return axis - 2
+    return None
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.id if isinstance(node.func, ast.Name) else ""
+
+
+def _shape(node: ast.expr, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
+    def refused(why: str) -> ExpressionError:
+        return ExpressionError(f"{ast.unparse(node)}: {why}")
+
+    match node:
+        case ast.Name(id=name):
+            return shapes.get(name, ())
+        case ast.UnaryOp(operand=operand):
+            return _shape(operand, shapes)
+        case ast.BinOp(left=left, op=ast.MatMult(), right=right):
+            a, b = _shape(left, shapes), _shape(right, shapes)
+            if len(a) < 2 or len(b) < 2 or a[-1] != b[-2]:
+                raise refused(f"a matrix of {_sized(a)} cannot be multiplied by one of {_sized(b)}")
+            return (*_together(a[:-2], b[:-2], refused), a[-2], b[-1])
+        case ast.BinOp(left=left, right=right):
+            return _together(_shape(left, shapes), _shape(right, shapes), refused)
+        case ast.Call(func=ast.Name(id=name), args=[operand]):
+            inner = _shape(operand, shapes)
+            if (axis := axis_of(node)) is not None:
+                if len(inner) < -axis:
+                    raise refused(f"{_sized(inner)} has no axis {axis + 2}")
+                return (*inner[:axis], 1, *inner[len(inner) + axis + 1 :])
+            return (*inner[:-2], *reversed(inner[-2:])) if name == "transpose" else inner
+        case ast.Call(args=[left, right]):
+            return _together(_shape(left, shapes), _shape(right, shapes), refused)
+    return ()
+
+
+def _together(a: tuple[int, ...], b: tuple[int, ...], refused: Callable[[str], ExpressionError]) -> tuple[int, ...]:
+    """As NumPy combines them: an extent of 1 goes with any."""
+    longest = max(len(a), len(b))
+    left, right = ((1,) * (longest - len(it)) + it for it in (a, b))
+    if any(x != y and 1 not in (x, y) for x, y in zip(left, right, strict=True)):
+        raise refused(f"{_sized(a)} and {_sized(b)} do not fit together")
+    return tuple(y if x == 1 else x for x, y in zip(left, right, strict=True))
+
+
+def _sized(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape)) or "a number"
 
 
 def _is_product(node: ast.AST) -> bool:
@@ -150,9 +263,15 @@ def _names(node: ast.expr, text: str) -> Iterator[str]:
             yield name
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             yield from _names(operand, text)
-        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult() | ast.MatMult(), right=right):
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div() | ast.MatMult(), right=right):
             yield from _names(left, text)
             yield from _names(right, text)
+        case ast.Call(func=ast.Name(id=name), args=[operand]) if name in _ALONG:
+            if axis_of(node) is None:
+                raise ExpressionError(
+                    f'"{text}": {name} of one argument takes axis=1, of each row, or axis=0, of each column'
+                )
+            yield from _names(operand, text)
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _ARGUMENTS:
             if len(arguments) != _ARGUMENTS[name]:
                 raise ExpressionError(f'"{text}": {name} takes {_ARGUMENTS[name]} arguments')

@@ -12,6 +12,9 @@ The seed is fresh for every run and reported, so nothing can be hard-coded and e
 
 Hidden shapes of graded runs have rarer numbers, too (``inputs.py``): of any exponent, powers of two, bytes that are 0.
 
+A buffer may have a range of its own in lesson.toml: then its numbers are uniform in it. Where a formula has functions,
+inputs are multiplied by nothing, for exp takes no number of any size.
+
 Out of range are infinities, NaN, and numbers below the smallest normal one: what becomes of those is an option of the
 compiler (``-ftz``), and no lesson speaks of it.
 
@@ -39,6 +42,7 @@ from gemm_lessons.engine.records.launch import Argument, Buffer, Scalar, Texture
 from gemm_lessons.gemm.data import SCALARS, BufferLayout, DataSpec
 from gemm_lessons.gemm.formula import Formula, Value
 from gemm_lessons.gemm.inputs import Sharp, sharpen, widen
+from gemm_lessons.gemm.rounding import Arithmetic
 from gemm_lessons.gemm.shapes import Shape, astuple
 
 Array = np.ndarray[Any, Any]
@@ -103,7 +107,7 @@ class Problem:
             if name not in self.arrays:
                 self.arrays[name] = _filled(layout, random)
         self.sharp: Sharp | None = None
-        if not product or product.left == product.right or flat:
+        if not product or product.left == product.right or flat or data.formula.has_functions:
             return
         if sharp:
             digits, scaled = data.accumulate.precision, not data.formula.is_product
@@ -116,6 +120,7 @@ class Problem:
         """Whether sums are floats that are stored as they are, of matrices, not of a stack of them."""
         data, answer = self.data, self.answer
         exact = answer.element.is_float and answer.element.roundoff <= data.accumulate.roundoff
+        exact = exact and not data.formula.has_functions
         return exact and all(it.element.is_float and it.dimensions <= 2 for it in self.layouts.values())
 
     def _scalar(self, random: np.random.Generator, name: str, used: bool, rare: bool) -> np.generic:
@@ -165,14 +170,19 @@ class Problem:
 
     def evaluated(self, values: Mapping[str, Value], product: Value | None = None) -> Value:
         """The answer for other values of buffers and scalars, (M, N)."""
-        return self._answer(self.data.formula.value(values, product))
+        return self._answer(self.data.formula.value(values, product, self._arithmetic))
 
     def answer_of(self, formula: Formula) -> Value:
         """The answer if ``formula`` had been asked for, (M, N)."""
-        return self._answer(formula.value(self.values))
+        return self._answer(formula.value(self.values, None, self._arithmetic))
+
+    @property
+    def _arithmetic(self) -> Arithmetic:
+        return Arithmetic(unit(self.data), self.data.accumulate.least_normal)
 
     def _answer(self, right: Value) -> Value:
-        return Value(self._stored_exactly(_stacked(right.value)), _stacked(right.magnitude), right.terms)
+        error = None if right.error is None else _stacked(np.broadcast_to(right.error, right.value.shape))
+        return Value(self._stored_exactly(_stacked(right.value)), _stacked(right.magnitude), right.terms, error)
 
     def _stored_exactly(self, values: Array) -> Array:
         kind = self.answer.element
@@ -192,6 +202,8 @@ class Problem:
         element) up to K = 6000 in fp32; summing in fp16 or multiplying in TF32 exceeds it by an order of magnitude.
         A product too many shows where the factors that meet are not of much smaller rows, columns or k. Zeros make
         |A||B| smaller.
+
+        Of a formula with functions, ``rounding.py`` bounds the error of each operation in turn, instead.
 
         - float64: NumPy's sum has the same error as the kernel's, so the tolerance is doubled.
         - narrower factors into float32: u is doubled, for tensor cores cut off instead of rounding to nearest. Of 16
@@ -218,7 +230,9 @@ class Problem:
         answer = self.answer.element
         if not answer.is_float:
             return np.zeros_like(right.value)
-        bound = unit(self.data) * (right.terms + EPILOGUE) * right.magnitude
+        bound = right.error
+        if bound is None:
+            bound = unit(self.data) * (right.terms + EPILOGUE) * right.magnitude
         if answer.roundoff > self.data.accumulate.roundoff:
             bound = bound + answer.roundoff * (np.abs(right.value) + bound) + answer.smallest / 2
         return np.asarray(np.broadcast_to(bound, right.value.shape))
@@ -244,7 +258,9 @@ def _filled(layout: BufferLayout, random: np.random.Generator) -> Array:
     """A fresh array as stored: gaps between lines are poisoned."""
     element, inner = layout.element, (*layout.shape[:-1], layout.length)
     stored = element.poisoned(layout.shape)
-    if layout.fill == "random":
+    if layout.fill == "random" and layout.range is not None:
+        layout.inside(stored)[...] = element.encode(random.uniform(*layout.range, inner))
+    elif layout.fill == "random":
         layout.inside(stored)[...] = element.draw(random, inner)
     elif layout.fill != "poison":
         layout.inside(stored)[...] = element.encode(np.full(inner, float(layout.fill == "ones")))

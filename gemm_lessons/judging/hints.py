@@ -10,11 +10,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from gemm_lessons.course.todos import open_todos, skipped_todos
-from gemm_lessons.engine.compiler.source import included_names, line_of, without_comments
+from gemm_lessons.engine.compiler.source import included_names, kernels, line_of, without_comments
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.records.metrics import METRICS
 from gemm_lessons.engine.records.results import Conflict
-from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.gemm.shapes import Shape, astuple
 from gemm_lessons.judging.evidence import Evidence
 from gemm_lessons.judging.remedies import has_buffers, remedies
 from gemm_lessons.judging.verdict import CompileFailed, GateMissed, Passed, WrongAnswer
@@ -31,7 +32,10 @@ LOW_OCCUPANCY = 0.25
 
 MORE_INSTRUCTIONS = 1.1  # than the reference, for the same multiply-adds
 ENDED = re.compile(r"\b(if|for)\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\s*;")
-OF_TWO_DIMENSIONS = re.compile(r"threadIdx\s*\.\s*y|(?:[/%]|\bblockIdx\s*\.\s*\w\s*\*)\s*blockDim\s*\.\s*x")
+OF_TWO_DIMENSIONS = re.compile(
+    r"threadIdx\s*\.\s*y|(?:(?P<of>(?:threadIdx\s*\.\s*x\s*)?[/%])|\bblockIdx\s*\.\s*(?P<axis>[xyz])\s*\*)"
+    r"\s*blockDim\s*\.\s*x"
+)
 # The estimate's limiter, and what to try where no lesson follows that does.
 LIMITS: Mapping[str, tuple[str, str]] = {
     "issue": ("instructions", "do more multiply-adds for each load and each index computed"),
@@ -117,17 +121,43 @@ def _ends_at_once(facts: Evidence) -> Iterator[Hint]:
 
 def _flat_block(facts: Evidence) -> Iterator[Hint]:
     """The tutorials' blocks of two dimensions: a lesson's mostly have one."""
-    found = OF_TWO_DIMENSIONS.search(text := without_comments(facts.source))
-    blocks = {grid.block for grid in facts.lesson.grids(facts.lesson.shapes.count)}
-    if found and not facts.checked.right and all(block[1:] == (1, 1) for block in blocks):
-        threads = f"{max(blocks)[0]:,}"
-        is_y = found[0].startswith("threadIdx")
+    if facts.checked.right:
+        return
+    text = without_comments(facts.source)
+    rank = 2.6 if open_todos(facts.source, facts.stub) else 1
+    for found in OF_TWO_DIMENSIONS.finditer(text):
+        grids = _grids_of(facts, text, found.start())
+        if any(grid.block[1:] != (1, 1) or _is_flat_index(facts, grid, found) for grid in grids):
+            continue
+        threads = f"{max(grid.threads for grid in grids):,}"
+        is_y = found["axis"] is None and found["of"] is None
         so = "threadIdx.y is always 0" if is_y else f"blockDim.x is {threads} and no tile size"
+        whose = "this lesson's" if len(grids) == len(facts.lesson.launches) else "this kernel's"
         yield Hint(
-            1,
-            f"line {line_of(text, found.start())}: this lesson's blocks are one row of {threads} threads, so {so}. "
+            rank,
+            f"line {line_of(text, found.start())}: {whose} blocks are one row of {threads} threads, so {so}. "
             "Compute row and column from threadIdx.x.",
         )
+        return
+
+
+def _grids_of(facts: Evidence, text: str, position: int) -> Sequence[Grid]:
+    """The launches of the kernel at ``position``; all launches where it is outside of a kernel that is launched."""
+    grids = facts.lesson.grids(facts.lesson.shapes.count)
+    above = [kernel.name for kernel in kernels(text) if kernel.line <= line_of(text, position)]
+    entries = [launch.entry.partition("<")[0] for launch in facts.lesson.launches]
+    mine = [grid for grid, entry in zip(grids, entries, strict=True) if above[-1:] == [entry]]
+    return mine or grids
+
+
+def _is_flat_index(facts: Evidence, grid: Grid, found: re.Match[str]) -> bool:
+    """Whether blockDim.x is the right step between blocks: they form one row, or so many cover a side of a matrix."""
+    if found["axis"] is None:
+        return found["of"] is not None and "threadIdx" not in found["of"] and grid.grid[1:] == (1, 1)
+    across = grid.grid["xyz".index(found["axis"])]
+    return grid.grid[1:] == (1, 1) or across in [
+        -(-size // grid.block[0]) for size in astuple(facts.lesson.shapes.count)
+    ]
 
 
 def _fault(facts: Evidence) -> Iterator[Hint]:

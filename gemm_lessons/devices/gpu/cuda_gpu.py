@@ -182,7 +182,8 @@ class Gpu:
 
         ``seconds`` is about the time that timed launches take in all (at least three of each), ``warm_up_s`` the
         longest to wait for a steady clock. Raises ``KitError`` when the GPU lacks memory or cuBLAS; a kernel's fault is
-        part of the result. Raises ``UnsupportedKernel`` for a formula without a single product, which cuBLAS lacks.
+        part of the result. Raises ``UnsupportedKernel`` for a formula without a single product, which cuBLAS lacks, or
+        with functions.
         """
         _measurable(data)
         header = {
@@ -307,6 +308,8 @@ class Gpu:
 def _measurable(data: DataSpec) -> None:
     if data.formula.product is None:
         raise UnsupportedKernel(f"{data.formula.text}: only formulas with one product of two buffers are timed")
+    if data.formula.has_functions:  # cuBLAS's product has an error of its own, which they may make larger
+        raise UnsupportedKernel(f"{data.formula.text}: only formulas of products and sums are timed beside cuBLAS")
     for factor in data.factors:
         if factor.element.cuda is None or factor.element.name.startswith("float8"):
             raise UnsupportedKernel(f"{factor.name} is {factor.element}: cuBLAS's gemmEx, timed beside it, takes none")

@@ -106,6 +106,7 @@ class Given:
     symbols: Sequence[HostVariable]
     arrays: Mapping[str, NDArray[Any]]
     numbers: Mapping[str, Number]
+    blank: frozenset[str] = frozenset()  # arguments that the kernel only writes: nobody filled them before
 
 
 def build(
@@ -149,7 +150,8 @@ def build(
         given.append(_symbol(name, value, names, found, rng))
         if "[" in value:
             arrays[name] = given[-1].array
-    return Given(arguments, given, arrays, names)
+    blank = frozenset(name for name, spec in specs.items() if not spec.read)
+    return Given(arguments, given, arrays, names, blank)
 
 
 def _numbers(arguments: Sequence[Item], variables: Sequence[Item]) -> dict[str, Number]:

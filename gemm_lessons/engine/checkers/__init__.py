@@ -125,6 +125,10 @@ class Checks:
 
         self._ledger.downgrade(harmless, "note", Race(same_value=True))
 
+    def unstored(self, name: str, width: int) -> int:
+        """Elements of ``width`` bytes in global buffer ``name`` that no store reached, whatever they hold."""
+        return self._global.unstored(name, width)
+
     def result(self) -> Sequence[Finding]:
         """The findings so far."""
         return self._ledger.result()

@@ -168,6 +168,19 @@ class GlobalRaces:
         self._epoch += 1 if blocks is None else blocks
         self._forget_repeats()
 
+    def unstored(self, name: str, width: int) -> int:
+        """Elements of ``width`` bytes in buffer ``name`` of which no store, copy or atomic reached a byte."""
+        number = next(i for i, (known, _, _) in enumerate(self._buffers) if known == name)
+        count = self._buffers[number][2] // width
+        if number not in self._shadows:
+            return count
+        blank: Array = ~self._shadows[number].written(slice(None))
+        if self._granule > width:
+            blank = np.repeat(blank, self._granule // width)[:count]
+        elif self._granule < width:
+            blank = np.logical_and.reduce(blank.reshape(-1, width // self._granule), axis=1)
+        return int(np.count_nonzero(blank))
+
     # -- one access ---------------------------------------------------------------------------------------------------
 
     def _placed(self, batch: Batch, placed: Placed) -> None:

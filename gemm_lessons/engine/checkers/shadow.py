@@ -25,7 +25,7 @@ class Shadow:
         self.writer_time = np.zeros(0, np.int64)  # only where blocks may hand data to each other
         self.visitors: dict[str, Visitors] = {}  # by how they visit, see ``global_memory``
 
-    def written(self, cell: Array) -> Array:
+    def written(self, cell: Array | slice) -> Array:
         """Whether anybody has stored into or updated each of ``cell``."""
         written: Array = self.writer[cell] != 0
         for how in ("atomic", "narrow"):

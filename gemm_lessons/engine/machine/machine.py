@@ -69,6 +69,7 @@ class Setting:
     watched: frozenset[int] = frozenset()  # stores (instruction indices) whose values are recorded
     shuffles: frozenset[int] = frozenset()  # shuffles of which undefined values are followed
     placed: bool = False  # report the true address of every global access
+    unstored: bool = False  # count the elements of outputs that nothing is stored to
 
 
 class Bound(dict[int, Operations]):

@@ -58,6 +58,11 @@ class Element:
         """Unit roundoff: half the distance from 1 to the next number; 0 for integers."""
         return 2.0**-self.precision if self.is_float else 0.0
 
+    @property
+    def least_normal(self) -> float:
+        """The smallest normal number; what is smaller may be flushed to 0."""
+        return self.smallest * 2.0 ** (self.precision - 1)
+
     def poisoned(self, shape: tuple[int, ...]) -> Array:
         """An array whose every element has the bits ``poison``."""
         import numpy as np

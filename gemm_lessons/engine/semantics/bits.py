@@ -146,6 +146,32 @@ def _bmsk(wrap: bool) -> Function:
     return function
 
 
+def _fns(out: Array, mask: Array, base: Array, offset: Array) -> None:
+    """Position of the ``|offset|``-th one of ``mask``, counted from bit ``base``: upwards, downwards if ``offset`` is
+    negative; of bit ``base`` itself if it is 0. All ones where there is none.
+
+    PTX leaves a base above 31 undefined, and does not say how large the least ``offset`` is. There it gives what
+    ptxas's code for sm_75 and sm_90 gives: no bit, and 0."""
+    bits, start, count = np.broadcast_arrays(np.atleast_1d(mask), base, offset)
+    down = np.less(count, 0)
+    turned = np.empty(bits.shape, U32)
+    _brev(32)(turned, bits)
+    left = np.where(down, turned, bits)  # downwards is upwards in the reversed word
+    first = np.where(down, U32(31) - start, start)
+    left = left & ~_low_bits(first, U32)
+    left = np.where(np.equal(count, 0), left & np.left_shift(U32(1), first), left)
+    nth = np.abs(count.astype(np.int64))
+    for passed in range(1, 32):
+        if not (more := nth > passed).any():
+            break
+        left = np.where(more, left & (left - U32(1)), left)
+    left = np.where(nth > 32, U32(0), left)
+    lowest = np.bitwise_count(~left & (left - U32(1))).astype(U32)
+    position = np.where(down, U32(31) - lowest, lowest)
+    position = np.where(np.equal(left, 0), ~U32(0), position)
+    np.copyto(out, np.where(nth == 1 << 31, U32(0), position))
+
+
 # ---- shifts ----
 
 
@@ -281,5 +307,6 @@ def table() -> Table:
     for permutation in (None, *PERMUTATIONS):
         name = "prmt.b32" if permutation is None else f"prmt.b32.{permutation}"
         entries[name] = Operation(("b32",), ("b32", "b32", "b32"), _prmt(permutation))
+    entries["fns.b32"] = Operation(("b32",), ("b32", "u32", "s32"), _fns)
     entries["lop3.b32"] = Operation(("b32",), ("b32", "b32", "b32", "u32"), _lop3)
     return entries

@@ -39,7 +39,7 @@ from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.facts import Stopped
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.launch import Argument, Grid, HostVariable
+from gemm_lessons.engine.records.launch import Argument, Grid, HostVariable, buffers_of
 from gemm_lessons.engine.records.results import Counters, Launched
 from gemm_lessons.engine.sass.walker import Watch
 from gemm_lessons.engine.second_opinion import agreement
@@ -207,7 +207,13 @@ class _Asked:
         machine.state.images.write_back()
         read_back(self.program.variables, symbols, machine.memory)
         told = None if fault is None else _told(fault, self.compiled)
-        return Launched(counted, found, told, printed=machine.printer.result())
+        unstored = self._unstored(checks) if self.setting.unstored and fault is None else {}
+        return Launched(counted, found, told, printed=machine.printer.result(), unstored=unstored)
+
+    def _unstored(self, checks: Checks) -> dict[str, int]:
+        outputs = {buffer.name: buffer.array.dtype.itemsize for buffer in buffers_of(self.arguments) if buffer.output}
+        counts = {name: checks.unstored(name, width) for name, width in outputs.items()}
+        return {name: count for name, count in counts.items() if count}
 
     def remains(self) -> Remains:
         """Run it and check it; what is left in memory."""

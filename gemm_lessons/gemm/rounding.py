@@ -1,0 +1,158 @@
+"""How far off an honest kernel may be where a formula has more than products and sums: a bound beside each value.
+
+Each operation takes values with an absolute bound on their error, and gives its own value with one (running error
+analysis; Higham, "Accuracy and Stability of Numerical Algorithms", section 3.3). u is the unit roundoff, e_x the bound
+of x, and a computed result is ``(1 + d) f(...) + t``, |d| <= r u, |t| <= the smallest normal number, since flushing
+what is smaller to 0 is an option of the compiler. So each operation adds ``r u (|f| + e) + smallest`` to the error e
+that its operands bring:
+
+    x + y, x - y        e_x + e_y                                   r = 1
+    x * y               |x| e_y + |y| e_x + e_x e_y                 r = 1
+    x / y               (e_x + |x / y| e_y) / (|y| - e_y)           r = 2: 1 / y may be computed first
+    exp(x)              exp(x) (exp(e_x) - 1)                       r = 5: expf is 2 ulp off
+    log(x)              -log(1 - e_x / x)                           r = 3: logf is 1 ulp off
+    tanh(x)             e_x (1 - tanh(|x| - e_x)^2), at most e_x    r = 5: tanhf is 2 ulp off
+    sqrt(x)             e_x / (sqrt(x) + sqrt(x - e_x))             r = 5: rsqrtf, for 1 / sqrt(x), is 2 ulp off
+    max, min, relu      the largest of the errors                   exact
+    sum(x, axis=...)    the sum of the errors                       roundings(n - 1) u sum(|x| + e_x), in any order
+    A @ B               |A| e_B + e_A |B| + e_A e_B                 roundings(K) u |A| |B|, with the errors in it
+
+Each line is the largest change of f while its operands move by their errors: exact for +, -, *, /, exp, log and sqrt,
+whose slopes are largest at an end of the interval; of tanh the largest slope times the error. exp turns the absolute
+error of x into a relative one, which is why exp(x - max) of a number far below max may be off by |x - max| roundings.
+``formula.roundings`` says how many of a sum add up; divided by 1 - r u, they hold the terms of higher order, too.
+
+ulp errors are the largest of CUDA's programming guide ("Mathematical functions", all releases from 11 to 13), against
+the correctly rounded result: half an ulp more against the true one, and an ulp is 2 u at most. A constant that the type
+does not have is rounded. Inputs are exact. Nothing is bounded where a divisor or the argument of log may be 0.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.gemm.formula import Value, axis_of, constant_error, roundings
+
+Array = np.ndarray[Any, Any]
+
+FUNCTION_ROUNDINGS: Mapping[str, int] = {"exp": 5, "log": 3, "tanh": 5, "sqrt": 5}
+DIVISION_ROUNDINGS = 2
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """The type that kernels compute in: unit roundoff, and the smallest normal number."""
+
+    unit: float
+    smallest: float
+
+    def several(self, count: float) -> float:
+        """What so many roundings add up to, relative to what is rounded."""
+        return count * self.unit / (1 - count * self.unit)
+
+    def rounded(self, value: Array, error: Array, count: int) -> Value:
+        """A result that its operands put off by ``error``, rounded itself."""
+        return bounded(value, error + self.several(count) * (np.abs(value) + error) + self.smallest)
+
+
+def bounded(value: Array, error: Array) -> Value:
+    """A value with the bound of its error."""
+    return Value(value, np.abs(value), error=error)
+
+
+def evaluate(tree: ast.expr, values: Mapping[str, Value], product: Value | None, kind: Arithmetic) -> Value:
+    """``tree`` in float64, with what rounding in ``kind`` may do to it. ``product`` stands for the product of matrices,
+    if it is given."""
+    with np.errstate(all="ignore"):  # infinite values and errors are refused elsewhere, or tolerate anything
+        return _Evaluation(values, product, kind).of(tree)
+
+
+class _Evaluation:
+    def __init__(self, values: Mapping[str, Value], product: Value | None, kind: Arithmetic) -> None:
+        self.values, self.product, self.kind = values, product, kind
+
+    def of(self, node: ast.expr) -> Value:
+        match node:
+            case ast.Constant(value=int() | float() as number):
+                return self.constant(float(number))
+            case ast.Name(id=name):
+                return self.known(self.values[name])
+            case ast.UnaryOp(operand=operand):
+                value, error = self.parts(operand)
+                return bounded(-value, error)
+            case ast.BinOp(op=ast.MatMult()) if self.product is not None:
+                return self.known(self.product)
+            case ast.BinOp(left=left, op=op, right=right):
+                return self.operation(op, *self.parts(left), *self.parts(right))
+            case ast.Call(func=ast.Name(id=name), args=[operand]):
+                return self.function(name, node, *self.parts(operand))
+            case ast.Call(func=ast.Name(id=name), args=[left, right]):
+                (a, a_error), (b, b_error) = self.parts(left), self.parts(right)
+                pick = np.maximum if name == "max" else np.minimum
+                return bounded(pick(a, b), np.maximum(a_error, b_error))
+        raise AssertionError(ast.unparse(node))  # parsed
+
+    def parts(self, node: ast.expr) -> tuple[Array, Array]:
+        found = self.of(node)
+        assert found.error is not None
+        return found.value, found.error
+
+    def known(self, given: Value) -> Value:
+        """Of outside: an input is exact; a product has the bound of its sums."""
+        if given.error is not None:
+            return given
+        return bounded(given.value, self.kind.several(given.terms) * given.magnitude)
+
+    def constant(self, number: float) -> Value:
+        return bounded(np.array(number), np.array(constant_error(number, self.kind.unit)))
+
+    def operation(self, op: ast.operator, a: Array, a_error: Array, b: Array, b_error: Array) -> Value:
+        kind = self.kind
+        match op:
+            case ast.Add():
+                return kind.rounded(a + b, a_error + b_error, 1)
+            case ast.Sub():
+                return kind.rounded(a - b, a_error + b_error, 1)
+            case ast.Mult():
+                return kind.rounded(a * b, np.abs(a) * b_error + np.abs(b) * a_error + a_error * b_error, 1)
+            case ast.Div():
+                least = np.abs(b) - b_error
+                error = (a_error + np.abs(a / b) * b_error) / np.where(least > 0, least, np.nan)
+                return kind.rounded(a / b, np.where(least > 0, error, np.inf), DIVISION_ROUNDINGS)
+        a_most, b_most = np.abs(a) + a_error, np.abs(b) + b_error
+        brought = np.abs(a) @ b_error + a_error @ b_most
+        return bounded(a @ b, brought + kind.several(roundings(a.shape[-1])) * (a_most @ b_most) + kind.smallest)
+
+    def function(self, name: str, node: ast.Call, x: Array, error: Array) -> Value:
+        axis = axis_of(node)
+        if name == "transpose":
+            return bounded(np.swapaxes(x, -1, -2), np.swapaxes(error, -1, -2) if error.ndim > 1 else error)
+        if name == "relu":
+            return bounded(np.maximum(x, 0.0), error)
+        if axis is None:
+            value = FUNCTIONS[name](x)
+            return self.kind.rounded(value, SPREAD[name](x, error, value), FUNCTION_ROUNDINGS[name])
+        error = np.broadcast_to(error, x.shape)
+        if name in ("max", "min"):
+            pick = np.max if name == "max" else np.min
+            return bounded(pick(x, axis=axis, keepdims=True), np.max(error, axis=axis, keepdims=True))
+        total, brought = (np.sum(it, axis=axis, keepdims=True) for it in (x, error))
+        most = np.sum(np.abs(x) + error, axis=axis, keepdims=True)
+        return bounded(total, brought + self.kind.several(roundings(x.shape[axis] - 1)) * most)
+
+
+FUNCTIONS: Mapping[str, Callable[[Array], Array]] = {"exp": np.exp, "log": np.log, "tanh": np.tanh, "sqrt": np.sqrt}
+# How far f(x) moves at most while x moves by its error: of x, the error and f(x).
+SPREAD: Mapping[str, Callable[[Array, Array, Array], Array]] = {
+    "exp": lambda x, error, value: value * np.expm1(error),
+    "log": lambda x, error, value: np.where(error < x, -np.log1p(-error / x), np.inf),
+    "tanh": lambda x, error, value: error * (1 - np.tanh(np.maximum(np.abs(x) - error, 0)) ** 2),
+    "sqrt": lambda x, error, value: np.where(
+        error > x, np.inf, np.where(error == 0, 0, error / (value + np.sqrt(np.maximum(x - error, 0))))
+    ),
+}
