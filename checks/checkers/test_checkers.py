@@ -11,7 +11,6 @@ from gemm_lessons.launch import Buffer
 from gemm_lessons.simulator.checkers.epochs import Epochs
 from gemm_lessons.simulator.checkers.global_memory import GlobalRaces
 
-
 TOGETHER = True
 
 
