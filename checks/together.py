@@ -110,12 +110,12 @@ def _wanted(items: Iterable[pytest.Item], helpers: Helpers) -> list[Wanted]:
 
     with mock.patch.object(api, "take", seen):
         for item in items:
-            assert isinstance(item, pytest.Function)
+            function = item.function  # type: ignore[attr-defined]
             given = {**helpers(item), **getattr(getattr(item, "callspec", None), "params", {})}
-            names = inspect.signature(item.function).parameters
+            names = inspect.signature(function).parameters
             if set(names) <= set(given):
                 try:
-                    item.function(**{name: given[name] for name in names})
+                    function(**{name: given[name] for name in names})
                 except _Seen:
                     pass
                 except Exception:  # noqa: BLE001 (the test itself will say so)
