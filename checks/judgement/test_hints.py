@@ -13,6 +13,7 @@ import pytest
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.todos import open_todos
 from gemm_lessons.devices.device import Binaries
+from gemm_lessons.devices.gpu.trouble import fault
 from gemm_lessons.engine.compiler.compile import Compiled, Occupancy, Resources, compile_source
 from gemm_lessons.engine.compiler.diagnostics import Diagnostic
 from gemm_lessons.engine.records.findings import Finding, Severity
@@ -22,7 +23,6 @@ from gemm_lessons.engine.records.results import Counters
 from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.gemm.time_model import Estimate
-from gemm_lessons.gpu.trouble import fault
 from gemm_lessons.judging.evidence import Built, Checked, Evidence, ShapeResult
 from gemm_lessons.judging.hints import COALESCING, CONFLICTS, LIMITS, SHOWN, hints_for
 from gemm_lessons.judging.remedies import REMEDIES
