@@ -13,7 +13,7 @@ from gemm_lessons.devices.gpu.cuda_gpu import Gpu
 from gemm_lessons.devices.gpu.errors import GpuUnavailable, WrongGpuIndex
 from gemm_lessons.devices.gpu.records import Entrant, Measurement, Step
 from gemm_lessons.engine.compiler.compile import Compiled, Resources
-from gemm_lessons.engine.records.errors import KitError
+from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.engine.records.launch import Buffer, Grid, Scalar, StructWithBuffers
 from gemm_lessons.engine.records.results import Launched
 from gemm_lessons.gemm.data import DataSpec
@@ -187,6 +187,12 @@ def test_measuring_names_the_culprit(fake_gpu: Gpu, kernel: str, kind: str) -> N
     assert result.fault.kind == kind
     assert not result.kernels
     assert measure(fake_gpu, "gemm").fault is None
+
+
+def test_formulas_that_cublas_cannot_check_are_not_timed(fake_gpu: Gpu) -> None:
+    for formula, why in (("C = tanh(A @ B)", "of products and sums"), ("C = exp(A)", "with one product")):
+        with pytest.raises(UnsupportedKernel, match=why):
+            fake_gpu.measure(DataSpec.plain(PARAMETERS, formula=formula), SHAPE, entrants("gemm"), seed=1)
 
 
 def test_too_little_memory_says_what_was_asked(fake_cupy: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from gemm_lessons.engine.records.elements import ELEMENTS
 from gemm_lessons.gemm.data import BufferSpec, DataSpec
 from gemm_lessons.gemm.formula import Formula, Value
 from gemm_lessons.gemm.problem import Problem
-from gemm_lessons.gemm.rounding import Arithmetic
+from gemm_lessons.gemm.rounding import Arithmetic, evaluate
 from gemm_lessons.gemm.shapes import Shape
 
 Array = np.ndarray[Any, Any]
@@ -257,11 +257,11 @@ def test_what_may_be_divided_by_zero_or_is_the_log_of_it_has_no_bound() -> None:
     kind = Arithmetic(2.0**-24, 2.0**-126)
     x = Value.exact(np.array([[2.0, 0.0]]))
     for text in ("C = 1 / X", "C = log(X)"):
-        found = Formula.parse(text, ("X", "C")).value({"X": x}, None, kind)
+        found = evaluate(Formula.parse(text, ("X", "C")), {"X": x}, None, kind)
         assert found.error is not None
         assert np.isfinite(found.error[0, 0])
         assert not np.isfinite(found.error[0, 1])
-    difference = Formula.parse("C = sqrt(X - 2)", ("X", "C")).value({"X": x}, None, kind)
+    difference = evaluate(Formula.parse("C = sqrt(X - 2)", ("X", "C")), {"X": x}, None, kind)
     assert difference.error is not None
     assert not np.isfinite(difference.error[0, 0]), "may be a little less than 0"
 

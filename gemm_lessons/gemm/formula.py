@@ -21,8 +21,6 @@ from gemm_lessons.engine.records.frozen import dataclass
 if TYPE_CHECKING:
     import numpy as np
 
-    from gemm_lessons.gemm.rounding import Arithmetic
-
     Array = np.ndarray[Any, Any]
 
 PROBABLE = 8.0  # standard deviations of accumulated rounding that no honest sum exceeds: 1 in 10**15, two-sided
@@ -93,7 +91,7 @@ class Formula:
             raise ExpressionError(f"a formula of {len(text)} characters; at most {LONGEST}")
         formula = cls(text)
         known = list(names)
-        for name in (formula.target, *_names(formula._tree, text)):
+        for name in (formula.target, *_names(formula.tree, text)):
             if name not in known:
                 near = closest(name, known)
                 hint = f"; did you mean {near}?" if near else f"; known: {', '.join(known)}"
@@ -117,18 +115,19 @@ class Formula:
         return self._parsed[0]
 
     @property
-    def _tree(self) -> ast.expr:
+    def tree(self) -> ast.expr:
+        """What stands on the right of ``=``, parsed."""
         return self._parsed[1]
 
     @property
     def names(self) -> tuple[str, ...]:
         """What stands on the right of ``=``, in order."""
-        return tuple(_names(self._tree, self.text))
+        return tuple(_names(self.tree, self.text))
 
     @cached_property
     def product(self) -> Product | None:
         """The only product of matrices, if there is just one, and of buffers."""
-        found = [node for node in ast.walk(self._tree) if _is_product(node)]
+        found = [node for node in ast.walk(self.tree) if _is_product(node)]
         if len(found) != 1:
             return None
         assert isinstance(found[0], ast.BinOp)
@@ -140,7 +139,7 @@ class Formula:
     @cached_property
     def is_product(self) -> bool:
         """Whether the answer is a product of matrices and nothing else."""
-        return _is_product(self._tree)
+        return _is_product(self.tree)
 
     @cached_property
     def has_functions(self) -> bool:
@@ -148,18 +147,18 @@ class Formula:
         return any(
             (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div))
             or (isinstance(node, ast.Call) and (axis_of(node) is not None or _called(node) in _SMOOTH))
-            for node in ast.walk(self._tree)
+            for node in ast.walk(self.tree)
         )
 
     @cached_property
     def has_products(self) -> bool:
         """Whether matrices are multiplied."""
-        return any(_is_product(node) for node in ast.walk(self._tree))
+        return any(_is_product(node) for node in ast.walk(self.tree))
 
     def operations(self, shapes: Mapping[str, tuple[int, ...]]) -> int:
         """Operators and functions, each as often as it has elements to work on; of a formula without products."""
         count = 0
-        for node in ast.walk(self._tree):
+        for node in ast.walk(self.tree):
             along = isinstance(node, ast.Call) and axis_of(node) is not None
             if isinstance(node, ast.BinOp | ast.UnaryOp) or (
                 isinstance(node, ast.Call) and _called(node) != "transpose"
@@ -170,23 +169,18 @@ class Formula:
     @cached_property
     def goes_along_lines(self) -> bool:
         """Whether an element of the answer depends on whole rows or columns beside those of a product."""
-        return any(isinstance(node, ast.Call) and axis_of(node) is not None for node in ast.walk(self._tree))
+        return any(isinstance(node, ast.Call) and axis_of(node) is not None for node in ast.walk(self.tree))
 
-    def value(
-        self, values: Mapping[str, Value], product: Value | None = None, arithmetic: Arithmetic | None = None
-    ) -> Value:
+    def value(self, values: Mapping[str, Value], product: Value | None = None) -> Value:
         """The right answer, with what rounding may do to it; ``product`` stands for the product if it is given. Of a
-        formula with functions the bound is that of ``arithmetic``."""
-        if not self.has_functions:
-            return _evaluate(self._tree, values, product)
-        from gemm_lessons.gemm import rounding
-
-        return rounding.evaluate(self._tree, values, product, arithmetic or rounding.Arithmetic(0.0, 0.0))
+        formula with functions, ``rounding.evaluate`` gives it."""
+        assert not self.has_functions, self.text
+        return _evaluate(self.tree, values, product)
 
     def shape(self, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
         """Of the answer, from the ``shapes`` of the buffers; scalars have none. Raises ``ExpressionError`` where two do
         not fit together."""
-        return _shape(self._tree, shapes)
+        return _shape(self.tree, shapes)
 
 
 def axis_of(node: ast.Call) -> int | None:

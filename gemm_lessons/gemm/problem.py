@@ -42,7 +42,7 @@ from gemm_lessons.engine.records.launch import Argument, Buffer, Scalar, Texture
 from gemm_lessons.gemm.data import SCALARS, BufferLayout, DataSpec
 from gemm_lessons.gemm.formula import Formula, Value
 from gemm_lessons.gemm.inputs import Sharp, sharpen, widen
-from gemm_lessons.gemm.rounding import Arithmetic
+from gemm_lessons.gemm.rounding import Arithmetic, evaluate
 from gemm_lessons.gemm.shapes import Shape, astuple
 
 Array = np.ndarray[Any, Any]
@@ -170,11 +170,11 @@ class Problem:
 
     def evaluated(self, values: Mapping[str, Value], product: Value | None = None) -> Value:
         """The answer for other values of buffers and scalars, (M, N)."""
-        return self._answer(self.data.formula.value(values, product, self._arithmetic))
+        return self._answer(evaluate(self.data.formula, values, product, self._arithmetic))
 
     def answer_of(self, formula: Formula) -> Value:
         """The answer if ``formula`` had been asked for, (M, N)."""
-        return self._answer(formula.value(self.values, None, self._arithmetic))
+        return self._answer(evaluate(formula, self.values, None, self._arithmetic))
 
     @property
     def _arithmetic(self) -> Arithmetic:

@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.gemm.formula import Value, axis_of, constant_error, roundings
+from gemm_lessons.gemm.formula import Formula, Value, axis_of, constant_error, roundings
 
 Array = np.ndarray[Any, Any]
 
@@ -65,11 +65,13 @@ def bounded(value: Array, error: Array) -> Value:
     return Value(value, np.abs(value), error=error)
 
 
-def evaluate(tree: ast.expr, values: Mapping[str, Value], product: Value | None, kind: Arithmetic) -> Value:
-    """``tree`` in float64, with what rounding in ``kind`` may do to it. ``product`` stands for the product of matrices,
-    if it is given."""
+def evaluate(formula: Formula, values: Mapping[str, Value], product: Value | None, kind: Arithmetic) -> Value:
+    """A formula in float64, with what rounding in ``kind`` may do to it. ``product`` stands for the product of
+    matrices, if it is given."""
+    if not formula.has_functions:
+        return formula.value(values, product)
     with np.errstate(all="ignore"):  # infinite values and errors are refused elsewhere, or tolerate anything
-        return _Evaluation(values, product, kind).of(tree)
+        return _Evaluation(values, product, kind).of(formula.tree)
 
 
 class _Evaluation:

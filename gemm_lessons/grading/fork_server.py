@@ -28,7 +28,7 @@ from gemm_lessons.engine.process.child import ChildDied, ChildHung, Parent
 from gemm_lessons.engine.records.errors import KitError
 from gemm_lessons.grading import job
 
-ROOMS = ("course", "compiler", "simulator", "judgement", "run", "arguments", "hardware")
+ROOMS = ("course", "engine", "gemm", "judging", "running")
 ADOPT_ORPHANS = 36  # prctl
 PREFIX = "gemm-lessons-job-"
 
