@@ -1,0 +1,216 @@
+"""The tokens of CUDA C++, and which bracket closes which: what each reader of a kernel's source starts from.
+
+A lexer, not a grammar, because learners' files are half written and tutorials hide declarations in macros. We tried
+tree-sitter-cuda 0.21.2: it finds errors in 229 of the 484 sources here (``__shared__ __align__(16) float``), in 753 of
+CUTLASS's 1,092 and in 72 of LeetCUDA's 79 (a macro without a semicolon), although nvcc compiles them. Without one of
+its brackets or semicolons, every sixth file that it understood had another number of functions.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+_STRING = r'(?:u8|[uUL])?"(?:\\.|[^"\\\n])*"'
+_BLOCK_COMMENT = r"/\*.*?(?:\*/|\Z)"
+TOKEN = re.compile(
+    # A preprocessor line with the lines that it continues on, up to a comment behind it.
+    r"^[^\S\n]*(?P<directive>(?:\#|%:)(?:[^\S\n]*(?:include(?:_next)?|import|embed)[^\S\n]*<[^>\n]*>)?"
+    rf"(?:{_STRING}|{_BLOCK_COMMENT}|\\\r?\n|(?!//)[^\n])*)"
+    rf"|(?P<comment>//(?:\\\r?\n|[^\n])*|{_BLOCK_COMMENT})"
+    rf'|(?P<string>(?:u8|[uUL])?R"(?P<mark>[^()\\\s]{{0,16}})\(.*?\)(?P=mark)"|{_STRING})'
+    r"|(?P<character>(?:u8|[uUL])?'(?:\\.|[^'\\\n])*')"
+    r"|(?P<name>[A-Za-z_$][\w$]*)"
+    r"|(?P<number>\.?\d(?:[eEpP][+-]|'?\w|\.)*)"
+    r"|\\\r?\n"
+    r"|(?P<punctuator><<=|>>=|->|\+\+|--|<<|>>|[-+*/%&|^<>=!]=|&&|\|\||::|\S)",
+    re.M | re.S,
+)
+
+_DEFINITION = re.compile(r"(?:#|%:)\s*define\s+(\w+)(\([^)]*\))?(.*)", re.S)
+OPENING = frozenset("([{")
+ANGLES = {"<": 1, ">": -1, ">>": -2}  # how deep they lead into the arguments of a template
+_CLOSES = {")": "(", "]": "[", "}": "{"}
+
+
+class Token(NamedTuple):
+    """``start``: its place in the source; ``line``: from 1. A preprocessor line is one token, comments in it blank."""
+
+    kind: str
+    text: str
+    start: int
+    line: int
+
+    @property
+    def end(self) -> int:
+        """The place behind it."""
+        return self.start + len(self.text)
+
+    @property
+    def directive(self) -> str:
+        """``include`` of a preprocessor line; empty for any other token."""
+        match = re.match(r"(?:#|%:)\s*(\w*)", self.text) if self.kind == "directive" else None
+        return match[1] if match else ""
+
+
+class Macro(NamedTuple):
+    """One ``#define``. ``call``: its parameters in parentheses as they are written; empty where it has none."""
+
+    name: str
+    call: str
+    body: str
+
+
+def tokens(source: str) -> Iterator[Token]:
+    """Every token in turn."""
+    line = counted = 0
+    for match in TOKEN.finditer(source):
+        kind = match.lastgroup
+        if kind is None:  # a backslash that joins two lines
+            continue
+        text, start = match[kind], match.start(kind)
+        line, counted = line + source.count("\n", counted, start), start
+        if kind == "directive" and "/*" in text:
+            inside = list(_comments(source, start + 1, match.end()))
+            yield from (Token("comment", source[it.start() : it.end()], it.start(), line + 1) for it in inside)
+            text = blanked(text, ((it.start() - start, it.end() - start) for it in inside))
+        yield Token(kind, text, start, line + 1)
+
+
+def _comments(source: str, start: int = 0, end: int = sys.maxsize) -> Iterator[re.Match[str]]:
+    for match in TOKEN.finditer(source, start, end):
+        if match.lastgroup == "comment":
+            yield match
+        elif match.lastgroup == "directive" and "/*" in match[0]:
+            yield from _comments(source, match.start("directive") + 1, match.end())
+
+
+def blanked(source: str, spans: Iterable[tuple[int, int]]) -> str:
+    """Spaces for what is between these places, in their order: every other character keeps its place."""
+    pieces, position = [], 0
+    for start, end in spans:
+        pieces += source[position:start], re.sub(r"[^\n]", " ", source[start:end])
+        position = end
+    return "".join(pieces) + source[position:]
+
+
+def without_comments(source: str) -> str:
+    """``source`` with comments as spaces: every other character keeps its place."""
+    return blanked(source, (comment.span() for comment in _comments(source)))
+
+
+class Lexed:
+    """A source's ``code`` as tokens, its ``comments`` and ``directives`` apart, and what closes each bracket."""
+
+    def __init__(self, source: str) -> None:
+        self.code: list[Token] = []
+        self.comments: list[Token] = []
+        self.directives: list[Token] = []
+        brackets = _Brackets()
+        for token in tokens(source):
+            if token.kind == "comment":
+                self.comments.append(token)
+            elif token.kind == "directive":
+                self.directives.append(token)
+                brackets.branch(token)
+            else:
+                if token.kind == "punctuator":
+                    brackets.add(token.text, len(self.code))
+                self.code.append(token)
+        self._closing = brackets.closing
+
+    @property
+    def macros(self) -> list[Macro]:
+        """In their order, also those of one name."""
+        found = (_DEFINITION.match(line.text) for line in self.directives)
+        return [Macro(it[1], it[2] or "", it[3]) for it in found if it]
+
+    def closing(self, opening: int) -> int:
+        """The index of the bracket that closes the one at ``opening``; behind the last token if none does."""
+        return self._closing.get(opening, len(self.code))
+
+    def after(self, opening: int) -> int:
+        """The index behind the bracket that closes the one at ``opening``."""
+        return min(self.closing(opening) + 1, len(self.code))
+
+    def after_angle(self, opening: int) -> int:
+        """The index behind the ``>`` that closes the ``<`` at ``opening``, as of ``template <...>``."""
+        depth, at = 0, opening
+        while at < len(self.code):
+            text = self.code[at].text
+            depth += ANGLES.get(text, 0)
+            at = self.after(at) if text in OPENING else at + 1
+            if depth <= 0:
+                break
+        return at
+
+    def written(self, begin: int, end: int) -> str:
+        """The code between two indices as it is written, in one line and without comments."""
+        text, last = "", 0
+        for token in self.code[begin:end]:
+            text += " " * (text != "" and token.start > last) + token.text
+            last = token.end
+        return text
+
+
+_Open = list[tuple[str, list[int]]]  # brackets, each with its index, and those of its twins in other branches
+
+
+class _Conditional:
+    """An ``#if``: one branch counts, the first one that is no ``#if 0``. Others may open the same brackets again."""
+
+    def __init__(self, before: _Open, counts: bool) -> None:
+        self.before = before
+        self.counts = counts  # the branch that is read
+        self.after: _Open | None = None  # what the one that counts leaves open
+        self.others: list[_Open] = []
+
+
+class _Brackets:
+    """Pairs them as they come. One that is missing is taken to stand where the one around it closes."""
+
+    def __init__(self) -> None:
+        self.closing: dict[int, int] = {}
+        self._open: _Open = []
+        self._conditionals: list[_Conditional] = []
+
+    def add(self, text: str, index: int) -> None:
+        """The next punctuator."""
+        if text in OPENING:
+            self._open.append((text, [index]))
+        elif opening := _CLOSES.get(text):
+            at = len(self._open) - 1
+            while at >= 0 and self._open[at][0] not in (opening, "{"):
+                at -= 1
+            if opening == "{" or (at >= 0 and self._open[at][0] == opening):
+                self.closing.update((place, index) for _, places in self._open[max(at, 0) :] for place in places)
+                del self._open[max(at, 0) :]
+
+    def branch(self, line: Token) -> None:
+        """The next preprocessor line."""
+        word = line.directive
+        if word.startswith("if"):
+            counts = re.search(r"if\s+0\b", line.text) is None
+            self._conditionals.append(_Conditional(self._open, counts))
+            self._open = list(self._open) if counts else []
+        elif self._conditionals and word.startswith("el"):
+            this = self._ended()
+            this.counts = this.after is None
+            self._open = list(this.before) if this.counts else []
+        elif self._conditionals and word == "endif":
+            this = self._ended()
+            self._conditionals.pop()
+            self._open = this.before if this.after is None else this.after
+            for other in this.others:
+                for (_, places), (_, twins) in zip(self._open[len(this.before) :], other, strict=False):
+                    places += twins
+
+    def _ended(self) -> _Conditional:
+        this = self._conditionals[-1]
+        if this.counts:
+            this.after = self._open
+        else:
+            this.others.append(self._open)
+        return this
