@@ -17,7 +17,8 @@ from gemm_lessons.frozen import dataclass
 
 # The head of a PTX file, and what it is for.
 PTX_HEAD = re.compile(r"^[ \t]*\.version\s+\d.*\n(?:[ \t\r]*(?://.*)?\n)*[ \t]*\.target\s+(\w+)", re.M)
-_INCLUDE = re.compile(r'^[ \t]*(?:#|%:)[ \t]*include(?:_next)?[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.M)
+# Its name in quotes or angle brackets.
+INCLUDE = re.compile(r'^[ \t]*(?:#|%:)[ \t]*include(?:_next)?[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.M)
 # Computed includes, __has_include, an include behind a comment, Microsoft's #import, #embed.
 _MAY_INCLUDE = re.compile(r"include|(?:#|%:)\s*(?:import|embed)|__has_embed")
 _MOST_FILES = 500
@@ -134,8 +135,8 @@ def shared_array_line(source: str, name: str) -> int | None:
 def included_names(source: str) -> tuple[tuple[str, bool], ...] | None:
     """(name, in quotes) of every ``#include``; None when there may be more than can be read off the text."""
     spliced = re.sub(r"\r\n?", "\n", source).replace("\\\n", "")  # a lone carriage return ends a line, too
-    names = tuple((m[1] or m[2], m[1] is not None) for m in _INCLUDE.finditer(spliced))
-    rest = _INCLUDE.sub("", spliced)
+    names = tuple((m[1] or m[2], m[1] is not None) for m in INCLUDE.finditer(spliced))
+    rest = INCLUDE.sub("", spliced)
     return None if _MAY_INCLUDE.search(rest) and _MAY_INCLUDE.search(without_comments(rest)) else names
 
 

@@ -9,7 +9,6 @@ its brackets or semicolons, every sixth file that it understood had another numb
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -63,28 +62,22 @@ class Macro(NamedTuple):
     body: str
 
 
-def tokens(source: str) -> Iterator[Token]:
-    """Every token in turn."""
+def tokens(source: str, wanted: str = "") -> Iterator[Token]:
+    """Every token in turn, or those of one kind."""
     line = counted = 0
     for match in TOKEN.finditer(source):
         kind = match.lastgroup
-        if kind is None:  # a backslash that joins two lines
+        if kind is None or (wanted and kind not in (wanted, "directive")):  # None: a backslash that joins two lines
             continue
         text, start = match[kind], match.start(kind)
         line, counted = line + source.count("\n", counted, start), start
         if kind == "directive" and "/*" in text:
-            inside = list(_comments(source, start + 1, match.end()))
-            yield from (Token("comment", source[it.start() : it.end()], it.start(), line + 1) for it in inside)
+            inside = [it for it in TOKEN.finditer(source, start + 1, match.end()) if it.lastgroup == "comment"]
+            if wanted in ("", "comment"):
+                yield from (Token("comment", it[0], it.start(), line + 1) for it in inside)
             text = blanked(text, ((it.start() - start, it.end() - start) for it in inside))
-        yield Token(kind, text, start, line + 1)
-
-
-def _comments(source: str, start: int = 0, end: int = sys.maxsize) -> Iterator[re.Match[str]]:
-    for match in TOKEN.finditer(source, start, end):
-        if match.lastgroup == "comment":
-            yield match
-        elif match.lastgroup == "directive" and "/*" in match[0]:
-            yield from _comments(source, match.start("directive") + 1, match.end())
+        if wanted in ("", kind):
+            yield Token(kind, text, start, line + 1)
 
 
 def blanked(source: str, spans: Iterable[tuple[int, int]]) -> str:
@@ -98,7 +91,7 @@ def blanked(source: str, spans: Iterable[tuple[int, int]]) -> str:
 
 def without_comments(source: str) -> str:
     """``source`` with comments as spaces: every other character keeps its place."""
-    return blanked(source, (comment.span() for comment in _comments(source)))
+    return blanked(source, ((comment.start, comment.end) for comment in tokens(source, "comment")))
 
 
 class Lexed:
@@ -126,6 +119,10 @@ class Lexed:
         """In their order, also those of one name."""
         found = (_DEFINITION.match(line.text) for line in self.directives)
         return [Macro(it[1], it[2] or "", it[3]) for it in found if it]
+
+    def text(self, at: int) -> str:
+        """The token at an index; empty past the last."""
+        return self.code[at].text if at < len(self.code) else ""
 
     def closing(self, opening: int) -> int:
         """The index of the bracket that closes the one at ``opening``; behind the last token if none does."""
