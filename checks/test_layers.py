@@ -18,7 +18,7 @@ PACKAGE = Path(gemm_lessons.__file__).parent
 # Every module and room of the package, from its foundations to its doors. None imports one that comes after it, also
 # not for its types. The rooms of the simulator have an order of their own.
 ORDER = (
-    "errors frozen encodings elements ranges launch bounds address_space child hardware course compiler editor "
+    "errors frozen encodings elements ranges launch bounds address_space child hardware compiler course editor "
     "simulator arguments api gpu device estimate judgement run view proofs grading export report watch cli notebook "
     "__main__"
 ).split()
