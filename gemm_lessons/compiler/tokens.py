@@ -34,6 +34,14 @@ ANGLES = {"<": 1, ">": -1, ">>": -2}  # how deep they lead into the arguments of
 _CLOSES = {")": "(", "]": "[", "}": "{"}
 
 
+class Macro(NamedTuple):
+    """One ``#define``. ``call``: its parameters in parentheses as they are written; empty where it has none."""
+
+    name: str
+    call: str
+    body: str
+
+
 class Token(NamedTuple):
     """``start``: its place in the source; ``line``: from 1. A preprocessor line is one token, comments in it blank."""
 
@@ -53,13 +61,11 @@ class Token(NamedTuple):
         match = re.match(r"(?:#|%:)\s*(\w*)", self.text) if self.kind == "directive" else None
         return match[1] if match else ""
 
-
-class Macro(NamedTuple):
-    """One ``#define``. ``call``: its parameters in parentheses as they are written; empty where it has none."""
-
-    name: str
-    call: str
-    body: str
+    @property
+    def macro(self) -> Macro | None:
+        """What a preprocessor line defines."""
+        match = _DEFINITION.match(self.text) if self.kind == "directive" else None
+        return Macro(match[1], match[2] or "", match[3]) if match else None
 
 
 def tokens(source: str, wanted: str = "") -> Iterator[Token]:
@@ -117,8 +123,7 @@ class Lexed:
     @property
     def macros(self) -> list[Macro]:
         """In their order, also those of one name."""
-        found = (_DEFINITION.match(line.text) for line in self.directives)
-        return [Macro(it[1], it[2] or "", it[3]) for it in found if it]
+        return [macro for line in self.directives if (macro := line.macro)]
 
     def text(self, at: int) -> str:
         """The token at an index; empty past the last."""
