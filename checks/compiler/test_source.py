@@ -76,7 +76,9 @@ def test_includes(source, names):
 
 
 def test_what_macros_hide():
-    source = "#define KERNEL extern \"C\" __global__ void\n#define T __shared__ \\\n    float As[2]\nKERNEL gemm(int *x) { T; }"
+    source = (
+        "#define KERNEL static __global__ void\n#define T __shared__ \\\n    float As[2]\nKERNEL gemm(int *x) { T; }"
+    )
     (found,) = kernels(source)
     assert (str(found), found.line) == ("gemm(int *x)", 4)
     assert shared_array_line(source, "As") == 3

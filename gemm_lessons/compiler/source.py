@@ -58,7 +58,7 @@ def kernels(source: str) -> tuple[GlobalFunction, ...]:
 
 def _last_call(lexed: Lexed, at: int) -> tuple[str, tuple[str, ...]]:
     """The last ``name(...)`` of a function's head: attributes such as ``__launch_bounds__(256)`` come before it."""
-    code, name, parameters = lexed.code, "", ()
+    code, name, parameters = lexed.code, "", tuple[str, ...]()
     while at < len(code) and code[at].text not in ("{", ";"):
         opening, at = at, at + 1
         if code[opening].text == "(":

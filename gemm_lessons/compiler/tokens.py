@@ -88,7 +88,8 @@ def tokens(source: str, wanted: str = "") -> Iterator[Token]:
 
 def blanked(source: str, spans: Iterable[tuple[int, int]]) -> str:
     """Spaces for what is between these places, in their order: every other character keeps its place."""
-    pieces, position = [], 0
+    pieces: list[str] = []
+    position = 0
     for start, end in spans:
         pieces += source[position:start], re.sub(r"[^\n]", " ", source[start:end])
         position = end
