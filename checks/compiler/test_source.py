@@ -16,6 +16,8 @@ from gemm_lessons.engine.compiler.source import included_names, kernels, shared_
             "template <int BM, typename T = float> tile(T *x)",
         ),
         ("__global__ void f(Matrix<float, 2> a, int (&b)[2][3]);", "f(Matrix<float, 2> a, int (&b)[2][3])"),
+        ("__global__ void f(int a, int b {\n  g(1);\n}", "f(int a, int b)"),
+        ("template <class T>\n__global__ __launch_bounds__(size(T{})) void f(T *x) {}", "template <class T> f(T *x)"),
         ("struct S { int a; }; __global__ void f(S s) { g(1); }", "f(S s)"),
     ],
 )
@@ -71,3 +73,13 @@ def test_shared_arrays():
 )
 def test_includes(source, names):
     assert included_names(source) == names
+
+
+def test_what_macros_hide():
+    source = (
+        "#define KERNEL static __global__ void\n#define T __shared__ \\\n    float As[2]\nKERNEL gemm(int *x) { T; }"
+    )
+    (found,) = kernels(source)
+    assert (str(found), found.line) == ("gemm(int *x)", 4)
+    assert shared_array_line(source, "As") == 3
+    assert kernels("#define MAKE(name) __global__ void name(int *x) {}\nMAKE(gemm)") == ()

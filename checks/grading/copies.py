@@ -17,11 +17,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gemm_lessons.course.folder import packaged_course
-from gemm_lessons.engine.compiler.source import without_comments
-from gemm_lessons.grading.similarity import DIRECTIVE, GIVEN, IGNORED, NAMED, Alike, alike, given
+from gemm_lessons.engine.compiler.tokens import without_comments
+from gemm_lessons.grading.similarity import GIVEN, IGNORED, NAMED, Alike, alike, given
 
 HONEST = Path(__file__).parent / "honest"
 KEPT = {"gemm", "C", "matrix", "cuh", "define", "include", "pragma", "unroll"}
+DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(?:pragma|include)")
 DECLARATION = re.compile(r"(?:const )?(?:int|float|unsigned)\b[^=;]*?\b(\w+) = [^;{}]*;")
 
 

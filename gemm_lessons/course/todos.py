@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 
+from gemm_lessons.engine.compiler.tokens import tokens, without_comments
 from gemm_lessons.engine.records.frozen import dataclass
 
 TODO = re.compile(r"//\s*TODO\((\d+)\)")
+MORE = re.compile(r"\s*//\s*(?!TODO\()(.*)")
 
 
 @dataclass(frozen=True)
@@ -23,18 +25,16 @@ class TodoMark:
 def todo_marks(source: str) -> tuple[TodoMark, ...]:
     """The ``// TODO(n): ...`` comments of a file; a comment goes on over following lines that are comments only."""
     marks = []
-    lines = source.splitlines()
-    for i, line in enumerate(lines):
-        found = re.search(TODO.pattern + r":?\s*(.*)", line)
+    code, comments = _lines(source)
+    for index, comment in comments.items():
+        found = re.search(TODO.pattern + r":?\s*(.*)", comment)
         if not found:
             continue
-        text = [found[2].strip()]
-        for following in lines[i + 1 :]:
-            more = re.fullmatch(r"\s*//\s*(?!TODO\()(.*)", following)
-            if not more:
-                break
+        text, following = [found[2].strip()], index + 1
+        while (more := MORE.fullmatch(comments.get(following, ""))) and not code[following]:
             text.append(more[1].strip())
-        marks.append(TodoMark(int(found[1]), i + 1, " ".join(text)))
+            following += 1
+        marks.append(TodoMark(int(found[1]), index + 1, " ".join(text)))
     return tuple(marks)
 
 
@@ -99,9 +99,17 @@ def _groups(stub: str) -> Iterator[_Group]:
 
 def _marks(source: str) -> tuple[list[str], dict[int, int]]:
     """The lines without comments, and the index of each TODO's line."""
-    lines = source.splitlines()
-    marks = {int(match[1]): index for index, line in enumerate(lines) if (match := TODO.search(line))}
-    return [line.partition("//")[0].strip() for line in lines], marks
+    code, comments = _lines(source)
+    return code, {int(match[1]): index for index, text in comments.items() if (match := TODO.search(text))}
+
+
+def _lines(source: str) -> tuple[list[str], dict[int, str]]:
+    """The lines without comments, and by index what each line has of comments."""
+    comments: dict[int, str] = {}
+    for token in tokens(source, "comment"):
+        for index, text in enumerate(token.text.split("\n"), token.line - 1):
+            comments[index] = comments.get(index, "") + text
+    return [line.strip() for line in without_comments(source).split("\n")], comments
 
 
 def _above(code: Sequence[str], index: int) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
 
 from gemm_lessons.course.folder import CommandError, Course, read_source
-from gemm_lessons.engine.compiler.source import without_comments
+from gemm_lessons.engine.compiler.tokens import Token, blanked, tokens
 from gemm_lessons.engine.records.frozen import dataclass
 
 # Chosen by ``python -m checks.grading.copies``: no two honest kernels share 40% but a few that began as one;
@@ -28,14 +28,6 @@ OWN = 24  # runs; with fewer, alike is what everybody is
 MANY = 10  # a run that a tenth of the class has (and more than FEW) is nobody's own
 FEW = 3
 MOST_TOKENS = 20_000  # of one file; a kernel has a thousand
-TOKEN = re.compile(
-    r"[A-Za-z_]\w*"
-    r"|\.?\d(?:[eEpP][+-]|[\w.'])*"
-    r'|"(?:\\.|[^"\\\n])*"'
-    r"|<<=|>>=|->|\+\+|--|<<|>>|[-+*/%&|^<>=!]=|&&|\|\||::|\S"
-)
-DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(?:pragma|include)[^\n]*", re.MULTILINE)
-DEFINITION = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?![\w(])(.*)", re.MULTILINE)  # of a macro without parameters
 IGNORED = frozenset(["const", "constexpr", "__restrict__", "inline", "__forceinline__", "register", *"{}();"])
 NAMED = frozenset(
     "if else for while do return break continue switch case goto struct class template typename sizeof static extern "
@@ -125,10 +117,10 @@ def _lines(text: str, places: Places, runs: Iterable[Run]) -> tuple[tuple[int, s
 
 
 def _runs(text: str) -> Places:
-    tokens = list(_tokens(text))
+    counted = list(_tokens(text))
     found: Places = {}
-    for i in range(len(tokens) - RUN + 1):
-        window = tokens[i : i + RUN]
+    for i in range(len(counted) - RUN + 1):
+        window = counted[i : i + RUN]
         names: dict[str, str] = {}
         run = tuple(names.setdefault(token, f"${len(names)}") if free else token for token, free, _ in window)
         found.setdefault(run, []).append((window[0][2], window[-1][2]))
@@ -137,28 +129,32 @@ def _runs(text: str) -> Places:
 
 def _tokens(text: str) -> Iterator[tuple[str, bool, int]]:
     """Each token, whether its name is the student's to choose, and its line."""
-    code = DIRECTIVE.sub("", without_comments(text))
-    macros = {name: tuple(_kept(body)) for name, body in DEFINITION.findall(code)}
-    code = DEFINITION.sub("", code)
-    line = position = count = 0
-    for match in TOKEN.finditer(code):
-        line += code.count("\n", position, match.start())
-        position = match.start()
-        for token in macros.get(match[0], _kept(match[0])):
+    macros: dict[str, tuple[str, ...]] = {}
+    hidden: list[tuple[int, int]] = []
+    for line in tokens(text, "directive"):
+        constant = line.macro if line.macro and not line.macro.call else None
+        if constant:
+            macros[constant.name] = tuple(_kept(tokens(constant.body)))
+        if constant or line.directive in ("pragma", "include"):
+            hidden.append((line.start, line.end))
+    count = 0
+    for token in tokens(blanked(text, hidden).replace("#", " ")):  # others count as code
+        for kept in macros.get(token.text, _kept([token])):
             if (count := count + 1) > MOST_TOKENS:
                 return
-            yield token, _is_free(token), line + 1
+            yield kept, _is_free(kept), token.line
 
 
-def _kept(code: str) -> Iterator[str]:
+def _kept(found: Iterable[Token]) -> Iterator[str]:
     """The tokens that count; 0.0f is 0."""
-    for token in TOKEN.findall(code):
-        if token in IGNORED:
+    for token in found:
+        text = token.text
+        if token.kind == "comment" or text in IGNORED:
             continue
-        if not _is_name(token) and token[-1].isalnum():
-            token = token.rstrip("fFuUlL") or token
-            token = (token.rstrip("0").rstrip(".") if "." in token else token) or "0"
-        yield token
+        if token.kind == "number":
+            text = text.rstrip("fFuUlL") or text
+            text = (text.rstrip("0").rstrip(".") if "." in text else text) or "0"
+        yield text
 
 
 def _is_name(token: str) -> bool:

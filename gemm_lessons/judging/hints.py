@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from gemm_lessons.course.todos import open_todos, skipped_todos
 from gemm_lessons.engine.compiler.source import included_names, kernels, line_of, without_comments
+from gemm_lessons.engine.compiler.tokens import Lexed
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.records.metrics import METRICS
@@ -31,7 +32,6 @@ SECTOR_SHARE = 0.2  # of all global sectors, those in excess
 LOW_OCCUPANCY = 0.25
 
 MORE_INSTRUCTIONS = 1.1  # than the reference, for the same multiply-adds
-ENDED = re.compile(r"\b(if|for)\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\s*;")
 OF_TWO_DIMENSIONS = re.compile(
     r"threadIdx\s*\.\s*y|(?:(?P<of>(?:threadIdx\s*\.\s*x\s*)?[/%])|\bblockIdx\s*\.\s*(?P<axis>[xyz])\s*\*)"
     r"\s*blockDim\s*\.\s*x"
@@ -112,11 +112,15 @@ def _missing_include(facts: Evidence) -> Iterator[Hint]:
 
 def _ends_at_once(facts: Evidence) -> Iterator[Hint]:
     """``if (...);`` and ``for (...);``, which leave out what is written below them."""
-    found = ENDED.search(text := without_comments(facts.source))
-    if found and not facts.checked.right:
-        then = {"for": "executed once, behind the loop", "if": "executed in any case"}[found[1]]
-        line = line_of(text, found.end())
-        yield Hint(1.5, f"line {line}: the semicolon behind {found[1]} (...) ends it: what stands below is {then}.")
+    lexed = Lexed("" if facts.checked.right else facts.source)
+    for at, token in enumerate(lexed.code):
+        if token.text in ("if", "for") and lexed.text(at + 1) == "(":
+            end = lexed.after(at + 1)
+            if lexed.text(end) == ";":
+                then = {"for": "executed once, behind the loop", "if": "executed in any case"}[token.text]
+                head = f"line {lexed.code[end].line}: the semicolon behind {token.text} (...) ends it"
+                yield Hint(1.5, f"{head}: what stands below is {then}.")
+                return
 
 
 def _flat_block(facts: Evidence) -> Iterator[Hint]:

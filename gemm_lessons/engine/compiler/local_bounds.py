@@ -11,11 +11,12 @@ import ast
 import itertools
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
+from gemm_lessons.engine.compiler.tokens import OPENING, Lexed, blanked, tokens
 from gemm_lessons.engine.records.frozen import dataclass
 
-COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 CONSTANT = re.compile(r"\bconstexpr\s+(?:int|unsigned|size_t)\s+(\w+)\s*=\s*([^;]+);")
 ARRAY = re.compile(
     r"^[ \t]*(?P<before>(?:[\w:<>]+[ \t]+)*?)(?P<type>[A-Za-z_]\w*)[ \t]+(?P<name>\w+)"
@@ -35,10 +36,10 @@ VECTOR = re.compile(
 LOCAL = re.compile(r"\bconst\s+int\s+(\w+)\s*=\s*([^;{}]+);")
 EITHER = re.compile(r"([^?:]+)\?([^?:]+):([^?:]+)")
 CHANGED = r"(?:\+\+|--)\s*{0}\b|\b{0}\s*(?:\+\+|--|[-+*/%&|^]?=(?!=))"
-LEAD = re.compile(r"(?:\s|#[^\n]*\n)*")  # before a statement: blanks and #pragma
 STRUCT = re.compile(r"\bstruct\s+(\w+)\s*\{")
 SHARED = re.compile(r"\b__shared__\b")
 NOT_OWN = frozenset("__shared__ extern static typedef __constant__ __device__ return else case goto new delete".split())
+NO_CODE = ("comment", "string", "character")
 MOST_CASES = 1 << 14
 
 
@@ -54,8 +55,9 @@ class _Loop:
 
 def may_run_past(source: str, defines: Mapping[str, int]) -> bool:
     """Whether some index of a local array is not known to stay inside. False where there is no such array."""
-    text = COMMENT.sub(lambda comment: re.sub(r"[^\n]", " ", comment[0]), source)
-    text = _without_shared_structs(text)
+    plain = _plain(source)
+    lexed = Lexed(plain)
+    text = _without_shared_structs(plain, lexed)
     constants = dict(defines)
     for name, value in CONSTANT.findall(text):
         number = _value(value, constants)
@@ -64,14 +66,20 @@ def may_run_past(source: str, defines: Mapping[str, int]) -> bool:
     arrays = list(_arrays(text, constants))
     if any(not ARRAY.match(match[0]) for match in DECLARES.finditer(text)):
         return True
-    loops = list(_loops(text, constants)) if arrays else []
+    loops = list(_loops(text, lexed, constants)) if arrays else []
     return any(not _stays_inside(text, *array, constants, loops) for array in arrays)
 
 
-def _without_shared_structs(text: str) -> str:
+def _plain(source: str) -> str:
+    """Without comments, strings and preprocessor lines but what macros stand for; the rest keeps its place."""
+    hidden = (it for it in tokens(source) if it.kind in NO_CODE or (it.kind == "directive" and not it.macro))
+    return blanked(source, ((it.start, it.end) for it in hidden)).replace("#", " ")
+
+
+def _without_shared_structs(text: str, lexed: Lexed) -> str:
     """Without the members of types that only shared memory and pointers are made of."""
     for match in STRUCT.finditer(text):
-        end = _closing(text, match.end() - 1)
+        end = lexed.code[lexed.after(_index(lexed, match.end() - 1)) - 1].end
         others = [other for other in re.finditer(rf"\b{match[1]}\b", text) if not match.start() <= other.start() < end]
         ours = text[end:].lstrip()[:1] != ";"  # struct S { ... } mine;
         if not ours and all(
@@ -95,11 +103,11 @@ def _arrays(text: str, constants: Mapping[str, int]) -> Iterator[tuple[str, tupl
             yield match["name"], tuple(_value(size, constants) for size in _indices(match["sizes"])), match.end()
 
 
-def _loops(text: str, constants: Mapping[str, int]) -> Iterator[_Loop]:
+def _loops(text: str, lexed: Lexed, constants: Mapping[str, int]) -> Iterator[_Loop]:
     for match in LOOP.finditer(text):
         name, first, last, step = match.groups()
         start, stop, by = _value(first, constants), _value(last, constants), _step(step.strip(), name, constants)
-        body, end = match.end(), _end_of_statement(text, match.end())
+        body, end = match.end(), lexed.code[_end_of_statement(lexed, _index(lexed, match.end())) - 1].end
         inside = LOOP.sub("", text[body:end])
         known = start is not None and stop is not None and by and not re.search(CHANGED.format(name), inside)
         if not known or start is None or stop is None or by is None or (stop - start) // by > MOST_CASES:
@@ -115,33 +123,21 @@ def _step(text: str, name: str, constants: Mapping[str, int]) -> int | None:
     return _value(match[1], constants) if match else None
 
 
-def _end_of_statement(text: str, at: int) -> int:
-    """Where the statement ends that begins at or after ``at``."""
-    lead = LEAD.match(text, at)
-    at = lead.end() if lead else at
-    head = re.compile(r"(?:for|while|if)\s*(?=\()").match(text, at)
-    if head:
-        end = _end_of_statement(text, _closing(text, head.end()))
-        other = re.compile(r"\s*else\b").match(text, end)
-        return _end_of_statement(text, other.end()) if other else end
-    if text[at : at + 1] == "{":
-        return _closing(text, at)
-    depth = 0
-    for place in range(at, len(text)):
-        depth += (text[place] in "({[") - (text[place] in ")}]")
-        if text[place] == ";" and depth == 0:
-            return place + 1
-    return len(text)
+def _index(lexed: Lexed, position: int) -> int:
+    """Of the first token at or behind a place in the text."""
+    return bisect_left(lexed.code, position, key=lambda token: token.start)
 
 
-def _closing(text: str, opening: int) -> int:
-    """Behind the bracket that closes the one at ``opening``."""
-    depth = 0
-    for place in range(opening, len(text)):
-        depth += (text[place] in "({[") - (text[place] in ")}]")
-        if depth == 0:
-            return place + 1
-    return len(text)
+def _end_of_statement(lexed: Lexed, at: int) -> int:
+    """The index behind the statement that begins at ``at``."""
+    if lexed.text(at) in ("for", "while", "if") and lexed.text(at + 1) == "(":
+        end = _end_of_statement(lexed, lexed.after(at + 1))
+        return _end_of_statement(lexed, end + 1) if lexed.text(end) == "else" else end
+    if lexed.text(at) == "{":
+        return lexed.after(at)
+    while lexed.text(at) not in (";", ""):
+        at = lexed.after(at) if lexed.text(at) in OPENING else at + 1
+    return min(at + 1, len(lexed.code))
 
 
 def _stays_inside(

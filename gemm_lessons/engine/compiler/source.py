@@ -12,17 +12,20 @@ import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 
+from gemm_lessons.engine.compiler.tokens import ANGLES, OPENING, Lexed, tokens
+from gemm_lessons.engine.compiler.tokens import without_comments as without_comments
 from gemm_lessons.engine.records.frozen import dataclass
 
 # The head of a PTX file, and what it is for.
 PTX_HEAD = re.compile(r"^[ \t]*\.version\s+\d.*\n(?:[ \t\r]*(?://.*)?\n)*[ \t]*\.target\s+(\w+)", re.M)
-_COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|("(?:\\.|[^"\\\n])*")|(\'(?:\\.|[^\'\\\n])*\')', re.S)
-_INCLUDE = re.compile(r'^[ \t]*(?:#|%:)[ \t]*include(?:_next)?[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.M)
+# Its name in quotes or angle brackets.
+INCLUDE = re.compile(r'^[ \t]*(?:#|%:)[ \t]*include(?:_next)?[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.M)
+# Computed includes, __has_include, an include behind a comment, Microsoft's #import, #embed.
+_MAY_INCLUDE = re.compile(r"include|(?:#|%:)\s*(?:import|embed)|__has_embed")
 _MOST_FILES = 500
-_TEMPLATE = re.compile(r"\btemplate\s*<")
-_NAME_AND_PARENTHESIS = re.compile(r"([A-Za-z_]\w*)\s*\(")
 
 
 @dataclass(frozen=True)
@@ -39,14 +42,6 @@ class GlobalFunction:
         return f"{head}{self.name}({', '.join(self.parameters)})"
 
 
-def without_comments(source: str) -> str:
-    """``source`` with comments as spaces: every other character keeps its place."""
-    return _COMMENT_OR_STRING.sub(
-        lambda m: m[0] if m[1] or m[2] else re.sub(r"[^\n]", " ", m[0]),
-        source,
-    )
-
-
 def line_of(source: str, position: int) -> int:
     """The line, from 1, of a position."""
     return source.count("\n", 0, position) + 1
@@ -54,87 +49,99 @@ def line_of(source: str, position: int) -> int:
 
 def kernels(source: str) -> tuple[GlobalFunction, ...]:
     """The ``__global__`` functions that the text defines or declares, each name and parameter list once."""
-    text = without_comments(source)
+    lexed = Lexed(source)
+    marks = {"__global__", *(macro.name for macro in lexed.macros if "__global__" in macro.body and not macro.call)}
     found: dict[tuple[str, tuple[str, ...]], GlobalFunction] = {}
-    for match in re.finditer(r"\b__global__\b", text):
-        end = next((m.start() for m in re.finditer(r"[{;]", text[match.end() :])), None)
-        head = text[match.end() : match.end() + end] if end is not None else text[match.end() :]
-        name, parameters = _last_call(head)
+    for at, token in enumerate(lexed.code):
+        name, parameters = _last_call(lexed, at + 1) if token.text in marks else ("", ())
         if name:
-            before = text[: match.start()]
-            start = max(before.rfind("}"), before.rfind(";"), 0)
-            template = _TEMPLATE.search(before, start)
-            inner = " ".join(before[template.end() :].rpartition(">")[0].split()) if template else ""
-            declared = GlobalFunction(name, parameters, inner, line_of(text, match.start()))
+            declared = GlobalFunction(name, parameters, _template_before(lexed, at), token.line)
             found.setdefault((name, parameters), declared)
     return tuple(found.values())
+
+
+def _last_call(lexed: Lexed, at: int) -> tuple[str, tuple[str, ...]]:
+    """The last ``name(...)`` of a function's head: attributes such as ``__launch_bounds__(256)`` come before it."""
+    code, name, parameters = lexed.code, "", tuple[str, ...]()
+    while at < len(code) and code[at].text not in ("{", ";"):
+        opening, at = at, at + 1
+        if code[opening].text == "(":
+            end = lexed.closing(opening)
+            at = end + 1
+            if end == len(code) or code[end].text != ")":  # it is missing
+                at = end = next((i for i in range(opening, end) if code[i].text in ("{", ";")), end)
+            if code[opening - 1].kind == "name":
+                name, parameters = code[opening - 1].text, tuple(_parameters(lexed, opening + 1, end))
+    return name, parameters
+
+
+def _parameters(lexed: Lexed, begin: int, end: int) -> Iterator[str]:
+    ends, depth, at = [begin - 1], 0, begin
+    while at < end:
+        text = lexed.code[at].text
+        if text == "," and depth <= 0:
+            ends.append(at)
+        depth += ANGLES.get(text, 0)
+        at = lexed.after(at) if text in OPENING else at + 1
+    for before, after in pairwise([*ends, end]):
+        parameter = lexed.written(before + 1, after)
+        if parameter not in ("", "void"):
+            yield parameter
+
+
+def _template_before(lexed: Lexed, at: int) -> str:
+    """What stands between ``template <`` and ``>`` in the declaration that reaches up to a token."""
+    start = next((i for i in range(at, 0, -1) if lexed.code[i - 1].text in (";", "}")), 0)
+    for i in range(start, at - 1):
+        if lexed.code[i].text == "template" and lexed.code[i + 1].text == "<":
+            return lexed.written(i + 2, lexed.after_angle(i + 1)).removesuffix(">").rstrip()
+    return ""
 
 
 def condition_around(source: str, line: int) -> tuple[int, str] | None:
     """Line and text of the innermost ``#if``, ``#else`` ... in which a line stands."""
     around: list[tuple[int, str]] = []
-    for number, text in enumerate(without_comments(source).split("\n")[: line - 1], 1):
-        directive = re.match(r"\s*#\s*(if|ifdef|ifndef|elif|else|endif)\b", text)
-        if directive is None:
-            continue
-        if around and not directive[1].startswith("if"):
+    for token in Lexed(source).directives:
+        if token.line >= line:
+            break
+        if around and token.directive in ("elif", "else", "endif"):
             around.pop()
-        if directive[1] != "endif":
-            around.append((number, " ".join(text.split())))
+        if token.directive in ("if", "ifdef", "ifndef", "elif", "else"):
+            around.append((token.line, " ".join(token.text.replace("\\\n", " ").split())))
     return around[-1] if around else None
 
 
 def is_in_namespace(source: str, line: int) -> bool:
     """Whether a line stands between the braces of a ``namespace``."""
     open_braces: list[bool] = []
-    before = "\n".join(without_comments(source).split("\n")[: line - 1])
-    for match in re.finditer(r"(\bnamespace\b[\w\s:]*)?\{|\}", before):
-        if match[0] != "}":
-            open_braces.append(match[1] is not None)
-        elif open_braces:
+    begun = False
+    for token in Lexed(source).code:
+        if token.line >= line:
+            break
+        if token.text == "{":
+            open_braces.append(begun)
+        elif token.text == "}" and open_braces:
             open_braces.pop()
+        begun = token.text == "namespace" or (begun and token.text not in ("{", ";"))
     return any(open_braces)
-
-
-def _last_call(head: str) -> tuple[str, tuple[str, ...]]:
-    """The last ``name(...)`` on the outermost level: attributes such as ``__launch_bounds__(256)`` come before it."""
-    name, inside, position = "", "", 0
-    while match := _NAME_AND_PARENTHESIS.search(head, position):
-        depth, position = 1, match.end()
-        while position < len(head) and depth:
-            depth += {"(": 1, ")": -1}.get(head[position], 0)
-            position += 1
-        name, inside = match[1], head[match.end() : position - 1 if depth == 0 else position]
-    return name, tuple(_split_parameters(inside))
-
-
-def _split_parameters(text: str) -> Iterator[str]:
-    depth, start = 0, 0
-    for position, character in enumerate(text + ","):
-        depth += {"(": 1, "<": 1, "[": 1, ")": -1, ">": -1, "]": -1}.get(character, 0)
-        if character == "," and depth <= 0:
-            parameter = " ".join(text[start:position].split())
-            if parameter and parameter != "void":
-                yield parameter
-            start = position + 1
 
 
 def shared_array_line(source: str, name: str) -> int | None:
     """The line that declares the ``__shared__`` array ``name``; None when it is not in this text."""
-    text = without_comments(source)
-    for match in re.finditer(r"\b__shared__\b[^;]*;", text, re.S):
-        if word := re.search(rf"\b{re.escape(name)}\b", match[0]):
-            return line_of(text, match.start() + word.start())
+    shared = False
+    for token in tokens(source.replace("#", " ")):  # also in the bodies of macros
+        shared = token.text == "__shared__" or (shared and token.text != ";")
+        if shared and token.text == name:
+            return token.line
     return None
 
 
 def included_names(source: str) -> tuple[tuple[str, bool], ...] | None:
     """(name, in quotes) of every ``#include``; None when there may be more than can be read off the text."""
     spliced = re.sub(r"\r\n?", "\n", source).replace("\\\n", "")  # a lone carriage return ends a line, too
-    names = tuple((m[1] or m[2], m[1] is not None) for m in _INCLUDE.finditer(spliced))
-    rest = without_comments(_INCLUDE.sub("", spliced))
-    # Computed includes, __has_include, an include behind a comment, Microsoft's #import, #embed.
-    return None if re.search(r"include|(?:#|%:)\s*(?:import|embed)|__has_embed", rest) else names
+    names = tuple((m[1] or m[2], m[1] is not None) for m in INCLUDE.finditer(spliced))
+    rest = INCLUDE.sub("", spliced)
+    return None if _MAY_INCLUDE.search(rest) and _MAY_INCLUDE.search(without_comments(rest)) else names
 
 
 def include_closure(
@@ -195,7 +202,7 @@ def _regular(path: str) -> os.stat_result | None:
 def _header(path: str, size: int, changed: int) -> tuple[bytes, tuple[str, ...]]:
     """The hash of a header as it was then, and the names that it includes."""
     data = content_of(Path(path)) or b""
-    names = (m[1] or m[2] for m in _INCLUDE.finditer(data.decode(errors="replace")))
+    names = (m[1] or m[2] for m in INCLUDE.finditer(data.decode(errors="replace")))
     return hashlib.sha256(data).digest(), tuple(dict.fromkeys(names))
 
 

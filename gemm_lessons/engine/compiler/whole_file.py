@@ -8,39 +8,30 @@ Preprocessor lines stay wherever they stand. Declarations are told by their brac
 
 from __future__ import annotations
 
-import bisect
 import os
 import re
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from gemm_lessons.engine.compiler.includes import Places
+from gemm_lessons.engine.compiler.source import INCLUDE
+from gemm_lessons.engine.compiler.tokens import Lexed, Token, blanked, tokens
 from gemm_lessons.engine.records.frozen import dataclass
 
-_HIDDEN = re.compile(
-    r'//(?:[^\n\\]|\\.)*|/\*.*?(?:\*/|\Z)|R"(?P<mark>[^()\\\s]*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"'
-    r"|(?<![0-9A-Fa-f])'(?:\\.|[^'\\\n])*'",
-    re.S,
-)
-_DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w*)(?:[^\n\\]|\\.|\\\Z)*", re.M | re.S)
-_BRANCH = re.compile(r"[ \t]*#[ \t]*(if|ifdef|ifndef|else|elif|endif)\b")
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)[^\n]*', re.M)
-_ATTRIBUTES = re.compile(r"\b(?:__launch_bounds__|__align__|alignas|__attribute__|__declspec|noexcept)\s*\(")
+_ATTRIBUTES = frozenset("__launch_bounds__ __align__ alignas __attribute__ __declspec noexcept".split())
+_ACCESS = ("public", "private", "protected")
 _FOR_GPU = frozenset("__device__ __global__ __constant__ __shared__ __managed__ __grid_constant__".split())
-_TYPE_HEAD = re.compile(r"(?:typedef\s+|static\s+|const\s+)*(class|struct|union|enum)\b[^()=]*$")
-_NAMESPACE_HEAD = re.compile(r"(?:inline\s+)?namespace\b[^()=;]*$|extern\s*$")
+# Of a head, as ``_Scanner._head`` writes it.
+_TYPE_HEAD = re.compile(r"(?:typedef |static |const )*(class|struct|union|enum)\b[^()=]*$")
+_NAMESPACE_HEAD = re.compile(r"(?:inline )?namespace\b[^()=;]*$|extern$")
 _KEPT_STATEMENT = re.compile(
-    r"(?:using|typedef|static_assert|namespace|friend|asm|_Static_assert)\b|texture\s*<|surface\s*<"
-    r"|(?:enum|class|struct|union)\s+(?:class\s+)?[\w:]+(?:\s*:\s*[\w: ]+)?$|(?:enum|class|struct|union)\b[^()=;]*$"
+    r"(?:using|typedef|static_assert|namespace|friend|asm|_Static_assert)\b|texture <|surface <"
+    r"|(?:enum|class|struct|union)\b[^()=;]*$"
 )
-_ACCESS = re.compile(r"\s*(?:public|private|protected)\s*$")
-_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\([^)\n]*\))?((?:[^\n\\]|\\.)*)", re.M | re.S)
-_OWN_LINE_CALL = re.compile(r"\s*([A-Z_][A-Z0-9_]*)\s*\(")
-_TEMPLATE = re.compile(r"template\s*(?=<)")
-_SPACE = re.compile(r"\s*")
-_REST = re.compile(r"[^;{}]*;")
-_NEXT_MEMBER = re.compile(r"\s*(?:,[^;{}]*)?(?=\{)")
+_DECLARED_NAME = re.compile(r"([A-Za-z_]\w*)(?: \(| =| \[|$)")
+_MACRO_CALL = re.compile(r"([A-Z_][A-Z0-9_]*)\s*\(")
 # Files of the host that a folder of CUDA examples keeps for all of them, or that its libraries bring along.
 _OF_THE_HOST = re.compile(
     r"(?:helper_\w+|exception|cublas\w*|curand|cufft\w*|cusparse\w*|cusolver\w*|cudnn|nccl|nvml|cupti\w*|npp\w*|nvrtc|mpi"
@@ -102,11 +93,15 @@ class _Gathered:
         self._size += len(text)
         expanded: list[bool] = []  # of each #if around a line: whether a file was included behind it
         # The host's preprocessor splices lines also where blanks follow the backslash.
-        for number, line in enumerate(re.sub(r"\\[ \t\r]+$", r"\\", text, flags=re.M).split("\n"), 1):
-            match = _INCLUDE.match(line) if self._size < MOST_TEXT and depth < DEEPEST else None
+        text = re.sub(r"\\[ \t\r]+$", r"\\", text, flags=re.M)
+        directives = {token.line: token for token in tokens(text, "directive")}
+        for number, line in enumerate(text.split("\n"), 1):
+            directive = directives.get(number)
+            word = directive.directive if directive else ""
+            match = INCLUDE.match(line) if word == "include" and self._size < MOST_TEXT and depth < DEEPEST else None
             if match is None:
-                self._put("" if line.strip() == "#pragma once" else line, file, number)
-                self._branch(line, file, number, expanded)
+                self._put("" if line.split() == ["#pragma", "once"] else line, file, number)
+                self._branch(word, file, number, expanded)
                 continue
             wanted, quoted = match[1] or match[2], match[1] is not None
             found = self._find(wanted, file if quoted else None)
@@ -122,12 +117,11 @@ class _Gathered:
         self.lines.append(line)
         self.origins.append((file, number))
 
-    def _branch(self, line: str, file: str, number: int, expanded: list[bool]) -> None:
+    def _branch(self, word: str, file: str, number: int, expanded: list[bool]) -> None:
         """Behind an ``#if``, ``#else`` or ``#endif``: the directive behind a file may have been left out with it."""
-        word = branch[1] if (branch := _BRANCH.match(line)) else ""
         if word.startswith("if"):
             expanded.append(False)
-        elif word and expanded:
+        elif word.startswith(("el", "endif")) and expanded:
             if expanded[-1]:
                 self._put(_line_directive(number + 1, file), file, number)
             if word == "endif":
@@ -187,7 +181,7 @@ def kernels_only(whole: WholeFile) -> WholeFile:
     """Without functions and variables of the host."""
     scanner = _Scanner(whole.text)
     scanner.scan()
-    text = _blank(whole.text, scanner.host)
+    text = blanked(whole.text, _outside(scanner.lexed.directives, scanner.host))
     for position in sorted(scanner.constant_functions, reverse=True):
         text = f"{text[:position]}__host__ __device__ {text[position:]}"
     return replace(whole, text=text, parts=_moved(scanner), removed=frozenset(scanner.names))
@@ -199,7 +193,7 @@ def _moved(scanner: _Scanner) -> tuple[Part, ...]:
     width = len("__host__ __device__ ")
 
     def place(position: int) -> int:
-        return position + width * bisect.bisect_left(inserted, position)
+        return position + width * bisect_left(inserted, position)
 
     return tuple(Part(place(part.start), place(part.end), part.for_gpu) for part in scanner.parts)
 
@@ -217,62 +211,43 @@ def without(whole: WholeFile, complaints: Iterable[tuple[str, int]]) -> WholeFil
             end = len(whole.text) if end < 0 else end
             covering = [p for p in whole.parts if p.start <= end and p.end > start]
             blamed += [p for p in covering if not p.for_gpu and whole.text[p.start : p.end].strip()]
-    macros = {call[1] for p in blamed if (call := _OWN_LINE_CALL.match(whole.text, p.start))}
+    macros = {call[1] for p in blamed if (call := _MACRO_CALL.match(whole.text, p.start))}
     for part in whole.parts:  # what one use of a macro cannot, the others cannot either
-        call = _OWN_LINE_CALL.match(whole.text, part.start)
+        call = _MACRO_CALL.match(whole.text, part.start)
         blamed += [part] * (call is not None and call[1] in macros and not part.for_gpu)
-    text = _blank(whole.text, [(p.start, p.end) for p in blamed])
+    text = blanked(whole.text, _outside(list(tokens(whole.text, "directive")), [(p.start, p.end) for p in blamed]))
     return None if text == whole.text else replace(whole, text=text)
 
 
-def _blank(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    """Spaces for everything in the spans but preprocessor lines."""
-    pieces, position = [], 0
+def _outside(directives: Sequence[Token], spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """What the spans cover besides preprocessor lines, in its order."""
+    position = index = 0
     for start, end in sorted(spans):
-        start = max(start, position)
-        if start >= end:
-            continue
-        pieces.append(text[position:start])
-        at = start
-        for directive in _DIRECTIVE.finditer(_masked(text[start:end], directives=True)):
-            pieces.append(re.sub(r"[^\n]", " ", text[at : start + directive.start()]))
-            at = start + directive.end()
-            pieces.append(text[start + directive.start() : at])
-        pieces.append(re.sub(r"[^\n]", " ", text[at:end]))
-        position = end
-    return "".join(pieces) + text[position:]
-
-
-def _masked(text: str, *, directives: bool = False) -> str:
-    """Comments, strings and (unless kept) preprocessor lines as spaces: every other character keeps its place."""
-
-    def spaces(match: re.Match[str]) -> str:
-        return re.sub(r"[^\n]", " ", match[0])
-
-    def hide(match: re.Match[str]) -> str:
-        return spaces(match) if match[0][0] in "/R" else match[0]
-
-    if directives:
-        return _HIDDEN.sub(hide, text)
-    text = _HIDDEN.sub(hide, text)
-    text = _DIRECTIVE.sub(spaces, text)
-    return _HIDDEN.sub(spaces, text)
+        position = max(start, position)
+        while index < len(directives) and directives[index].start < end:
+            if directives[index].start >= position:
+                yield position, directives[index].start
+                position = directives[index].end
+            index += 1
+        if position < end:
+            yield position, end
+            position = end
 
 
 class _Scanner:
-    """Walks over the declarations of a file."""
+    """Walks over the declarations of a file. Places are indices of tokens; those in ``host`` and ``parts`` of text."""
 
     def __init__(self, text: str) -> None:
-        self.mask = _masked(text)
+        self.lexed = Lexed(text)
+        self.code = self.lexed.code
         self.macros: dict[str, str] = {}
-        for name, body in _MACRO.findall(_masked(text, directives=True)):  # all bodies of one name: #if chooses later
-            self.macros[name] = self.macros.get(name, "") + body
+        for macro in self.lexed.macros:  # all bodies of one name: #if chooses later
+            self.macros[macro.name] = self.macros.get(macro.name, "") + macro.body
         self.for_gpu = _FOR_GPU | self._names_for_gpu()
         self.host: list[tuple[int, int]] = []
         self.names: set[str] = set()
         self.parts: list[Part] = []
         self.constant_functions: list[int] = []
-        self.branches = self._branches(text)
 
     def _names_for_gpu(self) -> frozenset[str]:
         """Macros that stand for ``__device__`` and its kin, directly or not."""
@@ -283,65 +258,59 @@ class _Scanner:
                 return frozenset(found)
             found |= more
 
-    def _branches(self, text: str) -> list[tuple[int, str]]:
-        """Positions of conditional directives: of ``#if A { #else { #endif`` only the first bracket counts."""
-        kinds = {"if": "if", "ifdef": "if", "ifndef": "if", "else": "else", "elif": "else", "endif": "endif"}
-        found = _DIRECTIVE.finditer(_masked(text, directives=True))
-        return [(m.start(), kinds[m[1]]) for m in found if m[1] in kinds]
-
     def scan(self) -> None:
         """Fill ``host``, ``parts``, ``names`` and ``constant_functions``."""
-        mask, position, begin = self.mask, 0, 0
+        at = begin = 0
         scopes: list[str] = []  # "namespace" or "class", of the brackets that are open
         outer = 0  # where the outermost class began
-        while position < len(mask):
-            character = mask[position]
+        while at < len(self.code):
+            text = self.code[at].text
             inside = "class" in scopes
-            if character == "(":
-                position = self._closing(position)
-            elif character == ":" and inside and _ACCESS.match(mask[begin:position]):
-                position += 1
-                begin = position
-            elif character == ";":
-                position += 1
-                self._statement(begin, position, inside)
-                begin = position
-            elif character == "}":
-                position += 1
+            if text == "(":
+                at = self.lexed.after(at)
+            elif text == ":" and inside and at == begin + 1 and self.code[begin].text in _ACCESS:
+                begin = at = at + 1
+            elif text == ";":
+                at += 1
+                self._statement(begin, at, inside)
+                begin = at
+            elif text == "}":
+                at += 1
                 if scopes and scopes.pop() == "class" and "class" not in scopes:
-                    position = self._end_of_statement(position)
-                    self._keep(outer, position, bool(self._words(outer, position) & self.for_gpu))
+                    at = self._end_of_statement(at)
+                    self._keep(outer, at, bool(self._words(outer, at) & self.for_gpu))
                 elif inside:
-                    position = self._end_of_statement(position)
-                begin = position
-            elif character == "{":
-                head = self._head(begin, position)
+                    at = self._end_of_statement(at)
+                begin = at
+            elif text == "{":
+                head = self._head(begin, at)
                 if _NAMESPACE_HEAD.match(head):
                     scopes.append("namespace")
-                    position += 1
-                    begin = position
+                    begin = at = at + 1
                 elif match := _TYPE_HEAD.match(head):
                     if match[1] == "enum":
-                        position = self._end_of_statement(self._closing(position))
-                        self._keep(begin, position)
+                        at = self._end_of_statement(self.lexed.after(at))
+                        self._keep(begin, at)
                     else:
                         outer = outer if inside else begin
                         scopes.append("class")
-                        position += 1
-                    begin = position
-                elif "(" not in head or re.search(r"(?<![=!<>])=(?!=)", _outermost(head)):  # a value in braces
-                    position = self._closing(position)
+                        at += 1
+                    begin = at
+                elif "(" not in head or "=" in head.split():  # a value in braces
+                    at = self.lexed.after(at)
                 else:
-                    position = self._function(begin, position, head, inside)
-                    begin = position
+                    begin = at = self._function(begin, at, head, inside)
             else:
-                position += 1
+                at += 1
 
     def _function(self, begin: int, brace: int, head: str, inside: bool) -> int:
-        """One function with its body; the position behind it."""
-        end = self._closing(brace)
-        while (follows := _NEXT_MEMBER.match(self.mask, end)) and re.search(r"\)\s*:[^:]", head):
-            end = self._closing(follows.end())  # members initialised in braces, before the body
+        """One function with its body; the place behind it."""
+        end = self.lexed.after(brace)
+        while ") : " in head:  # members initialised in braces, before the body
+            follows = self._next(end) if self.lexed.text(end) == "," else end
+            if self.lexed.text(follows) != "{":
+                break
+            end = self.lexed.after(follows)
         begin = self._after_macro_calls(begin, brace)
         self._judge(begin, end, brace, inside)
         return end
@@ -353,118 +322,79 @@ class _Scanner:
             if not inside:
                 self._keep(begin, end)
             return
-        plain = _outermost(head)
-        declares = re.search(r"(?:[\w>]|operator\s*\S+)\s*\(\s*(?!\s*[*&^])", head) and "=" not in plain.split("(")[0]
-        if inside and (not declares or re.search(r"=\s*(?:default|delete)\s*$", head)):
+        name = head.split("(")[0]
+        declares = re.search(r"[\w>] \(\)", head) and "=" not in name
+        if inside and (not declares or re.search(r"= (?:default|delete)$", head)):
             return
-        constant = re.search(r"\b(?:const|constexpr)\b", head) and "*" not in plain.split("=")[0] and not declares
+        constant = re.search(r"\b(?:const|constexpr)\b", head) and "*" not in head.split("=")[0] and not declares
         if not inside and constant:
             self._keep(begin, end)
-            return
-        name = head.split("(")[0].strip()
-        if declares and re.fullmatch(r"(\w+)\s*\(.*\)", head, re.S) and name in self.macros:
-            self._keep(begin, end, name in self.for_gpu)  # it may declare a kernel
-            return
-        self._judge(begin, end, end, inside)
+        elif declares and re.fullmatch(r"\w+ \(.*\)", head) and name.strip() in self.macros:
+            self._keep(begin, end, name.strip() in self.for_gpu)  # it may declare a kernel
+        else:
+            self._judge(begin, end, end - 1, inside)
 
     def _judge(self, begin: int, end: int, head_end: int, inside: bool) -> None:
-        words = self._words(begin, head_end)
-        start, unbodied = self._after_space(begin), end == head_end
+        words, unbodied = self._words(begin, head_end), end == head_end + 1
         if words & self.for_gpu:
             if not inside:
-                self._keep(start, end, True)
-        elif ("constexpr" in words and "(" in self.mask[begin:head_end]) or (inside and unbodied and "static" in words):
+                self._keep(begin, end, True)
+        elif ("constexpr" in words and "(" in words) or (inside and unbodied and "static" in words):
             # Declared only: for the compiler to choose by its type.
-            self.constant_functions.append(self._behind_template(start))
+            self.constant_functions.append(self.code[self._after_template(begin)].start)
             if not inside:
-                self._keep(start, end)
+                self._keep(begin, end)
         else:
-            self.host.append((start, end))
-            name = re.search(r"([A-Za-z_]\w*)\s*(?:\(|=|\[|;|$)", self.mask[start:head_end])
+            self.host.append((self.code[begin].start, self.code[end - 1].end))
+            name = _DECLARED_NAME.search(self._head(begin, head_end))
             self.names |= {name[1]} if name else set()
 
     def _keep(self, begin: int, end: int, for_gpu: bool = False) -> None:
-        self.parts.append(Part(self._after_space(begin), end, for_gpu))
+        self.parts.append(Part(self.code[begin].start, self.code[end - 1].end, for_gpu))
 
-    def _after_space(self, position: int) -> int:
-        match = _SPACE.match(self.mask, position)
-        return match.end() if match else position
-
-    def _behind_template(self, start: int) -> int:
-        match = _TEMPLATE.match(self.mask, start)
-        if match is None:
-            return start
-        position, depth = match.end(), 0
-        while position < len(self.mask):
-            depth += {"<": 1, ">": -1}.get(self.mask[position], 0)
-            position += 1
-            if depth == 0:
-                break
-        return self._after_space(position)
+    def _after_template(self, at: int) -> int:
+        while self.lexed.text(at) == "template" and self.lexed.text(at + 1) == "<":
+            at = self.lexed.after_angle(at + 1)
+        return at
 
     def _after_macro_calls(self, begin: int, end: int) -> int:
         """Skip ``MAKE_KERNEL(add)`` on lines of its own, without a semicolon, before a function."""
-        while match := _OWN_LINE_CALL.match(self.mask[begin:end]):
-            if match[1] not in self.macros:
+        while (name := self.code[begin].text) in self.macros and name.isupper() and self.lexed.text(begin + 1) == "(":
+            after = self.lexed.after(begin + 1)
+            if self.code[after].line == self.code[after - 1].line or "(" not in self._words(after, end):
                 break
-            after = self._closing(begin + match.end() - 1)
-            if not re.match(r"[ \t]*\n", self.mask[after:end]) or "(" not in self.mask[after:end]:
-                break
-            self._keep(begin, after, match[1] in self.for_gpu)
+            self._keep(begin, after, name in self.for_gpu)
             begin = after
         return begin
 
     def _words(self, begin: int, end: int) -> set[str]:
-        return set(re.findall(r"\w+", self.mask[begin:end]))
+        return {token.text for token in self.code[begin:end]}
 
     def _head(self, begin: int, end: int) -> str:
-        """The text before a body, without attributes in parentheses and without ``template <...>``."""
-        text = self.mask[begin:end]
-        while match := _ATTRIBUTES.search(text):
-            depth, position = 1, match.end()
-            while position < len(text) and depth:
-                depth += {"(": 1, ")": -1}.get(text[position], 0)
-                position += 1
-            text = text[: match.start()] + " " + text[position:]
-        text = text.strip()
-        while match := re.match(r"template\s*<", text):
-            depth, position = 1, match.end()
-            while position < len(text) and depth:
-                depth += {"<": 1, ">": -1}.get(text[position], 0)
-                position += 1
-            text = text[position:].strip()
-        return text
+        """What stands before a body, a blank between tokens: without ``template <...>``, attributes and strings, ``()``
+        for everything in parentheses, ``(&)`` if that begins like a pointer, and without an operator's sign."""
+        words: list[str] = []
+        at = self._after_template(begin)
+        while at < end:
+            token = self.code[at]
+            if token.text == "(":
+                if words and words[-1] in _ATTRIBUTES:
+                    words.pop()
+                else:
+                    words.append("(&)" if self.lexed.text(at + 1) in ("*", "&", "&&", "^") else "()")
+                at = self.lexed.after(at)
+                continue
+            names_operator = words[-1:] == ["operator"] and token.kind == "punctuator"
+            if token.kind not in ("string", "character") and not names_operator:
+                words.append(token.text)
+            at += 1
+        return " ".join(words)
 
-    def _end_of_statement(self, position: int) -> int:
+    def _next(self, at: int) -> int:
+        """Where the next semicolon or brace is."""
+        return next((i for i in range(at, len(self.code)) if self.code[i].text in (";", "{", "}")), len(self.code))
+
+    def _end_of_statement(self, at: int) -> int:
         """Behind the semicolon after a type's body, over the variables declared with it."""
-        match = _REST.match(self.mask, position)
-        return match.end() if match else position
-
-    def _closing(self, position: int) -> int:
-        """Behind the bracket that closes the one at ``position``."""
-        opening = self.mask[position]
-        closing = {"(": ")", "{": "}"}[opening]
-        depth, saved = 0, []
-        branch = bisect.bisect_left(self.branches, (position, ""))
-        for match in re.compile(rf"[{opening}{closing}]").finditer(self.mask, position):
-            while branch < len(self.branches) and self.branches[branch][0] < match.start():
-                kind = self.branches[branch][1]
-                if kind == "if":
-                    saved.append(depth)
-                elif kind == "else":
-                    depth = saved[-1] if saved else 0
-                elif kind == "endif" and saved:
-                    saved.pop()
-                branch += 1
-            depth += 1 if match[0] == opening else -1
-            if depth <= 0:
-                return match.end()
-        return len(self.mask)
-
-
-def _outermost(head: str) -> str:
-    """``head`` with ``()`` for everything in parentheses, and without operators that are names."""
-    head = re.sub(r"\boperator\s*[^\s\w(]+", "operator", head)
-    while (shorter := re.sub(r"\([^()]*\)", "\x00", head)) != head:
-        head = shorter
-    return head.replace("\x00", "()")
+        end = self._next(at)
+        return end + 1 if self.lexed.text(end) == ";" else at
