@@ -93,7 +93,7 @@ def installed(patch: pytest.MonkeyPatch) -> None:
     random: Any = np.random.default_rng(1)
     Function.launches.clear()
     cupy = ModuleType("cupy")
-    names = "float32 float64 int8 int32 int64 uint8 uint16 uint32 nan linalg matmul maximum".split()
+    names = "float32 float64 int8 int32 int64 uint8 uint16 uint32 nan linalg matmul maximum abs isnan".split()
     vars(cupy).update({name: getattr(np, name) for name in names})
     vars(cupy).update(
         __version__="14.2.0",
@@ -101,6 +101,7 @@ def installed(patch: pytest.MonkeyPatch) -> None:
         empty=lambda shape, kind: array(np.empty(shape, kind)),
         zeros=lambda shape, kind: array(np.zeros(shape, kind)),
         zeros_like=np.zeros_like,
+        full=lambda shape, value, kind: array(np.full(shape, value, kind)),
         asnumpy=np.asarray,
         random=SimpleNamespace(
             standard_normal=lambda shape, dtype: array(random.standard_normal(shape).astype(dtype)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from checks.course import epilogues, fake_gpu, measure, power
+from checks.course import epilogues, fake_gpu, guard, measure, power
 from checks.course.bench import OF_CUBLAS, TORCH, Bench, kind_of, rates, spread, takes, tile_of
 from checks.course.kernel import Kernel
 from checks.course.loops import REPEATS, measure_loops
@@ -359,3 +359,28 @@ def test_one_table_is_compiled_here_and_its_machine_code_is_found_there(
     assert all((tmp_path / kernel["file"]).read_bytes()[:4] == b"\x7fELF" for kernel in bench.compiled["kernels"])
     assert [*bench.resources["split_k"]] == ["registers", "spill_bytes", "shared_bytes", "three", "bank", "other"]
     assert bench.compiled["loops"][0]["resources"]["three"] < 12.5
+
+
+def test_between_guard_zones_every_kernel_that_is_chosen_was_compiled_and_nothing_may_be_touched(
+    quickly: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """On a stand-in: the right product passes, an unwritten C and a number written beyond its lines do not."""
+    measure.compile_kernels(guard.TABLE, guard.kernels(), tmp_path)
+
+    def multiply(beyond: int) -> Callable[..., None]:
+        def launch(_: object, grid: object, block: object, arguments: tuple[Any, ...]) -> None:
+            a, b, c, _, n, k, *_ = arguments
+            c[:, :n] = a[:, :k] @ b[:, :n]
+            c[:, n : n + beyond] = 0
+
+        return launch
+
+    quickly.setattr(guard, "LAYOUTS", ("NN",))
+    quickly.setattr(fake_gpu.Function, "__call__", multiply(0))
+    guard.run(tmp_path, 20)
+    quickly.setattr(fake_gpu.Function, "__call__", multiply(1))
+    with pytest.raises(AssertionError, match="written outside C"):
+        guard.run(tmp_path, 20)
+    quickly.setattr(fake_gpu.Function, "__call__", lambda *_: None)
+    with pytest.raises(AssertionError, match="error nan"):
+        guard.run(tmp_path, 20)
