@@ -19,7 +19,7 @@ ORDER = (
     "notebook __main__"
 ).split()
 INSIDE = (
-    "records process hardware compiler semantics ptx events machine checkers costs sass counters second_opinion "
+    "report records process hardware compiler semantics ptx events machine checkers costs sass counters second_opinion "
     "simulator arguments estimate api"
 ).split()
 MOST_ROOMS, MOST_ARROWS = 17, 79

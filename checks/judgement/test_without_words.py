@@ -1,0 +1,66 @@
+"""Nothing reads a sentence back: with nonsense for every template, a run finds the same and advises the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from checks.judgement.mistakes import MISTAKES, lesson_named, run, source_of
+from gemm_lessons.engine.report import templates
+from gemm_lessons.judging.verdict import Faulted, TimedOut
+from gemm_lessons.running.outcome import RunOutcome
+
+NONSENSE = "vlurp "
+# One mistake for each rule of ``remedies.py`` that asks what a finding is about, and for each step that merges findings
+# or makes others of them.
+CHOSEN = (
+    "block_tile no_first_barrier",
+    "block_tile barrier_in_if",
+    "block_tile not_shared",
+    "block_tile no_zero_a",
+    "block_tile added_to_c",
+    "block_tile row_of_the_matrix_in_the_tile",
+    "block_tile k0_in_the_tile",
+    "block_tile one_too_many",
+    "naive one_too_many",
+    "thread_tile no_thread_in_copy",
+    "thread_tile no_thread_row",
+    "thread_tile past_acc",
+    "thread_column past_acc",
+    "double_buffer stores_what_is_read",
+    "double_buffer lane_is_thread",
+    "async_copy waits_for_one_less",
+    "async_copy copied_over",
+    "async_copy never_committed",
+    "tensor_cores no_padding_in_ldm",
+    "tensor_cores not_filled",
+    "mma turned_by_adding",
+    "split_k one_slot_for_all",
+    "split_k slot_too_far",
+    "dp4a column_not_turned",
+    "epilogue nothing_is_old",
+    "dgemm past_a_next",
+    "dgemm past_one_of_several",
+)
+NAMED = {f"{it.lesson} {it.name}": it for it in MISTAKES}
+SAMPLE = CHOSEN[::3]
+
+
+def without_words(outcome: RunOutcome) -> Any:
+    """What a run finds and advises, with the findings as data."""
+    checked, verdict = outcome.kernel.checked, outcome.verdict
+    fault = verdict.finding if isinstance(verdict, Faulted | TimedOut) else None
+    return verdict.kind, fault, checked.findings, outcome.kernel.hints
+
+
+@pytest.mark.parametrize("name", [pytest.param(it, marks=() if it in SAMPLE else (pytest.mark.long,)) for it in CHOSEN])
+def test_advice_does_not_depend_on_words(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    it = NAMED[name]
+    before = without_words(run(lesson_named(it.lesson), source_of(it)))
+    assert before[2], "nothing is found"
+    assert before[3], "nothing is advised"
+    monkeypatch.setattr(templates, "TEMPLATES", dict.fromkeys(templates.TEMPLATES, NONSENSE))
+    after = without_words(run(lesson_named(it.lesson), source_of(it)))
+    assert after == before
+    assert {finding.message for finding in after[2]} == {NONSENSE * 2}
