@@ -3,6 +3,7 @@ of the kit.
 
 In the order in which one room uses another, from the ground up:
 
+- ``report``: the sentences of findings
 - ``records``: launches, findings, counters, numbers: what all rooms hand to each other
 - ``process``: child processes, and what they may use of this machine
 - ``hardware``: data sheets and occupancy
