@@ -37,8 +37,8 @@ OWNERS = {
     "pygments": ("report",),
     "watchfiles": ("watch",),
 }
-# By IPython, by pytest, by the parser of HTML that a class is made of, by Python as it ends.
-CALLED_FROM_OUTSIDE = "load_ipython_extension _repr_html_ test_submission handle_starttag _close_all".split()
+# By IPython, by pytest, by the parser of HTML that a class is made of, by Python as it ends, by str.format's parser.
+CALLED_FROM_OUTSIDE = "load_ipython_extension _repr_html_ test_submission handle_starttag _close_all get_value".split()
 
 
 KIT = Package(PACKAGE)

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from gemm_lessons.devices.gpu import trouble
+from gemm_lessons.engine.records.examples import Actor, Location
 from gemm_lessons.engine.records.facts import (
+    AtBarrier,
+    Details,
     Endless,
-    Facts,
     Mbarrier,
     MbarrierMisuse,
     Missed,
@@ -21,15 +23,14 @@ from gemm_lessons.engine.records.facts import (
     OfMbarrier,
     PastAll,
     PastEnd,
+    Quoted,
     Race,
     Refusal,
     Refused,
     Starved,
     Stopped,
-    Told,
-    Waiting,
 )
-from gemm_lessons.engine.records.findings import Actor, Finding, Place
+from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.report import sentences
 from gemm_lessons.engine.report.templates import TEMPLATES, VERBS
@@ -37,7 +38,7 @@ from gemm_lessons.gemm.problem import Overwritten, RowOverrun
 from gemm_lessons.running.measuring import Overran
 
 ONE, OTHER = Actor((3, 1), (0,), 9, "store", 4), Actor((0, 2), (0,), 12, "load", 4)
-AS = Place("shared", "As", 64, 4096)
+AS = Location("shared", "As", 64, 4096)
 
 
 def finding(kind: str, case: str = "", *actors: Actor, **more: Any) -> Finding:
@@ -48,7 +49,7 @@ def refused(case: str, value: int = 0, limit: int = 0, **more: Any) -> Finding:
     return finding("launch_failed", "refused", facts=Refused((Refusal(f"refused {case}", value, limit, **more),)))
 
 
-def missed(place: Place, case: str = "array", others: int | None = None, window: int | None = None) -> str:
+def missed(place: Location, case: str = "array", others: int | None = None, window: int | None = None) -> str:
     return finding("out_of_bounds", case, replace(ONE, width=16), place=place, facts=Missed(others, window)).message
 
 
@@ -69,7 +70,7 @@ SAID = {
         "global warp",
         Actor((1,), (0, 2), None, "atomic", 4),
         replace(OTHER, effect="copy"),
-        place=Place("global", "", 255),
+        place=Location("global", "", 255),
         facts=Race(),
     ),
     "shared memory, byte 8: overwritten by thread (0, 2) of block 0 in line 12, which has not seen the bulk copy of"
@@ -79,7 +80,7 @@ SAID = {
         "reported load",
         ONE,
         replace(OTHER, effect="atomic"),
-        place=Place("shared", "", 8),
+        place=Location("shared", "", 8),
         facts=OfMbarrier(Mbarrier(byte=40)),
     ),
     "1 thread waits for the end of phase 2 of the mbarrier full[1], which still misses 1 of 4 arrivals and"
@@ -102,7 +103,7 @@ SAID = {
     "thread (3, 1) in block 0 waits in a loop for something that no thread does any more: a lock that is not released,"
     " or a flag that is not set": finding("timeout", "loop", ONE, facts=Endless()),
     "the run took longer than 3 s and was stopped, in line 7; more: --timeout": finding(
-        "timeout", "bounds", line=7, facts=Told("the run took longer than 3 s and was stopped", "; more: --timeout")
+        "timeout", "bounds", line=7, facts=Quoted("the run took longer than 3 s and was stopped", "; more: --timeout")
     ),
     "the kernel stopped itself (trap) in thread (3, 1) in block 0: f: why": finding(
         "trap", "stop", ONE, facts=Stopped("f: why")
@@ -115,11 +116,13 @@ SAID = {
         "out_of_array",
         "one of several",
         ONE,
-        place=Place("local", "", 96, 96),
+        place=Location("local", "", 96, 96),
         facts=PastAll(3, candidates=("a", "b")),
     ),
     "a thread's own array: byte -4 of 16, written by thread (3, 1) of block 0 in line 9, before its start (that is in"
-    " another of its arrays)": finding("out_of_array", "local", ONE, place=Place("local", "", -4, 16), facts=PastEnd()),
+    " another of its arrays)": finding(
+        "out_of_array", "local", ONE, place=Location("local", "", -4, 16), facts=PastEnd()
+    ),
     "a GPU refuses this launch: clusters of 2 x 1 x 1 blocks, but the kernel is compiled for 4 x 1 x 1": refused(
         "cluster", sizes=(2, 1, 1), wanted=(4, 1, 1)
     ),
@@ -155,18 +158,19 @@ def test_findings_say(words: str) -> None:
 def test_how_far_outside_is_said_of_the_array() -> None:
     who = "16 bytes written by thread (3, 1) in block 0, line 9"
     assert (
-        missed(Place("shared", "As", 4092, 4096)) == f"As: byte 4092 of 4096, {who}: its last 12 bytes are past the end"
+        missed(Location("shared", "As", 4092, 4096))
+        == f"As: byte 4092 of 4096, {who}: its last 12 bytes are past the end"
     )
-    assert missed(Place("global", "A", -8, 4096)) == f"A: byte -8 of 4096, {who}: 8 bytes before its start"
-    assert missed(Place("global", "A", 4096, 4096)) == f"A: byte 4096 of 4096, {who}: just past its end"
-    assert missed(Place("shared", "", 4100, 4096), others=1, window=8192) == (
+    assert missed(Location("global", "A", -8, 4096)) == f"A: byte -8 of 4096, {who}: 8 bytes before its start"
+    assert missed(Location("global", "A", 4096, 4096)) == f"A: byte 4096 of 4096, {who}: just past its end"
+    assert missed(Location("shared", "", 4100, 4096), others=1, window=8192) == (
         f"shared memory: byte 4100 of 4096, {who}: 4 bytes past its end; the block has 8192 bytes of shared memory"
         "; 1 more thread likewise"
     )
-    assert missed(Place("global", "", 16), "null") == (
+    assert missed(Location("global", "", 16), "null") == (
         f"address 0x10, {who}: not in any buffer, an index into a null pointer"
     )
-    local = missed(Place("local", "", 20, 16), "local")
+    local = missed(Location("local", "", 20, 16), "local")
     assert local == f"a thread's own arrays: byte 20 of 16, {who}: 4 bytes past its end"
 
 
@@ -183,7 +187,7 @@ def families(of: type[Any]) -> Iterator[type[Any]]:
 
 def test_templates_ask_for_what_findings_know() -> None:
     """Each field is one of theirs, a phrase, or another template."""
-    records = (*families(Facts), Finding, Refusal, Missing, Waiting, Mbarrier, Place)
+    records = (*families(Details), Finding, Refusal, Missing, AtBarrier, Mbarrier, Location)
     known = {field.name for record in records for field in fields(record)}
     known |= {"first", "other", "across", *sentences.PHRASES, *TEMPLATES}
     text = "".join(sentences.OPTIONAL.sub(lambda it: f"{it[1]}{it[2] or ''}", one) for one in TEMPLATES.values())

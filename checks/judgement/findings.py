@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gemm_lessons.engine.records.facts import Facts, Missed, PastEnd, Race
-from gemm_lessons.engine.records.findings import Actor, Coordinates, Finding, Memory, Place, Severity
+from gemm_lessons.engine.records.examples import Actor, Coordinates, Location, Memory
+from gemm_lessons.engine.records.facts import Details, Missed, PastEnd, Race
+from gemm_lessons.engine.records.findings import Finding, Severity
 
 
 def race(line: int, other: int | None, effects: str = "shared store store", **more: Any) -> Finding:
     """Of threads 9 and 0, at the start of As or C."""
     space, first, second = effects.split()
     pair = Actor((9,), (0,), line, first, 4), Actor((0,), (0,), other, second, 4)  # type: ignore[arg-type]
-    place = Place(space, "As" if space == "shared" else "C", 0, 8192)  # type: ignore[arg-type]
+    place = Location(space, "As" if space == "shared" else "C", 0, 8192)  # type: ignore[arg-type]
     it = Finding("race", "error", f"{space} order", line, other, place=place, actors=pair, facts=Race())
     return replace(it, **more)
 
@@ -25,7 +26,7 @@ def access(
     space: Memory = "global" if len(array) == 1 else "shared"
     ends = kind == "out_of_bounds"
     case = "array" if ends else space
-    facts = Missed() if ends else PastEnd(Place("shared", "Bs", 0, 8192)) if kind == "out_of_array" else Facts()
+    facts = Missed() if ends else PastEnd(Location("shared", "Bs", 0, 8192)) if kind == "out_of_array" else Details()
     who = (Actor((thread,), block, line, "load", 4),)
     severity: Severity = "error" if ends else "warning"
-    return Finding(kind, severity, case, line, place=Place(space, array, byte, size), actors=who, facts=facts)
+    return Finding(kind, severity, case, line, place=Location(space, array, byte, size), actors=who, facts=facts)

@@ -17,7 +17,8 @@ from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.hardware.sheets import GPUS, buildable
 from gemm_lessons.engine.machine.machine import Setting
 from gemm_lessons.engine.records.errors import UnsupportedKernel
-from gemm_lessons.engine.records.findings import Actor, Finding
+from gemm_lessons.engine.records.examples import Actor
+from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.gemm.shapes import Shape, ShapeError, Tile
 from gemm_lessons.judging.verdict import CompileFailed, Faulted, GateMissed, Passed, TimedOut, WrongAnswer

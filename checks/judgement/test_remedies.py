@@ -10,7 +10,8 @@ from checks.judgement.findings import access, race
 from checks.judgement.mistakes import lesson_named
 from checks.judgement.test_hints import changed
 from gemm_lessons.engine.compiler.compile import Resources
-from gemm_lessons.engine.records.findings import Finding, Place
+from gemm_lessons.engine.records.examples import Location
+from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.metrics import METRICS
 from gemm_lessons.engine.records.results import Counters
 from gemm_lessons.gemm.shapes import Shape
@@ -53,7 +54,7 @@ def test_a_barrier_that_some_skip_is_not_said_to_be_missing() -> None:
 
 def test_what_runs_over_the_next_array_is_no_race_of_its_own() -> None:
     ran_over = access("out_of_array", "As", 8192, 8192, line=5)
-    hit = race(5, 9, place=Place("shared", "Bs", 4, 8192))
+    hit = race(5, 9, place=Location("shared", "Bs", 4, 8192))
     (text,) = said("block_tile", hit, ran_over)
     assert "runs past the end of its array, into the next one" in text
     assert len(said("block_tile", replace(hit, line=7), ran_over)) == 2
@@ -87,7 +88,7 @@ def test_where_the_tile_starts_is_no_index_of_the_tile() -> None:
 
 
 def test_an_array_of_each_thread_may_want_to_be_shared() -> None:
-    own = replace(UNINITIALISED, case="local", place=Place("local", "", 4))
+    own = replace(UNINITIALISED, case="local", place=Location("local", "", 4))
     (text,) = said("block_tile", own)
     assert "Declare it __shared__" in text
     assert "__shared__" not in said("block_tile", UNINITIALISED)[0]
@@ -157,7 +158,7 @@ def test_a_lane_is_no_thread() -> None:
 
 
 def test_what_a_local_array_does_in_a_line_is_said_once() -> None:
-    local = Place("local", "acc", 256, 256)
+    local = Location("local", "acc", 256, 256)
     past = replace(access("out_of_array", "acc", 256, 256, line=5), severity="error", case="own", place=local)
     (text,) = said("thread_tile", past, race(5, 5, "global store store"))
     assert "A thread's own array is too short" in text

@@ -17,7 +17,7 @@ from gemm_lessons.devices.gpu.cuda_gpu import Gpu
 from gemm_lessons.devices.simulated import Simulated, no_room
 from gemm_lessons.engine.hardware.sheets import GpuSpec, data_sheet, sheet_of
 from gemm_lessons.engine.records.errors import UnsupportedKernel
-from gemm_lessons.engine.records.facts import Told
+from gemm_lessons.engine.records.facts import Quoted
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.records.results import Launched
@@ -81,7 +81,7 @@ class ShadowedGpu:
         try:
             return self._shadowed(ran, task, counting)
         except UnsupportedKernel as error:
-            note = Finding("not_simulated", "note", line=error.line, facts=Told(str(error)))
+            note = Finding("not_simulated", "note", line=error.line, facts=Quoted(str(error)))
             return replace(ran, findings=(*ran.findings, note))
 
     def doubt(self, task: Task, launched: Launched) -> Launched:

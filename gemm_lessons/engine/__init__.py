@@ -10,6 +10,7 @@
 ``__all__`` lists the public names. Each is imported on first use, so that importing the engine loads neither NumPy nor
 a compiler. The engine imports nothing else of the kit. Its rooms, in the order in which one uses another:
 
+- ``report``: the sentences of findings
 - ``records``: launches, findings, counters, numbers: what all rooms hand to each other
 - ``process``: child processes, and what they may use of this machine
 - ``hardware``: data sheets and occupancy

@@ -35,8 +35,9 @@ from typing import Any
 import numpy as np
 
 from gemm_lessons.engine.records.elements import bits
-from gemm_lessons.engine.records.facts import Facts
-from gemm_lessons.engine.records.findings import Finding, Place
+from gemm_lessons.engine.records.examples import Location
+from gemm_lessons.engine.records.facts import Details
+from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Buffer, Scalar, Texture, buffers_of
 from gemm_lessons.gemm.data import SCALARS, BufferLayout, DataSpec
@@ -344,7 +345,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Overwritten(Facts):
+class Overwritten(Details):
     """Of an input that kernels changed: how many elements, which is the first, and what they may write."""
 
     name: str
@@ -354,7 +355,7 @@ class Overwritten(Facts):
 
 
 @dataclass(frozen=True)
-class RowOverrun(Facts):
+class RowOverrun(Details):
     """Of what was written between the rows (or columns) of a buffer: the first such place, ``across`` them and
     ``along`` one of them, which are ``length`` long and ``leading`` apart."""
 
@@ -390,5 +391,5 @@ class Guarded:
             return None
         byte = size + int(after[0]) if len(after) else int(before[-1]) - GUARD_BYTES
         case = "guard after" if len(after) else "guard before"
-        place = Place("global", self.name, byte, size)
+        place = Location("global", self.name, byte, size)
         return Finding("out_of_bounds", "error", case, count=len(before) + len(after), place=place)

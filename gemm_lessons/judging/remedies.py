@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from gemm_lessons.engine.records.examples import Coordinates
 from gemm_lessons.engine.records.facts import PastAll, PastEnd, Stopped
-from gemm_lessons.engine.records.findings import Coordinates, Finding
+from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import Evidence
 from gemm_lessons.judging.verdict import Faulted, WrongAnswer

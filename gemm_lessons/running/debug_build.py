@@ -22,8 +22,9 @@ from gemm_lessons.engine.compiler.debug_names import local_names
 from gemm_lessons.engine.compiler.diagnostics import plain_name
 from gemm_lessons.engine.compiler.local_bounds import may_run_past
 from gemm_lessons.engine.records.errors import UnsupportedKernel
+from gemm_lessons.engine.records.examples import Location
 from gemm_lessons.engine.records.facts import Missed, PastAll, PastEnd
-from gemm_lessons.engine.records.findings import Finding, Place
+from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.metrics import METRICS
 from gemm_lessons.engine.simulator import Setting, Simulator
 from gemm_lessons.engine.simulator.final_memory import Remains
@@ -145,7 +146,7 @@ def _past_the_end(remains: Remains, names: Names, source: str) -> list[Finding]:
 
 
 def _past_all(
-    fault: Finding, place: Place, starts: Sequence[tuple[int, str]], meant: Sequence[tuple[int, str]]
+    fault: Finding, place: Location, starts: Sequence[tuple[int, str]], meant: Sequence[tuple[int, str]]
 ) -> Finding:
     """Past the last of a thread's own arrays: that of the only one that its line indexes, or one of several."""
     missed = fault.facts
@@ -155,7 +156,7 @@ def _past_all(
         return replace(fault, kind="out_of_array", case="one of several", facts=facts)
     start, name = meant[0]
     end = min((offset for offset, _ in starts if offset > start), default=place.size)
-    place = Place("local", name, place.byte - start, end - start)
+    place = Location("local", name, place.byte - start, end - start)
     return replace(fault, kind="out_of_array", case="own end", place=place)
 
 

@@ -10,7 +10,7 @@ from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.devices.gpu import ranges
 from gemm_lessons.devices.gpu.ranges import stage
 from gemm_lessons.engine.compiler.compile import Compiled
-from gemm_lessons.engine.records.facts import Facts
+from gemm_lessons.engine.records.facts import Details
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.shapes import Shape
@@ -59,7 +59,7 @@ def steps_of(lesson: Lesson, kernels: Sequence[Compiled], shape: Shape) -> tuple
 
 
 @dataclass(frozen=True)
-class Overran(Facts):
+class Overran(Details):
     """The buffer beyond whose ends a kernel wrote as it was timed, and the shape."""
 
     name: str

@@ -8,7 +8,7 @@ from typing import Literal
 from gemm_lessons.course.folder import shown
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.engine.compiler.diagnostics import Diagnostic
-from gemm_lessons.engine.records.facts import Told
+from gemm_lessons.engine.records.facts import Quoted
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.judging.evidence import Checked
 from gemm_lessons.judging.verdict import CompileFailed, Faulted, TimedOut, Verdict
@@ -17,7 +17,7 @@ from gemm_lessons.running.outcome import Row, RunOutcome
 
 def lost(lesson: Lesson, path: Path, kind: str, message: str, device: str = "sim", gpu: str = "") -> RunOutcome:
     """Of a run that ended without an answer: ``kind`` is ``timeout``, ``memory`` or ``crash``."""
-    finding = Finding(kind, "error", "bounds", facts=Told(message))
+    finding = Finding(kind, "error", "bounds", facts=Quoted(message))
     verdict: Verdict = (TimedOut if kind == "timeout" else Faulted)(lesson.shapes.count, finding)
     return _outcome(lesson, path, Checked(verdict, findings=(finding,)), device, gpu)
 

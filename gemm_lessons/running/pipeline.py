@@ -24,7 +24,7 @@ from gemm_lessons.engine.compiler.compile import Diagnostic, occupancy
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.process.bounds import Bounds, OutOfTime
 from gemm_lessons.engine.records.errors import UnsupportedKernel
-from gemm_lessons.engine.records.facts import Told
+from gemm_lessons.engine.records.facts import Quoted
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.simulator import Disagreement
 from gemm_lessons.judging.evidence import UNTIMED, Built, Checked, Evidence, ShapeResult
@@ -142,7 +142,7 @@ def judge(plan: RunPlan, kernel: KernelPlan, built: Built, jobs: Jobs) -> Checke
         return judge_method(plan, kernel, built, check(plan, kernel, built, jobs))
     except (OutOfTime, MemoryError) as end:  # not while it ran: that is a fault, and names a line
         kind, message = _words(end, bounds.current())
-        finding = Finding(kind, "error", "bounds", facts=Told(message))
+        finding = Finding(kind, "error", "bounds", facts=Quoted(message))
         return Checked(stopped(kernel.counting_shape, finding), findings=(finding,))
 
 

@@ -30,7 +30,8 @@ from gemm_lessons.engine.machine.prepared import Program, prepare
 from gemm_lessons.engine.ptx import parser
 from gemm_lessons.engine.ptx.inline import inline_calls
 from gemm_lessons.engine.records.errors import UnsupportedKernel
-from gemm_lessons.engine.records.findings import Actor, Finding, Place
+from gemm_lessons.engine.records.examples import Actor, Location
+from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.launch import Argument, Buffer, Grid, Scalar
 from gemm_lessons.engine.records.results import Conflict, Launched
 from gemm_lessons.engine.simulator import Setting, Simulator
@@ -118,7 +119,7 @@ def _known(finding: Finding) -> Finding:
     """
     if finding.effects.startswith("shared load "):
         actors = tuple(Actor((), (), effect=actor.effect) for actor in finding.actors)
-        place = Place("shared", "", 0)
+        place = Location("shared", "", 0)
         return dataclasses.replace(finding, count=0, line=None, case="", place=place, actors=actors)
     return finding if finding.kind == "unset" else dataclasses.replace(finding, count=0)
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from gemm_lessons.engine.records.facts import Facts
+from gemm_lessons.engine.records.facts import Details
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Grid
@@ -31,14 +31,14 @@ INSUFFICIENT_DRIVER, NO_DEVICE, UNAVAILABLE, NOT_READY = 35, 100, 46, 802
 
 
 @dataclass(frozen=True)
-class CudaError(Facts):
+class CudaError(Details):
     """The number of an error (``cudaError``)."""
 
     code: int
 
 
 @dataclass(frozen=True)
-class Launch(Facts):
+class Launch(Details):
     """A launch that a GPU refused, and what its driver says."""
 
     text: str
@@ -48,7 +48,7 @@ class Launch(Facts):
 
 
 @dataclass(frozen=True)
-class Waited(Facts):
+class Waited(Details):
     """How long a launch was waited for."""
 
     seconds: float

@@ -14,8 +14,8 @@ from gemm_lessons.engine.checkers.collector import Example, Key, Ledger, Names
 from gemm_lessons.engine.checkers.epochs import Epoch
 from gemm_lessons.engine.compiler.diagnostics import plain_name
 from gemm_lessons.engine.events import Batch, SharedArray, Touch
+from gemm_lessons.engine.records.examples import Location
 from gemm_lessons.engine.records.facts import PastEnd
-from gemm_lessons.engine.records.findings import Place
 
 CHECKED = "array_ends"  # key of Touch.memo
 
@@ -77,8 +77,8 @@ class ArrayEnds:
             if access.space == "local":
                 variable, _, start = array.name.partition("+")
                 facts = PastEnd(None, variable, int(start or 0))
-                return Example("local", Place("local", "", place, array.size), who, facts)
-            there = Place("shared", plain_name(array.name), place, array.size)
+                return Example("local", Location("local", "", place, array.size), who, facts)
+            there = Location("shared", plain_name(array.name), place, array.size)
             return Example("shared", there, who, PastEnd(self._names.shared(offset)))
 
         self._ledger.add(key, example, int(np.count_nonzero(outside)) * (touch.addresses.size // lanes))

@@ -11,7 +11,7 @@ import numpy as np
 
 from gemm_lessons.engine.checkers.collector import Example, Key, Ledger, Names
 from gemm_lessons.engine.events import Batch, Irregular
-from gemm_lessons.engine.records.facts import Ended, Facts
+from gemm_lessons.engine.records.facts import Details, Ended
 from gemm_lessons.engine.records.findings import Severity
 
 
@@ -20,7 +20,7 @@ def irregular(ledger: Ledger, names: Names, batch: Batch, record: Irregular) -> 
     lane, other = int(record.lanes.argmax()), int(record.others.argmax())
     count = int(np.count_nonzero(record.lanes))
     actors = names.actor(batch, lane, line=record.line), names.actor(batch, other, line=record.other_line)
-    other_line, facts = None, Facts()
+    other_line, facts = None, Details()
     severity: Severity = "error"
     if record.kind == "divergent":
         kind, case = "divergent_barrier", "warp"

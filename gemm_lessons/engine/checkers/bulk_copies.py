@@ -36,8 +36,8 @@ from gemm_lessons.engine.events import (
     Record,
     Touch,
 )
+from gemm_lessons.engine.records.examples import Location
 from gemm_lessons.engine.records.facts import OfMbarrier
-from gemm_lessons.engine.records.findings import Place
 
 Array = NDArray[Any]
 NOT_YET = np.iinfo(np.int32).max
@@ -260,7 +260,7 @@ class BulkCopies:
         flights.copy[cell] = -1 if number is None else number
         flights.anything = True
 
-    def _place(self, cell: int) -> Place:
+    def _place(self, cell: int) -> Location:
         return self._names.shared(cell * self._granule % self._stride)
 
     # -- what is found ------------------------------------------------------------------------------------------------

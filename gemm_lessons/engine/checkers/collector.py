@@ -9,8 +9,9 @@ from gemm_lessons.engine.compiler.diagnostics import plain_name
 from gemm_lessons.engine.events import Access, Batch, LaunchInfo
 from gemm_lessons.engine.machine.mbarriers import mbarrier_at
 from gemm_lessons.engine.machine.state import coordinates
-from gemm_lessons.engine.records.facts import Facts, Mbarrier
-from gemm_lessons.engine.records.findings import Actor, Finding, Place, Severity
+from gemm_lessons.engine.records.examples import Actor, Location
+from gemm_lessons.engine.records.facts import Details, Mbarrier
+from gemm_lessons.engine.records.findings import Finding, Severity
 from gemm_lessons.engine.records.frozen import dataclass
 
 RANK = {"error": 0, "warning": 1, "note": 2}
@@ -44,9 +45,9 @@ class Example:
     """What a finding is about: its case, the memory, the threads that serve as an example, and what more is known."""
 
     case: str = ""
-    place: Place | None = None
+    place: Location | None = None
     actors: tuple[Actor, ...] = ()
-    facts: Facts = Facts()
+    facts: Details = Details()
 
 
 class Names:
@@ -73,23 +74,23 @@ class Names:
         first = lane // self._padded * self._padded
         return slice(first, first + self._padded)
 
-    def shared(self, offset: int) -> Place:
+    def shared(self, offset: int) -> Location:
         """An offset in the block's window."""
         for array in self._launch.shared_arrays:
             if array.offset <= offset < array.offset + array.size:
-                return Place("shared", plain_name(array.name), offset - array.offset, array.size)
-        return Place("shared", "", offset)
+                return Location("shared", plain_name(array.name), offset - array.offset, array.size)
+        return Location("shared", "", offset)
 
     def mbarrier(self, offset: int) -> Mbarrier:
         """The mbarrier at an offset in the block's window."""
         return mbarrier_at({array.name: (array.offset, array.size) for array in self._launch.shared_arrays}, offset)
 
-    def buffer(self, address: int) -> Place:
+    def buffer(self, address: int) -> Location:
         """A global address."""
         for name, start, size in self._launch.buffers:
             if start <= address < start + size:
-                return Place("global", plain_name(name), address - start, size)
-        return Place("global", "", address)
+                return Location("global", plain_name(name), address - start, size)
+        return Location("global", "", address)
 
 
 class Ledger:
@@ -110,7 +111,7 @@ class Ledger:
             it.facts,
         )  # fmt: skip
 
-    def downgrade(self, chosen: Callable[[Key], bool], severity: Severity, facts: Facts) -> None:
+    def downgrade(self, chosen: Callable[[Key], bool], severity: Severity, facts: Details) -> None:
         """Turn findings into less severe ones, of which more is known."""
         for key in [key for key in self._found if chosen(key)]:
             changed = dataclasses.replace(self._found.pop(key), severity=severity, facts=facts)

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from gemm_lessons.engine.checkers.collector import Example, Key, Ledger, Names
 from gemm_lessons.engine.checkers.shadow import Shadow, Visitors
 from gemm_lessons.engine.events import WARP, Access, Barrier, Batch, Boundary, Phase, Placed, Record
+from gemm_lessons.engine.records.examples import Location
 from gemm_lessons.engine.records.facts import Race
-from gemm_lessons.engine.records.findings import Place, Severity
+from gemm_lessons.engine.records.findings import Severity
 from gemm_lessons.engine.records.frozen import dataclass
 
 Array = NDArray[Any]
@@ -401,7 +402,7 @@ class GlobalRaces:
                     self._add(first, later, place, pair, far, near, int(np.count_nonzero(chosen)))
 
     def _add(
-        self, first: Access, later: Access, place: Place, pair: tuple[int, int], far: bool, near: bool, count: int
+        self, first: Access, later: Access, place: Location, pair: tuple[int, int], far: bool, near: bool, count: int
     ) -> None:
         """``pair``: threads of the grid; ``far``: of two blocks, ``near``: of one warp."""
         both_write = "load" not in (first.effect, later.effect) and "copy" not in (first.effect, later.effect)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gemm_lessons.engine.checkers.collector import Example, Key, Ledger, Names
 from gemm_lessons.engine.checkers.epochs import Epoch, cells
 from gemm_lessons.engine.events import Access, Batch, Touch
-from gemm_lessons.engine.records.findings import Place
+from gemm_lessons.engine.records.examples import Location
 from gemm_lessons.engine.records.frozen import dataclass
 
 Array = NDArray[Any]
@@ -126,5 +126,5 @@ class Initialised:
 
     def _example(self, batch: Batch, blank: Blank) -> Example:
         is_local = blank.access.space == "local"
-        place = Place("local", "", blank.offset) if is_local else self._names.shared(blank.offset)
+        place = Location("local", "", blank.offset) if is_local else self._names.shared(blank.offset)
         return Example(place.space, place, (self._names.actor(batch, blank.lane, blank.access),))

@@ -21,7 +21,7 @@ from gemm_lessons.engine.ptx import cfg
 from gemm_lessons.engine.ptx.cfg import line_of
 from gemm_lessons.engine.ptx.records import Immediate, Instruction, Kernel, Operand, PredicatePair, Register
 from gemm_lessons.engine.records.errors import UnsupportedKernel
-from gemm_lessons.engine.records.facts import Deadlock, NamedBarrier, Waiting
+from gemm_lessons.engine.records.facts import AtBarrier, Deadlock, NamedBarrier
 from gemm_lessons.engine.records.frozen import dataclass
 
 Array = NDArray[Any]
@@ -294,9 +294,9 @@ class Barriers:
             first = int(here.argmax())
             count, expected = int(np.count_nonzero(here)), int(self._threads[first]) or None
             line, number = line_of(self._specs[index].instruction), int(self._number[first])
-            parts.append(Waiting("waiting here", count, state.threads, number, line, expected))
+            parts.append(AtBarrier("waiting here", count, state.threads, number, line, expected))
         ended = int(np.count_nonzero(block & state.exists & ~alive))
         if ended:
-            parts.append(Waiting("waiting ended", ended=ended))
+            parts.append(AtBarrier("waiting ended", ended=ended))
         instruction = self._specs[int(self._at[lane])].instruction
         return Fault("deadlock", "barrier", instruction, state.actor(lane, instruction), Deadlock(tuple(parts)))

@@ -13,8 +13,8 @@ from gemm_lessons.engine.events import Access
 from gemm_lessons.engine.machine.memory import Allocation, GlobalMemory
 from gemm_lessons.engine.machine.state import Fault, State
 from gemm_lessons.engine.ptx.records import Instruction
+from gemm_lessons.engine.records.examples import Location, Memory
 from gemm_lessons.engine.records.facts import Missed
-from gemm_lessons.engine.records.findings import Memory, Place
 from gemm_lessons.engine.records.frozen import dataclass
 
 Array = NDArray[Any]
@@ -39,10 +39,10 @@ class Misses:
         position = int(np.flatnonzero(bad)[0])
         offset = int(addresses[position])
         if self.access.space == "local":
-            return self._fault("out_of_bounds", "local", Place("local", "", offset, size), lanes, position, bad)
+            return self._fault("out_of_bounds", "local", Location("local", "", offset, size), lanes, position, bad)
         name = self.meant() or self._below(offset)
         start, length = self.arrays.get(name, (0, size))
-        place = Place("shared", plain_name(name), offset - start, length)
+        place = Location("shared", plain_name(name), offset - start, length)
         window = size if (start, length) != (0, size) else None
         return self._fault("out_of_bounds", "array", place, lanes, position, bad, window)
 
@@ -53,7 +53,7 @@ class Misses:
         allocation = self.memory.find(address)
         if allocation is None:
             case = "null" if 0 <= address < NULL_PAGE else "nowhere"
-            place = Place("global", "", address & (2**64 - 1))
+            place = Location("global", "", address & (2**64 - 1))
             return self._fault("out_of_bounds", case, place, lanes, position, bad)
         return self._fault("out_of_bounds", "array", _in(allocation, address), lanes, position, bad)
 
@@ -73,11 +73,11 @@ class Misses:
             return self._fault("misaligned", "buffer", _in(allocation, address), lanes, position, bad)
         name = (self.meant() if self.access.space == "shared" else None) or self._below(address)
         start, size = self.arrays.get(name, (0, 0))
-        place = Place(space, plain_name(name), address - start, size)
+        place = Location(space, plain_name(name), address - start, size)
         return self._fault("misaligned", "window", place, lanes, position, bad)
 
     def _fault(
-        self, kind: str, case: str, place: Place, lanes: Array | None, position: int, bad: Array,
+        self, kind: str, case: str, place: Location, lanes: Array | None, position: int, bad: Array,
         window: int | None = None,
     ) -> Fault:  # fmt: skip
         lane = position if lanes is None else int(lanes[position])
@@ -91,5 +91,5 @@ class Misses:
         return starts[max(starts)] if starts else ""
 
 
-def _in(allocation: Allocation, address: int) -> Place:
-    return Place("global", allocation.name, address - allocation.base, allocation.size)
+def _in(allocation: Allocation, address: int) -> Location:
+    return Location("global", allocation.name, address - allocation.base, allocation.size)

@@ -34,7 +34,7 @@ from gemm_lessons.engine.machine.unset import Unset
 from gemm_lessons.engine.process.bounds import OutOfTime, current
 from gemm_lessons.engine.ptx.cfg import Block, line_of
 from gemm_lessons.engine.ptx.records import Instruction, Register, Variable
-from gemm_lessons.engine.records.facts import Endless, Misuse, Stopped, Told
+from gemm_lessons.engine.records.facts import Endless, Misuse, Quoted, Stopped
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Grid, buffers_of
@@ -540,4 +540,4 @@ class Machine:
 def stopped(end: OutOfTime | MemoryError, instruction: Instruction | None) -> Fault:
     """The fault of a launch that used up its time or memory at ``instruction``."""
     kind, text = ("timeout", str(end)) if isinstance(end, OutOfTime) else ("memory", current().too_much)
-    return Fault(kind, "bounds", instruction, facts=Told(text, current().advice))
+    return Fault(kind, "bounds", instruction, facts=Quoted(text, current().advice))

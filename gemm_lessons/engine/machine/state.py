@@ -22,8 +22,9 @@ from gemm_lessons.engine.machine.phases import Phases
 from gemm_lessons.engine.ptx.cfg import line_of, reads
 from gemm_lessons.engine.ptx.records import Instruction, Kernel, register_width
 from gemm_lessons.engine.records.errors import UnsupportedKernel
-from gemm_lessons.engine.records.facts import Facts
-from gemm_lessons.engine.records.findings import Actor, Coordinates, Does, Finding, Place
+from gemm_lessons.engine.records.examples import Actor, Coordinates, Does, Location
+from gemm_lessons.engine.records.facts import Details
+from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.semantics.operation import DTYPES
 
@@ -41,8 +42,8 @@ class Fault(Exception):
         case: str,
         instruction: Instruction | None,
         who: Actor | None = None,
-        facts: Facts | None = None,
-        place: Place | None = None,
+        facts: Details | None = None,
+        place: Location | None = None,
     ) -> None:
         super().__init__(kind, case)
         self.kind, self.instruction = kind, instruction
@@ -50,7 +51,7 @@ class Fault(Exception):
         line, file = (source.line or None, source.file) if source else (None, "")
         actors = () if who is None else (who,)
         self.finding = Finding(
-            kind, "error", case, line, file=file, place=place, actors=actors, facts=facts or Facts()
+            kind, "error", case, line, file=file, place=place, actors=actors, facts=facts or Details()
         )  # fmt: skip
 
     def __str__(self) -> str:

@@ -44,8 +44,9 @@ from gemm_lessons.engine.ptx.records import (
     registers_in,
 )
 from gemm_lessons.engine.ptx.schedule import Single, Step
+from gemm_lessons.engine.records.examples import Actor
 from gemm_lessons.engine.records.facts import FromLane
-from gemm_lessons.engine.records.findings import Actor, Finding
+from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.semantics import table as semantics
 from gemm_lessons.engine.semantics.operation import DTYPES
 

@@ -5,28 +5,24 @@ Rooms that find something of their own (a buffer after a launch, what a GPU's dr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from gemm_lessons.engine.records.examples import Location
 from gemm_lessons.engine.records.frozen import dataclass
-
-if TYPE_CHECKING:
-    from gemm_lessons.engine.records.findings import Place
 
 
 @dataclass(frozen=True)
-class Facts:
+class Details:
     """Nothing more."""
 
 
 @dataclass(frozen=True)
-class Race(Facts):
+class Race(Details):
     """Of threads that nothing orders. ``same_value``: they only ever store the same."""
 
     same_value: bool = False
 
 
 @dataclass(frozen=True)
-class InFlight(Facts):
+class InFlight(Details):
     """Of a ``cp.async`` that is read too early: the most groups that a wait may leave, were it to cover it."""
 
     most: int | None = None
@@ -42,14 +38,14 @@ class Mbarrier:
 
 
 @dataclass(frozen=True)
-class OfMbarrier(Facts):
+class OfMbarrier(Details):
     """Of a bulk copy that reports to an mbarrier."""
 
     mbarrier: Mbarrier
 
 
 @dataclass(frozen=True)
-class Missed(Facts):
+class Missed(Details):
     """Of accesses outside of their memory: how many ``others`` do the same, and the bytes of shared memory that a block
     has, where they are more than the array."""
 
@@ -58,11 +54,11 @@ class Missed(Facts):
 
 
 @dataclass(frozen=True)
-class PastEnd(Facts):
+class PastEnd(Details):
     """Of accesses past the end of an array, inside of the same memory: what they ``hit``. A thread's own array is known
     by where it starts in a ``variable`` of the PTX."""
 
-    hit: Place | None = None
+    hit: Location | None = None
     variable: str = ""
     start: int = 0
 
@@ -75,21 +71,21 @@ class PastAll(Missed):
 
 
 @dataclass(frozen=True)
-class Ended(Facts):
+class Ended(Details):
     """How many threads of a block had ended before others came to a barrier."""
 
     ended: int
 
 
 @dataclass(frozen=True)
-class FromLane(Facts):
+class FromLane(Details):
     """The lane that a shuffle reads."""
 
     lane: int
 
 
 @dataclass(frozen=True)
-class Misuse(Facts):
+class Misuse(Details):
     """An instruction, used as it may not be: what it names, the number that it was given and the one that it may have,
     where in an image or a tensor it goes."""
 
@@ -110,7 +106,7 @@ class MbarrierMisuse(OfMbarrier):
 
 
 @dataclass(frozen=True)
-class NamedBarrier(Facts):
+class NamedBarrier(Details):
     """A barrier by its number, and how many threads are to meet there."""
 
     number: int
@@ -118,7 +114,7 @@ class NamedBarrier(Facts):
 
 
 @dataclass(frozen=True)
-class Waiting:
+class AtBarrier:
     """Threads of a block that wait at a barrier, or have ended (``case``)."""
 
     case: str
@@ -131,10 +127,10 @@ class Waiting:
 
 
 @dataclass(frozen=True)
-class Deadlock(Facts):
+class Deadlock(Details):
     """Who waits where while nobody can come any more."""
 
-    waiting: tuple[Waiting, ...]
+    waiting: tuple[AtBarrier, ...]
 
 
 @dataclass(frozen=True)
@@ -156,7 +152,7 @@ class Starved(OfMbarrier):
 
 
 @dataclass(frozen=True)
-class Endless(Facts):
+class Endless(Details):
     """Of a loop without an end: the instructions that a launch may execute, or how many ``others`` are in it."""
 
     budget: int = 0
@@ -164,7 +160,7 @@ class Endless(Facts):
 
 
 @dataclass(frozen=True)
-class Stopped(Facts):
+class Stopped(Details):
     """Why a kernel stopped itself, if its source or a function of CUDA's says so."""
 
     reason: str = ""
@@ -172,7 +168,7 @@ class Stopped(Facts):
 
 
 @dataclass(frozen=True)
-class Told(Facts):
+class Quoted(Details):
     """What another part of the kit, or a driver, has to say; ``advice`` is how to have more time or memory."""
 
     text: str
@@ -196,14 +192,14 @@ class Refusal:
 
 
 @dataclass(frozen=True)
-class Refused(Facts):
+class Refused(Details):
     """All such reasons."""
 
     reasons: tuple[Refusal, ...]
 
 
 @dataclass(frozen=True)
-class NoRoom(Facts):
+class NoRoom(Details):
     """What a block needs, and what a GPU's multiprocessor has."""
 
     gpu: str
