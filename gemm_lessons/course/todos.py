@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 
-from gemm_lessons.engine.compiler.tokens import tokens, without_comments
 from gemm_lessons.engine.records.frozen import dataclass
 
 TODO = re.compile(r"//\s*TODO\((\d+)\)")
@@ -105,6 +104,8 @@ def _marks(source: str) -> tuple[list[str], dict[int, int]]:
 
 def _lines(source: str) -> tuple[list[str], dict[int, str]]:
     """The lines without comments, and by index what each line has of comments."""
+    from gemm_lessons.engine.compiler.tokens import tokens, without_comments  # only where a kernel is read
+
     comments: dict[int, str] = {}
     for token in tokens(source, "comment"):
         for index, text in enumerate(token.text.split("\n"), token.line - 1):
