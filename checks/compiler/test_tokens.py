@@ -67,7 +67,7 @@ def test_templates_and_macros() -> None:
 
 @pytest.mark.parametrize("text", ['R"(', "[)", "({", "#if A\n{\n#else\n", "/*", "'", '"\\', "template <"])
 def test_what_never_ends_takes_no_longer(text: str) -> None:
-    """Twice as much takes some twice as long: a pattern that looks for its end again and again would take four times."""
+    """Twice as much takes about twice as long: a pattern that searches for its end again would take four times."""
 
     def seconds(times: int) -> float:
         started = time.process_time()
