@@ -4,15 +4,16 @@
 
 The transformation says what C would be if the kernel had this mistake (``factors``, ``sums``, ``misplaced``,
 ``epilogues``, ``widths``) or which elements would be wrong (``wrong_elements``), with the parameters of the mistake as
-facts. The comparison (``pattern``) recognises the mistake only if C is that:
+facts. The comparison (``pattern``) recognises the mistake only if C agrees with that:
 
-    every     in every element          wrong    exactly those elements are wrong
-    near      where it says something   mostly   the same, a few may be right by chance
-    search    the transformation has fitted its parameters to C, and compared every element itself
+    every     in every element                wrong    exactly those elements are wrong
+    near      in the elements that it names   mostly   the same, but a few may be right by chance
+    search    the transformation fits its parameters to C and compares every element itself
 
-So a row never guesses. The first row that recognises something wins: the most telling come first, and costly searches
-behind what is cheap. The sentence is filled with the facts, ``{k:few}`` by ``told.PHRASES["few"]``. A name may have
-several rows, one for each sentence. Advice (``hints.py``, ``remedies.py``) reads names and facts, and no sentence.
+So a row never guesses. The first row that agrees wins: the most telling mistakes come first, costly searches after
+cheap comparisons. The facts fill the sentence: ``{k:few}`` is the fact ``k`` in the words of ``told.PHRASES["few"]``.
+A name may have several rows, one for each sentence. Advice (``hints.py``, ``remedies.py``) reads names and facts, never
+a sentence. To add a mistake, add a row; and a transformation, if none of those in use fits.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Pattern(Told):
 
 @dataclass(frozen=True)
 class Mistake:
-    """``also`` is the name of a mistake that may have been made beside this one: its sentence follows."""
+    """A row. ``also`` names a mistake that the same kernel may have: its sentence follows."""
 
     name: str
     transformation: Callable[[Wrong], Any]
@@ -53,7 +53,7 @@ def every(it: Wrong, transformation: Transformation) -> Facts | None:
 
 
 def near(it: Wrong, transformation: Transformation) -> Facts | None:
-    """The same of the elements that the mistake says something about, right or wrong."""
+    """The same of the elements that the transformation names, be they right or wrong."""
     for made in transformation(it):
         if (np.abs(it.got[made.at] - made.answer) <= made.tolerance).all():
             return made.facts

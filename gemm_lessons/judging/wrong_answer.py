@@ -62,7 +62,7 @@ class Wrong:
         return Made(move(self.problem.reference), move(self.problem.tolerance), facts)
 
     def is_wrong_in(self, made: Made, least: float = 1.0) -> bool:
-        """Whether the elements of the made are wrong, ``least`` of them, and no others."""
+        """Whether the elements that ``made`` marks are wrong, this share of them at least, and no others."""
         here, there = self.wrong[made.at], made.answer
         return not (here > there).any() and bool((here == there).all() if least == 1 else here[there].mean() >= least)
 
