@@ -103,7 +103,7 @@ def compare(case: Case, known: readings.Readings) -> Comparison:
     if launched.fault is not None:
         return Comparison(case, reading, missing=f"fault: {launched.fault.message}")
     counters = launched.counters
-    simulated = {name: counters.get(name) for name in NUMBERS if name not in BOXES} | boxes(counters)
+    simulated = {name: counters[name] for name in NUMBERS if name not in BOXES} | boxes(counters)
     counted = {**reading.numbers, "dot_products": _executed(reading, compiled, "IDP")}
     if "warp_instructions" in counters.uncounted:  # how often threads look at an mbarrier depends on time
         counted["warp_instructions"] -= looking_again(reading, compiled)
@@ -115,10 +115,10 @@ def compare(case: Case, known: readings.Readings) -> Comparison:
 def boxes(counters: Counters) -> dict[str, int]:
     """What the TMA was asked for and brought: all accesses and sectors but those that other counters have."""
     alone = ("global_load_requests", "global_store_requests", "async_copies", "global_reductions", "texture_requests")
-    sectors = counters.get("global_sectors_read") - counters.get("global_load_sectors")
+    sectors = counters["global_sectors_read"] - counters["global_load_sectors"]
     return {
-        "boxes": counters.get("global_accesses") - sum(map(counters.get, alone)),
-        "box_sectors": 0 if counters.get("async_copies") else sectors,
+        "boxes": counters["global_accesses"] - sum(counters[name] for name in alone),
+        "box_sectors": 0 if counters["async_copies"] else sectors,
     }
 
 

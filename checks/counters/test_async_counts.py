@@ -33,17 +33,17 @@ def counted(source: str, grid: int, block: int) -> Counters:
 def test_as_nsight_compute_counts(name: str) -> None:
     counters = counted(*SOURCES[name])
     assert not counters.obstacle
-    assert tuple(counters.get(short) for short in NAMES.split()) == READ[name]
-    assert counters.get("global_load_instructions") == counters.get("global_load_sectors") == 0
+    assert tuple(counters[short] for short in NAMES.split()) == READ[name]
+    assert counters["global_load_instructions"] == counters["global_load_sectors"] == 0
 
 
 def test_the_sums_over_every_access_have_them() -> None:
     counters = counted(*SOURCES["mirror"])
-    assert counters.get("global_bytes_read") == counters.get("global_bytes_written") == 4096
-    assert counters.get("global_sectors_read") == 128
-    assert counters.get("global_accesses") == 8
-    assert counters.get("shared_bytes_written") == 4096 + 4096, "by the copies, and by the threads"
-    assert counted(*SOURCES["add"]).get("global_bytes_read") == 2 * 4096, "a reduction reads what it adds to"
+    assert counters["global_bytes_read"] == counters["global_bytes_written"] == 4096
+    assert counters["global_sectors_read"] == 128
+    assert counters["global_accesses"] == 8
+    assert counters["shared_bytes_written"] == 4096 + 4096, "by the copies, and by the threads"
+    assert counted(*SOURCES["add"])["global_bytes_read"] == 2 * 4096, "a reduction reads what it adds to"
 
 
 def test_what_depends_on_time_is_named() -> None:
@@ -79,8 +79,8 @@ def test_lanes_that_copy_each_its_own_take_turns() -> None:
     """Machine code goes round once for each lane."""
     counters = counted(EACH.replace("PLACE", "t"), 1, 256)
     assert not counters.obstacle
-    assert counters.get("global_accesses") == 64 + 8
-    assert counters.get("warp_instructions") > 2 * 32 * 7
+    assert counters["global_accesses"] == 64 + 8
+    assert counters["warp_instructions"] > 2 * 32 * 7
 
 
 def test_addresses_that_a_copy_brings_are_not_followed() -> None:
@@ -120,7 +120,7 @@ def test_branches_and_addresses_by_what_cp_async_brings_are_followed(reading: in
     def stores(copy: str) -> list[int]:
         launched = simulate(FOLLOWED.replace("COPY", copy), "k", 1, 128, [x, np.zeros(512, np.float32), reading])
         assert not launched.counters.obstacle
-        return [launched.counters.get(name) for name in ("global_store_requests", "global_store_sectors")]
+        return [launched.counters[name] for name in ("global_store_requests", "global_store_sectors")]
 
     assert stores(BY_COPIES) == stores(BY_REGISTERS)
 
@@ -146,5 +146,5 @@ def test_lanes_that_write_zeros_meet_nobody_where_they_would_have_read(reading: 
     launched = simulate(FILLING, "k", 1, 32, [np.arange(1024, dtype=np.float32), y, reading])
     lanes = np.arange(32)
     assert (y == np.where(lanes < reading, 32 * lanes, 0)).all()
-    assert launched.counters.get("shared_wavefronts") == 1 + max(1, reading)
+    assert launched.counters["shared_wavefronts"] == 1 + max(1, reading)
     assert any("writes zeros" in why for why in launched.counters.inexact.values()) == (reading < 32)

@@ -54,15 +54,15 @@ def test_requests_and_sectors_are_those_of_the_texture_unit(kind: str) -> None:
     for name in names:
         counters = counted(name, channels, np.zeros((32, channels), np.float32))
         assert not counters.obstacle
-        found = [counters.get("texture_requests"), counters.get("texture_sectors")]
+        found = [counters["texture_requests"], counters["texture_sectors"]]
         assert found == stored()[name][:2], name
 
 
 def test_what_a_fetch_brings_is_read_from_global_memory() -> None:
     out = np.zeros((32, 4), np.float32)
     counters = counted("four_half_outside", 4, out)
-    assert counters.get("texture_bytes") == counters.get("global_bytes_read") == 16 * 16, "none comes from outside"
-    assert (counters.get("global_accesses"), counters.get("global_load_requests")) == (2, 0), "a fetch and a store"
+    assert counters["texture_bytes"] == counters["global_bytes_read"] == 16 * 16, "none comes from outside"
+    assert (counters["global_accesses"], counters["global_load_requests"]) == (2, 0), "a fetch and a store"
 
 
 OBJECTS = """
@@ -83,7 +83,7 @@ def test_objects_are_found_among_the_parameters_and_in_registers(arch: str) -> N
     given = arguments(device.kernel(made), [texture(4), np.zeros((32, 4), np.float32), texture(4)])
     counters = device.launch(made, Grid((1, 1, 1), (32, 1, 1)), given).counters
     assert not counters.obstacle
-    assert (counters.get("texture_requests"), counters.get("texture_bytes")) == (8 + 6, 16 * (32 + 24))
+    assert (counters["texture_requests"], counters["texture_bytes"]) == (8 + 6, 16 * (32 + 24))
 
 
 def test_who_reads_a_part_of_a_texel_is_told_that_it_is_not_counted() -> None:
@@ -104,7 +104,7 @@ def test_from_how_many_textures_a_warp_fetches(mine: str, most: int) -> None:
         source, "k", 3, 64, [Texture(texels), Texture(texels.copy()), np.zeros(64, np.float32)]
     ).counters
     assert not counters.obstacle
-    assert counters.get("textures_of_a_warp") == most
+    assert counters["textures_of_a_warp"] == most
 
 
 def decoded(*texts: str) -> list[Any]:

@@ -71,7 +71,7 @@ def test_every_kind_counts(kind: str) -> None:
     expected = KINDS[kind][1]
     counters = of(PROGRAM, f"kind_{[*KINDS].index(kind)}")
     assert not counters.obstacle
-    assert {name: counters.get(name) for name in expected} == expected
+    assert {name: counters[name] for name in expected} == expected
 
 
 # A load, then as many multiply-adds as the launch says, then its use.
@@ -79,13 +79,13 @@ HIDING = "float v = x[t], a = y[t + 64]; for (int i = 0; i < n; i++) a = a * 1.5
 
 
 def test_only_what_is_executed_hides_a_load() -> None:
-    waiting = {n: counted(HIDING, n).get("global_bytes_waited_for") for n in (0, 100, 200)}
+    waiting = {n: counted(HIDING, n)["global_bytes_waited_for"] for n in (0, 100, 200)}
     assert waiting == {0: 4 * LINE, 100: 4 * LINE, 200: 2 * LINE}, "of the second load, the arithmetic is the first use"
 
 
 def test_products_of_bytes_hide_a_load() -> None:
     body = "float v = x[t]; int a = t; for (int i = 0; i < n; i++) a = __dp4a(a, i, a); y[t] = a + v;"
-    assert [counted(body, n).get("global_bytes_waited_for") for n in (100, 200)] == [2 * LINE, 0]
+    assert [counted(body, n)["global_bytes_waited_for"] for n in (100, 200)] == [2 * LINE, 0]
 
 
 def test_products_of_tensor_cores_hide_a_load() -> None:
@@ -94,7 +94,7 @@ def test_products_of_tensor_cores_hide_a_load() -> None:
         ' {%0, %1, %2, %3};" : "+f"(a[0]), "+f"(a[1]), "+f"(a[2]), "+f"(a[3]) : "r"(0));'
     )
     body = f"float v = x[t], a[4] = {{}}; for (int i = 0; i < n; i++) {product} y[t] = a[0] + v;"
-    assert [counted(body, n).get("global_bytes_waited_for") for n in (10, 40)] == [2 * LINE, 0]
+    assert [counted(body, n)["global_bytes_waited_for"] for n in (10, 40)] == [2 * LINE, 0]
 
 
 def test_a_copy_is_waited_for_where_its_group_is() -> None:
@@ -102,7 +102,7 @@ def test_a_copy_is_waited_for_where_its_group_is() -> None:
     work = "float a = t; for (int i = 0; i < n; i++) a = a * 1.5f + 1;"
     end = 'asm volatile("cp.async.wait_group 0;" ::: "memory"); y[t] = a + s[t];'
     body = f"const unsigned to = (unsigned)__cvta_generic_to_shared(s + t); {begin} {work} {end}"
-    assert [counted(body, n).get("global_bytes_waited_for") for n in (10, 200)] == [2 * LINE, 0]
+    assert [counted(body, n)["global_bytes_waited_for"] for n in (10, 200)] == [2 * LINE, 0]
 
 
 def test_what_cannot_be_counted_meets_no_gate() -> None:
@@ -126,9 +126,9 @@ def test_who_is_asked_by_a_generic_address_is_counted() -> None:
     """As global or as shared memory, lane by lane; in ncu's counters a generic load is no instruction of either."""
     found = counted("const float *p = t < 8 * n ? (const float *)s + t : x + t; y[t] = *p;", 2)
     assert not found.inexact
-    assert found.get("shared_bytes_read") == 16 * 4
-    assert (found.get("global_load_requests"), found.get("global_load_sectors")) == (2, 6)
-    assert (found.get("global_load_instructions"), found.get("shared_load_instructions")) == (0, 0)
+    assert found["shared_bytes_read"] == 16 * 4
+    assert (found["global_load_requests"], found["global_load_sectors"]) == (2, 6)
+    assert (found["global_load_instructions"], found["shared_load_instructions"]) == (0, 0)
 
 
 def test_machine_code_that_cannot_be_read_is_counted_on_ptx(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +138,7 @@ def test_machine_code_that_cannot_be_read_is_counted_on_ptx(monkeypatch: pytest.
     monkeypatch.setattr(sass, "disassemble", refuses)
     counters = counted("y[t + 1] = s[t];")
     assert "SM70 is deprecated" in counters.obstacle
-    assert counters.get("global_store_sectors") == 10
+    assert counters["global_store_sectors"] == 10
 
 
 @pytest.mark.parametrize("body", [
@@ -156,7 +156,7 @@ def test_an_estimate_is_of_the_wavefronts_that_are_counted(body: str) -> None:
     touches = [touch for warp in traced.warps for _, touch in warp if isinstance(touch, Traffic)]
     counters = simulator.launch(made, grid, arguments).counters
     assert not counters.inexact
-    assert sum(it.passes for it in touches if it.space == "shared") == counters.get("shared_wavefronts")
+    assert sum(it.passes for it in touches if it.space == "shared") == counters["shared_wavefronts"]
 
 
 # body -> instructions of all threads, if all executed as many as the one with the most, in those of all
@@ -173,7 +173,7 @@ SHARES = {
 def test_who_does_how_much(body: str, least: float, most: float) -> None:
     found = counted(body)
     assert not found.inexact
-    assert least <= found.get("thread_instructions_if_equal") / found.get("thread_instructions") <= most
+    assert least <= found["thread_instructions_if_equal"] / found["thread_instructions"] <= most
 
 
 def test_blocks_without_work_count_as_those_with_some() -> None:
@@ -181,6 +181,6 @@ def test_blocks_without_work_count_as_those_with_some() -> None:
     { if (blockIdx.x % 4 == 0) for (int i = 0; i < 100; i++) y[blockIdx.x] += x[i]; }"""
     x, y = np.ones(256, np.float32), np.zeros(3000, np.float32)
     found = simulate(source, "gemm", 3000, 1, [x, y]).counters
-    share = found.get("thread_instructions_if_equal") / found.get("thread_instructions")
+    share = found["thread_instructions_if_equal"] / found["thread_instructions"]
     assert 3 < share < 4
-    assert found.get("thread_instructions") == found.get("warp_instructions"), "one thread for each warp"
+    assert found["thread_instructions"] == found["warp_instructions"], "one thread for each warp"

@@ -44,12 +44,10 @@ def test_it_passes_and_is_counted_over_both_launches() -> None:
     counters, (m, n, k) = row.checked.counters, (64, 64, 128)
     assert counters is not None
     products, adding = m * n * k, m * n * (4 + 1)
-    assert counters.get("global_load_bytes") == products * 4 + adding * 4, (
-        "two halves a product; four slices and a bias"
-    )
-    assert counters.get("global_store_bytes") == m * n * 4 * (4 + 1), "four slices of P, and C"
-    assert counters.get("ffma") == products
-    assert counters.get("blocks") == 16 * 4 + 32
+    assert counters["global_load_bytes"] == products * 4 + adding * 4, "two halves a product; four slices and a bias"
+    assert counters["global_store_bytes"] == m * n * 4 * (4 + 1), "four slices of P, and C"
+    assert counters["ffma"] == products
+    assert counters["blocks"] == 16 * 4 + 32
     lines = {line.line for line in counters.lines if line.metric == "global_load_sectors" or "sector" in line.metric}
     assert len(lines) >= 2, "lines of both kernels"
 

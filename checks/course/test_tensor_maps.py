@@ -52,11 +52,11 @@ def test_it_is_counted() -> None:
     counters, (m, n, k) = solved().kernel.checked.counters, (64, 64, 128)
     assert counters is not None
     assert not counters.obstacle
-    assert counters.get("global_bytes_read") == 4 * (m * k * n // 32 + k * n * m // 32)
-    assert counters.get("global_sectors_read") * 32 == counters.get("global_bytes_read")
-    assert counters.get("shared_bytes_written") == counters.get("global_bytes_read")
-    assert counters.get("global_load_sectors") == 0
-    assert counters.get("ffma") == m * n * k
+    assert counters["global_bytes_read"] == 4 * (m * k * n // 32 + k * n * m // 32)
+    assert counters["global_sectors_read"] * 32 == counters["global_bytes_read"]
+    assert counters["shared_bytes_written"] == counters["global_bytes_read"]
+    assert counters["global_load_sectors"] == 0
+    assert counters["ffma"] == m * n * k
     (gate,) = solved().kernel.checked.gates
     assert gate.value == 0.25
 

@@ -90,7 +90,7 @@ def test_it_runs_from_python():
     x = np.arange(32, dtype=np.float32)
     launched = simulate(without_lines(compiled.ptx), "twice", 1, 32, [x, 2.5], path="k.ptx")
     assert (x == 2.5 * np.arange(32)).all()
-    assert launched.counters.get("global_load_sectors") == 4
+    assert launched.counters["global_load_sectors"] == 4
     with pytest.raises(ValueError, match="takes 2 arguments"):
         simulate(compiled.ptx, "twice", 1, 32, [x])
     with pytest.raises(Exception, match=r"has no kernel twic; its kernels: twice"):

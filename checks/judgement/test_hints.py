@@ -20,7 +20,7 @@ from gemm_lessons.engine.compiler.compile import Compiled, Occupancy, Resources,
 from gemm_lessons.engine.compiler.diagnostics import Diagnostic
 from gemm_lessons.engine.records.findings import Finding, Severity
 from gemm_lessons.engine.records.launch import Buffer, Grid
-from gemm_lessons.engine.records.metrics import METRICS
+from gemm_lessons.engine.records.metrics import COUNTED, METRICS
 from gemm_lessons.engine.records.results import Counters
 from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.gemm.shapes import Shape
@@ -384,7 +384,9 @@ def test_the_limiter_points_to_the_next_lesson_or_says_what_to_try(limiter: str)
 
 def executing(instructions: int) -> Counters:
     """100 multiply-adds of a warp, among so many instructions."""
-    return Counters({METRICS["warp_instructions"]: instructions, METRICS["ffma"]: 3200})
+    return Counters(
+        {**dict.fromkeys(COUNTED.values(), 0), METRICS["warp_instructions"]: instructions, METRICS["ffma"]: 3200}
+    )
 
 
 def test_more_instructions_than_the_reference() -> None:

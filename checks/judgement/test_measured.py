@@ -75,7 +75,7 @@ def test_the_simulator_supplies_counters_gates_and_estimate() -> None:
     row = outcome.kernel
     counters = row.checked.counters
     assert counters is not None
-    assert counters.get("global_load_sectors") / counters.get("global_load_requests") == 2.5
+    assert counters["global_load_sectors"] / counters["global_load_requests"] == 2.5
     assert len(row.checked.gates) == 3
     assert row.speed.estimate is not None
     assert row.speed.measured == timed("reference", 8.0)

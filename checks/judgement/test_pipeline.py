@@ -107,7 +107,7 @@ def test_references_pass_and_stubs_answer_wrongly(name: str) -> None:
     assert row.speed.estimate.shape == good.estimate_shape == Shape(4096, 4096, 4096)
     assert row.checked.counters is not None
     shape = lesson.shapes.count
-    assert row.checked.counters.get("ffma") == shape.m * shape.n * shape.k
+    assert row.checked.counters["ffma"] == shape.m * shape.n * shape.k
     stub = run(lesson, lesson.stub_path, estimating=True)
     assert isinstance(stub.verdict, WrongAnswer)
     assert stub.kernel.label == "stub"

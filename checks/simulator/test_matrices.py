@@ -133,10 +133,10 @@ def test_each_matrix_costs_as_many_wavefronts_as_its_rows_meet_in_a_bank(
     number = COSTS.index((form, stride, wavefronts))
     before, after = (run(COSTING, 1, 32, [np.zeros(32, "u4")], f"{kind}_{number}") for kind in ("before", "after"))
     assert not after.counters.inexact
-    cost = after.counters.get("shared_wavefronts") - before.counters.get("shared_wavefronts")
-    ideal = after.counters.get("shared_wavefronts_ideal") - before.counters.get("shared_wavefronts_ideal")
+    cost = after.counters["shared_wavefronts"] - before.counters["shared_wavefronts"]
+    ideal = after.counters["shared_wavefronts_ideal"] - before.counters["shared_wavefronts_ideal"]
     assert (cost, ideal) == (wavefronts, int(form[1]))
-    assert after.counters.get("shared_load_instructions") == before.counters.get("shared_load_instructions")
+    assert after.counters["shared_load_instructions"] == before.counters["shared_load_instructions"]
     conflicts = [c for c in after.counters.conflicts if not c.store]
     assert bool(conflicts) == (wavefronts > int(form[1]))
 

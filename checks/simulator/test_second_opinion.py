@@ -97,7 +97,7 @@ def test_a_vote_of_the_block_is_followed(says, when, rounds):
     assert launched.fault is None
     assert y[0] == y[95] == rounds
     assert not launched.counters.inexact
-    assert launched.counters.get("barriers") == rounds + 1
+    assert launched.counters["barriers"] == rounds + 1
 
 
 SOMETIMES = """
@@ -119,7 +119,7 @@ def test_a_copy_that_only_some_lanes_read_for_is_counted():
     launched = simulate(SOMETIMES, "k", 2, 128, [x, y, 200])
     assert np.array_equal(y, np.where(np.arange(256) < 200, x, 0))
     assert {"writes zeros" in why for why in launched.counters.inexact.values()} == {True}
-    assert launched.counters.get("global_load_sectors") == 25
+    assert launched.counters["global_load_sectors"] == 25
 
 
 TABLE = """

@@ -78,7 +78,7 @@ def test_the_machine_code_sees_the_same_values(places, sectors, arch):
     down otherwise where the address of ``place`` goes."""
     launched, _, y = launch({"place": places.astype(np.int32), "offset": 0}, ADDRESSES, arch=arch)
     assert launched.counters.inexact == {}
-    assert launched.counters.get("global_load_sectors") == sectors
+    assert launched.counters["global_load_sectors"] == sectors
     assert y[:32].tolist() == places.tolist()
     shifted, _, _ = launch({"place": np.zeros(32, np.int32), "offset": 31}, ADDRESSES)
     assert shifted.fault is None
@@ -175,7 +175,7 @@ def test_counters_follow_the_pointer():
     for start, sectors in ((0, 4), (8, 4), (1, 5)):
         launched = simulate(COPY, "k", 1, 32, [x[start:], y])
         assert launched.counters.inexact == {}
-        assert launched.counters.get("global_load_sectors") == sectors
+        assert launched.counters["global_load_sectors"] == sectors
     wide = 'extern "C" __global__ void k(const float4 *x, float4 *y) { *y = *x; }'
     assert simulate(wide, "k", 1, 1, [x[4:], y]).fault is None
     assert simulate(wide, "k", 1, 1, [x[1:], y]).fault.kind == "misaligned"

@@ -202,5 +202,5 @@ def test_counts_are_those_of_the_other_accesses() -> None:
     source = 'extern "C" __global__ void k(cudaTextureObject_t t, float *out) {'
     source += " out[threadIdx.x] = tex1D<float>(t, threadIdx.x); }"
     counters = simulate(source, "k", 1, 64, [Texture(np.ones(64, np.float32)), out]).counters
-    assert (counters.get("global_load_requests"), counters.get("global_store_requests")) == (0, 2)
+    assert (counters["global_load_requests"], counters["global_store_requests"]) == (0, 2)
     assert "textures and surfaces are not followed" in next(iter(counters.inexact.values()))

@@ -20,7 +20,6 @@ from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.arguments.expression import Expression, ExpressionError, Number
 from gemm_lessons.engine.compiler.compile import Compiled, compile_source, occupancy
 from gemm_lessons.engine.hardware.sheets import find_gpu
-from gemm_lessons.engine.records.metrics import COUNTED
 from gemm_lessons.gemm.data import LAYOUTS
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape
@@ -120,7 +119,7 @@ class Numbers:
         resources, grid = kernels[0].resources, grids[0]
         fit = occupancy(resources, grid.threads, grid.dynamic_shared, find_gpu(GPU))
         return {
-            **{short: launched.counters.get(short) for short in COUNTED},
+            **launched.counters.numbers(),
             **{name: getattr(resources, name) for name in FIELDS},
             "shared_bytes": resources.shared_bytes + grid.dynamic_shared,
             **lesson.names(shape),

@@ -9,7 +9,7 @@ from gemm_lessons.course.lesson import Gate, Lesson
 from gemm_lessons.devices.gpu.ranges import Tell, told_to
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.metrics import TABLED
+from gemm_lessons.engine.records.metrics import COUNTED, TABLED
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.running.checking import counted_names
 from gemm_lessons.running.jobs import Jobs
@@ -69,11 +69,12 @@ def _count(row: Row, short: str) -> float | None:
 
 
 def _value(kernel: KernelPlan, row: Row, gate: Gate) -> float | None:
-    """What a gate looks at, of any kernel; None where it divides by what the kernel never does."""
-    if row.built is None or row.checked.counters is None:
+    """What a gate looks at, of any kernel; None where it was not counted, or divides by what the kernel never does."""
+    counters = row.checked.counters
+    if row.built is None or counters is None or any(it in COUNTED and it not in counters for it in gate.value.names):
         return None
     lesson = row.built.lesson
-    names = {**counted_names(row.built, row.checked.counters), **lesson.names(kernel.counting_shape)}
+    names = {**counted_names(row.built, counters), **lesson.names(kernel.counting_shape)}
     try:
         value = float(gate.value.value(names))
     except KeyError:  # a tile size that only the other lesson has

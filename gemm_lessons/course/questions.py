@@ -57,6 +57,9 @@ class Question:
 
     def counted(self, names: Mapping[str, Number]) -> Answer | None:
         """The answer of a run that counted ``names``; None where it counted nothing of the kind."""
+        named = self.answer.names if self.than is None else self.answer.names | self.than.names
+        if any(math.isnan(names[name]) for name in named):  # min and max may pass over what was not counted
+            return None
         value = self.answer.value(names)
         if self.than is None:
             return float(value) if math.isfinite(value) else None

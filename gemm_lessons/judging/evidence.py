@@ -5,6 +5,7 @@ Each step of a run takes the records before it and makes the next one; hints and
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from gemm_lessons.course.lesson import Lesson
@@ -98,13 +99,13 @@ class Checked:
     @property
     def instructions_per_fma(self) -> float | None:
         """Machine instructions for each multiply-add in fp32 or fp64, or product of 4 bytes, both in warps; None where
-        nothing or none was counted."""
+        nothing was counted, or none."""
         if self.counters is None:
             return None
-        fused = self.counters.get("ffma") + self.counters.get("dfma") + 32 * self.counters.get("dot_products")
-        if not fused:
-            return None
-        return 32 * self.counters.get("warp_instructions") / fused
+        counted = self.counters.numbers()
+        fused = counted["ffma"] + counted["dfma"] + 32 * counted["dot_products"]
+        per_fma = 32 * counted["warp_instructions"] / fused if fused else math.nan
+        return per_fma if math.isfinite(per_fma) else None
 
 
 @dataclass(frozen=True)

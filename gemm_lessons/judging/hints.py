@@ -275,7 +275,10 @@ def _uncoalesced(facts: Evidence) -> Iterator[Hint]:
     missed = facts.checked.verdict.missed if isinstance(facts.checked.verdict, GateMissed) else ()
     # Loads grow with K and stores do not, so a short counting shape makes stores look dearer than they are.
     longer = facts.shape.k / facts.counted.k if facts.shape and facts.counted else 1.0
-    total = longer * get("global_load_sectors") + get("global_store_sectors")
+    loaded, stored = get("global_load_sectors"), get("global_store_sectors")
+    if loaded is None or stored is None:
+        return
+    total = longer * loaded + stored
     for kind, verb, weight in (("load", "reads", longer), ("store", "writes", 1.0)):
         sectors, requests = METRICS[f"global_{kind}_sectors"], METRICS[f"global_{kind}_requests"]
         per_line = {count.line: count.value for count in facts.checked.counters.lines if count.metric == requests}

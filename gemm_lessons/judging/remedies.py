@@ -278,7 +278,8 @@ def _wrong_buffer(facts: Evidence, finding: Finding) -> str | None:
     if counters is None or shape is None:
         return None
     tiles = -(-shape.k // facts.lesson.tile.defines["BK"])
-    if counters.get("barriers") < tiles:
+    barriers = counters.get("barriers")
+    if barriers is None or barriers < tiles:
         return None
     if "STAGES" in facts.lesson.tile.defines:
         return (

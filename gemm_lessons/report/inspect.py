@@ -79,8 +79,10 @@ def _counters(launched: Launched) -> Table:
     table.add_column("Nsight Compute's name", style="quiet", overflow="ellipsis")
     totals = launched.counters.totals
     for short, long in TABLED.items():
-        if long in totals and (totals[long] or short not in BESIDE):
-            table.add_row(short.replace("_", " "), f"{totals[long]:,}", long if "simulator__" not in long else "-")
+        value = totals.get(long)
+        if value or short not in BESIDE:
+            shown = "-" if value is None else f"{value:,}"
+            table.add_row(short.replace("_", " "), shown, long if "simulator__" not in long else "-")
     return table
 
 

@@ -161,8 +161,8 @@ def _instructions_cell(row: Row) -> str:
 def _sectors_cell(row: Row) -> str:
     if row.checked.counters is None:
         return "-"
-    requests = row.checked.counters.get("global_load_requests")
-    return f"{row.checked.counters.get('global_load_sectors') / requests:.2f}" if requests else "-"
+    sectors, requests = map(row.checked.counters.get, ("global_load_sectors", "global_load_requests"))
+    return f"{sectors / requests:.2f}" if requests and sectors is not None else "-"
 
 
 def _conflict_cell(row: Row) -> str | Text:
@@ -170,7 +170,7 @@ def _conflict_cell(row: Row) -> str | Text:
     if row.checked.counters is None:
         return "-"
     ideal, real = row.checked.counters.get("shared_wavefronts_ideal"), row.checked.counters.get("shared_wavefronts")
-    if not ideal:
+    if not ideal or real is None:
         return "-"
     return "none" if real <= ideal else Text(f"x{real / ideal:.2f}", style="doubt")
 

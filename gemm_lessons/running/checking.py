@@ -235,15 +235,16 @@ def uncounted(counters: Counters) -> dict[str, str]:
     """Names of counters that no gate may trust, with the reason."""
     if not counters.totals:
         return dict.fromkeys(COUNTED, "the launch was not simulated")
+    absent = {short: counters.why_absent(short) for short in COUNTED if short not in counters}
     whole = dict.fromkeys((it for it in COUNTED if it not in ON_PTX), counters.obstacle) if counters.obstacle else {}
-    return {**counters.uncounted, **whole}
+    return {**absent, **counters.uncounted, **whole}
 
 
 def counted_names(built: Built, counters: Counters) -> dict[str, Number]:
-    """Counters and facts about the code, by the names of lesson.toml's expressions."""
+    """Counters and facts about the code, by the names of lesson.toml's expressions. NaN: not counted."""
     resources = built.resources
     return {
-        **{short: counters.get(short) for short in COUNTED},
+        **counters.numbers(),
         "registers": resources.registers,
         "shared_bytes": built.shared_bytes,
         "spill_bytes": resources.spill_bytes,

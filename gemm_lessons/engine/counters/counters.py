@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from gemm_lessons.engine import sass as machinecode
 from gemm_lessons.engine.costs import banks
 from gemm_lessons.engine.costs.tally import Shot, Sums, Tally, shot
-from gemm_lessons.engine.counters.async_counts import AsyncCounts
+from gemm_lessons.engine.counters.async_counts import POLLED, AsyncCounts
 from gemm_lessons.engine.counters.cross_check import Account, is_fused
 from gemm_lessons.engine.events import WARP, Access, Barrier, Batch, Boundary, LaunchInfo, Record, SharedArray, Touch
 from gemm_lessons.engine.machine.memory import GlobalMemory
 from gemm_lessons.engine.ptx import cfg
 from gemm_lessons.engine.ptx import synchronising_accesses as meant_to_meet
 from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
-from gemm_lessons.engine.records.metrics import COUNTED, METRICS
+from gemm_lessons.engine.records.metrics import COUNTED, METRICS, ON_PTX
 from gemm_lessons.engine.records.results import Conflict, Counters, LineCount
 from gemm_lessons.engine.sass.exposed_latency import OPERATIONS
 
@@ -55,6 +55,17 @@ UNITS = {
 LEAST_BLOCKS, BLOCKS_PER_INSTRUCTION = 20_000, 4
 WAITING = "threads wait for each other in a loop, and how often they look depends on time"
 NSIGHT = tuple(name for name in METRICS.values() if not name.startswith("simulator__"))
+# What PTX tells where the machine code cannot be followed. The other counters are then absent.
+BY_PTX = frozenset((
+    "shared_wavefronts", "shared_wavefronts_ideal", "shared_load_instructions", "shared_store_instructions",
+    "shared_load_bytes", "shared_store_bytes", "shared_instructions_128", "shared_accesses", "shared_bytes_read",
+    "shared_bytes_written", "global_load_instructions", "global_store_instructions", "global_load_requests",
+    "global_store_requests", "global_load_sectors", "global_store_sectors", "global_load_bytes", "global_store_bytes",
+    "global_instructions_128", "global_accesses", "global_bytes_read", "global_bytes_written", "global_sectors_read",
+    "global_sectors_written", "warp_instructions", "ffma", *ON_PTX,
+))  # fmt: skip
+TEXELS = ("global_accesses", "global_bytes_read", "global_sectors_read")  # have the fetches from textures, too
+PARTLY = ("barriers", "global_bytes_waited_for")  # absent where mbarriers and bulk copies do a part of it
 
 
 class CounterObserver:
@@ -176,17 +187,28 @@ class CounterObserver:
         if any("F32x" in tally.access.text for tally in sums.tallies.values()):
             marks.setdefault(COUNTED["global_reduction_sectors"], SEVERAL_FLOATS)
         if self._phases.polls:
-            marks.setdefault(METRICS["warp_instructions"], self._phases.polls)
-        totals = self._totals(sums)
+            for short in POLLED:
+                marks.setdefault(METRICS[short], self._phases.polls)
+        absent = self._absent(sums)
         return Counters(
-            totals=totals,
+            totals={name: value for name, value in self._totals(sums).items() if name not in absent},
             lines=lines(sums),
             conflicts=conflicts(sums, self.launch.shared_arrays),
             opcodes=dict(self.opcodes.most_common()),
-            inexact=marks,
+            inexact={name: why for name, why in marks.items() if name not in absent},
             uncounted=self._phases.uncounted,
             obstacle=self._placed(inexact) if inexact else "",
         )
+
+    def _absent(self, sums: Sums) -> set[str]:
+        """Metrics that have no value: what nobody counted is not 0."""
+        assert self.launch is not None
+        shorts = {short for short in PARTLY if short in self._phases.uncounted}
+        if sums is self._sums:
+            shorts |= COUNTED.keys() - BY_PTX
+            if any(instruction.opcode == "tex" for instruction in self.launch.kernel.instructions):
+                shorts.update(TEXELS)
+        return {COUNTED[short] for short in shorts}
 
     def _placed(self, obstacle: str) -> str:
         """With the line of the machine instruction that it names."""

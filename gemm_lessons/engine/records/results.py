@@ -5,13 +5,16 @@ Verdicts, hints, estimates and reports read only these records, so they never as
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.metrics import COUNTED
+
+KNOWN = frozenset(COUNTED.values())  # Nsight Compute's names, and the simulator's own
 
 
 @dataclass(frozen=True)
@@ -45,21 +48,72 @@ class Conflict:
     file: str = ""
 
 
+class NotCounted(KeyError):
+    """This launch has no value for a counter that exists; the message says why."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 @dataclass(frozen=True)
 class Counters:
-    """What one launch did, counted. ``totals`` is keyed by the long metric names of ``COUNTED``."""
+    """What one launch did, counted. A counter that was not counted is absent; 0 means that it was counted and nothing
+    happened.
+
+    ``counters[name]`` and ``counters.get(name)`` take the short names of ``COUNTED`` (``"global_load_sectors"``) and
+    the long ones of Nsight Compute (``"l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"``). ``totals`` has the counted
+    ones by their long names. ``lines`` are counters by source line, ``conflicts`` the worst bank conflict of each line,
+    ``opcodes`` the warp instructions executed, by PTX opcode.
+
+    ``inexact``: long name -> why Nsight Compute may count otherwise. ``uncounted``: short name -> why the counter is
+    absent, or no gate may rely on it. ``obstacle``: why the machine code could not be followed; the totals are then
+    counted on the PTX, and those that only machine code has are absent.
+    """
 
     totals: Mapping[str, int] = field(default_factory=dict)
     lines: Sequence[LineCount] = ()
     conflicts: Sequence[Conflict] = ()
-    opcodes: Mapping[str, int] = field(default_factory=dict)  # PTX opcode -> executed warp instructions
-    inexact: Mapping[str, str] = field(default_factory=dict)  # metric name -> why Nsight Compute may count otherwise
-    uncounted: Mapping[str, str] = field(default_factory=dict)  # short name of a counter -> why no gate trusts it
-    obstacle: str = ""  # why the machine code could not be counted, with its line: then no gate trusts a number
+    opcodes: Mapping[str, int] = field(default_factory=dict)
+    inexact: Mapping[str, str] = field(default_factory=dict)
+    uncounted: Mapping[str, str] = field(default_factory=dict)
+    obstacle: str = ""  # with its line
 
-    def get(self, short: str) -> int:
-        """The total of a counter by its short name in ``COUNTED`` (0 when it was not counted)."""
-        return self.totals.get(COUNTED[short], 0)
+    def __getitem__(self, name: str) -> int:
+        """The total of a counter. Raises ``NotCounted``, and ``KeyError`` for a name that no counter has."""
+        value = self.get(name)
+        if value is None:
+            raise NotCounted(f"{name} was not counted: {self.why_absent(name)}")
+        return value
+
+    def __contains__(self, name: str) -> bool:
+        return self.get(name) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.totals)
+
+    def get(self, name: str) -> int | None:
+        """The total of a counter; None when it was not counted. Raises ``KeyError`` for a name that no counter has."""
+        return self.totals.get(_long(name))
+
+    def why_absent(self, name: str) -> str:
+        """Why a counter has no total; empty when it has one."""
+        long = _long(name)
+        if long in self.totals:
+            return ""
+        short = next(short for short, known in COUNTED.items() if known == long)
+        nothing = "the launch did not end, or ran without counting"
+        return self.uncounted.get(short) or self.obstacle or nothing
+
+    def numbers(self) -> dict[str, float]:
+        """Every counter by its short name; NaN for those that were not counted."""
+        return {short: self.totals.get(long, math.nan) for short, long in COUNTED.items()}
+
+
+def _long(name: str) -> str:
+    long = COUNTED.get(name, name)
+    if long not in KNOWN:
+        raise KeyError(f"no counter is called {name!r}; records/metrics.py lists their names")
+    return long
 
 
 @dataclass(frozen=True)
@@ -73,7 +127,13 @@ class Printed:
 
 @dataclass(frozen=True)
 class Launched:
-    """The outcome of one launch. ``fault`` ended it early; ``findings`` did not."""
+    """The outcome of one launch.
+
+    ``counters``: what it did; empty when it did not end, or ran without counting. ``findings``: races, uninitialised
+    reads and other mistakes that did not stop it. ``fault``: what stopped it early, or None. ``time_us``: measured on a
+    GPU, in microseconds; None on the simulator. ``printed``: the output of ``printf``, on the simulator alone; None
+    when the kernel printed nothing.
+    """
 
     counters: Counters
     findings: Sequence[Finding] = ()
@@ -81,6 +141,11 @@ class Launched:
     time_us: float | None = None  # measured on a GPU; always None on the simulator
     printed: Printed | None = None  # on the simulator alone
     unstored: Mapping[str, int] = field(default_factory=dict)  # output -> elements never stored to, if asked for
+
+    @property
+    def lines(self) -> Sequence[LineCount]:
+        """The counters of every source line."""
+        return self.counters.lines
 
 
 def in_a_row(launches: Sequence[Launched]) -> Launched:
@@ -95,13 +160,14 @@ def in_a_row(launches: Sequence[Launched]) -> Launched:
 
 
 def _added(counters: Sequence[Counters]) -> Counters:
+    """What only some of the launches counted is absent from their sum."""
     totals: dict[str, int] = {}
     opcodes: Counter[str] = Counter()
     lines: dict[tuple[str, int, str], LineCount] = {}
+    for name in set.intersection(*(set(one.totals) for one in counters)):
+        values = [one.totals[name] for one in counters]
+        totals[name] = max(values) if name.endswith(".max") else sum(values)
     for one in counters:
-        for name, value in one.totals.items():
-            seen = totals.get(name, 0)
-            totals[name] = max(seen, value) if name.endswith(".max") else seen + value
         opcodes.update(one.opcodes)
         for line in one.lines:
             key = (line.file, line.line, line.metric)
