@@ -14,9 +14,10 @@ from gemm_lessons.course.folder import Course
 from gemm_lessons.course.lesson import LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.devices.simulated import Simulated
+from gemm_lessons.engine.estimate.chip import LAUNCH_US, NEXT_US
 from gemm_lessons.engine.hardware.sheets import GPUS
 from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.gemm.time_model import LAUNCH_US, NEXT_US, estimate_at
+from gemm_lessons.gemm.time_model import estimate_at
 from gemm_lessons.judging.verdict import Faulted, WrongAnswer
 from gemm_lessons.running.outcome import RunOutcome
 from gemm_lessons.running.pipeline import RunRequest, run_lesson

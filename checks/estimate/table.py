@@ -32,10 +32,11 @@ from gemm_lessons.course.folder import Course
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.engine.compiler.compile import occupancy
+from gemm_lessons.engine.estimate.chip import LAUNCH_US
 from gemm_lessons.engine.estimate.latencies import PIPES
 from gemm_lessons.engine.hardware.sheets import GPUS
 from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.gemm.time_model import LAUNCH_US, Estimate, estimate_at, profile_of
+from gemm_lessons.gemm.time_model import Estimate, estimate_at, profile_of
 from gemm_lessons.running.estimating import estimator_of, subject_of
 
 ROOT = Path(__file__).parents[2]

@@ -17,13 +17,14 @@ from gemm_lessons.devices.device import BuildTarget
 from gemm_lessons.engine.compiler import cache as compile_cache
 from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.estimate import timeline
+from gemm_lessons.engine.estimate.chip import LAUNCH_US, NEXT_US
 from gemm_lessons.engine.hardware.sheets import GPUS, GpuSpec, buildable
 from gemm_lessons.engine.ptx.records import Kernel
 from gemm_lessons.engine.sass import trace as machine_code
 from gemm_lessons.engine.sass.trace import Trace, Traffic
 from gemm_lessons.gemm.profile import longer, profile_of, traced_shape
 from gemm_lessons.gemm.shapes import Shape, TileSizes
-from gemm_lessons.gemm.time_model import LAUNCH_US, NEXT_US, Estimate, Profile, Subject, estimate_at, in_a_row
+from gemm_lessons.gemm.time_model import Estimate, Profile, Subject, estimate_at, in_a_row
 from gemm_lessons.judging.verdict import CompileFailed
 from gemm_lessons.running.builder import Builder
 from gemm_lessons.running.estimating import estimator_of, movement_of, sharing_of, subject_of

@@ -1,5 +1,14 @@
-"""The engine: compile, run, check, count and estimate any CUDA kernel without a GPU. It imports nothing else
-of the kit.
+"""The engine: compile, run, check, count and estimate any CUDA kernel without a GPU. It imports nothing else here.
+
+    from gemm_lessons import engine
+
+    kernel = engine.compile(source, "transpose", arch="sm_90")
+    launched = kernel.launch(grid, block, args)
+    launched.counters["global_load_sectors"], launched.findings, launched.lines, launched.printed
+    kernel.estimate(grid, block, args, gpu="h200").time_us
+
+What ``__all__`` names is what others may rely on; each name is imported on first use, so that importing the engine
+loads neither NumPy nor a compiler.
 
 In the order in which one room uses another, from the ground up:
 
@@ -19,5 +28,95 @@ In the order in which one room uses another, from the ground up:
 - ``simulator``: the device made of these
 - ``arguments``: Python values and command-line texts -> launch arguments
 - ``estimate``: traced machine code + a data sheet -> time
-- ``api``: ``simulate()``
+- ``api``: ``compile()``, ``simulate()``
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gemm_lessons.engine.api import CompiledKernel, CompileError, compile, simulate
+    from gemm_lessons.engine.compiler.compile import Diagnostic, Resources
+    from gemm_lessons.engine.counters.cross_check import Disagreement
+    from gemm_lessons.engine.estimate.launch import LaunchEstimate, NotEstimated
+    from gemm_lessons.engine.hardware.sheets import GPUS, GpuSpec, find_gpu
+    from gemm_lessons.engine.machine.machine import Setting
+    from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
+    from gemm_lessons.engine.records.findings import Finding
+    from gemm_lessons.engine.records.launch import (
+        Buffer,
+        HostVariable,
+        Pointer,
+        Scalar,
+        StructWithBuffers,
+        Surface,
+        TensorMap,
+        Texture,
+    )
+    from gemm_lessons.engine.records.results import Conflict, Counters, Launched, LineCount, NotCounted, Printed
+    from gemm_lessons.engine.simulator import Simulator
+
+# The public names in the order in which a reader meets them, by the module that has them.
+_HOMES = {
+    "api": ("compile", "CompiledKernel", "simulate", "CompileError"),
+    "compiler.compile": ("Diagnostic", "Resources"),
+    "records.results": ("Launched", "Counters", "NotCounted", "LineCount", "Conflict", "Printed"),
+    "records.findings": ("Finding",),
+    "records.launch": (
+        "Texture", "Surface", "TensorMap", "StructWithBuffers", "Buffer", "Pointer", "Scalar", "HostVariable",
+    ),
+    "machine.machine": ("Setting",),
+    "simulator": ("Simulator",),
+    "estimate.launch": ("LaunchEstimate", "NotEstimated"),
+    "hardware.sheets": ("GPUS", "GpuSpec", "find_gpu"),
+    "records.errors": ("UnsupportedKernel", "KitError"),
+    "counters.cross_check": ("Disagreement",),
+}  # fmt: skip
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "GPUS",
+    "Buffer",
+    "CompileError",
+    "CompiledKernel",
+    "Conflict",
+    "Counters",
+    "Diagnostic",
+    "Disagreement",
+    "Finding",
+    "GpuSpec",
+    "HostVariable",
+    "KitError",
+    "LaunchEstimate",
+    "Launched",
+    "LineCount",
+    "NotCounted",
+    "NotEstimated",
+    "Pointer",
+    "Printed",
+    "Resources",
+    "Scalar",
+    "Setting",
+    "Simulator",
+    "StructWithBuffers",
+    "Surface",
+    "TensorMap",
+    "Texture",
+    "UnsupportedKernel",
+    "compile",
+    "find_gpu",
+    "simulate",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

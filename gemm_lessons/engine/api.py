@@ -1,18 +1,20 @@
-"""``simulate()``: run any CUDA C++ kernel on the built-in simulator from Python."""
+"""``compile()``, ``CompiledKernel`` and ``simulate()``: any CUDA kernel from Python, without a GPU."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gemm_lessons.engine.arguments.parameters import DeclaredType, check_array, declared, scalar
 from gemm_lessons.engine.arguments.views import pointers
-from gemm_lessons.engine.compiler.compile import NotCompiled
+from gemm_lessons.engine.compiler.compile import Compiled, Diagnostic, NotCompiled, Resources
 from gemm_lessons.engine.compiler.ptx_file import take
+from gemm_lessons.engine.hardware.sheets import GpuSpec, buildable, find_gpu
 from gemm_lessons.engine.ptx.records import Kernel, KernelParameter, Variable
 from gemm_lessons.engine.records.launch import (
     Argument,
@@ -27,18 +29,203 @@ from gemm_lessons.engine.records.launch import (
     Texture,
 )
 from gemm_lessons.engine.records.results import Launched
-from gemm_lessons.engine.simulator import Simulator
+from gemm_lessons.engine.simulator import Setting, Simulator
+
+if TYPE_CHECKING:
+    from gemm_lessons.engine.estimate.launch import LaunchEstimate
 
 Dimensions = int | tuple[int, ...]
 
 
 class CompileError(Exception):
-    """The source does not compile. ``diagnostics`` has file, line and message of each complaint."""
+    """The source does not compile. ``diagnostics`` has file, line, column and message of each complaint."""
 
     def __init__(self, failed: NotCompiled) -> None:
         lines = [f"{d.file}:{d.line}: {d.message}" for d in failed.diagnostics]
         super().__init__("\n".join(lines) or failed.log)
         self.diagnostics = failed.diagnostics
+
+
+@dataclasses.dataclass(frozen=True)
+class _Source:
+    """What ``compile`` was given, to compile it again for another architecture."""
+
+    text: str
+    entry: str
+    path: str
+    defines: Mapping[str, str | int]
+    include_dirs: Sequence[Path]
+    options: Sequence[str]
+
+    def compiled(self, arch: str) -> Compiled:
+        found = take(
+            self.text,
+            path=self.path,
+            entry=self.entry,
+            defines=self.defines,
+            include_dirs=self.include_dirs,
+            arch=arch,
+            options=self.options,
+        )
+        if isinstance(found, NotCompiled):
+            raise CompileError(found)
+        return found
+
+
+def compile(
+    source: str,
+    entry: str,
+    *,
+    arch: str = "sm_90",
+    defines: Mapping[str, str | int] | None = None,
+    include_dirs: Sequence[Path] = (),
+    options: Sequence[str] = (),
+    path: str = "kernel.cu",
+) -> CompiledKernel:
+    """Compile one kernel, to be launched as often as one likes.
+
+    ``source`` is CUDA C++, which NVRTC compiles, or PTX, which is taken as it is, for the target that it names.
+    ``entry`` is the kernel's name in the source, a template instance (``"tile<64, 8>"``), or its name in the PTX.
+    ``arch`` is the GPU architecture to compile for, such as ``"sm_90"``. ``defines`` are macros, ``include_dirs``
+    folders to search for ``#include``, ``options`` further options of NVRTC (``"-fmad=false"``). ``path`` names the
+    file in messages and line counts; its folder is searched for ``#include "..."`` first.
+
+    Raises ``CompileError`` for a source that does not compile, and ``KitError`` when the compiler is missing or does
+    not know ``arch`` or an option.
+    """
+    asked = _Source(source, entry, path, dict(defines or {}), tuple(include_dirs), tuple(options))
+    return CompiledKernel(asked, asked.compiled(arch))
+
+
+class CompiledKernel:
+    """A kernel that ``compile`` has compiled: ``launch`` runs it on the simulator, ``estimate`` says about how long a
+    GPU would take."""
+
+    def __init__(self, source: _Source, compiled: Compiled) -> None:
+        self._source, self._compiled = source, compiled
+        self._others: dict[str, Compiled] = {}  # for the GPUs of estimates, by architecture
+
+    def __repr__(self) -> str:
+        return f"<kernel {self._source.entry} for {self.arch}>"
+
+    @property
+    def arch(self) -> str:
+        """The architecture that it is compiled for, such as ``sm_90``."""
+        return self._compiled.arch
+
+    @property
+    def ptx(self) -> str:
+        """Its PTX, as text."""
+        return self._compiled.ptx
+
+    @property
+    def cubin(self) -> bytes:
+        """Its machine code, an ELF file; empty for a source in PTX."""
+        return self._compiled.cubin
+
+    @property
+    def resources(self) -> Resources:
+        """Registers per thread; bytes of static shared memory per block; bytes of spills and stack per thread."""
+        return self._compiled.resources
+
+    @property
+    def diagnostics(self) -> Sequence[Diagnostic]:
+        """The compiler's warnings, each with file, line, column and message."""
+        return self._compiled.diagnostics
+
+    def launch(
+        self,
+        grid: Dimensions,
+        block: Dimensions,
+        args: Sequence[Any],
+        *,
+        symbols: Mapping[str, Any] | None = None,
+        dynamic_shared: int = 0,
+        cluster: Dimensions | None = None,
+        setting: Setting | None = None,
+    ) -> Launched:
+        """Run the kernel on the simulator, check it for races and other mistakes, and count what it does.
+
+        ``grid`` and ``block`` are x or (x, y) or (x, y, z), in blocks and threads. ``args`` follow the kernel's
+        parameters: C-contiguous NumPy arrays of any shape for pointers (written back after the launch unless they are
+        read-only), numbers, which are converted to the parameter's type if they fit it without loss, ``None`` for a
+        null pointer, ``bytes`` or ``StructWithBuffers`` for structs, ``Texture``, ``Surface`` and ``TensorMap`` for
+        such objects. A view is a pointer into the array whose memory it shares: ``[x, x[16:]]`` are two pointers into
+        one buffer, and the kernel can reach all of ``x`` through ``x[16:]`` alone.
+
+        ``symbols`` are values of ``__constant__`` and ``__device__`` variables by name (``"ns::weights"``): arrays,
+        numbers or ``bytes`` of the variable's size. Arrays of ``__device__`` variables are read back after the launch.
+        ``dynamic_shared`` is in bytes, ``cluster`` in blocks, as a launch attribute (``__cluster_dims__`` in the source
+        does the same). ``setting`` bounds an endless kernel, or turns counting off.
+
+        Returns counters, findings and what was printed; ``fault`` is what stops a kernel on hardware, or a launch that
+        a GPU refuses. Raises ``UnsupportedKernel`` (an instruction that the simulator does not know), ``ValueError``
+        (arguments or symbols that do not fit), and ``Disagreement`` (PTX and machine code contradict each other: a
+        fault of this package, never of the kernel).
+        """
+        device = Simulator(setting)
+        return self._launch(device, _grid(grid, block, dynamic_shared, cluster), args, symbols)
+
+    def _launch(
+        self, device: Simulator, grid: Grid, args: Sequence[Any], symbols: Mapping[str, Any] | None
+    ) -> Launched:
+        return device.launch(self._compiled, grid, *self._given(device, self._compiled, args, symbols))
+
+    def estimate(
+        self,
+        grid: Dimensions,
+        block: Dimensions,
+        args: Sequence[Any],
+        *,
+        gpu: str | GpuSpec = "h200",
+        symbols: Mapping[str, Any] | None = None,
+        dynamic_shared: int = 0,
+        cluster: Dimensions | None = None,
+    ) -> LaunchEstimate:
+        """About how long this launch would take on ``gpu``: a key of ``GPUS`` or a data sheet. Nothing is run on a GPU,
+        measured or written; the result is an estimate.
+
+        The arguments are those of ``launch``; array contents matter where loops, branches or addresses depend on them.
+        The kernel is compiled for the architecture of ``gpu`` if it was not. The model follows the machine code of the
+        first blocks of the grid, as many as fit on one multiprocessor, and takes all others as equal to them. The
+        course's matrix products have their own estimate, which was compared with a GPU; how far this one is off for
+        other kernels has not been measured.
+
+        Raises ``NotEstimated`` for what the model does not know: PTX without machine code, instructions whose rates it
+        lacks, machine code that it cannot follow, clusters, barriers of some warps of a block, threads that wait for
+        others in a loop, and traces of more than 500,000 warp instructions. Raises ``KeyError`` for an unknown GPU,
+        ``CompileError``, ``UnsupportedKernel`` and ``ValueError`` as ``compile`` and ``launch`` do.
+        """
+        from gemm_lessons.engine.estimate.launch import NotEstimated, estimate_launch
+
+        sheet = find_gpu(gpu) if isinstance(gpu, str) else gpu
+        device, compiled = Simulator(), self._compiled_for(sheet)
+        shape = _grid(grid, block, dynamic_shared, cluster)
+        values, variables = self._given(device, compiled, args, symbols)
+        if refused := device.refusal(compiled, shape):
+            raise NotEstimated(refused.message)
+        memory = device.initial_memory(compiled, shape, values, variables)
+        return estimate_launch(compiled, device.kernel(compiled), shape, values, memory, sheet)
+
+    def _compiled_for(self, gpu: GpuSpec) -> Compiled:
+        arch = buildable(gpu.arch)
+        if not self.cubin or self.arch.rstrip("af") == arch:
+            return self._compiled
+        if arch not in self._others:
+            self._others[arch] = self._source.compiled(arch)
+        return self._others[arch]
+
+    def _given(
+        self, device: Simulator, compiled: Compiled, args: Sequence[Any], symbols: Mapping[str, Any] | None
+    ) -> tuple[list[Argument], list[HostVariable]]:
+        """Raises ``ValueError``, and ``UnsupportedKernel`` where the PTX cannot be read."""
+        kernel = device.kernel(compiled)
+        variables = [_symbol(name, value, device.variable(compiled, name)) for name, value in (symbols or {}).items()]
+        return arguments(kernel, args, self._declared), variables
+
+    @cached_property
+    def _declared(self) -> tuple[DeclaredType | None, ...]:
+        return declared(self._source.text, Simulator().kernel(self._compiled), self._source.entry)
 
 
 def simulate(
@@ -57,32 +244,17 @@ def simulate(
     device: Simulator | None = None,
     cluster: Dimensions | None = None,
 ) -> Launched:
-    """Compile ``source`` with NVRTC and run ``entry`` (templates too: ``"tile<64, 8>"``) on the simulator. PTX is taken
-    as it is, for the target that it names; ``entry`` is then the name that it has there.
+    """``compile`` and ``launch`` in one call: compile ``source``, run ``entry`` once on the simulator.
 
-    ``grid`` and ``block`` are x or (x, y) or (x, y, z), in blocks and threads. ``args`` follow the kernel's
-    parameters: C-contiguous NumPy arrays for pointers (written back after the launch unless they are read-only),
-    numbers, which are converted to the parameter's type if they fit it without loss, ``bytes`` or
-    ``launch.StructWithBuffers`` for structs, ``launch.Texture`` and ``launch.Surface`` for texture and surface objects.
-    A view is a pointer into the array whose memory it shares: ``[x, x[16:]]`` are two pointers into one buffer, and all
-    of ``x`` can be reached through ``x[16:]`` alone. ``dynamic_shared`` is in bytes,
-    ``cluster`` in blocks, as a launch attribute (``__cluster_dims__`` in the source does the same).
-
-    ``symbols`` are values of ``__constant__`` and ``__device__`` variables by name (``"ns::weights"``): arrays, numbers
-    or ``bytes`` of the variable's size. Arrays of ``__device__`` variables are read back after the launch.
-
-    Returns counters, lines and findings as on every run; what stops a kernel on hardware is ``fault``. Raises
-    ``CompileError``, ``errors.UnsupportedKernel`` (an opcode the simulator does not know), ``ValueError`` (arguments),
-    ``simulator.Disagreement`` (PTX and machine code contradict each other: a fault of the kit, never of the kernel).
+    Parameters, result and exceptions are those of ``compile`` and ``CompiledKernel.launch``. ``device`` is a simulator
+    with settings of its own.
     """
-    compiled = take(source, path=path, entry=entry, defines=defines or {}, include_dirs=include_dirs, arch=arch)
-    if isinstance(compiled, NotCompiled):
-        raise CompileError(compiled)
-    device = device or Simulator()
-    kernel = device.kernel(compiled)
-    shape = Grid(_three(grid), _three(block), dynamic_shared, None if cluster is None else _three(cluster))
-    given = [_symbol(name, value, device.variable(compiled, name)) for name, value in (symbols or {}).items()]
-    return device.launch(compiled, shape, arguments(kernel, args, declared(source, kernel, entry)), given)
+    kernel = compile(source, entry, arch=arch, defines=defines, include_dirs=include_dirs, path=path)
+    return kernel._launch(device or Simulator(), _grid(grid, block, dynamic_shared, cluster), args, symbols)
+
+
+def _grid(grid: Dimensions, block: Dimensions, dynamic_shared: int, cluster: Dimensions | None) -> Grid:
+    return Grid(_three(grid), _three(block), dynamic_shared, None if cluster is None else _three(cluster))
 
 
 def arguments(kernel: Kernel, values: Sequence[Any], known: Sequence[DeclaredType | None] = ()) -> list[Argument]:

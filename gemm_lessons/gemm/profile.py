@@ -16,6 +16,7 @@ from gemm_lessons import __version__
 from gemm_lessons.engine.compiler import cache as compile_cache
 from gemm_lessons.engine.compiler.elf import without_file_names
 from gemm_lessons.engine.costs.banks import SECTOR
+from gemm_lessons.engine.estimate.chip import HEATING
 from gemm_lessons.engine.estimate.latencies import pipes_of
 from gemm_lessons.engine.hardware.sheets import GPUS, GpuSpec
 from gemm_lessons.engine.records.frozen import dataclass
@@ -28,14 +29,12 @@ if TYPE_CHECKING:
     from gemm_lessons.engine.ptx.records import Kernel
     from gemm_lessons.engine.sass.trace import Trace
 
-MODEL = 12  # of the timeline; another number forgets what is kept on disk
+MODEL = 13  # of the timeline; another number forgets what is kept on disk
 DEPTH = 64  # K of the shorter trace, at least: eight tiles of 8, one of 64; double buffering repeats itself every 32
 TILES = 8  # of the shorter trace of a kernel with cp.async, so that its pipeline is full
 # The longer trace is of twice that K; where blocks share out K tiles and have few of them, of so much: each begins and
 # ends in the middle of a tile, and how many such ends a short share has depends on where it is cut.
 FURTHER = 4
-
-HOT = ("HMMA", "IMMA")  # what lowers the clock of some GPUs; fp64 is sold at the highest one
 
 Traces = tuple[tuple[int, "Trace"], tuple[int, "Trace"]]  # (K, trace), shorter first
 
@@ -101,7 +100,7 @@ class Work:
         some = [touch for warp in trace.warps for _, touch in warp if touch is not None]
         touches = [touch for touch in some if isinstance(touch, Traffic)]
         blocks = len(trace.warps) / trace.warps_per_block
-        products = {d.index for d in trace.code if d.name in HOT}
+        products = {d.index for d in trace.code if d.name in HEATING}
         return cls(
             sum(touch.passes for touch in touches if touch.space == "shared") / blocks,
             sum(touch.passes for touch in touches if touch.space == "global") / blocks,

@@ -15,7 +15,7 @@
 - Blocks along z share the work along K between them; so do blocks that share out the K tiles of all tiles of C. Where
   more of these are started than fit at once, the first have a tile each, and the last round shares out what is left.
 - Launches that follow each other take the sum of their times; only the first finds an idle GPU.
-- The limiter is the unit that is busy most of the time; if none is for ``BUSY`` of it, the kernel waits: latency.
+- The limiter is the unit that is busy most of the time; if none is for three quarters of it, the kernel waits: latency.
 
 ``lessons/common/ESTIMATE.md`` explains the model on a page and holds it against measurements.
 """
@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from gemm_lessons.engine.estimate.chip import LAUNCH_US, NEXT_US, at_work, limiter_of
 from gemm_lessons.engine.hardware.occupancy import occupancy
 from gemm_lessons.engine.hardware.sheets import GpuSpec
 from gemm_lessons.engine.records.frozen import dataclass
@@ -45,11 +46,7 @@ __all__ = [
 ]
 
 L2_SHARE = 0.8  # of the L2 cache that the operands can count on
-LAUNCH_US = 6.5  # an empty kernel between two CUDA events on an idle H200: 5.9 and 7.0 in two runs of checks/estimate
-HOT = 0.75  # share of the multiprocessors whose tensor cores lower the clock: half of an H200's do not, 128 of 132 do
-NEXT_US = 2.7  # one that follows another launch: the same, queued (launch_queued_us of the same readings)
 SHORT = 0.02  # of a block's time that begins and ends it; below that nobody asks how the next one overlaps with it
-BUSY = 0.75  # share of the time from which on a unit counts as what limits a kernel
 
 
 @dataclass(frozen=True)
@@ -79,8 +76,7 @@ def estimate_at(profile: Profile, shape: Shape, grid: tuple[int, int, int], gpu:
         rounds = tiled[0] * tiled[1] / (resident * gpu.sms)
         waves, rest, cut = int(rounds), 0, rounds % 1
     work = profile.work(shape.k)
-    if work.products and blocks >= HOT * gpu.sms:
-        gpu = gpu.hot
+    gpu = at_work(gpu, blocks, work.products > 0)
     together = waves + bool(rest) == 1 and not cut and not profile.staying
     spans = [(waves, profile.span(resident, gpu, together=together), shape.k)] if waves else []
     if rest:
@@ -102,10 +98,9 @@ def estimate_at(profile: Profile, shape: Shape, grid: tuple[int, int, int], gpu:
     parts["l2"] = max(parts["l2"], l2_bytes / (gpu.l2_bytes_per_s / 1e6))
     parts["dram"] = _dram_bytes(profile, shape, tiled, resident * gpu.sms, gpu.l2_bytes) / (gpu.dram_bytes_per_s / 1e6)
     parts["launch"] = LAUNCH_US
-    slowest = max(("latency", "l2", "dram", "launch"), key=lambda name: parts[name])
-    limiter = busiest if slowest == "latency" and parts[busiest] >= BUSY * parts["latency"] else slowest
     time_us = LAUNCH_US + max(parts["latency"], parts["l2"], parts["dram"])
-    return Estimate(gpu.name, shape, time_us, profile.traffic.operations(shape) / time_us / 1e3, limiter, parts)
+    gflops = profile.traffic.operations(shape) / time_us / 1e3
+    return Estimate(gpu.name, shape, time_us, gflops, limiter_of(parts, busiest), parts)
 
 
 @dataclass(frozen=True)

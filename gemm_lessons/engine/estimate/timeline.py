@@ -12,7 +12,7 @@
                  busy while it is written
     L2           a port that brings the sectors one after the other, each ``l2`` clocks after it was asked for; a copy
                  past L1 keeps its registers until the port has come near to it
-    barrier      the last warp to arrive releases all
+    barrier      the last warp to arrive releases all; warps that have ended count as arrived
     mbarrier     whoever waits goes on when its phase is over: threads have arrived, and boxes that the TMA copies
     blocks       where there are more than fit, the next starts when one's warps have ended and its stores have left
 
@@ -136,6 +136,8 @@ class Multiprocessor:
                 following[other] = self._next(other)
         if self.asleep:
             raise Uncountable("mbarriers whose phases do not end as far as they are followed")
+        if self.waiting:
+            raise Uncountable("a barrier at which some warps of a block never arrive")
         end = max(self.end, self.stores, self.load_store, *(max(units[FP32], units[TENSOR]) for units in self.units))
         others = {"tensor": max(self.others[TENSOR]), "fp64": max(self.others[FP64])}
         busy = {"issue": max(self.issued), "fp32": max(self.multiplied), **self.moved}
@@ -197,6 +199,10 @@ class Multiprocessor:
         block = warp // self.warps_per_block
         self.alive[block] -= 1
         self.over[block] = max(self.over[block], time)
+        if self.alive[block] and len(self.waiting.get(block, ())) == self.alive[block]:
+            self._release(block, time)
+            self.moved_up = True
+            return
         if self.alive[block] or self.begun >= len(self.streams):
             return
         first = self.begun
@@ -260,13 +266,16 @@ class Multiprocessor:
         there = self.waiting.setdefault(block, [])
         there.append((warp, after))
         self.ready[warp] = NEVER
-        if len(there) < self.warps_per_block:
+        if len(there) < self.alive[block]:
             return False
-        release = time + self.pipes.barrier + self.pipes.barrier_warp * self.warps_per_block
-        del self.waiting[block]
-        for other, earliest in there:
-            self.ready[other] = self._ready(other, max(release, earliest))
+        self._release(block, time)
         return True
+
+    def _release(self, block: int, time: float) -> None:
+        """All warps of a block that have not ended have come to its barrier."""
+        release = time + self.pipes.barrier + self.pipes.barrier_warp * self.warps_per_block
+        for other, earliest in self.waiting.pop(block):
+            self.ready[other] = self._ready(other, max(release, earliest))
 
     def _signalled(self, item: Item, signal: Signal, time: float, warp: int) -> bool:
         """A warp makes an mbarrier, arrives there or waits. Does anybody go on who waited?"""

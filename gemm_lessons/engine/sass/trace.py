@@ -9,7 +9,7 @@ ptxas writes into every instruction of Volta and later when the next one may fol
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -109,6 +109,10 @@ class Trace:
     warps_per_block: int
 
 
+class TooLong(Uncountable):
+    """A trace would be longer than the caller allows."""
+
+
 def controls(compiled: Compiled) -> tuple[Control, ...]:
     """The scheduling fields of every instruction of a kernel, in the order of ``compiled.sass``."""
     name = f".text.{compiled.entry}"
@@ -146,26 +150,43 @@ class Traceable:
         """The kernel's machine code."""
         return self.plan.program.code
 
-    def trace(self, grid: Grid, arguments: Sequence[Argument], blocks: int) -> Trace:
-        """Follow the first ``blocks`` of a launch. Raises ``Uncountable``."""
+    def trace(
+        self,
+        grid: Grid,
+        arguments: Sequence[Argument],
+        blocks: int,
+        memory: Callable[[], GlobalMemory] | None = None,
+        most: int | None = None,
+    ) -> Trace:
+        """Follow the first ``blocks`` of a launch. ``memory`` gives global memory as it is before the launch, for a
+        kernel whose source has variables there. Raises ``Uncountable``, and ``TooLong`` where they execute more than
+        ``most`` warp instructions."""
+        memory = memory or (lambda: GlobalMemory(buffers_of(arguments), []))
         try:
-            return self._trace(self.plan, grid, arguments, blocks)
+            return self._trace(self.plan, grid, arguments, blocks, memory(), most)
         except Undecided:
             careful = self.code.careful.plan
             assert careful is not None
-            return self._trace(careful, grid, arguments, blocks)
+            return self._trace(careful, grid, arguments, blocks, memory(), most)
 
-    def _trace(self, plan: Plan, grid: Grid, arguments: Sequence[Argument], blocks: int) -> Trace:
-        memory = GlobalMemory(buffers_of(arguments), [])
+    def _trace(
+        self,
+        plan: Plan,
+        grid: Grid,
+        arguments: Sequence[Argument],
+        blocks: int,
+        memory: GlobalMemory,
+        most: int | None,
+    ) -> Trace:
         parameters = parameter_block(self.kernel, arguments, memory)
         constants = {
-            **self.code.constants,
+            **(self.code.constants_in(memory) if self.code.variables.there else self.code.constants),
             **launch_constants(grid, self.code.parameter_offset, parameters, self.kernel.target),
         }
         shared = self.shared_bytes + grid.dynamic_shared
         store = Store(memory, shared, self.code.local_bytes) if plan.spaces else None
         geometry = Geometry(grid, 0, min(blocks, grid.blocks))
-        recorder = _Recorder(plan, geometry, constants, store, texels_of(arguments))
+        recorder = _Recorder(plan, geometry, constants, store, texels_of(arguments), most)
         recorder.run()
         return Trace(
             self.instructions, self.control, self.reads, recorder.warps(), -(-grid.threads // WARP)
@@ -194,7 +215,9 @@ class _Recorder(Walker):
         constants: dict[int, bytes],
         store: Store | None,
         textures: Mapping[int, Texels],
+        most: int | None = None,
     ) -> None:
+        self._most, self._executed = most, 0  # warp instructions
         self._log: list[tuple[int, NDArray[Any] | None, dict[int, list[Any]]]] = []  # of Touch | None
         self._written: dict[int, list[int]] = {}  # by cp.async, the shared side of its last execution
         super().__init__(plan, geometry, constants, Sums(), store, textures=textures)
@@ -202,7 +225,17 @@ class _Recorder(Walker):
             block.steps.insert(0, self._entered(number))
 
     def _entered(self, number: int) -> Step:
-        return lambda: self._log.append((number, self.lanes.mask, {}))
+        def entered() -> None:
+            mask = self.lanes.mask
+            self._log.append((number, mask, {}))
+            if self._most is not None:
+                block = self.blocks[number]
+                warps = self.geometry.lanes // WARP if mask is None else int(mask.reshape(-1, WARP).any(axis=1).sum())
+                self._executed += warps * (block.end - block.first)
+                if self._executed > self._most:
+                    raise TooLong(f"more than {self._most:,} warp instructions")
+
+        return entered
 
     def _signals(self, d: Decoded) -> Sequence[Step]:
         memory = next((operand for operand in d.operands if isinstance(operand, Memory)), None)

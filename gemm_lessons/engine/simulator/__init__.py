@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -49,6 +49,7 @@ from gemm_lessons.engine.simulator.unsupported import unforeseen
 
 if TYPE_CHECKING:
     from gemm_lessons.engine.compiler.compile import Compiled
+    from gemm_lessons.engine.machine.memory import GlobalMemory
 
 __all__ = ["Disagreement", "Setting", "Simulator"]
 
@@ -120,7 +121,7 @@ class Simulator:
         program = _program_of(compiled)
         if symbols:  # else the program stays the one of the last launch, with all that was found out about it
             program = dataclasses.replace(program, variables=given(program.variables, symbols))
-        refused = refusal(compiled, program.kernel, grid)
+        refused = self.refusal(compiled, grid)
         if refused is not None:
             return Launched(Counters(), fault=refused)
         asked = _Asked(self.setting, compiled, program, grid, arguments)
@@ -132,6 +133,18 @@ class Simulator:
                     return asked.otherwise(block_limit=more.blocks).launched(symbols)
         except (OutOfTime, MemoryError) as end:  # before the first instruction, or behind the last
             return Launched(Counters(), fault=stopped(end, None).finding)
+
+    def refusal(self, compiled: Compiled, grid: Grid) -> Finding | None:
+        """Why no GPU of the kernel's architecture would launch ``grid``; None when one would."""
+        return refusal(compiled, _program_of(compiled).kernel, grid)
+
+    def initial_memory(
+        self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], symbols: Sequence[HostVariable] = ()
+    ) -> Callable[[], GlobalMemory]:
+        """What gives global memory as it is before a launch, with the source's variables; a fresh one each time."""
+        program = _program_of(compiled)
+        program = dataclasses.replace(program, variables=given(program.variables, symbols))
+        return _Asked(self.setting, compiled, program, grid, arguments).machine().initial_memory
 
     def follow(
         self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], blocks: range, watch: Watch

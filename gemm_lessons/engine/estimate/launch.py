@@ -1,0 +1,192 @@
+"""One launch of any kernel -> about how long it would take on a GPU that is not here. Always an estimate.
+
+    machine code + arguments --trace--> warps of one multiprocessor's blocks --play--> clocks of a wave
+    T = launch + max(waves * clocks / clock rate, L2 bytes / bandwidth, DRAM bytes / bandwidth)
+
+- The traced blocks are the first of the grid, as many as are resident on one multiprocessor. All others count as equal.
+- The fullest multiprocessor has ceil(blocks / multiprocessors) blocks; they come in waves of the resident ones.
+- L2 bytes: each block's loads, a sector once, and all its stores. DRAM bytes: a lower bound, each byte of a buffer that
+  is read or written once. So L1 never runs full, and L2 holds what several blocks use.
+- What the model cannot know is refused by its reason (``NotEstimated``), never guessed.
+
+``gemm/time_model.py`` is the model of matrix products: it knows how time grows with K, and which blocks share tiles.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gemm_lessons.engine.costs.banks import SECTOR
+from gemm_lessons.engine.estimate.chip import HEATING, LAUNCH_US, at_work, limiter_of
+from gemm_lessons.engine.estimate.items import unknown_units
+from gemm_lessons.engine.estimate.timeline import play, uneven
+from gemm_lessons.engine.hardware.occupancy import Occupancy, occupancy
+from gemm_lessons.engine.hardware.sheets import GpuSpec
+from gemm_lessons.engine.machine.special import clustered
+from gemm_lessons.engine.ptx import synchronising_accesses as meant_to_meet
+from gemm_lessons.engine.records.launch import Argument, Grid
+from gemm_lessons.engine.sass.trace import TooLong, Trace, Traffic, traceable
+from gemm_lessons.engine.sass.uncountable import Uncountable
+
+if TYPE_CHECKING:
+    from gemm_lessons.engine.compiler.compile import Compiled
+    from gemm_lessons.engine.machine.memory import GlobalMemory
+    from gemm_lessons.engine.ptx.records import Kernel
+
+LONGEST = 500_000  # warp instructions of the blocks that are traced: some ten seconds and 300 MB
+PLAIN_BARRIER = re.compile(r"BAR\.SYNC(\.DEFER_BLOCKING)? 0x0\b(?!,)|BAR\.RED")  # of the whole block
+# What the model passes over, by the machine instructions that need it.
+LEFT_OUT: Mapping[str, str] = {
+    "ATOM ATOMG ATOMS RED REDG": "waiting for other threads' atomics at the same address",
+    "LDL STL": "local memory that leaves L1",
+}
+
+
+class NotEstimated(Exception):
+    """This launch is beyond the model of time; the message says why."""
+
+
+@dataclass(frozen=True)
+class LaunchEstimate:
+    """About how long one launch would take on a GPU that is not here. Nothing was measured.
+
+    ``time_us``: microseconds, from the launch to its end on an idle GPU. ``limiter``: what decides it: issue, fp32,
+    tensor, fp64, shared, l1, l2, dram, latency (no unit is busy, warps wait) or launch. ``parts``: microseconds of each
+    as if it were the only limit. ``blocks_per_sm`` and ``waves``: blocks resident on a multiprocessor, and how often
+    the fullest one is filled. ``left_out``: what this kernel does and the model passes over.
+    """
+
+    gpu: str
+    time_us: float
+    limiter: str
+    parts: Mapping[str, float]
+    blocks_per_sm: int
+    waves: int
+    left_out: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        besides = f", without {'; '.join(self.left_out)}" if self.left_out else ""
+        return f"<estimate, not measured: {self.time_us:.3g} us on {self.gpu}, limited by {self.limiter}{besides}>"
+
+
+def estimate_launch(
+    compiled: Compiled,
+    kernel: Kernel,
+    grid: Grid,
+    arguments: Sequence[Argument],
+    memory: Callable[[], GlobalMemory],
+    gpu: GpuSpec,
+) -> LaunchEstimate:
+    """The time of a launch of ``compiled``, whose machine code must be for ``gpu``; ``kernel`` is its PTX, ``memory``
+    gives global memory as it is before. Nothing is written. Raises ``NotEstimated``."""
+    fit = _fitting(compiled, kernel, grid, gpu)
+    per_sm = math.ceil(grid.blocks / gpu.sms)
+    resident = min(fit.blocks_per_sm, per_sm)
+    try:
+        trace = traceable(compiled, kernel).trace(grid, arguments, resident, memory, LONGEST)
+        _refuse_barriers(trace)
+        executed = {trace.code[index].name for warp in trace.warps for index, _ in warp}
+        gpu = at_work(gpu, grid.blocks, any(name in executed for name in HEATING))
+        parts, busiest = _of_multiprocessor(trace, per_sm, resident, gpu)
+    except TooLong:
+        blocks = f"{resident} block{'s' * (resident > 1)}"
+        raise NotEstimated(
+            f"too long a trace: {blocks} of one multiprocessor execute more than {LONGEST:,} warp instructions"
+        ) from None
+    except Uncountable as reason:
+        raise NotEstimated(f"its machine code cannot be followed: {reason}") from None
+    l2, dram = moved_bytes(trace, grid.blocks, memory())
+    parts["l2"] = max(parts["l2"], l2 / (gpu.l2_bytes_per_s / 1e6))
+    parts["dram"] = dram / (gpu.dram_bytes_per_s / 1e6)
+    parts["launch"] = LAUNCH_US
+    return LaunchEstimate(
+        gpu.name,
+        LAUNCH_US + max(parts["latency"], parts["l2"], parts["dram"]),
+        limiter_of(parts, busiest),
+        parts,
+        fit.blocks_per_sm,
+        math.ceil(per_sm / resident),
+        tuple(what for names, what in LEFT_OUT.items() if not executed.isdisjoint(names.split())),
+    )
+
+
+def _fitting(compiled: Compiled, kernel: Kernel, grid: Grid, gpu: GpuSpec) -> Occupancy:
+    """How many blocks fit on a multiprocessor. Raises ``NotEstimated`` for what is known before anything is traced."""
+    if not compiled.cubin:
+        raise NotEstimated("PTX of another compiler comes without machine code; pass CUDA C++")
+    if clustered(kernel, grid).cluster not in (None, (1, 1, 1)):
+        raise NotEstimated("how clusters of blocks are placed and wait for each other is not modelled")
+    if meant_to_meet.waits(kernel):
+        raise NotEstimated("its threads wait for other threads in a loop, and how long depends on time")
+    if unknown := unknown_units(compiled.sass, gpu):
+        raise NotEstimated(f"the model has no rates of {', '.join(sorted(unknown))} on {gpu.name}")
+    fit = occupancy(compiled.resources, grid.threads, grid.dynamic_shared, gpu)
+    if not fit.blocks_per_sm:
+        raise NotEstimated(f"no block fits on a multiprocessor of {gpu.name}: too many threads, registers or bytes")
+    return fit
+
+
+def _refuse_barriers(trace: Trace) -> None:
+    for d in trace.code:
+        if d.name == "BAR" and not PLAIN_BARRIER.search(d.text):
+            raise Uncountable(f"a barrier for some warps of a block is not modelled: {d.text}")
+
+
+def _of_multiprocessor(trace: Trace, per_sm: int, resident: int, gpu: GpuSpec) -> tuple[dict[str, float], str]:
+    """Microseconds of each unit of the fullest multiprocessor, and ``latency``: of all; and the busiest unit."""
+    waves, rest = divmod(per_sm, resident)
+    together = waves + bool(rest) == 1
+    whole = play(trace, resident, gpu, together=together and uneven(resident, gpu))
+    played = [(waves, whole), *([(1, play(trace, rest, gpu))] if rest else [])]
+    parts = {name: sum(times * it.busy.get(name, 0.0) for times, it in played) for name in whole.busy}
+    parts["latency"] = sum(times * it.clocks for times, it in played)
+    busiest = max(whole.busy, key=lambda name: parts[name])
+    if not together:  # a block that moves up loads while others still multiply and store
+        saved = max(2 * whole.clocks - play(trace, resident, gpu, 2).clocks, 0.0)
+        parts["latency"] = max(parts["latency"] - (waves + bool(rest) - 1) * saved, parts[busiest])
+    return {name: clocks / (gpu.clock_hz / 1e6) for name, clocks in parts.items()}, busiest
+
+
+def moved_bytes(trace: Trace, blocks: int, memory: GlobalMemory) -> tuple[float, float]:
+    """Bytes of a launch of so many blocks that pass L2, and bytes that pass DRAM at least; the blocks of the trace
+    stand for all."""
+    traced = len(trace.warps) // trace.warps_per_block
+    asked = boxes = stored = 0
+    read: set[int] = set()
+    written: set[int] = set()
+    for first in range(0, len(trace.warps), trace.warps_per_block):
+        own: set[int] = set()
+        for warp in trace.warps[first : first + trace.warps_per_block]:
+            for _, touch in warp:
+                if not isinstance(touch, Traffic) or touch.space != "global":
+                    continue
+                if touch.barrier is not None:  # a box of a tensor map: its sectors have no addresses
+                    boxes += len(touch.sectors)
+                elif touch.load:
+                    own.update(touch.sectors)
+                else:
+                    stored += len(touch.sectors)
+                    written.update(touch.sectors)
+        asked += len(own)
+        read |= own
+    scale = blocks / traced
+    whole = sum(allocation.size for allocation in memory.allocations)
+    dram = _once(read, scale, memory) + _once(written, scale, memory) + min(boxes * SECTOR * scale, whole)
+    return (asked + boxes + stored) * SECTOR * scale, dram
+
+
+def _once(sectors: set[int], scale: float, memory: GlobalMemory) -> float:
+    """Bytes of the buffers that all blocks touch: ``scale`` times those of the traced ones, but each once."""
+    touched = np.sort(np.fromiter(sectors, np.int64, len(sectors)))
+    total = 0.0
+    for allocation in memory.allocations:
+        first, last = allocation.base // SECTOR, (allocation.base + allocation.size - 1) // SECTOR
+        inside = int(np.searchsorted(touched, last, "right") - np.searchsorted(touched, first, "left"))
+        total += min(inside * SECTOR * scale, allocation.size)
+    return total
