@@ -1,4 +1,4 @@
-"""The engine: compile, run, check, count and estimate any CUDA kernel without a GPU. It imports nothing else here.
+"""The engine: compile, run, check, count and estimate any CUDA kernel without a GPU.
 
     from gemm_lessons import engine
 
@@ -7,10 +7,8 @@
     launched.counters["global_load_sectors"], launched.findings, launched.lines, launched.printed
     kernel.estimate(grid, block, args, gpu="h200").time_us
 
-What ``__all__`` names is what others may rely on; each name is imported on first use, so that importing the engine
-loads neither NumPy nor a compiler.
-
-In the order in which one room uses another, from the ground up:
+``__all__`` lists the public names. Each is imported on first use, so that importing the engine loads neither NumPy nor
+a compiler. The engine imports nothing else of the kit. Its rooms, in the order in which one uses another:
 
 - ``records``: launches, findings, counters, numbers: what all rooms hand to each other
 - ``process``: child processes, and what they may use of this machine

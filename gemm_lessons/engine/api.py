@@ -154,9 +154,9 @@ class CompiledKernel:
         one buffer, and the kernel can reach all of ``x`` through ``x[16:]`` alone.
 
         ``symbols`` are values of ``__constant__`` and ``__device__`` variables by name (``"ns::weights"``): arrays,
-        numbers or ``bytes`` of the variable's size. Arrays of ``__device__`` variables are read back after the launch.
-        ``dynamic_shared`` is in bytes, ``cluster`` in blocks, as a launch attribute (``__cluster_dims__`` in the source
-        does the same). ``setting`` bounds an endless kernel, or turns counting off.
+        numbers, ``bytes`` of the variable's size, or a ``HostVariable``. Arrays of ``__device__`` variables are read
+        back after the launch. ``dynamic_shared`` is in bytes, ``cluster`` in blocks, as a launch attribute
+        (``__cluster_dims__`` in the source does the same). ``setting`` bounds an endless kernel, or turns counting off.
 
         Returns counters, findings and what was printed; ``fault`` is what stops a kernel on hardware, or a launch that
         a GPU refuses. Raises ``UnsupportedKernel`` (an instruction that the simulator does not know), ``ValueError``
@@ -288,6 +288,8 @@ def _arrays(names: Sequence[str], values: Sequence[Any]) -> Iterator[tuple[str, 
 
 
 def _symbol(name: str, value: Any, variable: Variable) -> HostVariable:
+    if isinstance(value, HostVariable):
+        return dataclasses.replace(value, name=name)
     if isinstance(value, np.ndarray):
         if value.dtype.hasobject:
             raise ValueError(f"symbol {name}: the array holds Python objects, not numbers")

@@ -23,6 +23,7 @@ from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.report.chart import Line, chart
 from gemm_lessons.report.drawing import drawing
+from gemm_lessons.report.reference import reference
 from gemm_lessons.report.template import asset, rendered
 
 STYLE = "site.css"
@@ -31,12 +32,14 @@ GPU = "H200"
 FOLDED = ("What comes out", "Answers")  # sections to open oneself: first think, then look
 DRAWING = "drawing"  # the language of a block of lines and words
 COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
+ENGINE = "engine.html"
 OURS = 'name="generator" content="gemm-lessons"'  # in every page: a folder of our own may be written again
 
 
 @dataclass(frozen=True)
 class SitePage:
-    """One page. ``source`` is its Markdown file (None: the index), ``idea`` a lesson's; ``body`` is HTML."""
+    """One page. ``source`` is its Markdown file (None: the index and the engine's), ``idea`` a lesson's; ``body`` is
+    HTML."""
 
     name: str  # of the file, such as 03_block_tile.html
     title: str
@@ -89,8 +92,9 @@ def site(course: Course) -> list[SitePage]:
     found = list(_sources(course))
     names = {page.source: page.name for page in found if page.source}
     series = _measured(course)
-    pages = [replace(page, **_parts(page, names)) for page in found]
+    pages = [replace(page, **_parts(read_source(page.source), page.source, names)) for page in found if page.source]
     pages = [replace(page, body=page.body + _chart(series, page)) if page.idea else page for page in pages]
+    pages.append(SitePage(ENGINE, "The engine: any CUDA kernel from Python", **_parts(reference(), None, names)))
     lessons = [page for page in pages if page.idea]
     rows = "".join(
         f'<tr><td>{page.name[:2]}</td><td><a href="{page.name}">{html.escape(page.title)}</a></td>'
@@ -125,13 +129,12 @@ def _sources(course: Course) -> Iterator[SitePage]:
 # -- Markdown ----------------------------------------------------------------------------------------------------------
 
 
-def _parts(page: SitePage, names: Mapping[Path, str]) -> dict[str, Any]:
-    """The body and the contents of a page, its links to other files turned into links to their pages."""
+def _parts(text: str, source: Path | None, names: Mapping[Path, str]) -> dict[str, Any]:
+    """The body and the contents of a page, the links of its file to others turned into links to their pages."""
     from markdown_it import MarkdownIt
 
-    assert page.source
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
-    tokens = markdown.parse(COMMENT.sub("", read_source(page.source)))
+    tokens = markdown.parse(COMMENT.sub("", text))
     contents: list[tuple[str, str]] = []
     taken: dict[str, int] = {}
     for token, inside in zip(tokens, [*tokens[1:], None], strict=True):
@@ -142,8 +145,8 @@ def _parts(page: SitePage, names: Mapping[Path, str]) -> dict[str, Any]:
             if token.tag == "h2":
                 contents.append((anchor, words))
         for child in token.children or ():
-            if child.type == "link_open":
-                child.attrSet("href", _target(str(child.attrGet("href")), page.source, names))
+            if child.type == "link_open" and source is not None:
+                child.attrSet("href", _target(str(child.attrGet("href")), source, names))
     for name, rule in (("fence", _block), ("code_block", _block), ("table_open", _table), ("table_close", _table)):
         markdown.add_render_rule(name, rule)
     return {"body": _folded(markdown.renderer.render(tokens, markdown.options, {})), "contents": tuple(contents)}

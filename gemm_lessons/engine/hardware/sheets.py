@@ -31,7 +31,12 @@ GB_PER_S = 1e9
 
 @dataclass(frozen=True)
 class GpuSpec:
-    """One GPU. Rates are peaks, sizes are bytes unless the comment says otherwise."""
+    """One GPU's data sheet.
+
+    Rates are peaks per second; what has ``bytes`` in its name is in bytes, registers are of 32 bits, and
+    ``shared_unit`` and ``register_unit`` are the multiples in which bytes and registers are handed out. ``_per_sm`` is
+    of one multiprocessor. The source of each number is written beside it in ``hardware/sheets.py``.
+    """
 
     name: str
     arch: str  # compute capability as the compiler writes it, [G]

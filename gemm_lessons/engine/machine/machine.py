@@ -60,8 +60,12 @@ INTERRUPT = 1 << 40  # instructions: more than any budget
 
 @dataclass(frozen=True)
 class Setting:
-    """How to run: blocks per batch (None: chosen by the lanes they fill), the instruction budget per batch, and whether
-    to count (an answer that is only checked needs no counters)."""
+    """How the simulator runs a launch.
+
+    ``block_limit``: thread blocks that run in lockstep (None: as many as fill its registers). ``budget``: instructions
+    of such a batch after which an endless kernel is stopped with a ``timeout`` fault. ``counting`` False: check the
+    kernel, but count nothing, which is faster. The other fields are the simulator's own.
+    """
 
     block_limit: int | None = None
     budget: int = INSTRUCTION_BUDGET

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 
 class KitError(Exception):
-    """The kit or its environment is broken (exit code 3). Learners' mistakes are values, never this."""
+    """This package or its environment is broken: the compiler's library is missing, say (exit code 3 of a command).
+    Mistakes in a kernel are values, never this."""
 
 
 class UnknownArchitecture(KitError):
@@ -14,9 +15,10 @@ class UnknownArchitecture(KitError):
 
 
 class UnsupportedKernel(Exception):
-    """The device cannot run this kernel: names the opcode or feature and the source line.
+    """The simulator cannot run this kernel; the message names the opcode or feature.
 
-    ``places`` are the files and lines that the code was inlined from, innermost first, then those before it.
+    ``line`` is the line of the kernel's own file, or None. ``places`` are the files and lines that the code was inlined
+    from, innermost first, then those before it.
     """
 
     def __init__(self, message: str, line: int | None = None, places: Sequence[tuple[str, int]] = ()) -> None:

@@ -17,9 +17,10 @@ TENSOR_MAP_SIZE = 128  # bytes of a CUtensorMap (cuda.h)
 
 @dataclass(frozen=True)
 class Buffer:
-    """One kernel argument that lives in global memory.
+    """One kernel argument that lives in global memory: what ``launch`` makes of a NumPy array.
 
     ``array`` is C-contiguous; the device reads it before the launch and writes it back after, when ``output`` is set.
+    ``initialised`` False: its contents count as fresh from the allocator, and reading them before writing is reported.
     """
 
     name: str
@@ -47,7 +48,11 @@ class Scalar:
 
 @dataclass(frozen=True)
 class StructWithBuffers:
-    """A struct passed by value that holds pointers: its bytes, and which buffer's address goes in at which offset."""
+    """A struct passed by value that holds pointers.
+
+    ``raw``: its bytes as the device lays it out, with any value in place of the pointers. ``pointers``: byte offset in
+    the struct -> the ``Buffer`` or ``Pointer`` whose address goes there.
+    """
 
     name: str
     raw: bytes
@@ -56,11 +61,12 @@ class StructWithBuffers:
 
 @dataclass(frozen=True)
 class Texture:
-    """What a kernel reads through a ``cudaTextureObject_t``; on a GPU only what ``tex1Dfetch`` reads (``is_linear``).
+    """What a kernel reads through a ``cudaTextureObject_t``.
 
-    ``array`` is (width,), (height, width) or (depth, height, width), behind an axis of layers when ``layered``, before
-    one of 2 or 4 ``channels``. ``address`` is clamp, border, wrap or mirror, or one of them for each of x, y, z;
-    ``filter`` point or linear; ``read`` element or normalized_float. ``simulate`` fills in the name.
+    ``array`` has the shape (width,), (height, width) or (depth, height, width): after an axis of layers when
+    ``layered``, before an axis of 2 or 4 ``channels``. ``address`` is ``"clamp"``, ``"border"``, ``"wrap"`` or
+    ``"mirror"``, or a tuple of them for x, y, z. ``filter`` is ``"point"`` or ``"linear"``; ``read`` is ``"element"``
+    or ``"normalized_float"``; ``normalized`` means that coordinates run from 0 to 1. The launch fills in ``name``.
     """
 
     array: np.ndarray[Any, Any]
@@ -85,8 +91,10 @@ class Texture:
 
 @dataclass(frozen=True)
 class Surface:
-    """What a kernel reads and writes through a ``cudaSurfaceObject_t``; ``array`` as for ``Texture``. On the simulator
-    alone. It is written back after the launch unless it is read-only.
+    """What a kernel reads and writes through a ``cudaSurfaceObject_t``.
+
+    ``array``, ``channels`` and ``layered`` are as for ``Texture``. The array is written back after the launch unless it
+    is read-only.
     """
 
     array: np.ndarray[Any, Any]
@@ -97,12 +105,13 @@ class Surface:
 
 @dataclass(frozen=True)
 class TensorMap:
-    """What a kernel takes as ``const __grid_constant__ CUtensorMap``: bulk copies cut boxes out of an array by it.
+    """What a kernel takes as ``const __grid_constant__ CUtensorMap``: it describes the array that bulk copies read.
 
     ``array`` has one to three dimensions; its rows may be further apart than they are long (a view), but the elements
-    of a row follow each other. ``box`` has a size for each axis of the array, in its order; coordinates in a kernel
-    come in the opposite one, as CUDA has them. ``swizzle``: 0, 32, 64 or 128 bytes. ``element``: the type, where the
-    array's own does not tell. ``pointer``: where the array begins; ``simulate`` fills it in, and the name.
+    of a row follow each other. ``box`` has a size in elements for each axis of the array, in the array's order; a
+    kernel gives coordinates in the opposite order, as CUDA does. ``swizzle`` is 0, 32, 64 or 128 bytes. ``element`` is
+    the type (``"bfloat16"``) where that of the array does not tell. The launch fills in ``name`` and ``pointer``, the
+    place where the array begins. A map that ``cuTensorMapEncodeTiled`` refuses raises ``ValueError`` at the launch.
     """
 
     array: np.ndarray[Any, Any]
@@ -195,10 +204,10 @@ def buffers_of(arguments: Iterable[Argument]) -> list[Buffer]:
 
 @dataclass(frozen=True)
 class HostVariable:
-    """A ``__constant__`` or ``__device__`` variable that the host sets before the launch, by its name in the source.
+    """A ``__constant__`` or ``__device__`` variable of the source, as a value of ``symbols``.
 
-    A ``__device__`` variable is read back into ``array`` after it. ``given`` False: it keeps the value that the source
-    gives it, and is only read back.
+    The host copies ``array`` into it before the launch; a ``__device__`` variable is copied back afterwards. With
+    ``given=False`` the variable keeps the value that the source gives it, and is only copied back.
     """
 
     name: str

@@ -19,7 +19,10 @@ KNOWN = frozenset(COUNTED.values())  # Nsight Compute's names, and the simulator
 
 @dataclass(frozen=True)
 class LineCount:
-    """One counter of one source line. ``ideal`` is the smallest value that the same instructions could have."""
+    """One counter of one source line, the sum over the launch.
+
+    ``metric`` is Nsight Compute's name. ``ideal`` is the smallest value that the same instructions could have, or None.
+    """
 
     line: int
     metric: str
@@ -32,8 +35,9 @@ class LineCount:
 class Conflict:
     """The worst bank conflict of one source line, as an example to show.
 
-    ``ways`` is wavefronts per ideal wavefront of the worst access; ``lanes`` collide on ``bank`` with different
-    words; ``addresses`` are their byte offsets in shared memory, in the order of ``lanes``.
+    ``store`` tells stores from loads; ``width`` is the bytes of a lane's access. ``ways`` is wavefronts per ideal
+    wavefront of the worst access; ``lanes`` collide on ``bank`` with different words; ``addresses`` are their byte
+    offsets in shared memory, in the order of ``lanes``. ``excess_wavefronts`` is what all conflicts of the line cost.
     """
 
     line: int
@@ -60,10 +64,10 @@ class Counters:
     """What one launch did, counted. A counter that was not counted is absent; 0 means that it was counted and nothing
     happened.
 
-    ``counters[name]`` and ``counters.get(name)`` take the short names of ``COUNTED`` (``"global_load_sectors"``) and
-    the long ones of Nsight Compute (``"l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"``). ``totals`` has the counted
-    ones by their long names. ``lines`` are counters by source line, ``conflicts`` the worst bank conflict of each line,
-    ``opcodes`` the warp instructions executed, by PTX opcode.
+    ``counters[name]`` and ``counters.get(name)`` take short names (``"global_load_sectors"``) and the long ones of
+    Nsight Compute (``"l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"``); ``records/metrics.py`` lists both. ``totals``
+    has those that were counted, by their long names. ``lines`` are counters by source line, ``conflicts`` the worst
+    bank conflict of each line, ``opcodes`` the warp instructions executed, by PTX opcode.
 
     ``inexact``: long name -> why Nsight Compute may count otherwise. ``uncounted``: short name -> why the counter is
     absent, or no gate may rely on it. ``obstacle``: why the machine code could not be followed; the totals are then

@@ -93,7 +93,8 @@ def _seen_from(path: str) -> Iterator[None]:
 
 
 class Simulator:
-    """The built-in device. ``setting`` bounds the blocks in flight and the instructions of an endless kernel."""
+    """The built-in device: it interprets PTX, checks and counts. ``CompiledKernel.launch`` uses one; pass one to
+    ``simulate`` for settings of its own."""
 
     kind: Literal["simulator"] = "simulator"
     name = "simulator"
