@@ -1,9 +1,10 @@
 """gemm-lessons: learn to make a CUDA matrix multiplication fast, with or without a GPU.
 
-    from gemm_lessons import simulate      any CUDA kernel, from Python
+    from gemm_lessons import engine        any CUDA kernel, from Python
+    from gemm_lessons import simulate      the same in one call
     %load_ext gemm_lessons                 the lessons in a notebook
 
-Both are imported on first use, so that the command line starts fast.
+They are imported on first use, so that the command line starts fast.
 """
 
 from __future__ import annotations

@@ -27,9 +27,9 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_page_for_every_text(out: Path) -> None:
-    assert {path.stem for path in out.glob("*.html")} == {*COURSE.names, "index", "estimate", "measured"}
+    assert {path.stem for path in out.glob("*.html")} == {*COURSE.names, "index", "estimate", "measured", "engine"}
     index = (out / "index.html").read_text()
-    assert all(f'href="{name}.html"' in index for name in COURSE.names)
+    assert all(f'href="{name}.html"' in index for name in (*COURSE.names, "engine"))
 
 
 @pytest.mark.parametrize("name", COURSE.names)
@@ -67,7 +67,7 @@ def test_a_broken_link_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "site").exists()
     text.write_text(f"{good}\n## Twice\n\n## Twice\n\nSee [it](#twice-2), [that](../02_second/README.md).\n")
     names = [page.name for page in write_site(course, tmp_path / "site")]
-    assert names == ["index.html", "01_first.html", "02_second.html"]
+    assert names == ["index.html", "01_first.html", "02_second.html", "engine.html"]
     assert "<svg" not in (tmp_path / "site" / "index.html").read_text(), "nothing was measured of this course"
 
 

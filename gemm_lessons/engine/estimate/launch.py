@@ -5,8 +5,9 @@
 
 - The traced blocks are the first of the grid, as many as are resident on one multiprocessor. All others count as equal.
 - The fullest multiprocessor has ceil(blocks / multiprocessors) blocks; they come in waves of the resident ones.
-- L2 bytes: each block's loads, a sector once, and all its stores. DRAM bytes: a lower bound, each byte of a buffer that
-  is read or written once. So L1 never runs full, and L2 holds what several blocks use.
+- L2 bytes: each block's loads, a sector once, and all its stores: L1 never runs full.
+- DRAM bytes: what the traced blocks touch of each buffer, times the blocks, but no more than all of it, once for loads
+  and once for stores: L2 holds what several blocks use, and nothing is there before the launch.
 - What the model cannot know is refused by its reason (``NotEstimated``), never guessed.
 
 ``gemm/time_model.py`` is the model of matrix products: it knows how time grows with K, and which blocks share tiles.
@@ -154,8 +155,7 @@ def _of_multiprocessor(trace: Trace, per_sm: int, resident: int, gpu: GpuSpec) -
 
 
 def moved_bytes(trace: Trace, blocks: int, memory: GlobalMemory) -> tuple[float, float]:
-    """Bytes of a launch of so many blocks that pass L2, and bytes that pass DRAM at least; the blocks of the trace
-    stand for all."""
+    """Bytes of a launch of so many blocks that pass L2, and bytes that pass DRAM; the traced blocks stand for all."""
     traced = len(trace.warps) // trace.warps_per_block
     asked = boxes = stored = 0
     read: set[int] = set()

@@ -136,8 +136,6 @@ class Multiprocessor:
                 following[other] = self._next(other)
         if self.asleep:
             raise Uncountable("mbarriers whose phases do not end as far as they are followed")
-        if self.waiting:
-            raise Uncountable("a barrier at which some warps of a block never arrive")
         end = max(self.end, self.stores, self.load_store, *(max(units[FP32], units[TENSOR]) for units in self.units))
         others = {"tensor": max(self.others[TENSOR]), "fp64": max(self.others[FP64])}
         busy = {"issue": max(self.issued), "fp32": max(self.multiplied), **self.moved}
