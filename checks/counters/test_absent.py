@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import math
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from checks.counters.test_async_counts import SOURCES
 from checks.counters.test_async_counts import counted as of_mbarriers
@@ -18,6 +20,8 @@ from gemm_lessons.engine.records.results import Counters, Launched, NotCounted, 
 from gemm_lessons.engine.simulator import Setting, Simulator
 from gemm_lessons.judging.evidence import Checked
 from gemm_lessons.judging.verdict import Passed, judge_gates
+from gemm_lessons.report.console import THEME
+from gemm_lessons.report.inspect import _counters as counter_table
 from gemm_lessons.running.checking import uncounted
 
 GENERIC = "const float *p = n ? (const float *)s : x; y[(int)p[t] & 31] = 1;"  # beyond the machine code's followers
@@ -76,6 +80,14 @@ def test_what_depends_on_time_is_absent() -> None:
     assert "global_bytes_waited_for" not in counters
     assert "depends on time" in counters.inexact[COUNTED["instructions"]], "it is there, and marked"
     assert uncounted(counters).keys() == counters.uncounted.keys()
+
+
+def test_a_table_shows_a_dash() -> None:
+    launched = Launched(of_mbarriers(*SOURCES["pipeline"]))
+    console = Console(width=200, record=True, file=io.StringIO(), theme=THEME)
+    console.print(counter_table(launched))
+    rows = {line.split("  ")[0]: line.split()[-2] for line in console.export_text().splitlines()[1:]}
+    assert (rows["barriers"], rows["blocks"], rows["global load sectors"]) == ("-", "1", "0")
 
 
 def test_a_launch_without_counting_has_no_counters() -> None:

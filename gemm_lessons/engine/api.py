@@ -163,7 +163,7 @@ class CompiledKernel:
         (arguments or symbols that do not fit), and ``Disagreement`` (PTX and machine code contradict each other: a
         fault of this package, never of the kernel).
         """
-        device = Simulator(setting)
+        device = Simulator() if setting is None else Simulator(setting)
         return self._launch(device, _grid(grid, block, dynamic_shared, cluster), args, symbols)
 
     def _launch(

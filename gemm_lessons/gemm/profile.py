@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gemm_lessons.engine.ptx.records import Kernel
     from gemm_lessons.engine.sass.trace import Trace
 
-MODEL = 13  # of the timeline; another number forgets what is kept on disk
+MODEL = 14  # of the timeline; another number forgets what is kept on disk
 DEPTH = 64  # K of the shorter trace, at least: eight tiles of 8, one of 64; double buffering repeats itself every 32
 TILES = 8  # of the shorter trace of a kernel with cp.async, so that its pipeline is full
 # The longer trace is of twice that K; where blocks share out K tiles and have few of them, of so much: each begins and

@@ -6,6 +6,6 @@
 - ``bench``, ``compare``, ``inspect``, ``profile``, ``proofs``, ``tune``, ``tile_model``, ``watch``: those commands
 - ``accesses``, ``page``: pictures of a run; ``plot``, ``tune_plot``: of many
 - ``grading``: a class in the terminal; ``grades``, ``student``: pages, with their ``bars``
-- ``site``: the course as web pages, with ``drawing`` and ``chart``
-  ``reference``: the engine's page; ``template``: what all pages are made from
+- ``site``: the course as web pages, with ``drawing`` and ``chart``; ``reference``: its page about the engine
+- ``template``: what all pages are made from
 """

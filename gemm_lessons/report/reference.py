@@ -24,7 +24,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "CompileError", "UnsupportedKernel", "NotCounted", "NotEstimated", "KitError", "Disagreement",
     ),
 }  # fmt: skip
-OPENED = ("CompiledKernel", "Launched", "Counters")  # classes whose methods and properties a caller needs
+OPENED = ("CompiledKernel", "Launched", "Counters", "Finding")  # classes whose methods and properties a caller needs
 CONSTANTS = {"GPUS": "Data sheets of the GPUs that estimates know, as `GpuSpec`, by these names: {names}."}
 LONGEST = 100  # characters of a signature on one line
 
