@@ -98,7 +98,7 @@ class Convergence:
         """Reset for a new batch."""
         self.held = np.zeros(self._state.lanes, np.bool_)
         self._forced = np.zeros(self._state.lanes, np.bool_)
-        self._awaited = np.zeros((self._state.warps, WARP), np.uint32)  # lanes that were missing when a lane began to wait
+        self._awaited = np.zeros((self._state.warps, WARP), np.uint32)  # lanes missing when a lane began to wait
         self._missed = False  # whether any entry of _awaited is set
 
     def complete(self, number: int) -> bool:
