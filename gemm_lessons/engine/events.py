@@ -1,11 +1,15 @@
-"""What the machine tells its observers: typed records of memory accesses and barriers.
+"""The typed records through which the machine reports memory accesses and barriers to its observers.
+
+    in    machine    per executed memory instruction one Touch; per barrier, copy or fence one record
+    state trace      list of Record, in program order, of one batch (blocks that run in lockstep)
+          Touch      addresses int64 (lanes,), active bool (lanes,) or None; lanes are block-major
+          Access     the static instruction: index, space, effect, width in bytes, source line
+    out   observers  Observer.epoch(batch, records, boundary)  -->  Counters, Findings
 
 The machine runs many blocks in lockstep (a batch). Each time a memory instruction executes it appends one ``Touch`` to
-the batch's trace: which instruction, and the addresses of all its lanes. Touches are interned: the same instruction
-with the same addresses gives the same object, so an observer analyses a touch once and multiplies by how often it
-came. The trace is handed over at every barrier of the whole batch (an epoch) and at the end of the batch.
-
-    machine  --Touch, Barrier-->  trace  --Epoch-->  observers (counters, checkers)  -->  Counters, Findings
+the batch's trace: the instruction, and the addresses of all its lanes. Touches are interned: the same instruction with
+the same addresses gives the same object, so an observer analyses a touch once and multiplies by its number of
+occurrences. The trace is handed over at every barrier of the whole batch (an epoch) and at the end of the batch.
 
 Observers never change what the machine does.
 """
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
     from gemm_lessons.engine.ptx.records import Kernel
     from gemm_lessons.engine.records.launch import Argument, Grid
 
-Space = Literal["global", "shared", "local", "param", "const", "texture"]  # texture: of machine code only
+Space = Literal["global", "shared", "local", "param", "const", "texture"]  # texture: in machine code only
 Effect = Literal["load", "store", "atomic", "copy"]
 
 WARP = 32
@@ -44,13 +48,14 @@ class Access:
     base: str = ""  # base register (or symbol) of the address as written, for width merging
     offset: int = 0  # immediate byte offset of the address as written
     is_async: bool = False  # the shared-memory side of cp.async: visible after its wait
-    is_matrix: bool = False  # ldmatrix, stmatrix: the active lanes are those that give the address of a row (16 bytes)
+    is_matrix: bool = False  # ldmatrix, stmatrix: active lanes are those that supply a row's address (16 bytes)
     is_bulk: bool = False  # cp.async.bulk: one lane's copy of ``width`` bytes, by the async proxy
     is_mbarrier: bool = False  # an mbarrier object
 
     @property
     def is_counted(self) -> bool:
-        """Whether it goes by the load and store units, whose work is counted and which both engines see."""
+        """Return whether the load and store units execute the access: their work is counted, and both engines see
+        it."""
         return not (self.is_bulk or self.is_mbarrier)
 
 
@@ -59,10 +64,10 @@ class Touch:
 
     Lanes are block-major: lane = block_in_batch * padded_threads + thread; blocks are padded to whole warps.
     ``addresses`` int64 (lanes,): byte offsets in the block's shared window or in the thread's local memory. For global
-    memory they are relative: the true address is a multiple of 128 higher (``Placed`` has it where it matters), which
-    is all that sectors and alignment need. Addresses of inactive lanes mean nothing. ``active`` is bool (lanes,) or
-    None when every lane took part. ``memo`` is the observers' scratch: each stores under its own key. ``bases`` of
-    global memory: the multiples of 128 of every execution since an observer took them away.
+    memory they are relative: the true address is a multiple of 128 higher (``Placed`` holds it where it matters), which
+    is all that sectors and alignment need. Addresses of inactive lanes are undefined. ``active`` is bool (lanes,), or
+    None if every lane was active. ``memo`` is scratch space for observers, one key each. ``bases``, for global memory:
+    the multiples of 128 of every execution since an observer last cleared them.
     """
 
     __slots__ = ("access", "active", "addresses", "bases", "memo")
@@ -78,10 +83,10 @@ class Touch:
 @dataclass(frozen=True, eq=False)
 class Barrier:
     """Threads that met at a barrier. ``blocks`` bool (blocks_in_batch,), None = all blocks; ``lanes`` bool (lanes,)
-    when only part of a block takes part (named barriers, ``__syncwarp``), else None. ``groups`` uint32 (lanes,): of a
-    ``__syncwarp`` that not all living threads of a warp join, with whom each lane meets (a bit per lane). ``arrive``:
-    ``lanes`` signalled
-    at named barrier ``number`` and went on; a later ``named`` of that number is what they signalled to."""
+    when only part of a block takes part (named barriers, ``__syncwarp``), else None. ``groups`` uint32 (lanes,), for a
+    ``__syncwarp`` that not all living threads of a warp join: the lanes that each lane meets, a bit per lane.
+    ``arrive``: ``lanes`` signalled at named barrier ``number`` and continued; a later ``named`` of that number is the
+    barrier they signalled."""
 
     kind: Literal["block", "named", "warp", "arrive"]
     blocks: np.ndarray[Any, Any] | None = None
@@ -93,12 +98,13 @@ class Barrier:
 
 @dataclass(frozen=True, eq=False)
 class Irregular:
-    """A barrier in ``line``, reached in a way that the programming model forbids or that hides a mistake.
+    """A barrier in ``line``, reached in a way that the programming model forbids or that hides an error.
 
-    divergent: ``lanes`` of a warp came first, ``others`` of the same warp later, in ``other_line``. ended: ``others``
-    of the block have ended. places: ``others`` of the block met them at a different barrier, in ``other_line``. counts:
-    ``others`` expect a different number of threads. warp: ``others`` are named by the member mask of a warp instruction
-    of ``lanes``, but do not take part. Masks are bool (lanes,). Recorded once per instruction and batch.
+    divergent: ``lanes`` of a warp arrived first, ``others`` of the same warp later, in ``other_line``. ended:
+    ``others`` of the block have ended. places: ``others`` of the block met them at a different barrier, in
+    ``other_line``. counts: ``others`` expect a different number of threads. warp: ``others`` are named by the member
+    mask of a warp instruction of ``lanes``, but do not take part. Masks are bool (lanes,). Recorded once per
+    instruction and batch.
     """
 
     kind: Literal["divergent", "ended", "places", "counts", "warp"]
@@ -111,7 +117,7 @@ class Irregular:
 
 @dataclass(frozen=True, eq=False)
 class Placed:
-    """Follows a global ``Touch`` that wrote or that read an output: the true address is addresses + base."""
+    """Follows a global ``Touch`` that wrote memory or read an output: the true address is addresses + base."""
 
     touch: Touch
     base: int
@@ -119,8 +125,8 @@ class Placed:
 
 @dataclass(frozen=True, eq=False)
 class AsyncGroup:
-    """``cp.async`` bookkeeping by ``lanes`` (None = all): a commit, or a wait that leaves ``pending`` newest groups in
-    flight (0: all groups so far have arrived; -1: also what is not yet committed)."""
+    """Groups of ``cp.async`` by ``lanes`` (None = all): a commit, or a wait that leaves the ``pending`` newest groups
+    in flight (0: all groups so far have arrived; -1: uncommitted copies too)."""
 
     kind: Literal["commit", "wait"]
     pending: int = 0
@@ -130,12 +136,12 @@ class AsyncGroup:
 
 @dataclass(frozen=True, eq=False)
 class Phase:
-    """What ``lanes`` (n,) do with the mbarriers at ``offsets`` (n,) of their blocks' shared memory, in line ``line``.
+    """An operation of ``lanes`` (n,) on the mbarriers at ``offsets`` (n,) of their blocks' shared memory, in line
+    ``line``.
 
-    init: they make them. arrive: they arrive in ``phases`` (n,). wait: they have seen that ``phases`` are over (-1: the
-    one before the first); vain: that they are not. copies: ``phases`` end only when all that these lanes have copied by
-    ``cp.async`` has come.
-    ``total``: lanes of a batch.
+    init: they create them. arrive: they arrive in ``phases`` (n,). wait: they have seen that ``phases`` are over (-1:
+    the phase before the first). vain: they have seen that ``phases`` are not over. copies: ``phases`` end only after
+    all copies that these lanes have issued by ``cp.async`` have arrived. ``total``: lanes of a batch.
     """
 
     kind: Literal["init", "arrive", "wait", "vain", "copies"]
@@ -148,7 +154,8 @@ class Phase:
 
 @dataclass(frozen=True)
 class Moved:
-    """Bytes and 32-byte sectors of global memory that all lanes' copies move; ``reduces``: they read them, too."""
+    """Bytes and 32-byte sectors of global memory that the copies of all lanes move. ``reduces``: the copies also read
+    them."""
 
     bytes: int = 0
     sectors: int = 0
@@ -157,9 +164,9 @@ class Moved:
 
 @dataclass(frozen=True, eq=False)
 class Bulk:
-    """Follows the ``Touch`` of shared memory by a bulk copy of ``lanes`` (n,). Into shared memory: it will report to
-    the mbarriers at ``offsets`` (n,), see ``Landed``. Out of it (None): it is done when the group is that the lane
-    commits next. ``moved``: what it costs."""
+    """Follows the ``Touch`` of shared memory by a bulk copy of ``lanes`` (n,). A copy to shared memory will report to
+    the mbarriers at ``offsets`` (n,), see ``Landed``. A copy from shared memory (``offsets`` None) is done when the
+    group is done that the lane commits next. ``moved``: its traffic."""
 
     touch: Touch
     lanes: np.ndarray[Any, Any]
@@ -169,7 +176,8 @@ class Bulk:
 
 @dataclass(frozen=True, eq=False)
 class Landed:
-    """The bytes of ``bulk`` have come, and count for ``phases`` (n,) of its mbarriers: who sees those end may read."""
+    """The bytes of ``bulk`` have arrived and count for ``phases`` (n,) of its mbarriers. A thread that sees these
+    phases end may read the bytes."""
 
     bulk: Bulk
     phases: np.ndarray[Any, Any]
@@ -177,7 +185,7 @@ class Landed:
 
 @dataclass(frozen=True, eq=False)
 class BulkGroup:
-    """Groups of bulk copies by ``lanes`` (None = all): a commit, or a wait that leaves ``pending`` newest groups that
+    """Groups of bulk copies by ``lanes`` (None = all): a commit, or a wait after which the ``pending`` newest groups
     may still read shared memory."""
 
     kind: Literal["commit", "wait"]
@@ -188,7 +196,7 @@ class BulkGroup:
 
 @dataclass(frozen=True, eq=False)
 class ProxyFence:
-    """``lanes`` (None = all) order what they did before them and bulk copies that come after; or ``only_mbarriers``."""
+    """``lanes`` (None = all) order their earlier accesses, or ``only_mbarriers``, before later bulk copies."""
 
     lanes: np.ndarray[Any, Any] | None = None
     only_mbarriers: bool = False
@@ -196,8 +204,9 @@ class ProxyFence:
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """What a watched store wrote (``Setting.watched``): ``values`` uint8 (n, width) by ``lanes`` (n,), of instruction
-    ``index``. Comes next to the ``Touch`` (shared: before it) or ``Placed`` (global: after it) of that store."""
+    """The values that a watched store wrote (``Setting.watched``): ``values`` uint8 (n, width) by ``lanes`` (n,), of
+    instruction ``index``. It is next to the ``Touch`` (shared: before it) or ``Placed`` (global: after it) of that
+    store."""
 
     index: int
     lanes: np.ndarray[Any, Any]
@@ -215,7 +224,7 @@ class Batch:
     blocks: int
     threads: int  # real threads per block
     padded_threads: int  # threads per block rounded up to whole warps
-    generation: int  # how many batches came before
+    generation: int  # number of earlier batches
 
 
 @dataclass(frozen=True)
@@ -227,29 +236,30 @@ class LaunchInfo:
     shared_arrays: Sequence[SharedArray] = field(default=())
     shared_bytes: int = 0
     buffers: Sequence[tuple[str, int, int]] = ()  # name, true start address, bytes
-    fresh: frozenset[str] = frozenset()  # buffers that hold nothing yet
-    lanes: int = 0  # of a batch's state: the length of every Touch's arrays
+    fresh: frozenset[str] = frozenset()  # buffers that are uninitialised
+    lanes: int = 0  # lanes of a batch, the length of every Touch's arrays
     local_bytes: int = 0  # local memory of a thread
     arguments: Sequence[Argument] = ()
-    parameters: bytes = b""  # the arguments as the kernel finds them
+    parameters: bytes = b""  # the parameter block
 
 
 @dataclass(frozen=True)
 class SharedArray:
-    """Where one ``__shared__`` array lies in the block's window (bytes), or one of a thread's own in local memory."""
+    """The place of one ``__shared__`` array in the block's window (bytes), or of a thread's own array in local
+    memory."""
 
     name: str
     offset: int
     size: int
 
 
-# How a batch's records are handed over: all threads met at a barrier; every thread ended; or the trace grew long and
-# the epoch goes on.
+# Why a batch's records are handed over: all threads met at a barrier; every thread ended; or the trace grew long and
+# the epoch continues.
 Boundary = Literal["barrier", "end", "none"]
 
 
 class Observer(Protocol):
-    """Listens to one launch. ``begin`` and ``begin_batch`` come before, ``end_batch`` after what they belong to."""
+    """Observes one launch. ``begin`` and ``begin_batch`` are called before, ``end_batch`` after what they belong to."""
 
     def begin(self, launch: LaunchInfo) -> None:
         """A launch starts."""
@@ -258,8 +268,8 @@ class Observer(Protocol):
         """Fresh blocks start."""
 
     def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
-        """``records`` in program order since they were last handed over."""
+        """Receive the ``records`` since the last call, in program order."""
 
     def end_batch(self, batch: Batch, executions: np.ndarray[Any, Any], lane_executions: np.ndarray[Any, Any]) -> None:
-        """``executions[i]``: warps that executed instruction i in this batch (at least one lane with its guard
-        predicate true); ``lane_executions[i]``: lanes that did."""
+        """Receive the counts of a batch. ``executions[i]``: warps that executed instruction i in this batch (with at
+        least one lane whose guard predicate is true); ``lane_executions[i]``: lanes that did."""

@@ -1,11 +1,28 @@
-"""Running a program: registers, memories, divergence, barriers.
+"""Executes a kernel's PTX on NumPy: registers, memories, divergence, barriers.
 
-- ``prepared``: a kernel, once for all launches; ``decode``: its instructions as closures, once for each
-- ``machine``: the launch, batch by batch, on the ``state`` of one; ``executed``: how often what was
-- ``memory``, ``access``, ``transfers``, ``copies``, ``bulk``, ``atomics``: bytes, moved; ``faults``: missed
-- ``images`` with ``textures``, ``maps`` with ``tensors``: memory by coordinates
-- ``barriers``, ``convergence``, ``phases`` with ``mbarriers``, ``mbarrier_waits``, ``spin_waits``: who waits for whom
-- ``groups``, ``warps``, ``matrices``, ``products``: instructions of many registers or many lanes at once
-- ``special``, ``symbols``, ``printing``: what comes from outside, and goes there
-- ``unset``, ``undefined``: registers that nobody has written
+    in    prepared.Program, Grid, Arguments, machine.Setting
+    state registers  State.files[width]  (registers of that width, lanes)  bool, uint16, uint32, uint64
+          shared     State.shared        uint8, one window of shared_stride bytes per block
+          local      State.local         uint8, one window of local_stride bytes per lane
+          global     GlobalMemory.arena  uint8, all allocations; Allocation maps virtual addresses to offsets
+          control    State.position      int32 (lanes,), basic block that a lane executes next
+                     State.alive         bool (lanes,), lanes that have not ended
+                     State.active        bool (lanes,) or None for all, lanes that execute now
+          barriers   Barriers (16 per block), Phases (mbarriers), Convergence (warp instructions)
+    out   events.Record through State.trace to the observers; Fault, Findings, printed text
+
+A lane is a thread of a batch: lane = block_in_batch * padded_threads + thread.
+
+- ``prepared``: a kernel as basic blocks and steps, made once for all launches; ``decode``: instructions as closures,
+  bound once per launch
+- ``machine``: a launch, batch by batch; ``state``: the arrays of one batch; ``executed``: how often each instruction
+  was executed
+- ``memory``, ``access``, ``transfers``, ``copies``, ``bulk``, ``atomics``: loads, stores, copies and atomic updates;
+  ``faults``: accesses out of bounds or misaligned
+- ``images`` with ``textures``, ``maps`` with ``tensors``: memory addressed by coordinates
+- ``barriers``, ``convergence``, ``phases`` with ``mbarriers``, ``mbarrier_waits``, ``spin_waits``: threads that wait
+  for other threads
+- ``groups``, ``warps``, ``matrices``, ``products``: instructions that use many registers or many lanes at once
+- ``special``, ``symbols``, ``printing``: special registers, variables that the host sets, ``printf``
+- ``unset``, ``undefined``: registers that are read before they are written
 """

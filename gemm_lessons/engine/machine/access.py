@@ -1,8 +1,8 @@
-"""Memory instructions: bounds, alignment, gather and scatter, and the record of what was touched.
+"""Memory instructions: bounds, alignment, gather and scatter, and the record of each access.
 
-Addresses repeat. A shared load inside a loop over K tiles sees the same few address patterns again and again, and a
-global load sees the same pattern moved by a constant. So what costs (bounds, alignment, the gather index, the
-observers' analysis) is done once per pattern and remembered, and only moving the data is paid each time.
+Addresses repeat. A shared load in a loop over K tiles has the same few address patterns in every iteration, and a
+global load has the same pattern shifted by a constant. Bounds, alignment, the gather index and the observers' analysis
+are therefore computed once per pattern and memoised; each execution only moves the data.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ Array = NDArray[Any]
 IGNORED_MODIFIERS = frozenset(
     "weak volatile relaxed acquire release acq_rel sys gpu cta cluster ca cg cs lu cv wb wt nc mmio noftz".split()
 )
-REMEMBERED_PATTERNS = 512  # per instruction; more distinct patterns than this are forgotten, oldest first
-LINE = 128  # bytes: global touches keep addresses modulo this
+REMEMBERED_PATTERNS = 512  # per instruction; the oldest pattern is dropped first
+LINE = 128  # bytes; touches of global memory keep addresses relative to a multiple of this
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where variables live: shared and local offsets by name (offset, size), and the global memory."""
+    """Where variables are: shared and local offsets by name (offset, size), and the global memory."""
 
     kernel: Kernel
     memory: GlobalMemory
@@ -44,15 +44,16 @@ class Layout:
 
     @property
     def shared_origin(self) -> int:
-        """The address of what has offset 0 in ``shared``."""
+        """Return the address of offset 0 in ``shared``."""
         return shared_origin(self.kernel.target)
 
     def array_meant(self, instruction: Instruction) -> str | None:
-        """The shared array that the address of ``instruction`` is made from, if the code tells. Slow: for faults."""
+        """Return the shared array from which ``instruction`` computes its address, if the code tells. Slow, for faults
+        only."""
         return provenance(self.kernel, frozenset(self.shared)).get(instruction.index)
 
     def address(self, symbol: Symbol, instruction: Instruction) -> int:
-        """The value of a variable's name in its own space."""
+        """Return the address of a variable in its own state space. Raise ``UnsupportedKernel`` for an unknown name."""
         if symbol.name in self.shared:
             return self.shared_origin + self.shared[symbol.name][0] + symbol.offset
         if symbol.name in self.local:
@@ -67,7 +68,8 @@ class Layout:
 
 @dataclass(frozen=True)
 class Form:
-    """``ld.global.nc.v4.f32`` taken apart: space ("" = generic), element type, elements per lane."""
+    """The parts of a memory opcode such as ``ld.global.nc.v4.f32``: space ("" = generic), element type, elements per
+    lane."""
 
     space: str
     kind: str
@@ -75,17 +77,17 @@ class Form:
 
     @property
     def width(self) -> int:
-        """Bytes per lane."""
+        """Return the bytes per lane."""
         return SIZES[self.kind] * self.elements
 
 
 def near(instruction: Instruction) -> bool:
-    """Whether it says that it means shared or local memory."""
+    """Return whether the instruction names shared or local memory."""
     return any(modifier.partition("__")[0] in ("shared", "local") for modifier in instruction.modifiers)
 
 
 def form_of(instruction: Instruction) -> Form:
-    """Raises ``UnsupportedKernel`` for a modifier that changes what the access does and is not known here."""
+    """Return the form of a memory instruction. Raise ``UnsupportedKernel`` for an unknown modifier."""
     space, elements = "", 1
     *modifiers, kind = instruction.modifiers or ("",)
     for modifier in modifiers:
@@ -103,7 +105,7 @@ def form_of(instruction: Instruction) -> Form:
 
 
 def access_of(instruction: Instruction, space: Space, effect: Effect, width: int, address: Address) -> Access:
-    """The static record of a memory instruction, for events."""
+    """Return the static record of a memory instruction, for events."""
     base = address.base.name if address.base is not None else ""
     source = instruction.source
     return Access(
@@ -113,7 +115,7 @@ def access_of(instruction: Instruction, space: Space, effect: Effect, width: int
 
 
 def touch_by(access: Access, addresses: Array, lanes: Array, total: int) -> Touch:
-    """By ``lanes`` (n,) of ``total``, each at its own of ``addresses`` (n,)."""
+    """Return the touch of ``lanes`` (n,) of ``total`` at ``addresses`` (n,)."""
     full = np.zeros(total, np.int64)
     full[lanes] = addresses
     active = np.zeros(total, np.bool_)
@@ -123,7 +125,7 @@ def touch_by(access: Access, addresses: Array, lanes: Array, total: int) -> Touc
 
 @dataclass
 class _Placement:
-    """What is remembered of one address pattern: the touch, the gather index and the lanes it is for (None = all)."""
+    """The memoised result of one address pattern: the touch, the gather index and its lanes (None = all)."""
 
     touch: Touch
     index: Array
@@ -131,7 +133,7 @@ class _Placement:
 
 
 class SpaceAccess:
-    """Resolves the addresses of one instruction in one space into gather indices in units of ``unit`` bytes."""
+    """Resolves the addresses of one instruction in one space to gather indices in units of ``unit`` bytes."""
 
     def __init__(
         self,
@@ -148,7 +150,7 @@ class SpaceAccess:
         self.access = access
         self.unit = unit
         self.misses = misses
-        self._shape = self._shape_lanes = b""  # of the last pattern: distances from the first lane, lanes
+        self._shape = self._shape_lanes = b""  # of the last pattern: offsets from the first lane, lanes
         self._shape_index: Array = np.zeros(0, np.int64)
         self._shape_low = self._shape_high = 0
         self._touches: dict[int, Touch] = {}
@@ -156,7 +158,8 @@ class SpaceAccess:
     # -- shared and local: a window per block or per thread ------------------------------------------------------
 
     def window(self, addresses: Array, lanes: Array | None) -> _Placement:
-        """Check ``addresses`` (int64, one per lane in ``lanes``) against the window and place them."""
+        """Check ``addresses`` (int64, one per lane in ``lanes``) against the window and return their placement. Raise
+        ``Fault``."""
         state, width = self.state, self.access.width
         shared = self.access.space == "shared"
         size = state.shared_bytes if shared else state.local_bytes
@@ -183,7 +186,8 @@ class SpaceAccess:
     # -- global ---------------------------------------------------------------------------------------------------
 
     def place_global(self, addresses: Array, lanes: Array | None) -> tuple[Touch, Array]:
-        """Check virtual ``addresses``, append the touch to the trace, return it and the arena index per lane."""
+        """Check virtual ``addresses`` and append the touch to the trace. Return the touch and the arena index per lane.
+        Raise ``Fault``."""
         first = addresses.item(0)
         shape = addresses - np.array(first)
         if not self._same_shape(shape, lanes):
@@ -210,7 +214,7 @@ class SpaceAccess:
             index, tracked = offsets // self.unit, True
             met = self.memory.touched(addresses)
         else:
-            # Exact: the phase passed the alignment check, so `first` and the shape are both multiples of the unit.
+            # Exact, because the alignment check passed: `first` and the shape are multiples of the unit.
             index = self._shape_index + np.array((first - allocation.base + allocation.offset) // self.unit)
             tracked = allocation.tracked
         writing = self.access.effect in ("store", "atomic")
@@ -235,8 +239,8 @@ class SpaceAccess:
 def remember(
     state: State, address: Address, compute: Callable[[Array | None], Array], space: SpaceAccess
 ) -> Callable[[Array | None], _Placement]:
-    """Wrap ``space.window`` so that an address pattern seen before costs a dictionary look-up, or nothing at all when
-    the base register was not written since."""
+    """Memoise ``space.window``: a known address pattern costs a dictionary lookup, or nothing if the base register was
+    not written since the last execution."""
     base = address.base.name if isinstance(address.base, Register) else None
     row = state.lanes_of(base) if base is not None else None
     known: dict[bytes, _Placement] = {}

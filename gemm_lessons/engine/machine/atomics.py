@@ -1,9 +1,9 @@
 """``atom`` and ``red`` on global and shared memory. Lanes update one after the other, in lane order.
 
-Hardware promises no order; a kernel whose result depends on it (float sums) may differ from a GPU in the last bits.
-Lanes that share an address are sorted by it, and each kind of operation goes through them as fast as it can: sums of
-integers all at once, others address by address or, when fewer lanes share one than there are addresses, one lane of
-every address at a time.
+Hardware guarantees no order; a kernel whose result depends on it (float sums) may differ from a GPU in the last bits.
+Lanes are sorted by address, and each kind of operation processes them as fast as it can: integer sums all at once;
+other operations address by address or, when there are more addresses than lanes per address, one lane of every address
+at a time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _decrement(old: Array, limit: Array) -> Array:
 
 
 def operation_of(name: str, kind: str) -> Callable[..., Array] | None:
-    """What an atomic operation makes of the old value and its operands; None: it is not known."""
+    """Return the function from the old value and the operands to the new value, or None if it is unknown."""
     table: dict[str, Callable[..., Any]] = {
         "exch": lambda old, new: new, "cas": lambda old, compare, new: np.where(old == compare, new, old),
         "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "inc": _increment, "dec": _decrement,
@@ -60,14 +60,14 @@ def operation_of(name: str, kind: str) -> Callable[..., Array] | None:
 
 
 INTEGERS = frozenset(f"{letter}{bits}" for letter in "bsu" for bits in (32, 64))
-# Each result is the value before the next lane's update; floats are added in this very order, too.
+# ufuncs whose ``accumulate`` returns the value after each lane's update, in lane order; also used for float sums.
 ACCUMULATED: dict[str, np.ufunc] = {
     "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "min": np.minimum, "max": np.maximum,
 }  # fmt: skip
 
 
 class Updates:
-    """One atomic operation on many lanes. ``apply`` writes ``view`` and returns what each lane found there."""
+    """One atomic operation on many lanes. ``apply`` updates ``view`` and returns the value that each lane found."""
 
     def __init__(self, name: str, kind: str, operation: Callable[..., Array]) -> None:
         self.operation = operation
@@ -80,7 +80,7 @@ class Updates:
         self.scalar = _SCALAR.get(name) if kind in INTEGERS else None
 
     def apply(self, view: Array, index: Array, given: list[Array]) -> Array:
-        """``index`` into ``view`` and ``given`` operands: one per lane, or one for all (operands)."""
+        """Update ``view[index]``. Each of the ``given`` operands has one value per lane, or one for all lanes."""
         order = np.argsort(index, kind="stable")
         places = index[order]
         first = np.flatnonzero(np.concatenate(([True], places[1:] != places[:-1])))
@@ -95,12 +95,12 @@ class Updates:
         return old
 
     def _ordered(self, view: Array, places: Array, first: Array, last: Array, given: list[Array]) -> Array:
-        """The same for lanes sorted by address; those of one address begin at ``first`` and end before ``last``."""
+        """Update lanes sorted by address. The lanes of one address begin at ``first`` and end before ``last``."""
         counts = last - first
         value = given[0]
         if self.sums:
             total = np.cumsum(value, dtype=value.dtype)
-            before = total - value  # wraps, as the sums in memory do
+            before = total - value  # wraps around, as sums in memory do
             old: Array = np.repeat(view[places[first]] - before[first], counts) + before
             view[places[first]] = old[last - 1] + value[last - 1]
             return old
@@ -119,7 +119,7 @@ class Updates:
                 if not _has_nan(steps):
                     old[start:end] = steps[:-1]
                     view[places[start]] = steps[-1]
-                else:  # infinities that met: which NaN comes of it is the operation's to say
+                else:  # inf - inf: the operation decides which NaN results
                     self._rounds(view, places, old, np.arange(start, start + 1), np.arange(end, end + 1), given)
             return old
         old = np.empty_like(value)
@@ -127,7 +127,7 @@ class Updates:
         return old
 
     def _rounds(self, view: Array, places: Array, old: Array, now: Array, last: Array, given: list[Array]) -> None:
-        """One lane of every address at a time."""
+        """Update one lane of every address at a time."""
         while now.size:
             old[now] = view[places[now]]
             view[places[now]] = self.operation(old[now], *(g[now] for g in given))
@@ -160,7 +160,7 @@ _SCALAR: dict[str, Callable[..., int]] = {
 
 
 def bind_atomic(binding: Binding) -> Callable[[], None]:
-    """Bind ``atom`` or ``red``. Raises ``UnsupportedKernel`` for an operation or type that is not known."""
+    """Bind ``atom`` or ``red``. Raise ``UnsupportedKernel`` for an unknown operation or type."""
     state, memory, instruction, value = binding.state, binding.memory, binding.instruction, binding.value
     returns = instruction.row.writes
     kind = instruction.modifiers[-1]
@@ -175,7 +175,7 @@ def bind_atomic(binding: Binding) -> Callable[[], None]:
     known = not vectors or ((name, kind, len(given)) == ("add", "f32", 1) and space != "shared")
     if operation is None or kind not in SIZES or not known or not isinstance(address, Address):
         raise UnsupportedKernel(f"unsupported PTX: {instruction.text}", line_of(instruction))
-    # For each element of a vector: each of them is an update of its own.
+    # Each element of a vector is an update of its own.
     sources = [[value(part, kind) for part in parts] for parts in zip(*map(elements_of, given), strict=True)]
     rows = [state.row(it.name, kind) if isinstance(it, Register) and it.name in state.rows else None for it in targets]
     updates = Updates(name, kind, operation)

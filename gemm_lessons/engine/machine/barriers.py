@@ -1,10 +1,10 @@
 """Barriers of a block: ``bar.sync``, ``bar.arrive``, ``bar.red`` (``__syncthreads_count/_and/_or``), numbered 0 to 15.
 
 A thread that arrives either waits (sync, red) or only signals (arrive). A barrier completes when every living thread
-of the block has come or, where a thread count is given, that many have; threads that have ended count as arrived with
-their warp. Measured on an H200: a thread count that is no multiple of 32 is an illegal instruction; a barrier that
-expects more threads than come hangs; one that meets only the living threads, in whatever pieces, passes.
-What is irregular about an arrival (part of a warp, ended threads, two places) is recorded for the checkers.
+of the block has arrived or, with a thread count, when that many threads have arrived; ended threads count as arrived
+with their warp. Measured on an H200: a thread count that is not a multiple of 32 is an illegal instruction; a barrier
+hangs if fewer threads arrive than it expects; a barrier that only the living threads reach, in any order, completes.
+Irregular arrivals (part of a warp, ended threads, two places) are recorded for the checkers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COUNT = 16  # barriers per block
 
 
 def is_plain(instruction: Instruction) -> bool:
-    """``__syncthreads()``: barrier 0 for the whole block."""
+    """Return whether the instruction is ``__syncthreads()``: barrier 0 for the whole block."""
     return (
         cfg.is_barrier(instruction)
         and not {"red", "arrive"} & set(instruction.modifiers)
@@ -41,7 +41,8 @@ def is_plain(instruction: Instruction) -> bool:
 
 @dataclass(frozen=True)
 class _Spec:
-    """A barrier instruction taken apart. Number, threads (0: the whole block) and vote as scalars or rows of lanes."""
+    """A decoded barrier instruction. ``number``, ``threads`` (0: the whole block) and ``vote`` are scalars or rows of
+    lanes."""
 
     instruction: Instruction
     waits: bool
@@ -54,14 +55,15 @@ class _Spec:
 
 
 def _threads_that_count(lanes: Array, alive: Array) -> Array:
-    """Per warp, how many threads have arrived when ``lanes`` have: those that have ended count with their warp."""
+    """Return, per warp, the threads that count as arrived once ``lanes`` have: the ended threads of their warps count
+    too."""
     warps = lanes.reshape(-1, WARP)
     missing = (alive.reshape(-1, WARP) & ~warps).sum(axis=1)
     return np.where(warps.any(axis=1), WARP - missing, 0)
 
 
 class Barriers:
-    """Who waits where in the current batch."""
+    """The lanes that wait at barriers in the current batch. ``waiting``: bool (lanes,)."""
 
     def __init__(self, state: State, kernel: Kernel) -> None:
         self.state = state
@@ -69,16 +71,16 @@ class Barriers:
         self.begin()
 
     def begin(self) -> None:
-        """Forget everything: a new batch."""
+        """Reset for a new batch."""
         lanes = self.state.lanes
         self.waiting = np.zeros(lanes, np.bool_)
-        self._signals: dict[int, Array] = {}  # barrier number -> threads that have signalled, by block
-        self._at = np.full(lanes, -1, np.int32)  # instruction
+        self._signals: dict[int, Array] = {}  # barrier number -> threads that have signalled, per block
+        self._at = np.full(lanes, -1, np.int32)  # instruction at which each lane arrived last
         self._number = np.full(lanes, -1, np.int32)
         self._threads = np.zeros(lanes, np.int64)
         self._arrival = np.zeros(lanes, np.int64)  # lanes that arrived together have the same number
         self._arrivals = 0
-        self._noted: set[int] = set()  # barriers whose ended threads are recorded
+        self._noted: set[int] = set()  # barriers whose ended threads were recorded
 
     # -- decoding -----------------------------------------------------------------------------------------------------
 
@@ -114,7 +116,7 @@ class Barriers:
     # -- arriving -----------------------------------------------------------------------------------------------------
 
     def arrive(self, barrier: Instruction, lanes: Array, alive: Array) -> None:
-        """``lanes`` execute ``barrier``; those that wait stay in ``waiting`` until ``release`` lets them go."""
+        """Let ``lanes`` execute ``barrier``. Lanes that wait stay in ``waiting`` until ``release``. Raise ``Fault``."""
         state, spec = self.state, self._specs[barrier.index]
         number = np.broadcast_to(spec.number, (state.lanes,))
         threads = np.broadcast_to(spec.threads, (state.lanes,)).astype(np.int64)
@@ -163,8 +165,8 @@ class Barriers:
     # -- releasing ----------------------------------------------------------------------------------------------------
 
     def release(self, alive: Array, hand_over: Callable[[], None]) -> bool:
-        """Let go whoever's barrier is complete; False when nobody's is. ``hand_over`` tells the observers that every
-        block met; of other meetings a ``Barrier`` is recorded."""
+        """Release all lanes whose barrier is complete. Return False if no barrier is. Call ``hand_over`` if every block
+        completed; otherwise append a ``Barrier`` record to the trace."""
         state = self.state
         kernel_wide = self._whole_blocks(alive)
         if kernel_wide.any():
@@ -183,7 +185,7 @@ class Barriers:
         return self._release_counted(alive)
 
     def _whole_blocks(self, alive: Array) -> Array:
-        """Blocks whose living threads all came to one barrier that expects the whole block."""
+        """Return the mask of blocks whose living threads all reached one barrier that expects the whole block."""
         state = self.state
         here = (self.waiting & (self._threads == 0)).reshape(state.blocks, -1)
         living = alive.reshape(state.blocks, -1)
@@ -195,7 +197,7 @@ class Barriers:
         return complete
 
     def _release_counted(self, alive: Array) -> bool:
-        """Barriers with a thread count, one block and barrier number at a time."""
+        """Release barriers with a thread count, one block and barrier number at a time."""
         state = self.state
         keys = np.unique((state.lane_block * COUNT + self._number)[self.waiting & (self._threads > 0)])
         anyone = False
@@ -206,7 +208,7 @@ class Barriers:
             first = self._specs[int(self._at[here.argmax()])].instruction
             if (self._threads[here] != need).any():
                 self._irregular("counts", here, here & (self._threads != need), first)
-            # Signals first, then whole warps in order until the count is reached.
+            # Count signals first, then whole warps in order until the count is reached.
             signals = self._signals.get(number)
             signalled = 0 if signals is None else int(signals[block])
             total = np.cumsum(_threads_that_count(here, alive)) + signalled
@@ -224,7 +226,7 @@ class Barriers:
         return anyone
 
     def _combine(self, released: Array) -> None:
-        """``bar.red``: what the threads of each block voted, combined, into every thread's register."""
+        """Combine the votes of each block for ``bar.red`` and write the result to every thread's register."""
         state = self.state
         places = [self._specs[int(index)] for index in np.unique(self._at[released])]
         if not any(spec.combine for spec in places):
@@ -247,7 +249,7 @@ class Barriers:
                 state.versions[target.name] += 1
 
     def _record_pieces(self, released: Array) -> bool:
-        """Warps whose threads came one part after the other; whether there are any."""
+        """Record a warp whose threads arrived in several parts. Return whether there is one."""
         state = self.state
         came = np.where(released, self._arrival, -1).reshape(-1, WARP)
         last = came.max(axis=1)
@@ -267,7 +269,7 @@ class Barriers:
         return True
 
     def _record_places(self, released: Array) -> None:
-        """Threads of one block that met at different barrier instructions."""
+        """Record threads of one block that completed a barrier at different instructions."""
         state = self.state
         at = np.where(released, self._at, -1).reshape(state.blocks, -1)
         high = at.max(axis=1)
@@ -280,10 +282,10 @@ class Barriers:
             second = self._specs[int(self._at[rest.argmax()])].instruction
             self._irregular("places", mine & ~other, rest, first, second)
 
-    # -- nobody can go on ---------------------------------------------------------------------------------------------
+    # -- deadlock -----------------------------------------------------------------------------------------------------
 
     def deadlock(self, alive: Array) -> Fault:
-        """The fault of threads that wait for others that never come."""
+        """Return the fault of threads that wait for others that never arrive."""
         state = self.state
         lane = int(self.waiting.argmax())
         block = state.lane_block == state.lane_block[lane]

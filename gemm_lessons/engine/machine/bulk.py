@@ -1,9 +1,8 @@
 """``cp.async.bulk`` and ``cp.reduce.async.bulk``: one thread copies many bytes between global and shared memory.
 
-The bytes move at once, but those that come to shared memory are reported to their mbarrier only when nobody can go on
-without. Who may touch them when is checked from the trace (``events.Bulk``, ``Landed``, ``BulkGroup``;
-``checkers/bulk_copies.py``). Addresses and sizes are
-multiples of 16 bytes. Source: NVIDIA, "PTX ISA" 9.0, 9.7.9.25.
+The bytes move at once, but a copy to shared memory reports to its mbarrier only when no lane can continue without it.
+``checkers/bulk_copies.py`` checks from the trace (``events.Bulk``, ``Landed``, ``BulkGroup``) when threads may access
+the bytes. Addresses and sizes are multiples of 16 bytes. Source: NVIDIA, "PTX ISA" 9.0, 9.7.9.25.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ Array = NDArray[Any]
 Guard = Callable[[], Array | None]
 
 UNIT, SECTOR = 16, 32  # bytes
-INTO = ("global", "mbarrier__complete_tx__bytes")  # behind the space that is copied to
+INTO = ("global", "mbarrier__complete_tx__bytes")  # modifiers after the target space
 OUT_OF = ("global", "shared__cta", "bulk_group")
 HINT = "L2__cache_hint"
-REMEMBERED = 512  # touches of one instruction
+REMEMBERED = 512  # memoised touches per instruction
 
 
 class BulkSide:
-    """One of the two memories of a copy, and what its trace says of it. Sizes are known when it runs."""
+    """One of the two memories of a copy, with its records for the trace. Sizes are known only at run time."""
 
     def __init__(self, binding: Binding, space: Space, effect: Effect) -> None:
         self.state, self.memory, self.instruction = binding.state, binding.memory, binding.instruction
@@ -50,13 +49,14 @@ class BulkSide:
         self._touches: dict[tuple[int, bytes, bytes], Touch] = {}
 
     def access(self, size: int) -> Access:
-        """The access of ``size`` bytes."""
+        """Return the access of ``size`` bytes."""
         if size not in self._by_size:
             self._by_size[size] = dataclasses.replace(self._access, width=size)
         return self._by_size[size]
 
     def misses(self, size: int, multiple: int = 0) -> Misses:
-        """The words for what is amiss. ``multiple``: of what addresses must be."""
+        """Return the faults of an access of ``size`` bytes. ``multiple``: the required alignment, if it is not
+        ``size``."""
         access = self.access(size)
         if multiple:
             access = dataclasses.replace(access, width=multiple)
@@ -64,7 +64,7 @@ class BulkSide:
         return Misses(self.state, layout.memory, self.instruction, access, layout.shared, lambda: None)
 
     def touch(self, addresses: Array, lanes: Array, size: int) -> Touch:
-        """The record of lanes (n,) touching ``size`` bytes each; the same for the same addresses."""
+        """Return the record of lanes (n,) that access ``size`` bytes each, memoised by addresses."""
         key = size, addresses.tobytes(), lanes.tobytes()
         found = self._touches.get(key)
         if found is None:
@@ -75,13 +75,14 @@ class BulkSide:
         return found
 
     def aligned(self, addresses: Array, lanes: Array, size: int, multiple: int = UNIT) -> None:
-        """Raises ``Fault``."""
+        """Raise ``Fault`` if an address is not a multiple of ``multiple``."""
         if (addresses & (multiple - 1)).any():
             offset = self.state.shared_origin if self._access.space == "shared" else 0  # a multiple of every alignment
             raise self.misses(size, multiple).misaligned(addresses - offset, lanes)
 
     def place_shared(self, addresses: Array, lanes: Array, size: int) -> Array:
-        """Where in all blocks' shared memory ``size`` bytes begin. Raises ``Fault``; tells the trace."""
+        """Return where ``size`` bytes begin in all blocks' shared memory. Raise ``Fault``. Append the touch to the
+        trace."""
         state = self.state
         addresses = addresses - state.shared_origin
         bad = (addresses < 0) | (addresses > state.shared_bytes - size)
@@ -91,7 +92,8 @@ class BulkSide:
         return np.asarray(state.lane_block[lanes] * state.shared_stride + addresses)
 
     def place_global(self, addresses: Array, lanes: Array, size: int) -> Array:
-        """Where in the arena ``size`` bytes begin. Raises ``Fault``; tells the trace of what somebody writes."""
+        """Return where ``size`` bytes begin in the arena. Raise ``Fault``. Append a touch to the trace if the memory is
+        tracked."""
         memory = self.memory.layout.memory
         offsets, inside = memory.offsets(addresses, size)
         if not inside.all():
@@ -101,7 +103,8 @@ class BulkSide:
         return offsets
 
     def is_watched(self, addresses: Array) -> bool:
-        """Whether anybody writes where these addresses lie."""
+        """Return whether the allocations at these addresses are tracked, because the kernel writes them. Raise
+        ``Fault``."""
         writing = self._access.effect != "copy"
         watched = False
         for one in self.memory.layout.memory.touched(addresses):
@@ -112,14 +115,14 @@ class BulkSide:
         return watched
 
     def tell_global(self, addresses: Array, lanes: Array, size: int) -> None:
-        """Tell the trace of addresses inside of their allocations."""
+        """Append the touch of addresses inside their allocations to the trace."""
         base = int(addresses[0]) // LINE * LINE
         touch = self.touch(addresses - base, lanes, size)
         self.state.trace += (touch, Placed(touch, base))
 
 
 def bind_bulk(binding: Binding) -> Callable[[], None]:
-    """Bind ``cp.async.bulk`` without tensor, and its groups. Raises ``UnsupportedKernel``."""
+    """Bind ``cp.async.bulk`` (not tensor) and its groups. Raise ``UnsupportedKernel``."""
     state, instruction, guard = binding.state, binding.instruction, binding.guard
     words = instruction.modifiers[2:]
     if words[:1] in (("commit_group",), ("wait_group",)):
@@ -136,7 +139,7 @@ def bind_bulk(binding: Binding) -> Callable[[], None]:
 
 
 def bind_bulk_reduction(binding: Binding) -> Callable[[], None]:
-    """Bind ``cp.reduce.async.bulk.global.shared::cta.bulk_group``. Raises ``UnsupportedKernel``."""
+    """Bind ``cp.reduce.async.bulk.global.shared::cta.bulk_group``. Raise ``UnsupportedKernel``."""
     instruction = binding.instruction
     words = tuple(word for word in instruction.modifiers[3:] if word != HINT)
     if instruction.modifiers[1:3] != ("async", "bulk") or words[:3] != OUT_OF or len(words) != 5:
@@ -153,7 +156,7 @@ class Reduction:
 
 
 def reduction(instruction: Instruction, name: str, kind: str) -> Reduction:
-    """Raises ``UnsupportedKernel`` for an operation or a type that is not known."""
+    """Return the reduction ``name`` on type ``kind``. Raise ``UnsupportedKernel`` for one that is not supported."""
     operation = operation_of(name, kind) if kind in SIZES else None
     if operation is None or name in ("exch", "cas") or kind in ("f16", "bf16"):
         raise unsupported(instruction)
@@ -223,13 +226,13 @@ def _out_of_shared(binding: Binding, reduction: Reduction | None) -> Callable[[]
 
 
 def sectors(begin: Array, length: Array | int) -> int:
-    """Sectors that pieces of global memory lie in, one by one."""
+    """Return the number of 32-byte sectors of pieces of global memory, counted per piece."""
     return int(((begin + length - 1) // SECTOR - begin // SECTOR + 1).sum())
 
 
 def report(state: State, barriers: Mbarriers, lanes: Array, count: int, moved: Moved) -> None:
-    """The copy whose touch was traced last will report ``count`` bytes of each lane to its mbarrier: as late as can be,
-    so that nobody who does not wait finds them there by luck."""
+    """Schedule the report of ``count`` bytes per lane to its mbarrier, for the copy whose touch was traced last. The
+    report happens as late as possible, so that a thread that does not wait never finds the bytes by luck."""
     touch = state.trace[-1]
     assert isinstance(touch, Touch)
     cell = barriers.of(lanes)
@@ -251,14 +254,14 @@ def report(state: State, barriers: Mbarriers, lanes: Array, count: int, moved: M
 
 
 def read(state: State, lanes: Array, moved: Moved) -> None:
-    """Tell the trace that the copy whose touch was traced last reads shared memory until its group is done."""
+    """Record that the copy whose touch was traced last reads shared memory until its group is done."""
     touch = state.trace[-1]
     assert isinstance(touch, Touch)
     state.trace.append(Bulk(touch, lanes, None, moved))
 
 
 def by_size(state: State, instruction: Instruction, chosen: Callable[[], Array | None], sizes: Any) -> Any:
-    """The lanes that copy now, by how many bytes each."""
+    """Yield the executing lanes by the number of bytes that each copies. Raise ``Fault`` or ``UnsupportedKernel``."""
     lanes = state.present(chosen())
     if not lanes.size:
         return

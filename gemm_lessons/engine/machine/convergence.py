@@ -1,11 +1,11 @@
-"""Warp instructions with a member mask: each thread waits until all living threads that its mask names are there too.
+"""Warp instructions with a member mask: each thread waits until all living threads in its mask reach the instruction.
 
-``__shfl_sync``, ``__ballot_sync``, ``__match_any_sync``, ``__reduce_add_sync``, ``__syncwarp`` and their kin begin a
-basic block (``cfg.py``). Lanes that come to one while others that they name are still elsewhere are held back until
-those arrive or end; an instruction of the whole warp (``ldmatrix``) names everybody. Threads of a warp with different
-masks make separate groups, as cooperative groups' tiles do. Threads that name one another but can never meet (in the
-two branches of an ``if``, at a barrier) are undefined in CUDA; once nobody else can run they go on in pieces, and an
-``Irregular`` is recorded.
+``__shfl_sync``, ``__ballot_sync``, ``__match_any_sync``, ``__reduce_add_sync``, ``__syncwarp`` and similar instructions
+begin a basic block (``cfg.py``). Lanes that reach one are held until the other lanes in their masks arrive or end; an
+instruction of the whole warp (``ldmatrix``) implies a full mask. Threads of a warp with different masks form separate
+groups, as tiles of cooperative groups do. Threads whose masks name each other but that can never meet (in the two
+branches of an ``if``, at a barrier) are undefined behaviour in CUDA: once no other lane can run they continue in parts,
+and an ``Irregular`` is recorded.
 """
 
 from __future__ import annotations
@@ -30,20 +30,21 @@ FULL = np.uint32(0xFFFFFFFF)
 
 
 def ballot(truth: Array) -> Array:
-    """bool (lanes,) or (warps, 32) -> uint32 (warps,): bit i is lane i's."""
+    """Pack bool (lanes,) or (warps, 32) into uint32 (warps,): bit i is lane i's value."""
     packed = np.packbits(truth.reshape(-1, WARP), axis=1, bitorder="little")
     return np.ascontiguousarray(packed).view(np.uint32).reshape(-1)
 
 
 def spread(per_warp: Array) -> Array:
-    """(warps,) -> (warps, 32)."""
+    """Broadcast (warps,) to (warps, 32)."""
     return np.broadcast_to(per_warp[:, None], (per_warp.size, WARP))
 
 
 def groups(members: Array, active: Array) -> Array:
-    """With whom each active lane executes: the active lanes of its warp with the same mask, uint32 (warps, 32).
+    """Return each active lane's group: the active lanes of its warp with the same mask, uint32 (warps, 32).
 
-    ``members`` uint32 (each lane's mask) and ``active`` bool: (warps, 32). Of other lanes the answer means nothing.
+    ``members`` (uint32, each lane's mask) and ``active`` (bool) have shape (warps, 32). Results of inactive lanes are
+    undefined.
     """
     here = ballot(active)
     result = spread(here)
@@ -58,7 +59,8 @@ def groups(members: Array, active: Array) -> Array:
 
 
 def member_mask(instruction: Instruction) -> Operand | None:
-    """The operand that names the threads that take part, always the last one; or all, where the whole warp must."""
+    """Return the operand with the member mask, always the last one, or a full mask for an instruction of the whole
+    warp."""
     if instruction.row.warp == "all":
         return Immediate(0xFFFFFFFF)
     return instruction.operands[-1] if instruction.operands else None
@@ -67,22 +69,22 @@ def member_mask(instruction: Instruction) -> Operand | None:
 @dataclass(frozen=True)
 class _Meeting:
     instruction: Instruction
-    members: Array  # uint32 (lanes,): the row of the mask's register, or one value for all
+    members: Array  # uint32 (lanes,): the row of the mask's register, or one value for all lanes
     guard: Array | None
-    trivial: bool  # whoever is there takes part, and names the whole warp
+    trivial: bool  # unguarded, and the mask is the full warp
 
 
 class Convergence:
-    """Who waits at which warp instruction in the current batch."""
+    """The lanes that wait at warp instructions in the current batch. ``held``: bool (lanes,)."""
 
     def __init__(self, state: State, blocks: Sequence[Block], value: Callable[[Operand | None, str], Any]) -> None:
         self._state = state
-        self.meetings: dict[int, _Meeting] = {}  # by the block that begins with it
+        self.meetings: dict[int, _Meeting] = {}  # number of the basic block that begins with it -> instruction
         for block in blocks:
             first = block.instructions[0] if block.instructions else None
             if first is not None and meets_in_warp(first):
                 self.meetings[block.number] = self._meeting(first, value)
-        self._answers: dict[int, tuple[Any, Any, bool]] = {}  # of ``complete``: for which masks, who lived, and what
+        self._answers: dict[int, tuple[Any, Any, bool]] = {}  # memo of ``complete``: masks, living lanes, result
         self.begin()
 
     def _meeting(self, instruction: Instruction, value: Callable[[Operand | None, str], Any]) -> _Meeting:
@@ -93,14 +95,14 @@ class Convergence:
         return _Meeting(instruction, members, guard, whole and guard is None)
 
     def begin(self) -> None:
-        """A new batch: nobody waits."""
+        """Reset for a new batch."""
         self.held = np.zeros(self._state.lanes, np.bool_)
         self._forced = np.zeros(self._state.lanes, np.bool_)
-        self._awaited = np.zeros((self._state.warps, WARP), np.uint32)  # whom a waiting lane found missing at first
-        self._missed = False  # whether that is anybody
+        self._awaited = np.zeros((self._state.warps, WARP), np.uint32)  # lanes missing when a lane began to wait
+        self._missed = False  # whether any entry of _awaited is set
 
     def complete(self, number: int) -> bool:
-        """Whether every living lane, all being at block ``number``, may execute it at once."""
+        """Return whether every living lane, all at block ``number``, may execute it at once."""
         meeting = self.meetings.get(number)
         if meeting is None:
             return True
@@ -118,7 +120,7 @@ class Convergence:
         return answer
 
     def gather(self, number: int, active: Array) -> Array:
-        """The lanes of ``active``, all at block ``number``, that may execute it now; the others are held."""
+        """Return the lanes of ``active``, all at block ``number``, that may execute it now. Hold the others."""
         meeting = self.meetings.get(number)
         if meeting is None:
             return active
@@ -144,7 +146,8 @@ class Convergence:
         return result
 
     def _ready(self, meeting: _Meeting, here: Array) -> tuple[Array, Array, Array]:
-        """Per lane (warps, 32): all whom it names are here or have ended; whom it names; with whom it is here."""
+        """Return three arrays (warps, 32): whether all lanes that a lane names have arrived or ended, the living lanes
+        that it names, and its group."""
         state = self._state
         members = meeting.members.reshape(-1, WARP)
         taking = here
@@ -157,12 +160,13 @@ class Convergence:
         return (taking & ((named & ~group) == 0)) | passing, named, group
 
     def wake(self) -> None:
-        """Threads have ended: whoever waits for them may look again."""
+        """Release all held lanes after threads have ended, so that they check again."""
         if self.held.any():
             self.held = np.zeros(self._state.lanes, np.bool_)
 
     def give_up(self, position: Array) -> bool:
-        """Nobody can run: those who wait at the lowest block go on without whom they wait for. False: nobody waits."""
+        """Let the held lanes at the lowest block continue without the missing lanes, because no lane can run. Return
+        False if no lane is held."""
         if not self.held.any():
             return False
         lowest = position[self.held].min()
@@ -172,7 +176,7 @@ class Convergence:
         return True
 
     def _note(self, instruction: Instruction, going: Array, absent: Array) -> None:
-        """Record living threads that are named but never came."""
+        """Record living threads that are named but never arrived."""
         state = self._state
         if instruction.index in state.noted:
             return

@@ -1,5 +1,7 @@
-"""``cp.async``: global to shared memory without registers. The bytes move at once; that a thread may only read them
-after its wait is checked from the trace (``AsyncGroup`` records, ``Access.is_async``)."""
+"""``cp.async``: copies from global to shared memory without registers.
+
+The bytes move at once. Checkers find reads before the wait from the trace (``AsyncGroup``, ``Access.is_async``).
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ Array = NDArray[Any]
 
 
 def bind_copy(binding: Binding) -> Callable[[], None]:
-    """Bind every ``cp.async``: of a thread's own 4 to 16 bytes, in bulk, of tensors; and what arrives at mbarriers."""
+    """Bind every ``cp.async``: copies of 4 to 16 bytes per thread, bulk and tensor copies, and arrivals at
+    mbarriers."""
     instruction = binding.instruction
     words = instruction.modifiers
     if "mbarrier" in words:
@@ -37,7 +40,7 @@ def bind_copy(binding: Binding) -> Callable[[], None]:
 
 
 def bind_reduction(binding: Binding) -> Callable[[], None]:
-    """Bind ``cp.reduce.async.bulk``, of tensors or not."""
+    """Bind ``cp.reduce.async.bulk``, also of tensors."""
     instruction = binding.instruction
     bind = bind_tensor_copy if "tensor" in instruction.modifiers else bind_bulk_reduction
     return bind(binding)
@@ -60,7 +63,7 @@ def _bind(binding: Binding) -> Callable[[], None]:
     sizes = _bytes_to_read(state, instruction, rest[0] if rest else size, width, value)
     global_side = access_of(instruction, "global", "copy", width, source)
     read = memory.space_access(instruction, global_side, 1)
-    partial: dict[int, SpaceAccess] = {width: read}  # by the bytes that are read
+    partial: dict[int, SpaceAccess] = {width: read}  # bytes read -> access
     access = dataclasses.replace(access_of(instruction, "shared", "copy", width, target), is_async=True)
     write = memory.space_access(instruction, access, width)
     recall = remember(state, target, memory.addresses(target, instruction), write)
@@ -71,7 +74,7 @@ def _bind(binding: Binding) -> Callable[[], None]:
     chosen = binding.lanes()
 
     def fetch(lanes: Array | None, count: int) -> Array:
-        """The first ``count`` bytes of what ``lanes`` copy. The address is aligned as if all were read."""
+        """Return the first ``count`` bytes that ``lanes`` copy. Addresses must be aligned as if all bytes were read."""
         addresses = compute(lanes)
         if (addresses & (width - 1)).any():
             raise read.misses.misaligned(addresses, lanes)
@@ -92,7 +95,7 @@ def _bind(binding: Binding) -> Callable[[], None]:
             facts = Misuse(value=int(counts.max()), limit=width)
             raise Fault("illegal_access", "copy size", instruction, state.actor(lane, instruction), facts)
         data = np.zeros((everyone.size, width), np.uint8)
-        for count in np.unique(counts).tolist():  # what is not read is filled with zeros
+        for count in np.unique(counts).tolist():  # bytes that are not read are filled with zeros
             if count:
                 here = counts == count
                 data[here, :count] = fetch(None if lanes is None and here.all() else everyone[here], count)
@@ -106,7 +109,8 @@ def _bind(binding: Binding) -> Callable[[], None]:
 def _bytes_to_read(
     state: State, instruction: Instruction, operand: Operand, width: int, value: Callable[[Operand | None, str], Any]
 ) -> Callable[[], Any]:
-    """The source size, or the predicate that says to ignore the source, as bytes to read by lane."""
+    """Return a function for the bytes to read per lane, from the source size or the predicate that ignores the
+    source."""
     negated = isinstance(operand, PredicatePair)
     register = operand.first if isinstance(operand, PredicatePair) else operand
     if isinstance(register, Register) and state.rows.get(register.name, ("",))[0] == "pred":

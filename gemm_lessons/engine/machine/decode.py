@@ -1,7 +1,7 @@
-"""Instruction -> closure, once per launch. Everything that can be decided before running is decided here.
+"""Binds each instruction to a closure, once per launch. Everything that is known before running is decided here.
 
-Unsupported opcodes, types and modifiers raise ``UnsupportedKernel`` here, before anything runs. A closure works on all
-lanes: ``state.active`` names the lanes that take part (None = all), ``state.full`` says that lanes outside may be
+Unsupported opcodes, types and modifiers raise ``UnsupportedKernel`` before anything runs. A closure works on all lanes:
+``state.active`` is the mask of lanes that execute (None = all), and ``state.full`` says that other lanes may be
 overwritten because they are padding or have ended.
 """
 
@@ -56,16 +56,16 @@ from gemm_lessons.engine.semantics.operation import DTYPES, Plain
 
 Array = NDArray[Any]
 Run = Callable[[], object]
-Op = tuple[Run, Run]  # how to run when every lane that matters takes part, and when only state.active does
+Op = tuple[Run, Run]  # closures for when all living lanes execute, and for when only state.active does
 Guard = Callable[[], Array | None]
 
 
-# What ptxas writes of each, for sm_80 and sm_90.
+# L2 eviction priorities as ptxas encodes them for sm_80 and sm_90.
 POLICIES = {"L2__evict_unchanged": 0, "L2__evict_first": 2, "L2__evict_last": 4, "L2__evict_normal": 6}
 
 
 def both(run: Run) -> Op:
-    """The same closure for all lanes and for some."""
+    """Return an operation with the same closure for all lanes and for some."""
     return run, run
 
 
@@ -79,7 +79,7 @@ class Binder:
         self.layout = layout
         self.parameters = {p.name: p for p in parameters}
         self.parameter_bytes = block
-        self.watched = watched  # registers that addresses are made from: their writes are versioned
+        self.watched = watched  # base registers of memoised addresses: each write increments their version
         self.memory = MemoryBinder(state, layout, self.value)
         self.workspace = Workspace(state.lanes)
         state.versions = dict.fromkeys(watched, 0)
@@ -87,7 +87,8 @@ class Binder:
     # -- operands -----------------------------------------------------------------------------------------------
 
     def value(self, operand: Operand | None, code: str) -> Any:
-        """A source operand as an array over lanes, or a NumPy scalar, of a dtype code."""
+        """Return a source operand as an array (lanes,) or a NumPy scalar, of dtype ``code``. Raise
+        ``UnsupportedKernel``."""
         if code not in DTYPES:
             raise UnsupportedKernel(f"type {code} is not supported here")
         dtype = DTYPES[code]
@@ -106,10 +107,10 @@ class Binder:
             return _from_bits(self.layout.address(operand, self.current), np.dtype(dtype).itemsize * 8, dtype)
         raise UnsupportedKernel(f"operand not supported: {operand}")
 
-    current: Instruction | None = None  # being bound now, for messages
+    current: Instruction | None = None  # the instruction being bound, for messages
 
     def guard(self, instruction: Instruction) -> Guard | None:
-        """The lanes that pass the guard predicate and are active, or None when there is no guard."""
+        """Return a function for the mask of active lanes whose guard predicate is true, or None without a guard."""
         if instruction.guard is None:
             return None
         state = self.state
@@ -131,7 +132,7 @@ class Binder:
     # -- steps ----------------------------------------------------------------------------------------------------
 
     def step(self, step: Step) -> list[Op]:
-        """Closures of one step, in order."""
+        """Return the closures of one step, in order."""
         if isinstance(step, Single) or not self._of_words(step):
             members = (step.instruction,) if isinstance(step, Single) else step.instructions
             return [operation for member in members for operation in (*self._named(member), *self.bumps(member))]
@@ -145,7 +146,8 @@ class Binder:
         return [both(run), *self.bumps(*step.instructions)]
 
     def _named(self, instruction: Instruction) -> list[Op]:
-        """``single``; what cannot be bound is named with its text and line, also where only an operand is amiss."""
+        """Return the closures of ``instruction``. If it cannot be bound, raise ``UnsupportedKernel`` with its text and
+        line."""
         self.current = instruction
         try:
             return self.single(instruction)
@@ -155,19 +157,19 @@ class Binder:
             raise UnsupportedKernel(text, line_of(instruction), places_before(before)) from error
 
     def _of_words(self, group: FmaGroup | LoadGroup | MoveGroup) -> bool:
-        """Whether the registers that a group moves are rows of one file: inline PTX may load 32 bits into 64, and a
-        move may read a special register."""
+        """Return whether all registers of a group are rows of one file. Inline PTX may load 32 bits into a 64-bit
+        register, and a move may read a special register."""
         width = GROUPED[group.kind] if isinstance(group, FmaGroup) else 32
         names = {o.name for i in group.instructions for o in i.operands if isinstance(o, Register)}
         return all(self.state.rows.get(name, ("", 0))[0] == width for name in names)
 
     def bumps(self, *instructions: Instruction) -> list[Op]:
-        """Closures that count up the version of the address registers that were just written."""
+        """Return closures that increment the versions of the address registers that ``instructions`` write."""
         names = {name for it in instructions for name in writes(it) if name in self.watched}
         return [both(functools.partial(_bump, self.state.versions, name)) for name in sorted(names)]
 
     def single(self, instruction: Instruction) -> list[Op]:
-        """Closures of one instruction, by the function that its row stands for."""
+        """Return the closures of one instruction, bound as its row of ``ptx/opcodes.py`` says."""
         row = instruction.row
         if row.name in BOUND:
             return BOUND[row.name](self, instruction)
@@ -178,13 +180,13 @@ class Binder:
         return self.arithmetic(instruction)
 
     def warp_barrier(self, instruction: Instruction) -> list[Op]:
-        """``bar.warp.sync``: only recorded."""
+        """Bind ``bar.warp.sync``, which only adds a record to the trace."""
         state, line = self.state, line_of(instruction)
         guard = self.guard(instruction)
         value = self.value(instruction.operands[0], "u32")
         members = np.broadcast_to(value, (state.lanes,)).reshape(-1, WARP)
         known = Groups(state, instruction)
-        always = guard is None and value.ndim == 0  # the same threads are named each time
+        always = guard is None and value.ndim == 0  # the member mask is the same each time
         last: tuple[Array | None, Array] | None = None
         record = Barrier("warp")
 
@@ -201,13 +203,14 @@ class Binder:
             groups = np.where(active, group, 0).reshape(-1) if partial else None
             record = Barrier("warp", None, lanes, line, groups=groups)
             state.trace.append(record)
-            if always and (state.active is None or state.active is state.alive):  # neither is ever changed in place
+            if always and (state.active is None or state.active is state.alive):  # neither array is changed in place
                 last = state.active, state.alive
 
         return [both(run)]
 
     def call_runtime(self, instruction: Instruction) -> list[Op]:
-        """``printf`` is kept for the end; a failed ``assert`` ends the kernel."""
+        """Bind calls of the runtime: ``printf`` is collected until the batch ends; a failed ``assert`` ends the
+        kernel."""
         state, memory = self.state, self.layout.memory
         target = instruction.operands[0]
         if not isinstance(target, Symbol) or target.name not in RUNTIME:
@@ -230,7 +233,8 @@ class Binder:
         return [both(fail)]
 
     def assign(self, instruction: Instruction, target: Array, function: Callable[..., Any], *sources: Any) -> Op:
-        """``function(out, *sources)`` computes all lanes; write them to ``target`` for the lanes that take part."""
+        """Return the operation that computes ``function(out, *sources)`` and writes the executing lanes to
+        ``target``."""
         state = self.state
         guard = self.guard(instruction)
         scratch = np.zeros(state.lanes, target.dtype)
@@ -246,7 +250,8 @@ class Binder:
         return functools.partial(function, target, *sources), masked
 
     def destination(self, operand: Operand, code: str, instruction: Instruction) -> tuple[Array, bool]:
-        """The row that a result of type ``code`` goes to, and whether the register is wider (needs extension)."""
+        """Return the row for a result of type ``code``, and whether the register is wider, so that the result must be
+        extended."""
         if not isinstance(operand, Register) or operand.name not in self.state.rows or code not in DTYPES:
             raise unsupported(instruction)
         width, _ = self.state.rows[operand.name]
@@ -258,7 +263,7 @@ class Binder:
     # -- computation ----------------------------------------------------------------------------------------------
 
     def arithmetic(self, instruction: Instruction) -> list[Op]:
-        """An instruction out of the table of semantics."""
+        """Bind an instruction from the table of ``semantics``."""
         if not instruction.operands:
             raise unsupported(instruction)
         first = instruction.operands[0]
@@ -319,7 +324,7 @@ class Binder:
         return both(run)
 
     def operand(self, operand: Operand, code: str, instruction: Instruction) -> Any:
-        """A source operand that may be a register narrower than ``code`` only by mistake."""
+        """Return a source operand. Raise ``UnsupportedKernel`` if its register is narrower than ``code``."""
         if not isinstance(operand, (Register, Immediate, Symbol)):
             raise unsupported(instruction)
         if isinstance(operand, Register) and operand.name in self.state.rows:
@@ -327,13 +332,13 @@ class Binder:
             if isinstance(width, int) and np.dtype(DTYPES[code]).itemsize * 8 > width:
                 raise unsupported(instruction, "register narrower than the type")
         value = self.value(operand, code)
-        # Without an axis NumPy takes a number next to a row of lanes in half the time of a scalar.
+        # NumPy combines a zero-dimensional array with a row of lanes in half the time of a scalar.
         return np.asarray(value) if value.ndim == 0 else value
 
     # -- moves ------------------------------------------------------------------------------------------------------
 
     def move(self, instruction: Instruction) -> list[Op]:
-        """``mov``, also between a wide register and a vector of narrow ones."""
+        """Bind ``mov``, also between a wide register and a vector of narrow ones."""
         target, source = instruction.operands
         code = instruction.modifiers[-1]
         if isinstance(source, Register) and source.name in CLOCKS:
@@ -350,7 +355,7 @@ class Binder:
         return [self.assign(instruction, row, _copy, self.value(source, code))]
 
     def _clock(self, instruction: Instruction, target: Operand, name: str, code: str) -> Op:
-        """A clock: the instructions that the batch has executed, a number that only grows."""
+        """Bind the read of a clock: the instructions that the batch has executed, which never decreases."""
         state = self.state
         state.notices.setdefault("clock", instruction)
         row, _ = self.destination(target, code, instruction)
@@ -389,7 +394,8 @@ class Binder:
         return result
 
     def convert_address(self, instruction: Instruction) -> list[Op]:
-        """``cvta``: shared and local offsets get their window's start added or removed; global is generic already."""
+        """Bind ``cvta``: add or remove the window's start for shared and local offsets. Global addresses are generic
+        already."""
         target, source = instruction.operands
         modifiers = instruction.modifiers
         if modifiers[-1:] not in (("u32",), ("u64",)):
@@ -404,7 +410,7 @@ class Binder:
         return [self.assign(instruction, row, _shifted, self.value(source, code), shift)]
 
     def is_space(self, instruction: Instruction) -> list[Op]:
-        """``isspacep``."""
+        """Bind ``isspacep``."""
         row, _ = self.destination(instruction.operands[0], "pred", instruction)
         value = self.value(instruction.operands[1], "s64")
         space = instruction.modifiers[0].partition("__")[0]
@@ -416,7 +422,8 @@ class Binder:
         return [self.assign(instruction, row, lambda out: np.copyto(out, (value >= low) & (value < high)))]
 
     def cache_policy(self, instruction: Instruction) -> list[Op]:
-        """``createpolicy``: the number that ptxas makes of it. What a policy changes, nobody sees in memory."""
+        """Bind ``createpolicy``: the result is the encoding that ptxas produces. A policy has no effect on memory
+        contents."""
         kind, *policies, code = instruction.modifiers
         first, second = [*policies, "L2__evict_unchanged"][:2]
         if kind != "fractional" or len(policies) not in (1, 2) or first not in POLICIES or second not in POLICIES:
@@ -428,7 +435,7 @@ class Binder:
         return [self.assign(instruction, row, _copy, number)]
 
     def load(self, instruction: Instruction) -> list[Op]:
-        """``ld``; of a parameter, the value is known before the launch."""
+        """Bind ``ld``. The value of a parameter is known at bind time."""
         if "param" not in instruction.modifiers or _has_register_base(instruction):
             return [both(self.memory.load(instruction, self.guard(instruction)))]
         form = form_of(instruction)
@@ -455,7 +462,7 @@ class Binder:
 
 
 def _run(bind: Callable[[Binding], Run]) -> Callable[[Binder, Instruction], list[Op]]:
-    """Instructions that look at the active lanes themselves."""
+    """Return a binder for instructions whose closure reads the active lanes itself."""
 
     def bound(binder: Binder, instruction: Instruction) -> list[Op]:
         return [both(bind(Binding(binder.state, binder.memory, instruction, binder.guard(instruction), binder.value)))]
@@ -463,8 +470,8 @@ def _run(bind: Callable[[Binding], Run]) -> Callable[[Binder, Instruction], list
     return bound
 
 
-# The function of each row of ``program/opcodes.py`` that is neither a table's (``semantics``), nor the end of a basic
-# block (``machine.py``, ``barriers.py``), nor without effect.
+# The binder of each row of ``ptx/opcodes.py``, except rows that ``semantics`` computes, rows that end a basic block
+# (``machine.py``, ``barriers.py``) and rows without effect.
 BOUND: Mapping[str, Callable[[Binder, Instruction], list[Op]]] = {
     "mov": Binder.move, "cvta": Binder.convert_address, "isspacep": Binder.is_space,
     "createpolicy": Binder.cache_policy,
@@ -485,7 +492,8 @@ def _has_register_base(instruction: Instruction) -> bool:
 
 
 def _special(values: Any, dtype: np.dtype[Any], name: str) -> Any:
-    """A special register as ``dtype``. Those that differ from batch to batch must stay views of the original."""
+    """Return a special register viewed as ``dtype``. Registers that change between batches must stay views of the
+    original."""
     if values.ndim == 0:
         return values.view(dtype) if dtype.itemsize == values.dtype.itemsize else values.astype(dtype)
     if dtype.itemsize > values.dtype.itemsize:
@@ -506,7 +514,7 @@ def _bump(versions: dict[str, int], name: str) -> None:
 
 
 def _float(operand: Immediate, dtype: np.dtype[Any]) -> Any:
-    """A floating-point constant: its bits, or rounded to the width of the instruction that uses it."""
+    """Return a floating-point constant: its bits, or its value rounded to the width of the instruction that uses it."""
     own = np.dtype(np.float64 if operand.is_double else np.float32)
     value = _from_bits(operand.value, own.itemsize * 8, own.type)
     if dtype.itemsize == own.itemsize:
@@ -517,7 +525,7 @@ def _float(operand: Immediate, dtype: np.dtype[Any]) -> Any:
 
 
 def _from_bits(value: int, bits: int, dtype: type[np.generic]) -> Any:
-    """The scalar of ``dtype`` whose bit pattern is the low ``bits`` of ``value``."""
+    """Return the scalar of ``dtype`` whose bit pattern is the low ``bits`` of ``value``."""
     if dtype is np.bool_:
         return np.bool_(value)
     unsigned = np.dtype(f"u{bits // 8}").type(value & ((1 << bits) - 1))
@@ -525,7 +533,7 @@ def _from_bits(value: int, bits: int, dtype: type[np.generic]) -> Any:
 
 
 def address_registers(blocks: Sequence[Block]) -> set[str]:
-    """Registers that are the base of an address in shared or local memory, where patterns of addresses come again."""
+    """Return the base registers of memoised addresses: those in shared or local memory."""
     return {
         operand.base.name
         for block in blocks

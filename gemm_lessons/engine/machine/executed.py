@@ -1,7 +1,8 @@
-"""How often each instruction was executed, by warps and by lanes.
+"""Counts how often each instruction was executed, by warps and by lanes.
 
-Instructions of a basic block are executed as often as the block, but for those with a guard. Lanes of these are counted
-at the end of the block; guards that are overwritten before it are counted where they stand. Branches count for all.
+An instruction without a guard is executed as often as its basic block. The lanes of a guarded instruction are counted
+at the end of the block, or just before the instruction if the block overwrites the guard. A branch counts for all lanes
+that execute its block.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from gemm_lessons.engine.machine.state import State
 from gemm_lessons.engine.ptx.schedule import Single, Step
 
 Array = NDArray[Any]
-Guard = tuple[int, Array, bool]  # of an instruction (index): the predicate's row, and whether negated
+Guard = tuple[int, Array, bool]  # instruction index, the predicate's row, whether it is negated
 
 
 class Executed:
-    """By instruction, of one batch after the other. ``block_warps``, ``block_lanes``: of basic blocks, until they are
-    summed up. ``guards``: of each block, those that are counted at its end."""
+    """Execution counts of one batch. ``warps`` and ``lanes``: int64 (instructions,). ``block_warps`` and
+    ``block_lanes``: counts per basic block that ``sum_up`` adds to its instructions. ``guards``: per basic block, the
+    guards counted at its end."""
 
     def __init__(self, program: Program, state: State) -> None:
         self.program, self.state = program, state
@@ -39,12 +41,12 @@ class Executed:
         ]
 
     def begin(self) -> None:
-        """Of the next batch nothing was executed yet."""
+        """Reset the counts for a new batch."""
         self.warps[:] = 0
         self.lanes[:] = 0
 
     def early(self, step: Step) -> Iterator[Op]:
-        """Counts an instruction whose guard is overwritten in its own block, before it runs."""
+        """Yield the operation that counts an instruction before it runs, if its block overwrites its guard."""
         if not isinstance(step, Single) or step.instruction.index not in self.program.overwritten_guards:
             return
         guard, state = step.instruction.guard, self.state
@@ -53,7 +55,7 @@ class Executed:
         yield both(lambda: self.count_guards([one], state.active))
 
     def count_guards(self, guards: Sequence[Guard], active: Array | None) -> None:
-        """``active`` (None: all) lanes come by these guards."""
+        """Count the ``active`` lanes (None: all) whose guard predicate is true."""
         for index, predicate, negated in guards:
             mask = ~predicate if negated else predicate
             if active is not None:
@@ -62,7 +64,7 @@ class Executed:
             self.warps[index] += warps_of(mask)
 
     def sum_up(self) -> None:
-        """What blocks were executed counts for their instructions."""
+        """Add the counts of basic blocks to their unguarded instructions, and reset them."""
         for number, block in enumerate(self.program.blocks):
             if self.block_warps[number]:
                 for instruction in block.instructions:
@@ -73,5 +75,5 @@ class Executed:
 
 
 def warps_of(lanes: Array) -> int:
-    """How many warps have one of ``lanes`` (a mask)."""
+    """Return the number of warps with at least one lane in ``lanes``, a mask."""
     return int(np.count_nonzero(np.packbits(lanes).view(np.uint32)))

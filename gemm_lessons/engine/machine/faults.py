@@ -1,4 +1,4 @@
-"""Accesses that miss their memory: which array was meant, how far outside, who, how many."""
+"""Accesses out of bounds or misaligned: the array that was meant, the distance, the thread, and how many others."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from gemm_lessons.engine.records.frozen import dataclass
 
 Array = NDArray[Any]
 
-NULL_PAGE = 1 << 16  # an address below this is an index into a null pointer
+NULL_PAGE = 1 << 16  # bytes; an address below this is a null pointer plus an index
 
 
 @dataclass(frozen=True)
 class Misses:
-    """Makes the ``Fault`` of one memory instruction. ``arrays``: name -> (offset, bytes) of the shared or local arrays;
-    ``meant``: the shared array that the address was made from, if the code tells."""
+    """Creates the ``Fault`` of one memory instruction. ``arrays``: name -> (offset, bytes) of the shared or local
+    arrays. ``meant`` returns the shared array from which the code computes the address, or None."""
 
     state: State
     memory: GlobalMemory
@@ -35,7 +35,7 @@ class Misses:
     meant: Callable[[], str | None]
 
     def window(self, addresses: Array, lanes: Array | None, bad: Array, size: int) -> Fault:
-        """Outside of a block's shared or a thread's local memory of ``size`` bytes."""
+        """Return the fault of an access outside a block's shared or a thread's local memory of ``size`` bytes."""
         position = int(np.flatnonzero(bad)[0])
         offset = int(addresses[position])
         if self.access.space == "local":
@@ -47,7 +47,7 @@ class Misses:
         return self._fault("out_of_bounds", "array", place, lanes, position, bad, window)
 
     def buffer(self, addresses: Array, lanes: Array | None, bad: Array) -> Fault:
-        """Outside of every buffer in global memory."""
+        """Return the fault of an access outside every allocation in global memory."""
         position = int(np.flatnonzero(bad)[0])
         address = int(addresses[position])
         allocation = self.memory.find(address)
@@ -58,13 +58,13 @@ class Misses:
         return self._fault("out_of_bounds", "array", _in(allocation, address), lanes, position, bad)
 
     def no_constant(self, addresses: Array, lanes: Array | None, allocation: Allocation) -> Fault:
-        """A constant load (``ld.const``) from a buffer: constant memory has addresses of its own."""
+        """Return the fault of a constant load (``ld.const``) from a buffer: constant memory has its own addresses."""
         bad = np.ones(addresses.shape, np.bool_)
         place = _in(allocation, int(addresses[0]))
         return self._fault("illegal_access", "constant load", place, lanes, 0, bad)
 
     def misaligned(self, addresses: Array, lanes: Array | None) -> Fault:
-        """Not at a multiple of the access's width."""
+        """Return the fault of an address that is not a multiple of the access's width."""
         bad = (addresses & (self.access.width - 1)) != 0
         position = int(np.flatnonzero(bad)[0])
         address = int(addresses[position])
@@ -86,7 +86,7 @@ class Misses:
         return Fault(kind, case, self.instruction, who, Missed(others or None, window), place)
 
     def _below(self, offset: int) -> str:
-        """The array in which, or behind the end of which, an offset of the window lies."""
+        """Return the name of the last array that starts at or before an offset of the window, or ""."""
         starts = {start: name for name, (start, _) in self.arrays.items() if start <= max(offset, 0)}
         return starts[max(starts)] if starts else ""
 

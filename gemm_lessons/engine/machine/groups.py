@@ -1,9 +1,9 @@
-"""The steps that move many registers at once: outer products of ``fma``, gathers of shared loads, parallel moves.
+"""Steps that process many registers at once: outer products of ``fma``, gathers of shared loads, parallel moves.
 
 Exactness: ``fma.rn.f32`` rounds once. In float64 the product of two float32 is exact; the sum is rounded, and rounding
-it again to float32 differs from rounding once only if the float64 sum lies exactly between two float32 (its low 29 bits
-are 1 followed by zeros), or if the result is subnormal in float32. The first is found by one integer pass, the second
-by the processor's underflow flag; both are rare, and ``semantics.fix_double_rounding`` then repairs them.
+it again to float32 differs from rounding once only if the float64 sum is exactly halfway between two float32 (its low
+29 bits are 1 followed by zeros), or if the result is subnormal in float32. An integer pass detects the first case, the
+processor's underflow flag the second. Both are rare; ``semantics.fix_double_rounding`` repairs them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gemm_lessons.engine.semantics.floats import UNDERFLOW, canonical, fix_doubl
 from gemm_lessons.engine.semantics.operation import DTYPES
 
 Array = NDArray[Any]
-TIE = np.iinfo(np.int64).min  # low 29 bits 0x10000000, shifted to the top
+TIE = np.iinfo(np.int64).min  # low 29 bits equal to 0x10000000, shifted to the top
 SHIFT = 64 - 29
 
 
@@ -48,7 +48,8 @@ class Workspace:
         self._arrays: dict[str, Array] = {}
 
     def get(self, key: str, rows: int, dtype: type[np.generic]) -> Array:
-        """``rows`` x lanes, contents undefined. Call again at run time, not at bind time: it may have grown."""
+        """Return an uninitialised array (rows, lanes). Call it at run time, not at bind time, because the array may
+        have grown."""
         array = self._arrays.get(key)
         if array is None or array.shape[0] < rows:
             array = self._arrays[key] = np.empty((rows, self.lanes), dtype)
@@ -56,7 +57,7 @@ class Workspace:
 
 
 def bind_fma(state: State, group: FmaGroup, workspace: Workspace) -> Callable[[], None]:
-    """One closure for a group of independent ``fma.rn.f32``."""
+    """Bind a group of independent ``fma.rn.f32`` to one closure."""
     file = state.files[32].view(np.float32)
     count = len(group.instructions)
     target = _rows(state, _names(group.instructions, 0))
@@ -84,7 +85,7 @@ def bind_fma(state: State, group: FmaGroup, workspace: Workspace) -> Callable[[]
         np.add(total, added, out=total)
         UNDERFLOW.seen = False
         np.copyto(narrow, total, casting="unsafe")
-        ties = total.view(np.int64)  # in place: writing a second large array would cost as much as the arithmetic
+        ties = total.view(np.int64)  # in place: a second large array would cost as much as the arithmetic
         np.left_shift(ties, SHIFT, out=ties)
         if UNDERFLOW.seen or ties.min() == TIE:
             exact = np.empty_like(total)
@@ -104,8 +105,8 @@ def bind_fma(state: State, group: FmaGroup, workspace: Workspace) -> Callable[[]
 
 
 def bind_alike(state: State, group: FmaGroup, workspace: Workspace) -> Callable[[], None]:
-    """One closure for a group of independent multiply-adds of another kind, by the function that one of them has. Which
-    factor comes first matters: of two NaNs in float64 one is handed on."""
+    """Bind a group of independent multiply-adds of another kind to one closure. The order of the factors matters: of
+    two NaNs in float64 it decides which one is the result."""
     operation = semantics.lookup(group.instructions[0].opcode, group.instructions[0].modifiers)
     assert operation is not None
     file = state.files[GROUPED[group.kind]]
@@ -130,13 +131,13 @@ def bind_alike(state: State, group: FmaGroup, workspace: Workspace) -> Callable[
 
 
 def bind_moves(state: State, group: MoveGroup) -> Callable[[], None]:
-    """One closure for moves that may all read before any writes."""
+    """Bind a parallel move, in which all sources are read before any target is written, to one closure."""
     file = state.files[32]
     target = _rows(state, _names(group.instructions, 0))
     source = _rows(state, _names(group.instructions, 1))
     targets = np.arange(target.start, target.stop) if isinstance(target, slice) else target
     sources = np.arange(source.start, source.stop) if isinstance(source, slice) else source
-    # Parallel move: a copy is needed only where a row is both read and written.
+    # A parallel move needs a copy only where a row is both read and written.
     copy_first = bool(set(targets.tolist()) & set(sources.tolist()))
 
     def run() -> None:
@@ -154,7 +155,7 @@ def bind_moves(state: State, group: MoveGroup) -> Callable[[], None]:
 
 
 def bind_loads(state: State, memory: MemoryBinder, group: LoadGroup) -> Callable[[], None]:
-    """All loads of the group in one gather when every lane is active, else one by one."""
+    """Bind a group of loads: one gather when every lane is active, else one load at a time."""
     singles = [memory.load(instruction, None) for instruction in group.instructions]
     file = state.files[32]
     shared = state.shared.view(np.uint32)

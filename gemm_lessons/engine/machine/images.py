@@ -1,9 +1,9 @@
 """Texture and surface objects of a launch: arrays that are read and written by coordinates.
 
-What a read gives between and beyond the texels follows NVIDIA, "CUDA C++ Programming Guide", chapter "Texture
-Fetching", and where that leaves it open the answers of an H100 (checks/simulator/test_textures.py): normalised
-coordinates are cut to 21 bits behind the point, weights of the linear filter are rounded to 8. With two or three
-coordinates hardware rounds the products of weights too, and differs by up to 1/256 of the span of the texels.
+Filtering and addressing follow NVIDIA, "CUDA C++ Programming Guide", chapter "Texture Fetching". Where the guide is
+silent they follow the answers of an H100 (checks/simulator/test_textures.py): normalised coordinates are truncated to
+21 fractional bits, and weights of the linear filter are rounded to 8. With two or three coordinates hardware also
+rounds the products of weights, and differs by up to 1/256 of the span of the texels.
 """
 
 from __future__ import annotations
@@ -19,22 +19,24 @@ from gemm_lessons.engine.records.launch import Argument, Surface, Texture
 
 Array = NDArray[Any]
 
-HANDLES = 0x0300_0000_0000_0001  # of the first argument: no address of any memory
+HANDLES = 0x0300_0000_0000_0001  # handle of the first argument; not an address of any memory
 PERIOD = 1 << 21  # steps of a normalised coordinate from 0 to 1
 WEIGHTS = 1 << 8  # steps between two texels
-FAR = 1e6  # texels: beyond, only the side matters
+FAR = 1e6  # texels; coordinates are clipped to this distance
 FILTERS, MODES, READS = ("point", "linear"), ("clamp", "border", "wrap", "mirror"), ("element", "normalized_float")
 TEXELS = "float32 float16 int8 uint8 int16 uint16 int32 uint32".split()
 
 
 def handle(position: int) -> bytes:
-    """The texture or surface object that argument number ``position`` is, as the kernel gets it."""
+    """Return the handle of a texture or surface object that is argument number ``position``, as the kernel receives
+    it."""
     return (HANDLES + position).to_bytes(8, "little")
 
 
 @dataclass(frozen=True)
 class Image:
-    """One object. ``texels`` is (layers, depth, height, width, channels), ``dims`` how many of the three are used."""
+    """One texture or surface object. ``texels`` is (layers, depth, height, width, channels); ``dims`` of the three are
+    used."""
 
     given: Texture | Surface
     texels: Array
@@ -42,12 +44,12 @@ class Image:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Texels along x, y, z, as far as they are used."""
+        """Return the size in texels along x, y, z, of the ``dims`` used dimensions."""
         return tuple(reversed(self.texels.shape[1:4]))[: self.dims]
 
 
 def image_of(given: Texture | Surface) -> Image:
-    """A copy of an argument, checked. Raises ``ValueError``."""
+    """Check an argument and return a copy of it as an image. Raise ``ValueError``."""
     name, array = given.name, given.array
     if array.dtype.name not in TEXELS:
         raise ValueError(f"{name}: texels are {', '.join(TEXELS)}, not {array.dtype.name}")
@@ -86,15 +88,15 @@ class Images:
         }
 
     def __bool__(self) -> bool:
-        """Is there any?"""
+        """Return whether there are any objects."""
         return bool(self._images)
 
     def get(self, value: int) -> Image | None:
-        """The object of a handle."""
+        """Return the object with a handle, or None."""
         return self._images.get(value)
 
     def write_back(self) -> None:
-        """Copy what the kernel wrote to surfaces into their arrays."""
+        """Copy the kernel's writes to surfaces into their arrays."""
         for image in self._images.values():
             if isinstance(image.given, Surface) and image.given.array.flags.writeable:
                 image.given.array[...] = image.texels.reshape(image.given.array.shape)
@@ -104,7 +106,7 @@ class Images:
 
 
 def fetch(image: Image, x: Array) -> Array:
-    """Texels by integer, for linear memory: (lanes, channels); zeros outside."""
+    """Read texels of linear memory by integer coordinates, shape (lanes, channels). Return zeros outside."""
     width = image.sizes[0]
     row = values(image)[0, 0, 0]
     inside = (x >= 0) & (x < width)
@@ -113,7 +115,7 @@ def fetch(image: Image, x: Array) -> Array:
 
 
 def values(image: Image) -> Array:
-    """The texels as reads give them: integers, or float32 (fractions of one too)."""
+    """Return the texels as reads return them: integers, or float32, which includes normalised integers."""
     texels = image.texels
     if isinstance(image.given, Texture) and image.given.read != "element":
         return np.maximum(texels.astype(np.float64) / np.iinfo(texels.dtype).max, -1).astype(np.float32)
@@ -121,7 +123,7 @@ def values(image: Image) -> Array:
 
 
 def sample(image: Image, coordinates: Sequence[Array], layer: Array) -> Array:
-    """What a texture gives at float32 coordinates: (lanes, channels)."""
+    """Return the texture's values at float32 coordinates, float32 or integers (lanes, channels)."""
     texture = image.given
     assert isinstance(texture, Texture)
     modes = texture.addresses(image.dims)
@@ -141,7 +143,7 @@ def sample(image: Image, coordinates: Sequence[Array], layer: Array) -> Array:
 
 
 def _texels(texels: Array, axes: Sequence[_Axis], corner: int, layer: Array) -> Array:
-    """The texels at one corner of the cells that coordinates lie in; zeros where there is none."""
+    """Return the texels at one corner of the filter cell of each coordinate; zeros outside the border."""
     index = [np.zeros_like(layer)] * 3
     inside = np.ones(len(layer), np.bool_)
     for number, axis in enumerate(axes):
@@ -153,7 +155,7 @@ def _texels(texels: Array, axes: Sequence[_Axis], corner: int, layer: Array) -> 
 
 @dataclass(frozen=True)
 class _Axis:
-    """Where coordinates lie on one axis: the texel below, and how far it is to the next (linear filter alone)."""
+    """Coordinates on one axis: the texel below, and the fractional distance to the next (linear filter only)."""
 
     below: Array
     weight: Array
@@ -162,7 +164,8 @@ class _Axis:
 
     @staticmethod
     def at(x: Array, size: int, mode: str, texture: Texture) -> _Axis:
-        """``x`` float32. Wrapping and mirroring need normalised coordinates; without, hardware clamps."""
+        """Resolve the float32 coordinates ``x``. Without normalised coordinates, hardware clamps instead of wrapping or
+        mirroring."""
         wide = np.where(np.isnan(x), 0.0, x).astype(np.float64)
         if texture.normalized:
             far = np.isinf(wide)
@@ -185,7 +188,7 @@ class _Axis:
         return _Axis(below.astype(np.int64), fine / WEIGHTS - below, size, mode)
 
     def texel(self, further: int) -> tuple[Array, Array]:
-        """Index of the texel below, or of the next one, and whether there is one."""
+        """Return the index of the texel below (``further`` = 0) or of the next one, and whether it exists."""
         index = self.below + further
         if self.mode == "wrap":
             return index % self.size, np.ones(index.shape, np.bool_)

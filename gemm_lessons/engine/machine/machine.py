@@ -3,7 +3,7 @@
 All lanes of a batch step through basic blocks together. When a branch splits them, the lanes at the block with the
 smallest number run first (``cfg.py`` numbers blocks so that this reconverges); the rest wait. Lanes at a barrier wait
 until every thread of their block that has not ended is there. The result does not depend on how many blocks share a
-batch: blocks touch each other only through global memory, and what they do there is recorded.
+batch: blocks communicate only through global memory, and their global accesses are recorded.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ from gemm_lessons.engine.semantics.floats import float_state
 
 Array = NDArray[Any]
 
-# Lanes in flight. Large groups of fma work best while their rows fit in a core's cache; other kernels are limited by
-# the number of NumPy calls and like more lanes a call. Measured on 0.5 MB of L2 per core.
+# Lanes per batch. Large groups of fma run best while their rows fit in a core's cache. Other kernels are limited by the
+# number of NumPy calls and run faster with more lanes per call. Measured on 0.5 MB of L2 per core.
 LANES_WITH_GROUPS = 2048
 LANES = 8192
 REGISTER_FILE_BYTES = 64 << 20
-LOCAL_BYTES = 64 << 20  # of the lanes' own arrays
-# PTX instructions that one batch may execute. A 1024-deep dot product needs about 10 per step.
+LOCAL_BYTES = 64 << 20  # local memory of all lanes
+# PTX instructions that one batch may execute. A dot product of length 1024 needs about 10 per step.
 INSTRUCTION_BUDGET = 2_000_000
 GRID_BARRIER = "the barrier of the grid"  # two words that a cooperative launch has for grid.sync()
-TRACE_LIMIT = 1 << 16  # records handed over at once, also without a barrier
+TRACE_LIMIT = 1 << 16  # records after which the trace is handed over without a barrier
 DONE = np.iinfo(np.int32).max
 NOWHERE = np.array(DONE, np.int32)
-Operations = tuple[list[Run], list[Run]]  # of a basic block, for all lanes and for some
-INTERRUPT = 1 << 40  # instructions: more than any budget
+Operations = tuple[list[Run], list[Run]]  # closures of a basic block, for all lanes and for some
+INTERRUPT = 1 << 40  # instructions, more than any budget
 
 
 @dataclass(frozen=True)
@@ -71,13 +71,13 @@ class Setting:
     budget: int = INSTRUCTION_BUDGET
     counting: bool = True
     watched: frozenset[int] = frozenset()  # stores (instruction indices) whose values are recorded
-    shuffles: frozenset[int] = frozenset()  # shuffles of which undefined values are followed
-    placed: bool = False  # report the true address of every global access
-    unstored: bool = False  # count the elements of outputs that nothing is stored to
+    shuffles: frozenset[int] = frozenset()  # shuffles (instruction indices) whose undefined values are tracked
+    placed: bool = False  # record the true address of every global access
+    unstored: bool = False  # count the elements of outputs that no store writes
 
 
 class Bound(dict[int, Operations]):
-    """The closures of each basic block, bound when it is first asked for: many launches never come to most of them."""
+    """The closures of each basic block, bound on first use: many launches never reach most blocks."""
 
     def __init__(self, bind: Callable[[int], Operations]) -> None:
         super().__init__()
@@ -89,7 +89,8 @@ class Bound(dict[int, Operations]):
 
 
 class Machine:
-    """One launch of one program. ``run`` raises ``Fault`` when the kernel fails; memory then holds what it wrote."""
+    """One launch of one program. ``run`` raises ``Fault`` when the kernel fails; memory then holds what the kernel
+    wrote before the fault."""
 
     def __init__(
         self,
@@ -134,7 +135,7 @@ class Machine:
         self.barriers = Barriers(self.state, kernel)
         self.convergence = Convergence(self.state, program.blocks, binder.value)
         self.stalls = PhaseWaits(self.state.lanes)
-        self.interrupted = 0  # by how much the budget was lowered so that somebody looks at the end of this block
+        self.interrupted = 0  # instructions taken from the budget so that the scheduler runs after this block
         self.state.stall = self._stall
         self.state.ticks = lambda: self.spinning.used(self.budget + self.interrupted)
         self.unset = Unset(self.state, kernel, program.suspects, binder, setting.shuffles)
@@ -149,12 +150,12 @@ class Machine:
         self.lengths = [max(1, len(block.instructions)) for block in program.blocks]
         self.predicates = [self._predicate(block) for block in program.blocks]
         self.spinning = spinning.Spinning(self.state, self.memory, program.blocks, program.may_wait, setting.budget)
-        self.budget = 0  # instructions until ``spinning`` looks again
-        self.running = 0  # block being executed, for the message of a timeout
+        self.budget = 0  # instructions until ``spinning`` checks again
+        self.running = 0  # block being executed, named in the message of a timeout
 
     @functools.cached_property
     def launch(self) -> LaunchInfo:
-        """What is known before the first instruction."""
+        """Return what is known before the first instruction."""
         shared = [SharedArray(name, start, size) for name, (start, size) in self.layout.shared.items()]
         buffers = [(a.name, a.base, a.size) for a in self.memory.allocations]
         fresh = frozenset(a.name for a in self.memory.allocations if a.fresh)
@@ -173,7 +174,8 @@ class Machine:
         )
 
     def initial_memory(self) -> GlobalMemory:
-        """Global memory as before the launch, also after it as long as outputs are not written back."""
+        """Return global memory as it is before the launch. After the launch this works until outputs are written
+        back."""
         variables = [*self.program.variables, *self.program.kernel.variables]
         if self.program.points_to_parameters:
             end = max(p.offset + p.size for p in self.program.kernel.parameters)
@@ -193,7 +195,7 @@ class Machine:
         return max(1, lanes // padded)
 
     def _bind(self, number: int) -> Operations:
-        """The closures of a basic block."""
+        """Return the closures of a basic block."""
         operations = [
             operation
             for step in self.program.steps[number]
@@ -223,11 +225,11 @@ class Machine:
 
     @property
     def now(self) -> Instruction | None:
-        """Where the last block to be run begins; None if it belongs to no line."""
+        """Return the first instruction with a source line of the block that runs now, or None."""
         return next((i for i in self.program.blocks[self.running].instructions if line_of(i)), None)
 
     def notices(self) -> list[Finding]:
-        """What the simulator left out of this run."""
+        """Return notes on what the simulator approximated in this run."""
         return [
             Finding(kind, "note", line=line_of(i), file=i.source.file if i.source else "")
             for kind, i in self.state.notices.items()
@@ -277,7 +279,8 @@ class Machine:
             current = self._uniform(current) if self.state.full else self._divergent(current)
 
     def _uniform(self, number: int) -> int | None:
-        """All living lanes are at block ``number``; stay here while they stay together."""
+        """Execute blocks from ``number`` on while all living lanes stay together. Return the next block, or None to ask
+        ``_next``."""
         state = self.state
         state.active = None if self.everyone else self.alive
         warps = warps_of(self.alive)
@@ -362,7 +365,7 @@ class Machine:
         return self._proceed(self.program.blocks[number], active)
 
     def _proceed(self, block: Block, active: Array) -> int | None:
-        """``active`` lanes have executed ``block``; send them on."""
+        """Move the ``active`` lanes, which have executed ``block``, to their next blocks."""
         last = block.terminator
         if last is None:
             self._go(active, block.fallthrough)
@@ -381,8 +384,8 @@ class Machine:
         return self._next()
 
     def _used_up(self, number: int, active: Array) -> bool:
-        """A part of the budget is used up in block ``number``, or lanes of it look for the end of a phase in vain;
-        whether lanes were put aside."""
+        """Handle a negative budget after block ``number``: a part is used up, or lanes wait for an mbarrier phase.
+        Return whether lanes were held back."""
         stalled = self.interrupted > 0
         self.budget += self.interrupted
         self.interrupted = 0
@@ -397,19 +400,19 @@ class Machine:
         return aside or stalled
 
     def _stall(self, lanes: Array, cell: Array, instruction: Instruction) -> None:
-        """``lanes`` (n,) wait for the mbarriers at ``cell`` (n,): others go first, from the end of the block on."""
+        """Hold ``lanes`` (n,), which wait for the mbarriers at ``cell`` (n,), and run other lanes after this block."""
         self.stalls.put(lanes, cell, instruction.index, self.state.phases)
         if not self.interrupted:
             self.interrupted = INTERRUPT
             self.budget -= INTERRUPT
 
     def _waiting(self) -> Array:
-        """Lanes that wait at a barrier or for the rest of their warp."""
+        """Return the lanes that wait at a barrier or for other lanes of their warp."""
         waiting: Array = self.barriers.waiting | self.convergence.held
         return waiting
 
     def _more_blocks(self) -> None:
-        """Start again with more blocks at a time, if some have not started and a GPU would run more."""
+        """Raise ``MoreBlocks`` if some blocks have not started and a GPU would run more blocks at a time."""
         batch = self.state.batch
         blocks = spinning.resident(self.grid.blocks, self.state.padded)
         if self.program.may_wait and batch.first_block + batch.blocks < self.grid.blocks and blocks > batch.blocks:
@@ -422,7 +425,7 @@ class Machine:
         return active & (~predicate[0] if predicate[1] else predicate[0])
 
     def _split(self, block: Block, taken: Array) -> int | None:
-        """A uniform block ended in a branch (or guarded exit) that only some lanes take."""
+        """Handle the branch or guarded exit at the end of ``block``, which only the lanes ``taken`` take."""
         last = block.terminator
         assert last is not None
         stay = self.alive & ~taken
@@ -446,7 +449,7 @@ class Machine:
         return self._next()
 
     def _leave(self, block: Block, last: Instruction, lanes: Array) -> int | None:
-        """``lanes`` execute a terminator that is not a plain branch."""
+        """Execute the terminator ``last``, which is not a plain branch, for ``lanes``."""
         if last.row.effect == "end":
             return self._end(lanes)
         if last.row.effect == "stop":
@@ -468,7 +471,7 @@ class Machine:
         return self._arrive(last, lanes)
 
     def _next(self) -> int | None:
-        """The block to run next; sets ``state.full``. Releases barriers when nobody else can run."""
+        """Return the block to run next and set ``state.full``. Release barriers when no lane can run."""
         while True:
             runnable: Array = self.alive > self._waiting()
             if self.stalls.anyone:
@@ -494,7 +497,7 @@ class Machine:
         return self._next()
 
     def _release(self) -> None:
-        """Let go every group of threads whose barrier is complete; a ``Fault`` if none is and nobody can run."""
+        """Release every complete barrier. Raise ``Fault`` if none is complete and no lane can run."""
         if self.barriers.release(self.alive, functools.partial(self._hand_over, "barrier")):
             return
         if self.stalls.anyone and (self._land() or self.stalls.retry(self.state.phases)):
@@ -517,7 +520,7 @@ class Machine:
         self._hangs(spins & self.alive)
 
     def _land(self) -> bool:
-        """Let bulk copies report, in their order, until a phase ends."""
+        """Let bulk copies report to their mbarriers in order until a phase ends. Return whether one has ended."""
         state = self.state
         before = state.phases.completions
         while state.flying and state.phases.completions == before:
@@ -538,6 +541,6 @@ class Machine:
 
 
 def stopped(end: OutOfTime | MemoryError, instruction: Instruction | None) -> Fault:
-    """The fault of a launch that used up its time or memory at ``instruction``."""
+    """Return the fault of a launch that used up its time or memory at ``instruction``."""
     kind, text = ("timeout", str(end)) if isinstance(end, OutOfTime) else ("memory", current().too_much)
     return Fault(kind, "bounds", instruction, facts=Quoted(text, current().advice))

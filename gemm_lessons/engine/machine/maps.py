@@ -1,8 +1,8 @@
 """Tensor maps of a launch: how ``cp.async.bulk.tensor`` cuts boxes out of arrays in global memory.
 
-What ``cuTensorMapEncodeTiled`` refuses is refused here. Bytes of a box lie one row after the other in shared memory; a
-swizzle exchanges pieces of 16 bytes by bits 7 to 9 of the address. Source: NVIDIA, "CUDA Driver API" 13, "Tensor Map
-Object Management"; "CUDA C++ Programming Guide" 13, "Using TMA to transfer multi-dimensional arrays".
+Maps that ``cuTensorMapEncodeTiled`` refuses are refused here. Shared memory holds a box row by row; a swizzle permutes
+pieces of 16 bytes by bits 7 to 9 of the address. Source: NVIDIA, "CUDA Driver API" 13, "Tensor Map Object Management";
+"CUDA C++ Programming Guide" 13, "Using TMA to transfer multi-dimensional arrays".
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Map:
-    """A tensor map at its place in memory. ``sizes``, ``strides`` (bytes) and ``box``: innermost dimension first."""
+    """A tensor map of an array in memory. ``sizes``, ``strides`` (bytes) and ``box``: innermost dimension first."""
 
     name: str
     base: int
@@ -32,22 +32,22 @@ class Map:
     strides: tuple[int, ...]
     box: tuple[int, ...]
     swizzle: int
-    kind: str  # of an element, as PTX has it
+    kind: str  # PTX type of an element
 
     @property
     def bytes(self) -> int:
-        """Of a box, and of what comes to shared memory whatever part of it lies outside."""
+        """Return the bytes of a box in shared memory, which include elements outside the array."""
         return math.prod(self.box) * self.element
 
     def swizzled(self, addresses: Array) -> Array:
-        """Where in shared memory lies what would lie at ``addresses`` without the swizzle."""
+        """Return the addresses in shared memory after the swizzle."""
         if not self.swizzle:
             return addresses
         return np.asarray(addresses ^ ((addresses >> 7 & (self.swizzle // 16 - 1)) << 4))
 
     def elements(self, corner: Array) -> tuple[Array, Array]:
-        """Byte offsets from ``base`` of each element of the boxes at ``corner`` (dims, n), and whether it is inside:
-        both (n, elements), innermost dimension last."""
+        """Return the byte offset from ``base`` of each element of the boxes at ``corner`` (dims, n), and whether it is
+        inside the array. Both have shape (n, elements), innermost dimension last."""
         offset = np.zeros((corner.shape[1], 1), np.int64)
         inside = np.ones((corner.shape[1], 1), np.bool_)
         for axis in reversed(range(len(self.box))):
@@ -59,7 +59,7 @@ class Map:
 
 
 class Maps:
-    """All tensor maps of a launch, by what lies in the memory of each."""
+    """All tensor maps of a launch, by their bytes in memory."""
 
     def __init__(self, arguments: Iterable[Argument], memory: GlobalMemory | None) -> None:
         self._maps = {
@@ -69,7 +69,7 @@ class Maps:
         }
 
     def get(self, memory: GlobalMemory, address: int) -> Map | None:
-        """The tensor map that lies at ``address``."""
+        """Return the tensor map at ``address``, or None."""
         allocation = memory.find(address)
         if allocation is None or not allocation.base <= address <= allocation.base + allocation.size - TENSOR_MAP_SIZE:
             return None

@@ -1,9 +1,9 @@
 """``ldmatrix``, ``stmatrix``: a warp moves matrices of 8 x 8 elements of 16 bits from and to shared memory; and
 ``movmatrix``, which transposes one.
 
-Lanes 8i to 8i + 7 hand over the addresses of the rows of matrix i, 16 bytes each, and those are what is checked,
-counted and watched: the touch has the lanes that give an address and 16 bytes for each. Of every matrix lane t receives
-the elements 2 (t % 4) and 2 (t % 4) + 1 of row t / 4 in one register, of a transposed one those of column t / 4.
+Lanes 8i to 8i + 7 supply the addresses of the rows of matrix i, 16 bytes each. These addresses are checked, counted
+and traced: the touch has 16 bytes for each lane that supplies an address. Lane t receives, in one register per matrix,
+the elements 2 (t % 4) and 2 (t % 4) + 1 of row t / 4, or of column t / 4 if the matrix is transposed.
 Source: NVIDIA, "PTX ISA" 9.0, 9.7.14.5.15.
 """
 
@@ -31,13 +31,13 @@ ROW = 16  # bytes
 
 
 def bind_matrix_load(binding: Binding) -> Callable[[], None]:
-    """Bind ``ldmatrix.sync.aligned.m8n8.{x1,x2,x4}{.trans}.shared{::cta}.b16``. Raises ``UnsupportedKernel``."""
+    """Bind ``ldmatrix.sync.aligned.m8n8.{x1,x2,x4}{.trans}.shared{::cta}.b16``. Raise ``UnsupportedKernel``."""
     target, address = binding.instruction.operands[:2]
     return _bind(binding, target, address, "load")
 
 
 def bind_matrix_store(binding: Binding) -> Callable[[], None]:
-    """Bind ``stmatrix.sync.aligned.m8n8.{x1,x2,x4}{.trans}.shared{::cta}.b16``. Raises ``UnsupportedKernel``."""
+    """Bind ``stmatrix.sync.aligned.m8n8.{x1,x2,x4}{.trans}.shared{::cta}.b16``. Raise ``UnsupportedKernel``."""
     address, source = binding.instruction.operands[:2]
     return _bind(binding, source, address, "store")
 
@@ -93,7 +93,7 @@ def _bind(binding: Binding, target: Operand, address: Operand, effect: Literal["
 
 
 def bind_transpose(binding: Binding) -> Callable[[], None]:
-    """Bind ``movmatrix.sync.aligned.m8n8.trans.b16``. Raises ``UnsupportedKernel``."""
+    """Bind ``movmatrix.sync.aligned.m8n8.trans.b16``. Raise ``UnsupportedKernel``."""
     state, instruction, guard = binding.state, binding.instruction, binding.guard
     if instruction.modifiers != ("sync", "aligned", "m8n8", "trans", "b16"):
         raise unsupported(instruction)
@@ -112,7 +112,7 @@ def bind_transpose(binding: Binding) -> Callable[[], None]:
 def whole_warps(
     state: State, instruction: Instruction, guard: Callable[[], Array | None] | None, case: str
 ) -> Callable[[], Any]:
-    """An index of the warps that execute now, or None; a ``Fault`` where a lane of one does not (``missing_lane``)."""
+    """Return a function for an index of the executing warps, or None. It raises ``Fault`` if a warp is incomplete."""
     complete = bool(state.exists.all())
 
     def present() -> Any:
@@ -132,8 +132,8 @@ def whole_warps(
 
 
 def _transposed(instruction: Instruction) -> bool:
-    """Whether the matrices are; refuses what is not known. ptxas takes what stands between in any order, and
-    ``x4.trans.m8n8`` is as common as ``m8n8.x4.trans``."""
+    """Return whether the matrices are transposed. Raise ``UnsupportedKernel`` for unknown modifiers. ptxas accepts the
+    middle modifiers in any order, and ``x4.trans.m8n8`` is as common as ``m8n8.x4.trans``."""
     *common, space, kind = ("", "", *instruction.modifiers)
     how = sorted(common[4:])
     shape = [it for it in how if it in ("x1", "x2", "x4")]
@@ -144,14 +144,15 @@ def _transposed(instruction: Instruction) -> bool:
 
 
 def _row(state: State, operand: Any, instruction: Instruction) -> Array:
-    """The register that receives a fragment."""
+    """Return the 32-bit register that holds a fragment. Raise ``UnsupportedKernel``."""
     if not isinstance(operand, Register) or state.rows.get(operand.name, ("",))[0] != 32:
         raise unsupported(instruction)
     return state.row(operand.name, "b32")
 
 
 def missing_lane(state: State, instruction: Instruction, mask: Array, lane: int, case: str) -> Fault:
-    """A warp executes it without a lane that it needs for a ``row``, its ``matrix`` or its ``matrices``."""
+    """Return the fault of a warp that executes the instruction without ``lane``. ``case`` is "row", "matrix" or
+    "matrices"."""
     first = lane // WARP * WARP
     who = state.actor(first + int(mask[first : first + WARP].argmax()), instruction)
     return Fault("warp_mask", case, instruction, who, Misuse(instruction.full_opcode, value=lane % WARP))

@@ -1,8 +1,8 @@
-"""Threads that have found a phase of an mbarrier not over yet.
+"""Threads that wait for an mbarrier phase that has not ended.
 
-They would look again and again while the threads that bring the phase to its end wait for their turn. So who has looked
-in vain lets all others go first, until a phase ends or nobody else can run; then it looks again. Where nothing changes
-however often all look, nobody is left who could bring what they wait for.
+A waiting thread would poll while the threads that end the phase wait for their turn. A thread whose test failed is
+therefore held until a phase ends or no other thread can run; then it tests again. If no mbarrier changes however often
+all threads test, the wait is a deadlock.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from gemm_lessons.engine.ptx.records import Kernel
 from gemm_lessons.engine.records.facts import Missing, Starved
 
 Array = NDArray[Any]
-ROUNDS = 256  # in which all look in vain and nothing happens to any mbarrier
+ROUNDS = 256  # retries without a change of any mbarrier before the wait is a deadlock
 
 
 class PhaseWaits:
-    """Who looked in vain in the current batch."""
+    """The lanes whose last test of an mbarrier failed in the current batch."""
 
     def __init__(self, lanes: int) -> None:
-        self.held = np.zeros(lanes, np.bool_)  # may not run now
+        self.held = np.zeros(lanes, np.bool_)  # lanes that may not run now
         self.anyone = False
-        self._cell = np.zeros(lanes, np.int64)  # where each looked last
-        self._at = np.zeros(lanes, np.int32)  # and in which instruction
+        self._cell = np.zeros(lanes, np.int64)  # the mbarrier that each lane tested last
+        self._at = np.zeros(lanes, np.int32)  # and the instruction of that test
         self.begin()
 
     def begin(self) -> None:
-        """A new batch."""
+        """Reset for a new batch."""
         self._release()
         self._completions = self._changes = -1
         self._rounds = 0
 
     def put(self, lanes: Array, cell: Array, instruction: int, phases: Phases) -> None:
-        """``lanes`` (n,) wait for the barriers at ``cell`` (n,)."""
+        """Hold ``lanes`` (n,), which wait for the barriers at ``cell`` (n,)."""
         self.held[lanes] = True
         self._cell[lanes], self._at[lanes] = cell, instruction
         self._completions = phases.completions
         self.anyone = True
 
     def look(self, phases: Phases) -> None:
-        """Let everybody go once a phase has ended."""
+        """Release all lanes if a phase has ended."""
         if phases.completions != self._completions:
             self._release()
 
     def retry(self, phases: Phases) -> bool:
-        """Nobody else can run: let all look again. False when they have done so often enough."""
+        """Release all lanes to test again, because no other lane can run. Return False after too many retries."""
         if phases.changes != self._changes:
             self._changes, self._rounds = phases.changes, 0
         self._rounds += 1
@@ -66,7 +66,7 @@ class PhaseWaits:
         self.anyone = False
 
     def starving(self, state: State, kernel: Kernel, arrays: Mapping[str, tuple[int, int]]) -> Fault:
-        """Nobody is left who could end the phase that threads wait for: of those who do so at one barrier in one
+        """Return the fault of threads that wait for a phase that no thread can end: those at one barrier in one
         instruction."""
         first = int(self.held.argmax())
         cell, index = int(self._cell[first]), int(self._at[first])

@@ -1,8 +1,8 @@
-"""``mbarrier`` and ``cp.async.mbarrier.arrive``: PTX's operations on the barriers of ``phases.py``; and the fences that
-order them, and memory, before the copies of the async proxy.
+"""``mbarrier`` and ``cp.async.mbarrier.arrive``: PTX's operations on the barriers of ``phases.py``, and the fences that
+order barrier and memory accesses before copies of the async proxy.
 
-Who arrives, waits and copies is told to the trace; that a thread reads what was copied only after it has seen the phase
-end is checked from there (``checkers/bulk_copies.py``).
+Arrivals, waits and copies are recorded in the trace. ``checkers/bulk_copies.py`` checks from it that a thread reads
+copied bytes only after it has seen the phase end.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from gemm_lessons.engine.records.facts import Mbarrier, MbarrierMisuse
 
 Array = NDArray[Any]
 
-# Words that change nothing here: one block's threads see each other's memory at once.
+# Modifiers without effect here: the threads of a block see each other's memory at once.
 ANYHOW = frozenset("b64 shared shared__cta shared__cluster sem release acquire relaxed cta cluster".split())
-USE: Effect = "load"  # of a barrier that is there: such never race with each other
+USE: Effect = "load"  # an operation on an existing barrier; loads never race with each other
 KINDS: tuple[Literal["copies", "arrive"], ...] = ("copies", "arrive")
 FORMS = {
     "init": frozenset[str](), "inval": frozenset[str](), "expect_tx": frozenset[str](),
@@ -41,7 +41,7 @@ FORMS = {
 
 @dataclasses.dataclass(frozen=True)
 class Mbarriers:
-    """The mbarriers that one operand of an instruction means. ``of`` gives lanes (n,) their cells (n,)."""
+    """The mbarriers that one operand of an instruction addresses. ``of`` maps lanes (n,) to cells (n,)."""
 
     state: State
     instruction: Instruction
@@ -49,11 +49,11 @@ class Mbarriers:
     arrays: Any  # name -> (offset, bytes) of shared arrays
 
     def offsets(self, cell: Array) -> Array:
-        """Byte offsets in the blocks' shared memory."""
+        """Return the byte offsets of cells in their blocks' shared memory."""
         return np.asarray(cell * BYTES % self.state.shared_stride)
 
     def misused(self, problem: Misused, lanes: Array, cell: Array) -> Fault:
-        """The fault of a lane that misuses one."""
+        """Return the fault of a lane that misuses an mbarrier."""
         who = self.state.actor(int(lanes[problem.position]), self.instruction)
         offset = int(cell[problem.position]) * BYTES % self.state.shared_stride
         opcode = self.instruction.full_opcode.replace("__", "::")
@@ -62,7 +62,7 @@ class Mbarriers:
 
 
 def mbarrier_at(arrays: Any, offset: int) -> Mbarrier:
-    """The mbarrier at an offset of shared memory, by the names of the source."""
+    """Return the mbarrier at an offset of shared memory, with its name in the source."""
     for name, (start, size) in arrays.items():
         if start <= offset < start + size:
             if (offset - start) % BYTES:
@@ -72,7 +72,7 @@ def mbarrier_at(arrays: Any, offset: int) -> Mbarrier:
 
 
 def barriers_of(binding: Binding, operand: Operand, effect: Effect, told: bool = True) -> Mbarriers:
-    """Binds an operand that is the address of an mbarrier. ``told``: the trace has every access to it."""
+    """Bind an operand that is the address of an mbarrier. ``told``: record every access to it in the trace."""
     state, memory, instruction = binding.state, binding.memory, binding.instruction
     if not isinstance(operand, Address):
         raise unsupported(instruction)
@@ -96,7 +96,7 @@ def barriers_of(binding: Binding, operand: Operand, effect: Effect, told: bool =
 
 
 def bind_mbarrier(binding: Binding) -> Callable[[], None]:
-    """Bind ``mbarrier.*``. Raises ``UnsupportedKernel``."""
+    """Bind ``mbarrier.*``. Raise ``UnsupportedKernel``."""
     state, instruction, value = binding.state, binding.instruction, binding.value
     what, *words = instruction.modifiers
     if what not in FORMS or not set(words) <= ANYHOW | FORMS[what]:
@@ -169,7 +169,7 @@ def _arrive(binding: Binding) -> Callable[[], None]:
 
 
 def _wait(binding: Binding) -> Callable[[], None]:
-    """``test_wait`` and ``try_wait``: whoever finds the phase not over lets others go first."""
+    """Bind ``test_wait`` and ``try_wait``. Lanes whose phase is not over let other lanes run first."""
     state, instruction, value = binding.state, binding.instruction, binding.value
     target, address, which, *_ = instruction.operands
     one = barriers_of(binding, address, USE)
@@ -225,14 +225,15 @@ def _pending_count(binding: Binding) -> Callable[[], None]:
 
 
 def bind_copies_arrive(binding: Binding) -> Callable[[], None]:
-    """Bind ``cp.async.mbarrier.arrive{.noinc}``: the phase is not over before the lane's earlier copies have come."""
+    """Bind ``cp.async.mbarrier.arrive{.noinc}``: the phase does not end before the lane's earlier copies have
+    arrived."""
     state, instruction = binding.state, binding.instruction
     words = instruction.modifiers[3:]
     if instruction.modifiers[2:3] != ("arrive",) or not set(words) <= ANYHOW | {"noinc"}:
         raise unsupported(instruction)
     one = barriers_of(binding, instruction.operands[0], USE)
     chosen = binding.lanes()
-    counts = "noinc" in words  # else it is expected on top of the others: nothing changes once it has come
+    counts = "noinc" in words  # else one more arrival is expected and made, with no net change
     line = line_of(instruction)
 
     def run() -> None:
@@ -255,7 +256,7 @@ def bind_copies_arrive(binding: Binding) -> Callable[[], None]:
 
 
 def bind_proxy_fence(binding: Binding) -> Callable[[], None]:
-    """Bind ``fence.proxy.async``, ``fence.proxy.alias`` and ``fence.mbarrier_init``. Raises ``UnsupportedKernel``."""
+    """Bind ``fence.proxy.async``, ``fence.proxy.alias`` and ``fence.mbarrier_init``. Raise ``UnsupportedKernel``."""
     state, instruction, guard = binding.state, binding.instruction, binding.guard
     kind, *words = instruction.modifiers
     if kind == "proxy" and words[:1] == ["alias"]:

@@ -1,10 +1,10 @@
 """The memories of a launch: global allocations, per-block shared windows, per-thread local memory, parameters.
 
-Addresses are virtual. An index that goes wrong must never land inside another allocation unnoticed: each has a slot of
-64 GiB of its own, and within it lies at a phase of its own, so that even an offset that is wrong by whole multiples of
-4 GiB (an index that wrapped at 32 bits) or of a slot finds nothing there. Every address is a multiple of 256 bytes, as
-CUDA's allocators give. Generic addresses of shared and local memory lie in windows of their own; a global or local
-address that is taken for a shared one, cut to 32 bits or not, lies outside of any block's shared memory.
+Addresses are virtual. A wrong index must never fall inside another allocation unnoticed, so each allocation has its own
+slot of 64 GiB and its own offset within the slot. An index that is wrong by whole multiples of 4 GiB (because it
+wrapped at 32 bits) or by whole slots therefore misses every allocation. Every address is a multiple of 256 bytes, as
+with CUDA's allocators. Shared and local memory have windows of generic addresses of their own. A global or local
+address used as a shared one, truncated to 32 bits or not, is outside every block's shared memory.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from gemm_lessons.engine.records.launch import (
 Lanes = NDArray[Any]
 
 ALLOCATION_SPACING = 1 << 36
-GLOBAL_BASE = 0x7000_4000_0000  # the low half of no global address is a small number
-GUARD = 1 << 20  # bytes between the phases of two allocations
+GLOBAL_BASE = 0x7000_4000_0000  # chosen so that the low half of a global address is never small
+GUARD = 1 << 20  # bytes between the offsets of two allocations within their slots
 SHARED_WINDOW = 0x0100_0000_0000
-RESERVED_SHARED = 1024  # bytes that the driver keeps at the start of a block's shared memory, from the H100 on
+RESERVED_SHARED = 1024  # bytes that the driver reserves at the start of a block's shared memory, from the H100 on
 LOCAL_WINDOW = 0x0200_8000_0000
 WINDOW_SIZE = 1 << 32
 ALIGNMENT = 256
-PARAMETERS = "the parameters"  # the block of them, where a kernel takes their addresses
-TENSOR_MAP_MARK = 0x7E50_4D41_5000_0000  # the first of them, beside the number of the argument
-POISON = 0xFF  # as float32 a NaN: what nobody wrote never looks like a result
+PARAMETERS = "the parameters"  # the parameter block, where a kernel takes the address of a parameter
+TENSOR_MAP_MARK = 0x7E50_4D41_5000_0000  # the first 8 bytes of a tensor map, plus the argument's position
+POISON = 0xFF  # byte of unwritten memory; as float32 a NaN, so that it never looks like a result
 
 
 @dataclass
@@ -55,9 +55,9 @@ class Allocation:
     base: int
     size: int
     offset: int
-    tracked: bool  # an output, or written by the kernel: its reads and writes are reported with absolute addresses
+    tracked: bool  # an output, or written by the kernel: its accesses are recorded with absolute addresses
     constant: bool = False
-    fresh: bool = False  # holds nothing yet: reading it before writing it is a mistake
+    fresh: bool = False  # uninitialised: reading it before writing it is an error
 
 
 class GlobalMemory:
@@ -88,7 +88,7 @@ class GlobalMemory:
         for variable in placed:
             data = np.frombuffer(initial_bytes(variable, addresses), np.uint8)
             contents.append((self.symbols[variable.name], data))
-        words = np.full(-(-max(end, 16) // 16) * 2, -1, np.int64)  # int64: aligned for every element type
+        words = np.full(-(-max(end, 16) // 16) * 2, -1, np.int64)  # int64, so that it is aligned for every element type
         self.arena = words.view(np.uint8)
         for allocation, data in contents:
             self.arena[allocation.offset : allocation.offset + allocation.size] = data
@@ -105,21 +105,21 @@ class GlobalMemory:
         return allocation, end + taken
 
     def fill(self, symbol: str, data: bytes) -> None:
-        """Put bytes into a variable."""
+        """Copy ``data`` to the start of a variable."""
         allocation = self.symbols[symbol]
         self.arena[allocation.offset : allocation.offset + len(data)] = np.frombuffer(data, np.uint8)
 
     def address_of(self, pointer: Buffer | Pointer) -> int:
-        """The virtual address that a buffer starts at, or that a pointer into one points to."""
+        """Return the virtual address of a buffer's start, or the address that a pointer into a buffer holds."""
         return self._by_array[id(buffer_of(pointer).array)].base + offset_of(pointer)
 
     def find(self, address: int) -> Allocation | None:
-        """The allocation in whose slot ``address`` lies: the one that it most likely was meant for."""
+        """Return the allocation whose slot contains ``address``, or None. It is most likely the one that was meant."""
         slot = (address - GLOBAL_BASE + ALLOCATION_SPACING // 2) // ALLOCATION_SPACING
         return self.allocations[slot] if 0 <= slot < len(self.allocations) else None
 
     def offsets(self, addresses: Lanes, width: int) -> tuple[Lanes, Lanes]:
-        """Per lane: offset into the arena, and whether all ``width`` bytes are inside one allocation."""
+        """Return, per lane, the offset into the arena, and whether all ``width`` bytes are inside one allocation."""
         if not self.allocations:
             return np.zeros_like(addresses), np.zeros(addresses.shape, bool)
         slots = self._slots(addresses)
@@ -127,7 +127,7 @@ class GlobalMemory:
         return self._offsets[slots] + relative, (relative >= 0) & (relative <= self._sizes[slots] - width)
 
     def touched(self, addresses: Lanes) -> list[Allocation]:
-        """The allocations in whose slots ``addresses`` lie."""
+        """Return the allocations whose slots contain ``addresses``."""
         return [self.allocations[slot] for slot in np.unique(self._slots(addresses)).tolist()]
 
     def _slots(self, addresses: Lanes) -> Lanes:
@@ -136,7 +136,7 @@ class GlobalMemory:
         return clipped
 
     def text_at(self, address: int) -> str:
-        """The zero-terminated string at a virtual address (messages of ``assert``)."""
+        """Return the zero-terminated string at a virtual address, such as a message of ``assert``."""
         allocation = self.find(address)
         if allocation is None or not allocation.base <= address < allocation.base + allocation.size:
             return ""
@@ -153,7 +153,8 @@ class GlobalMemory:
 
 
 def _separate(buffers: Iterable[Buffer]) -> list[Buffer]:
-    """Each array once; an output if any says so. Raises ``ValueError`` for two arrays that share memory."""
+    """Return each array once, as an output if any buffer says so. Raise ``ValueError`` for two arrays that share
+    memory."""
     once: dict[int, Buffer] = {}
     for buffer in buffers:
         known = once.get(id(buffer.array))
@@ -168,7 +169,7 @@ def _separate(buffers: Iterable[Buffer]) -> list[Buffer]:
 
 
 def parameter_block(kernel: Kernel, arguments: Sequence[Argument], memory: GlobalMemory) -> bytes:
-    """The kernel's parameters as bytes. Raises ``ValueError`` when the arguments do not fit the signature."""
+    """Return the kernel's parameters as bytes. Raise ``ValueError`` if the arguments do not fit the signature."""
     if len(arguments) != len(kernel.parameters):
         raise ValueError(f"{kernel.name} takes {len(kernel.parameters)} parameters, {len(arguments)} were given")
     block = bytearray(max((p.offset + p.size for p in kernel.parameters), default=0))
@@ -195,22 +196,23 @@ def parameter_block(kernel: Kernel, arguments: Sequence[Argument], memory: Globa
 
 
 def tensor_map_bytes(position: int) -> bytes:
-    """What lies in memory where argument number ``position`` is a tensor map. What a GPU has there is not told."""
+    """Return the bytes in memory of a tensor map that is argument number ``position``. A GPU's encoding is not
+    documented."""
     return (TENSOR_MAP_MARK + position).to_bytes(8, "little") + bytes(TENSOR_MAP_SIZE - 8)
 
 
 def shared_origin(target: str) -> int:
-    """The address at which a block's own shared memory begins, on ``target``, such as ``sm_90``: kernels that exchange
-    two buffers by an exclusive or of addresses see it."""
+    """Return the address at which a block's own shared memory begins on ``target``, such as ``sm_90``. Kernels that
+    exchange two buffers by an exclusive or of addresses depend on it."""
     return RESERVED_SHARED if int("0" + "".join(filter(str.isdigit, target))) >= 90 else 0
 
 
 def layout(
     variables: Iterable[Variable], known: Mapping[str, int], start: int = 0
 ) -> tuple[dict[str, tuple[int, int]], int]:
-    """Offsets and sizes of shared (or local) variables, and the bytes they take.
+    """Return the offset and size of each shared (or local) variable, and the total bytes.
 
-    ``known`` offsets come from the machine code and win; the others follow in the order of declaration, aligned.
+    ``known`` offsets from the machine code take precedence; the other variables follow in declaration order, aligned.
     """
     placed: dict[str, tuple[int, int]] = {}
     end = start
@@ -221,7 +223,7 @@ def layout(
             end = max(end, known[variable.name] + variable.size)
         else:
             rest.append(variable)
-    for variable in sorted(rest, key=lambda v: v.size == 0):  # extern (dynamic) shared memory comes last
+    for variable in sorted(rest, key=lambda v: v.size == 0):  # extern (dynamic) shared memory is placed last
         end = -(-end // variable.align) * variable.align
         placed[variable.name] = (end, variable.size)
         end += variable.size

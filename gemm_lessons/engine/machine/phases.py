@@ -1,8 +1,8 @@
-"""Barriers in shared memory (``mbarrier``): in which phase each of a batch's is, and what that phase still waits for.
+"""Barriers in shared memory (``mbarrier``): the current phase of each, and what that phase still waits for.
 
-A phase is over when as many arrivals have come as are expected, and as many bytes as were announced; the next one
-begins at once. Memory holds a picture of it, so that a barrier that somebody stores over is noticed. Source: NVIDIA,
-"PTX ISA" 9.0, 9.7.13.15; what the 64 bits mean is not documented, and is our own here.
+A phase completes when the expected number of arrivals and the announced number of bytes have arrived; the next phase
+begins at once. Shared memory holds an encoding of the barrier's state, so that a store over a barrier is detected.
+Source: NVIDIA, "PTX ISA" 9.0, 9.7.13.15. The encoding of the 64 bits is not documented; this one is ours.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-BYTES = 8  # of one barrier
-MOST = (1 << 20) - 1  # arrivals that a phase may expect, and bytes that it may still wait for
+BYTES = 8  # size of one barrier
+MOST = (1 << 20) - 1  # largest number of arrivals that a phase may expect, and of pending bytes
 PHASE = np.uint64(1) << np.uint64(63)
 
 
 class Misused(Exception):
-    """A barrier is used as none may be (``case`` of a finding ``mbarrier``): a number that it was given, and what that
-    may be. ``position``: which of the lanes that were given does it."""
+    """An illegal use of a barrier. ``case`` is that of a finding ``mbarrier``; ``value`` is the number given and
+    ``limit`` the largest one allowed. ``position``: index of the lane among those passed in."""
 
     def __init__(self, position: int, case: str, value: int = 0, limit: int = 0) -> None:
         super().__init__(case)
@@ -30,7 +30,8 @@ class Misused(Exception):
 
 
 class Phases:
-    """Every barrier of a batch by its cell: 8 bytes of all blocks' shared memory, one block after the other."""
+    """All barriers of a batch, by cell: a cell is 8 bytes of all blocks' shared memory, one block after the other.
+    ``phase``, ``pending`` and ``expected`` are int32 (cells,), ``bytes`` is int64 (cells,)."""
 
     def __init__(self, shared: NDArray[np.uint8]) -> None:
         self._words = shared.view(np.uint64)
@@ -40,15 +41,15 @@ class Phases:
         self.pending = np.zeros(count, np.int32)
         self.expected = np.zeros(count, np.int32)
         self.bytes = np.zeros(count, np.int64)
-        self.changes = 0  # how often anything happened to any
+        self.changes = 0  # number of updates of any barrier
         self.completions = 0
 
     def begin(self) -> None:
-        """A new batch: there is none."""
+        """Remove all barriers, for a new batch."""
         self._valid[:] = False
 
     def init(self, cell: Array, count: Array) -> None:
-        """Make barriers whose every phase expects ``count`` arrivals."""
+        """Create barriers at ``cell`` whose every phase expects ``count`` arrivals. Raise ``Misused``."""
         bad = (count < 1) | (count > MOST)
         if bad.any():
             position = int(bad.argmax())
@@ -59,13 +60,13 @@ class Phases:
         self._changed(cell)
 
     def invalidate(self, cell: Array) -> None:
-        """They are barriers no more."""
+        """Remove the barriers at ``cell``. Raise ``Misused``."""
         self.check(cell)
         self._valid[cell] = False
         self.changes += 1
 
     def check(self, cell: Array) -> None:
-        """Raises ``Misused`` for what is no barrier, or was stored over."""
+        """Raise ``Misused`` if a cell holds no barrier, or if a store has overwritten it."""
         valid = self._valid[cell]
         if not valid.all():
             raise Misused(int((~valid).argmax()), "not made")
@@ -74,8 +75,11 @@ class Phases:
             raise Misused(int((~intact).argmax()), "overwritten")
 
     def arrive(self, cell: Array, count: Array, announced: Array, leaving: bool, completes: bool) -> Array:
-        """Lanes announce bytes and then arrive, ``count`` times each; ``leaving``: later phases expect as many fewer.
-        The phase in which each arrived. ``completes`` False: it may not end the phase."""
+        """Announce bytes and then arrive ``count`` times per lane. Return the phase in which each lane arrived.
+
+        ``leaving``: later phases expect ``count`` fewer arrivals. ``completes`` False: the arrival may not end the
+        phase. Raise ``Misused``.
+        """
         self.check(cell)
         places, which = np.unique(cell, return_inverse=True)
         total = np.bincount(which, count).astype(np.int64)
@@ -104,7 +108,8 @@ class Phases:
         return found
 
     def announce(self, cell: Array, count: Array) -> Array:
-        """``count`` more bytes are expected, or fewer: they have come. The phase that waits for them."""
+        """Expect ``count`` more bytes; a negative count means that bytes have arrived. Return the current phase of each
+        cell."""
         self.check(cell)
         found: Array = self.phase[cell]
         self._announce(cell, count)
@@ -121,7 +126,7 @@ class Phases:
             raise Misused(position, "bytes", int(self.bytes[cell[position]]), MOST)
 
     def _complete(self, places: Array) -> None:
-        """Phases that wait for nothing any more end. ``places`` are distinct."""
+        """End the phases that wait for nothing. ``places`` are distinct cells."""
         done = places[(self.pending[places] == 0) & (self.bytes[places] == 0)]
         if done.size:
             self.phase[done] += 1
@@ -141,7 +146,7 @@ class Phases:
         return picture
 
     def token(self, cell: Array, count: Array) -> Array:
-        """What an arrival gives each lane, before all of them arrive: the state that it finds."""
+        """Return the state that each lane's arrival returns, as it is before that arrival."""
         order = np.argsort(cell, kind="stable")
         places, times = cell[order], count[order].astype(np.int64)
         before = np.cumsum(times) - times
@@ -153,5 +158,6 @@ class Phases:
 
 
 def pending_count(token: Array) -> Array:
-    """``mbarrier.pending_count``: arrivals that were missing before the one that gave ``token``."""
+    """Return the result of ``mbarrier.pending_count``: the arrivals pending before the arrival that returned
+    ``token``."""
     return (token & np.uint64(MOST)).astype(np.uint32)

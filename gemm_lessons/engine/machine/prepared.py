@@ -1,4 +1,4 @@
-"""A kernel taken apart, once for all launches: basic blocks, steps, and what is asked of them."""
+"""A kernel prepared once for all launches: basic blocks, steps, and facts that the machine derives from the code."""
 
 from __future__ import annotations
 
@@ -21,41 +21,41 @@ from gemm_lessons.engine.records.frozen import dataclass
 
 Array = NDArray[Any]
 
-# Registers that say where a cooperative launch keeps what grid.sync() counts in (two words, zero), high half first:
-# cooperative_groups/details/driver_abi.h of CUDA 13.
+# Registers that hold the address of the two zeroed words in which grid.sync() of a cooperative launch counts, high half
+# first. Source: cooperative_groups/details/driver_abi.h of CUDA 13.
 BARRIER_ADDRESS = ("%envreg1", "%envreg2")
 
 
 @dataclass(frozen=True)
 class Program:
-    """A kernel taken apart once: basic blocks, their steps, the order of registers in the register file."""
+    """A kernel as basic blocks with their steps, and the order of its registers in the register file."""
 
     kernel: Kernel
     blocks: tuple[Block, ...]
     steps: tuple[Sequence[Any], ...]
     rows: Sequence[str]
     variables: tuple[Variable, ...]
-    bound: set[int] = field(default_factory=set)  # basic blocks that a launch has bound: all in them is supported
+    bound: set[int] = field(default_factory=set)  # basic blocks bound before: all of it is supported
 
     @functools.cached_property
     def suspects(self) -> frozenset[str]:
-        """Registers that may be read before anything was written into them."""
+        """Return the registers that some path may read before it writes them."""
         return suspects(self.kernel, self.blocks)
 
     @functools.cached_property
     def leaving(self) -> Array:
-        """By block: whether a thread that comes there does nothing more than end."""
+        """Return, per basic block, whether a thread that enters it only ends."""
         return _only_ends(self.blocks)
 
     @functools.cached_property
     def may_wait(self) -> bool:
-        """Whether a loop of the kernel may wait for what another thread does."""
+        """Return whether a loop of the kernel may wait for another thread's action."""
         return spinning.may_wait(self.kernel, self.blocks)
 
     @functools.cached_property
     def overwritten_guards(self) -> frozenset[int]:
-        """Guarded instructions (indices) whose predicate they or a later one of their block write. The compiler's own
-        PTX has none, inline PTX may."""
+        """Return the guarded instructions (indices) whose predicate they or a later instruction of their block write.
+        NVRTC's PTX has none; inline PTX may."""
         found: set[int] = set()
         for block in self.blocks:
             written: set[str] = set()
@@ -68,44 +68,44 @@ class Program:
 
     @functools.cached_property
     def address_registers(self) -> set[str]:
-        """What addresses are made of whose patterns come again."""
+        """Return the base registers of addresses whose patterns are memoised."""
         return address_registers(self.blocks)
 
     @functools.cached_property
     def points_to_parameters(self) -> bool:
-        """Whether the kernel uses the address of a parameter, not only its value: an index made at run time."""
+        """Return whether the kernel takes the address of a parameter, as it does to index one at run time."""
         names = {parameter.name for parameter in self.kernel.parameters}
         return any(type(o) is Symbol and o.name in names for i in self.kernel.instructions for o in i.operands)
 
     @functools.cached_property
     def is_cooperative(self) -> bool:
-        """Whether the kernel asks where the barrier of the whole grid lies, which cooperative launches have."""
+        """Return whether the kernel reads the address of the grid barrier, which only cooperative launches have."""
         return any(
             type(o) is Register and o.name in BARRIER_ADDRESS for i in self.kernel.instructions for o in i.operands
         )
 
     @property
     def has_large_groups(self) -> bool:
-        """Whether multiply-adds come in groups worth keeping in cache."""
+        """Return whether the kernel has groups of at least 16 multiply-adds, whose rows are worth keeping in cache."""
         return any(isinstance(s, FmaGroup) and len(s.instructions) >= 16 for steps in self.steps for s in steps)
 
 
 def prepare(kernel: Kernel, variables: tuple[Variable, ...]) -> Program:
-    """Blocks, steps and register order of a kernel."""
+    """Return the program of a kernel: its blocks, steps and register order."""
     blocks = cfg.build(kernel)
     steps = tuple(schedule(block) for block in blocks)
     return Program(kernel, blocks, steps, row_order(steps, kernel.registers), variables)
 
 
 def _only_ends(blocks: Sequence[Block]) -> Array:
-    """By block: whether a thread that comes there does nothing more than end."""
+    """Return, per basic block, whether a thread that enters it only ends."""
     found: dict[int, bool] = {}
     for first in blocks:
         passed: list[int] = []
         block = first
         while block.number not in found:
             passed.append(block.number)
-            found[block.number] = False  # of a ring, which never ends, and until it is known
+            found[block.number] = False  # provisional; final for a cycle, which never ends
             last = block.terminator
             inside = block.instructions if last is None else block.instructions[:-1]
             if not all(i.row.computes for i in inside) or (last is not None and last.guard is not None):

@@ -1,9 +1,9 @@
-"""What a kernel prints with device ``printf``: ordered by block and thread, as much of it as somebody reads.
+"""Text that a kernel prints with device ``printf``, ordered by block and thread and limited in length.
 
-A call hands over the address of the format and that of its arguments, which lie in local memory as a C struct would
-hold them: 4 bytes for ``int`` and ``char``, 8 for ``double``, ``long`` and pointers. On a GPU the order of threads is
-left to chance; here it is theirs. CUDA C++ Programming Guide, "Formatted Output": the format's flags, width, precision
-and sizes are those of C.
+A call passes the address of the format and that of its arguments, which are in local memory with the layout of a C
+struct: 4 bytes for ``int`` and ``char``, 8 for ``double``, ``long`` and pointers. A GPU leaves the order of threads
+open; here it is by thread number. CUDA C++ Programming Guide, "Formatted Output": flags, width, precision and sizes of
+the format are those of C.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from gemm_lessons.engine.records.results import Printed
 Array = NDArray[Any]
 
 MOST = 200  # calls whose text is kept
-WIDEST = 4096  # columns of one number; more would fill the memory
-MANY = 1 << 14  # calls that wait to be put in order, before those that come too late are dropped
+WIDEST = 4096  # columns of one field; more would exhaust memory
+MANY = 1 << 14  # collected calls before those past the limit are dropped
 DIRECTIVE = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+)?)?(hh|h|ll|l|z|j|t)?(.)", re.DOTALL)
-BITS = {"hh": 8, "h": 16, "": 32}  # of an integer; 64 for the other sizes
+BITS = {"hh": 8, "h": 16, "": 32}  # size of an integer; 64 for other length modifiers
 NULL = "(null)"
 
 
 @dataclass(frozen=True)
 class Call:
-    """One execution of a ``printf``: who made it, and the bytes of the arguments (lanes, size)."""
+    """One execution of a ``printf``: its lanes, format, and argument bytes, uint8 (lanes, size)."""
 
     lanes: Array
     format: str
@@ -40,18 +40,19 @@ class Call:
 
 
 class Printer:
-    """Collects the calls of one launch. ``text_at`` reads a string at an address."""
+    """Collects the ``printf`` calls of one launch."""
 
     def __init__(self, state: State, memory: GlobalMemory) -> None:
         self._state, self._memory = state, memory
         self._calls: list[Call] = []
         self._waiting = 0
-        self._before: int | None = None  # only lanes below this one can still be among the first
+        self._before: int | None = None  # only lanes up to this one can still be kept
         self._kept: list[str] = []
         self._count = 0
 
     def call(self, formats: Array, arguments: Array, active: Array | None) -> None:
-        """``printf`` by the ``active`` lanes (None: all), with addresses of formats and arguments, by lane."""
+        """Collect a ``printf`` of the ``active`` lanes (None: all). ``formats`` and ``arguments`` are addresses per
+        lane."""
         state = self._state
         lanes = np.flatnonzero(state.alive if active is None else active & state.alive)
         self._count += len(lanes)
@@ -70,7 +71,7 @@ class Printer:
             self._drop_late_ones()
 
     def _bytes(self, addresses: Array, lanes: Array, size: int) -> Array:
-        """The arguments (lanes, size), from local memory."""
+        """Return the arguments (lanes, size) from local memory."""
         if not size:
             return np.zeros((len(lanes), 0), np.uint8)
         start = lanes * self._state.local_stride + (addresses - LOCAL_WINDOW)
@@ -89,7 +90,7 @@ class Printer:
         self._before = last if self._before is None else min(self._before, last)
 
     def end_batch(self) -> None:
-        """Put in order what the blocks of a batch have printed."""
+        """Format the calls of a batch in order."""
         found = [
             (int(lane), number, row)
             for number, call in enumerate(self._calls)
@@ -102,18 +103,18 @@ class Printer:
         self._calls, self._waiting, self._before = [], 0, None
 
     def result(self) -> Printed | None:
-        """What was printed; None if nothing was."""
+        """Return the printed text, or None if nothing was printed."""
         return Printed("".join(self._kept), len(self._kept), self._count) if self._count else None
 
 
 def formatted(text: str, arguments: bytes, text_at: Callable[[int], str]) -> str:
-    """The format with its arguments filled in. A directive that C does not know stays as it is."""
+    """Return the format with its arguments filled in. A directive that C does not know is left unchanged."""
     reader = _Reader(arguments)
     return DIRECTIVE.sub(lambda it: _one(it, reader, text_at), text)
 
 
 class _Reader:
-    """Numbers out of a C struct."""
+    """Reads numbers from a C struct."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
@@ -173,7 +174,7 @@ def _hexadecimal(value: float, kind: str) -> str:
 
 
 def _size_of(text: str) -> int:
-    """Bytes that the arguments of a format take at most."""
+    """Return the largest number of bytes that the arguments of a format can take."""
     return sum(8 * (1 + it[0].count("*")) for it in _directives(text))
 
 

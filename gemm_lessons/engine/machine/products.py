@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 
 def bind_product(binding: Binding) -> Callable[[], None]:
-    """Bind ``mma.sync.aligned``. Raises ``UnsupportedKernel`` for a form that is not known."""
+    """Bind ``mma.sync.aligned``. Raise ``UnsupportedKernel`` for an unknown form."""
     state, instruction, guard, value = binding.state, binding.instruction, binding.guard, binding.value
     form = product_form(instruction)
     if form is None:

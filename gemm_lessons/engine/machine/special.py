@@ -1,8 +1,9 @@
 """Special registers and launch constants: one table for PTX and for machine code.
 
-What the launch alone decides is exact. What the GPU decides (``%smid``, ``%nsmid``, ``%warpid`` ...) is answered as one
-H200 could that starts the blocks in order, the same in both engines; clocks count instructions. A run that reads one of
-these says so in a note. Source of the machine code's places: ptxas output for kernels that read one register each.
+Values that follow from the launch are exact. Values that the GPU chooses (``%smid``, ``%nsmid``, ``%warpid`` ...) are
+those of an H200 that starts the blocks in order, and are the same in both engines; clocks count instructions. A run
+that reads one of these says so in a note. Source of the offsets in machine code: ptxas output for kernels that read one
+register each.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from gemm_lessons.engine.records.launch import Grid
 Array = NDArray[Any]
 
 MULTIPROCESSORS = 132  # of an H200
-WARPS = 64  # resident on one
+WARPS = 64  # resident on one multiprocessor
 GUESSED = frozenset("%smid %nsmid %warpid %nwarpid %gridid".split())
-# Machine code's name of a special register.
+# Machine code's name of a special register -> PTX's name.
 NAMES: Mapping[str, str] = {
     **{f"SR_TID.{a.upper()}": f"%tid.{a}" for a in "xyz"}, **{f"SR_CTAID.{a.upper()}": f"%ctaid.{a}" for a in "xyz"},
     **{f"SR_{name.upper()}MASK": f"%lanemask_{name}" for name in ("eq", "lt", "le", "gt", "ge")},
     "SR_LANEID": "%laneid", "SR_VIRTUALSMID": "%smid", "SR_CgaCtaId": "%cluster_ctarank",
 }  # fmt: skip
-# Bytes of constant bank 0 that hold them, by compute capability below 10.
+# Byte offsets in constant bank 0, for compute capabilities below 10; PLACES_90 adds those of sm_90.
 PLACES: Mapping[str, int] = {
     **{f"%ntid.{a}": 4 * i for i, a in enumerate("xyz")}, **{f"%nctaid.{a}": 0xC + 4 * i for i, a in enumerate("xyz")},
 }  # fmt: skip
@@ -42,7 +43,7 @@ PLACES_90: Mapping[str, int] = {
 
 
 def of_threads(thread: Array, grid: Grid) -> dict[str, Array]:
-    """Registers that a thread's number in its block decides, uint32."""
+    """Return the registers that depend on a thread's number in its block, uint32."""
     size_x, size_y, _ = grid.block
     lane = (thread % WARP).astype(np.uint32)
     bit = np.uint32(1) << lane
@@ -62,7 +63,8 @@ def of_threads(thread: Array, grid: Grid) -> dict[str, Array]:
 
 
 def of_blocks(block: Array, grid: Grid) -> dict[str, Array]:
-    """Registers that a block's number in the grid decides, uint32. Without clusters each block is one of its own."""
+    """Return the registers that depend on a block's number in the grid, uint32. Without clusters each block is its own
+    cluster."""
     size_x, size_y, _ = grid.grid
     places = (block % size_x, block // size_x % size_y, block // (size_x * size_y))
     result = {f"%ctaid.{axis}": place.astype(np.uint32) for axis, place in zip("xyz", places, strict=True)}
@@ -77,9 +79,10 @@ def of_blocks(block: Array, grid: Grid) -> dict[str, Array]:
 
 
 def of_launch(grid: Grid, shared_bytes: int, target: str) -> dict[str, np.generic]:
-    """Registers that are one for the whole launch; ``shared_bytes`` of a block, ``target`` such as ``sm_90``."""
+    """Return the registers that are the same for the whole launch. ``shared_bytes`` is shared memory per block,
+    ``target`` a name such as ``sm_90``."""
     word = np.uint32
-    unit = 128 if target >= "sm_80" else 256  # bytes in which shared memory is handed out
+    unit = 128 if target >= "sm_80" else 256  # bytes, granularity of shared memory allocation
     result: dict[str, np.generic] = {
         "%nsmid": word(MULTIPROCESSORS),
         "%nwarpid": word(WARPS),
@@ -98,13 +101,13 @@ def of_launch(grid: Grid, shared_bytes: int, target: str) -> dict[str, np.generi
 
 
 def clustered(kernel: Kernel, grid: Grid) -> Grid:
-    """The launch with the clusters that ``__cluster_dims__`` asks for."""
+    """Return the grid with the cluster size that ``__cluster_dims__`` asks for."""
     asked = kernel.directives.get("reqnctapercluster")
     return replace(grid, cluster=asked) if asked else grid
 
 
 def cluster_of(grid: Grid) -> tuple[int, int, int]:
-    """Blocks of a cluster along x, y, z."""
+    """Return the blocks of a cluster along x, y, z."""
     return grid.cluster or (1, 1, 1)
 
 

@@ -1,13 +1,13 @@
-"""Threads that wait in a loop until another thread changes memory: a lock, a flag, the block that comes before.
+"""Threads that spin until another thread changes memory: a lock, a flag, the preceding block.
 
-The machine runs the lanes at the smallest basic block first, so a lane that spins would starve the very lane it waits
-for. Spinning is recognised by what it is: the whole batch, memory included, is as it was one round earlier, so that it
-would be so for ever. The lanes that ran in that round are then left aside until others have moved: first other warps,
-since on a GPU the threads of a warp wait for each other where their branches join, then the rest of their own. Where
-nobody is left, the blocks that have not started yet must be brought in (``MoreBlocks``), and where there are none, the
-kernel hangs. Loops that also count their rounds never come back to the same state: they are left aside when the
-instruction budget is used up, a few times. A kernel that needs none of this runs as if this module did not exist; one
-without a loop around a lock or a flag is not even looked at.
+The machine runs the lanes at the smallest basic block first, so a spinning lane would starve the lane that it waits
+for. A batch spins if its whole state, memory included, is the same as one iteration earlier, because it would then
+repeat for ever. The lanes that ran in that iteration are held until others have run: first other warps, because the
+threads of a warp wait for each other where their branches join, then the other lanes of their own warps. If no lane is
+left to run, the blocks that have not started yet must be added (``MoreBlocks``); if there are none, the kernel hangs.
+Loops that also count their iterations never return to the same state. Their lanes are held when the instruction budget
+is used up, a few times. Kernels without such a loop run unchanged, and kernels without a loop around a lock or a flag
+are not checked at all.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ from gemm_lessons.engine.ptx.records import Instruction, Kernel
 
 Array = NDArray[Any]
 
-FIRST = 2048  # instructions of a batch before anybody asks whether it spins
-LATER = 512  # the same, once spinning has been seen and the next round was none
-ROUND = 2048  # the longest round of a loop that is followed, in instructions
-TURNS = 16  # how often a loop that never repeats itself is left aside when the budget is used up
-# What a large GPU holds at once: 132 multiprocessors of 2,048 threads and 32 blocks. More cannot wait for each other.
+FIRST = 2048  # instructions of a batch before the first check
+LATER = 512  # instructions between checks after lanes were held
+ROUND = 2048  # instructions of the longest iteration that is detected
+TURNS = 16  # how often a loop that never repeats its state is held when the budget is used up
+# Residency of a large GPU: 132 multiprocessors of 2,048 threads and 32 blocks. More blocks cannot wait for each other.
 RESIDENT_THREADS, RESIDENT_BLOCKS = 132 * 2048, 132 * 32
 
 
 class MoreBlocks(Exception):
-    """The blocks of a batch wait for blocks that have not started: the launch needs ``blocks`` in every batch."""
+    """The blocks of a batch wait for blocks that have not started: the launch needs ``blocks`` blocks in every
+    batch."""
 
     def __init__(self, blocks: int) -> None:
         super().__init__(f"{blocks} blocks must run at the same time")
@@ -48,7 +49,7 @@ class MoreBlocks(Exception):
 
 
 def may_wait(kernel: Kernel, blocks: Sequence[Block]) -> bool:
-    """Whether a loop of the kernel reads what other threads may change meanwhile."""
+    """Return whether a loop of the kernel reads memory that other threads may change."""
     strong = meant_to_meet.strong(kernel)
 
     def waits(block: Block) -> bool:
@@ -61,14 +62,14 @@ def may_wait(kernel: Kernel, blocks: Sequence[Block]) -> bool:
 
 
 def resident(grid_blocks: int, padded: int) -> int:
-    """Blocks of ``padded`` threads that may be on a GPU at once."""
+    """Return the number of blocks of ``padded`` threads that a GPU may hold at once."""
     return min(grid_blocks, RESIDENT_BLOCKS, max(1, RESIDENT_THREADS // padded))
 
 
 @dataclass
 class _Watch:
-    """The batch as it was at block ``number`` with lanes ``active``, who has ``ran`` and which blocks were ``visited``
-    since. ``arena``: global memory one round later."""
+    """The search for a repeated state. ``picture`` is the batch at block ``number`` with lanes ``active``; lanes
+    ``ran`` and blocks ``visited`` have run since. ``arena``: global memory one iteration later."""
 
     number: int
     active: Array
@@ -81,21 +82,21 @@ class _Watch:
 
 
 class Spinning:
-    """Hands out the instruction budget of a batch in parts, and sees between them whether anybody gets anywhere."""
+    """Divides the instruction budget of a batch into parts, and checks between them whether lanes spin."""
 
     def __init__(self, state: State, memory: GlobalMemory, blocks: Sequence[Block], waits: bool, budget: int) -> None:
         self._state, self._memory, self._blocks, self._waits, self._budget = state, memory, blocks, waits, budget
-        self.aside = np.zeros(state.lanes, np.bool_)  # lanes that spin
-        self.held = self.aside  # lanes that may not run now: with whole warps, or only those
-        self.anyone = False  # is aside
-        self.moved = False  # somebody has run since
-        self.proven = True  # that all who are aside would spin for ever
-        self._used = self._given = 0  # instructions executed before the part that was handed out last; those of it
+        self.aside = np.zeros(state.lanes, np.bool_)  # lanes that were found to spin
+        self.held = self.aside  # lanes that may not run now: the warps of ``aside``, or only ``aside``
+        self.anyone = False  # whether any lane is held
+        self.moved = False  # whether a lane has run since
+        self.proven = True  # whether all lanes in ``aside`` would spin for ever
+        self._used = self._given = 0  # instructions executed before the current part; those of the part
         self._watch: _Watch | None = None
-        self._seen: set[bytes] = set()  # the batch each time when everybody was aside
+        self._seen: set[bytes] = set()  # digests of the batch whenever all lanes were held
 
     def begin(self) -> int:
-        """A new batch. Returns how many instructions it may execute before ``check``."""
+        """Reset for a new batch. Return how many instructions it may execute before ``check``."""
         self._release()
         self._watch = None
         self._seen.clear()
@@ -104,7 +105,7 @@ class Spinning:
         return self._next_part()
 
     def used(self, balance: int) -> int:
-        """The instructions that the batch has executed: a number that only grows."""
+        """Return the number of instructions that the batch has executed. It never decreases."""
         return self._used + self._given - balance
 
     def _settle(self, balance: int) -> None:
@@ -117,8 +118,8 @@ class Spinning:
         return self._given
 
     def check(self, number: int, active: Array, balance: int, waiting: Array) -> tuple[int, bool] | None:
-        """Lanes ``active`` have run block ``number``, and the part is used up (``balance`` is what is left of it, below
-        0). Returns the next part and whether lanes were put aside; None when the whole budget is used up."""
+        """Check for spinning after lanes ``active`` have run block ``number`` and used up the part. ``balance`` is the
+        remainder, below 0. Return the next part and whether lanes were held; None when the whole budget is used up."""
         self._settle(balance)
         watch = self._watch
         if self._left < 0:
@@ -143,20 +144,20 @@ class Spinning:
             if watch.arena is not None and np.array_equal(watch.arena, arena):
                 self._put_aside(watch.ran)
                 return 0, True
-            watch.arena = arena.copy()  # only now: it may be large, and most loops never come so far
+            watch.arena = arena.copy()  # copied only now: it may be large, and few loops get this far
         if watch.left < 0:
             self._watch = None
             self._part *= 2
             return self._next_part(), False
-        if watch.steps & (watch.steps - 1) == 0:  # from here on it may repeat itself (R. Brent's cycle finding)
+        if watch.steps & (watch.steps - 1) == 0:  # restart the comparison here (R. Brent's cycle detection)
             watch.number, watch.active = number, active.copy()
             watch.picture, watch.arena = self._picture(waiting), None
             watch.ran, watch.visited = active.copy(), {number}
         return 0, False
 
     def wake(self, alive: Array, waiting: Array, balance: int) -> bool:
-        """Nobody can run, some because they are aside: let others try, for no instructions before the next ``check``.
-        False when it has been like this before and nobody is left."""
+        """Release held lanes because no lane can run; ``check`` then runs after the next block. Return False if the
+        batch has been in this state before and no lane is left."""
         self._settle(balance)
         self._watch = None
         if self.moved:
@@ -181,13 +182,13 @@ class Spinning:
     def _put_aside(self, lanes: Array) -> None:
         self.aside |= lanes
         self.held = np.repeat(self.aside.reshape(-1, WARP).any(axis=1), WARP)
-        self.moved = self.anyone  # who was aside before may go on: these have run since
+        self.moved = self.anyone  # lanes held before may continue, because these have run since
         self.anyone = True
         self._watch = None
         self._part = LATER
 
     def _parts(self, waiting: Array) -> tuple[Array, ...]:
-        """What decides what happens next, but for registers and global memory."""
+        """Return the arrays that determine the next steps, except registers and global memory."""
         state = self._state
         return state.position, waiting, state.carry, state.shared, state.local
 
@@ -196,7 +197,8 @@ class Spinning:
         return _Picture(registers, tuple(part.copy() for part in self._parts(waiting)))
 
     def _same(self, watch: _Watch, waiting: Array) -> bool:
-        """Whether all that the visited blocks look at is as it was: a counter of rounds alone does not matter."""
+        """Return whether all that the visited blocks depend on is unchanged. A loop counter that decides nothing is
+        ignored."""
         before = watch.picture
         if not all(np.array_equal(a, b) for a, b in zip(before.rest, self._parts(waiting), strict=True)):
             return False
@@ -211,7 +213,7 @@ class Spinning:
 
 @dataclass
 class _Picture:
-    """Registers by width, and ``Spinning._parts``."""
+    """A copy of the registers by width, and of ``Spinning._parts``."""
 
     registers: dict[int | str, Array]
     rest: tuple[Array, ...]
@@ -219,7 +221,7 @@ class _Picture:
 
 @functools.cache
 def _decisive(blocks: tuple[Block, ...]) -> frozenset[str]:
-    """Registers that decide where threads go in ``blocks``, which addresses they use and what they store."""
+    """Return the registers that determine the branches, addresses and stored values of ``blocks``."""
     wanted: set[str] = set()
     computing: list[Instruction] = []
     for instruction in (i for block in blocks for i in block.instructions):

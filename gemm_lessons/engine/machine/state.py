@@ -1,4 +1,4 @@
-"""The state of one batch: registers of all lanes, shared and local memory, who is active, and the trace.
+"""The state of one batch: registers of all lanes, shared and local memory, active lanes, and the trace.
 
 Lanes are block-major and every block is padded to whole warps: lane = block_in_batch * padded_threads + thread.
 A register is one row of a two-dimensional array, so that one NumPy call works on all lanes of all blocks at once.
@@ -34,7 +34,8 @@ _FILES: dict[int | str, type[np.generic]] = {"pred": np.bool_, 16: np.uint16, 32
 
 
 class Fault(Exception):
-    """The kernel did what would end it on hardware, as ``finding`` says: ``who`` did it, where in memory."""
+    """An error that would end the kernel on hardware. ``finding`` describes it; ``who`` is the thread that caused it
+    and ``place`` the memory it accessed."""
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class Fault(Exception):
 
 
 class State:
-    """Everything that the bound instructions of one kernel read and write for ``blocks`` blocks in lockstep."""
+    """The arrays that the bound instructions of one kernel read and write, for ``blocks`` blocks in lockstep."""
 
     def __init__(
         self, kernel: Kernel, grid: Grid, blocks: int, shared_bytes: int, local_bytes: int, row_order: Sequence[str]
@@ -70,7 +71,7 @@ class State:
         self.padded = -(-grid.threads // WARP) * WARP
         self.lanes = blocks * self.padded
         self.warps = self.lanes // WARP
-        # Rounded up to 16 bytes so that every block's window can be viewed at every width.
+        # Round up to 16 bytes so that every block's window can be viewed at every width.
         self.shared_bytes = shared_bytes
         self.shared_origin = shared_origin(kernel.target)
         self.shared_stride = -(-max(shared_bytes, 16) // 16) * 16
@@ -92,25 +93,25 @@ class State:
             **special.of_threads(thread, grid),
             **special.of_blocks(self.lane_block, grid),
         }
-        self.say: Callable[[Any, Any, Array | None], None] = lambda formats, arguments, active: None  # printf
+        self.say: Callable[[Any, Any, Array | None], None] = lambda formats, arguments, active: None  # called by printf
         self.ticks: Callable[[], int] = lambda: 0  # the clock: instructions executed so far in the batch
         self.first_block = 0
-        self.carry = np.zeros(self.lanes, np.bool_)  # the condition code register of add.cc and its kin
-        self.active: Array | None = None  # lanes that take part now; None = all
+        self.carry = np.zeros(self.lanes, np.bool_)  # carry flag of add.cc, addc, sub.cc, subc, mad.cc, madc
+        self.active: Array | None = None  # lanes that execute now; None = all
         self.trace: list[Record] = []
-        self.notices: dict[str, Instruction] = {}  # what was left out, with the first instruction that asked for it
+        self.notices: dict[str, Instruction] = {}  # kind of approximation -> first instruction that needed it
         self.alive = self.exists  # lanes that have not ended
-        self.position = np.zeros(self.lanes, np.int32)  # basic block that a waiting lane goes on with
-        self.leaving = np.zeros(1, np.bool_)  # by basic block: it does nothing but end the thread
+        self.position = np.zeros(self.lanes, np.int32)  # basic block that a lane executes next
+        self.leaving = np.zeros(1, np.bool_)  # per basic block: its threads only end
         self.watched: frozenset[int] = frozenset()  # stores whose values are recorded
-        self.undefined: dict[int, Array] = {}  # shuffle -> lanes that read, at last, one that did not take part
-        self.outsiders: dict[int, tuple[Actor, int]] = {}  # shuffle -> an example: such a thread, and the lane it read
-        self.counting = False  # somebody counts what is touched
-        self.placed = False  # somebody wants the true address of every global access
-        self.flying: list[Callable[[], None]] = []  # bulk copies that have not reported to their mbarriers yet
-        # Lanes, the cells of the mbarriers that they wait for, and the instruction by which they do.
+        self.undefined: dict[int, Array] = {}  # shuffle -> lanes that read an inactive lane when it last ran
+        self.outsiders: dict[int, tuple[Actor, int]] = {}  # shuffle -> first such thread, and the lane it read
+        self.counting = False  # an observer counts memory accesses
+        self.placed = False  # record the true address of every global access
+        self.flying: list[Callable[[], None]] = []  # bulk copies that have not yet reported to their mbarriers
+        # Called with lanes that wait, the cells of their mbarriers, and the waiting instruction.
         self.stall: Callable[[Array, Array, Instruction], None] = lambda lanes, cell, instruction: None
-        self.noted: set[int] = set()  # instructions of this batch whose irregular warps are recorded
+        self.noted: set[int] = set()  # instructions whose irregular warps were recorded in this batch
         self.batch = Batch(0, blocks, self.threads, self.padded, 0)
         self.images = Images(())  # texture and surface objects
         self.maps = Maps((), None)  # tensor maps
@@ -128,11 +129,11 @@ class State:
 
     @functools.cached_property
     def phases(self) -> Phases:
-        """The mbarriers in shared memory: only kernels that have some ask."""
+        """Return the mbarriers in shared memory, created on first use."""
         return Phases(self.shared)
 
     def begin(self, first_block: int, blocks: int, generation: int) -> None:
-        """Make the state that of ``blocks`` fresh blocks; slots beyond them stay empty (their lanes never run)."""
+        """Reset the state for ``blocks`` new blocks. Slots after them stay empty: their lanes never run."""
         self.first_block = first_block
         for name, values in special.of_blocks(first_block + self.lane_block, self.grid).items():
             self.special[name][...] = values  # type: ignore[index]
@@ -143,16 +144,17 @@ class State:
         if "phases" in vars(self):
             self.phases.begin()
         self.batch = Batch(first_block, blocks, self.threads, self.padded, generation)
-        for name in self.versions:  # what was remembered of a register does not outlive its batch
+        for name in self.versions:  # invalidate what was memoised in the last batch
             self.versions[name] += 1
 
     @functools.cached_property
     def used(self) -> frozenset[str]:
-        """The registers that the kernel reads."""
+        """Return the registers that the kernel reads."""
         return frozenset().union(*(reads(i) for i in self._kernel.instructions))
 
     def lanes_of(self, name: str) -> Array:
-        """The lanes of a register as they lie in its file. Raises ``UnsupportedKernel`` for one that has no row."""
+        """Return the row of a register in its file, shape (lanes,). Raise ``UnsupportedKernel`` for a register without
+        a row."""
         if name not in self.rows:
             raise UnsupportedKernel(f"register {name} is not supported here")
         width, row = self.rows[name]
@@ -160,7 +162,7 @@ class State:
         return lanes
 
     def row(self, name: str, code: str) -> Array:
-        """The lanes of a register, viewed as ``code``; a code narrower than the register gives its low part. Raises
+        """Return the row of a register, viewed as dtype ``code``. A narrower code views the low part. Raise
         ``UnsupportedKernel`` for a wider one."""
         lanes = self.lanes_of(name)
         dtype = np.dtype(DTYPES[code])
@@ -174,23 +176,23 @@ class State:
         return low
 
     def staying(self) -> Array:
-        """Lanes that have not ended and are not just about to."""
+        """Return the mask of lanes that have not ended and do not end next."""
         result = self.alive.copy()
         result[result] = ~self.leaving[self.position[result]]
         return result
 
     def present(self, lanes: Array | None) -> Array:
-        """Those lanes; None stands for all."""
+        """Return the lane numbers ``lanes``, or all of them for None."""
         return self.lane_index if lanes is None else lanes
 
     def actor(self, lane: int, instruction: Instruction | None, effect: Does = "", width: int = 0) -> Actor:
-        """The thread of a lane, which executes ``instruction``."""
+        """Return the thread of ``lane`` as it executes ``instruction``."""
         thread = coordinates(lane % self.padded, self.grid.block)
         block = coordinates(self.first_block + lane // self.padded, self.grid.grid)
         return Actor(thread, block, line_of(instruction) if instruction is not None else None, effect, width)
 
 
 def coordinates(linear: int, shape: tuple[int, int, int]) -> Coordinates:
-    """Those of a linear thread or block number, as many as the shape has."""
+    """Return the coordinates of a linear thread or block number, without trailing dimensions of size 1."""
     x, y, z = linear % shape[0], linear // shape[0] % shape[1], linear // (shape[0] * shape[1])
     return (x, y, z)[: 3 if shape[2] > 1 else 2 if shape[1] > 1 else 1]

@@ -1,4 +1,5 @@
-"""``__constant__`` and ``__device__`` variables by name: what the host sets before a launch and reads back after it."""
+"""``__constant__`` and ``__device__`` variables by name: the host sets them before a launch and reads them back after
+it."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ SPACES = {"const": "__constant__", "global": "__device__"}
 
 
 def plain(name: str) -> str:
-    """``_ZN2ns1dE`` -> ``ns::d``: namespaces and internal linkage (Itanium C++ ABI, 5.1.5); others stay as they are."""
+    """Return a name as the source writes it: ``_ZN2ns1dE`` -> ``ns::d``. Decode namespaces and internal linkage
+    (Itanium C++ ABI, 5.1.5) and return other names unchanged."""
     match = re.fullmatch(r"_Z(?:N(?P<nested>.+)E|L(?P<local>.+))", name)
     if match is None:
         return name
@@ -33,7 +35,7 @@ def plain(name: str) -> str:
 
 
 def find(variables: Sequence[Variable], name: str) -> Variable:
-    """The variable that the source calls ``name``; its name in the PTX will do. Raises ``ValueError``."""
+    """Return the variable called ``name`` in the source or in the PTX. Raise ``ValueError``."""
     known = [variable for variable in variables if variable.space in SPACES and variable.size]
     found = [variable for variable in known if name in (variable.name, plain(variable.name))]
     if len(found) == 1:
@@ -49,7 +51,7 @@ def find(variables: Sequence[Variable], name: str) -> Variable:
 
 
 def check(variable: Variable, symbol: HostVariable) -> None:
-    """Raises ``ValueError`` when the array is not what the variable holds; arrays of bytes only have to be as long."""
+    """Raise ``ValueError`` if the array does not fit the variable. Only the length of a byte array is checked."""
     array = symbol.array
     if array.nbytes != variable.size:
         raise ValueError(f"symbol {symbol.name}: the variable has {variable.size} bytes, the array {array.nbytes}")
@@ -60,7 +62,7 @@ def check(variable: Variable, symbol: HostVariable) -> None:
 
 
 def given(variables: Sequence[Variable], symbols: Sequence[HostVariable]) -> tuple[Variable, ...]:
-    """The module's variables with the values that the host gives them. Raises ``ValueError`` when one does not fit."""
+    """Return the module's variables with the values that the host sets. Raise ``ValueError`` if one does not fit."""
     values: dict[str, bytes | None] = {}
     for symbol in symbols:
         variable = find(variables, symbol.name)
@@ -75,7 +77,7 @@ def given(variables: Sequence[Variable], symbols: Sequence[HostVariable]) -> tup
 
 
 def read_back(variables: Sequence[Variable], symbols: Sequence[HostVariable], memory: GlobalMemory) -> None:
-    """Copy what the kernel left in ``__device__`` variables into their arrays, unless those are read-only."""
+    """Copy the final values of ``__device__`` variables into their arrays, except read-only arrays."""
     for symbol in symbols:
         variable = find(variables, symbol.name)
         if symbol.array.flags.writeable and (not symbol.given or variable.space == "global"):

@@ -1,7 +1,7 @@
 """``cp.async.bulk.tensor`` in tiles, and its reduction: boxes of one to three dimensions by a tensor map.
 
-Elements of a box that lie outside of the array come as zeros, and count as bytes that have come; those of a box that is
-stored are left out, and it begins inside. Source: NVIDIA, "PTX ISA" 9.0, 9.7.9.27.
+In loads, elements of a box outside the array are filled with zeros and count as arrived bytes. In stores they are left
+out, and a box must begin inside the array. Source: NVIDIA, "PTX ISA" 9.0, 9.7.9.27.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAP_ALIGNMENT, SHARED_ALIGNMENT = 64, 128  # bytes
 
 
 def bind_tensor_copy(binding: Binding) -> Callable[[], None]:
-    """Bind ``cp.async.bulk.tensor`` and ``cp.reduce.async.bulk.tensor``. Raises ``UnsupportedKernel``."""
+    """Bind ``cp.async.bulk.tensor`` and ``cp.reduce.async.bulk.tensor``. Raise ``UnsupportedKernel``."""
     instruction = binding.instruction
     words = tuple(word for word in instruction.modifiers if word not in (HINT, "tile"))
     if words[:1] == ("reduce",):
@@ -51,7 +51,7 @@ def bind_tensor_copy(binding: Binding) -> Callable[[], None]:
 
 
 class Boxes:
-    """The operand ``[map, {coordinates}]``: which boxes the lanes that copy mean."""
+    """The operand ``[map, {coordinates}]``: the boxes of the lanes that copy."""
 
     def __init__(self, binding: Binding, operand: Operand, dims: int) -> None:
         instruction = binding.instruction
@@ -66,7 +66,7 @@ class Boxes:
         self._places = [binding.value(place, "s32") for place in places]
 
     def __call__(self, lanes: Array) -> Iterator[tuple[Map, Array, Array]]:
-        """By tensor map: the lanes that use it, and the coordinates of their boxes (dims, n). Raises ``Fault``."""
+        """Yield, per tensor map: the map, its lanes, and the coordinates of their boxes (dims, n). Raise ``Fault``."""
         addresses = self._map(lanes)
         corner = np.array([np.full(lanes.size, p) if np.ndim(p) == 0 else p[lanes] for p in self._places], np.int64)
         for address in np.unique(addresses).tolist():
@@ -78,9 +78,9 @@ class Boxes:
             yield found, lanes[here], corner[:, here]
 
     def _begins(self, found: Map, lanes: Array, corner: Array) -> None:
-        """Boxes that are stored begin at multiples of 16 bytes of a row, and no coordinate is negative: else it is an
-        illegal instruction on an H200. What is loaded may begin before the array; what loads do at other bytes of a row
-        is not known."""
+        """Raise ``Fault`` for a stored box with a negative coordinate or one that does not begin at a multiple of 16
+        bytes of a row: both are illegal instructions on an H200. A loaded box may begin before the array. What a load
+        does at other bytes of a row is not known, so raise ``UnsupportedKernel`` there."""
         before = (corner < 0).any(axis=0) & self._stores
         if before.any():
             position = int(before.argmax())
@@ -175,7 +175,7 @@ def _out_of_shared(binding: Binding, dims: int, name: str) -> Callable[[], None]
 
 
 def _in_arena(memory: MemoryBinder, one: Map, offset: Array) -> Array:
-    """Where in the arena elements at ``offset`` of a map's array begin."""
+    """Return where elements at ``offset`` of a map's array begin in the arena."""
     start, _ = memory.layout.memory.offsets(np.array([one.base]), 1)
     return np.asarray(start[0] + offset)
 
@@ -188,7 +188,7 @@ def _by_element(one: Map, places: Array, flat: Array, size: int) -> Array:
 
 
 def _moved(one: Map, offset: Array, inside: Array, reduces: bool = False) -> Moved:
-    """What boxes move of global memory: their rows, as far as they are there."""
+    """Return the bytes and sectors of global memory that boxes move: their rows inside the array."""
     first, good = offset.reshape(-1, one.box[0]), inside.reshape(-1, one.box[0])
     count = good.sum(axis=1)
     begin = one.base + first[np.arange(len(first)), good.argmax(axis=1)]
@@ -197,7 +197,7 @@ def _moved(one: Map, offset: Array, inside: Array, reduces: bool = False) -> Mov
 
 
 def _tell(outside: BulkSide, one: Map, lanes: Array, offset: Array, inside: Array) -> None:
-    """What a box touches in global memory, row by row where somebody watches."""
+    """Append a box's touches of global memory to the trace, row by row, if the memory is tracked."""
     row = one.box[0]
     first, good = offset.reshape(lanes.size, -1, row), inside.reshape(lanes.size, -1, row)
     if not outside.is_watched(np.array([one.base])):

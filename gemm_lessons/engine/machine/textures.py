@@ -1,8 +1,8 @@
 """PTX instructions on texture and surface objects: ``tex``, ``txq``, ``suld.b`` and ``sust.b``.
 
-Coordinates follow the object in one operand: ``[%rd1, {%f1, %f2}]``. Reads and writes of surfaces are done at once, in
-the order of the lanes; races between threads on a surface are not looked for.
-Source: NVIDIA, "PTX ISA" 9.0, 9.7.10 and 9.7.11.
+Coordinates follow the object in one operand: ``[%rd1, {%f1, %f2}]``. Surface reads and writes happen at once, in the
+order of the lanes; races between threads on a surface are not detected. Source: NVIDIA, "PTX ISA" 9.0, 9.7.10 and
+9.7.11.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ Array = NDArray[Any]
 Run = Callable[[], None]
 Work = Callable[[Image, Array], None]
 
-# Geometry: how many coordinates, whether a layer stands before them, and how long the vector of them is.
+# Geometry: number of coordinates, whether a layer precedes them, and length of the coordinate vector.
 GEOMETRY = {"1d": (1, False, 1), "2d": (2, False, 2), "3d": (3, False, 4), "a1d": (1, True, 2), "a2d": (2, True, 4)}
 QUERIES = {"width": 0, "height": 1, "depth": 2}
 BUILT_IN = "__nv_nvrtc_builtin_header.h"
 
 
 def bind_texture(binding: Binding) -> Run:
-    """Bind ``tex``. Raises ``UnsupportedKernel``."""
+    """Bind ``tex``. Raise ``UnsupportedKernel``."""
     return _OfImages(binding).texture(binding.guard)
 
 
 def bind_query(binding: Binding) -> Run:
-    """Bind ``txq``. Raises ``UnsupportedKernel``, also for a size that the texture does not have."""
+    """Bind ``txq``. Raise ``UnsupportedKernel``, also for a dimension that the texture does not have."""
     return _OfImages(binding).query(binding.guard)
 
 
 def bind_surface(binding: Binding) -> Run:
-    """Bind ``suld`` or ``sust``. Raises ``UnsupportedKernel``."""
+    """Bind ``suld`` or ``sust``. Raise ``UnsupportedKernel``."""
     return _OfImages(binding).surface(binding.guard)
 
 
 def _asked_by(instruction: Instruction) -> SourceLine | None:
-    """The line that calls ``tex2D`` and the like, which are functions of the compiler's own header."""
+    """Return the line that calls ``tex2D`` or the like, which are functions of the compiler's own header."""
     if instruction.source is None:
         return None
     outside = [place for place in instruction.source.places if not place[0].endswith(BUILT_IN)]
@@ -58,7 +58,7 @@ def _asked_by(instruction: Instruction) -> SourceLine | None:
 
 
 class _OfImages:
-    """One instruction being bound."""
+    """Binds one instruction on texture or surface objects."""
 
     def __init__(self, binding: Binding) -> None:
         self.state, self.value = binding.state, binding.value
@@ -67,17 +67,17 @@ class _OfImages:
             raise self.unsupported("no texture or surface object is among the arguments, as simulate() takes them,")
 
     def unsupported(self, why: str = "unsupported PTX") -> UnsupportedKernel:
-        """The complaint."""
+        """Return the exception that names the instruction and its line."""
         return UnsupportedKernel(f"{why} in `{self.instruction.text}`", line_of(self.instruction))
 
     def lanes(self, operand: Operand | None, code: str) -> Array:
-        """An operand, lane by lane."""
+        """Return an operand per lane, shape (lanes,)."""
         if operand is None:
             raise self.unsupported()
         return np.broadcast_to(self.value(operand, code), (self.state.lanes,))
 
     def place(self, operand: Operand, geometry: str) -> tuple[Operand, Operand | None, tuple[Operand, ...]]:
-        """The object, the layer and the coordinates of ``[object, {...}]``."""
+        """Return the object, the layer (or None) and the coordinates of ``[object, {...}]``."""
         dims, layered, length = GEOMETRY[geometry]
         if not isinstance(operand, Vector) or len(operand.elements) != 1 + length:
             raise self.unsupported()
@@ -89,7 +89,7 @@ class _OfImages:
         return found, layer, tuple(coordinates[:dims])
 
     def results(self) -> list[str]:
-        """The registers of the first operand; "" for one that nothing is written to."""
+        """Return the registers of the first operand; "" for an element without a register."""
         first = self.instruction.operands[0]
         elements = elements_of(first)
         if not all(e is None or isinstance(e, Register) for e in elements):
@@ -97,7 +97,7 @@ class _OfImages:
         return [e.name if isinstance(e, Register) else "" for e in elements]
 
     def each(self, handle: Operand, kind: type[Any], guard: Callable[[], Array | None] | None, work: Work) -> Run:
-        """Runs ``work`` for every object that lanes name, with those lanes."""
+        """Return a closure that calls ``work`` for every object that lanes name, with those lanes."""
         state = self.state
 
         def run() -> None:
@@ -118,7 +118,7 @@ class _OfImages:
     # -- textures -----------------------------------------------------------------------------------------------------
 
     def texture(self, guard: Callable[[], Array | None] | None) -> Run:
-        """``tex``: every texture here has one level of detail, so ``level`` and ``grad`` read the same."""
+        """Bind ``tex``. Every texture has one level of detail, so ``level`` and ``grad`` read the same texels."""
         modifiers, operands = self.instruction.modifiers, self.instruction.operands
         extra = {"level": 1, "grad": 2}.get(modifiers[0] if modifiers else "", 0)
         form = modifiers[1:] if extra else modifiers
@@ -148,7 +148,8 @@ class _OfImages:
         return self.each(handle, Texture, guard, work)
 
     def write(self, names: list[str], found: Array, lanes: Array) -> None:
-        """Texels (lanes, channels) to registers. What the channels that are not there give is not defined here."""
+        """Write texels (lanes, channels) to registers. Results of missing channels are undefined and refused if they
+        are read."""
         for number, name in enumerate(names):
             if not name:
                 continue
@@ -160,7 +161,7 @@ class _OfImages:
                 raise self.unsupported(f"the texture has {found.shape[1]} channels, more are read")
 
     def query(self, guard: Callable[[], Array | None] | None) -> Run:
-        """``txq``: how large a texture is, in texels and layers."""
+        """Bind ``txq``: the size of a texture in texels."""
         modifiers, (target, place) = self.instruction.modifiers, self.instruction.operands
         known = isinstance(target, Register) and self.state.rows.get(target.name, ("",))[0] == 32
         if len(modifiers) != 2 or modifiers[0] not in QUERIES or modifiers[1] != "b32" or not known:
@@ -179,7 +180,7 @@ class _OfImages:
     # -- surfaces -----------------------------------------------------------------------------------------------------
 
     def surface(self, guard: Callable[[], Array | None] | None) -> Run:
-        """``suld.b`` and ``sust.b``: bytes as they are, x in bytes."""
+        """Bind ``suld.b`` and ``sust.b``: raw bytes, with x in bytes."""
         modifiers, operands = self.instruction.modifiers, self.instruction.operands
         loads = self.instruction.row.writes
         form = [m for m in modifiers if m not in ("v2", "v4")]
@@ -218,7 +219,7 @@ class _OfImages:
                 return
             words = np.stack([self.lanes(p, f"b{8 * size}")[lanes] for p in parts], axis=1).astype(f"u{size}")
             stored = np.ascontiguousarray(words).view(np.uint8)
-            for lane in np.flatnonzero(inside):  # in this order: the last of two to one place stays
+            for lane in np.flatnonzero(inside):  # in lane order, so that the last write wins
                 raw[places[0][lane], places[1][lane], places[2][lane], columns[lane]] = stored[lane]
 
         return self.each(handle, Surface, guard, work)
@@ -226,8 +227,11 @@ class _OfImages:
     def inside(
         self, image: Image, raw: Array, layer: Array, rows: list[Array], width: int, mode: str, lanes: Array
     ) -> tuple[list[Array], Array]:
-        """Layer, z, y and byte in the row of each access, and whether it is one: outside, ``zero`` reads zeros and
-        drops writes, ``clamp`` takes the nearest texel, ``trap`` ends the kernel."""
+        """Return layer, z, y and byte in the row of each access, and whether it is inside the surface.
+
+        Outside, ``zero`` reads zeros and drops writes, ``clamp`` accesses the nearest texel, and ``trap`` raises
+        ``Fault``.
+        """
         texel = image.texels.shape[-1] * image.texels.itemsize
         limits = [raw.shape[3] - width, raw.shape[2] - 1, raw.shape[1] - 1][: len(rows)]
         wanted = [*rows, layer]

@@ -1,6 +1,6 @@
-"""Loads and stores: from operands to closures that move data between registers and memories.
+"""Loads and stores: closures that move data between registers and memories.
 
-``access.py`` says where each lane's bytes are; here they are gathered, scattered, widened and narrowed.
+``access.py`` finds each lane's bytes; this module gathers, scatters, widens and narrows them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Value = Callable[[Operand | None, str], Any]
 
 
 class Data:
-    """The value side of a load or store: one row per element, widened or narrowed as PTX says."""
+    """The registers of a load or store: one row per element, widened or narrowed as PTX specifies."""
 
     def __init__(self, state: State, kind: str, operands: Sequence[Operand | None], value: Callable[..., Any]) -> None:
         self.kind = kind
@@ -41,7 +41,7 @@ class Data:
         self.block: Array | None = None
 
     def as_destinations(self) -> Data:
-        """Resolve the operands as registers to write."""
+        """Resolve the operands as registers to write. Raise ``UnsupportedKernel``."""
         state = self._state
         for operand in self.operands:
             if operand is None:
@@ -97,7 +97,7 @@ class Data:
                     row[lanes] = values[:, element]
 
     def store(self, view: Array, index: Array, lanes: Array | None) -> None:
-        """Move the rows of ``lanes`` to ``view[index]``; of lanes with the same address the last one wins."""
+        """Move the rows of ``lanes`` to ``view[index]``. Of lanes with the same address, the last one wins."""
         if self.count == 1:
             view[index] = self._pick(0, lanes)
             return
@@ -105,7 +105,7 @@ class Data:
             view[index, element] = self._pick(element, lanes)
 
     def store_and_record(self, index: int, view: Array, where: Array, lanes: Array | None) -> None:
-        """``store``, and put what each lane stored into the trace."""
+        """Call ``store`` and append each lane's stored bytes to the trace."""
         self.store(view, where, lanes)
         lanes = self._state.present(lanes)
         values = np.empty((lanes.size, self.count), self.dtype)
@@ -119,7 +119,7 @@ class Data:
 
 
 def view_for(memory: NDArray[np.uint8], kind: str, elements: int) -> Array:
-    """The bytes of a memory as an array of ``kind``, with one more axis when a lane moves several elements."""
+    """Return the bytes of a memory as an array of ``kind``, with a second axis if a lane moves several elements."""
     typed: Array = memory.view(DTYPES[kind])
     if elements == 1:
         return typed
@@ -128,8 +128,8 @@ def view_for(memory: NDArray[np.uint8], kind: str, elements: int) -> Array:
 
 @dataclass(frozen=True)
 class Binding:
-    """An instruction that is to become a closure, and what that may touch. ``guard``: the lanes that take part, where
-    it has one; ``value`` gives an operand as an array or scalar of a dtype code."""
+    """An instruction to bind, and the state that its closure uses. ``guard`` returns the executing lanes (None: no
+    guard); ``value`` returns an operand as an array or scalar of a dtype code."""
 
     state: State
     memory: MemoryBinder
@@ -138,11 +138,11 @@ class Binding:
     value: Value
 
     def lanes(self) -> Callable[[], Array | None]:
-        """A function that gives the indices of the lanes that take part (None = every lane of the state)."""
+        """Return a function for the indices of the executing lanes (None = every lane of the state)."""
         return self.memory.lanes(self.guard)
 
     def addresses(self, operand: Operand) -> Callable[[Array | None], Array]:
-        """A function from lanes (None = all) to int64 byte addresses. Raises ``UnsupportedKernel``."""
+        """Return a function from lanes (None = all) to int64 byte addresses. Raise ``UnsupportedKernel``."""
         if not isinstance(operand, Address):
             raise unsupported(self.instruction)
         return self.memory.addresses(operand, self.instruction)
@@ -150,7 +150,8 @@ class Binding:
 
 @dataclass(frozen=True)
 class Transfer:
-    """A load or store: ``move`` moves between registers and ``view[index]`` of a memory, for some lanes (None: all)."""
+    """A load or store. ``move`` moves data between registers and ``view[index]`` of a memory, for some lanes (None:
+    all)."""
 
     instruction: Instruction
     form: Form
@@ -160,7 +161,7 @@ class Transfer:
 
 
 class MemoryBinder:
-    """Makes one closure per load or store. ``value`` gives an operand as an array or scalar of a dtype code."""
+    """Creates one closure per load or store. ``value`` returns an operand as an array or scalar of a dtype code."""
 
     def __init__(self, state: State, layout: Layout, value: Callable[[Operand, str], Any]) -> None:
         self.state = state
@@ -168,39 +169,39 @@ class MemoryBinder:
         self.value = value
 
     def space_access(self, instruction: Instruction, access: Access, unit: int) -> SpaceAccess:
-        """A resolver of addresses for one instruction in one space."""
+        """Return the resolver of one instruction's addresses in one space."""
         nearby = self.layout.shared if access.space == "shared" else self.layout.local
         meant = functools.partial(self.layout.array_meant, instruction)
         misses = Misses(self.state, self.layout.memory, instruction, access, nearby, meant)
         return SpaceAccess(self.state, self.layout.memory, instruction, access, unit, misses)
 
     def memory_of(self, space: str) -> NDArray[np.uint8]:
-        """The bytes behind a space."""
+        """Return the bytes of a space."""
         if space == "shared":
             return self.state.shared
         return self.state.local if space == "local" else self.layout.memory.arena
 
     def addresses(self, address: Address, instruction: Instruction) -> Callable[[Array | None], Array]:
-        """A function from lanes (None = all) to int64 byte addresses."""
+        """Return a function from lanes (None = all) to int64 byte addresses."""
         base = address.base
         if not isinstance(base, Register):
             constant = (self.layout.address(base, instruction) if base is not None else 0) + address.offset
             whole = np.full(self.state.lanes, _wrapped(constant, 64), np.int64)
             return lambda lanes: whole if lanes is None else whole[lanes]
-        # Signed: addresses wrap, so a base below an array and an offset that leads back into it are fine.
+        # Signed, because addresses wrap: a base before an array plus an offset into it is valid.
         width = self.state.lanes_of(base.name).itemsize * 8
         row = self.state.row(base.name, "s64" if width == 64 else "s32")
         offset = np.array(_wrapped(address.offset, width), row.dtype)
 
         def compute(lanes: Array | None) -> Array:
             chosen = row if lanes is None else row[lanes]
-            result: Array = (chosen + offset).astype(np.int64, copy=False)  # always a new array: touches keep it
+            result: Array = (chosen + offset).astype(np.int64, copy=False)  # a new array, because touches keep it
             return result
 
         return compute
 
     def lanes(self, guard: Callable[[], Array | None] | None) -> Callable[[], Array | None]:
-        """A function that gives the indices of the lanes that take part (None = every lane of the state)."""
+        """Return a function for the indices of the executing lanes (None = every lane of the state)."""
         state = self.state
 
         def chosen() -> Array | None:
@@ -243,7 +244,7 @@ class MemoryBinder:
         return self._in_any(it, chosen, compute)
 
     def _side(self, it: Transfer, space: Space) -> tuple[SpaceAccess, Array]:
-        """Where its addresses lie in one space, and the bytes there as it moves them."""
+        """Return the address resolver of one space, and that space's bytes viewed as the transfer's elements."""
         access = access_of(it.instruction, space, it.effect, it.form.width, it.address)
         view = view_for(self.memory_of(space), it.form.kind, it.form.elements)
         return self.space_access(it.instruction, access, it.form.width), view
@@ -261,7 +262,8 @@ class MemoryBinder:
     def _in_window(
         self, it: Transfer, chosen: Callable[[], Array | None], compute: Callable[[Array | None], Array]
     ) -> Callable[[], None]:
-        """Shared or local: patterns are remembered by the bytes of the base register and the active lanes."""
+        """Bind an access to shared or local memory. Patterns are memoised by the base register's bytes and the active
+        lanes."""
         state, move = self.state, it.move
         space, view = self._side(it, "shared" if it.form.space == "shared" else "local")
         recall = remember(state, it.address, compute, space)
@@ -279,7 +281,7 @@ class MemoryBinder:
     def _in_any(
         self, it: Transfer, chosen: Callable[[], Array | None], compute: Callable[[Array | None], Array]
     ) -> Callable[[], None]:
-        """A generic address: each lane's window decides which memory it means."""
+        """Bind an access by generic addresses. Each lane's address window selects its memory."""
         state = self.state
         in_global = self._in_global(it)
         windows = [(SHARED_WINDOW, *self._side(it, "shared")), (LOCAL_WINDOW, *self._side(it, "local"))]
@@ -307,7 +309,7 @@ class MemoryBinder:
 
 
 def bind_load(binding: Binding) -> Callable[[], None]:
-    """Bind ``ldu``, which here is a load like any other."""
+    """Bind ``ldu``, which is executed as ``ld``."""
     return binding.memory.load(binding.instruction, binding.guard)
 
 
@@ -317,7 +319,7 @@ def bind_store(binding: Binding) -> Callable[[], None]:
 
 
 def _wrapped(value: int, bits: int) -> int:
-    """``value`` as a signed number of so many bits."""
+    """Return ``value`` as a signed number of ``bits`` bits."""
     half = 1 << (bits - 1)
     return (value + half) % (2 * half) - half
 

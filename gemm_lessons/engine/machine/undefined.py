@@ -1,10 +1,10 @@
 """Which bits of a result are undefined when some bits of its sources are: one rule per kind of instruction.
 
-A rule gets each source as its bits and a mask of those that are undefined, and gives the masks of the results. What an
-instruction computes from defined bits alone stays defined (``false && unset`` is false, ``unset & 0xff00`` has a
-defined low byte); where an exact answer would cost much, more counts as undefined than need be, never less. The idea is
-that of memory checkers for machine code (J. Seward, N. Nethercote: "Using Valgrind to detect undefined value errors
-with bit-precision", 2005).
+A rule takes each source as a value and a mask of its undefined bits, and returns the masks of the results. A result bit
+computed from defined bits alone is defined (``false && unset`` is false, ``unset & 0xff00`` has a defined low byte).
+Where an exact answer would be expensive, rules are conservative: they mark more bits as undefined, never fewer. The
+method is that of memory checkers for machine code (J. Seward, N. Nethercote: "Using Valgrind to detect undefined value
+errors with bit-precision", 2005).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Rule = Callable[[Sequence[Source]], Sequence[Array]]
 
 
 def rule_of(instruction: Instruction, operation: Operation) -> Rule:
-    """The rule for an instruction of the table of semantics."""
+    """Return the rule for an instruction from the table of ``semantics``."""
     row = instruction.row
     whole = all(code[0] in "usb" and code[1:].isdigit() for code in (*operation.result, *operation.sources))
     logical = set(operation.result) | set(operation.sources) == {"pred"} or whole
@@ -54,13 +54,13 @@ def rule_of(instruction: Instruction, operation: Operation) -> Rule:
 
 
 def unsigned(array: Any) -> Any:
-    """The raw bits of values; predicates stay bool."""
+    """Return the raw bits of values; predicates stay bool."""
     array = np.asarray(array)
     return array if array.dtype == np.bool_ else array.view(f"u{array.dtype.itemsize}")
 
 
 def some(sources: Sequence[Source]) -> Array:
-    """Lanes in which any bit of any source is undefined."""
+    """Return the lanes in which any bit of any source is undefined."""
     result: Any = np.False_
     for source in sources:
         result = result | (source.undefined != 0)
@@ -68,7 +68,7 @@ def some(sources: Sequence[Source]) -> Array:
 
 
 def spread(lanes: Array, code: str) -> Array:
-    """All bits of a result of type ``code`` in ``lanes``, none elsewhere."""
+    """Return a mask with all bits of a result of type ``code`` in ``lanes``, and none elsewhere."""
     if code == "pred":
         return lanes
     dtype = np.dtype(f"u{np.dtype(DTYPES[code]).itemsize}")
@@ -83,7 +83,7 @@ def _everything(operation: Operation) -> Rule:
 
 
 def _halves(sources: Sequence[Source]) -> Sequence[Array]:
-    """Packed pairs: each half depends on the same half of every source of 32 bits, and on all of narrower ones."""
+    """Packed pairs: each half depends on the same half of every 32-bit source, and on all of narrower sources."""
     result: Any = np.uint32(0)
     for source in sources:
         if source.undefined.dtype.itemsize == 4:
@@ -95,7 +95,8 @@ def _halves(sources: Sequence[Source]) -> Sequence[Array]:
 
 
 def _moves(operation: Operation, moved: Sequence[int]) -> Rule:
-    """What moves bits moves undefined ones likewise. Sign extension copies the top one, as it does the sign."""
+    """Return the rule for instructions that move bits: they move undefined bits likewise. Sign extension copies the top
+    bit."""
     code = operation.result[0]
 
     def rule(sources: Sequence[Source]) -> Sequence[Array]:
@@ -113,7 +114,8 @@ def _moves(operation: Operation, moved: Sequence[int]) -> Rule:
 
 
 def _upwards(operation: Operation) -> Rule:
-    """Sums and products: everything from the lowest undefined bit upwards, as a low bit depends on low bits only."""
+    """Return the rule for sums and products: all bits from the lowest undefined bit up, because carries only move
+    up."""
     dtype = np.dtype(f"u{np.dtype(DTYPES[operation.result[0]]).itemsize}")
 
     def rule(sources: Sequence[Source]) -> Sequence[Array]:
@@ -126,13 +128,13 @@ def _upwards(operation: Operation) -> Rule:
 
 
 def _can_be(source: Source) -> tuple[Array, Array]:
-    """Bits that may be 0, bits that may be 1."""
+    """Return the bits that may be 0 and the bits that may be 1."""
     value = unsigned(source.value)
     return np.invert(value) | source.undefined, value | source.undefined
 
 
 def _bitwise(opcode: str) -> Rule:
-    """Undefined is a bit that can be 0 as well as 1."""
+    """Return the rule for bitwise logic: a bit is undefined if it may be 0 as well as 1."""
 
     def rule(sources: Sequence[Source]) -> Sequence[Array]:
         zero, one = _can_be(sources[0])
@@ -161,7 +163,7 @@ def _table(sources: Sequence[Source], code: int) -> Array:
 
 
 def _selection(sources: Sequence[Source]) -> Sequence[Array]:
-    """``selp``: where the choice is undefined, so are the bits in which the two differ."""
+    """``selp``: where the choice is undefined, the bits in which the two sources differ are undefined."""
     first, second, choice = sources
     open_bits = first.undefined | second.undefined | (unsigned(first.value) ^ unsigned(second.value))
     chosen = np.where(choice.value, first.undefined, second.undefined)
@@ -169,17 +171,17 @@ def _selection(sources: Sequence[Source]) -> Sequence[Array]:
 
 
 def _comparison(instruction: Instruction, operation: Operation) -> Rule:
-    """``setp``, also combined with a predicate that may decide alone."""
+    """Return the rule for ``setp``, also combined with a predicate that may decide alone."""
     combine = next((word for word in ("and", "or", "xor") if word in instruction.modifiers[1:]), None)
     plain = semantics.lookup("setp", tuple(m for m in instruction.modifiers if m != combine))
     equality = instruction.modifiers[0] in ("eq", "ne") and operation.sources[0][0] in "usb"
-    if plain is None:  # packed: two comparisons, two results
+    if plain is None:  # packed operands: two comparisons, two results
         return _everything(operation)
 
     def rule(sources: Sequence[Source]) -> Sequence[Array]:
         a, b = sources[:2]
         unknown = some((a, b))
-        if equality:  # values that differ in a defined bit differ
+        if equality:  # a difference in a defined bit decides
             both = np.invert(a.undefined | b.undefined)
             unknown = unknown & ((unsigned(a.value) ^ unsigned(b.value)) & both == 0)
         if combine is None:

@@ -1,16 +1,16 @@
-"""Registers that are read before anything was written into them: a variable of the source without a first value.
+"""Registers that are read before they are written: an uninitialised variable of the source.
 
-Two steps. ``suspects`` reads off the code which registers some path from the kernel's start reads unwritten; in most
-kernels none is, and nothing below costs anything. Of these and of what is computed from them the machine tracks lane by
-lane which bits are undefined (``undefined.py``). Reading such a bit is no mistake yet: compilers evaluate both sides of
-``i < n && d > 0`` and pack halves of which one is never looked at. It is one when the bit decides where a thread goes,
-which address it uses, or what it stores; the line that is named is the one that read the variable first.
+``suspects`` finds by data-flow analysis which registers some path reads before writing them; most kernels have none,
+and then nothing below costs anything. For these registers and those computed from them, the machine tracks per lane
+which bits are undefined (``undefined.py``). Reading such a bit is no error yet: compilers evaluate both sides of
+``i < n && d > 0`` and pack halves of which one is never used. It is an error once the bit decides a branch, an address
+or a stored value. The finding names the line that first read the variable.
 
-What a shuffle gives to a lane that reads one which does not take part is undefined in the same way. Of a kernel that
-does so, a second run follows these values.
+A shuffle that reads an inactive lane returns an undefined value, too. A second run of such a kernel tracks these
+values.
 
-What an unset register holds is not defined. Here every batch of blocks starts with all its bits set, as memory does
-(``memory.POISON``), so that the result does not depend on what an earlier batch left there.
+The contents of an unset register are undefined. Here all its bits are set when a batch starts, as in memory
+(``memory.POISON``), so that the result does not depend on earlier batches.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ from gemm_lessons.engine.semantics.operation import DTYPES
 
 Array = NDArray[Any]
 
-NOT_READ = -1  # origin of a register that nothing but moves has read
+NOT_READ = -1  # origin of a register that only moves have read
 
 
 def suspects(kernel: Kernel, blocks: Sequence[Block]) -> frozenset[str]:
-    """Registers that may hold nothing yet when they are read. Those that barriers and calls deal with are left out:
-    what they write and what they read is not told apart here."""
+    """Return the registers that may be unset when they are read. Registers used by barriers and calls are excluded,
+    because their reads and writes are not distinguished here."""
     declared = frozenset(kernel.registers)
     successors = [[*([b.fallthrough] if b.fallthrough is not None else []), *b.targets] for b in blocks]
     exposed, given = zip(*(_exposed(block) for block in blocks), strict=True)
-    known: list[frozenset[str] | None] = [None] * len(blocks)  # set on every path to the block's start
+    known: list[frozenset[str] | None] = [None] * len(blocks)  # registers set on every path to the block's start
     known[0] = frozenset()
     work = [0]
     while work:
@@ -78,7 +78,7 @@ def suspects(kernel: Kernel, blocks: Sequence[Block]) -> frozenset[str]:
 
 
 def _exposed(block: Block) -> tuple[frozenset[str], frozenset[str]]:
-    """What a block reads before it has written it, and what it writes in any case."""
+    """Return the registers that a block reads before it writes them, and those that it always writes."""
     exposed: set[str] = set()
     written: set[str] = set()
     for instruction in block.instructions:
@@ -89,7 +89,7 @@ def _exposed(block: Block) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def followed(kernel: Kernel, roots: frozenset[str]) -> frozenset[str]:
-    """``roots`` and every register that is computed from them."""
+    """Return ``roots`` and every register computed from them."""
     if not roots:
         return roots
     handled = _handled(kernel)
@@ -110,13 +110,13 @@ def _handled(kernel: Kernel) -> set[str]:
 
 
 def _moved(instruction: Instruction) -> bool:
-    """Whether an instruction only hands its source on, as the compiler does where two paths meet."""
+    """Return whether an instruction only copies its source, as the compiler does where two paths join."""
     return instruction.row.undefined == "copied" and instruction.guard is None
 
 
 @dataclass
 class _Reader:
-    """Who read an unset variable: the first thread of all (``place``: batch and lane), and how often anybody did."""
+    """A read of an unset variable: its first thread (``place``: batch and lane), and the number of reads."""
 
     place: tuple[int, int]
     thread: Actor
@@ -124,8 +124,8 @@ class _Reader:
 
 
 class Unset:
-    """Follows the undefined bits of one launch. ``roots`` hold nothing when a batch starts; ``shuffles`` (indices) may
-    read lanes that do not take part."""
+    """Tracks the undefined bits of one launch. ``roots`` are unset when a batch starts; ``shuffles`` (indices) may read
+    inactive lanes."""
 
     def __init__(
         self, state: State, kernel: Kernel, roots: frozenset[str], binder: Binder, shuffles: frozenset[int]
@@ -139,14 +139,14 @@ class Unset:
         for name in names:
             width, _ = state.rows[name]
             self._bits[name] = np.zeros(state.lanes, np.bool_ if width == "pred" else f"u{int(width) // 8}")
-        # By register and lane: the instruction that first read the unset variable behind it.
+        # By register and lane: the instruction that first read the unset variable that the value depends on.
         self._origin = {name: np.full(state.lanes, NOT_READ, np.int32) for name in names}
-        self._dirty: set[str] = set()  # registers with undefined bits in a lane that has not ended
+        self._dirty: set[str] = set()  # registers with undefined bits in a living lane
         self._batches = 0
-        self._found: dict[int, _Reader] = {}  # by first reading instruction
+        self._found: dict[int, _Reader] = {}  # index of the first reading instruction -> read
 
     def begin(self, alive: Array) -> None:
-        """Fresh blocks: nothing is set."""
+        """Mark the roots as undefined, for a new batch."""
         for name, bits in self._bits.items():
             bits[:] = False
             self._origin[name][:] = NOT_READ
@@ -160,7 +160,7 @@ class Unset:
         self._batches += 1
 
     def around(self, step: Step, operations: list[Op]) -> list[Op]:
-        """The operations of a step, behind what has to be noted of it."""
+        """Return the operations of a step, with the tracking operations before and after them."""
         if not self._bits:
             return operations
         instructions = (step.instruction,) if isinstance(step, Single) else step.instructions
@@ -168,13 +168,13 @@ class Unset:
         return [*self._notes(instructions, operations), *operations, *after]
 
     def at_end(self, block: Block) -> list[Op]:
-        """What has to be looked at when ``block`` has been run and its last instruction decides where to go."""
+        """Return the tracking operations of the branch at the end of ``block``."""
         if not self._bits or block.terminator is None:
             return []
         return self._notes((block.terminator,), [])
 
     def findings(self) -> list[Finding]:
-        """One warning for each line that read what nobody had set."""
+        """Return one warning per line that read an unset value."""
         by_line: dict[tuple[int | None, str], Finding] = {}
         for index, reader in self._found.items():
             instruction = self._kernel.instructions[index]
@@ -190,7 +190,7 @@ class Unset:
         return list(by_line.values())
 
     def _outsider(self, instruction: Instruction, count: int) -> Finding:
-        """The finding of a shuffle's undefined value that mattered."""
+        """Return the finding of a shuffle whose undefined value was used."""
         line, file = line_of(instruction), instruction.source.file if instruction.source else ""
         thread, lane = self._state.outsiders[instruction.index]
         facts = FromLane(lane)
@@ -199,7 +199,7 @@ class Unset:
         )  # fmt: skip
 
     def _mark(self, instruction: Instruction) -> None:
-        """Behind a shuffle: what came from lanes that did not take part."""
+        """Mark what a shuffle has read from inactive lanes as undefined."""
         lanes = self._state.undefined.get(instruction.index)
         if lanes is None or not lanes.any():
             return
@@ -232,7 +232,7 @@ class Unset:
         return [both(follow)]
 
     def _follow(self, instruction: Instruction, operations: list[Op]) -> Iterator[Run]:
-        """What is to be done about one instruction before it is executed."""
+        """Yield the closures that track one instruction before it is executed."""
         how = instruction.row.undefined
         if how == "ignored":
             return
@@ -251,7 +251,7 @@ class Unset:
             yield self._compute(instruction)
 
     def _lanes(self, instruction: Instruction) -> Array:
-        """Lanes that execute an instruction now."""
+        """Return the mask of lanes that execute an instruction now."""
         state = self._state
         active = state.alive if state.active is None else state.active
         if instruction.guard is None:
@@ -260,7 +260,7 @@ class Unset:
         return lanes
 
     def _view(self, name: str, code: str) -> Array:
-        """The undefined bits of a register as an instruction of type ``code`` reads it, raw."""
+        """Return the undefined bits of a register as an instruction of type ``code`` reads them, as raw bits."""
         bits = self._bits[name]
         size = np.dtype(DTYPES[code]).itemsize
         if bits.dtype == np.bool_ or size >= bits.dtype.itemsize:
@@ -268,13 +268,13 @@ class Unset:
         return np.asarray(bits.view(f"u{size}")[:: bits.dtype.itemsize // size])
 
     def _source(self, operand: Operand | None, code: str) -> Source:
-        """An operand with its undefined bits."""
+        """Return an operand with its undefined bits."""
         register, negated = operand, False
         if isinstance(operand, PredicatePair):
             register, negated = operand.first, operand.negated
         if not isinstance(register, (Register, Immediate)) and operand is not None:
             return Source(self._binder.value(operand, code), np.zeros((), unsigned(np.zeros((), DTYPES[code])).dtype))
-        if isinstance(register, Register) and register.name in CLOCKS:  # no array holds it, and every bit of it is set
+        if isinstance(register, Register) and register.name in CLOCKS:  # no array holds it; all its bits are defined
             return Source(*[np.zeros((), unsigned(np.zeros((), DTYPES[code])).dtype)] * 2)
         value = self._binder.value(register, code)
         if isinstance(register, Register) and register.name in self._bits:
@@ -286,7 +286,7 @@ class Unset:
     # -- what instructions do -----------------------------------------------------------------------------------------
 
     def _compute(self, instruction: Instruction) -> Run:
-        """An instruction out of the table of semantics."""
+        """Return the closure that tracks an instruction from the table of ``semantics``."""
         first = instruction.operands[0]
         targets = (first.first, first.second) if isinstance(first, PredicatePair) else (first,)
         operation = semantics.lookup(instruction.opcode, instruction.modifiers, len(targets))
@@ -309,7 +309,7 @@ class Unset:
         return run
 
     def _all_or_nothing(self, instruction: Instruction) -> None:
-        """Any undefined bit makes the whole result undefined."""
+        """Make the whole result undefined if any source bit is."""
         lanes: Any = np.zeros(self._state.lanes, np.bool_)
         for operand in instruction.operands[1:]:
             for name in registers_in(operand):
@@ -341,7 +341,7 @@ class Unset:
             self._write(instruction, target.name, mask)
 
     def _shuffle(self, instruction: Instruction, operations: list[Op]) -> None:
-        """The masks are shuffled by the instruction itself, in place of the values."""
+        """Shuffle the masks by executing the instruction itself on masks instead of values."""
         first, data, *how = instruction.operands
         target = first.first if isinstance(first, PredicatePair) else first
         if not isinstance(data, Register) or not isinstance(target, Register):
@@ -362,7 +362,8 @@ class Unset:
         return None
 
     def _vote(self, instruction: Instruction) -> None:
-        """What a warp answers together is undefined when a lane that takes part is; of a ballot only its bit."""
+        """Make a warp's common result undefined if a source bit of an executing lane is; of a ballot, only that lane's
+        bit."""
         active = self._lanes(instruction)
         lanes: Any = np.zeros(self._state.lanes, np.bool_)
         for operand in instruction.operands[1:]:
@@ -377,7 +378,8 @@ class Unset:
             self._write_all(instruction, np.repeat(warps.any(axis=1), WARP))
 
     def _multiply(self, instruction: Instruction) -> None:
-        """An element of a product is undefined when anything is in its row of a, in its column of b, or in c."""
+        """Make an element of a product undefined if any bit of its row of a, its column of b, or its element of c
+        is."""
         form = product_form(instruction)
         if form is None:
             return
@@ -394,7 +396,7 @@ class Unset:
                 self._write(instruction, target.name, spoilt[:, number].reshape(-1))
 
     def _undefined_matrix(self, elements: Sequence[Operand | None], fragment: Fragment) -> Array:
-        """Which elements have undefined bits: (warps, rows, cols)."""
+        """Return which elements have undefined bits, bool (warps, rows, columns)."""
         nothing = np.zeros(self._state.lanes, f"u{fragment.width // 8}")
         bits = [self._bits.get(e.name, nothing) if isinstance(e, Register) else nothing for e in elements]
         registers = [one.astype(nothing.dtype).reshape(-1, WARP) for one in bits]
@@ -402,7 +404,7 @@ class Unset:
         return undefined
 
     def _clear(self, instruction: Instruction) -> None:
-        """What comes from memory has a value."""
+        """Make the results defined, because values from memory are."""
         self._write_all(instruction, np.zeros(self._state.lanes, np.bool_))
 
     def _write_all(self, instruction: Instruction, lanes: Array) -> None:
@@ -410,7 +412,8 @@ class Unset:
             self._write(instruction, name, spread(lanes, _raw(self._bits[name])))
 
     def _write(self, instruction: Instruction, name: str, mask: Array) -> None:
-        """The undefined bits of a result: into all lanes that execute, and whole where it is open whether they do."""
+        """Write the undefined bits of a result to the lanes that execute. Where the guard is undefined, the whole
+        result is."""
         bits = self._bits.get(name)
         if bits is None:
             return
@@ -442,7 +445,7 @@ class Unset:
     # -- where it matters ---------------------------------------------------------------------------------------------
 
     def _use(self, instruction: Instruction) -> Run:
-        """Addresses, data that is stored, predicates and whatever else an instruction must know."""
+        """Return the closure that checks the registers an instruction needs: addresses, stored data, predicates."""
         names = sorted(reads(instruction) & self._bits.keys())
         widths = {name: _raw(self._bits[name]) for name in names}
         if instruction.row.effect in ("store", "atomic"):
@@ -474,7 +477,7 @@ class Unset:
             reader = self._found.get(index)
             if reader is None:
                 reader = self._found[index] = _Reader(place, self._actor(index, place[1]))
-            elif place < reader.place:  # whichever of its uses ran first, the same thread is named
+            elif place < reader.place:  # name the same thread whichever use ran first
                 reader.place, reader.thread = place, self._actor(index, place[1])
             reader.count += int(np.count_nonzero(here))
 
@@ -483,7 +486,7 @@ class Unset:
 
 
 def _given(instruction: Instruction) -> tuple[str, ...]:
-    """The register that a shuffle's value goes to."""
+    """Return the name of the register that receives a shuffle's value."""
     first = instruction.operands[0]
     target = first.first if isinstance(first, PredicatePair) else first
     return (target.name,) if isinstance(target, Register) else ()

@@ -1,9 +1,9 @@
 """Instructions in which the lanes of a warp exchange values: shuffles, votes, matches, reductions.
 
-Every function works on arrays of shape (warps, 32). ``group`` (uint32) holds for each lane with whom it executes: the
-lanes that take part now with the same member mask (``convergence.py`` has waited for those that the mask names). Each
-group is answered for itself. A shuffle from a lane outside of the group gives what that lane's register holds, which
-PTX calls undefined: it is noted, and if it comes to matter it is a finding (``unset.py``).
+Every function works on arrays of shape (warps, 32). ``group`` (uint32) holds each lane's group: the executing lanes
+with the same member mask (``convergence.py`` has waited for those that the mask names). Each group has its own result.
+A shuffle from a lane outside the group returns that lane's register, which PTX calls undefined. It is recorded, and it
+is a finding if the value is used (``unset.py``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Results = tuple[Array | None, ...]
 
 
 class Groups:
-    """With whom the lanes execute one instruction; remembered as long as masks and lanes stay the same."""
+    """The groups of lanes that execute one instruction together, memoised while masks and lanes stay the same."""
 
     def __init__(self, state: State, instruction: Instruction) -> None:
         everyone = np.ones((state.warps, WARP), np.bool_)
@@ -37,7 +37,7 @@ class Groups:
         self._members = self._active = self._known = np.zeros((0, WARP), np.uint32)
 
     def of(self, members: Array, active: Array) -> Array:
-        """``convergence.groups``; a ``Fault`` if a lane's mask leaves itself out."""
+        """Return ``convergence.groups``. Raise ``Fault`` if a lane's mask does not include itself."""
         same_lanes = active is self._active or (self._active.size and (active == self._active).all())
         if same_lanes and (members == self._members).all():
             return self._known
@@ -52,7 +52,7 @@ class Groups:
 
 
 def bind_warp(binding: Binding) -> Callable[[], None]:
-    """One closure for a warp instruction; it writes only lanes that take part."""
+    """Bind a warp instruction. It writes only executing lanes. Raise ``UnsupportedKernel``."""
     state, instruction, guard, value = binding.state, binding.instruction, binding.guard, binding.value
     opcode, modifiers = instruction.opcode, tuple(m for m in instruction.modifiers if m != "sync")
     first = instruction.operands[0]
@@ -102,7 +102,7 @@ def bind_warp(binding: Binding) -> Callable[[], None]:
 
 
 def _note_outside(state: State, instruction: Instruction, outside: Array, source: Array) -> None:
-    """Lanes that shuffle from a lane that does not take part: which they are now, and one example for a message."""
+    """Record the lanes that shuffle from an inactive lane, and one example for a message."""
     state.undefined[instruction.index] = outside.reshape(-1)
     if instruction.index not in state.outsiders and outside.any():
         lane = int(outside.argmax())
@@ -110,7 +110,7 @@ def _note_outside(state: State, instruction: Instruction, outside: Array, source
 
 
 def _operand_codes(opcode: str, kind: str) -> tuple[str, ...]:
-    """dtype codes of the source operands; the member mask is always last."""
+    """Return the dtype codes of the source operands; the member mask is always last."""
     return {
         "shfl": ("b32", "u32", "u32", "u32"),
         "vote": ("pred", "u32"),
@@ -122,7 +122,7 @@ def _operand_codes(opcode: str, kind: str) -> tuple[str, ...]:
 
 
 def _source_lane(mode: str, b: Array, c: Array) -> tuple[Array, Array]:
-    """``shfl``: which lane each lane reads (itself outside of its segment), and whether that is inside."""
+    """``shfl``: return the lane that each lane reads (itself if outside its segment), and whether it is inside."""
     b = (b & 31).astype(np.int64)
     segment = ((c >> 8) & 31).astype(np.int64)
     clamp = (c & 31).astype(np.int64)
@@ -145,7 +145,7 @@ def _source_lane(mode: str, b: Array, c: Array) -> tuple[Array, Array]:
 
 
 class _Shuffle:
-    """``shfl`` of one instruction: who reads whom is worked out again only when it changes."""
+    """``shfl`` of one instruction. The source lanes are computed again only when the operands change."""
 
     def __init__(self, state: State, mode: str) -> None:
         self._state, self._mode = state, mode
@@ -172,7 +172,7 @@ class _Shuffle:
 
 
 def _equal(group: Array, values: Array) -> Array:
-    """Per lane, the lanes of its group that hold the same value."""
+    """Return, per lane, the lanes of its group that hold the same value."""
     same = values[:, :, None] == values[:, None, :]
     return ballot(same.reshape(-1, WARP)).reshape(-1, WARP) & group
 

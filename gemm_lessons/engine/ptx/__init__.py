@@ -1,8 +1,16 @@
-"""PTX as a program: parsed, calls inlined, cut into basic blocks, steps scheduled.
+"""PTX as a program: text is parsed, calls are inlined, basic blocks are built, and their steps are scheduled.
 
-- ``opcodes``: what is known of each instruction; ``records``: PTX as records; ``operand_check``: operands per opcode
-- ``parser``, with ``lexer``, ``operand_text`` and ``declarations``: text -> records; ``variables``: those it reaches
-- ``inline``, ``wide_registers``, ``wmma``, ``fma_contraction``: rewrite (``rewrite``) what the machine does not execute
+    in    PTX text
+    state records.Module   kernels and functions by name, parsed on first use; module-level variables
+          records.Kernel   instructions (tuple), labels -> instruction index, registers -> type, variables
+          cfg.Block        consecutive instructions; number (order of reconvergence), fallthrough, targets
+    out   schedule.Step    Single, FmaGroup, LoadGroup, MoveGroup; and the analyses below, by instruction index
+
+- ``opcodes``: the table of instruction properties; ``records``: PTX as records; ``operand_check``: operands per opcode
+- ``parser``, with ``lexer``, ``operand_text`` and ``declarations``: text -> records; ``variables``: module variables
+  that a kernel reaches
+- ``inline``, ``wide_registers``, ``wmma``, ``fma_contraction``: rewrite (``rewrite``) instructions that the machine
+  does not execute itself
 - ``cfg``: basic blocks; ``schedule``: their steps
 - analyses: ``anticipated`` expressions, ``common_subexpressions``; ``provenance``: which array an address points into;
   ``synchronising_accesses``: which accesses cannot race; ``fragments``: which lane holds which element of a matrix

@@ -1,8 +1,8 @@
-"""Which results a kernel needs on every path that follows: what no compiler may leave out or move behind a branch.
+"""Anticipated expressions: results that every following path needs, which no compiler may drop or sink below a branch.
 
-A value is needed where it is stored, decides a branch, makes an address, or goes into another value that is needed. A
-load or a multiply-add that only one side of a later branch needs is often moved there by ptxas, so that fewer threads
-execute it in machine code than in PTX.
+A value is needed if it is stored, decides a branch, forms an address, or is the source of a needed value. ptxas often
+sinks a load or a multiply-add that only one side of a later branch needs into that side, so that fewer threads execute
+it in machine code than in PTX.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from gemm_lessons.engine.ptx.records import Instruction, registers_in
 
 
 def always_needed(blocks: Sequence[Block]) -> frozenset[int]:
-    """Instructions whose results all paths from there to the kernel's end need. What has an effect of its own, such as
-    a store, is always among them; an instruction without result too."""
-    before: list[frozenset[str] | None] = [None] * len(blocks)  # needed on every path from there; None: not known yet
+    """Return the instructions whose results every path to the kernel's end needs, and those with an effect of their
+    own, such as stores, or without a result."""
+    before: list[frozenset[str] | None] = [None] * len(blocks)  # needed on every path from its start; None: unknown
     needed: dict[int, bool] = {}
     changed = True
     while changed:
@@ -45,7 +45,7 @@ def _after(block: Block, before: Sequence[frozenset[str] | None]) -> frozenset[s
 
 
 def _step(instruction: Instruction, live: set[str]) -> bool:
-    """Go back over one instruction; whether what it gives is needed."""
+    """Step back over one instruction. Return whether its result is needed."""
     results = writes(instruction)
     guard = {instruction.guard.name} if instruction.guard is not None else set()
     if _has_effect(instruction):
@@ -57,11 +57,11 @@ def _step(instruction: Instruction, live: set[str]) -> bool:
         return True
     if not results or not results <= live:
         return False
-    if guard:  # where the guard does not hold the old value is needed, and no source
+    if guard:  # where the guard is false the old value is needed, and no source
         live |= guard
         return True
     live -= results
-    if instruction.row.undefined == "chosen":  # of the two values only one is needed
+    if instruction.row.undefined == "chosen":  # only one of the two values is needed
         live |= set(registers_in(instruction.operands[3]))
     else:
         live |= reads(instruction)

@@ -1,10 +1,10 @@
-"""Kernel -> basic blocks in the order in which diverged threads reconverge.
+"""Builds the control-flow graph: basic blocks in the order in which diverged threads reconverge.
 
 Divergence rule of the machine: among the threads that can run, those at the block with the smallest number run first.
-That reconverges structured code by itself if every block of a loop is numbered before the code after the loop. The
-compiler's text order mostly has that property; here it is made certain by a weak topological order (F. Bourdoncle,
-"Efficient chaotic iteration strategies with widenings", 1993): strongly connected components in topological order,
-each component again ordered that way inside.
+That reconverges structured code if every block of a loop is numbered before the code after the loop. The compiler's
+text order mostly has that property; a weak topological order guarantees it (F. Bourdoncle, "Efficient chaotic iteration
+strategies with widenings", 1993): strongly connected components in topological order, and each component ordered the
+same way inside.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ WARP = 32
 
 @dataclass(frozen=True)
 class Block:
-    """Instructions that run one after the other. ``successors`` are block numbers; the last instruction may branch.
+    """A basic block: instructions that run one after the other. The last instruction may branch.
 
-    ``fallthrough`` is the block that follows in the text (None at the end), ``targets`` where a branch leads.
+    ``fallthrough`` is the block that follows in the text (None at the end); ``targets`` are those that a branch leads
+    to.
     """
 
     number: int
@@ -33,44 +34,46 @@ class Block:
 
     @cached_property
     def terminator(self) -> Instruction | None:
-        """The last instruction if it decides where to go next, else None."""
+        """Return the last instruction if it ends a basic block, else None."""
         last = self.instructions[-1] if self.instructions else None
         return last if last is not None and last.row.ends_block else None
 
 
 def is_barrier(instruction: Instruction) -> bool:
-    """Whether an instruction is a barrier of (part of) a block."""
+    """Return whether an instruction is a barrier of (part of) a block."""
     return instruction.row.effect == "barrier"
 
 
 def meets_in_warp(instruction: Instruction) -> bool:
-    """Whether an instruction waits for other threads of its warp. It begins a basic block."""
+    """Return whether an instruction waits for other threads of its warp. It begins a basic block."""
     return bool(instruction.row.warp)
 
 
 def reads_clock(instruction: Instruction) -> bool:
-    """Whether an instruction reads a clock, which goes on at the end of a basic block. It begins one."""
+    """Return whether an instruction reads a clock, which advances at the end of a basic block. It begins a basic
+    block."""
     return any(name in CLOCKS for name in reads(instruction))
 
 
 def lanes_with_address(instruction: Instruction) -> int:
-    """How many lanes of a warp, from lane 0 on, hand over an address: all, or those that ``ldmatrix`` asks."""
+    """Return how many lanes of a warp, from lane 0 on, supply an address: all, or those that ``ldmatrix`` uses."""
     registers = next((len(o.elements) for o in instruction.operands if isinstance(o, Vector)), 1)
     return instruction.row.lanes * registers or WARP
 
 
 def writes(instruction: Instruction) -> frozenset[str]:
-    """Registers that an instruction writes; of one that is not known, all that it mentions."""
+    """Return the registers that an instruction writes; for an unknown opcode, all that it mentions."""
     return (instruction.__dict__.get("_uses") or _uses(instruction))[1]
 
 
 def reads(instruction: Instruction) -> frozenset[str]:
-    """Registers that an instruction reads, its guard included."""
+    """Return the registers that an instruction reads, including its guard."""
     return (instruction.__dict__.get("_uses") or _uses(instruction))[0]
 
 
 def _uses(instruction: Instruction) -> tuple[frozenset[str], frozenset[str]]:
-    """What it reads and writes; it keeps them, because every analysis of a kernel asks for them."""
+    """Return the registers that an instruction reads and writes. Memoised, because every analysis of a kernel uses
+    them."""
     row, mentioned = instruction.row, instruction.mentioned
     written = row.writes and row.effect != "unknown"
     guard = () if instruction.guard is None else (instruction.guard.name,)
@@ -84,7 +87,7 @@ def _uses(instruction: Instruction) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def branch_labels(instruction: Instruction, kernel: Kernel) -> tuple[str, ...]:
-    """Where a branch may lead."""
+    """Return the labels that a branch may lead to."""
     last = instruction.operands[-1]
     if not isinstance(last, Symbol):
         raise UnsupportedKernel(f"branch not understood: {instruction.text}", line_of(instruction))
@@ -96,17 +99,17 @@ def branch_labels(instruction: Instruction, kernel: Kernel) -> tuple[str, ...]:
 
 
 def line_of(instruction: Instruction) -> int | None:
-    """Source line of an instruction; None when the compiler left none."""
+    """Return the source line of an instruction, or None if it has none."""
     return instruction.source.line if instruction.source and instruction.source.line else None
 
 
 def unsupported(instruction: Instruction, why: str = "unsupported PTX") -> UnsupportedKernel:
-    """The error for an instruction, or a form of one, that is not known."""
+    """Return the error for an unknown instruction or form."""
     return UnsupportedKernel(f"{why}: {instruction.full_opcode} in `{instruction.text}`", line_of(instruction))
 
 
 def build(kernel: Kernel) -> tuple[Block, ...]:
-    """Basic blocks of a kernel; the first one is the entry."""
+    """Return the basic blocks of a kernel. The first one is the entry."""
     count = len(kernel.instructions)
     starts = {0, *(position for position in kernel.labels.values() if position < count)}
     for instruction in kernel.instructions:
@@ -148,7 +151,7 @@ def _label_block(kernel: Kernel, label: str, text_number: Mapping[int, int], bra
 
 
 def _weak_topological_order(successors: Sequence[Sequence[int]]) -> list[int]:
-    """Reachable nodes from node 0, loops contiguous and before what follows them."""
+    """Return the nodes reachable from node 0, with loops contiguous and before the nodes that follow them."""
 
     def order(entries: Sequence[int], nodes: set[int]) -> list[int]:
         result: list[int] = []
@@ -156,7 +159,7 @@ def _weak_topological_order(successors: Sequence[Sequence[int]]) -> list[int]:
             head = component[0]
             result.append(head)
             if len(component) > 1:
-                # From all successors of the head at once: where its branches meet again comes after both of them.
+                # From all successors of the head at once, so that the join of its branches is numbered after both.
                 result.extend(order(successors[head], set(component) - {head}))
         return result
 
@@ -164,8 +167,10 @@ def _weak_topological_order(successors: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _components(entries: Iterable[int], nodes: set[int], successors: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Strongly connected components reachable from ``entries`` inside ``nodes``, topologically sorted; the first
-    member of each is the node by which the search entered it (Tarjan's algorithm, without recursion)."""
+    """Return the strongly connected components reachable from ``entries`` inside ``nodes``, topologically sorted.
+
+    The first member of each is the node by which the search entered it (Tarjan's algorithm, without recursion).
+    """
     index: dict[int, int] = {}
     low: dict[int, int] = {}
     stack: list[int] = []

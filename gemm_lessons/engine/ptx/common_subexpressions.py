@@ -1,6 +1,6 @@
-"""Floating-point computations that a kernel makes twice: ptxas makes them once, if the first is sure to come before.
+"""Floating-point computations that a kernel makes twice: ptxas makes them once if the first dominates the second.
 
-Compilers leave them on purpose, since the result of the first would take a register until then.
+NVRTC repeats them on purpose, because the first result would occupy a register until the second use.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from gemm_lessons.engine.ptx.cfg import Block, writes
 from gemm_lessons.engine.ptx.opcodes import JOINED
 from gemm_lessons.engine.ptx.records import Immediate, Instruction, Operand, Register
 
-IN_ANY_ORDER = 2  # sources of sums and products, the first two of multiply-adds
+IN_ANY_ORDER = 2  # commutative sources: of sums and products, and the first two of multiply-adds
 
 
 def repeated(blocks: Sequence[Block]) -> frozenset[int]:
-    """Instructions (indices) whose result another register holds already, whatever the way there. Only of registers
-    that are written once."""
+    """Return the instructions (indices) whose result another register already holds on every path. Only registers that
+    are written once are considered."""
     instructions = sorted((i for block in blocks for i in block.instructions), key=lambda i: i.index)
     count = Counter(name for i in instructions for name in writes(i))
     block_of = {i.index: block.number for block in blocks for i in block.instructions}
@@ -41,7 +41,7 @@ def repeated(blocks: Sequence[Block]) -> frozenset[int]:
 
 
 def _key(instruction: Instruction, count: Counter[str], stands_for: Mapping[str, Operand]) -> tuple[Any, ...] | None:
-    """What it computes from what; None where that may be something else the next time."""
+    """Return the operation and its sources as a key, or None if the result may differ the next time."""
     if instruction.row.ffma != JOINED or instruction.guard is not None:
         return None
     if any(count[name] != 1 for name in writes(instruction)):
@@ -60,7 +60,7 @@ def _key(instruction: Instruction, count: Counter[str], stands_for: Mapping[str,
 
 
 def _comes_before(blocks: Sequence[Block], one: int, other: int) -> bool:
-    """Whether every way from the entry to block ``other`` leads through ``one``."""
+    """Return whether block ``one`` dominates block ``other``."""
     if one in (0, other):
         return True
     by_number = {block.number: block for block in blocks}

@@ -1,4 +1,4 @@
-"""What PTX declares: variables of a module or a kernel with their first values, parameters, the shapes of launches."""
+"""Parses PTX declarations: variables of a module or a kernel with their initial values, parameters, launch bounds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gemm_lessons.engine.ptx.operand_text import parse_operand, signed, split
 from gemm_lessons.engine.ptx.records import SIZES, AddressOf, Immediate, KernelParameter, PtxSyntaxError, Variable
 
-MOST_BYTES = {"global": 1 << 30, "const": 1 << 30, "shared": 1 << 20, "local": 1 << 20}  # of one variable
+MOST_BYTES = {"global": 1 << 30, "const": 1 << 30, "shared": 1 << 20, "local": 1 << 20}  # per variable
 MOST_ALIGNMENT = 1 << 20
 MOST_PARAMETER_BYTES = 32764  # "CUDA C++ Programming Guide", kernel parameters since CUDA 12.1
 
@@ -28,14 +28,15 @@ _POINTER = re.compile(
 
 
 def directives(text: str) -> Iterator[tuple[str, tuple[int, int, int]]]:
-    """``.maxntid 256, 1, 1`` and its kin, between a kernel's head and its body."""
+    """Return the shapes in ``.maxntid 256, 1, 1`` and similar directives between a kernel's head and its body."""
     for name, numbers in _SHAPE.findall(text):
         x, y, z = [*map(int, numbers.split(",")), 1, 1][:3]
         yield name, (x, y, z)
 
 
 def module_variables(chunk: str) -> Iterator[Variable]:
-    """Those declared in a piece of text between kernels; one that cannot be held says so when it is used."""
+    """Return the variables declared between kernels. A variable that cannot be held carries the reason as its
+    ``problem``."""
     for statement in chunk.split(";"):
         match = re.search(r"(?:\.(?:visible|extern|weak|common)\s+)*\.(?:shared|const|global)\s.*$", statement, re.S)
         if match is None:
@@ -49,7 +50,7 @@ def module_variables(chunk: str) -> Iterator[Variable]:
 
 
 def variable(statement: str) -> Variable:
-    """One declaration. Raises ``PtxSyntaxError`` for one that is not understood or too large."""
+    """Return one declared variable. Raise ``PtxSyntaxError`` for one that cannot be read or is too large."""
     match = _VARIABLE.match(statement)
     if match is None or match[4] not in SIZES:
         raise PtxSyntaxError(f"declaration not understood: {statement[:100]}")
@@ -67,7 +68,8 @@ def variable(statement: str) -> Variable:
 
 
 def _initial(text: str, element: int) -> tuple[bytes, tuple[AddressOf, ...]]:
-    """The bytes of ``{1, 2}`` or ``7``, and which of them are addresses: ``generic(a)+4``, ``0xFF00(generic(a))``."""
+    """Return the bytes of ``{1, 2}`` or ``7``, and the addresses among them: ``generic(a)+4``,
+    ``0xFF00(generic(a))``."""
     data = b""
     pointers: list[AddressOf] = []
     for item in split(re.sub(r"[{}]", " ", text)):
@@ -89,7 +91,7 @@ def _initial(text: str, element: int) -> tuple[bytes, tuple[AddressOf, ...]]:
 
 
 def parameters(text: str) -> tuple[KernelParameter, ...]:
-    """Of a kernel or function, with their places one behind the other. Raises ``PtxSyntaxError`` as above."""
+    """Return the parameters of a kernel or function with consecutive offsets. Raise ``PtxSyntaxError``."""
     result: list[KernelParameter] = []
     offset = 0
     found = _PARAMETER.findall(text.strip(" \n\t,"))

@@ -1,13 +1,14 @@
-"""A product and a sum that ptxas makes one multiply-add: rewritten on the PTX, so that values are rounded as on a GPU.
+"""Contracts a product and a sum to one multiply-add on the PTX, as ptxas does, so that values are rounded as on a GPU.
 
-PTX leaves ``mul`` and ``add`` without a rounding mode to ptxas, which may join them; ``a * b + c`` of ``half`` is one.
-It joins a product all of whose uses are sums in its own basic block, or in any, of a product by a number or by a value
-of the constant bank (a parameter): first, sum by sum, those that are used once, then the others. Of two products that
-are added it takes the one with fewer uses, the first of equals; the other one stays, and is joined no more. Pairs of
-halves have one round for all. A copy of a product is that product, and so is its ``neg``; what nobody reads is no use;
-a sum may have a guard. A product in fp32 that is left, and only multiplied or divided by 2, 4 or 8, is one instruction
-with that. (The machine code of thousands of random programs says the same: ``checks/simulator/joined.py``; an H200's
-answers to 11 kernels are equal.) It does not with ``-fmad=false``.
+PTX leaves ``mul`` and ``add`` without a rounding mode to ptxas, which may contract them; ``a * b + c`` of ``half`` is
+one. ptxas contracts a product all of whose uses are sums in the same basic block. A product by an immediate or a value
+of the constant bank (a parameter) is contracted with sums of any block. Sums are processed in order, first those of
+products that are used once, then the others. Of two products in one sum, ptxas contracts the one with fewer uses, or
+the first if they are equal; the other one stays, and is not contracted elsewhere. Packed halves are processed in a
+single pass. A copy of a product, and its ``neg``, count as the product; an unused read is not a use; a sum may have a
+guard. A remaining product in fp32 that is only multiplied or divided by 2, 4 or 8 is fused with that into one
+instruction. (The machine code of thousands of random programs agrees: ``checks/simulator/joined.py``; an H200's answers
+to 11 kernels are equal.) ptxas does none of this with ``-fmad=false``.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from gemm_lessons.engine.records.frozen import dataclass
 
 TYPES = frozenset("f16 f16x2 bf16 bf16x2 f32 f64".split())
 SCALES = {0x3F000000: "d2", 0x3E800000: "d4", 0x3E000000: "d8", 0x40000000: "m2", 0x40800000: "m4", 0x41000000: "m8"}
-TURNS = {"mov": False, "neg": True}  # what gives its source, and whether with a minus
+TURNS = {"mov": False, "neg": True}  # opcodes that return their source -> whether negated
 
 
 @dataclass(frozen=True)
 class Joint:
-    """A product and a sum with it, by index; ``place``: which source of the sum it is, ``turned``: with a minus."""
+    """A product and a sum to contract, by index. ``place``: which source of the sum it is; ``turned``: negated."""
 
     product: int
     sum: int
@@ -38,25 +39,24 @@ class Joint:
 
 @dataclass(frozen=True)
 class _Holds:
-    """A register that holds a product: which instruction made that, and whether it is turned."""
+    """A register that holds a product: the index of the product, and whether it is negated."""
 
     product: int
     turned: bool = False
 
 
 class _Uses:
-    """Of each product its sums in its own basic block, or in any, and which products are read by anything else
-    (``stay``)."""
+    """The sums of each product that ptxas may contract, and the products with any other use (``stay``)."""
 
     def __init__(self, kernel: Kernel, writers: Mapping[str, Sequence[Instruction]]) -> None:
         self.kernel = kernel
         self.sums: dict[int, list[Joint]] = defaultdict(list)
         self.stay: set[int] = set()
         self._writers = writers
-        self._everywhere: dict[str, _Holds] = {}  # products by a constant, which ptxas joins in any basic block
-        self._here: dict[str, _Holds | None] = {}  # what this basic block has put into registers
-        self._into: dict[str, set[int]] = defaultdict(set)  # products that a register holds somewhere
-        self._elsewhere: set[str] = set()  # registers that are read where another block has written them
+        self._everywhere: dict[str, _Holds] = {}  # products by a constant, contracted across basic blocks
+        self._here: dict[str, _Holds | None] = {}  # products in registers written in this basic block
+        self._into: dict[str, set[int]] = defaultdict(set)  # products that a register holds in some block
+        self._elsewhere: set[str] = set()  # registers read in another block than they are written
         self._follow()
 
     def _follow(self) -> None:
@@ -81,7 +81,7 @@ class _Uses:
             self._read(instruction)
             holds = self._product(instruction)
         for name in writes(instruction):
-            if instruction.guard is not None:  # and where that does not hold it is what it was
+            if instruction.guard is not None:  # where the guard is false the old value remains
                 self._used(name)
             self._here[name] = holds
             if holds:
@@ -93,7 +93,7 @@ class _Uses:
         return None
 
     def _is_by_constant(self, product: Instruction) -> bool:
-        """Whether a factor is an operand of machine code that needs no register: a number, or of the constant bank."""
+        """Return whether a factor needs no register in machine code: an immediate, or a value of the constant bank."""
         return any(isinstance(o, Immediate) or (isinstance(o, Register) and self._is_constant(o.name))
                    for o in product.operands[1:])  # fmt: skip
 
@@ -113,7 +113,7 @@ class _Uses:
         return self._everywhere.get(operand.name) or self._here.get(operand.name)
 
     def _copied(self, instruction: Instruction) -> _Holds | None:
-        """What the result holds, where the instruction only copies or turns a product."""
+        """Return the product that the result holds, if the instruction only copies or negates a product."""
         turns = TURNS.get(instruction.opcode)
         if turns is None or instruction.guard is not None or len(instruction.operands) != 2:
             return None
@@ -122,7 +122,7 @@ class _Uses:
         if held is None or not turns:
             return held
         made = self.kernel.instructions[held.product]
-        if made.modifiers != instruction.modifiers or made.modifiers[-1] == "bf16x2":  # there it is a sum
+        if made.modifiers != instruction.modifiers or made.modifiers[-1] == "bf16x2":  # neg.bf16x2 compiles to a sum
             return None
         return _Holds(held.product, not held.turned)
 
@@ -142,7 +142,7 @@ class _Uses:
             self.sums[joint.product].append(joint)
 
     def _used(self, name: str) -> None:
-        """A register is read as what it is, and no sum."""
+        """Record a use of a register that is not a contractible sum."""
         if name in self._everywhere:
             self.stay.add(self._everywhere[name].product)
         elif name not in self._here:
@@ -152,7 +152,7 @@ class _Uses:
 
 
 def pairs(kernel: Kernel, writers: Mapping[str, Sequence[Instruction]]) -> tuple[Joint, ...]:
-    """What ptxas joins, if it may."""
+    """Return the pairs that ptxas contracts."""
     uses = _Uses(kernel, writers)
     stay = set(uses.stay)
     by_sum: dict[int, list[Joint]] = defaultdict(list)
@@ -171,7 +171,7 @@ def pairs(kernel: Kernel, writers: Mapping[str, Sequence[Instruction]]) -> tuple
 
 
 def _writers(kernel: Kernel) -> Mapping[str, Sequence[Instruction]]:
-    """What writes each register."""
+    """Return the instructions that write each register."""
     found: dict[str, list[Instruction]] = defaultdict(list)
     for instruction in kernel.instructions:
         for name in writes(instruction):
@@ -180,7 +180,7 @@ def _writers(kernel: Kernel) -> Mapping[str, Sequence[Instruction]]:
 
 
 def _needed(kernel: Kernel, writers: Mapping[str, Sequence[Instruction]]) -> frozenset[int]:
-    """Instructions whose results somebody reads, or that do something else."""
+    """Return the instructions whose results are used, and those with other effects."""
     found: set[int] = set()
     work = [i for i in kernel.instructions if not i.row.computes]
     while work:
@@ -192,7 +192,7 @@ def _needed(kernel: Kernel, writers: Mapping[str, Sequence[Instruction]]) -> fro
 
 
 def _is_open(instruction: Instruction, opcode: str) -> bool:
-    """Whether it is one that ptxas may join: of a floating-point type, with no rounding mode."""
+    """Return whether ptxas may contract the instruction: a floating-point type, without a rounding mode."""
     *before, kind = instruction.modifiers or ("",)
     return (
         instruction.opcode == opcode and kind in TYPES and before in ([], ["ftz"])
@@ -209,7 +209,7 @@ def _is_alone(instruction: Instruction) -> bool:
 
 
 def join(kernel: Kernel) -> Kernel:
-    """The kernel with a multiply-add in the place of each pair, without the products that nobody reads any more."""
+    """Return the kernel with a multiply-add for each pair, and without products that are no longer used."""
     if not any(_is_open(instruction, "mul") for instruction in kernel.instructions):
         return kernel
     return _scaled(_with_multiply_adds(kernel))
@@ -221,7 +221,7 @@ def _with_multiply_adds(kernel: Kernel) -> Kernel:
     if not by_sum:
         return kernel
     registers = dict(kernel.registers)
-    kept: dict[tuple[int, str], Register] = {}  # factors that are written again, as they were for a product
+    kept: dict[tuple[int, str], Register] = {}  # copies of factors that are overwritten before the sum
     for pair in by_sum.values():
         for factor in kernel.instructions[pair.product].operands[1:]:
             if isinstance(factor, Register) and len(writers[factor.name]) > 1:
@@ -229,7 +229,7 @@ def _with_multiply_adds(kernel: Kernel) -> Kernel:
                 registers[copy.name] = registers[factor.name]
 
     def negative(instruction: Instruction, operand: Operand, which: str) -> tuple[Instruction, Register]:
-        """No operand of PTX has a sign of its own."""
+        """Return a negated operand in a new register, because PTX operands have no sign."""
         target = instruction.operands[0]
         assert isinstance(target, Register)
         register = Register(f"{target.name}.{which}@{instruction.index}")
@@ -278,7 +278,7 @@ def _with_multiply_adds(kernel: Kernel) -> Kernel:
 
 
 def _scaled(kernel: Kernel) -> Kernel:
-    """A product in fp32 that is only multiplied by a power of two: the machine multiplies, scales and rounds once
+    """Fuse an fp32 product with a multiplication by a power of two: machine code multiplies, scales and rounds once
     (``FMUL.D2``)."""
     writers, readers = _writers(kernel), Counter(name for i in kernel.instructions for name in reads(i))
     products = {

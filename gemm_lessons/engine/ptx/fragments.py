@@ -1,9 +1,9 @@
-"""Where the lanes of a warp hold which element of a matrix: the fragments of ``mma``.
+"""The fragments of ``mma``: which lane of a warp holds which element of a matrix.
 
-Lane t belongs to group g = t / 4 and is number q = t % 4 in it. Rows of a and c, and columns of b, go by groups; k, and
-columns of c, by numbers, as many elements side by side as one register holds (of c two). Further registers hold the
-elements 8 rows on, and then those of the next part of k. Source: NVIDIA, "PTX ISA" 9.0, 9.7.14.5, and the answers of
-an H200 (checks/readings/simulator/record_fragments.py).
+Lane t belongs to group g = t / 4 and is number q = t % 4 in it. g selects rows of a and c and columns of b; q selects k
+and columns of c, with as many adjacent elements as one register holds (of c two). Further registers hold the elements
+8 rows further on, and then those of the next part of k. Source: NVIDIA, "PTX ISA" 9.0, 9.7.14.5, and the answers of an
+H200 (checks/readings/simulator/record_fragments.py).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from gemm_lessons.engine.semantics.matrix_products import STORED, supported
 Array = NDArray[Any]
 Part = Literal["a", "b", "c", "d"]
 
-GROUP = 4  # lanes
-ROWS = 8  # as many as there are groups
-# Shapes that PTX has, by the type of a.
+GROUP = 4  # lanes per group
+ROWS = 8  # one per group
+# Shapes that PTX supports, by the type of a.
 SHAPES = {
     "f64": "m8n8k4 m16n8k4 m16n8k8 m16n8k16", "tf32": "m16n8k4 m16n8k8", "f16": "m16n8k8 m16n8k16",
     "bf16": "m16n8k8 m16n8k16", "s8": "m8n8k16 m16n8k16 m16n8k32", "u8": "m8n8k16 m16n8k16 m16n8k32",
@@ -46,20 +46,20 @@ class Fragment:
 
     @property
     def elements(self) -> int:
-        """Of one lane."""
+        """Return the number of elements per lane."""
         return self.rows * self.cols // WARP
 
     @property
     def registers(self) -> int:
-        """Of one lane."""
+        """Return the number of registers per lane."""
         return self.elements * self.bits // self.width
 
     @cached_property
     def places(self) -> tuple[Array, Array]:
-        """Row and column of each element that a lane holds: (lane, element)."""
+        """Return the row and column of each element that a lane holds: (lane, element)."""
         lane, element = np.arange(WARP)[:, None], np.arange(self.elements)[None]
         group, number = lane // GROUP, lane % GROUP
-        if self.part in ("c", "d"):  # two columns side by side, then eight rows on
+        if self.part in ("c", "d"):  # two adjacent columns, then eight rows further on
             return group + ROWS * (element // 2), 2 * number + element % 2
         side = self.width // self.bits  # elements of k in one register
         register = element // side
@@ -71,7 +71,8 @@ class Fragment:
 
     @cached_property
     def _gathered(self) -> Array:
-        """Which of a warp's elements, counted register by register and lane by lane, each matrix element is."""
+        """Return the index of each matrix element among a warp's elements, counted register by register and lane by
+        lane."""
         side = self.width // self.bits
         lane, element = np.arange(WARP)[:, None], np.arange(self.elements)[None]
         index = np.zeros((self.rows, self.cols), np.int64)
@@ -79,13 +80,13 @@ class Fragment:
         return index
 
     def matrix(self, registers: Sequence[Array], dtype: str) -> Array:
-        """Registers (warps, lane) -> (warps, rows, cols)."""
+        """Convert registers (warps, lane) to a matrix (warps, rows, cols)."""
         stacked = np.stack(registers, axis=1)
         elements: Array = stacked.view(dtype).reshape(len(stacked), -1)
         return elements[:, self._gathered]
 
     def spread(self, matrix: Array) -> Array:
-        """The reverse: (warps, register, lane), raw."""
+        """Convert a matrix to registers (warps, register, lane), as raw bits."""
         rows, cols = self.places
         side = self.width // self.bits
         held = matrix[:, rows, cols].reshape(len(matrix), WARP, -1, side).swapaxes(1, 2)
@@ -94,23 +95,23 @@ class Fragment:
 
 @cache
 def fragment_of(part: Part, rows: int, cols: int, bits: int) -> Fragment:
-    """One object for each kind, which works its places out once: a kernel may have hundreds of products."""
+    """Return the fragment of a kind. Memoised, because a kernel may have hundreds of products."""
     return Fragment(part, rows, cols, bits, max(32, bits))
 
 
 @dataclass(frozen=True)
 class ProductForm:
-    """``mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32``, taken apart."""
+    """The parts of ``mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32``."""
 
     a: Fragment
     b: Fragment
     c: Fragment
-    types: tuple[str, str, str]  # of c and d, of a, of b
+    types: tuple[str, str, str]  # types of c and d, of a, of b
     saturate: bool
 
 
 def product_form(instruction: Instruction) -> ProductForm | None:
-    """None for a form that is not known."""
+    """Return the form of an ``mma``, or None if it is unknown."""
     words = list(instruction.modifiers)
     saturate = "satfinite" in words
     if saturate:

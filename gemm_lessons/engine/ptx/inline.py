@@ -1,9 +1,10 @@
-"""Calls of device functions that the compiler did not inline: inlined here, on the PTX, before blocks are built.
+"""Inlines calls of device functions that the compiler did not inline, on the PTX, before blocks are built.
 
 A call passes values through ``.param`` variables. Each becomes a register: ``st.param [param0+0], %r1`` is a move into
-it, the callee's ``ld.param`` a move out of it; one that the two sides cut into different pieces (a struct) becomes
-local memory. What is ``static`` in a function is one for all of its calls, what is local is each call's own. Recursion
-and calls through pointers are not supported; ``printf`` and ``assert`` stay calls, which ``decode.py`` knows.
+it, the callee's ``ld.param`` a move out of it. A parameter that the two sides access in different pieces (a struct)
+becomes local memory. ``static`` variables of a function are shared by all its calls; local ones are separate per call.
+Recursion and calls through pointers are not supported; ``printf`` and ``assert`` remain calls, which ``decode.py``
+binds.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ DEPTH = 32
 
 
 def inline_calls(kernel: Kernel, functions: Mapping[str, Kernel]) -> Kernel:
-    """The kernel without calls to ``functions``. Raises ``UnsupportedKernel`` for what cannot be inlined."""
+    """Return the kernel without calls to ``functions``. Raise ``UnsupportedKernel`` for a call that cannot be
+    inlined."""
     if not any(i.opcode == "call" for i in kernel.instructions):
         return kernel
     scout = _Builder(functions, kernel, {})
@@ -55,12 +57,12 @@ def inline_calls(kernel: Kernel, functions: Mapping[str, Kernel]) -> Kernel:
 
 @dataclasses.dataclass(frozen=True)
 class _Frame:
-    """One inlined body: its own names get ``prefix``; ``passed`` maps its parameters to the caller's variables."""
+    """One inlined body. Its own names get ``prefix``; ``passed`` maps its parameters to the caller's variables."""
 
     prefix: str
     own: frozenset[str]
     passed: Mapping[str, str]
-    lasting: Mapping[str, str] = dataclasses.field(default_factory=dict)  # static variables: one for all calls
+    lasting: Mapping[str, str] = dataclasses.field(default_factory=dict)  # static variables, shared by all calls
 
     def rename(self, name: str) -> str:
         if name in self.lasting:
@@ -68,7 +70,7 @@ class _Frame:
         return self.prefix + name if name in self.own else name
 
     def parameter(self, name: str) -> str:
-        """The caller's variable behind a formal parameter, or a variable of this body's own calls."""
+        """Return the caller's variable for a formal parameter, or a variable of this body's own calls."""
         return self.passed.get(name, f"{self.prefix}{name}")
 
 
@@ -77,13 +79,13 @@ def _own_names(kernel: Kernel) -> frozenset[str]:
 
 
 class _Builder:
-    """The growing list of instructions, with what they declare."""
+    """The instructions built so far, with their declarations."""
 
     def __init__(self, functions: Mapping[str, Kernel], kernel: Kernel, in_memory: Mapping[str, int]) -> None:
         self.functions = functions
-        self.in_memory = in_memory  # parameters of calls that are local memory, with their sizes
-        self.pieces: dict[str, set[tuple[int, int]]] = {}  # parameter of a call -> (offset, bytes) of its accesses
-        self.lasting: dict[str, dict[str, str]] = {}  # function -> its static variables -> their names here
+        self.in_memory = in_memory  # call parameters in local memory -> size in bytes
+        self.pieces: dict[str, set[tuple[int, int]]] = {}  # call parameter -> (offset, bytes) of its accesses
+        self.lasting: dict[str, dict[str, str]] = {}  # function -> static variable -> name in the kernel
         self.registers = dict(kernel.registers)
         self.variables = list(kernel.variables)
         self.kernel_parameters = {p.name for p in kernel.parameters}
@@ -96,7 +98,8 @@ class _Builder:
             self.variables.append(Variable(name, "local", 16, size))
 
     def cut_differently(self) -> dict[str, int]:
-        """Call parameters whose bytes are written and read in different pieces, with their sizes rounded up to 8."""
+        """Return the call parameters that are written and read in different pieces, with their sizes rounded up to 8
+        bytes."""
         result: dict[str, int] = {}
         for name, pieces in self.pieces.items():
             ordered = sorted(pieces)
@@ -133,8 +136,8 @@ class _Builder:
             self.labels[label] = len(self.instructions)
 
     def _call_parameter(self, instruction: Instruction, frame: _Frame) -> Address | None:
-        """The address of an access to a ``.param`` variable that is not a parameter of the kernel itself. A function
-        sees none of those: its own may have the same names."""
+        """Return the address of an access to a ``.param`` variable, unless it is a parameter of the kernel itself. A
+        function cannot access those; its own parameters may have the same names."""
         if instruction.opcode not in ("ld", "st") or "param" not in instruction.modifiers:
             return None
         address = instruction.operands[1 if instruction.opcode == "ld" else 0]
@@ -171,8 +174,8 @@ class _Builder:
         self.body(function, inner_frame, depth + 1)
 
     def _lasting(self, function: Kernel) -> Mapping[str, str]:
-        """The static variables of a function, declared at its first call. Their names are those of the machine code,
-        as long as no other function has them too."""
+        """Return the static variables of a function, declared at its first call. They keep the names of the machine
+        code unless another function uses them too."""
         known = self.lasting.get(function.name)
         if known is None:
             taken = {v.name for v in self.variables}
@@ -185,7 +188,7 @@ class _Builder:
         return known
 
     def _clear(self, instruction: Instruction, name: str) -> None:
-        """Zeros in a call parameter that is local memory: padding that nobody writes may be copied along."""
+        """Zero a call parameter in local memory, because unwritten padding may be copied."""
         for offset in range(0, self.in_memory.get(name, 0), 8):
             address = Address(Symbol(name), offset)
             self.instructions.append(
@@ -195,7 +198,7 @@ class _Builder:
             )
 
     def moves(self, instruction: Instruction, frame: _Frame, address: Address) -> None:
-        """An access to a call parameter, as moves from or to the registers that stand for it."""
+        """Append an access to a call parameter as moves from or to its registers."""
         assert isinstance(address.base, Symbol)
         name = frame.parameter(address.base.name)
         offset = address.base.offset + address.offset
@@ -225,7 +228,7 @@ class _Builder:
             self.append(instruction, frame, opcode=opcode, modifiers=modifiers, operands=(other, slot))
 
     def _load_form(self, target: Operand, kind: str) -> tuple[str, tuple[str, ...]]:
-        """A move, or a conversion where the register is wider than what is loaded."""
+        """Return a move, or a conversion if the register is wider than the loaded type."""
         width = self.registers.get(target.name, "") if isinstance(target, Register) else ""
         bits = register_width(width) if width else 0
         if not isinstance(bits, int) or bits <= SIZES[kind] * 8:
@@ -234,7 +237,7 @@ class _Builder:
         return "cvt", (f"{sign}{bits}", f"{sign}{SIZES[kind] * 8}")
 
     def slot(self, name: str, offset: int, kind: str) -> str:
-        """The register that stands for the bytes at ``offset`` of a ``.param`` variable."""
+        """Return the register for the bytes at ``offset`` of a ``.param`` variable."""
         register = f"{name}+{offset}"
         self.registers.setdefault(register, _move_type(kind))
         return register
@@ -248,7 +251,7 @@ class _Builder:
         modifiers: tuple[str, ...] | None = None,
         operands: tuple[Operand, ...] | None = None,
     ) -> None:
-        """Copy an instruction into the frame; ``operands``, when given, are already renamed."""
+        """Copy an instruction into the frame. ``operands``, if given, are already renamed."""
         renamed = tuple(_renamed(o, frame) for o in instruction.operands) if operands is None else operands
         self.instructions.append(
             dataclasses.replace(
@@ -266,7 +269,7 @@ def _move_type(kind: str) -> str:
 
 
 def _call_parts(instruction: Instruction) -> tuple[list[str], str, list[str]]:
-    """Returned parameters, function name and passed parameters of ``call (r), f, (a, b)``."""
+    """Return the returned parameters, the function name and the passed parameters of ``call (r), f, (a, b)``."""
     groups: list[list[str]] = []
     target = ""
     for operand in instruction.operands:

@@ -1,15 +1,16 @@
-"""The table of opcodes: one row for each family of PTX instructions, and all that anybody assumes about one.
+"""The table of opcodes: one row per family of PTX instructions, with every property that other modules rely on.
 
-    row --> shape (operands), cfg (registers, basic blocks), schedule, demand, provenance, meant_to_meet,
-            machine: decode (which function binds it), unset (undefined bits), spinning; checkers, second opinion
+    row --> operand_check (operands), cfg (registers, basic blocks), schedule, anticipated, provenance,
+            synchronising_accesses; machine: decode (the function that binds it), unset (undefined bits), spin_waits;
+            checkers, second opinion
 
-A row is found by an opcode and its first modifier (``cp.async``), or by the opcode alone. What only computes has its
-functions in ``semantics`` and needs a row here only if something is known of it that makes others faster or more
-exact; any other opcode is bound by the function of the same name in ``machine/decode.py: BOUND``. An opcode without
-a row is ``UNKNOWN``: nothing moves past it, every register in it counts as read and as written, and no kernel with it
-is run.
+A row is found by an opcode and its first modifier (``cp.async``), or by the opcode alone. An opcode that only computes
+has its functions in ``semantics`` and needs a row only for properties that make other modules faster or more exact.
+Any other opcode is bound by the function of the same name in ``machine/decode.py: BINDERS``. An opcode without a row is
+``UNKNOWN``: nothing is moved past it, every register in it counts as read and as written, and a kernel with it is not
+run.
 
-Names of the instruction set: NVIDIA, "PTX ISA" 9.0, chapter 9; of textures and surfaces what objects need.
+Names of the instruction set: NVIDIA, "PTX ISA" 9.0, chapter 9; of textures and surfaces, what objects need.
 """
 
 from __future__ import annotations
@@ -25,54 +26,56 @@ from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.semantics import table as semantics
 
 Effect = Literal[
-    "compute",  # from registers to registers, and nothing else
-    "load", "store", "atomic", "copy",  # of memory by addresses
-    "image",  # of texture and surface objects
-    "exchange",  # between the lanes of a warp
+    "compute",  # from registers to registers, without other effects
+    "load", "store", "atomic", "copy",  # access memory by addresses
+    "image",  # accesses texture and surface objects
+    "exchange",  # exchanges values between the lanes of a warp
     "meet",  # the threads of a warp wait for each other
-    "barrier",  # the threads of a block do, and the basic block ends
-    "fence",  # orders memory: the machine executes memory accesses in order anyway
-    "phase",  # of a barrier in shared memory (mbarrier), and what orders copies by the async proxy
-    "pause",  # lets others go first
-    "hint",  # nothing that one block at a time could notice
-    "branch", "end", "stop",  # the basic block ends: somewhere else, with the thread, with the kernel
-    "call",  # printf and assert, once all else is inlined
+    "barrier",  # the threads of a block wait for each other, and the basic block ends
+    "fence",  # orders memory; the machine executes memory accesses in order anyway
+    "phase",  # an operation on an mbarrier, or a fence for copies by the async proxy
+    "pause",  # lets other threads run first
+    "hint",  # without effect on results
+    "branch", "end", "stop",  # ends the basic block: by a jump, with the thread, with the kernel
+    "call",  # printf and assert, which remain after inlining
     "unknown",
 ]  # fmt: skip
 NOTHING_TO_DO = frozenset({"fence", "pause", "hint"})
 ENDS_BLOCK = frozenset({"barrier", "branch", "end", "stop"})
-# What comes of undefined bits (``machine/undefined.py`` and ``unset.py``).
+# How undefined bits propagate (``machine/undefined.py`` and ``unset.py``).
 Undefined = Literal[
-    "spread",  # any in a source makes the whole result undefined; of packed pairs, the same half
-    "moved", "upwards", "bitwise", "compared", "chosen",  # from bit to bit, by the rule of that name
-    "copied", "shuffled", "voted", "multiplied",  # along with the value; by lane; by warp; by rows and columns
-    "used",  # they decide what happens, which is a finding; what the instruction gives is defined
-    "apart",  # its registers are not followed
+    "spread",  # any undefined source bit makes the result undefined; in packed pairs, the same half
+    "moved", "upwards", "bitwise", "compared", "chosen",  # bit by bit, by the rule of that name
+    "copied", "shuffled", "voted", "multiplied",  # with the value; by lane; by warp; by rows and columns
+    "used",  # an undefined source bit is a finding; the result is defined
+    "apart",  # its registers are not tracked
     "ignored",
 ]  # fmt: skip
-# What becomes of the address of an array among the sources.
+# What the result is if a source is the address of an array.
 Pointer = Literal[
     "lost",
-    "kept", "converted",  # the same address; written for another space
-    "added", "joined", "subtracted", "chosen", "last",  # a + b, a | b, a - b, one of both, a * b + c
-    "index",  # an index may be made by it, an address does not survive it
-    "none",  # a predicate: no address
+    "kept", "converted",  # the same address; the address in another space
+    "added", "joined", "subtracted", "chosen", "last",  # a + b, a | b, a - b, one of the two, a * b + c
+    "index",  # the result may be an index, but is no address
+    "none",  # a predicate
 ]  # fmt: skip
-# FFMA of machine code: ptxas joins a multiplication with an addition and adds by multiplying with 1; divisions, roots
-# and their kin are short programs of their own.
+# FFMA of machine code: ptxas contracts a multiplication with an addition and adds by multiplying with 1; divisions,
+# roots and similar functions are short programs of their own.
 JOINED, PROGRAM = 1, 24
 
 
 @dataclass(frozen=True)
 class Opcode:
-    """A row. ``operands``: one letter each, as a regular expression, r(egister) i(mmediate) s(ymbol) a(ddress) v(ector)
-    p(redicate pair); None: the binding function, or the table of semantics, says what they are. ``writes``: the
-    first one is the result. ``vector``: what modifier counts the elements of a vector (``v``: v2, ``x``: x4), or
-    ``cut``: one register in pieces, ``any``: seen to elsewhere. ``warp``: the whole of it executes together
-    (``all``), or those lanes that the last operand names (``mask``). ``lanes``: how many lanes of a warp hand over
-    an address for each register that it gives (0: all, each its own). ``moved``: operand positions of what it moves bit
-    by bit. ``ffma``: FFMA of machine code that ptxas may make of it, at most. ``forms``: what ``gemm-lessons opcodes``
-    says."""
+    """A row of the table.
+
+    ``operands``: a regular expression over one letter per operand, r(egister) i(mmediate) s(ymbol) a(ddress) v(ector)
+    p(redicate pair); None: the binding function, or the table of semantics, defines them. ``writes``: the first operand
+    is the result. ``vector``: the modifier that counts the elements of a vector (``v``: v2, ``x``: x4), or ``cut``: one
+    register in pieces, ``any``: checked elsewhere. ``warp``: the instruction is executed together by the whole warp
+    (``all``), or by the lanes that the last operand names (``mask``). ``lanes``: how many lanes of a warp supply an
+    address for each result register (0: each lane its own). ``moved``: positions of the operands whose bits it moves.
+    ``ffma``: the largest number of FFMA that ptxas may compile it to. ``forms``: the text of ``gemm-lessons opcodes``.
+    """
 
     name: str
     effect: Effect
@@ -89,17 +92,17 @@ class Opcode:
 
     @cached_property
     def shape(self) -> re.Pattern[str] | None:
-        """``operands``, compiled."""
+        """Return ``operands``, compiled."""
         return None if self.operands is None else re.compile(self.operands)
 
     @property
     def computes(self) -> bool:
-        """Whether it turns registers into registers and does nothing else."""
+        """Return whether the instruction computes registers from registers and has no other effect."""
         return self.effect == "compute"
 
     @property
     def ends_block(self) -> bool:
-        """Whether it ends a basic block."""
+        """Return whether the instruction ends a basic block."""
         return self.effect in ENDS_BLOCK
 
 
@@ -109,12 +112,12 @@ UNKNOWN = Opcode("", "unknown")
 def _compute(
     name: str, undefined: Undefined = "spread", pointer: Pointer = "lost", *, moved: tuple[int, ...] = (), ffma: int = 0
 ) -> Opcode:
-    """An opcode whose functions are in ``semantics``."""
+    """Return the row of an opcode whose functions are in ``semantics``."""
     return Opcode(name, "compute", undefined=undefined, moved=moved, pointer=pointer, ffma=ffma)
 
 
 def _silent(name: str, effect: Effect, operands: str | None = None, forms: str = "", **more: str | int) -> Opcode:
-    """An opcode that gives nothing."""
+    """Return the row of an opcode without a result."""
     row = Opcode(name, effect, operands, writes=False, forms=forms)
     return replace(row, **more)  # type: ignore[arg-type]
 
@@ -212,13 +215,13 @@ TABLE: Mapping[str, Opcode] = {row.name: row for row in _ROWS}
 
 @cache
 def computed() -> frozenset[str]:
-    """Opcodes whose functions are in the table of semantics."""
+    """Return the opcodes whose functions are in the table of semantics."""
     return frozenset(name.partition(".")[0] for name in semantics.supported())
 
 
 @cache
 def row_of(opcode: str, modifier: str) -> Opcode:
-    """The row of an opcode with its first modifier (or "")."""
+    """Return the row of an opcode with its first modifier (or "")."""
     row = TABLE.get(f"{opcode}.{modifier}") or TABLE.get(opcode)
     if row is None:
         row = _compute(opcode) if opcode in computed() else UNKNOWN
@@ -237,7 +240,7 @@ INSTRUCTION_SET = (
 
 
 def supported() -> dict[str, str]:
-    """Opcode -> which forms of it run."""
+    """Return, per opcode, the forms that run."""
     counted = Counter(name.partition(".")[0] for name in semantics.supported())
     found = {opcode: f"{count} forms" for opcode, count in counted.items()}
     told: dict[str, list[str]] = {}
@@ -248,6 +251,6 @@ def supported() -> dict[str, str]:
 
 
 def unsupported() -> tuple[str, ...]:
-    """Opcodes of the instruction set that end a run at decode."""
+    """Return the opcodes of the instruction set that the machine refuses to bind."""
     known = supported()
     return tuple(opcode for opcode in INSTRUCTION_SET if opcode not in known)

@@ -1,5 +1,8 @@
-"""Whether instructions have the operands that their opcodes take. The assembler has seen to it where PTX comes from the
-compiler; what comes from elsewhere is refused here, by line, and whatever follows may rely on it."""
+"""Checks that instructions have the operands that their opcodes take.
+
+PTX from the compiler passes the assembler's check. Other PTX is refused here, by line, so that later steps may rely on
+the operands.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ _LETTERS = {Register: "r", Immediate: "i", Symbol: "s", Address: "a", Vector: "v
 
 
 def check(kernel: Kernel) -> Kernel:
-    """The kernel itself. Raises ``UnsupportedKernel`` for the first instruction whose operands do not fit."""
+    """Return the kernel. Raise ``UnsupportedKernel`` for the first instruction whose operands do not fit."""
     for instruction in kernel.instructions:
         if not _fits(instruction, kernel.registers):
             text = f"operands not understood: {instruction.full_opcode} in `{instruction.text[:200]}`"
@@ -48,12 +51,13 @@ def _fits(instruction: Instruction, registers: Mapping[str, str]) -> bool:
 
 @lru_cache(maxsize=4096)
 def _kinds_fit(opcode: str, modifiers: tuple[str, ...], kinds: tuple[type[Operand], ...], negated: bool) -> bool:
-    """Of instructions that are written alike but for their registers, one is looked at."""
+    """Return whether the operand kinds fit the opcode. Memoised for instructions that differ only in their
+    registers."""
     letters = "".join(_LETTERS[kind] for kind in kinds)
     if (shape := row_of(opcode, modifiers[0] if modifiers else "").shape) is not None:
         return shape.fullmatch(letters) is not None
     if letters[:1] not in ("r", "p"):
-        return True  # unsupported, or without effect: told elsewhere
+        return True  # unsupported or without effect; handled elsewhere
     operation = semantics.lookup(opcode, modifiers, 2 if letters[0] == "p" else 1)
     if operation is None:
         return True
@@ -62,7 +66,7 @@ def _kinds_fit(opcode: str, modifiers: tuple[str, ...], kinds: tuple[type[Operan
 
 def _vectors_fit(instruction: Instruction) -> bool:
     row, modifiers = instruction.row, instruction.modifiers
-    if row.shape is None:  # its operands are those of an operation, which has no vectors
+    if row.shape is None:  # an operation of ``semantics``, which has no vectors
         return True
     vectors = [operand for operand in instruction.operands if isinstance(operand, Vector)]
     if row.effect == "call" or (not vectors and row.vector in ("", "any")):
@@ -85,7 +89,7 @@ def _cuts(bits: int, vector: Vector) -> bool:
 
 
 def _complete(instruction: Instruction) -> bool:
-    """Whether what is read has no gaps: ``_`` may stand only in what is written."""
+    """Return whether source vectors have no gaps: ``_`` is allowed only in targets."""
     written: tuple[Operand, ...] = instruction.operands[:1] if instruction.row.writes else ()
     read = [o for o in instruction.operands if not any(o is w for w in written)]
     return not any(e is None for o in read if isinstance(o, Vector) for e in o.elements)

@@ -1,4 +1,4 @@
-"""Operands as PTX writes them -> records: ``%r1``, ``0f3F800000``, ``[%rd1+8]``, ``{%f1, %f2}``, ``%p1|%p2``."""
+"""Parses operands: ``%r1``, ``0f3F800000``, ``[%rd1+8]``, ``{%f1, %f2}``, ``%p1|%p2``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gemm_lessons.engine.ptx.records import (
 _ADDRESS = re.compile(r"\[\s*([%\w$.@]+)\s*(?:([+-])\s*(-?\w+))?\s*\]$")
 _SINGLE = re.compile(r"0[fF][0-9a-fA-F]{8}$")
 _DOUBLE = re.compile(r"0[dD][0-9a-fA-F]{16}$")
-_CUT = re.compile(r"\[[^\]]*,")  # a comma between brackets
+_CUT = re.compile(r"\[[^\]]*,")  # a comma inside brackets
 _NUMBER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$")
 _DECIMAL = re.compile(r"-?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][+-]?\d+)?$")
 _SYMBOL = re.compile(r"([A-Za-z_$][\w$]*)\s*(?:([+-])\s*(\w+))?$")
@@ -53,7 +53,7 @@ def _number(text: str) -> int:
 
 @lru_cache(maxsize=20000)
 def parse_operand(text: str) -> Operand:
-    """One operand. Raises ``PtxSyntaxError`` for a form that is not known."""
+    """Parse one operand. Raise ``PtxSyntaxError`` for an unknown form."""
     if _SINGLE.match(text):
         return Immediate(int(text[2:], 16), is_float=True)
     if _DOUBLE.match(text):
@@ -69,7 +69,7 @@ def parse_operand(text: str) -> Operand:
         inner = text[1:-1].strip()
         items = list(split(inner)) if inner else []
         return Vector(tuple(None if item == "_" else parse_operand(item) for item in items))
-    if text.startswith("[") and text.endswith("}]"):  # [texture or surface, {coordinates}]
+    if text.startswith("[") and text.endswith("}]"):  # [texture or surface object, {coordinates}]
         parts = [parse_operand(part) for part in split(text[1:-1])]
         if len(parts) != 2 or not isinstance(parts[1], Vector):
             raise PtxSyntaxError(f"coordinates not understood: {text}")
@@ -96,7 +96,7 @@ def parse_operand(text: str) -> Operand:
 
 
 def signed(sign: str | None, offset: str | None) -> int:
-    """The offset of an address: ``+8``, ``+-8``, ``-8``, or none."""
+    """Return the offset of an address: ``+8``, ``+-8``, ``-8``, or 0 without one."""
     if not offset:
         return 0
     if not _NUMBER.match(offset):

@@ -1,9 +1,9 @@
-"""PTX text -> records (``records.py``). First step of the simulator; runs nothing.
+"""Parses PTX text to records (``records.py``). First step of the simulator; runs nothing.
 
-What compilers print and what inline assembly adds: one statement a line or several, ``.loc`` directives for source
+It reads the output of compilers and inline assembly: one or more statements per line, ``.loc`` directives for source
 lines, ``.reg``/``.shared``/``.local``/``.const``/``.global`` declarations, labels, guards, ``{}`` vectors,
-``[base+offset]``. Names belong to the braces that they are declared in: those of inner braces get the scope's number,
-``t@3``. Text in comments and strings is taken out first (``lexer.py``).
+``[base+offset]``. Names are scoped to the braces in which they are declared; names in inner braces get the number of
+their scope, ``t@3``. ``lexer.py`` first removes the text of comments and strings.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from gemm_lessons.engine.ptx.records import (
     places_before,
 )
 
-MOST_REGISTERS = 1 << 20  # of one declaration
+MOST_REGISTERS = 1 << 20  # per declaration
 
 _FILE = re.compile(r'\.file\s+(\d+)\s+"(\d+)"')
 _SECTION = re.compile(r"\.section\s+[\w.$]+\s*\{")
@@ -49,7 +49,7 @@ _BLANK = re.compile(r"\s+")
 _LABEL = re.compile(r"(%?[\w$]+)\s*:(?!:)")
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*(?:\(([^)]*)\))?([^;{]*)\{", re.S)
 _FUNCTION = re.compile(r"\.func\s+(?:\(([^)]*)\)\s*)?([\w$]+)\s*(?:\(([^)]*)\))?[^;{]*([;{])", re.S)
-_OUTSIDE = re.compile(  # what stands outside of kernels and functions, with what may begin the next one
+_OUTSIDE = re.compile(  # text outside kernels and functions, up to the head of the next one
     r"(?:[\s\0]+|\.version\s+[\d.]+|\.target\s+\w+(?:\s*,\s*\w+)*|\.address_size\s+\d+|\.(?:file|loc)\s[^\n]*|@@\w[^\n]*"
     r"|\.(?:visible|extern|weak|common)\b|\.(?:func|entry)\b[^;{]*;"
     r"|\.(?:alias|pragma|global|const|shared|local|reg|tex|texref|samplerref|surfref)\b[^;]*;)*"
@@ -62,7 +62,7 @@ _NAME = re.compile(r"[%\w$][\w$.]*")
 
 @lru_cache(maxsize=8)
 def parse(text: str) -> Module:
-    """Read a whole PTX file. Raises ``PtxSyntaxError`` on a statement that it does not know how to read."""
+    """Parse a whole PTX file. Raise ``PtxSyntaxError`` for a statement that cannot be read."""
     text, strings = plain(text)
     files = {number: strings[int(name)] for number, name in _FILE.findall(text)}
     text = _without_sections(text)
@@ -103,7 +103,7 @@ Part = TypeVar("Part")
 
 
 class _Lazily(Mapping[str, Part]):
-    """Kernels by name, each read when it is asked for: what one of them holds never hinders another."""
+    """Kernels by name, each parsed on first use, so that errors in one do not affect the others."""
 
     def __init__(self, readers: Mapping[str, Callable[[], Part]]) -> None:
         self._readers = readers
@@ -122,7 +122,7 @@ class _Lazily(Mapping[str, Part]):
 
 
 def _without_sections(text: str) -> str:
-    """``text`` without debugging information, which is data."""
+    """Return ``text`` without debugging sections, which are data."""
     while match := _SECTION.search(text):
         text = text[: match.start()] + text[_closing_brace(text, match.end()) :]
     return text
@@ -138,7 +138,7 @@ def _closing_brace(text: str, position: int) -> int:
 
 
 class _Scope:
-    """The names declared between one pair of braces: what is written in the text -> its name in the ``Kernel``."""
+    """The names declared between one pair of braces: name in the text -> name in the ``Kernel``."""
 
     def __init__(self, number: int, outer: _Scope | None) -> None:
         self.number = number
@@ -147,35 +147,36 @@ class _Scope:
         self.symbols: dict[str, str] = {}  # labels, variables, parameters of calls
 
     def unique(self, name: str) -> str:
-        """The name of a symbol of this scope among all of the kernel's."""
+        """Return the kernel-wide name of a symbol of this scope."""
         return f"{name}@{self.number}" if self.outer is not None else name
 
     def declare(self, registers: list[str]) -> list[str]:
-        """Enter registers of one declaration and give their names in the kernel, which tell them from symbols."""
+        """Declare the registers of one declaration. Return their names in the kernel, which differ from those of
+        symbols."""
         bare = self.outer is None and all(register.startswith("%") for register in registers[:1])
         names = registers if bare else [f"{register}@{self.number}" for register in registers]
         self.registers.update(zip(registers, names, strict=True))
         return names
 
     def register(self, name: str) -> str | None:
-        """The register that ``name`` means here."""
+        """Return the register that ``name`` means in this scope."""
         if name in self.registers:
             return self.registers[name]
         return self.outer.register(name) if self.outer is not None and name not in self.symbols else None
 
     def symbol(self, name: str) -> str:
-        """The symbol that ``name`` means here; unchanged when it is of the module."""
+        """Return the symbol that ``name`` means in this scope. A symbol of the module is returned unchanged."""
         if name in self.symbols:
             return self.symbols[name]
         return self.outer.symbol(name) if self.outer is not None else name
 
 
 class _Body:
-    """Reads one kernel body, statement by statement."""
+    """Parses one kernel body, statement by statement."""
 
     def __init__(self, text: str, files: Mapping[str, str]) -> None:
         self.text = text
-        self.inlined: dict[tuple[str, int], SourceLine] = {}  # what was inlined, by the place it came from
+        self.inlined: dict[tuple[str, int], SourceLine] = {}  # source lines of inlined code, by file and line
         self.files = files
         self.instructions: list[Instruction] = []
         self.labels: dict[str, int] = {}
@@ -183,10 +184,10 @@ class _Body:
         self.variables: list[Variable] = []
         self.branch_targets: dict[str, tuple[str, ...]] = {}
         self.scope = self.root = _Scope(0, None)
-        self.plain_names = True  # registers mean what is written
+        self.plain_names = True  # register names in the text are those of the kernel
         self.scopes = 1
-        self.inner: list[tuple[int, _Scope]] = []  # instructions (positions) inside of inner braces
-        self.tables: list[tuple[str, Sequence[str], _Scope]] = []  # of brx.idx: name, labels as written
+        self.inner: list[tuple[int, _Scope]] = []  # instructions (positions) inside inner braces
+        self.tables: list[tuple[str, Sequence[str], _Scope]] = []  # branch tables of brx.idx: name, labels as written
 
     def kernel(self, name: str, parameters: tuple[KernelParameter, ...], target: str) -> Kernel:
         source: SourceLine | None = None
@@ -236,7 +237,7 @@ class _Body:
     def _source(self, match: re.Match[str]) -> SourceLine:
         file, line, outer_file, outer_line = match.groups()
         outer = SourceLine(self.files.get(outer_file, ""), int(outer_line)) if outer_file else None
-        if outer is not None:  # the call site may have been inlined itself: then it was named last before
+        if outer is not None:  # the call site may be inlined itself; its line then came just before
             outer = self.inlined.get((outer.file, outer.line), outer)
         source = SourceLine(self.files.get(file, ""), int(line), outer)
         if outer is not None:
@@ -254,7 +255,7 @@ class _Body:
             self._declare(statement)
         elif statement.startswith(".branchtargets"):
             self.tables.append((label, [x.strip() for x in statement.split(None, 1)[1].split(",")], self.scope))
-        elif statement.startswith(".param"):  # the values of a call: ``inline.py``
+        elif statement.startswith(".param"):  # parameters of a call, see ``inline.py``
             name = re.split(r"\[", statement)[0].split()[-1]
             self.scope.symbols[name] = self.scope.unique(name)
         elif statement.startswith((".pragma", ".callprototype", ".calltargets")):
@@ -294,7 +295,7 @@ class _Body:
         if self.scope is not self.root:
             self.inner.append((len(self.instructions), self.scope))
         made = Instruction(len(self.instructions), opcode, modifiers, operands, guard, negated, source, statement + ";")
-        made.__dict__["row"] = row  # as if it had been asked for: it will be
+        made.__dict__["row"] = row  # fill the cached property now
         self.instructions.append(made)
 
     def _register(self, name: str) -> str:
@@ -306,7 +307,7 @@ class _Body:
         return parse_operand(_NAME.sub(lambda m: self._register(m.group()), text))
 
     def _resolve_symbols(self) -> None:
-        """Labels may be used before they are declared, so symbols find their scope when the whole body is read."""
+        """Resolve symbols after the whole body is read, because labels may be used before they are declared."""
         for position, scope in self.inner:
             instruction = self.instructions[position]
             operands = tuple(_resolved(operand, scope) for operand in instruction.operands)
@@ -316,7 +317,8 @@ class _Body:
 
 
 def _alone(operand: Operand) -> Operand:
-    """Triton writes ``{ %r1 }`` for one register, and the assembler takes it."""
+    """Return the only element of a vector of one: Triton writes ``{ %r1 }`` for one register, as the assembler
+    allows."""
     if isinstance(operand, Vector) and len(operand.elements) == 1 and operand.elements[0] is not None:
         return operand.elements[0]
     return operand
@@ -334,6 +336,6 @@ def _resolved(operand: Operand, scope: _Scope) -> Operand:
 
 @lru_cache(maxsize=2000)
 def _parse_head(text: str) -> tuple[str, tuple[str, ...], Opcode]:
-    """``ld.shared::cta.f32`` -> ``ld``, its modifiers, and what is known of it."""
+    """Split ``ld.shared::cta.f32`` into ``ld``, its modifiers, and the opcode's row."""
     opcode, *modifiers = text.replace("::", "__").split(".")
     return opcode, tuple(modifiers), row_of(opcode, modifiers[0] if modifiers else "")

@@ -1,6 +1,6 @@
-"""Which array an address was made from, read off the code: one of shared memory, or one of a thread's own.
+"""Finds in the code which array an address was computed from: a shared array, or one of a thread's own.
 
-Addresses alone cannot tell that As[1024] of a 1024-element As is a mistake: it is an element of Bs. But the code names
+An address alone cannot show that As[1024] of a 1024-element As is an error: it is an element of Bs. But the code names
 As, then adds to it.
 """
 
@@ -13,23 +13,23 @@ from itertools import pairwise
 from gemm_lessons.engine.ptx.cfg import writes
 from gemm_lessons.engine.ptx.records import Address, Immediate, Instruction, Kernel, Operand, Register, Symbol
 
-UNKNOWN = "?"  # an address made in a way that does not tell which array was meant
+UNKNOWN = "?"  # an address whose array cannot be derived
 
 
 def provenance(kernel: Kernel, shared: frozenset[str]) -> dict[int, str]:
-    """Memory instruction -> the shared array whose name its address was computed from, where it is exactly one."""
+    """Return memory instruction -> the shared array that its address is computed from, where it is exactly one."""
     return _sources(kernel, shared, {}) if shared else {}
 
 
 def local_provenance(
     kernel: Kernel, placed: Mapping[str, tuple[int, int]]
 ) -> tuple[dict[str, tuple[int, int]], dict[int, str]]:
-    """The same for a thread's own arrays: (offset, bytes) of each by a name made up here, and the array of each memory
-    instruction. ``placed`` has offset and bytes of the variables that hold them.
+    """Return a thread's own arrays, (offset, bytes) by a generated name, and the array of each memory instruction.
+    ``placed`` has offset and bytes of the variables that hold them.
 
-    NVRTC puts all of a function's arrays into one variable, and forms the start of each by adding its offset to the
-    variable's address, in an instruction of its own; whatever else is added comes later, to that start. So an array
-    ends where the next start is, padding included.
+    NVRTC puts all of a function's arrays into one variable. It computes the start of each by adding its offset to the
+    variable's address, in an instruction of its own, and adds everything else to that start afterwards. So an array
+    ends where the next one starts, padding included.
     """
     whole: dict[str, str] = {}  # registers that hold the variable's own address -> the variable
     counts = Counter(name for i in kernel.instructions for name in writes(i))
@@ -59,11 +59,11 @@ def local_provenance(
 
 
 def _sources(kernel: Kernel, named: frozenset[str], starts: Mapping[str, str]) -> dict[int, str]:
-    """Memory instruction -> the one array that its address is computed from: an array that is ``named``, or one whose
-    start is in a register of ``starts``.
+    """Return memory instruction -> the one array that its address is computed from: an array that is ``named``, or one
+    whose start is in a register of ``starts``.
 
-    A forward data flow over registers, all definitions of a register taken together: sums and moves keep the array,
-    anything else that is done to an address makes it unknown.
+    A forward data-flow analysis over registers that merges all definitions of a register. Sums and moves keep the
+    array; any other operation on an address makes it unknown.
     """
     made: dict[str, set[str]] = {register: {array} for register, array in starts.items()}
 
@@ -99,12 +99,12 @@ def _sources(kernel: Kernel, named: frozenset[str], starts: Mapping[str, str]) -
                 names = of(operand.base)
                 if len(names) == 1 and UNKNOWN not in names:
                     arrays.setdefault(instruction.index, next(iter(names)))
-                break  # the first address: of cp.async the shared side
+                break  # the first address, which is the shared side of cp.async
     return arrays
 
 
 def _hands_on(instruction: Instruction) -> bool:
-    """Whether what it computes may be an address made from its operands."""
+    """Return whether the result may be an address computed from the operands."""
     return instruction.row.effect not in ("load", "atomic") and instruction.row.pointer != "none"
 
 

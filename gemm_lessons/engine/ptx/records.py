@@ -1,6 +1,6 @@
 """PTX as frozen records: ``Module``, ``Kernel``, ``Instruction``, operands. ``parser.py`` reads them from text.
 
-Source of the forms: NVIDIA, "PTX ISA", release 8.x/9.x, chapters 4 and 5.
+Source of the syntax: NVIDIA, "PTX ISA", release 8.x/9.x, chapters 4 and 5.
 """
 
 from __future__ import annotations
@@ -65,20 +65,20 @@ class PredicatePair:
     negated: bool = False
 
 
-# Special registers that go on while a kernel runs.
+# Special registers that change while a kernel runs.
 CLOCKS = frozenset("%clock %clock_hi %clock64 %globaltimer %globaltimer_lo %globaltimer_hi".split())
 
 Operand = Register | Immediate | Symbol | Address | Vector | PredicatePair
 
 
 def elements_of(operand: Operand) -> tuple[Operand | None, ...]:
-    """The elements of a vector; any other operand is its only one."""
+    """Return the elements of a vector, or the operand itself as the only element."""
     return operand.elements if isinstance(operand, Vector) else (operand,)
 
 
 @dataclass(frozen=True)
 class SourceLine:
-    """Where an instruction comes from. ``inlined_at`` is the call site when the code was inlined."""
+    """The source line of an instruction. ``inlined_at`` is the call site if the code was inlined."""
 
     file: str
     line: int
@@ -86,13 +86,13 @@ class SourceLine:
 
     @property
     def places(self) -> list[tuple[str, int]]:
-        """Files and lines that code was inlined from, innermost first."""
+        """Return the files and lines that code was inlined from, innermost first."""
         outer = self.inlined_at.places if self.inlined_at else []
         return [(self.file, self.line), *outer] if self.line else outer
 
 
 def _mentioned(operand: Operand) -> frozenset[str]:
-    """The registers that an operand names. It keeps them: what is written alike is one object for many instructions."""
+    """Return the registers that an operand names. The result is memoised, because equal operands share one object."""
     known: frozenset[str] | None = operand.__dict__.get("_mentioned")
     if known is None:
         known = operand.__dict__["_mentioned"] = frozenset(registers_in(operand))
@@ -100,7 +100,7 @@ def _mentioned(operand: Operand) -> frozenset[str]:
 
 
 def registers_in(operand: Operand | None) -> Iterator[str]:
-    """Names of the registers that an operand mentions."""
+    """Return the names of the registers in an operand."""
     if isinstance(operand, Register):
         yield operand.name
     elif isinstance(operand, Address):
@@ -128,23 +128,23 @@ class Instruction:
 
     @cached_property
     def row(self) -> Opcode:
-        """Everything that is known of the opcode."""
+        """Return the opcode's row of ``opcodes.py``."""
         return row_of(self.opcode, self.modifiers[0] if self.modifiers else "")
 
     @property
     def full_opcode(self) -> str:
-        """``ld.global.v4.f32``."""
+        """Return the opcode with its modifiers, such as ``ld.global.v4.f32``."""
         return ".".join((self.opcode, *self.modifiers))
 
     @cached_property
     def mentioned(self) -> tuple[frozenset[str], ...]:
-        """The registers that each operand names; found once, every analysis of a kernel asks for them."""
+        """Return the registers that each operand names. Memoised, because every analysis of a kernel uses it."""
         return tuple([_mentioned(operand) for operand in self.operands])
 
 
 def places_before(instructions: Sequence[Instruction]) -> list[tuple[str, int]]:
-    """Where the last of the instructions comes from, innermost first, and then where those before it do: the compiler
-    names only one call site of code that was inlined more than once."""
+    """Return the source lines of the last instruction, innermost first, then those of the instructions before it: the
+    compiler names only one call site of code that was inlined more than once."""
     return [place for i in reversed(instructions) if i.source for place in i.source.places]
 
 
@@ -162,13 +162,13 @@ class Variable:
     initial: bytes = b""
     type: str = "b8"
     pointers: tuple[AddressOf, ...] = ()
-    problem: str = ""  # why it cannot be used; only a kernel that names it is refused
+    problem: str = ""  # why it cannot be used; only kernels that name it are refused
 
 
 @dataclass(frozen=True)
 class AddressOf:
-    """Bytes of a variable's initial value that are the address of another: ``size`` bytes at ``offset``, which are
-    those of the address from byte ``shift`` on."""
+    """A variable's address in the initial value of another variable: ``size`` bytes at ``offset``, taken from byte
+    ``shift`` of the address on."""
 
     offset: int
     symbol: str
@@ -190,7 +190,7 @@ class KernelParameter:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One ``.entry``: straight list of instructions, labels as indices into it, declared registers and variables."""
+    """An ``.entry``: a list of instructions, labels as indices into it, declared registers and variables."""
 
     name: str
     parameters: tuple[KernelParameter, ...]
@@ -200,8 +200,8 @@ class Kernel:
     variables: tuple[Variable, ...]
     target: str
     branch_targets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # brx.idx tables
-    directives: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)  # shapes: maxntid, reqntid ...
-    by_warps: bool = False  # which lane of a warp touches which of its bytes is up to the compiler (``wmma``)
+    directives: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)  # launch bounds: maxntid, reqntid ...
+    by_warps: bool = False  # the compiler chooses which lane of a warp accesses which byte (``wmma``)
 
 
 @dataclass(frozen=True)
@@ -215,11 +215,11 @@ class Module:
     functions: Mapping[str, Kernel]
     variables: tuple[Variable, ...]
     target: str
-    parameters: Mapping[str, tuple[KernelParameter, ...]]  # of both, for whoever does not ask what they do
+    parameters: Mapping[str, tuple[KernelParameter, ...]]  # of kernels and functions, known without parsing them
 
 
 class PtxSyntaxError(UnsupportedKernel):
-    """The PTX is not of the form that this parser reads; names the statement."""
+    """The PTX has a form that this parser does not read. The message names the statement."""
 
 
 SIZES: Mapping[str, int] = {
@@ -230,7 +230,7 @@ SIZES: Mapping[str, int] = {
 
 @cache
 def register_width(declared: str) -> int | str:
-    """Bits of a declared register type, or ``pred``."""
+    """Return the width in bits of a declared register type, or "pred"."""
     if declared == "pred":
         return "pred"
-    return max(16, 8 * SIZES[declared])  # an 8-bit register lives in the low half of a 16-bit one
+    return max(16, 8 * SIZES[declared])  # an 8-bit register is the low half of a 16-bit one

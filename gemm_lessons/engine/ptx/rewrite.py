@@ -1,4 +1,4 @@
-"""Instructions in place of others: what the rooms behind do not know, said in what they do."""
+"""Replaces instructions that later steps do not know by equivalent ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gemm_lessons.engine.ptx.records import Instruction, Kernel
 
 
 def rewritten(kernel: Kernel, parts: Callable[[Instruction], Iterable[Instruction]]) -> Kernel:
-    """The kernel with the ``parts`` of each instruction in its place, numbered anew; labels stay where they were."""
+    """Return the kernel with each instruction replaced by its ``parts``, renumbered. Labels keep their position."""
     instructions: list[Instruction] = []
     moved_to: dict[int, int] = {}
     for instruction in kernel.instructions:

@@ -1,14 +1,14 @@
-"""Basic block -> steps that touch many registers at once. This is where the simulator's speed comes from.
+"""Schedules a basic block as steps that process many registers at once, which makes the simulator fast.
 
-NumPy pays about a microsecond a call, and a thread-tile GEMM is almost only ``fma``. So within one basic block
-- multiply-adds of one kind (``GROUPED``) wait in a pool until a result is needed, then leave in groups of independent
-  ones (an outer product of 8 + 8 registers becomes one broadcast multiplication);
-- shared-memory loads from the same base register leave as one gather;
+A NumPy call costs about a microsecond, and a thread-tile GEMM is almost only ``fma``. So within one basic block
+- multiply-adds of one kind (``GROUPED``) wait in a pool until a result is needed, then are issued in groups of
+  independent ones (an outer product of 8 + 8 registers becomes one broadcast multiplication);
+- shared-memory loads from the same base register become one gather;
 - neighbouring register moves become one copy.
-Only the order of instructions that do not depend on each other changes; memory accesses keep their order against
-stores and barriers, and every instruction is still counted and recorded one by one.
+Only the order of independent instructions changes; memory accesses keep their order relative to stores and barriers,
+and every instruction is still counted and recorded individually.
 
-Registers are then laid out so that the members of a group are neighbouring rows of the register file.
+Registers are then placed so that the members of a group are neighbouring rows of the register file.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from gemm_lessons.engine.ptx.cfg import Block, reads, writes
 from gemm_lessons.engine.ptx.records import Address, Instruction, Register
 from gemm_lessons.engine.records.frozen import dataclass
 
-POOL_LIMIT = 512  # pending fma; bounds how long loaded values must stay alive
-# Multiply-adds d, a, b, c that leave in groups, by opcode and modifiers, and the width of their registers.
+POOL_LIMIT = 512  # pending fma; bounds the live range of loaded values
+# Multiply-adds d, a, b, c that are issued in groups, by opcode and modifiers -> width of their registers.
 GROUPED = {"fma.rn.f32": 32, "fma.rn.f64": 64, "dp4a.s32.s32": 32}
 
 
@@ -43,7 +43,7 @@ class FmaGroup:
 
     @property
     def kind(self) -> str:
-        """A key of ``GROUPED``."""
+        """Return the group's key in ``GROUPED``."""
         return _kind(self.instructions[0])
 
 
@@ -56,7 +56,7 @@ class LoadGroup:
 
 @dataclass(frozen=True)
 class MoveGroup:
-    """Register-to-register 32-bit moves that may all read before any writes."""
+    """Register-to-register 32-bit moves whose sources may all be read before any target is written."""
 
     instructions: tuple[Instruction, ...]
 
@@ -107,12 +107,12 @@ def _is_move(instruction: Instruction) -> bool:
 
 
 def _touches_memory(instruction: Instruction) -> bool:
-    """Whether pending loads must leave first: anything that may write memory or order it."""
+    """Return whether pending loads must be issued first, because the instruction may write or order memory."""
     return instruction.row.effect not in ("compute", "load")
 
 
 class _Pool:
-    """Instructions held back, with the union of what they read and write."""
+    """Pending instructions, with the union of the registers that they read and write."""
 
     def __init__(self) -> None:
         self.members: list[Instruction] = []
@@ -125,7 +125,7 @@ class _Pool:
         self.writes |= writes(instruction)
 
     def blocks(self, instruction: Instruction) -> bool:
-        """Whether ``instruction`` may not run before the members."""
+        """Return whether ``instruction`` must run after the members."""
         written = writes(instruction)
         return not (
             self.writes.isdisjoint(reads(instruction))
@@ -140,7 +140,7 @@ class _Pool:
 
 
 def schedule(block: Block) -> tuple[Step, ...]:
-    """The steps of one block, its terminator (a branch or barrier) left out."""
+    """Return the steps of one block, without its terminator (a branch or barrier)."""
     body = block.instructions[:-1] if block.terminator is not None else block.instructions
     if len(body) < 2:
         return tuple(Single(instruction) for instruction in body)
@@ -191,7 +191,7 @@ def _group_loads(instructions: Sequence[Instruction]) -> Iterable[Step]:
 
 
 def _group_fmas(instructions: Sequence[Instruction]) -> Iterable[Step]:
-    """Levels of independent instructions, each split into outer products where it is one."""
+    """Return levels of independent instructions, as outer products where possible."""
     level_of_write: dict[str, int] = {}
     level_of_read: dict[str, int] = {}
     levels: list[list[Instruction]] = []
@@ -214,7 +214,7 @@ def _group_fmas(instructions: Sequence[Instruction]) -> Iterable[Step]:
 
 
 def outer_product(members: Sequence[Instruction]) -> FmaGroup:
-    """Order the members as a full outer product if they are one (the factors may be swapped in some of them)."""
+    """Return the members as a full outer product if they form one (factors may be swapped in some of them)."""
     pairs: dict[frozenset[str], Instruction] = {}
     neighbours: dict[str, set[str]] = {}
     for instruction in members:
@@ -262,7 +262,7 @@ def _group_moves(steps: Sequence[Step]) -> Iterable[Step]:
 
 
 def row_order(blocks: Iterable[Sequence[Step]], registers: Iterable[str]) -> list[str]:
-    """An order of the registers in which the members of groups are neighbours where possible."""
+    """Return an order of the registers in which the members of groups are neighbours where possible."""
     order: dict[str, None] = {}
     declared = dict.fromkeys(registers)
 

@@ -1,10 +1,10 @@
-"""Which accesses may meet another thread's without being a race, read off the code.
+"""Finds in the code the accesses that may overlap with another thread's access without being a race.
 
-``strong`` accesses (PTX's word: atomics, volatile, relaxed, acquire and release) are made to meet: among themselves
-they never race. An ``optimistic`` read is a plain load whose value may be old by the time it is used, and the code
-knows: the first read of a compare-and-swap loop (``old = *p; do { assumed = old; old = atomicCAS(p, assumed, ...); }
-while (old != assumed)``), or one that only decides whether an atomic on the same element is worth the effort
-(``if (v > *p) atomicMax(p, v)``).
+``strong`` accesses (PTX's term for atomics, volatile, relaxed, acquire and release) never race among themselves. An
+``optimistic`` read is a plain load whose value may be outdated when it is used, and the code allows for that: the first
+read of a compare-and-swap loop (``old = *p; do { assumed = old; old = atomicCAS(p, assumed, ...); } while (old !=
+assumed)``), or one that only decides whether an atomic on the same element is worth the effort (``if (v > *p)
+atomicMax(p, v)``).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from gemm_lessons.engine.ptx.records import (
 )
 
 STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "acq_rel", "mmio", "cv"})
-ONE_WAY = frozenset("min max and or".split())  # an old value of such an element is never beyond the newest
+ONE_WAY = frozenset("min max and or".split())  # atomics that change an element monotonically
 
 
 def strong(kernel: Kernel) -> frozenset[int]:
-    """Instructions (indices) whose accesses are made to meet those of other threads."""
+    """Return the strong accesses (indices), which synchronise with those of other threads."""
     return frozenset(
         i.index
         for i in kernel.instructions
@@ -37,23 +37,23 @@ def strong(kernel: Kernel) -> frozenset[int]:
 
 
 def hearing(kernel: Kernel) -> frozenset[int]:
-    """Strong reads (indices) whose value the kernel looks at. An atomic whose result nobody reads tells nobody how far
-    others are."""
+    """Return the strong reads (indices) whose value the kernel uses. An atomic with an unused result carries no
+    information."""
     read = frozenset().union(*(reads(i) for i in kernel.instructions))
     strongly = strong(kernel)
     return frozenset(i.index for i in kernel.instructions if i.index in strongly and not read.isdisjoint(writes(i)))
 
 
 def flags(kernel: Kernel) -> frozenset[int]:
-    """Strong accesses to shared memory (indices), if one of them decides how long the kernel stays in a loop; else the
-    atomics by which threads count themselves, so that the last one goes on with what the others have left."""
+    """Return the strong accesses to shared memory (indices) if one of them controls a loop. Otherwise return the
+    atomics by which threads count themselves, so that the last one processes the results of the others."""
     inside = frozenset(i for i in strong(kernel) if {"global", "const"}.isdisjoint(kernel.instructions[i].modifiers))
     return inside if _awaited(kernel, inside) else _counted(kernel, inside & hearing(kernel))
 
 
 def _counted(kernel: Kernel, accesses: frozenset[int]) -> frozenset[int]:
-    """Those of ``accesses`` whose result is compared with one number, and that come behind a fence without a store
-    between the two: ``__threadfence_block(); if (atomicAdd(&count, 1) == n - 1) ...``."""
+    """Return those of ``accesses`` whose result is compared with a number, and that follow a fence without a store in
+    between: ``__threadfence_block(); if (atomicAdd(&count, 1) == n - 1) ...``."""
     atomics = [i for i in kernel.instructions if i.index in accesses and i.row.effect == "atomic"]
     fenced = [atomic for atomic in atomics if _behind_a_fence(kernel, atomic)]
     if not fenced:
@@ -78,12 +78,12 @@ def _behind_a_fence(kernel: Kernel, atomic: Instruction) -> bool:
 
 
 def waits(kernel: Kernel) -> bool:
-    """Whether a strong read decides how long the kernel stays in a loop: how often it looks then depends on time."""
+    """Return whether a strong read controls a loop, so that the number of iterations depends on timing."""
     return _awaited(kernel, strong(kernel))
 
 
 def _awaited(kernel: Kernel, accesses: frozenset[int]) -> bool:
-    """Whether one of ``accesses`` (indices) reads what decides how long the kernel stays in a loop."""
+    """Return whether one of ``accesses`` (indices) reads a value that controls a loop."""
     awaited = accesses & hearing(kernel)
     if not awaited:
         return False
@@ -98,7 +98,7 @@ def _awaited(kernel: Kernel, accesses: frozenset[int]) -> bool:
 
 
 def loops(blocks: Sequence[Block]) -> list[list[Block]]:
-    """The basic blocks of each outermost loop."""
+    """Return the basic blocks of each outermost loop."""
     after = {b.number: {*b.targets, *([] if b.fallthrough is None else [b.fallthrough])} for b in blocks}
     trip_of = _round_trips(after)
     found: dict[int, list[Block]] = {}
@@ -108,8 +108,8 @@ def loops(blocks: Sequence[Block]) -> list[list[Block]]:
 
 
 def _round_trips(after: Mapping[int, Iterable[int]]) -> dict[int, int]:
-    """For each node one of those that it reaches and that reach it: the same for all of them. Tarjan's algorithm, whose
-    cost is linear: a debug build with calls put in place has thousands of blocks."""
+    """Return a representative of each node's strongly connected component. Tarjan's algorithm, whose cost is linear: a
+    debug build with inlined calls has thousands of blocks."""
     trip_of: dict[int, int] = {}
     seen: dict[int, int] = {}
     lowest: dict[int, int] = {}
@@ -139,12 +139,13 @@ def _round_trips(after: Mapping[int, Iterable[int]]) -> dict[int, int]:
 
 
 def narrow(kernel: Kernel) -> frozenset[int]:
-    """Strong accesses (indices) that only the threads of one block are promised to see as such."""
+    """Return the strong accesses (indices) of scope ``cta``, which synchronise only the threads of one block."""
     return frozenset(index for index in strong(kernel) if "cta" in kernel.instructions[index].modifiers)
 
 
 def optimistic(kernel: Kernel) -> frozenset[int]:
-    """Loads (indices) whose value a compare-and-swap of the same element checks, or that guard an atomic on it."""
+    """Return the loads (indices) whose value a compare-and-swap of the same element checks, or that guard an atomic on
+    it."""
     atomics = [i for i in kernel.instructions if i.row.effect == "atomic" and {"cas", *ONE_WAY} & set(i.modifiers)]
     if not atomics:
         return frozenset()
@@ -162,12 +163,12 @@ def optimistic(kernel: Kernel) -> frozenset[int]:
 
 
 def _one_element(instruction: Instruction) -> bool:
-    """Whether it loads what its own address says, whatever the rest of the warp does."""
+    """Return whether each lane loads from its own address, whatever the other lanes do."""
     return instruction.row.effect == "load" and not instruction.row.warp
 
 
 class _Flow:
-    """Definitions and uses of a kernel's registers, whatever the path."""
+    """Definitions and uses of a kernel's registers, independent of the path."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._made: dict[str, list[Instruction]] = {}
@@ -179,7 +180,7 @@ class _Flow:
                 self._used.setdefault(name, []).append(instruction)
 
     def place(self, instruction: Instruction) -> tuple[Hashable, int] | None:
-        """What an address is computed from, and the number of bytes behind it; the same for the same element."""
+        """Return the base expression of an address and its byte offset. Equal results mean the same element."""
         address = next((operand for operand in instruction.operands if isinstance(operand, Address)), None)
         if address is None or address.base is None:
             return None
@@ -187,7 +188,7 @@ class _Flow:
         return origin, offset + address.offset
 
     def _origin(self, operand: Operand | None, depth: int = 16) -> tuple[Hashable, int]:
-        """A value as the computation that gives it, sums with constants apart."""
+        """Return the expression that computes a value, and the constant added to it."""
         if isinstance(operand, Symbol):
             return operand.name, operand.offset
         if not isinstance(operand, Register):
@@ -202,11 +203,12 @@ class _Flow:
         if one.row.pointer == "added" and isinstance(sources[1], Immediate):
             origin, offset = self._origin(sources[0], depth - 1)
             return origin, offset + sources[1].value
-        how = tuple(m[1:] if m[1:].isdigit() else m for m in one.modifiers)  # signed and unsigned numbers alike
+        how = tuple(m[1:] if m[1:].isdigit() else m for m in one.modifiers)  # signed and unsigned types are equivalent
         return (one.opcode, how, tuple(self._origin(source, depth - 1) for source in sources)), 0
 
     def behind(self, names: Iterable[str]) -> set[str]:
-        """``names`` and all registers that their values are computed from without going through memory."""
+        """Return ``names`` and all registers that their values are computed from, except through memory: a program
+        slice."""
         reached: set[str] = set()
         work = list(names)
         while work:
@@ -218,7 +220,7 @@ class _Flow:
         return reached
 
     def only_decides(self, load: Instruction) -> bool:
-        """Whether a loaded value goes nowhere but into comparisons."""
+        """Return whether a loaded value is used only in comparisons."""
         waiting, seen = [load], {load.index}
         while waiting:
             for name in writes(waiting.pop()):

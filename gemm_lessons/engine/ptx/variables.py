@@ -1,5 +1,5 @@
-"""Variables of a module: which of them a kernel can reach, which memory is meant where one is named, and the addresses
-that stand in their initial values."""
+"""Variables of a module: those that a kernel can reach, their state space where an instruction names one, and addresses
+in their initial values."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gemm_lessons.engine.records.errors import UnsupportedKernel
 SMALL = 1 << 24  # bytes
 SPACES = frozenset(
     "global shared shared__cta shared__cluster local const param param__entry param__func".split()
-)  # what an instruction says of its memory
-GENERIC = ("ld", "st", "atom", "red")  # opcodes whose memory may be left out: any, by the address
+)  # modifiers that name a state space
+GENERIC = ("ld", "st", "atom", "red")  # opcodes without a state space access generic addresses
 
 
 def in_their_space(kernel: Kernel, variables: Sequence[Variable]) -> Kernel:
-    """The kernel with ``ld.shared.u32 %r1, [x]`` for ``ld.u32 %r1, [x]``, where ``x`` is shared or local: a name is an
-    address in the variable's own memory, and as a generic one it would mean another place. The assembler does the same.
-    """
+    """Return the kernel with ``ld.shared.u32 %r1, [x]`` for ``ld.u32 %r1, [x]``, where ``x`` is shared or local: a
+    variable's name is an address in its own state space and would be wrong as a generic address. The assembler does the
+    same."""
     near = {v.name: v.space for v in (*variables, *kernel.variables) if v.space in ("shared", "local")}
 
     def said(instruction: Instruction) -> Instruction:
@@ -36,9 +36,9 @@ def in_their_space(kernel: Kernel, variables: Sequence[Variable]) -> Kernel:
 
 
 def usable(kernel: Kernel, variables: Sequence[Variable]) -> tuple[Variable, ...]:
-    """The variables without those that this simulator cannot give a value, and without large ones of other kernels.
+    """Return the variables except those that cannot be given a value and large ones of other kernels.
 
-    Raises ``UnsupportedKernel`` when the kernel reaches one of these, by its name or through pointers.
+    Raise ``UnsupportedKernel`` if the kernel reaches one of these, by its name or through pointers.
     """
     known = {v.name: v for v in (*variables, *kernel.variables)}
     problems = {name: problem for name, v in known.items() if (problem := _problem(v, known))}
@@ -91,7 +91,7 @@ def _symbols(operand: Operand | None) -> Iterator[str]:
 
 
 def initial_bytes(variable: Variable, addresses: Mapping[str, int]) -> bytes:
-    """What a variable holds before the launch, with the addresses of the others filled in."""
+    """Return the bytes of a variable before the launch, with the addresses of other variables filled in."""
     data = bytearray(variable.initial.ljust(variable.size, b"\0"))
     for pointer in variable.pointers:
         address = (addresses[pointer.symbol] + pointer.addend) % (1 << 64)

@@ -14,7 +14,8 @@ from gemm_lessons.engine.ptx.rewrite import rewritten
 
 
 def split_wide(kernel: Kernel) -> Kernel:
-    """The kernel without ``.b128`` registers. Raises ``UnsupportedKernel`` for what cannot be done in halves."""
+    """Return the kernel without ``.b128`` registers. Raise ``UnsupportedKernel`` for an operation that cannot be
+    split."""
     wide = {name for name, kind in kernel.registers.items() if kind == "b128"}
     if not wide:
         return kernel
@@ -48,7 +49,7 @@ def _halved(instruction: Instruction, wide: set[str]) -> Iterator[Instruction]:
 
 
 def _pair(operand: Operand, instruction: Instruction, wide: set[str]) -> tuple[Operand | None, Operand | None]:
-    """The low and the high half of an operand of 128 bits."""
+    """Return the low and the high half of a 128-bit operand."""
     if isinstance(operand, Register) and operand.name in wide:
         return _halves(operand.name)
     if isinstance(operand, Vector) and len(operand.elements) == 2:

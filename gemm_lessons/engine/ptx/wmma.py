@@ -1,8 +1,8 @@
 """``wmma``: loads, stores and products of whole matrices by a warp, rewritten as plain loads, stores and ``mma``.
 
-How a warp holds such a matrix is a GPU's own affair. Here it is as on an H200 (checks/readings/simulator), that is,
-as fragments of ``mma``, one after the other. Where m is 8, it is the transposed product that is computed. A fragment of
-float16 is held twice or more often where it does not fill eight registers.
+The layout of such a matrix in registers depends on the GPU. Here it is that of an H200 (checks/readings/simulator):
+consecutive fragments of ``mma``. Where m is 8, the transposed product is computed. A fragment of float16 that does not
+fill eight registers is held two or more times.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ SHAPES = {
     "s8": "m16n16k16 m32n8k16 m8n32k16", "u8": "m16n16k16 m32n8k16 m8n32k16",
 }  # fmt: skip
 SUMS = {"f32": "m16n16k16 m32n8k16 m8n32k16 m16n16k8", "f16": SHAPES["f16"], "s32": SHAPES["s8"], "f64": "m8n8k4"}
-HALF_REGISTERS = 8  # of a or b, of float16
+HALF_REGISTERS = 8  # registers of a or b in float16
 SPACES = ("global", "shared", "shared__cta")
-Placed = tuple[Fragment, int, int]  # and the row and column of the matrix at which it begins
+Placed = tuple[Fragment, int, int]  # a fragment, and the row and column of its first element
 
 
 def expand_wmma(kernel: Kernel) -> Kernel:
-    """The kernel without ``wmma``. Raises ``UnsupportedKernel`` for forms that are not known."""
+    """Return the kernel without ``wmma``. Raise ``UnsupportedKernel`` for unknown forms."""
     if not any(instruction.opcode == "wmma" for instruction in kernel.instructions):
         return kernel
     registers: dict[str, str] = {}
-    # Products read each element once, so only others can want the second copy of a fragment of float16.
+    # Products read each element once, so only other instructions can read the second copy of a float16 fragment.
     others = (i for i in kernel.instructions if i.opcode != "wmma")
     wanted = frozenset().union(*(mentioned for i in others for mentioned in i.mentioned))
 
@@ -60,7 +60,7 @@ def expand_wmma(kernel: Kernel) -> Kernel:
 
 
 class _Writer:
-    """Instructions in place of another, ``origin``; the registers that they need come to ``registers``."""
+    """Emits instructions that replace ``origin``, and adds the registers they need to ``registers``."""
 
     def __init__(
         self, declared: Mapping[str, str], registers: dict[str, str], origin: Instruction, wanted: Set[str]
@@ -69,19 +69,19 @@ class _Writer:
         self.instructions: list[Instruction] = []
 
     def fresh(self, kind: str) -> Register:
-        """A new register."""
+        """Return a new register."""
         name = f"%wmma@{len(self.registers)}"
         self.registers[name] = kind
         return Register(name)
 
     def emit(self, opcode: str, *operands: Operand) -> None:
-        """An instruction in the place, and under the guard, of the one that is rewritten."""
+        """Emit an instruction with the position and the guard of the one that is replaced."""
         name, *modifiers = opcode.split(".")
         made = dataclasses.replace(self.origin, opcode=name, modifiers=tuple(modifiers), operands=operands)
         self.instructions.append(made)
 
     def computed(self, opcode: str, *operands: Operand) -> Register:
-        """The same, for what gives a number of the type that the opcode ends with."""
+        """Emit an instruction and return its result in a new register, as wide as the opcode's type."""
         target = self.fresh(f"b{opcode[-2:]}")
         self.emit(opcode, target, *operands)
         return target
@@ -89,15 +89,16 @@ class _Writer:
 
 @dataclass(frozen=True)
 class _Shape:
-    """m, n, k, and how the product is cut into those of ``mma``: ``wide`` pieces of 16 (f64: 8) by pieces of 8."""
+    """m, n, k, and how the product is split into those of ``mma``: ``wide`` pieces of 16 (f64: 8) by ``narrow`` pieces
+    of 8."""
 
     m: int
     n: int
     k: int
-    turned: bool  # the transposed product is computed
+    turned: bool  # whether the transposed product is computed
     wide: int
     narrow: int
-    rows: int  # of a wide piece
+    rows: int  # rows of a wide piece
 
     @classmethod
     def of(cls, name: str) -> _Shape:
@@ -108,7 +109,7 @@ class _Shape:
         return cls(m, n, k, turned, wide // rows, narrow // 8, rows)
 
     def fragments(self, part: str, kind: str) -> list[Placed]:
-        """The pieces in which a warp holds a, b or c of the product that is computed, with row and column of each."""
+        """Return the fragments of a, b or c of the computed product, with the row and column of each."""
         bits = 8 * np.dtype(STORED[kind]).itemsize
 
         def piece(part: Part, rows: int, cols: int) -> Fragment:
@@ -151,7 +152,7 @@ def _move(writer: _Writer, instruction: Instruction, what: str, words: Sequence[
     address, held = (first, second) if what == "store" else (second, first)
     shape = _Shape.of(name)
     registers = elements_of(held)
-    if shape.turned:  # what is a row of the matrix is a column of the one that is held
+    if shape.turned:  # a row of the matrix is a column of the one in registers
         part = {"a": "b", "b": "a"}.get(part, part)
         order = "row" if order == "col" else "col"
     pieces = shape.fragments("c" if part == "d" else part, kind)
@@ -177,7 +178,7 @@ def _move(writer: _Writer, instruction: Instruction, what: str, words: Sequence[
 
 
 class _Matrix:
-    """A matrix in memory. ``order``: which elements lie side by side, those of a row or of a column."""
+    """A matrix in memory. ``order``: whether the elements of a row or of a column are adjacent."""
 
     def __init__(
         self,
@@ -215,7 +216,7 @@ class _Matrix:
         return writer.computed("mad.lo.s32", number, Immediate(of_number), scaled)
 
     def _line(self, number: int) -> tuple[Register, int]:
-        """The lane's place in a line of the matrix: a register, and what to add to it."""
+        """Return the lane's position in a line of the matrix: a register, and a constant to add to it."""
         if number not in self.lines:
             if isinstance(self.stride, Immediate):
                 self.lines[number] = self.start, number * self.stride.value * self.size
@@ -224,7 +225,7 @@ class _Matrix:
         return self.lines[number]
 
     def _further(self, count: Operand, size: int, start: Operand) -> Register:
-        """An address ``count`` times ``size`` bytes after ``start``."""
+        """Return the address ``count`` times ``size`` bytes after ``start``."""
         target = self.writer.fresh(f"b{self.bits}")
         opcode = "mad.wide.s32" if self.bits == 64 else "mad.lo.s32"
         self.writer.emit(opcode, target, count, Immediate(size), start)
@@ -236,7 +237,7 @@ class _Matrix:
         return Address(base, self.offset + further + minor * self.size)
 
     def move(self, register: Operand | None, piece: Fragment, number: int, row: int, col: int) -> None:
-        """One register of a piece that begins at ``row``, ``col``."""
+        """Move one register of a piece that begins at ``row``, ``col``."""
         if register is None:
             return
         side = piece.width // piece.bits
@@ -284,8 +285,8 @@ class _Matrix:
 
 
 def placed(instruction: Instruction) -> Iterator[tuple[Part, str, Sequence[Placed], bool]]:
-    """How a warp holds a, b and c of a ``wmma.mma``: the type of the elements, fragments with row and column of each,
-    and whether they are those of the transposed matrix. Raises ``UnsupportedKernel``."""
+    """Return how a warp holds a, b and c of a ``wmma.mma``: element type, fragments with the row and column of each,
+    and whether they hold the transposed matrix. Raise ``UnsupportedKernel``."""
     shape, types = _form_of_product(instruction, instruction.modifiers[1:])
     parts: tuple[Part, ...] = ("b", "a", "c") if shape.turned else ("a", "b", "c")
     names: tuple[Part, ...] = ("a", "b", "c")
@@ -294,8 +295,8 @@ def placed(instruction: Instruction) -> Iterator[tuple[Part, str, Sequence[Place
 
 
 def _form_of_product(instruction: Instruction, words: Sequence[str]) -> tuple[_Shape, Sequence[str]]:
-    """Shape and types of d, a, b and c of ``wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32`` (of float16),
-    ``....s32.s8.s8.s32``."""
+    """Return the shape and the types of d, a, b and c of ``wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32`` (of
+    float16), ``....s32.s8.s8.s32``."""
     words = [word for word in words if word not in ("satfinite", "rn")]
     sync, aligned, first, second, name, *types = [*words, *[""] * (5 - len(words))]
     if len(types) == 2:
@@ -307,7 +308,7 @@ def _form_of_product(instruction: Instruction, words: Sequence[str]) -> tuple[_S
 
 
 def _multiply(writer: _Writer, instruction: Instruction, words: Sequence[str]) -> None:
-    """A ``wmma.mma`` as products of ``mma``."""
+    """Expand a ``wmma.mma`` to products of ``mma``."""
     shape, types = _form_of_product(instruction, words)
     saturate = "satfinite" in words
     d, a, b, c = (elements_of(o) for o in instruction.operands)
@@ -341,7 +342,7 @@ def _multiply(writer: _Writer, instruction: Instruction, words: Sequence[str]) -
 
 
 def _cut(registers: Sequence[Operand | None], pieces: Sequence[Fragment]) -> Iterator[Vector]:
-    """Registers by piece. Raises ``ValueError`` when there are too few."""
+    """Split registers by piece. Raise ``ValueError`` if there are too few."""
     start = 0
     for piece in pieces:
         part = tuple(registers[start : start + piece.registers])

@@ -1,6 +1,7 @@
 """Floating-point add, sub, mul, fma of PTX in every format and direction, and the modifiers .ftz, .sat, .relu.
 
-Source: NVIDIA, "PTX ISA" 9.0, 9.7.3 to 9.7.5; what it leaves open (NaN bits, what counts as tiny) is an H200's.
+Source: NVIDIA, "PTX ISA" 9.0, 9.7.3 to 9.7.5. What it leaves open (NaN bits, the threshold of ``.ftz``) is as on an
+H200.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ SIGN = {"f16": np.uint16(0x8000), "bf16": np.uint16(0x8000), "f32": np.uint32(1 
 
 
 def settle_nans(out: Array, code: str) -> None:
-    """Canonical NaN for f32, f16, bf16; ``out`` is the row as ``DTYPES[code]``."""
+    """Make the NaNs of f32, f16 and bf16 canonical, in place. ``out`` is the row as ``DTYPES[code]``."""
     if code == "f32":
         floats.canonical(out)
     elif code == "f16":
@@ -41,9 +42,10 @@ def with_modifiers(
     exact: Callable[..., Array] | None = None,
     mode: Mode = "rn",
 ) -> Function:
-    """Add ``.ftz`` (subnormal sources and results become zero), ``.sat`` (clamp to [0, 1], NaN 0), ``.relu``.
+    """Return ``function`` with ``.ftz`` (subnormal sources and results become zero), ``.sat`` (clamp to [0, 1], NaN to
+    0) and ``.relu``.
 
-    ``exact(*sources)`` is the result in float64, to be rounded in direction ``mode``: see ``flush_result``.
+    ``exact(*sources)`` returns the result in float64, to be rounded in direction ``mode``: see ``flush_result``.
     """
     if not (ftz or sat or relu):
         return function
@@ -62,14 +64,13 @@ def with_modifiers(
 
 
 def flush_result(out: Array, exact: Callable[[], Array] | None, mode: Mode) -> None:
-    """Flush tiny results to zero, in place. Tiny is what an H200 takes for it: too small to be a normal number once
-    rounded to full precision, as if exponents had no end. Rounding to fewer bits can have made the smallest normal
-    number of it; then ``exact()``, the float64 to be rounded, tells.
-    """
+    """Flush tiny results to zero, in place. As on an H200, a result is tiny if it is below the smallest normal number
+    when rounded to full precision with unbounded exponents. Rounding to fewer bits may have rounded such a result up to
+    the smallest normal number; then ``exact()``, the float64 before rounding, decides."""
     smallest = floats.SMALLEST_NORMAL[out.dtype]
     doubtful = np.abs(out) == smallest
     if exact is not None and doubtful.any():
-        # 2**8 times as large, all numbers in doubt are normal.
+        # Scaled by 2**8, all numbers in question are normal.
         full = floats.narrow(np.atleast_1d(exact()) * 256.0, out.dtype.type, mode)
         tiny = doubtful & (np.abs(full) < smallest * out.dtype.type(256))
         np.copyto(out, np.copysign(out.dtype.type(0), out), where=tiny)
@@ -77,7 +78,7 @@ def flush_result(out: Array, exact: Callable[[], Array] | None, mode: Mode) -> N
 
 
 def saturate(out: Array, code: str) -> None:
-    """Clamp to [+0, 1]; NaN becomes +0. In place."""
+    """Clamp to [+0, 1], in place. NaN becomes +0."""
     if code == "bf16":
         np.copyto(out, floats.narrow_bf16(np.clip(np.nan_to_num(floats.widen_bf16(out)), 0, 1).astype(F64)))
     else:
@@ -85,7 +86,7 @@ def saturate(out: Array, code: str) -> None:
 
 
 def rectify(out: Array, code: str) -> None:
-    """Negative numbers become +0, NaN the canonical one. In place."""
+    """Set negative numbers to +0 and NaN to the canonical NaN, in place."""
     negative = out >= SIGN[code] if code == "bf16" else np.signbit(out)
     nan = (out & np.uint16(0x7FFF)) > np.uint16(0x7F80) if code == "bf16" else np.isnan(out)
     np.copyto(out, np.where(negative & ~nan, out.dtype.type(0), out))
@@ -95,7 +96,7 @@ def rectify(out: Array, code: str) -> None:
 
 
 def _direct(ufunc: Callable[..., Any], code: str) -> Function:
-    """NumPy's own operator, which rounds to nearest."""
+    """Return NumPy's own operator, which rounds to nearest."""
     if code == "f64":
 
         def double(out: Array, a: Array, b: Array) -> None:
@@ -120,7 +121,7 @@ def _direct(ufunc: Callable[..., Any], code: str) -> Function:
 
 
 def _exactly(opcode: str) -> Callable[..., Array]:
-    """The operation on float64 values of at most 24 bits each, rounded to odd."""
+    """Return the operation on float64 values of at most 24 bits each, rounded to odd."""
 
     def compute(mode: Mode, a: Array, b: Array, *c: Array) -> Array:
         x, y = np.atleast_1d(a).astype(F64), np.atleast_1d(b).astype(F64)
@@ -147,7 +148,8 @@ def _narrowed(opcode: str, code: str, mode: Mode) -> Function:
 
 
 def _fma_f16(out: Array, a: Array, b: Array, c: Array) -> None:
-    """Below 32 a sum is a multiple of 2**-48 and exact in float64; above, halfway cases need what it lost."""
+    """Compute ``fma.rn.f16``. A sum below 32 is a multiple of 2**-48 and exact in float64; for larger sums, halfway
+    cases need the rounding error of float64."""
     p = np.multiply(a.astype(F64), b.astype(F64))
     addend = c.astype(F64)
     s = np.atleast_1d(np.add(p, addend))
@@ -158,9 +160,10 @@ def _fma_f16(out: Array, a: Array, b: Array, c: Array) -> None:
 
 
 def _bf16(opcode: str) -> Function:
-    """By way of float32, which is wide enough for a second rounding to bfloat16 to do no harm (24 >= 2 * 8 + 2 bits).
+    """Return a bfloat16 operation computed in float32, which is wide enough that rounding twice is harmless (24 >= 2 *
+    8 + 2 bits).
 
-    Not so for subnormal products, nor for fma where float32's result is halfway between two bfloat16.
+    The exceptions are subnormal products, and fma where the float32 result is halfway between two bfloat16.
     """
     compute = _exactly(opcode)
 
@@ -184,13 +187,14 @@ def _bf16(opcode: str) -> Function:
 
 
 def directed_f64(opcode: str, mode: Mode) -> Function:
-    """Float64 has nothing wider to round from: error-free transforms, element by element where they do not reach."""
+    """Return a float64 operation in direction ``mode``, by error-free transforms, because there is no wider format.
+    Elements for which those fail are computed one by one."""
 
     def one(a: float, b: float, c: float) -> float:
         if opcode == "fma":
             return doubles.exact_fma_f64(a, b, c, mode)
         if opcode == "mul":
-            # A zero of the product's own sign leaves the product's sign alone.
+            # Adding a zero of the product's sign keeps the product's sign.
             return doubles.exact_fma_f64(a, b, float(np.copysign(0.0, np.copysign(1.0, a) * np.copysign(1.0, b))), mode)
         if opcode in ("div", "sqrt"):
             return doubles.directed_f64(opcode, mode, a, b)
@@ -208,14 +212,14 @@ def directed_f64(opcode: str, mode: Mode) -> Function:
     return function
 
 
-# Which source's NaN survives in f64, by an H200.
+# The source whose NaN an f64 result keeps, on an H200.
 NAN_ORDER = {"add": (1, 0), "sub": (1, 0), "mul": (1, 0), "fma": (1, 2, 0), "div": (0, 1), "sqrt": (0,)}
 SCALED = {"d2": 0.5, "d4": 0.25, "d8": 0.125, "m2": 2.0, "m4": 4.0, "m8": 8.0}
 UFUNCS: dict[str, Callable[..., Any]] = {"add": np.add, "sub": np.subtract, "mul": np.multiply}
 
 
 def rounded(opcode: str, code: str, mode: Mode) -> Function:
-    """add, sub, mul or fma of one format in one direction."""
+    """Return add, sub, mul or fma of one format in one direction."""
     if code == "bf16":
         return _bf16(opcode)
     if mode == "rn" and opcode in UFUNCS:
@@ -228,8 +232,9 @@ def rounded(opcode: str, code: str, mode: Mode) -> Function:
 
 
 def scaled() -> Table:
-    """Of machine code alone (``FMUL.D2``): ``mul.d2.f32``, a product divided by 2 and rounded once, as an H200 does it
-    where it is tiny or huge, too (``checks/readings/simulator/scaled.json``); m2: multiplied."""
+    """Return ``mul.d2.f32`` and similar operations, which exist only in machine code (``FMUL.D2``): a product divided
+    (d2) or multiplied (m2) by a power of two and rounded once, as on an H200 also for tiny and huge results
+    (``checks/readings/simulator/scaled.json``)."""
     entries: Table = {}
     for name, power in SCALED.items():
         exact = functools.partial(_scaled, power)
@@ -283,7 +288,7 @@ def _basic(entries: Table) -> None:
 
 
 def table() -> Table:
-    """Every instruction of this module, by full name."""
+    """Return every instruction of this module, by full name."""
     entries: Table = {}
     _basic(entries)
     return entries

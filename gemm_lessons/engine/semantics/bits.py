@@ -1,7 +1,7 @@
 """Bitwise instructions of PTX: logic, shifts, bit fields, counting, permutation.
 
-Source: NVIDIA, "PTX ISA" 9.0, 9.7.1 (popc to bmsk) and 9.7.8. NumPy's shifts already clamp as PTX asks: a count at or
-beyond the width gives 0, or copies of the sign.
+Source: NVIDIA, "PTX ISA" 9.0, 9.7.1 (popc to bmsk) and 9.7.8. NumPy's shifts already clamp as PTX requires: a count at
+or above the width gives 0, or copies of the sign.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ U32, U64 = np.uint32, np.uint64
 
 
 def _low_bits(count: Array, dtype: Any) -> Array:
-    """``count`` ones from bit 0 (all ones at or beyond the width)."""
+    """Return ``count`` ones from bit 0 (all ones at or above the width)."""
     ones: Array = ~np.left_shift(~dtype(0), np.atleast_1d(count).astype(dtype))
     return ones
 
@@ -35,10 +35,10 @@ def _popc(out: Array, a: Array) -> None:
 
 
 def _highest(a: Array, bits: int) -> Array:
-    """Position of the highest one (int64), -1 for zero."""
+    """Return the position of the highest one (int64), -1 for zero."""
     x = np.atleast_1d(a).astype(U64)
     high, low = (x >> U64(32)).astype(np.float64), (x & U64(0xFFFFFFFF)).astype(np.float64)
-    # frexp(0) has exponent 0, so zero becomes -1 by itself.
+    # frexp(0) has exponent 0, so zero gives -1.
     _, exponent_low = np.frexp(low)
     if bits <= 32:
         return exponent_low.astype(np.int64) - 1
@@ -83,7 +83,7 @@ def _brev(bits: int) -> Function:
 
 # ---- bit fields ----
 
-# Positions and lengths go from 0 to 255. Beyond, an H200 takes the low byte at 32 bits and the whole number at 64.
+# Positions and lengths are 0 to 255. Of larger ones, an H200 uses the low byte at 32 bits and the whole number at 64.
 USED = {32: U32(0xFF), 64: U32(0xFFFFFFFF)}
 
 
@@ -121,7 +121,7 @@ def _bfi(bits: int) -> Function:
 
 
 def _szext(code: str, wrap: bool) -> Function:
-    """Extend the low ``b`` bits of ``a``."""
+    """Return a function that extends the low ``b`` bits of ``a``."""
 
     def function(out: Array, a: Array, b: Array) -> None:
         a = np.atleast_1d(a)
@@ -137,7 +137,7 @@ def _szext(code: str, wrap: bool) -> Function:
 
 
 def _bmsk(wrap: bool) -> Function:
-    """``b`` ones from bit ``a``."""
+    """Return a function for ``b`` ones from bit ``a``."""
 
     def function(out: Array, a: Array, b: Array) -> None:
         start, size = (np.bitwise_and(x, U32(31)) if wrap else np.minimum(x, U32(32)) for x in (a, b))
@@ -147,16 +147,17 @@ def _bmsk(wrap: bool) -> Function:
 
 
 def _fns(out: Array, mask: Array, base: Array, offset: Array) -> None:
-    """Position of the ``|offset|``-th one of ``mask``, counted from bit ``base``: upwards, downwards if ``offset`` is
-    negative; of bit ``base`` itself if it is 0. All ones where there is none.
+    """Find the ``|offset|``-th one of ``mask``, counted from bit ``base`` upwards, or downwards if ``offset`` is
+    negative; an ``offset`` of 0 tests bit ``base`` itself. Write its position, or all ones if there is none.
 
-    PTX leaves a base above 31 undefined, and does not say how large the least ``offset`` is. There it gives what
-    ptxas's code for sm_75 and sm_90 gives: no bit, and 0."""
+    PTX leaves a base above 31 undefined, as well as the magnitude of the least ``offset``. Here they behave as in
+    ptxas's code for sm_75 and sm_90: no bit, and 0.
+    """
     bits, start, count = np.broadcast_arrays(np.atleast_1d(mask), base, offset)
     down = np.less(count, 0)
     turned = np.empty(bits.shape, U32)
     _brev(32)(turned, bits)
-    left = np.where(down, turned, bits)  # downwards is upwards in the reversed word
+    left = np.where(down, turned, bits)  # search downwards as upwards in the reversed word
     first = np.where(down, U32(31) - start, start)
     left = left & ~_low_bits(first, U32)
     left = np.where(np.equal(count, 0), left & np.left_shift(U32(1), first), left)
@@ -176,7 +177,8 @@ def _fns(out: Array, mask: Array, base: Array, offset: Array) -> None:
 
 
 def _funnel(left: bool, wrap: bool) -> Function:
-    """32 bits of the pair ``b:a``: its top after shifting left, its bottom after shifting right."""
+    """Return a shift of the 64-bit pair ``b:a``: its upper 32 bits after shifting left, its lower 32 after shifting
+    right."""
 
     def function(out: Array, a: Array, b: Array, c: Array) -> None:
         count = np.bitwise_and(c, U32(31)) if wrap else np.minimum(c, U32(32))
@@ -191,7 +193,7 @@ def _funnel(left: bool, wrap: bool) -> Function:
 
 # ---- permutation and arbitrary logic ----
 
-# Which of the bytes of b:a go to bytes 0 to 3, for selectors 0 to 3.
+# Bytes of b:a that go to bytes 0 to 3, for selectors 0 to 3.
 PERMUTATIONS: dict[str, tuple[tuple[int, int, int, int], ...]] = {
     "f4e": ((0, 1, 2, 3), (1, 2, 3, 4), (2, 3, 4, 5), (3, 4, 5, 6)),
     "b4e": ((0, 7, 6, 5), (1, 0, 7, 6), (2, 1, 0, 7), (3, 2, 1, 0)),
@@ -204,7 +206,7 @@ PERMUTATIONS: dict[str, tuple[tuple[int, int, int, int], ...]] = {
 
 def _prmt(mode: str | None) -> Function:
     def constant(out: Array, a: Array, b: Array, selector: int) -> None:
-        """One selector for all lanes, as compilers write it: each byte is a shift and a mask."""
+        """Apply one selector to all lanes, as compilers write it: each byte is a shift and a mask."""
         result: Any = U32(0)
         for byte in range(4):
             nibble = selector >> 4 * byte & 15 if mode is None else PERMUTATIONS[mode][selector & 3][byte]
@@ -240,12 +242,12 @@ def _prmt(mode: str | None) -> Function:
 
 
 def logic(code: int) -> Callable[[Array, Array, Array], Array]:
-    """``lut`` of one ``code``."""
+    """Return ``lut`` of one ``code``."""
     return COMMON.get(code) or functools.partial(_any_lut, code)
 
 
 def lut(code: int, a: Array, b: Array, c: Array) -> Array:
-    """Bitwise function of three rows: bit ``4a + 2b + c`` of ``code`` (a = 0xF0, b = 0xCC, c = 0xAA)."""
+    """Compute a bitwise function of three rows by bit ``4a + 2b + c`` of ``code`` (a = 0xF0, b = 0xCC, c = 0xAA)."""
     return logic(code)(a, b, c)
 
 
@@ -259,7 +261,7 @@ COMMON: Mapping[int, Callable[[Array, Array, Array], Array]] = {
 
 def _any_lut(code: int, a: Array, b: Array, c: Array) -> Array:
     both = [(np.invert(x), x) for x in (a, b, c)]
-    result: Array = a & both[0][0] & b & c  # zeros of the joint shape
+    result: Array = a & both[0][0] & b & c  # zeros of the broadcast shape
     for term in range(8):
         if code >> term & 1:
             result = result | both[0][term >> 2] & both[1][term >> 1 & 1] & both[2][term & 1]
@@ -267,12 +269,12 @@ def _any_lut(code: int, a: Array, b: Array, c: Array) -> Array:
 
 
 def _lop3(out: Array, a: Array, b: Array, c: Array, code: Array) -> None:
-    """The lookup table is an immediate: one number for all lanes."""
+    """Apply ``lop3``. The lookup table is an immediate, the same for all lanes."""
     np.copyto(out, lut(int(np.ravel(code)[0]), a, b, c))
 
 
 def table() -> Table:
-    """Every bitwise instruction, by full name."""
+    """Return every bitwise instruction, by full name."""
     entries: Table = {}
     for code in ("pred", "b16", "b32", "b64"):
         for opcode, ufunc in (("and", np.bitwise_and), ("or", np.bitwise_or), ("xor", np.bitwise_xor)):
@@ -281,7 +283,7 @@ def table() -> Table:
         if code != "pred":
             entries[f"cnot.{code}"] = Operation((code,), (code,), _cnot)
     for bits in (16, 32, 64):
-        # A negative signed count counts as huge, so signed rows may shift by signed rows: one type, one loop.
+        # A negative signed count acts as a huge one, so signed rows shift by signed rows: one type, one loop.
         count = {16: "u32", 32: "s32", 64: "u32"}[bits]
         entries[f"shl.b{bits}"] = Operation((f"b{bits}",), (f"b{bits}", "u32"), Plain(np.left_shift))
         for code in (f"b{bits}", f"u{bits}"):

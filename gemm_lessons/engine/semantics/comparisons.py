@@ -78,7 +78,8 @@ def _of_bf16(compare: Compare) -> Compare:
 
 
 def comparisons() -> dict[str, tuple[str, Compare]]:
-    """``lt.ftz.f32`` and so on -> type code and comparison. The combining operation comes between, if any."""
+    """Return the type code and comparison of ``lt.ftz.f32`` and similar names. A combining operation, if any, is
+    inserted between."""
     found: dict[str, tuple[str, Compare]] = {}
     for code in ("b16", "b32", "b64"):
         found |= {f"{name}.{code}": (code, INTEGER[name]) for name in ("eq", "ne")}
@@ -115,7 +116,7 @@ def _setp(compare: Compare, combine: Callable[..., Any] | None) -> Function:
 
 
 def _setp_pair(compare: Compare, combine: Callable[..., Any] | None) -> Function:
-    """Two destinations: the comparison and its opposite, each combined with ``c``."""
+    """Return the form with two destinations: the comparison and its negation, each combined with ``c``."""
 
     def function(p: Array, q: Array, a: Array, b: Array, *c: Array) -> None:
         met = compare(a, b, None)
@@ -129,7 +130,7 @@ def _setp_pair(compare: Compare, combine: Callable[..., Any] | None) -> Function
 
 
 def _setp_halves(compare: Compare, dtype: Any, combine: Callable[..., Any] | None) -> Function:
-    """Packed pairs: the first destination is about the low halves, the second about the high ones."""
+    """Return the form for packed pairs: the first destination compares the low halves, the second the high ones."""
 
     def function(p: Array, q: Array, a: Array, b: Array, *c: Array) -> None:
         x, y = (np.ascontiguousarray(np.broadcast_to(s, p.shape)).view(dtype) for s in (a, b))
@@ -163,7 +164,7 @@ def _selp(out: Array, a: Array, b: Array, p: Array) -> None:
 
 
 def _slct(ftz: bool) -> Function:
-    """``a`` where ``c >= 0`` (so -0.0 selects a, NaN selects b)."""
+    """Return a function that selects ``a`` where ``c >= 0``, so -0.0 selects a and NaN selects b."""
 
     def function(out: Array, a: Array, b: Array, c: Array) -> None:
         np.copyto(out, np.where(np.greater_equal(floats.flush(c) if ftz else c, 0), a, b))
@@ -178,7 +179,7 @@ def _testp(test: str, dtype: Any) -> Function:
         "infinite": np.isinf,
         "number": lambda a: ~np.isnan(a),
         "notanumber": np.isnan,
-        "normal": lambda a: np.isfinite(a) & ((np.abs(a) >= smallest) | (a == 0)),  # zero counts, on hardware too
+        "normal": lambda a: np.isfinite(a) & ((np.abs(a) >= smallest) | (a == 0)),  # zero is normal, also on hardware
         "subnormal": lambda a: (np.abs(a) < smallest) & (a != 0),
     }
     chosen = tests[test]
@@ -190,7 +191,7 @@ def _testp(test: str, dtype: Any) -> Function:
 
 
 def table() -> Table:
-    """Every comparison with one destination, and selection, by full name."""
+    """Return every comparison with one destination, and every selection, by full name."""
     entries: Table = {}
     combinations: tuple[str | None, ...] = (None, *COMBINE)
     for name, (code, compare) in comparisons().items():
@@ -211,7 +212,7 @@ def table() -> Table:
                 entries[f"{prefix}{packed}.{packed}"] = Operation(
                     (packed,), (packed, packed), in_halves(_set(compare, None, code), raw)
                 )
-                # Masks of the packed form: ones or zeros in each half.
+                # Masks of the packed form have all ones or all zeros in each half.
                 for result, half in (("u32", "u16"), ("s32", "s16")):
                     mask = in_halves(_set(compare, None, half), raw, DTYPES[half])
                     entries[f"{prefix}{result}.{packed}"] = Operation((result,), (packed, packed), mask)
@@ -227,7 +228,7 @@ def table() -> Table:
 
 
 def pairs() -> Table:
-    """The forms of setp with two destinations ``p|q``, under the same names."""
+    """Return the forms of setp with two destinations ``p|q``, under the same names."""
     entries: Table = {}
     combinations: tuple[str | None, ...] = (None, *COMBINE)
     for name, (code, compare) in comparisons().items():

@@ -1,7 +1,7 @@
 """``cvt`` between all integer and floating-point types, plain ``mov`` of a register, and ``cvta``.
 
-Out of range means clamped to the destination's range, NaN means ``nan_to_integer``.
-Source: NVIDIA, "PTX ISA" 9.0, 9.7.9 (cvt); the NaN rule is in its integer notes.
+Values out of range are clamped to the destination's range; NaN converts to ``nan_to_integer``. Source: NVIDIA, "PTX
+ISA" 9.0, 9.7.9 (cvt); the NaN rule is in its integer notes.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ TO_INTEGRAL: dict[str, Callable[..., Any]] = {"rni": np.rint, "rzi": np.trunc, "
 
 
 def limits(code: str) -> tuple[int, int]:
-    """Smallest and largest value of an integer type."""
+    """Return the smallest and the largest value of an integer type."""
     bits = int(code[1:])
     return (0, (1 << bits) - 1) if code[0] == "u" else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
 
 
 def nan_to_integer(source: str, target: str) -> int:
-    """What NaN converts to: 0, but the top bit alone when either side has 64 bits."""
+    """Return the integer for NaN: 0, or only the top bit set if either type has 64 bits."""
     if source != "f64" and target not in ("s64", "u64"):
         return 0
     low, high = limits(target)
@@ -38,7 +38,7 @@ def nan_to_integer(source: str, target: str) -> int:
 
 
 def _put_integer(out: Array, x: Array, target: str) -> None:
-    """Write ``x`` (integers in range, or to be truncated): 8-bit types extend to the register that ``out`` is."""
+    """Write ``x`` (integers in range, or to be truncated). 8-bit types extend to the register that ``out`` views."""
     np.copyto(out, x.astype(DTYPES[target]) if target[1:] == "8" else x, casting="unsafe")
 
 
@@ -61,7 +61,7 @@ def _integer_to_float(target: str, source: str, mode: Mode, sat: bool) -> Functi
     dtype = DTYPES[source]
 
     def exact(x: Array) -> Array:
-        """Float64 from which one rounding is correct: 64-bit integers need rounding to odd."""
+        """Return a float64 from which one rounding is correct. 64-bit integers are rounded to odd."""
         if x.dtype.itemsize < 8:
             return x.astype(F64)
         upper = (x >> x.dtype.type(32)).astype(F64) * 2.0**32
@@ -104,7 +104,7 @@ def _float_to_integer(target: str, source: str, direction: str, ftz: bool) -> Fu
     low, high = limits(target)
     nan = nan_to_integer(source, target)
     wide = DTYPES[target] if target[1:] == "64" else np.int64
-    # The first float64 that is too large, and the first that is not too small: powers of two (or zero), so exact.
+    # The first float64 that is too large, and the first that is not too small. Both are exact: powers of two, or zero.
     beyond, lowest = float(high + 1), float(low)
     integral = TO_INTEGRAL[direction]
 
@@ -130,14 +130,14 @@ def _widened(a: Array, source: str) -> Array:
 
 
 def _nans(a: Array, source: str, target: str, ftz: bool) -> tuple[Array, Array] | None:
-    """Where the source is NaN, and what an H200 makes of it there (raw bits of the target); None when there is none.
+    """Return where the source is NaN, and an H200's result there (raw bits of the target); None if there is no NaN.
 
-    To and from f64, and from bf16 to f32, sign and payload survive, as far as they fit; a conversion that converts
-    nothing moves the bits. All others give the canonical NaN, and so does ``.ftz`` with float32 on the way to f64.
+    To and from f64, and from bf16 to f32, sign and payload are kept as far as they fit; a conversion between equal
+    types moves the bits. All others give the canonical NaN, and so does ``.ftz`` from float32 to f64.
     """
     number = floats.widen_bf16(a) if source == "bf16" else np.atleast_1d(a)
     if source != "f16":
-        total = number.dot(number)  # NaN only if one is
+        total = number.dot(number)  # NaN only if some element is
         if total == total:
             return None
     where = np.isnan(number)
@@ -193,7 +193,7 @@ def _float(target: str, source: str, mode: Mode, modifiers: str = "") -> Functio
 
 
 def _integral(code: str, direction: str, ftz: bool, sat: bool) -> Function:
-    """Round to an integral value of the same format; the sign of zero stays."""
+    """Return rounding to an integral value of the same format. The sign of zero is kept."""
     compute = TO_INTEGRAL[direction]
 
     def function(out: Array, a: Array) -> None:
@@ -211,7 +211,7 @@ def _integral(code: str, direction: str, ftz: bool, sat: bool) -> Function:
 
 
 def _packed(half: str, mode: Mode, relu: bool) -> Function:
-    """Two float32 into one register: the first source is the upper half."""
+    """Return the conversion of two float32 into one register. The first source is the upper half."""
     convert = _float(half, "f32", mode, ".relu" * relu)
 
     def function(out: Array, a: Array, b: Array) -> None:
@@ -230,7 +230,7 @@ def _tf32(mode: str, relu: bool) -> Function:
         bits = np.broadcast_to(np.atleast_1d(a), out.shape).view(np.uint32)
         nan = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
         np.copyto(out, floats.cut(bits, 13, mode))
-        if mode != "rna":  # .rna only cuts a NaN's low bits off, as an H200 does
+        if mode != "rna":  # .rna only truncates a NaN's low bits, as on an H200
             out[nan] = np.uint32(0x7FFFE000)
         if relu:
             rectify(out.view(F32), "f32")
@@ -274,7 +274,7 @@ def _between_floats(entries: Table) -> None:
 
 
 def table() -> Table:
-    """Every conversion and plain move, by full name."""
+    """Return every conversion and plain move, by full name."""
     entries: Table = {}
     _moves(entries)
     for target in INTEGERS:

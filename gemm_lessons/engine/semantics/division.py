@@ -1,10 +1,10 @@
 """Division, reciprocal, square root and the approximate functions of PTX.
 
 Exact instructions are correctly rounded in every direction. The approximate ones (``.approx``, ``.full``) are computed
-in float64 and rounded once, so they are at least as accurate as the hardware's, but not bit for bit the same. Largest
+in float64 and rounded once, so they are at least as accurate as the hardware's, but not bit-identical. Largest
 differences from an H200 over 2**20 operands: rcp, sqrt, rsqrt 1 unit in the last place, ex2 and div 2; absolutely lg2
-1e-6 near 1 (else 1 unit), sin and cos 4e-7, tanh 8e-6. The tests hold the table to these.
-Source: NVIDIA, "PTX ISA" 9.0, 9.7.3 to 9.7.5.
+1e-6 near 1 (else 1 unit), sin and cos 4e-7, tanh 8e-6. The tests hold the table to these. Source: NVIDIA, "PTX ISA"
+9.0, 9.7.3 to 9.7.5.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from gemm_lessons.engine.semantics.operation import DTYPES, Array, Function, Tab
 
 
 def _quotient(mode: Mode) -> Function:
-    """float32 division. A float64 quotient or root of float32 values lies on the exact one's side of every float32."""
+    """Return float32 division. A float64 quotient or root of float32 values is on the same side of every float32 as the
+    exact one."""
 
     def function(out: Array, a: Array, b: Array) -> None:
         if mode == "rn":
@@ -65,7 +66,8 @@ def _sqrt_f64(out: Array, a: Array) -> None:
 
 
 def _div_approx(out: Array, a: Array, b: Array) -> None:
-    """Divisors beyond 2**126 have a reciprocal of zero: the quotient is 0, or NaN for an infinite dividend."""
+    """Divide approximately. A divisor above 2**126 has reciprocal zero: the quotient is 0, or NaN for an infinite
+    dividend."""
     divisor = np.where((np.abs(b) > F32(2.0**126)) & np.isfinite(b), np.copysign(F32(np.inf), b), b)
     np.divide(a, divisor, out=out)
     floats.canonical(out)
@@ -98,9 +100,10 @@ TURNS_PER_RADIAN = float.fromhex("0x1.45f306p-3")  # float32 nearest to 1 / (2 p
 
 
 def _radians(x: Array) -> Array:
-    """The angle that the hardware takes the sine of: float32 turns, cut off, without whole turns, back in radians.
+    """Return the angle of which the hardware takes the sine: turns in float32, truncated, without whole turns, in
+    radians.
 
-    Following it keeps sine and cosine of large angles within 4e-7 of an H200's, whose error there has no bound.
+    This keeps sine and cosine of large angles within 4e-7 of an H200's, whose error is unbounded there.
     """
     turns = floats.narrow(x * TURNS_PER_RADIAN, F32, "rz")
     angle: Array = np.fmod(turns.astype(F64), 1.0) * (2 * np.pi)
@@ -141,14 +144,14 @@ def _approximate_bf16(opcode: str, ftz: bool) -> Function:
     def function(out: Array, a: Array) -> None:
         x = floats.widen_bf16(a)
         y = compute((floats.flush(x) if ftz else x).astype(F64))
-        # bfloat16 has float32's smallest normal number.
+        # bfloat16 and float32 have the same smallest normal number.
         np.copyto(out, floats.narrow_bf16(np.where(np.abs(y) < 2.0**-126, 0.0, y) if ftz else y))
 
     return function
 
 
 def _gross(function: Function) -> Function:
-    """``.approx.ftz.f64``: only the upper 32 bits of source and result count."""
+    """Return the ``.approx.ftz.f64`` form: only the upper 32 bits of source and result are used."""
     upper = np.uint64(0xFFFFFFFF00000000)
 
     def cut(out: Array, a: Array) -> None:
@@ -177,7 +180,7 @@ def _functions(entries: Table) -> None:
 
 
 def table() -> Table:
-    """Every instruction of this module, by full name."""
+    """Return every instruction of this module, by full name."""
     entries: Table = {}
     _division(entries)
     _functions(entries)

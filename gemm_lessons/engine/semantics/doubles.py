@@ -1,7 +1,7 @@
 """``fma`` of float64 and every float64 operation rounded in a direction other than nearest.
 
-float64 has nothing wider to compute in: error-free transforms, with the exponents taken apart where they are extreme;
-rational numbers for the few that those cannot round in a direction.
+There is no format wider than float64 to compute in. These functions use error-free transforms, with exponents split off
+where they are extreme, and rational numbers for the few operands that the transforms cannot round in a direction.
 Source: S. Boldo, G. Melquiond (see ``floats.py``); T. Dekker, "A floating-point technique for extending the available
 precision", Numerische Mathematik 18, 1971 (the exact product).
 """
@@ -18,14 +18,14 @@ from gemm_lessons.engine.semantics.floats import F64, Mode, inherit_nan, sum_err
 from gemm_lessons.engine.semantics.operation import Array
 
 SPLIT = 134217729.0  # 2**27 + 1 (Veltkamp)
-SAFE_LOW, SAFE_HIGH = 2.0**-900, 2.0**990  # products in between lose nothing to under- or overflow
+SAFE_LOW, SAFE_HIGH = 2.0**-900, 2.0**990  # products in between neither underflow nor overflow
 
 
-CHUNK = 1024  # lanes at a time, so that the working rows stay in the first-level cache
+CHUNK = 1024  # lanes at a time, so that the scratch rows stay in the L1 cache
 
 
 class _Rows(threading.local):
-    """Working rows of ``fma_f64``."""
+    """Scratch rows of ``fma_f64``, per thread."""
 
     def __init__(self) -> None:
         self.rows = np.empty((8, CHUNK))
@@ -35,7 +35,8 @@ _ROWS = _Rows()
 
 
 def product_error(a: Array, b: Array, p: Array, rows: Sequence[Array] | Array) -> Array:
-    """What ``p = a * b`` lost, exactly, barring under- and overflow (Dekker). ``rows``: five to work in."""
+    """Return the exact rounding error of ``p = a * b``, barring underflow and overflow (Dekker). ``rows``: five scratch
+    rows."""
     high_a, low_a, high_b, low_b, error = rows
     for x, high, low in ((a, high_a, low_a), (b, high_b, low_b)):
         np.multiply(x, SPLIT, out=high)
@@ -54,10 +55,10 @@ def product_error(a: Array, b: Array, p: Array, rows: Sequence[Array] | Array) -
 
 
 def fma_f64(out: Array, a: Array, b: Array, c: Array) -> None:
-    """``fma.rn.f64``: correctly rounded.
+    """Compute ``fma.rn.f64``, correctly rounded.
 
-    With the exact errors t of the sum s and e of the product, s + (t + e) is right unless it is halfway between two
-    float64: then what the last addition lost is a power of two (or zero), and the long way is taken.
+    With the exact errors t of the sum s and e of the product, s + (t + e) is correct unless it is halfway between two
+    float64. In that case the error of the last addition is a power of two (or zero), and the slow path is taken.
     """
     size = out.size
     for start in range(0, size, CHUNK):
@@ -76,7 +77,7 @@ def _fma_f64_part(out: Array, a: Array, b: Array, c: Array) -> None:
     np.subtract(p, t, out=t)
     np.subtract(c, rest, out=rest)
     np.add(t, rest, out=t)
-    np.add(t, e, out=t)  # all that is missing from s
+    np.add(t, e, out=t)  # the total error of s
     r = np.add(s, t, out=rows[2])
     np.subtract(s, r, out=lost)
     np.add(lost, t, out=lost)
@@ -95,9 +96,9 @@ def _fma_f64_part(out: Array, a: Array, b: Array, c: Array) -> None:
     few = np.flatnonzero(extreme | (halves == 0))
     a, b, c = (x[few] if x.ndim else x for x in (a, b, c))
     extreme, s, exact = extreme[few], s[few], np.multiply(a, b)
-    nothing = (exact == 0) & (np.equal(a, 0) | np.equal(b, 0)) & (s == s)  # a factor is zero: s is what is asked for
+    nothing = (exact == 0) & (np.equal(a, 0) | np.equal(b, 0)) & (s == s)  # a factor is zero, so s is the result
     r[few[nothing]] = s[nothing]
-    # Where p + c was exact, only the last addition rounded. That is so in most steps of a division.
+    # Where p + c was exact, only the last addition rounded, as in most steps of a division.
     unsure = ~nothing & (extreme | (sum_error(exact, c, s) != 0))
     if unsure.any():
         again = np.empty(np.count_nonzero(unsure))
@@ -107,7 +108,7 @@ def _fma_f64_part(out: Array, a: Array, b: Array, c: Array) -> None:
 
 
 def _fma_f64_carefully(out: Array, a: Array, b: Array, c: Array) -> None:
-    """Boldo and Melquiond's algorithm, with the exponents taken apart where they are extreme."""
+    """Compute by Boldo and Melquiond's algorithm, with exponents split off where they are extreme."""
     p = np.atleast_1d(np.multiply(a, b))
     low = product_error(a, b, p, np.empty((5, *p.shape)))
     tail = np.empty(p.shape)
@@ -120,7 +121,7 @@ def _fma_f64_carefully(out: Array, a: Array, b: Array, c: Array) -> None:
         plain = (np.equal(a, 0) | np.equal(b, 0)) | safe & (naive == 0) & (low == 0)
         plain |= ~(np.isfinite(a) & np.isfinite(b))
         r = np.where(strange & plain, naive, r)
-        finite = np.isfinite(c)  # a product that overflowed is finite beside an infinite sum
+        finite = np.isfinite(c)  # the exact product is finite even if p overflowed
         r = np.where(strange & ~plain & ~finite, c, r)
         few = np.flatnonzero(np.broadcast_to(strange & ~plain & finite, out.shape))
         if few.size:
@@ -132,7 +133,7 @@ def _fma_f64_carefully(out: Array, a: Array, b: Array, c: Array) -> None:
 
 
 def _nearly(p: Array, low: Array, c: Array, tail: Array) -> Array:
-    """``p + low + c`` as a number and what is missing from it, rounded to odd, in ``tail``."""
+    """Return ``p + low + c`` as a number, and write its error, rounded to odd, to ``tail``."""
     t = c + low
     t_low = sum_error(c, low, t)
     v: Array = p + t
@@ -142,15 +143,13 @@ def _nearly(p: Array, low: Array, c: Array, tail: Array) -> Array:
     return v
 
 
-APART = (
-    200  # powers of two: of two summands so far apart, the smaller one only says on which side of the other they lie
-)
-BEYOND = 300  # so many powers of two below the last bit of the smallest number, all are zero
+APART = 200  # powers of two; of two summands this far apart, the smaller one only decides the direction of rounding
+BEYOND = 300  # powers of two; numbers this far below the last bit of the smallest number are zero
 LAST_BIT = -1074
 
 
 def _fma_f64_scaled(a: Array, b: Array, c: Array) -> Array:
-    """``fma.rn.f64`` of finite numbers at any exponents; neither factor is zero."""
+    """Compute ``fma.rn.f64`` of finite numbers with any exponents. Neither factor is zero."""
     (a, power_a), (b, power_b), (c, power_c) = (np.frexp(x) for x in (a, b, c))
     power = (power_a + power_b).astype(np.int64)
     apart = np.where(c == 0, 0, power_c - power)
@@ -161,7 +160,7 @@ def _fma_f64_scaled(a: Array, b: Array, c: Array) -> Array:
     v = _nearly(p, product_error(a, b, p, np.empty((5, *p.shape))), c, tail)
     r = v + tail
     rest = sum_error(v, tail, r)
-    small = (r != 0) & (np.frexp(r)[1] + power < LAST_BIT + 53)  # the result is subnormal: rounded at its last bit
+    small = (r != 0) & (np.frexp(r)[1] + power < LAST_BIT + 53)  # the result is subnormal, so round at its last bit
     scaled = np.ldexp(r, np.where(small, np.maximum(power - LAST_BIT, -BEYOND), 0))
     halfway = (np.abs(scaled - np.trunc(scaled)) == 0.5) & (rest != 0)
     rounded = np.where(halfway, np.where(rest > 0, np.ceil(scaled), np.floor(scaled)), np.rint(scaled))
@@ -170,7 +169,7 @@ def _fma_f64_scaled(a: Array, b: Array, c: Array) -> Array:
 
 
 def round_fraction(q: Fraction, mode: Mode) -> float:
-    """A rational number rounded once to float64 (not zero: its sign would be lost)."""
+    """Round a rational number once to float64. It must not be zero, because the sign would be lost."""
     try:
         nearest = q.numerator / q.denominator
     except OverflowError:
@@ -191,7 +190,7 @@ def round_fraction(q: Fraction, mode: Mode) -> float:
 
 
 def exact_fma_f64(a: float, b: float, c: float, mode: Mode) -> float:
-    """One ``fma.f64`` by rational arithmetic, any operands and direction."""
+    """Compute one ``fma.f64`` by rational arithmetic, for any operands and direction."""
     product = a * b
     if not (np.isfinite(a) and np.isfinite(b)):
         return product + c
@@ -210,10 +209,10 @@ def exact_fma_f64(a: float, b: float, c: float, mode: Mode) -> float:
 
 
 def directed(opcode: str, mode: Mode, *sources: Array) -> tuple[Array, Array]:
-    """add, sub, mul, fma, div or sqrt of arrays (lanes,), rounded in direction ``mode``; and the lanes (bool) at whose
-    extreme exponents that is not certain. NaN is left to the caller.
+    """Compute add, sub, mul, fma, div or sqrt of arrays (lanes,), rounded in direction ``mode``. Also return a mask of
+    the lanes with extreme exponents, whose results are not certain. The caller handles NaN.
 
-    The result to nearest is moved by one where the exact rest says that it lies on the wrong side.
+    The result rounded to nearest is moved to the neighbouring number if the sign of the exact error requires it.
     """
     compute: dict[str, Callable[..., tuple[Array, Array, Array]]] = {
         "add": _sum, "sub": lambda a, b: _sum(a, -b), "mul": _product, "fma": _product_sum, "div": _quotient,
@@ -225,7 +224,7 @@ def directed(opcode: str, mode: Mode, *sources: Array) -> tuple[Array, Array]:
     else:
         wrong, towards = (rest < 0, -np.inf) if mode == "rm" else (rest > 0, np.inf)
     r = np.where(wrong, np.nextafter(nearest, towards), nearest)
-    if mode == "rm" and opcode in ("add", "sub", "fma"):  # an exact zero of opposite terms is -0 only here
+    if mode == "rm" and opcode in ("add", "sub", "fma"):  # only here is a zero sum of opposite terms -0
         first, second = (sources[0] * sources[1], sources[2]) if opcode == "fma" else sources
         negative = np.signbit(first) | (np.signbit(second) != (opcode == "sub"))
         np.copyto(r, -0.0, where=(r == 0) & negative)
@@ -239,7 +238,7 @@ def _normal(x: Array) -> Array:
 
 
 def _sum(a: Array, b: Array) -> tuple[Array, Array, Array]:
-    """The sum to nearest, what is missing from it, and where that is not known. So do the functions below."""
+    """Return the sum rounded to nearest, its error, and where the error is unknown; so do the functions below."""
     s = a + b
     rest = sum_error(a, b, s)
     finite = np.isfinite(a) & np.isfinite(b)
@@ -255,7 +254,8 @@ def _product(a: Array, b: Array) -> tuple[Array, Array, Array]:
 
 
 def _product_sum(a: Array, b: Array, c: Array) -> tuple[Array, Array, Array]:
-    """Boldo and Melquiond's algorithm (see ``floats.py``) gives the nearest; its last addition's error is the rest."""
+    """Return the nearest result by Boldo and Melquiond's algorithm (see ``floats.py``), with the error of its last
+    addition."""
     p, low, unsure = _product(a, b)
     t = c + low
     t_low = sum_error(c, low, t)
@@ -268,7 +268,7 @@ def _product_sum(a: Array, b: Array, c: Array) -> tuple[Array, Array, Array]:
     rest = sum_error(v, odd, r)
     plain = ~np.isfinite(p) | ~np.isfinite(c) | ((p == 0) & ~unsure)
     sure = plain | (~unsure & (np.abs(c) < SAFE_HIGH) & np.isfinite(rest) & ((rest != 0) | (tail_low == 0)))
-    exact = np.where(unsure & ~np.isfinite(c), c, p + c)  # a product that overflowed is finite beside an infinite sum
+    exact = np.where(unsure & ~np.isfinite(c), c, p + c)  # the exact product is finite even if p overflowed
     return (
         np.where(plain, exact, r),
         np.where(sure & ~plain, rest, 0.0),
@@ -297,7 +297,8 @@ def _root(a: Array) -> tuple[Array, Array, Array]:
 
 
 def directed_f64(operation: str, mode: Mode, a: float, b: float) -> float:
-    """``div`` or ``sqrt`` (``b`` unused) of float64 in a direction other than nearest, by rational arithmetic."""
+    """Compute ``div`` or ``sqrt`` (``b`` unused) of float64 in a direction other than nearest, by rational
+    arithmetic."""
     if operation == "sqrt":
         root = float(np.sqrt(a))
         if not np.isfinite(root) or root == 0:

@@ -19,7 +19,7 @@ SIGN = {"f16": np.uint16(0x8000), "bf16": np.uint16(0x8000), "f32": np.uint32(1 
 
 
 def _extreme(minimum: bool, code: str, nan: bool, xorsign: bool) -> Function:
-    """min or max: a number beats NaN (``.NaN``: NaN wins), and -0 < +0."""
+    """Return min or max. A number is preferred to NaN (``.NaN``: NaN wins), and -0 < +0."""
     propagate = np.minimum if minimum else np.maximum
     ufunc = propagate if nan else np.fmin if minimum else np.fmax
     join = np.bitwise_or if minimum else np.bitwise_and
@@ -33,7 +33,7 @@ def _extreme(minimum: bool, code: str, nan: bool, xorsign: bool) -> Function:
         r = np.empty(out.shape, out.dtype)
         ufunc(a, b, out=r)
         if np.count_nonzero(r) != r.size:
-            # Equal numbers have equal bits, but for the two zeros: joining the bits picks the right one.
+            # Equal numbers have equal bits, except the two zeros; combining the bits selects the right zero.
             joined = join(np.asarray(a).view(raw), np.asarray(b).view(raw))
             np.copyto(r.view(raw), joined, where=np.equal(a, b))
         if code == "f64":
@@ -48,7 +48,7 @@ def _extreme(minimum: bool, code: str, nan: bool, xorsign: bool) -> Function:
 
 
 def _in_f32(function: Function) -> Function:
-    """Run a float32 function, whose results are bfloat16 values if its sources are, on bfloat16 bits."""
+    """Return a float32 function applied to bfloat16 bits. Its results must be bfloat16 values if its sources are."""
 
     def wide(out: Array, *sources: Array) -> None:
         result = np.empty(out.shape, F32)
@@ -59,7 +59,8 @@ def _in_f32(function: Function) -> Function:
 
 
 def _bitwise(opcode: str, code: str) -> Function:
-    """abs and neg on the sign bit alone; NaN becomes canonical (in f64 it stays, quiet, with its sign)."""
+    """Return abs or neg, applied to the sign bit alone. NaN becomes canonical (an f64 NaN becomes quiet and keeps its
+    sign)."""
     raw: Any = RAW[code]
     sign: Any = SIGN[code]
 
@@ -80,7 +81,7 @@ def _copysign(out: Array, a: Array, b: Array) -> None:
 
 
 def table() -> Table:
-    """Every instruction of this module, by full name."""
+    """Return every instruction of this module, by full name."""
     entries: Table = {}
     for opcode, minimum in (("min", True), ("max", False)):
         for nan in (False, True):

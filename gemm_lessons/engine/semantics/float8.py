@@ -15,7 +15,8 @@ KINDS = ("e4m3", "e5m2")
 
 
 def _narrow(kind: str, relu: bool, x: Array) -> Array:
-    """Codes (uint8) of float64 values, rounded to the nearest, ties to even; what is too large becomes the largest."""
+    """Return the codes (uint8) of float64 values, rounded to nearest even. Values out of range become the largest
+    number."""
     codes = ELEMENTS[f"float8_{kind}"].encode(x)
     return np.where(relu & np.signbit(x) & ~np.isnan(x), np.uint8(0), codes)
 
@@ -25,7 +26,7 @@ def _pack(out: Array, low: Array, high: Array) -> None:
 
 
 def _from_singles(kind: str, relu: bool) -> Function:
-    """The first source becomes the upper byte."""
+    """Return the conversion of two float32. The first source becomes the upper byte."""
 
     def function(out: Array, a: Array, b: Array) -> None:
         high, low = (_narrow(kind, relu, np.broadcast_to(x, out.shape).astype(F64)) for x in (a, b))
@@ -57,7 +58,7 @@ def _to_halves(kind: str, relu: bool) -> Function:
 
 
 def table() -> Table:
-    """Every instruction of this module, by full name."""
+    """Return every instruction of this module, by full name."""
     entries: Table = {}
     for kind in KINDS:
         for relu in (False, True):

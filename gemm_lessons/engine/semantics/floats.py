@@ -1,10 +1,10 @@
 """Correct rounding without a fused multiply-add: what floating-point instructions need beyond NumPy's own operators.
 
-The idea throughout: compute in float64, where products of two float32 are exact, and keep the sign of what the last
-addition lost. A float64 whose last bit is set whenever something was lost ("rounded to odd") then rounds to any
-narrower format, in any direction, as if the exact value had been rounded once.
-Source: S. Boldo, G. Melquiond, "Emulation of a FMA and correctly rounded sums: proved algorithms using rounding to
-odd", IEEE Transactions on Computers 57(4), 2008; D. Knuth, TAOCP vol. 2, 4.2.2 (the exact sum).
+The principle is to compute in float64, where products of two float32 are exact, and to keep the sign of the last
+addition's error. A float64 whose last bit is set whenever it is inexact ("rounded to odd") rounds to any narrower
+format, in any direction, as if the exact value had been rounded once. Source: S. Boldo, G. Melquiond, "Emulation of a
+FMA and correctly rounded sums: proved algorithms using rounding to odd", IEEE Transactions on Computers 57(4), 2008; D.
+Knuth, TAOCP vol. 2, 4.2.2 (the exact sum).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Mode = Literal["rn", "rz", "rm", "rp"]
 
 F32, F64 = np.float32, np.float64
 LOWEST = np.iinfo(np.int64).min
-CUT = np.array(35)  # the bits of a float64 that come before the last 29
-# The NaN that NVIDIA GPUs make, as the integer view of each format.
+CUT = np.array(35)  # number of bits of a float64 above the low 29
+# The canonical NaN of NVIDIA GPUs, as the integer view of each format.
 NAN_BITS = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0xFFF8000000000000}
 SMALLEST_NORMAL = {np.dtype(t): np.finfo(t).smallest_normal for t in (np.float16, np.float32, np.float64)}
 
 
 class _Underflow(threading.local):
-    """Set by NumPy when a result was tiny and inexact (IEEE underflow). See ``float_state``."""
+    """Called by NumPy when a result is tiny and inexact (IEEE underflow); sets ``seen``. See ``float_state``."""
 
     seen = False
 
@@ -39,26 +39,26 @@ UNDERFLOW = _Underflow()
 
 
 def float_state() -> np.errstate:
-    """The floating-point state that kernels run under: nothing warns, underflow is noted in ``UNDERFLOW``.
+    """Return the floating-point state in which kernels run: no warnings, and underflow is recorded in ``UNDERFLOW``.
 
-    Needed around every table function (once per launch, not per instruction): without it a fused multiply-add whose
+    Required around every table function (once per launch, not per instruction). Without it a fused multiply-add whose
     float32 result is subnormal may be rounded twice.
     """
     return np.errstate(all="ignore", under="call", call=UNDERFLOW)
 
 
 def canonical(out: Array) -> None:
-    """Replace every NaN in ``out`` (float32, contiguous, 1-D) by the one that NVIDIA GPUs make."""
-    largest = out.item(out.argmax())  # the cheapest question whether there is any: NumPy takes NaN for the largest
+    """Replace every NaN in ``out`` (float32, contiguous, 1-D) by the canonical NaN of NVIDIA GPUs."""
+    largest = out.item(out.argmax())  # the cheapest test for any NaN, which NumPy treats as the largest
     if largest != largest:
         out.view(np.uint32)[np.isnan(out)] = NAN_BITS["f32"]
 
 
 def inherit_nan(out: Array, *sources: Array) -> None:
-    """Settle every NaN in ``out`` (float64, contiguous, 1-D, not the memory of a source) as an H200 does.
+    """Set every NaN in ``out`` (float64, contiguous, 1-D, not the memory of a source) to the NaN that an H200 returns.
 
-    It is the first of ``sources`` that is NaN, made quiet, or the GPU's own when none is. The order of the sources is
-    that of the instruction's hardware, read from an H200: (b, a), (b, c, a) for fma, (a, b) for division.
+    It is the first of ``sources`` that is NaN, made quiet, or the canonical NaN if none is. The order of the sources is
+    that of the hardware instruction, read from an H200: (b, a), (b, c, a) for fma, (a, b) for division.
     """
     total = out.dot(out)
     if total == total:
@@ -71,7 +71,7 @@ def inherit_nan(out: Array, *sources: Array) -> None:
 
 
 def flush(x: Array) -> Array:
-    """``.ftz``: subnormal numbers become zeros of the same sign (a new array)."""
+    """Return a new array for ``.ftz``: subnormal numbers become zeros of the same sign."""
     kept: Array = np.multiply(x, np.abs(x) >= SMALLEST_NORMAL[x.dtype])
     return kept
 
@@ -80,14 +80,16 @@ def flush(x: Array) -> Array:
 
 
 def sum_error(a: Array, b: Array, s: Array) -> Array:
-    """What ``s = a + b`` lost, exactly (Knuth's TwoSum): ``a + b == s + error``. NaN where ``s`` is not finite."""
+    """Return the exact error of ``s = a + b`` (Knuth's TwoSum): ``a + b == s + error``. NaN where ``s`` is not
+    finite."""
     rest = s - a
     error: Array = (a - (s - rest)) + (b - rest)
     return error
 
 
 def to_odd(s: Array, error: Array) -> Array:
-    """Round ``s + error`` to odd: where something was lost, the neighbour of the exact value with the last bit set."""
+    """Round ``s + error`` to odd: where it is inexact, return the neighbour of the exact value whose last bit is
+    set."""
     s = np.atleast_1d(s)
     if not np.count_nonzero(error):
         return s
@@ -98,19 +100,19 @@ def to_odd(s: Array, error: Array) -> Array:
 
 
 def exact_sum(a: Array, b: Array) -> Array:
-    """``a + b`` in float64, rounded to odd; float64 in, so the sum of exact products narrows correctly."""
+    """Return ``a + b`` of float64 values, rounded to odd, so that the sum of exact products narrows correctly."""
     s = np.atleast_1d(a + b)
     return to_odd(s, sum_error(a, b, s))
 
 
 def zero_down(s: Array, a: Array, b: Array) -> Array:
-    """Rounding down makes an exact zero sum of opposite terms negative (IEEE 754, 6.3)."""
+    """Make exact zero sums of opposite terms negative, as rounding down requires (IEEE 754, 6.3)."""
     down: Array = np.where((s == 0) & (np.signbit(a) | np.signbit(b)), -0.0, s)
     return down
 
 
 def narrow(x: Array, dtype: Any, mode: Mode) -> Array:
-    """Round float64 ``x`` to ``dtype`` (float16, float32) in direction ``mode``. One rounding, so exact for exact x."""
+    """Round float64 ``x`` once to ``dtype`` (float16, float32) in direction ``mode``."""
     x = np.atleast_1d(x)
     r = x.astype(dtype)
     if mode == "rn":
@@ -126,7 +128,8 @@ def narrow(x: Array, dtype: Any, mode: Mode) -> Array:
 
 
 def float32_to_odd(x: Array) -> Array:
-    """Bits (uint32) of float64 ``x`` rounded to odd in float32: rounds correctly to bfloat16 and tf32 afterwards."""
+    """Return the bits (uint32) of float64 ``x`` rounded to odd in float32, which then round correctly to bfloat16 and
+    tf32."""
     r = narrow(x, F32, "rz")
     bits = r.view(np.uint32)
     odd: Array = bits | ((r != x) & ~np.isnan(x)).astype(np.uint32)
@@ -136,7 +139,7 @@ def float32_to_odd(x: Array) -> Array:
 def cut(bits: Array, dropped: int, mode: str) -> Array:
     """Round float32 ``bits`` (uint32) to a format with ``dropped`` fewer fraction bits, left in place (low bits 0).
 
-    ``mode`` is a rounding direction or ``rna`` (nearest, ties away from zero). NaN stays NaN, not canonical.
+    ``mode`` is a rounding direction or ``rna`` (nearest, ties away from zero). NaN remains NaN, but not canonical.
     """
     low = np.uint32((1 << dropped) - 1)
     negative = bits >> np.uint32(31)
@@ -154,13 +157,13 @@ def cut(bits: Array, dropped: int, mode: str) -> Array:
 
 
 def widen_bf16(bits: Array) -> Array:
-    """bfloat16 bits (uint16) as float32."""
+    """Return bfloat16 bits (uint16) as float32."""
     wide: Array = np.left_shift(np.atleast_1d(bits), 16, dtype=np.uint32).view(F32)
     return wide
 
 
 def round_to_bf16(x: Array, mode: Mode = "rn") -> Array:
-    """float32 ``x`` rounded to bfloat16 bits (uint16); NaN becomes the GPU's."""
+    """Round float32 ``x`` to bfloat16 bits (uint16). NaN becomes canonical."""
     x = np.atleast_1d(x)
     bits = x.view(np.uint32)
     if mode == "rn":
@@ -178,7 +181,7 @@ def round_to_bf16(x: Array, mode: Mode = "rn") -> Array:
 
 
 def narrow_bf16(x: Array, mode: Mode = "rn") -> Array:
-    """Float64 ``x`` rounded once to bfloat16 bits (uint16); NaN becomes the GPU's."""
+    """Round float64 ``x`` once to bfloat16 bits (uint16). NaN becomes canonical."""
     rounded = cut(float32_to_odd(x), 16, mode) >> np.uint32(16)
     bits: Array = np.where(np.isnan(x), np.uint16(NAN_BITS["bf16"]), rounded.astype(np.uint16))
     return bits
@@ -188,7 +191,7 @@ def narrow_bf16(x: Array, mode: Mode = "rn") -> Array:
 
 
 def midpoints(s: Array, scratch: Array | None = None) -> bool:
-    """Whether any float64 in ``s`` lies exactly halfway between two normal float32 numbers.
+    """Return whether any float64 in ``s`` is exactly halfway between two normal float32 numbers.
 
     ``scratch``: int64, shape of ``s``; with it nothing is allocated. Two passes.
     """
@@ -197,11 +200,11 @@ def midpoints(s: Array, scratch: Array | None = None) -> bool:
 
 
 def settle(p: Array, c: Array, s: Array, tiny: bool, scratch: Array | None = None) -> bool:
-    """Make ``s = p + c`` (float64, contiguous) safe to round to float32; True when it changed ``s``.
+    """Make ``s = p + c`` (float64, contiguous) safe to round to float32. Return whether ``s`` has changed.
 
     ``p`` holds exact products of two float32 each, ``c`` float32 values in float64 or float32. Rounding ``s`` again is
-    wrong only where ``s`` is inexact and halfway between two float32: found by bit pattern for normal results. For
-    subnormal results pass ``tiny`` True when casting ``s`` to float32 underflowed (``UNDERFLOW.seen``).
+    wrong only where ``s`` is inexact and halfway between two float32. For normal results the bit pattern shows this.
+    For subnormal results pass ``tiny`` True if casting ``s`` to float32 underflowed (``UNDERFLOW.seen``).
     """
     if not tiny and not midpoints(s, scratch):
         return False
@@ -210,11 +213,11 @@ def settle(p: Array, c: Array, s: Array, tiny: bool, scratch: Array | None = Non
 
 
 def fix_double_rounding(p: Array, c: Array, s: Array, result: Array, scratch: Array | None = None) -> None:
-    """Correct ``result`` = float32(``s``), ``s`` = ``p + c``, where rounding twice went wrong.
+    """Correct ``result`` = float32(``s``), ``s`` = ``p + c``, where rounding twice was wrong.
 
     Shapes are equal, any number of dimensions; ``p``, ``s`` float64; ``c`` float32 or float64 and *not* the memory of
     ``result``; ``scratch`` int64 or None. Run the cast ``s -> result`` under ``float_state()`` right before this call:
-    it notes underflow, which is how subnormal results are found for free. ``s`` is overwritten where it was wrong.
+    it records underflow, which detects subnormal results at no cost. ``s`` is overwritten where it was wrong.
     """
     tiny, UNDERFLOW.seen = UNDERFLOW.seen, False
     if settle(p, c, s, tiny, scratch):
@@ -223,13 +226,13 @@ def fix_double_rounding(p: Array, c: Array, s: Array, result: Array, scratch: Ar
 
 
 class _Rows(threading.local):
-    """Rows for the intermediate results of ``fma_f32``: making them anew costs as much as filling them."""
+    """Scratch rows of ``fma_f32``, per thread: allocating them costs as much as filling them."""
 
     def __init__(self) -> None:
         self.known: dict[int, tuple[Array, ...]] = {}
 
     def of(self, lanes: int) -> tuple[Array, ...]:
-        """Four in float64, the last one's bits, and as many bits more. Contents undefined."""
+        """Return four float64 rows, the last one's bits, and another row of int64. Contents are undefined."""
         rows = self.known.get(lanes)
         if rows is None:
             if len(self.known) > 8:
@@ -243,7 +246,7 @@ ROWS = _Rows()
 
 
 def fma_f32(out: Array, a: Array, b: Array, c: Array) -> None:
-    """``fma.rn.f32``: correctly rounded; ``out`` may be any of the sources."""
+    """Compute ``fma.rn.f32``, correctly rounded. ``out`` may be any of the sources."""
     p, factor, addend, s, bits, shifted = ROWS.of(out.size)
     p[...], factor[...], addend[...] = a, b, c
     np.multiply(p, factor, p)
@@ -258,7 +261,8 @@ def fma_f32(out: Array, a: Array, b: Array, c: Array) -> None:
 
 
 def exact_fma(a: Array, b: Array, c: Array, mode: Mode = "rn") -> Array:
-    """``a * b + c`` for values of at most 24 significant bits, in float64 rounded to odd: narrow it as you like."""
+    """Return ``a * b + c`` of values with at most 24 significant bits, in float64 rounded to odd, ready to be
+    narrowed."""
     p = np.multiply(np.atleast_1d(a), b, dtype=F64)
     wide = np.asarray(c, dtype=F64)
     s = exact_sum(p, wide)

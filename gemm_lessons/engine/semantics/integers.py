@@ -1,7 +1,7 @@
 """Integer arithmetic of PTX: add, sub, mul, mad, div, rem, min, max, abs, neg, sad, carries, dot products.
 
-Registers wrap; NumPy's ufuncs wrap too as long as they are called as functions on typed operands.
-Source: NVIDIA, "PTX ISA" 9.0, 9.7.1 and 9.7.2. Division by zero is unspecified there; see ``_divide``.
+Registers wrap around; NumPy's ufuncs also wrap if they are called as functions on typed operands. Source: NVIDIA, "PTX
+ISA" 9.0, 9.7.1 and 9.7.2. Division by zero is unspecified there; see ``_divide``.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ U64 = np.uint64
 
 
 def wide_of(code: str) -> str:
-    """The integer type of twice the width."""
+    """Return the integer type of twice the width."""
     return code[0] + str(2 * int(code[1:]))
 
 
 def saturated(function: Callable[..., Any], bits: int = 32) -> Function:
-    """``.sat``: compute in int64 and clamp to the signed range of ``bits``."""
+    """Return the ``.sat`` form of ``function``: compute in int64 and clamp to the signed range of ``bits``."""
     low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
 
     def clamped(out: Array, *sources: Array) -> None:
@@ -55,7 +55,7 @@ def _mad_lo(out: Array, a: Array, b: Array, c: Array) -> None:
 
 
 def _high(code: str) -> Callable[[Array, Array], Array]:
-    """The upper half of the double-width product."""
+    """Return a function for the upper half of the double-width product."""
     dtype, bits = DTYPES[code], int(code[1:])
     if bits < 64:
         wide = DTYPES[wide_of(code)]
@@ -80,7 +80,7 @@ def _high(code: str) -> Callable[[Array, Array], Array]:
 
 
 def _mul24(code: str, upper: bool) -> Callable[[Array, Array], Array]:
-    """The low or the upper 32 of the 48 product bits of two 24-bit numbers."""
+    """Return a function for the low or the upper 32 of the 48 product bits of two 24-bit numbers."""
     dtype = DTYPES[code]
 
     def function(a: Array, b: Array) -> Array:
@@ -143,10 +143,11 @@ def _saturated_mad(upper_half: Callable[[Array, Array], Array]) -> Function:
 
 
 def _divide(code: str, remainder: bool) -> Function:
-    """C's division, towards zero. By zero, which PTX leaves open, an H200 gives all ones for both results.
+    """Return C's division, which truncates towards zero. Division by zero, which PTX leaves undefined, gives all ones
+    for quotient and remainder, as on an H200.
 
-    32 bits and less divide in float64: the quotient is at least 2**-33 (relative) away from the next integer unless
-    it is one, so truncation cannot go wrong, and this is several times faster than integer division.
+    Types of up to 32 bits divide in float64: the quotient either is an integer or differs from the next one by at least
+    2**-33 (relative), so truncation is exact, and this is several times faster than integer division.
     """
     dtype, bits = DTYPES[code], int(code[1:])
 
@@ -179,7 +180,7 @@ def _relu(ufunc: Callable[..., Any]) -> Function:
     return function
 
 
-# ---- carries: CC.CF is one bool per lane. Subtraction adds the complement: set when nothing was borrowed ----
+# ---- carries: CC.CF is one bool per lane. Subtraction adds the complement, so CC.CF means "no borrow" ----
 
 
 def _add_carry(carry_in: bool, carry_out: bool) -> Function:
@@ -244,7 +245,8 @@ def _carries(table: Table) -> None:
 
 
 def _parts(x: Array, code: str, size: int, lanes: tuple[int, ...], real: Any) -> Array:
-    """Fields of ``size`` bytes of packed registers (lanes, 4 / size), as floats: those multiply and add fastest."""
+    """Return the fields of ``size`` bytes of packed registers, (lanes, 4 / size), as floats, which multiply and add
+    fastest."""
     raw = np.ascontiguousarray(np.broadcast_to(x, lanes))
     fields: Array = raw.view(DTYPES[f"{code[0]}{8 * size}"]).astype(real)
     return fields.reshape(-1, 4 // size)
@@ -257,7 +259,7 @@ def _dp4a(a_code: str, b_code: str) -> Function:
     def function(out: Array, a: Array, b: Array, c: Array) -> None:
         products = _parts(a, a_code, 1, out.shape, np.float32)
         np.multiply(products, _parts(b, b_code, 1, out.shape, np.float32), out=products)
-        # Four products of bytes: below 2**18, exact in float32.
+        # The sum of four products of bytes is below 2**18, exact in float32.
         np.add((products @ FOUR).astype(np.int32).view(np.uint32), c, out=out)
 
     return function
@@ -273,7 +275,7 @@ def _dp2a(a_code: str, b_code: str, upper: bool) -> Function:
 
 
 def _differences(size: int, add: bool) -> Function:
-    """``vabsdiff4`` and ``vabsdiff2``, unsigned: the fields' distances, or their sum and ``c``."""
+    """``vabsdiff4`` and ``vabsdiff2``, unsigned: the absolute differences of the fields, or their sum plus ``c``."""
 
     def function(out: Array, a: Array, b: Array, c: Array) -> None:
         x, y = (_parts(s, "u", size, out.shape, np.int64) for s in (a, b))
@@ -287,7 +289,7 @@ def _differences(size: int, add: bool) -> Function:
 
 
 def table() -> Table:
-    """Every integer instruction, by full name."""
+    """Return every integer instruction, by full name."""
     entries: Table = {}
     _multiplications(entries)
     _carries(entries)
@@ -304,12 +306,12 @@ def table() -> Table:
     for opcode, ufunc in (("add", np.add), ("sub", np.subtract)):
         entries[f"{opcode}.sat.s32"] = Operation(("s32",), ("s32", "s32"), saturated(ufunc))
     for opcode, ufunc in (("min", np.minimum), ("max", np.maximum)):
-        # The headers write .relu last, the PTX manual before the type.
+        # CUDA's headers write .relu last, the PTX manual before the type.
         for name in (f"{opcode}.s32.relu", f"{opcode}.relu.s32"):
             entries[name] = Operation(("s32",), ("s32", "s32"), _relu(ufunc))
         for name in (f"{opcode}.s16x2.relu", f"{opcode}.relu.s16x2"):
             entries[name] = Operation(("s16x2",), ("s16x2",) * 2, in_halves(_relu(ufunc), np.int16))
-    for fields in (2, 4):  # what the compiler makes of __vabsdiffu4 and its kin
+    for fields in (2, 4):  # NVRTC's code for __vabsdiffu4 and similar functions
         for add in (False, True):
             name = f"vabsdiff{fields}.u32.u32.u32{'.add' * add}"
             entries[name] = Operation(("u32",), ("u32",) * 3, _differences(4 // fields, add))

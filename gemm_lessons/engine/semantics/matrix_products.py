@@ -1,13 +1,16 @@
 """What one matrix instruction (``mma``, ``wmma.mma``) computes: d = a b + c for many fragments at once.
 
-Integers wrap (or saturate), float64 is a chain of fused multiply-adds in the order of k. All others are summed as an
-H200 does it, found by fitting its answers (checks/readings/simulator/fragments.json): the products are exact; all of
-them and c are cut off, towards zero, at the 25th bit below the largest of their exponents, where the exponent of a
-product is the sum of its factors' exponents, a subnormal number has that of the smallest normal one, and the largest is
--133 at least; the sum of what is left is exact; it is cut off towards zero to float32, or rounded to nearest even to
-float16; no zero is negative. fp8 goes by way of float16: the products of the first two of every four k, then the
-others, then c is added by an ordinary addition. Other architectures sum fewer products at once, or keep fewer bits (B.
-Khattak, M. Mikaitis, "Accurate models of NVIDIA tensor cores", 2025); theirs is not modelled.
+Integers wrap (or saturate); float64 is a chain of fused multiply-adds in the order of k. All other types are summed as
+on an H200. The model was found by fitting its answers (checks/readings/simulator/fragments.json):
+- The products are exact. All products and c are truncated, towards zero, at the 25th bit below the largest of their
+  exponents. The exponent of a product is the sum of its factors' exponents; a subnormal number has the exponent of the
+  smallest normal one; the largest exponent is at least -133.
+- The sum of the truncated terms is exact. It is truncated towards zero to float32, or rounded to nearest even to
+  float16. No zero is negative.
+- fp8 is computed in float16: the products of the first two of every four k, then the others; then c is added by an
+  ordinary addition.
+Other architectures sum fewer products at once, or keep fewer bits (B. Khattak, M. Mikaitis, "Accurate models of NVIDIA
+tensor cores", 2025); they are not modelled.
 """
 
 from __future__ import annotations
@@ -23,18 +26,18 @@ from gemm_lessons.engine.semantics.doubles import fma_f64
 
 Array = NDArray[Any]
 
-# By PTX's name of a type: how elements are stored.
+# PTX's name of a type -> dtype in which elements are stored.
 STORED: Mapping[str, str] = {
     "f64": "f8", "f32": "f4", "tf32": "u4", "f16": "f2", "bf16": "u2", "e4m3": "u1", "e5m2": "u1",
     "s8": "i1", "u8": "u1", "s32": "i4",
 }  # fmt: skip
 KEPT = 25  # bits below the largest exponent
-LEAST = 2.0**-133  # which counts as this at least
-AT_ONCE = 1 << 18  # products, so that they stay in a core's cache
-TF32_BITS = np.uint32(0xFFFFE000)  # the others are ignored
+LEAST = 2.0**-133  # lower bound of the largest exponent, as a power
+AT_ONCE = 1 << 18  # products per pass, so that they stay in a core's cache
+TF32_BITS = np.uint32(0xFFFFE000)  # the bits that are used
 NAN = {"f32": np.uint32(0x7FFFFFFF).view(np.float32), "f16": np.uint16(0x7FFF).view(np.float16)}
-TOO_LARGE = 2.0**128  # for float32
-# Bits of the exponent and the smallest one of a normal number, as a number of the type.
+TOO_LARGE = 2.0**128  # overflows float32
+# Mask of the exponent bits, and encoding of the smallest normal number.
 _FIELDS: Mapping[str, tuple[Any, Any]] = {
     "f32": (np.uint32(0x7F800000), np.uint32(0x00800000)),
     "f16": (np.uint16(0x7C00), np.uint16(0x0400)),
@@ -42,7 +45,7 @@ _FIELDS: Mapping[str, tuple[Any, Any]] = {
 
 
 def supported(d: str, a: str, b: str, c: str) -> bool:
-    """Whether products of these types are known."""
+    """Return whether products of these types are supported."""
     if c != d:
         return False
     if {a, b} <= {"s8", "u8"}:
@@ -56,9 +59,9 @@ def supported(d: str, a: str, b: str, c: str) -> bool:
 
 
 def multiply(types: tuple[str, str, str], a: Array, b: Array, c: Array, *, saturate: bool = False) -> Array:
-    """``a`` (fragments, m, k), ``b`` (fragments, k, n), ``c`` (fragments, m, n), as stored -> d, as stored.
+    """Compute d for ``a`` (fragments, m, k), ``b`` (fragments, k, n), ``c`` (fragments, m, n); all as stored.
 
-    ``types``: of d and c, of a, of b. Never raises; floating-point flags are the caller's to silence.
+    ``types``: of d and c, of a, of b. Never raises; the caller silences floating-point flags.
     """
     d, of_a, of_b = types
     if d == "s32":
@@ -90,7 +93,7 @@ def _chain(a: Array, b: Array, c: Array) -> Array:
 
 
 class _Factor:
-    """Numbers with the power of two that each is taken to begin with, both as float64; 0 for a zero."""
+    """Numbers, and the power of two of each one's exponent, both as float64. The power of zero is 0."""
 
     def __init__(self, values: Array, powers: Array) -> None:
         self.values = values
@@ -98,7 +101,7 @@ class _Factor:
 
     @classmethod
     def of(cls, kind: str, stored: Array) -> _Factor:
-        """From elements as they are stored."""
+        """Convert elements as they are stored."""
         if kind == "tf32":
             stored, kind = (stored & TF32_BITS).view(np.float32), "f32"
         elif kind == "bf16":
@@ -115,7 +118,7 @@ def _summed(d: str, a: _Factor, b: _Factor, c: Array) -> Array:
     products = a.values[:, :, :, None] * b.values[:, None, :, :]  # (fragments, m, k, n)
     powers = a.powers[:, :, :, None] * b.powers[:, None, :, :]
     peak = np.maximum(np.maximum(powers.max(axis=2), added.powers), LEAST)
-    strange = not np.isfinite(peak).all()  # an infinity or a NaN has the largest exponent
+    strange = not np.isfinite(peak).all()  # an infinity or a NaN makes the largest exponent infinite
     if strange:
         plain = products.sum(axis=2) + added.values
     scale = 2.0**KEPT / peak
@@ -123,7 +126,7 @@ def _summed(d: str, a: _Factor, b: _Factor, c: Array) -> Array:
     np.trunc(products, out=products)
     total = (products.sum(axis=2) + np.trunc(added.values * scale)) / scale
     result = _cut(total) if d == "f32" else total.astype(np.float16)
-    result[result == 0] = 0  # not -0, neither of terms that cancel nor of a sum that is too small
+    result[result == 0] = 0  # never -0, neither when terms cancel nor when a sum underflows
     if strange:
         unbounded = ~np.isfinite(plain)
         result[unbounded] = plain[unbounded].astype(result.dtype)
@@ -132,7 +135,7 @@ def _summed(d: str, a: _Factor, b: _Factor, c: Array) -> Array:
 
 
 def _cut(values: Array) -> Array:
-    """float64 -> float32, towards zero."""
+    """Convert float64 to float32, rounding towards zero."""
     rounded: Array = values.astype(np.float32)
     away = np.abs(rounded.astype(np.float64)) > np.abs(values)
     rounded[away] = np.nextafter(rounded[away], np.float32(0))

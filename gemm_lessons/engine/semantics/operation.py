@@ -1,4 +1,4 @@
-"""What one computational PTX instruction does to registers: the record that every table of semantics is made of."""
+"""The record of what one computational PTX instruction does to registers. Every table of semantics consists of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gemm_lessons.engine.records.frozen import dataclass
 Array = np.ndarray[Any, Any]
 Function = Callable[..., None]
 
-# How the machine must view a register for each type code. Packed pairs and bfloat16 stay raw bits.
+# dtype in which the machine views a register of each type code. Packed pairs and bfloat16 stay raw bits.
 DTYPES: Mapping[str, Any] = {
     "pred": np.bool_,
     **{f"u{bits}": getattr(np, f"uint{bits}") for bits in (8, 16, 32, 64)},
@@ -29,10 +29,11 @@ DTYPES: Mapping[str, Any] = {
 class Operation:
     """``function(*outs, *sources)`` writes one row of lanes per result.
 
-    ``result`` and ``sources`` hold type codes (keys of ``DTYPES``). Outs are contiguous arrays (lanes,) and may be the
-    very same memory as a source; sources are arrays (lanes,) or NumPy scalars. A result or source of 8 bits lives in a
-    wider register: hand its out over as that register's integer view with the sign of the code; the function extends.
-    ``carry_out``: one more out (bool) follows the results; ``carry_in``: one more source (bool) follows the sources.
+    ``result`` and ``sources`` hold type codes (keys of ``DTYPES``). Outs are contiguous arrays (lanes,) and may share
+    the memory of a source; sources are arrays (lanes,) or NumPy scalars. An 8-bit result or source is held in a wider
+    register: pass its out as that register's integer view with the sign of the code, and the function extends the
+    result. ``carry_out``: one more out (bool) follows the results; ``carry_in``: one more source (bool) follows the
+    sources.
     """
 
     result: tuple[str, ...]
@@ -46,7 +47,7 @@ Table = dict[str, Operation]
 
 
 def put(entries: Table, name: str, code: str, count: int, function: Function) -> None:
-    """Enter an operation whose ``count`` sources and result all have the type that ends its name."""
+    """Add an operation whose ``count`` sources and result all have type ``code``, which ends its name."""
     entries[f"{name}.{code}"] = Operation((code,), (code,) * count, function)
 
 
@@ -61,15 +62,15 @@ class Plain:
         self.ufunc(*sources, out=out)
 
     def into(self, out: Array, sources: Sequence[Any]) -> Callable[[], object]:
-        """The same as one call. NumPy takes ``out`` sooner by its place than by its name, but not of all ufuncs."""
+        """Return a closure that calls the ufunc. NumPy handles a positional ``out`` faster, but not for all ufuncs."""
         if self.ufunc in (np.minimum, np.maximum):
             return functools.partial(self.ufunc, *sources, out=out)
         return functools.partial(self.ufunc, *sources, out)
 
 
 def in_halves(function: Function, dtype: Any, result: Any = None) -> Function:
-    """Apply ``function`` (one result) to both 16-bit halves of packed 32-bit registers, seen as ``dtype``, the one that
-    it writes as ``result`` where that is another."""
+    """Apply ``function`` (one result) to both 16-bit halves of packed 32-bit registers, viewed as ``dtype``.
+    ``result``: the dtype of the result, if it is not ``dtype``."""
     written = result or dtype
 
     def packed(out: Array, *sources: Array) -> None:

@@ -1,12 +1,12 @@
 """What PTX instructions compute: a table from full name (``mad.wide.s32``) to a NumPy function over all lanes.
 
-The table covers everything that turns register values into register values; memory, control flow and communication
-between lanes are the machine's. It is put together from one module per kind:
+The table covers every instruction that computes register values from register values. The machine implements memory,
+control flow and communication between lanes. The table is assembled from one module per kind:
 
     integers.py  bits.py  comparisons.py  conversions.py  float8.py
-    and of floats: arithmetic.py  division.py  extremes.py
+    floating point: arithmetic.py  division.py  extremes.py
 
-``floats.py`` and ``doubles.py`` hold what correct rounding needs. Where PTX leaves a result open, it is an H200's.
+``floats.py`` and ``doubles.py`` implement correct rounding. Where PTX leaves a result undefined, it is that of an H200.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ def _scaled() -> Table:
 
 
 def lookup(opcode: str, modifiers: tuple[str, ...], results: int = 1) -> Operation | None:
-    """The operation of ``opcode.modifiers``, or None when it is not supported.
+    """Return the operation of ``opcode.modifiers``, or None if it is not supported.
 
-    ``results`` is 2 for ``setp`` with two destinations ``p|q`` (packed comparisons always have two).
-    Functions run under ``float_state()``.
+    ``results`` is 2 for ``setp`` with two destinations ``p|q`` (packed comparisons always have two). Run functions
+    under ``float_state()``.
     """
     name = ".".join((opcode, *modifiers))
     return (_pairs() if results == 2 else _table()).get(name) or _scaled().get(name)
 
 
 def supported() -> tuple[str, ...]:
-    """Full names of every supported instruction, sorted. ``setp`` takes one or two destinations."""
+    """Return the full names of all supported instructions, sorted. ``setp`` takes one or two destinations."""
     return tuple(sorted(_table().keys() | _pairs().keys()))
