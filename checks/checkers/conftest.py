@@ -36,7 +36,7 @@ def run(
 
 
 @pytest.fixture(scope="module")
-def together(request: pytest.FixtureRequest) -> Together | None:
+def programs(request: pytest.FixtureRequest) -> Together | None:
     """The file's kernels in programs of several, where it asks for that."""
     return of_module(request, _helpers)
 
@@ -47,8 +47,8 @@ def _helpers(item: pytest.Item) -> Mapping[str, Any]:
 
 
 @pytest.fixture
-def check(together: Together | None, monkeypatch: pytest.MonkeyPatch) -> Check:
+def check(programs: Together | None, monkeypatch: pytest.MonkeyPatch) -> Check:
     """``check(body, grid, block, args, head=..., before=...)``: see ``run``."""
-    if together is not None:
-        monkeypatch.setattr(api, "take", together.take)
+    if programs is not None:
+        monkeypatch.setattr(api, "take", programs.take)
     return run

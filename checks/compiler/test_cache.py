@@ -249,6 +249,13 @@ def test_a_damaged_entry_is_compiled_anew_and_repaired(folder, compiler, build, 
     assert compiler.calls == 2
 
 
+def test_an_entry_of_an_earlier_version_is_none(folder):
+    """It was not compressed; some keys are the same."""
+    compile_cache.put("a", b"new")
+    (folder / "a").write_bytes(hashlib.sha256(b"old").digest() + b"old")
+    assert compile_cache.get("a") is None
+
+
 def test_a_damaged_disassembly_is_done_again(folder, compiler, build):
     first = build()
     expected = first.sass

@@ -22,14 +22,14 @@ PLAIN_ARCH, COUNTED_ARCH = "sm_80", "sm_90"
 
 
 @pytest.fixture(autouse=True)
-def counting(request: pytest.FixtureRequest, together: Together | None, monkeypatch: pytest.MonkeyPatch) -> bool:
+def counting(request: pytest.FixtureRequest, programs: Together | None, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether this test's launches are followed in machine code, too: where that says something of its own, the mark
     ``counted``; all of them with ``--both-engines``. To disassemble a kernel takes longer than most of these tests."""
     wanted = is_counted(request.node)
     if not wanted:
         monkeypatch.setattr(api, "Simulator", partial(Simulator, Setting(counting=False)))
-    if together is not None:
-        monkeypatch.setattr(api, "take", together.take)
+    if programs is not None:
+        monkeypatch.setattr(api, "take", programs.take)
     return wanted
 
 
@@ -38,7 +38,7 @@ def is_counted(item: pytest.Item) -> bool:
 
 
 @pytest.fixture(scope="module")
-def together(request: pytest.FixtureRequest) -> Together | None:
+def programs(request: pytest.FixtureRequest) -> Together | None:
     """The file's kernels in programs of several, where it asks for that."""
     return of_module(request, _helpers)
 

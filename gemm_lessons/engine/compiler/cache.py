@@ -18,6 +18,7 @@ from pathlib import Path
 BYTES = 256 << 20  # of all entries; one takes about 10 KB, the tests of the whole kit 20 MB
 LOOKS = 64  # of so many new entries one measures the folder: with 20,000 entries that takes 0.1 s
 _DIGEST = 32  # bytes of sha256 in front of every entry
+_FORMAT = b"zlib"  # hashed with it: what other versions wrote in another way is as good as damaged
 _BLOCK = 4096  # of a file system: what a file takes is a multiple
 
 
@@ -70,7 +71,7 @@ def get(key: str) -> bytes | None:
     path = place / key
     try:
         data = path.read_bytes()
-        if hashlib.sha256(data[_DIGEST:]).digest() != data[:_DIGEST]:
+        if hashlib.sha256(_FORMAT + data[_DIGEST:]).digest() != data[:_DIGEST]:
             return None
     except OSError:
         return None
@@ -90,7 +91,7 @@ def put(key: str, data: bytes) -> None:
         place.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=place, prefix=".new-")
         with os.fdopen(handle, "wb") as file:
-            file.write(hashlib.sha256(packed).digest() + packed)
+            file.write(hashlib.sha256(_FORMAT + packed).digest() + packed)
         os.replace(temporary, place / key)
         if int(key[:4], 16) % LOOKS == 0 or len(packed) > BYTES // LOOKS:  # keys are hashes: any of them will do
             _trim(place)
