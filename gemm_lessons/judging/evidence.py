@@ -33,6 +33,7 @@ class Built:
     lesson: Lesson  # whose kernel it is: its launches, tile and data
     code: Binaries
     occupancies: tuple[Occupancy, ...] = ()
+    may_overrun: bool = False  # by the source, an index of a thread's own array may run past its end
     others: tuple[Built, ...] = ()  # the same kernel as the host chooses it for other shapes
 
     @property

@@ -13,14 +13,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gemm_lessons.course.folder import read_source
-from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.todos import open_todos, skipped_todos, todo_marks
 from gemm_lessons.devices.gpu import ranges
 from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.compiler.debug_names import local_names
 from gemm_lessons.engine.compiler.diagnostics import plain_name
-from gemm_lessons.engine.compiler.local_bounds import may_run_past
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.examples import Location
 from gemm_lessons.engine.records.facts import Missed, PastAll, PastEnd
@@ -28,13 +25,13 @@ from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.metrics import METRICS
 from gemm_lessons.engine.simulator import Setting, Simulator
 from gemm_lessons.engine.simulator.final_memory import Remains
-from gemm_lessons.gemm.problem import Problem, Trial
+from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import Built, Checked, text_of_line
 from gemm_lessons.judging.told import Told
 from gemm_lessons.judging.unfinished import Unfinished, can_tell, contents, told
 from gemm_lessons.judging.verdict import Faulted, TimedOut, WrongAnswer
-from gemm_lessons.running.plan import RunPlan
+from gemm_lessons.running.plan import LaunchPlan, RunPlan
 
 AS_WRITTEN = ("-G",)  # no optimisation, and the names of variables
 BUDGET = 500_000  # instructions as written: lessons take a twentieth of it
@@ -42,26 +39,41 @@ Names = dict[tuple[str, str, int], str]
 
 
 def second_look(plan: RunPlan, built: Built, source: str, checked: Checked) -> Checked:
-    """What the compiler had optimised away, and how far the kernel is."""
-    lesson = built.lesson
-    stub = read_source(lesson.stub_path) if lesson.stub_path.is_file() else ""
-    todos = {} if _mostly_right(checked) else open_todos(source, stub)
-    unsure = may_run_past(source, lesson.tile.defines)
+    """Add findings about a thread's own arrays, and how far an unfinished kernel is."""
+    todos = {} if _mostly_right(checked) else open_todos(source, plan.stub)
     puzzling = isinstance(checked.verdict, WrongAnswer) and checked.verdict.is_vague
-    if isinstance(checked.verdict, TimedOut) or not (todos or unsure or puzzling):
+    if isinstance(checked.verdict, TimedOut) or not (todos or built.may_overrun or puzzling):
         return checked
-    count = len(todo_marks(stub))
+    count = len(todo_marks(plan.stub))
     if todos:
-        left = todos.keys() | skipped_todos(source, stub).keys()
+        left = todos.keys() | skipped_todos(source, plan.stub).keys()
         checked = replace(checked, unfinished=Unfinished(count - len(left), count))
-    if len(lesson.launches) > 1:  # what one of them leaves behind is not the whole
+    launch = plan.one_block
+    if launch is None:
         return checked
-    shape = one_tile(lesson)
-    lesson = lesson.at(shape)
-    problem = Problem(lesson.data, shape, plan.seed, flat=True)
-    if not unsure and not can_tell(problem):  # nothing would be told
+    problem = launch.problem(plan.seed)
+    if not built.may_overrun and not can_tell(problem):  # nothing would be told
         return checked
-    ranges.announce(f"look again {shape}")
+    ranges.announce(f"look again {launch.shape}")
+    compiled = _as_written(built, launch, source)
+    if compiled is None:
+        return checked
+    try:
+        remains, counted = _run_both(compiled, built, launch, problem)
+    except UnsupportedKernel:  # it counts nothing and judges nothing: the run has done that without it
+        return checked
+    names = _names(compiled, remains)
+    if can_tell(problem) and (todos or (puzzling and remains.fault is None)):
+        held = contents(problem, problem.trial(), remains, names)
+        if counted is not None:
+            held += _left_out(remains, counted, checked)
+        checked = replace(checked, contents=held)
+    return _with_findings(checked, _past_the_end(remains, names, source), launch.shape)
+
+
+def _as_written(built: Built, launch: LaunchPlan, source: str) -> Compiled | None:
+    """The kernel without optimisations, and with the names of its variables; None where that does not compile."""
+    lesson = launch.lesson
     compiled = compile_source(
         source,
         path=built.code.counted[0].path,
@@ -72,26 +84,18 @@ def second_look(plan: RunPlan, built: Built, source: str, checked: Checked) -> C
         options=AS_WRITTEN,
         withheld=(lesson.solution_path,),
     )
-    if not isinstance(compiled, Compiled):
-        return checked
-    trial = problem.trial()
-    try:
-        remains = _remains(compiled, lesson, trial)
-        names = _names(compiled, remains)
-        if can_tell(problem) and (todos or (puzzling and remains.fault is None)):
-            held = contents(problem, trial, remains, names)
-            if remains.fault is None and lesson.tile == built.lesson.tile:
-                held += _left_out(remains, _remains(built.code.counted[0], lesson, problem.trial()), checked)
-            checked = replace(checked, contents=held)
-    except UnsupportedKernel:  # it counts nothing and judges nothing: the run has done that without it
-        return checked
-    return _with_findings(checked, _past_the_end(remains, names, source), shape)
+    return compiled if isinstance(compiled, Compiled) else None
 
 
-def _remains(compiled: Compiled, lesson: Lesson, trial: Trial) -> Remains:
-    """What is left of the only block of a trial. Raises ``UnsupportedKernel``."""
-    arguments = trial.arguments(lesson.launches[0].parameters)
-    return Simulator(Setting(budget=BUDGET)).remains(compiled, lesson.grids(trial.problem.shape)[0], arguments)
+def _run_both(compiled: Compiled, built: Built, launch: LaunchPlan, problem: Problem) -> tuple[Remains, Remains | None]:
+    """What the only block leaves in its memory: as written; and as optimised, if the first came to its end and the
+    second was built for this tile. Raises ``UnsupportedKernel``."""
+    (grid,), (step,) = launch.grids, launch.lesson.launches
+    simulator = Simulator(Setting(budget=BUDGET))
+    remains = simulator.remains(compiled, grid, problem.trial().arguments(step.parameters))
+    if remains.fault is not None or launch.lesson.tile != built.lesson.tile:
+        return remains, None
+    return remains, simulator.remains(built.code.counted[0], grid, problem.trial().arguments(step.parameters))
 
 
 def _mostly_right(checked: Checked) -> bool:
@@ -101,22 +105,6 @@ def _mostly_right(checked: Checked) -> bool:
         return checked.right
     judged = checked.verdict.judgement
     return 2 * judged.wrong < judged.total and not (judged.pattern and judged.pattern.name == "all_zero")
-
-
-def one_tile(lesson: Lesson) -> Shape:
-    """The shape of one block and one K tile, if the lesson takes it; else the smallest that it checks."""
-    whole = _tile_of(lesson)
-    if lesson.shapes.refusal(whole) is None:
-        whole = _tile_of(lesson.at(whole))  # the host may choose smaller ones for so little
-        if lesson.shapes.refusal(whole) is None and lesson.at(whole).grids(whole)[0].blocks == 1:
-            return whole
-    return min(lesson.shapes.check or (lesson.shapes.count,), key=lambda shape: shape.m * shape.n * shape.k)
-
-
-def _tile_of(lesson: Lesson) -> Shape:
-    tile = lesson.tile.defines
-    shape = Shape(*(tile.get(name, 1) for name in ("BM", "BN", "BK")))
-    return replace(shape, k=max(shape.k, lesson.shapes.multiple_of.k, 8))
 
 
 def _names(compiled: Compiled, remains: Remains) -> Names:

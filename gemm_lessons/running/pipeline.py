@@ -21,6 +21,7 @@ from gemm_lessons.devices.device import Binaries, Device
 from gemm_lessons.devices.gpu import ranges
 from gemm_lessons.devices.gpu.ranges import Tell, stage, told_to, turn
 from gemm_lessons.engine.compiler.compile import Diagnostic, occupancy
+from gemm_lessons.engine.compiler.local_bounds import may_run_past
 from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.process.bounds import Bounds, OutOfTime
 from gemm_lessons.engine.records.errors import UnsupportedKernel
@@ -83,7 +84,7 @@ def _words(end: OutOfTime | MemoryError, most: Bounds) -> tuple[str, str]:
 def _run(plan: RunPlan, jobs: Jobs) -> RunOutcome:
     began = time.perf_counter()
     kernel, *others = plan.kernels
-    with bounds.within(plan.request.bounds), stage("lesson", plan.lesson.name, payload=plan.lesson.number):
+    with stage("lesson", plan.lesson.name, payload=plan.lesson.number), bounds.within(plan.request.bounds):
         beside = [row_job(plan, other, jobs) for other in others]
         late = [it for it, job in zip(others, beside, strict=True) if not (jobs.elsewhere(job.key) or jobs.knows(job))]
         rows = [row_of(plan, kernel, jobs, late)]
@@ -191,7 +192,8 @@ def build(plan: RunPlan, kernel: KernelPlan, source: str, jobs: Jobs) -> Built |
         if lesson in kernel.disassembled:
             one.code.take_apart()
         made.append(one)
-    return replace(made[0], others=tuple(made[1:]))
+    may_overrun = kernel.role == "kernel" and may_run_past(source, kernel.lesson.tile.defines)
+    return replace(made[0], may_overrun=may_overrun, others=tuple(made[1:]))
 
 
 def _built_for(plan: RunPlan, kernel: KernelPlan, variants: Sequence[Lesson]) -> Built:

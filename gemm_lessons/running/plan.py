@@ -72,6 +72,7 @@ class LaunchPlan:
     next_scalars: bool = False
     rare: bool = False
     sharp: bool = False
+    flat: bool = False
 
     @property
     def grids(self) -> tuple[Grid, ...]:
@@ -87,7 +88,7 @@ class LaunchPlan:
         """The inputs, made anew, and the right answer."""
         return Problem(
             self.lesson.data, self.shape, seed, gaps=self.gaps, next_scalars=self.next_scalars, rare=self.rare,
-            sharp=self.sharp,
+            sharp=self.sharp, flat=self.flat,
         )  # fmt: skip
 
     def task(self, code: Binaries, problem: Problem) -> Task:
@@ -238,6 +239,15 @@ class RunPlan:
         )
 
     @property
+    def one_block(self) -> LaunchPlan | None:
+        """A launch of one block and one K tile, with inputs that each say which element they are; None for a lesson of
+        several launches: what one of them leaves in memory is not the whole."""
+        if len(self.lesson.launches) > 1:
+            return None
+        shape = _one_tile(self.lesson)
+        return LaunchPlan(self.lesson.at(shape), shape, "check", flat=True)
+
+    @property
     def _sharp(self) -> Shape | None:
         """Of the secret shapes the largest one whose answer has digits to spare: nothing may be cut off there."""
         return max((it for it in self.secret if it.k <= DIGITS), key=lambda it: it.m * it.n, default=None)
@@ -266,3 +276,19 @@ def label_for(course: Course, lesson: Lesson, path: Path) -> str:
         return "reference"
     others = {lesson.stub_path.resolve(): "stub", lesson.bug_path.resolve(): "bug"}
     return others.get(path.resolve(), "your kernel")
+
+
+def _one_tile(lesson: Lesson) -> Shape:
+    """The shape of one block and one K tile, if the lesson takes it; else the smallest that it checks."""
+    whole = _tile_of(lesson)
+    if lesson.shapes.refusal(whole) is None:
+        whole = _tile_of(lesson.at(whole))  # the host may choose smaller ones for so little
+        if lesson.shapes.refusal(whole) is None and lesson.at(whole).grids(whole)[0].blocks == 1:
+            return whole
+    return min(lesson.shapes.check or (lesson.shapes.count,), key=lambda shape: shape.m * shape.n * shape.k)
+
+
+def _tile_of(lesson: Lesson) -> Shape:
+    tile = lesson.tile.defines
+    shape = Shape(*(tile.get(name, 1) for name in ("BM", "BN", "BK")))
+    return replace(shape, k=max(shape.k, lesson.shapes.multiple_of.k, 8))
