@@ -19,10 +19,10 @@ from gemm_lessons.engine.records.metrics import COUNTED
 from gemm_lessons.engine.records.results import Counters, Launched, NotCounted, in_a_row
 from gemm_lessons.engine.simulator import Setting, Simulator
 from gemm_lessons.judging.evidence import Checked
-from gemm_lessons.judging.verdict import Passed, judge_gates
+from gemm_lessons.judging.gates import judge_gates, uncounted
+from gemm_lessons.judging.verdict import Passed
 from gemm_lessons.report.console import THEME
 from gemm_lessons.report.inspect import _counters as counter_table
-from gemm_lessons.running.checking import uncounted
 
 GENERIC = "const float *p = n ? (const float *)s : x; y[(int)p[t] & 31] = 1;"  # beyond the machine code's followers
 

@@ -15,8 +15,7 @@ from gemm_lessons.engine.records.launch import Argument, Buffer, Grid, Scalar
 from gemm_lessons.engine.records.results import Counters
 from gemm_lessons.engine.sass.trace import Traffic, traceable
 from gemm_lessons.engine.simulator import Simulator
-from gemm_lessons.judging.verdict import judge_gates
-from gemm_lessons.running.checking import uncounted
+from gemm_lessons.judging.gates import judge_gates, uncounted
 
 THREADS = 64
 LINE = 128  # bytes that a warp reads or writes, 4 for each lane

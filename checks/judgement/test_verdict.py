@@ -14,7 +14,8 @@ from gemm_lessons.course.lesson import Gate, tile_sizes
 from gemm_lessons.engine.arguments.expression import Expression
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape, TileSizes
-from gemm_lessons.judging.verdict import judge, judge_gates
+from gemm_lessons.judging.gates import judge_gates
+from gemm_lessons.judging.verdict import judge
 
 
 def exchanged(matrix: Array) -> Array:

@@ -11,7 +11,7 @@ from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.metrics import COUNTED, TABLED
 from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.running.checking import counted_names
+from gemm_lessons.judging.gates import counted_names
 from gemm_lessons.running.jobs import Jobs
 from gemm_lessons.running.outcome import Row
 from gemm_lessons.running.pipeline import row_of

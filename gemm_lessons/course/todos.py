@@ -79,6 +79,22 @@ def skipped_todos(source: str, stub: str) -> dict[int, int]:
 
 
 @dataclass(frozen=True)
+class TodoState:
+    """What is open of a stub's TODOs. ``done`` of ``count`` have code of their own."""
+
+    open: dict[int, int]
+    done: int
+    count: int
+
+
+def todo_state(source: str, stub: str) -> TodoState:
+    """How far a kernel has come by its comments."""
+    still = open_todos(source, stub)
+    count = len(todo_marks(stub))
+    return TodoState(still, count - len(still.keys() | skipped_todos(source, stub).keys()), count)
+
+
+@dataclass(frozen=True)
 class _Group:
     """TODO comments with no code between them, the lines of code around them all, and the code down to the next."""
 

@@ -7,15 +7,11 @@ not compile, it faulted, it never ended, its answer is wrong, its answer is righ
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from gemm_lessons.course.lesson import Gate
-from gemm_lessons.engine.arguments.expression import Number
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.gemm.problem import Problem
@@ -184,34 +180,3 @@ def tile_map(wrong: Array, tiles: TileSizes) -> TileMap:
     by_row = np.add.reduceat(wrong.astype(np.int64), range(0, wrong.shape[0], tiles.rows), axis=0)
     counts = np.add.reduceat(by_row, range(0, wrong.shape[1], tiles.cols), axis=1)
     return TileMap(tiles.rows, tiles.cols, tuple(tuple(map(int, row)) for row in counts))
-
-
-def judge_gates(
-    gates: Sequence[Gate], names: Mapping[str, Number], uncounted: Mapping[str, str] | None = None
-) -> tuple[GateResult, ...]:
-    """Evaluate the lesson's gates over counters, resources, sizes and tile names. What is no number misses its gate,
-    and so does what names a counter that could not be counted: ``uncounted`` says why."""
-    results = []
-    for gate in gates:
-        value = float(gate.value.value(names))
-        note = ""
-        if why := next((why for name, why in (uncounted or {}).items() if name in gate.value.names), ""):
-            note = f"cannot be counted: {why}"
-        elif not math.isfinite(value):
-            note = f"{gate.value.text} divides by zero: the kernel never does what this gate counts"
-        at_most = gate.at_most is not None
-        limit = gate.at_most if gate.at_most is not None else gate.at_least
-        assert limit is not None
-        results.append(
-            GateResult(
-                gate.name,
-                None if note else value,
-                limit,
-                at_most,
-                not note and gate.holds(value),
-                gate.why,
-                gate.value.text,
-                note,
-            )
-        )
-    return tuple(results)

@@ -7,29 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from functools import partial
 
 from gemm_lessons.course.lesson import tile_sizes
 from gemm_lessons.devices.gpu import ranges
 from gemm_lessons.devices.gpu.ranges import stage
-from gemm_lessons.engine.arguments.expression import Number
 from gemm_lessons.engine.records.findings import Finding
-from gemm_lessons.engine.records.metrics import COUNTED, ON_PTX
-from gemm_lessons.engine.records.results import Counters, Launched
+from gemm_lessons.engine.records.results import Launched
 from gemm_lessons.gemm.problem import Trial
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import Built, Checked
+from gemm_lessons.judging.gates import CountedLaunch, judge_launches
 from gemm_lessons.judging.verdict import (
     Faulted,
     GateMissed,
-    GateResult,
     Judgement,
     Passed,
     TimedOut,
     Verdict,
     WrongAnswer,
     judge,
-    judge_gates,
 )
 from gemm_lessons.running.builder import variant_of
 from gemm_lessons.running.jobs import Deferred, Jobs
@@ -205,48 +201,14 @@ def _place(finding: Finding) -> tuple[object, ...]:
 
 
 def judge_method(plan: RunPlan, kernel: KernelPlan, built: Built, checked: Checked) -> Checked:
-    """Only right answers reach the gates, which are those of the lesson under test: counting what a wrong kernel does
-    would accuse it twice."""
+    """Judge a right kernel by the gates of the lesson under test; gates on a wrong kernel would accuse it twice."""
     if not isinstance(checked.verdict, Passed) or checked.counters is None:
         return checked
     counters = (checked.counters, *(it for _, it in checked.elsewhere))
-    counted = list(zip(kernel.counted, counters, strict=True))
-    names = [_names(plan, launch, built, it) for launch, it in counted]
-    unknown = [uncounted(it) for _, it in counted]
-    known, *hidden = map(partial(judge_gates, plan.lesson.gates), names, unknown)
-    gates = tuple(_worst(results) for results in zip(known, *hidden, strict=True))
+    counted = [
+        CountedLaunch(variant_of(built, launch.lesson), it, launch.names)
+        for launch, it in zip(kernel.counted, counters, strict=True)
+    ]
+    gates = judge_launches(plan.lesson.gates, counted)
     missed = tuple(gate for gate in gates if not gate.passed)
     return replace(checked, gates=gates, verdict=GateMissed(missed) if missed else checked.verdict)
-
-
-def _names(plan: RunPlan, launch: LaunchPlan, built: Built, counters: Counters) -> dict[str, Number]:
-    """What a gate may name: counters and resources of the kernel, sizes and tile of the lesson under test."""
-    sizes = plan.lesson.at(launch.shape).names(launch.shape)
-    return {**counted_names(variant_of(built, launch.lesson), counters), **sizes}
-
-
-def _worst(results: Sequence[GateResult]) -> GateResult:
-    """Of one gate on several shapes, the known one first."""
-    first = next((number for number, result in enumerate(results) if not result.passed), 0)
-    return replace(results[first], hidden=True) if first else results[0]
-
-
-def uncounted(counters: Counters) -> dict[str, str]:
-    """Names of counters that no gate may trust, with the reason."""
-    if not counters.totals:
-        return dict.fromkeys(COUNTED, "the launch was not simulated")
-    absent = {short: counters.why_absent(short) for short in COUNTED if short not in counters}
-    whole = dict.fromkeys((it for it in COUNTED if it not in ON_PTX), counters.obstacle) if counters.obstacle else {}
-    return {**absent, **counters.uncounted, **whole}
-
-
-def counted_names(built: Built, counters: Counters) -> dict[str, Number]:
-    """Counters and facts about the code, by the names of lesson.toml's expressions. NaN: not counted."""
-    resources = built.resources
-    return {
-        **counters.numbers(),
-        "registers": resources.registers,
-        "shared_bytes": built.shared_bytes,
-        "spill_bytes": resources.spill_bytes,
-        "stack_bytes": resources.stack_bytes,
-    }

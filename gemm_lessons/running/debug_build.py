@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gemm_lessons.course.todos import open_todos, skipped_todos, todo_marks
+from gemm_lessons.course.todos import todo_state
 from gemm_lessons.devices.gpu import ranges
 from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.compiler.debug_names import local_names
@@ -40,14 +40,13 @@ Names = dict[tuple[str, str, int], str]
 
 def second_look(plan: RunPlan, built: Built, source: str, checked: Checked) -> Checked:
     """Add findings about a thread's own arrays, and how far an unfinished kernel is."""
-    todos = {} if _mostly_right(checked) else open_todos(source, plan.stub)
+    todos = None if _mostly_right(checked) else todo_state(source, plan.stub)
+    unfinished = todos is not None and bool(todos.open)
     puzzling = isinstance(checked.verdict, WrongAnswer) and checked.verdict.is_vague
-    if isinstance(checked.verdict, TimedOut) or not (todos or built.may_overrun or puzzling):
+    if isinstance(checked.verdict, TimedOut) or not (unfinished or built.may_overrun or puzzling):
         return checked
-    count = len(todo_marks(plan.stub))
-    if todos:
-        left = todos.keys() | skipped_todos(source, plan.stub).keys()
-        checked = replace(checked, unfinished=Unfinished(count - len(left), count))
+    if todos is not None and unfinished:
+        checked = replace(checked, unfinished=Unfinished(todos.done, todos.count))
     launch = plan.one_block
     if launch is None:
         return checked
@@ -63,12 +62,11 @@ def second_look(plan: RunPlan, built: Built, source: str, checked: Checked) -> C
     except UnsupportedKernel:  # it counts nothing and judges nothing: the run has done that without it
         return checked
     names = _names(compiled, remains)
-    if can_tell(problem) and (todos or (puzzling and remains.fault is None)):
-        held = contents(problem, problem.trial(), remains, names)
-        if counted is not None:
-            held += _left_out(remains, counted, checked)
-        checked = replace(checked, contents=held)
-    return _with_findings(checked, _past_the_end(remains, names, source), launch.shape)
+    checked = _with_findings(checked, _past_the_end(remains, names, source), launch.shape)
+    if can_tell(problem) and (unfinished or (puzzling and remains.fault is None)):
+        left_out = () if counted is None else _left_out(remains, counted, checked)
+        checked = replace(checked, contents=(*contents(problem, problem.trial(), remains, names), *left_out))
+    return checked
 
 
 def _as_written(built: Built, launch: LaunchPlan, source: str) -> Compiled | None:

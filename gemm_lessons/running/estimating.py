@@ -30,14 +30,15 @@ SEED = 1  # of the inputs; their values do not matter
 def estimate(plan: RunPlan, kernel: KernelPlan, built: Built, checked: Checked) -> Speed:
     """Built, checked -> Speed. A wrong kernel has no time, nor one that does not fit on the chosen GPU, cannot take the
     shape, or is beyond the model."""
-    shape, lesson = plan.timed_shape, kernel.timed
-    if not checked.right or checked.counters is None or lesson is None:
+    shape, launch = plan.timed_shape, kernel.timed
+    if not checked.right or checked.counters is None or launch is None:
         return UNTIMED
+    lesson = launch.lesson
     timed = variant_of(built, lesson).code.timed
     if timed is None:
         return UNTIMED
     ranges.announce(f"estimate {shape}")
-    with stage("estimate", str(shape), payload=lesson.data.operations(shape.names)):
+    with stage("estimate", str(shape), payload=launch.operations):
         subjects = subjects_of(lesson, timed, shape)
         estimator = estimator_for(subjects, lesson.grids, plan.gpu)
     if isinstance(estimator, Estimator):

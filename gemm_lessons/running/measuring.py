@@ -18,7 +18,7 @@ from gemm_lessons.judging.verdict import Faulted, Judgement, Verdict, WrongAnswe
 from gemm_lessons.running.builder import variant_of
 from gemm_lessons.running.checking import stopped
 from gemm_lessons.running.outcome import Row
-from gemm_lessons.running.plan import RunPlan
+from gemm_lessons.running.plan import LaunchPlan, RunPlan
 
 if TYPE_CHECKING:
     from gemm_lessons.devices.gpu.records import Measurement, Step
@@ -35,19 +35,28 @@ def measure(plan: RunPlan, rows: Sequence[Row]) -> Measurement | None:
 
     entrants = []
     for row, kernel in zip(rows, plan.kernels, strict=True):
-        lesson = kernel.timed
-        if row.built is None or lesson is None or not row.checked.right:
+        launch = kernel.timed
+        if row.built is None or launch is None or not row.checked.right:
             continue
+        lesson = launch.lesson
         built = variant_of(row.built, lesson)
         if built.code.timed is None:
             continue
         if lesson.data.asks_the_same(data, shape.names):
-            entrants.append(Entrant(row.label, row.role, steps_of(lesson, built.code.timed, shape), lesson.data))
+            entrants.append(Entrant(row.label, row.role, _steps(launch, built.code.timed), lesson.data))
     ranges.announce(f"time {shape}")
     with stage("time", str(shape), payload=data.operations(shape.names)):
         return timer.measure(
             data, shape, entrants, seed=plan.seed, progress=lambda label: ranges.announce(f"time {label}")
         )  # fmt: skip
+
+
+def _steps(launch: LaunchPlan, kernels: Sequence[Compiled]) -> tuple[Step, ...]:
+    """The launches of a plan, as they are timed."""
+    from gemm_lessons.devices.gpu.records import Step
+
+    each = zip(kernels, launch.grids, launch.lesson.launches, strict=True)
+    return tuple(Step(compiled, grid, step.parameters) for compiled, grid, step in each)
 
 
 def steps_of(lesson: Lesson, kernels: Sequence[Compiled], shape: Shape) -> tuple[Step, ...]:

@@ -7,7 +7,7 @@ Both processes of a run work from the same plan; nothing is decided later.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Literal
@@ -16,6 +16,7 @@ from gemm_lessons.course.folder import Course, read_source
 from gemm_lessons.course.hidden import hidden_and_counted, hidden_checks
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.devices.device import Binaries, Device, Task
+from gemm_lessons.engine.arguments.expression import Number
 from gemm_lessons.engine.hardware.sheets import GpuSpec
 from gemm_lessons.engine.process.bounds import Bounds, affordable
 from gemm_lessons.engine.records.frozen import dataclass
@@ -29,6 +30,9 @@ from gemm_lessons.running.outcome import Role
 ESTIMATE_SIZE = 4096  # M = N = K of the times in the table, unless the lesson says: no launch overhead or tail shows
 DIGITS = 256  # of K, at most, where the last bit of sums is checked
 PLAIN = 8  # seeds for which checked scalars are lesson.toml's own, then as many for which they are the next shape's
+
+
+Purpose = Literal["check", "count", "time"]
 
 
 @dataclass(frozen=True)
@@ -66,18 +70,15 @@ class LaunchPlan:
 
     lesson: Lesson
     shape: Shape
-    purpose: Literal["check", "count"]
+    purpose: Purpose
+    grids: tuple[Grid, ...]
+    names: Mapping[str, Number] = field(default_factory=dict)  # for gates: sizes and tile of the lesson under test
     hidden: bool = False
     gaps: bool = False
     next_scalars: bool = False
     rare: bool = False
     sharp: bool = False
     flat: bool = False
-
-    @property
-    def grids(self) -> tuple[Grid, ...]:
-        """The grid of each launch."""
-        return self.lesson.grids(self.shape)
 
     @property
     def operations(self) -> int:
@@ -110,7 +111,7 @@ class KernelPlan:
     lesson: Lesson
     path: Path | None  # None: the course has no such file here
     launches: tuple[LaunchPlan, ...] = ()
-    timed: Lesson | None = None
+    timed: LaunchPlan | None = None
 
     @property
     def counted(self) -> tuple[LaunchPlan, ...]:
@@ -125,13 +126,15 @@ class KernelPlan:
     @property
     def variants(self) -> tuple[Lesson, ...]:
         """The lesson as the host chooses it for each shape of this run: a compilation each. Its own tile is first."""
-        timed = () if self.timed is None else (self.timed,)
+        timed = () if self.timed is None else (self.timed.lesson,)
         return tuple(dict.fromkeys((self.lesson, *(launch.lesson for launch in self.launches), *timed)))
 
     @property
     def disassembled(self) -> frozenset[Lesson]:
         """The variants whose machine code is needed: those that are counted or timed, and the lesson's own tile."""
-        return frozenset((self.lesson, *(it.lesson for it in self.counted), *((self.timed,) if self.timed else ())))
+        return frozenset(
+            (self.lesson, *(it.lesson for it in self.counted), *((self.timed.lesson,) if self.timed else ()))
+        )
 
 
 @dataclass(frozen=True)
@@ -220,17 +223,25 @@ class RunPlan:
         launches += [self._launch(lesson, shape, "count", hidden=True) for shape in hidden if shape != counting]
         timing = self.request.estimating or self.device.timer is not None
         takes = timing and lesson.shapes.refusal(self.timed_shape) is None
-        timed = lesson.at(self.timed_shape) if takes else None
+        timed = self._launch(lesson, self.timed_shape, "time") if takes else None
         return KernelPlan(role, label, lesson, path, tuple(launches), timed)
 
     def _launch(
-        self, lesson: Lesson, shape: Shape, purpose: Literal["check", "count"], hidden: bool = False, gaps: bool = True
+        self,
+        lesson: Lesson,
+        shape: Shape,
+        purpose: Literal["check", "count", "time"],
+        hidden: bool = False,
+        gaps: bool = True,
     ) -> LaunchPlan:
         """Known counters are those of the least gaps; gates may say when a scalar is 0."""
+        launched = lesson.at(shape)
         return LaunchPlan(
-            lesson.at(shape),
+            launched,
             shape,
             purpose,
+            launched.grids(shape),
+            self.lesson.at(shape).names(shape) if purpose == "count" else {},
             hidden=hidden,
             gaps=gaps,
             next_scalars=purpose == "check" and (self.seed // PLAIN % 2 == 1) != (shape in self.secret),
@@ -245,7 +256,8 @@ class RunPlan:
         if len(self.lesson.launches) > 1:
             return None
         shape = _one_tile(self.lesson)
-        return LaunchPlan(self.lesson.at(shape), shape, "check", flat=True)
+        lesson = self.lesson.at(shape)
+        return LaunchPlan(lesson, shape, "check", lesson.grids(shape), flat=True)
 
     @property
     def _sharp(self) -> Shape | None:

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from gemm_lessons.course.progress import Progress
 from gemm_lessons.course.questions import BEFORE, FACTS, Answer, Question, Score, load_questions, scores
 from gemm_lessons.engine.arguments.expression import Number
+from gemm_lessons.judging.gates import counted_names
 from gemm_lessons.judging.verdict import Passed
-from gemm_lessons.running.checking import counted_names
 from gemm_lessons.running.outcome import Row, RunOutcome
 
 
