@@ -313,7 +313,7 @@ class _Reader(TomlReader):
             mapped = data.by_name.get(one.buffer)
             if mapped is None or len(mapped.shape) != len(one.box):
                 what = f"{one.buffer!r} is no buffer" if mapped is None else "needs a size for each of the buffer's"
-                raise self.wrong((f"tensor_maps.{one.name}", "buffer" if buffer is None else "box"), what)
+                raise self.wrong((f"tensor_maps.{one.name}", "buffer" if mapped is None else "box"), what)
         held = (*data.by_name, *(one.name for one in maps))
         known = dict.fromkeys([*held, *SIZES, "lda", "ldb", "ldc", *SCALARS, "bias"])
         for number, launch in enumerate(launches):
