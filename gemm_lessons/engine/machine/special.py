@@ -24,7 +24,7 @@ Array = NDArray[Any]
 
 MULTIPROCESSORS = 132  # of an H200
 WARPS = 64  # resident on one multiprocessor
-GUESSED = frozenset("%smid %nsmid %warpid %nwarpid %gridid".split())
+HARDWARE_DEPENDENT = frozenset("%smid %nsmid %warpid %nwarpid %gridid".split())
 # Machine code's name of a special register -> PTX's name.
 NAMES: Mapping[str, str] = {
     **{f"SR_TID.{a.upper()}": f"%tid.{a}" for a in "xyz"}, **{f"SR_CTAID.{a.upper()}": f"%ctaid.{a}" for a in "xyz"},
