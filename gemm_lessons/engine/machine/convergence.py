@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import WARP, Irregular
 from gemm_lessons.engine.machine.state import State
-from gemm_lessons.engine.ptx.cfg import Block, line_of, meets_in_warp
+from gemm_lessons.engine.ptx.cfg import Block, line_of, synchronises_warp
 from gemm_lessons.engine.ptx.records import Immediate, Instruction, Operand
 from gemm_lessons.engine.records.frozen import dataclass
 
@@ -82,7 +82,7 @@ class Convergence:
         self.warp_instructions: dict[int, _WarpInstruction] = {}  # by the block that begins with it
         for block in blocks:
             first = block.instructions[0] if block.instructions else None
-            if first is not None and meets_in_warp(first):
+            if first is not None and synchronises_warp(first):
                 self.warp_instructions[block.number] = self._meeting(first, value)
         self._answers: dict[int, tuple[Any, Any, bool]] = {}  # memo of ``complete``: masks, living lanes, result
         self.begin()

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from gemm_lessons.engine.events import WARP
 from gemm_lessons.engine.machine.memory import GlobalMemory
 from gemm_lessons.engine.machine.state import State
-from gemm_lessons.engine.ptx import synchronising_accesses as meant_to_meet
+from gemm_lessons.engine.ptx import synchronising_accesses
 from gemm_lessons.engine.ptx.cfg import Block, reads, writes
 from gemm_lessons.engine.ptx.opcodes import NOTHING_TO_DO
 from gemm_lessons.engine.ptx.records import Instruction, Kernel
@@ -50,7 +50,7 @@ class MoreBlocks(Exception):
 
 def may_wait(kernel: Kernel, blocks: Sequence[Block]) -> bool:
     """Return whether a loop of the kernel reads memory that other threads may change."""
-    strong = meant_to_meet.strong(kernel)
+    strong = synchronising_accesses.strong(kernel)
 
     def waits(block: Block) -> bool:
         return any(
@@ -58,7 +58,7 @@ def may_wait(kernel: Kernel, blocks: Sequence[Block]) -> bool:
             for i in block.instructions
         )
 
-    return any(waits(block) for loop in meant_to_meet.loops(blocks) for block in loop)
+    return any(waits(block) for loop in synchronising_accesses.loops(blocks) for block in loop)
 
 
 def resident(grid_blocks: int, padded: int) -> int:

@@ -29,10 +29,10 @@ from gemm_lessons.engine.process.bounds import OutOfTime
 from gemm_lessons.engine.ptx import parser
 from gemm_lessons.engine.ptx import records as ptx
 from gemm_lessons.engine.ptx.cfg import line_of
-from gemm_lessons.engine.ptx.fma_contraction import join
+from gemm_lessons.engine.ptx.fma_contraction import contract
 from gemm_lessons.engine.ptx.inline import inline_calls
 from gemm_lessons.engine.ptx.operand_check import check
-from gemm_lessons.engine.ptx.variables import in_their_space, usable
+from gemm_lessons.engine.ptx.variables import usable_variables, with_state_spaces
 from gemm_lessons.engine.ptx.wide_registers import split_wide
 from gemm_lessons.engine.ptx.wmma import expand_wmma
 from gemm_lessons.engine.records.errors import UnsupportedKernel
@@ -78,10 +78,10 @@ def _read(text: str, entry: str, joins: bool) -> Program:
     twice = {v.name for v in kernel.variables} & {v.name for v in module.variables}
     if twice and module.functions:  # code of functions stands in the kernel's: which of them it means is not known
         raise UnsupportedKernel(f"two variables that have one name: {min(twice)}")
-    kernel = split_wide(expand_wmma(in_their_space(kernel, module.variables)))
+    kernel = split_wide(expand_wmma(with_state_spaces(kernel, module.variables)))
     if joins and not FOR_DEBUGGING.search(text):
-        kernel = join(kernel)
-    return prepare(kernel, usable(kernel, module.variables))
+        kernel = contract(kernel)
+    return prepare(kernel, usable_variables(kernel, module.variables))
 
 
 @contextlib.contextmanager
