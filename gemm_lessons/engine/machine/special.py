@@ -2,7 +2,7 @@
 
 Values that follow from the launch are exact. Values that the GPU chooses (``%smid``, ``%nsmid``, ``%warpid`` ...) are
 those of an H200 that starts the blocks in order, and are the same in both engines; clocks count instructions. A run
-that reads one of these says so in a note. Source of the offsets in machine code: ptxas output for kernels that read one
+that reads one of these gets a note. Source of the offsets in machine code: ptxas output for kernels that read one
 register each.
 """
 

@@ -181,7 +181,8 @@ def _in_arena(memory: MemoryBinder, one: PlacedTensorMap, offset: Array) -> Arra
 
 
 def _by_element(one: PlacedTensorMap, places: Array, flat: Array, size: int) -> Array:
-    """Where in all blocks' shared memory the bytes of each element of each box lie: (boxes * elements, bytes)."""
+    """Return the indices into all blocks' shared memory of the bytes of each element, shape (boxes * elements,
+    bytes)."""
     step = np.arange(0, one.bytes, one.element)
     addresses = one.swizzled(places[:, None] + step) - places[:, None] + flat[:, None]
     return np.asarray(addresses.reshape(-1)[:, None] + np.arange(one.element))

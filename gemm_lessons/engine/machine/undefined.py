@@ -83,7 +83,8 @@ def _any_source(operation: Operation) -> Rule:
 
 
 def _halves(sources: Sequence[Source]) -> Sequence[Array]:
-    """Packed pairs: each half depends on the same half of every 32-bit source, and on all of narrower sources."""
+    """Return the mask for packed pairs: each half depends on the same half of every 32-bit source, and on all of
+    narrower sources."""
     result: Any = np.uint32(0)
     for source in sources:
         if source.undefined.dtype.itemsize == 4:
@@ -153,7 +154,7 @@ def _bitwise(opcode: str) -> Rule:
 
 
 def _table(sources: Sequence[Source], code: int) -> Array:
-    """``lop3``: bit 4a + 2b + c of ``code`` is the result for bits a, b, c."""
+    """Return the mask for ``lop3``: bit 4a + 2b + c of ``code`` is the result for bits a, b, c."""
     can = [_possible_values(source) for source in sources]
     results: list[Any] = [np.uint32(0), np.uint32(0)]
     for term in range(8):
@@ -163,7 +164,7 @@ def _table(sources: Sequence[Source], code: int) -> Array:
 
 
 def _selection(sources: Sequence[Source]) -> Sequence[Array]:
-    """``selp``: where the choice is undefined, the bits in which the two sources differ are undefined."""
+    """Return the mask for ``selp``. An undefined choice makes the bits undefined in which the two sources differ."""
     first, second, choice = sources
     open_bits = first.undefined | second.undefined | (unsigned(first.value) ^ unsigned(second.value))
     chosen = np.where(choice.value, first.undefined, second.undefined)

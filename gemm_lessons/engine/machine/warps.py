@@ -122,7 +122,7 @@ def _operand_codes(opcode: str, kind: str) -> tuple[str, ...]:
 
 
 def _source_lane(mode: str, b: Array, c: Array) -> tuple[Array, Array]:
-    """``shfl``: return the lane that each lane reads (itself if outside its segment), and whether it is inside."""
+    """Return the lane that each lane reads by ``shfl`` (itself if outside its segment), and whether it is inside."""
     b = (b & 31).astype(np.int64)
     segment = ((c >> 8) & 31).astype(np.int64)
     clamp = (c & 31).astype(np.int64)

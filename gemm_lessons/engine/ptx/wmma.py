@@ -137,7 +137,7 @@ def _expand(writer: _Writer, instruction: Instruction) -> None:
 
 
 def _move(writer: _Writer, instruction: Instruction, what: str, words: Sequence[str]) -> None:
-    """``wmma.load.a.sync.aligned.row.m16n16k16.shared.f16 {...}, [address], stride``, and stores of d."""
+    """Expand ``wmma.load.a.sync.aligned.row.m16n16k16.shared.f16 {...}, [address], stride``, and stores of d."""
     part, sync, aligned, order, name, *space, kind = [*words, *[""] * (6 - len(words))]
     known = SUMS if part in ("c", "d") else SHAPES
     if (
