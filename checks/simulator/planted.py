@@ -127,7 +127,7 @@ def _operation(name: str, function: Callable[..., None]) -> Any:
 
 def _bound(name: str, function: Callable[..., Any]) -> Any:
     """Another function for a row of the table of opcodes."""
-    return mock.patch.dict(decode.BOUND, {name: decode._run(function)})
+    return mock.patch.dict(decode.BINDERS, {name: decode._run(function)})
 
 
 def _instruction(name: str, change: Callable[[Any], Any]) -> Any:
@@ -192,7 +192,7 @@ def _other_block(self: Any, name: str, original: Any = lanes.Geometry.special) -
     return original(self, {"SR_CTAID.X": "SR_CTAID.Y", "SR_CTAID.Y": "SR_CTAID.X"}.get(name, name))
 
 
-def _last_first(self: Any, view: Any, index: Any, chosen: Any, original: Any = transfers.Data.load) -> None:
+def _last_first(self: Any, view: Any, index: Any, chosen: Any, original: Any = transfers.RegisterData.load) -> None:
     if self.count > 1:
         view = view[:, ::-1]
     original(self, view, index, chosen)
@@ -239,7 +239,7 @@ ALL = (
     Planted("%tid.x and %tid.y are swapped", "PTX", "naive",
             lambda: iter([mock.patch.object(special, "of_threads", _special_swapped)])),
     Planted("vector loads come in the wrong order", "PTX", "mixed",
-            lambda: iter([mock.patch.object(transfers.Data, "load", _last_first)])),
+            lambda: iter([mock.patch.object(transfers.RegisterData, "load", _last_first)])),
     Planted("atomics happen twice", "PTX", "mixed", lambda: iter([_bound("atom", _twice), _bound("red", _twice)])),
     Planted("a barrier is lost", "PTX", "block_tile", lambda: _kernel(_replaced("bar", "membar"))),
     Planted("every eighth multiply-add is lost", "PTX", "block_tile",

@@ -7,7 +7,7 @@ import pytest
 
 from gemm_lessons.engine.ptx import parser
 from gemm_lessons.engine.ptx import records as ptx
-from gemm_lessons.engine.ptx.lexer import plain
+from gemm_lessons.engine.ptx.lexer import without_comments_and_strings
 
 COUNT = """{ .reg .pred p; .reg .u32 n; mov.u32 n, 0; L1: add.u32 n, n, STEP; setp.lt.u32 p, n, 20; @p bra L1;
     mov.u32 %0, n; }"""
@@ -98,7 +98,7 @@ def test_a_branch_beyond_its_table_is_a_fault(run):
 def test_a_string_is_no_code(run):
     """The load would miss: it stands in a string, in a comment, and behind a quotation mark inside a string."""
     for text in ('.pragma "x; ld.global.u32 %0, [0];";', '.pragma "a\\"; ld.global.u32 %0, [0]; //";'):
-        plain_text, strings = plain(text)
+        plain_text, strings = without_comments_and_strings(text)
         assert "ld.global" not in plain_text
         assert len(strings) == 1
     assert asm(run, 'mov.u32 %0, 1; .pragma "x; ld.global.u32 %0, [0]"; // "\nadd.u32 %0, %0, 1;') == [2] * 32

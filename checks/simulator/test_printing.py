@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gemm_lessons.engine.compiler.strip_printf import without_printf
-from gemm_lessons.engine.machine.printing import MOST, formatted
+from gemm_lessons.engine.machine.printing import MAX_KEPT_CALLS, formatted
 
 TOGETHER = True
 
@@ -63,8 +63,8 @@ def test_only_the_first_calls_are_kept(run):
     body = 'for (int i = 0; i < 900; i++) printf("%d %d\\n", threadIdx.x, i);'
     launched = run(PRINT.replace("HERE", body), 40, 64, [np.zeros(64, np.int32)])
     lines = launched.printed.text.splitlines()
-    assert lines == [f"3 {i}" for i in range(MOST)]
-    assert (launched.printed.shown, launched.printed.calls) == (MOST, 40 * 4 * 900)
+    assert lines == [f"3 {i}" for i in range(MAX_KEPT_CALLS)]
+    assert (launched.printed.shown, launched.printed.calls) == (MAX_KEPT_CALLS, 40 * 4 * 900)
 
 
 def test_what_was_printed_before_a_fault_is_there(run):

@@ -78,7 +78,7 @@ def test_a_program_is_a_function_of_its_seed_and_needs_no_luck_to_be_interesting
 def _rows_of_the_32_bit_file(self: state.State, name: str) -> object:
     """The mistake of old: patterns remembered by a row of the 32-bit registers, whatever the width of the base."""
     width, row = self.rows[name]
-    if sys._getframe(1).f_code.co_name in ("bind_loads", "remember"):
+    if sys._getframe(1).f_code.co_name in ("bind_loads", "memoise_placement"):
         width, row = 32, row % len(self.files[32])
     return self.files[width][row]
 
@@ -136,12 +136,12 @@ PLANTED: dict[str, tuple[object, str, object, int]] = {
     "groups of fma ignore hazards": (schedule, "_group_fmas", _one_level, 80),
     "outer products transposed": (schedule, "outer_product", _columns_first, 0),
     "moves reordered": (schedule, "_group_moves", _one_move, 0),
-    "stale versions": (decode, "_bump", lambda versions, name: None, 20),
+    "stale versions": (decode, "_increment_version", lambda versions, name: None, 20),
     "loads pass stores": (schedule, "_touches_memory", lambda instruction: False, 25),
     "pending instructions block nothing": (schedule._Pool, "blocks", lambda self, instruction: False, 0),
     "the shape of global addresses is the last one": (access.SpaceAccess, "_same_shape", _as_large_as_the_last, 20),
     "guards read at the end of the block": (prepared.Program, "overwritten_guards", frozenset(), 38),
-    "patterns remembered without their lanes": (transfers, "remember", _by_registers_alone, 40),
+    "patterns remembered without their lanes": (transfers, "memoise_placement", _by_registers_alone, 40),
     "the same wrong subtraction both ways": (semantics, "lookup", _subtraction_adds, 5),
 }
 

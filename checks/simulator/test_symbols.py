@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gemm_lessons import simulate
-from gemm_lessons.engine.machine.symbols import plain
+from gemm_lessons.engine.machine.symbols import source_name
 from gemm_lessons.engine.records.launch import Buffer, Pointer, StructWithBuffers
 
 SYMBOLS = """
@@ -105,12 +105,12 @@ def test_what_does_not_fit_is_named(symbols, words):
 
 
 def test_names_of_the_source():
-    assert plain("weights") == "weights"
-    assert plain("_ZN2ns1dE") == "ns::d"
-    assert plain("_ZL6hidden") == "hidden"
-    assert plain("_ZN31_INTERNAL_00000000_4_c_cu_scale2ns33_GLOBAL__N__00000000_4_c_cu_scale1fE") == "ns::f"
+    assert source_name("weights") == "weights"
+    assert source_name("_ZN2ns1dE") == "ns::d"
+    assert source_name("_ZL6hidden") == "hidden"
+    assert source_name("_ZN31_INTERNAL_00000000_4_c_cu_scale2ns33_GLOBAL__N__00000000_4_c_cu_scale1fE") == "ns::f"
     for unknown in ("_Z2tvILi3EE", "_ZZ1kE2st"):
-        assert plain(unknown) == unknown
+        assert source_name(unknown) == unknown
 
 
 # -- pointers ---------------------------------------------------------------------------------------------------------

@@ -262,10 +262,10 @@ class Observer(Protocol):
     """Observes one launch. ``begin`` and ``begin_batch`` are called before, ``end_batch`` after what they belong to."""
 
     def begin(self, launch: LaunchInfo) -> None:
-        """A launch starts."""
+        """Receive the launch before it starts."""
 
     def begin_batch(self, batch: Batch) -> None:
-        """Fresh blocks start."""
+        """Receive a batch of new blocks before it starts."""
 
     def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
         """Receive the ``records`` since the last call, in program order."""

@@ -12,7 +12,7 @@ import numpy as np
 from gemm_lessons.engine.ptx import parser
 from gemm_lessons.engine.ptx import records as ptx
 from gemm_lessons.engine.ptx.fragments import Part, product_form
-from gemm_lessons.engine.ptx.wmma import Placed, placed
+from gemm_lessons.engine.ptx.wmma import Placed, fragments_of_product
 from gemm_lessons.engine.records.frozen import dataclass
 
 NAMES: Mapping[Part, str] = {"a": "A", "b": "B", "c": "C"}  # of the matrices, as texts call them
@@ -54,9 +54,9 @@ def products(text: str, entry: str) -> tuple[WarpProduct, ...]:
 
 
 def _pieces(instruction: ptx.Instruction) -> Iterator[tuple[Part, str, Sequence[Placed], bool]]:
-    """See ``placed``; nothing of other instructions."""
+    """See ``fragments_of_product``; nothing of other instructions."""
     if instruction.opcode == "wmma" and instruction.modifiers[:1] == ("mma",):
-        yield from placed(instruction)
+        yield from fragments_of_product(instruction)
     form = product_form(instruction) if instruction.opcode == "mma" else None
     if form is not None:
         of_c, of_a, of_b = form.types

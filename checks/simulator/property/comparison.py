@@ -49,8 +49,8 @@ class PlainMachine(Machine):
 
 
 def _forget(state: Any, address: Any, compute: Any, space: SpaceAccess) -> Any:
-    """Instead of ``access.remember``: placed anew each time. Only that equal touches are one object is kept, which the
-    checkers count on."""
+    """Replace ``access.memoise_placement`` by a placement computed anew each time. Equal touches are still one object,
+    which the checkers rely on."""
     touches: dict[tuple[bytes, bytes], Any] = {}
 
     def recall(lanes: Any) -> Any:
@@ -77,7 +77,7 @@ def tricks_off() -> Iterator[None]:
     with replaced(
         (simulator, "_program", lambda *asked: plain(given(*asked))),
         (simulator, "Machine", PlainMachine),
-        *((module, "remember", _forget) for module in (transfers, groups, copies)),
+        *((module, "memoise_placement", _forget) for module in (transfers, groups, copies)),
         (SpaceAccess, "_same_shape", lambda self, shape, lanes: False),
         (Epochs, "_rounds", lambda self, records: (self._structured(records),)),
         (GlobalRaces, "_loaded_quietly", lambda self, batch, loads: False),

@@ -1,7 +1,8 @@
 """Global memory: threads that write the same bytes, blocks that read what other blocks write, reads of fresh buffers.
 
 Blocks run in any order and at the same time, so two blocks that touch the same bytes, one of them writing, are never
-ordered (``meant_to_meet`` says which may meet all the same). Threads of one block are ordered by the block's barriers.
+ordered (``synchronising_accesses`` says which may meet all the same). Threads of one block are ordered by the block's
+barriers.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Protocol:
 
     ``handshake``: it has memory fences and atomics (or volatile accesses), by which blocks may hand data to each other.
     ``warp_sync``: it has ``__syncwarp`` or warp instructions, by which the threads of a warp may be ordered.
-    ``strong``, ``hearing``, ``narrow`` and ``optimistic`` instructions (indices): see ``meant_to_meet``.
+    ``strong``, ``hearing``, ``narrow`` and ``optimistic`` instructions (indices): see ``synchronising_accesses``.
     """
 
     handshake: bool

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from gemm_lessons.engine.checkers.global_memory import Protocol
 from gemm_lessons.engine.events import SharedArray
 from gemm_lessons.engine.machine.memory import layout
-from gemm_lessons.engine.ptx import synchronising_accesses as meant_to_meet
+from gemm_lessons.engine.ptx import synchronising_accesses
 from gemm_lessons.engine.ptx.provenance import local_provenance, provenance
 from gemm_lessons.engine.ptx.records import SIZES, Immediate, Kernel
 from gemm_lessons.engine.records.frozen import dataclass
@@ -21,8 +21,8 @@ class Facts:
     """``granules``: bytes of the narrowest access by space ("shared", "local", "global"), a power of two.
     ``arrays``: memory instruction -> the one shared array that its address is made from; ``own``: the same for a
     thread's own arrays. ``optimistic``: loads that may meet atomics of other threads; ``flags``: accesses by
-    which the threads of a block order themselves in shared memory (``meant_to_meet``). ``has_phases``: mbarriers or
-    bulk copies."""
+    which the threads of a block order themselves in shared memory (``synchronising_accesses``). ``has_phases``:
+    mbarriers or bulk copies."""
 
     granules: Mapping[str, int]
     has_async: bool
@@ -52,8 +52,8 @@ def facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
 def _facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
     granules = {"shared": 16, "local": 16, "global": 16}
     has_async = has_phases = fence = flag = warp_sync = False
-    strong = meant_to_meet.strong(kernel)
-    optimistic = meant_to_meet.optimistic(kernel)
+    strong = synchronising_accesses.strong(kernel)
+    optimistic = synchronising_accesses.optimistic(kernel)
     for instruction in kernel.instructions:
         row, modifiers = instruction.row, instruction.modifiers
         warp_sync |= bool(row.warp)
@@ -80,8 +80,8 @@ def _facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
             granules["global"] = min(granules["global"], 4)
         elif row.effect == "fence":
             fence = True
-    hearing, narrow = meant_to_meet.hearing(kernel), meant_to_meet.narrow(kernel)
-    flags = meant_to_meet.flags(kernel) if fence else frozenset()
+    hearing, narrow = synchronising_accesses.observed_reads(kernel), synchronising_accesses.block_scoped(kernel)
+    flags = synchronising_accesses.flag_accesses(kernel) if fence else frozenset()
     protocol = Protocol(fence and flag, warp_sync, strong, hearing, narrow, optimistic)
     return Facts(
         granules, has_async, has_phases, protocol, provenance(kernel, shared), _own_arrays(kernel), optimistic, flags

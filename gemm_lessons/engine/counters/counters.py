@@ -22,8 +22,7 @@ from gemm_lessons.engine.counters.async_counts import POLLED, AsyncCounts
 from gemm_lessons.engine.counters.cross_check import Account, is_fused
 from gemm_lessons.engine.events import WARP, Access, Barrier, Batch, Boundary, LaunchInfo, Record, SharedArray, Touch
 from gemm_lessons.engine.machine.memory import GlobalMemory
-from gemm_lessons.engine.ptx import cfg
-from gemm_lessons.engine.ptx import synchronising_accesses as meant_to_meet
+from gemm_lessons.engine.ptx import cfg, synchronising_accesses
 from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.engine.records.metrics import COUNTED, METRICS, ON_PTX
 from gemm_lessons.engine.records.results import Conflict, Counters, LineCount
@@ -94,7 +93,7 @@ class CounterObserver:
         """See ``events.Observer``, also for the three methods below."""
         self.launch = launch
         self.interpreted.by_warps = launch.kernel.by_warps
-        if meant_to_meet.waits(launch.kernel):
+        if synchronising_accesses.spins_on_memory(launch.kernel):
             self.code = dataclasses.replace(self.code, plan=None, obstacle=WAITING)
         self._phases = AsyncCounts(launch.kernel)
         self._names = [instruction.full_opcode for instruction in launch.kernel.instructions]

@@ -30,7 +30,7 @@ from gemm_lessons.engine.estimate.timeline import play, uneven
 from gemm_lessons.engine.hardware.occupancy import Occupancy, occupancy
 from gemm_lessons.engine.hardware.sheets import GpuSpec
 from gemm_lessons.engine.machine.special import clustered
-from gemm_lessons.engine.ptx import synchronising_accesses as meant_to_meet
+from gemm_lessons.engine.ptx import synchronising_accesses
 from gemm_lessons.engine.records.launch import Argument, Grid
 from gemm_lessons.engine.sass.trace import TooLong, Trace, Traffic, traceable
 from gemm_lessons.engine.sass.uncountable import Uncountable
@@ -123,7 +123,7 @@ def _fitting(compiled: Compiled, kernel: Kernel, grid: Grid, gpu: GpuSpec) -> Oc
         raise NotEstimated("PTX of another compiler comes without machine code; pass CUDA C++")
     if clustered(kernel, grid).cluster not in (None, (1, 1, 1)):
         raise NotEstimated("how clusters of blocks are placed and wait for each other is not modelled")
-    if meant_to_meet.waits(kernel):
+    if synchronising_accesses.spins_on_memory(kernel):
         raise NotEstimated("its threads wait for other threads in a loop, and how long depends on time")
     if unknown := unknown_units(compiled.sass, gpu):
         raise NotEstimated(f"the model has no rates of {', '.join(sorted(unknown))} on {gpu.name}")

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import Access, Effect, Placed, Space, Touch
-from gemm_lessons.engine.machine.faults import Misses
+from gemm_lessons.engine.machine.faults import AccessFaults
 from gemm_lessons.engine.machine.memory import PARAMETERS, GlobalMemory, shared_origin
 from gemm_lessons.engine.machine.state import Fault, State
 from gemm_lessons.engine.ptx.cfg import line_of
@@ -29,7 +29,7 @@ Array = NDArray[Any]
 IGNORED_MODIFIERS = frozenset(
     "weak volatile relaxed acquire release acq_rel sys gpu cta cluster ca cg cs lu cv wb wt nc mmio noftz".split()
 )
-REMEMBERED_PATTERNS = 512  # per instruction; the oldest pattern is dropped first
+MEMOISED_PATTERNS = 512  # per instruction; the oldest pattern is dropped first
 LINE = 128  # bytes; touches of global memory keep addresses relative to a multiple of this
 
 
@@ -47,7 +47,7 @@ class Layout:
         """Return the address of offset 0 in ``shared``."""
         return shared_origin(self.kernel.target)
 
-    def array_meant(self, instruction: Instruction) -> str | None:
+    def intended_array(self, instruction: Instruction) -> str | None:
         """Return the shared array from which ``instruction`` computes its address, if the code tells. Slow, for faults
         only."""
         return provenance(self.kernel, frozenset(self.shared)).get(instruction.index)
@@ -81,7 +81,7 @@ class Form:
         return SIZES[self.kind] * self.elements
 
 
-def near(instruction: Instruction) -> bool:
+def is_shared_or_local(instruction: Instruction) -> bool:
     """Return whether the instruction names shared or local memory."""
     return any(modifier.partition("__")[0] in ("shared", "local") for modifier in instruction.modifiers)
 
@@ -142,14 +142,14 @@ class SpaceAccess:
         instruction: Instruction,
         access: Access,
         unit: int,
-        misses: Misses,
+        faults: AccessFaults,
     ) -> None:
         self.state = state
         self.memory = memory
         self.instruction = instruction
         self.access = access
         self.unit = unit
-        self.misses = misses
+        self.faults = faults
         self._shape = self._shape_lanes = b""  # of the last pattern: offsets from the first lane, lanes
         self._shape_index: Array = np.zeros(0, np.int64)
         self._shape_low = self._shape_high = 0
@@ -167,14 +167,14 @@ class SpaceAccess:
             addresses = addresses - state.shared_origin
         bad = (addresses < 0) | (addresses > size - width)
         if np.count_nonzero(bad):
-            raise self.misses.window(addresses, lanes, bad, size)
+            raise self.faults.window(addresses, lanes, bad, size)
         if width > 1 and np.count_nonzero(addresses & (width - 1)):
-            raise self.misses.misaligned(addresses, lanes)
+            raise self.faults.misaligned(addresses, lanes)
         if shared:
             slots = state.lane_block if lanes is None else state.lane_block[lanes]
             flat = slots * state.shared_stride + addresses
         else:
-            slots = state.present(lanes)
+            slots = state.lane_numbers(lanes)
             flat = slots * state.local_stride + addresses
         return _Placement(self._touch(addresses, lanes), flat // self.unit, lanes)
 
@@ -199,7 +199,7 @@ class SpaceAccess:
         touch = self._touches.get(phase)
         if touch is None:
             if self.access.width > 1 and ((shape + phase) & (self.access.width - 1)).any():
-                raise self.misses.misaligned(addresses, lanes)
+                raise self.faults.misaligned(addresses, lanes)
             touch = self._touches[phase] = self._touch(shape + phase, lanes)
         allocation = self.memory.find(first)
         met = [] if allocation is None else [allocation]
@@ -210,7 +210,7 @@ class SpaceAccess:
         ):
             offsets, inside = self.memory.offsets(addresses, self.access.width)
             if not inside.all():
-                raise self.misses.buffer(addresses, lanes, ~inside)
+                raise self.faults.buffer(addresses, lanes, ~inside)
             index, tracked = offsets // self.unit, True
             met = self.memory.touched(addresses)
         else:
@@ -220,7 +220,7 @@ class SpaceAccess:
         writing = self.access.effect in ("store", "atomic")
         for one in met:
             if self.access.space == "const" and not one.constant:
-                raise self.misses.no_constant(addresses, lanes, one)
+                raise self.faults.no_constant(addresses, lanes, one)
             if writing:
                 if one.constant:
                     raise Fault("illegal_access", "constant store", self.instruction, facts=Misuse(name=one.name))
@@ -236,7 +236,7 @@ class SpaceAccess:
         return shape.tobytes() == self._shape and (b"" if lanes is None else lanes.tobytes()) == self._shape_lanes
 
 
-def remember(
+def memoise_placement(
     state: State, address: Address, compute: Callable[[Array | None], Array], space: SpaceAccess
 ) -> Callable[[Array | None], _Placement]:
     """Memoise ``space.window``: a known address pattern costs a dictionary lookup, or nothing if the base register was
@@ -259,7 +259,7 @@ def remember(
         placement = known.get(key)
         if placement is None:
             placement = space.window(compute(lanes), lanes)
-            if len(known) >= REMEMBERED_PATTERNS:
+            if len(known) >= MEMOISED_PATTERNS:
                 del known[next(iter(known))]
             known[key] = placement
         if lanes is None:

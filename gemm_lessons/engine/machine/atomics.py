@@ -208,7 +208,7 @@ def bind_atomic(binding: Binding) -> Callable[[], None]:
         update(views["global"], index, lanes)
 
     def run() -> None:
-        lanes = state.present(chosen())
+        lanes = state.lane_numbers(chosen())
         if not lanes.size:
             return
         addresses = compute(lanes)

@@ -172,7 +172,7 @@ class Barriers:
         if kernel_wide.any():
             released = np.repeat(kernel_wide, state.padded) & self.waiting
             first = self._specs[int(self._at[released.argmax()])].instruction
-            if not self._record_pieces(released):
+            if not self._record_divergence(released):
                 self._record_places(released)
             self.note_ended(first, released, alive)
             self._combine(released)
@@ -200,7 +200,7 @@ class Barriers:
         """Release barriers with a thread count, one block and barrier number at a time."""
         state = self.state
         keys = np.unique((state.lane_block * COUNT + self._number)[self.waiting & (self._threads > 0)])
-        anyone = False
+        released_any = False
         for key in keys.tolist():
             block, number = divmod(key, COUNT)
             here = (state.lane_block == block) & self.waiting & (self._number == number) & (self._threads > 0)
@@ -218,12 +218,12 @@ class Barriers:
             waiting = here & np.repeat(np.arange(state.warps) <= reached[0], WARP)
             if signals is not None:
                 signals[block] -= need - (total[reached[0]] - signalled)
-            self._record_pieces(waiting)
+            self._record_divergence(waiting)
             self._combine(waiting)
             state.trace.append(Barrier("named", None, waiting, line_of(first), number))
             self.waiting &= ~waiting
-            anyone = True
-        return anyone
+            released_any = True
+        return released_any
 
     def _combine(self, released: Array) -> None:
         """Combine the votes of each block for ``bar.red`` and write the result to every thread's register."""
@@ -248,7 +248,7 @@ class Barriers:
             if isinstance(target, Register) and target.name in state.versions:
                 state.versions[target.name] += 1
 
-    def _record_pieces(self, released: Array) -> bool:
+    def _record_divergence(self, released: Array) -> bool:
         """Record a warp whose threads arrived in several parts. Return whether there is one."""
         state = self.state
         came = np.where(released, self._arrival, -1).reshape(-1, WARP)

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from gemm_lessons.engine.events import Access, Bulk, BulkGroup, Effect, Landed, Moved, Placed, Space, Touch
 from gemm_lessons.engine.machine.access import LINE, access_of, touch_by
 from gemm_lessons.engine.machine.atomics import Updates, operation_of
-from gemm_lessons.engine.machine.faults import Misses
-from gemm_lessons.engine.machine.mbarriers import USE, Mbarriers, barriers_of
-from gemm_lessons.engine.machine.phases import Misused
+from gemm_lessons.engine.machine.faults import AccessFaults
+from gemm_lessons.engine.machine.mbarriers import OPERATION_EFFECT, Mbarriers, barriers_of
+from gemm_lessons.engine.machine.phases import MbarrierMisused
 from gemm_lessons.engine.machine.state import Fault, State
 from gemm_lessons.engine.machine.transfers import Binding
 from gemm_lessons.engine.ptx.cfg import line_of, unsupported
@@ -34,7 +34,7 @@ UNIT, SECTOR = 16, 32  # bytes
 INTO = ("global", "mbarrier__complete_tx__bytes")  # modifiers after the target space
 OUT_OF = ("global", "shared__cta", "bulk_group")
 HINT = "L2__cache_hint"
-REMEMBERED = 512  # memoised touches per instruction
+MEMOISED_TOUCHES = 512  # memoised touches per instruction
 
 
 class BulkSide:
@@ -54,14 +54,14 @@ class BulkSide:
             self._by_size[size] = dataclasses.replace(self._access, width=size)
         return self._by_size[size]
 
-    def misses(self, size: int, multiple: int = 0) -> Misses:
+    def faults(self, size: int, multiple: int = 0) -> AccessFaults:
         """Return the faults of an access of ``size`` bytes. ``multiple``: the required alignment, if it is not
         ``size``."""
         access = self.access(size)
         if multiple:
             access = dataclasses.replace(access, width=multiple)
         layout = self.memory.layout
-        return Misses(self.state, layout.memory, self.instruction, access, layout.shared, lambda: None)
+        return AccessFaults(self.state, layout.memory, self.instruction, access, layout.shared, lambda: None)
 
     def touch(self, addresses: Array, lanes: Array, size: int) -> Touch:
         """Return the record of lanes (n,) that access ``size`` bytes each, memoised by addresses."""
@@ -69,7 +69,7 @@ class BulkSide:
         found = self._touches.get(key)
         if found is None:
             found = touch_by(self.access(size), addresses, lanes, self.state.lanes)
-            if len(self._touches) >= REMEMBERED:
+            if len(self._touches) >= MEMOISED_TOUCHES:
                 self._touches.clear()
             self._touches[key] = found
         return found
@@ -78,7 +78,7 @@ class BulkSide:
         """Raise ``Fault`` if an address is not a multiple of ``multiple``."""
         if (addresses & (multiple - 1)).any():
             offset = self.state.shared_origin if self._access.space == "shared" else 0  # a multiple of every alignment
-            raise self.misses(size, multiple).misaligned(addresses - offset, lanes)
+            raise self.faults(size, multiple).misaligned(addresses - offset, lanes)
 
     def place_shared(self, addresses: Array, lanes: Array, size: int) -> Array:
         """Return where ``size`` bytes begin in all blocks' shared memory. Raise ``Fault``. Append the touch to the
@@ -87,7 +87,7 @@ class BulkSide:
         addresses = addresses - state.shared_origin
         bad = (addresses < 0) | (addresses > state.shared_bytes - size)
         if bad.any():
-            raise self.misses(size).window(addresses, lanes, bad, state.shared_bytes)
+            raise self.faults(size).window(addresses, lanes, bad, state.shared_bytes)
         state.trace.append(self.touch(addresses, lanes, size))
         return np.asarray(state.lane_block[lanes] * state.shared_stride + addresses)
 
@@ -97,12 +97,12 @@ class BulkSide:
         memory = self.memory.layout.memory
         offsets, inside = memory.offsets(addresses, size)
         if not inside.all():
-            raise self.misses(size).buffer(addresses, lanes, ~inside)
-        if self.is_watched(addresses):
-            self.tell_global(addresses, lanes, size)
+            raise self.faults(size).buffer(addresses, lanes, ~inside)
+        if self.is_tracked(addresses):
+            self.trace_global(addresses, lanes, size)
         return offsets
 
-    def is_watched(self, addresses: Array) -> bool:
+    def is_tracked(self, addresses: Array) -> bool:
         """Return whether the allocations at these addresses are tracked, because the kernel writes them. Raise
         ``Fault``."""
         writing = self._access.effect != "copy"
@@ -114,7 +114,7 @@ class BulkSide:
             watched |= one.tracked
         return watched
 
-    def tell_global(self, addresses: Array, lanes: Array, size: int) -> None:
+    def trace_global(self, addresses: Array, lanes: Array, size: int) -> None:
         """Append the touch of addresses inside their allocations to the trace."""
         base = int(addresses[0]) // LINE * LINE
         touch = self.touch(addresses - base, lanes, size)
@@ -132,9 +132,9 @@ def bind_bulk(binding: Binding) -> Callable[[], None]:
     hint = words[-1:] == (HINT,)
     form = words[:-1] if hint else words
     if form[:1] in (("shared__cluster",), ("shared__cta",)) and form[1:] == INTO:
-        return _into_shared(binding)
+        return _bind_into_shared(binding)
     if form == OUT_OF:
-        return _out_of_shared(binding, None)
+        return _bind_out_of_shared(binding, None)
     raise unsupported(instruction)
 
 
@@ -144,7 +144,7 @@ def bind_bulk_reduction(binding: Binding) -> Callable[[], None]:
     words = tuple(word for word in instruction.modifiers[3:] if word != HINT)
     if instruction.modifiers[1:3] != ("async", "bulk") or words[:3] != OUT_OF or len(words) != 5:
         raise unsupported(instruction)
-    return _out_of_shared(binding, reduction(instruction, *words[3:]))
+    return _bind_out_of_shared(binding, reduction(instruction, *words[3:]))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,13 +164,13 @@ def reduction(instruction: Instruction, name: str, kind: str) -> Reduction:
     return Reduction(updates, updates.dtype)
 
 
-def _into_shared(binding: Binding) -> Callable[[], None]:
+def _bind_into_shared(binding: Binding) -> Callable[[], None]:
     state, memory, instruction, value = binding.state, binding.memory, binding.instruction, binding.value
     target, source, size, barrier, *_ = instruction.operands
-    to, come = binding.addresses(target), binding.addresses(source)
+    target_of, source_of = binding.addresses(target), binding.addresses(source)
     sizes = value(size, "u32")
-    barriers = barriers_of(binding, barrier, USE, told=False)
-    shared, outside = (
+    barriers = barriers_of(binding, barrier, OPERATION_EFFECT, traced=False)
+    shared, global_side = (
         BulkSide(binding, "shared", "copy"),
         BulkSide(binding, "global", "copy"),
     )
@@ -179,10 +179,10 @@ def _into_shared(binding: Binding) -> Callable[[], None]:
 
     def run() -> None:
         for lanes, count in by_size(state, instruction, chosen, sizes):
-            addresses, places = come(lanes), to(lanes)
-            outside.aligned(addresses, lanes, count)
+            addresses, places = source_of(lanes), target_of(lanes)
+            global_side.aligned(addresses, lanes, count)
             shared.aligned(places, lanes, count)
-            offsets = outside.place_global(addresses, lanes, count)
+            offsets = global_side.place_global(addresses, lanes, count)
             flat = shared.place_shared(places, lanes, count)
             step = np.arange(count // UNIT)
             window[flat[:, None] // UNIT + step] = arena[offsets[:, None] // UNIT + step]
@@ -191,13 +191,13 @@ def _into_shared(binding: Binding) -> Callable[[], None]:
     return run
 
 
-def _out_of_shared(binding: Binding, reduction: Reduction | None) -> Callable[[], None]:
+def _bind_out_of_shared(binding: Binding, reduction: Reduction | None) -> Callable[[], None]:
     state, memory, instruction, value = binding.state, binding.memory, binding.instruction, binding.value
     target, source, size, *_ = instruction.operands
-    to, come = binding.addresses(target), binding.addresses(source)
+    target_of, source_of = binding.addresses(target), binding.addresses(source)
     sizes = value(size, "u32")
     effect: Effect = "atomic" if reduction else "store"
-    shared, outside = (
+    shared, global_side = (
         BulkSide(binding, "shared", "load"),
         BulkSide(binding, "global", effect),
     )
@@ -206,12 +206,12 @@ def _out_of_shared(binding: Binding, reduction: Reduction | None) -> Callable[[]
 
     def run() -> None:
         for lanes, count in by_size(state, instruction, chosen, sizes):
-            addresses, places = to(lanes), come(lanes)
-            outside.aligned(addresses, lanes, count)
+            addresses, places = target_of(lanes), source_of(lanes)
+            global_side.aligned(addresses, lanes, count)
             shared.aligned(places, lanes, count)
             flat = shared.place_shared(places, lanes, count)
             read(state, lanes, Moved(lanes.size * count, sectors(addresses, count), reduction is not None))
-            offsets = outside.place_global(addresses, lanes, count)
+            offsets = global_side.place_global(addresses, lanes, count)
             step = np.arange(count // UNIT)
             moved = window[flat[:, None] // UNIT + step]
             if reduction is None:
@@ -241,16 +241,16 @@ def report(state: State, barriers: Mbarriers, lanes: Array, count: int, moved: M
     def land() -> None:
         try:
             phases = state.phases.announce(cell, np.full(cell.size, -count))
-        except Misused as problem:
+        except MbarrierMisused as problem:
             raise barriers.misused(problem, lanes, cell) from None
         state.trace.append(Landed(bulk, phases))
 
     try:
         state.phases.check(cell)
-    except Misused as problem:
+    except MbarrierMisused as problem:
         raise barriers.misused(problem, lanes, cell) from None
     state.trace.append(bulk)
-    state.flying.append(land)
+    state.in_flight.append(land)
 
 
 def read(state: State, lanes: Array, moved: Moved) -> None:
@@ -262,7 +262,7 @@ def read(state: State, lanes: Array, moved: Moved) -> None:
 
 def by_size(state: State, instruction: Instruction, chosen: Callable[[], Array | None], sizes: Any) -> Any:
     """Yield the executing lanes by the number of bytes that each copies. Raise ``Fault`` or ``UnsupportedKernel``."""
-    lanes = state.present(chosen())
+    lanes = state.lane_numbers(chosen())
     if not lanes.size:
         return
     counts = np.full(lanes.size, sizes, np.int64) if np.ndim(sizes) == 0 else sizes[lanes].astype(np.int64)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import WARP, Irregular
 from gemm_lessons.engine.machine.state import State
-from gemm_lessons.engine.ptx.cfg import Block, line_of, meets_in_warp
+from gemm_lessons.engine.ptx.cfg import Block, line_of, synchronises_warp
 from gemm_lessons.engine.ptx.records import Immediate, Instruction, Operand
 from gemm_lessons.engine.records.frozen import dataclass
 
@@ -67,7 +67,7 @@ def member_mask(instruction: Instruction) -> Operand | None:
 
 
 @dataclass(frozen=True)
-class _Meeting:
+class _WarpInstruction:
     instruction: Instruction
     members: Array  # uint32 (lanes,): the row of the mask's register, or one value for all lanes
     guard: Array | None
@@ -79,20 +79,20 @@ class Convergence:
 
     def __init__(self, state: State, blocks: Sequence[Block], value: Callable[[Operand | None, str], Any]) -> None:
         self._state = state
-        self.meetings: dict[int, _Meeting] = {}  # number of the basic block that begins with it -> instruction
+        self.warp_instructions: dict[int, _WarpInstruction] = {}  # by the block that begins with it
         for block in blocks:
             first = block.instructions[0] if block.instructions else None
-            if first is not None and meets_in_warp(first):
-                self.meetings[block.number] = self._meeting(first, value)
+            if first is not None and synchronises_warp(first):
+                self.warp_instructions[block.number] = self._meeting(first, value)
         self._answers: dict[int, tuple[Any, Any, bool]] = {}  # memo of ``complete``: masks, living lanes, result
         self.begin()
 
-    def _meeting(self, instruction: Instruction, value: Callable[[Operand | None, str], Any]) -> _Meeting:
+    def _meeting(self, instruction: Instruction, value: Callable[[Operand | None, str], Any]) -> _WarpInstruction:
         mask = member_mask(instruction)
         members = np.broadcast_to(value(mask, "u32"), (self._state.lanes,))
         guard = None if instruction.guard is None else self._state.row(instruction.guard.name, "pred")
         whole = isinstance(mask, Immediate) and mask.value & 0xFFFFFFFF == 0xFFFFFFFF
-        return _Meeting(instruction, members, guard, whole and guard is None)
+        return _WarpInstruction(instruction, members, guard, whole and guard is None)
 
     def begin(self) -> None:
         """Reset for a new batch."""
@@ -103,7 +103,7 @@ class Convergence:
 
     def complete(self, number: int) -> bool:
         """Return whether every living lane, all at block ``number``, may execute it at once."""
-        meeting = self.meetings.get(number)
+        meeting = self.warp_instructions.get(number)
         if meeting is None:
             return True
         if meeting.trivial:
@@ -121,7 +121,7 @@ class Convergence:
 
     def gather(self, number: int, active: Array) -> Array:
         """Return the lanes of ``active``, all at block ``number``, that may execute it now. Hold the others."""
-        meeting = self.meetings.get(number)
+        meeting = self.warp_instructions.get(number)
         if meeting is None:
             return active
         state = self._state
@@ -132,7 +132,7 @@ class Convergence:
         waiting = here & ~going
         if waiting.any():
             new = waiting & (self._awaited == 0)
-            missing = named & spread(ballot(state.staying())) & ~group
+            missing = named & spread(ballot(state.not_exiting())) & ~group
             self._awaited = np.where(new, missing, self._awaited)
         if going.any():
             absent = np.where(going, self._awaited & ~group, 0)
@@ -145,7 +145,7 @@ class Convergence:
         result: Array = going.reshape(-1)
         return result
 
-    def _ready(self, meeting: _Meeting, here: Array) -> tuple[Array, Array, Array]:
+    def _ready(self, meeting: _WarpInstruction, here: Array) -> tuple[Array, Array, Array]:
         """Return three arrays (warps, 32): whether all lanes that a lane names have arrived or ended, the living lanes
         that it names, and its group."""
         state = self._state
@@ -164,7 +164,7 @@ class Convergence:
         if self.held.any():
             self.held = np.zeros(self._state.lanes, np.bool_)
 
-    def give_up(self, position: Array) -> bool:
+    def force_progress(self, position: Array) -> bool:
         """Let the held lanes at the lowest block continue without the missing lanes, because no lane can run. Return
         False if no lane is held."""
         if not self.held.any():

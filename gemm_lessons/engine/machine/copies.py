@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import AsyncGroup
-from gemm_lessons.engine.machine.access import SpaceAccess, access_of, remember
+from gemm_lessons.engine.machine.access import SpaceAccess, access_of, memoise_placement
 from gemm_lessons.engine.machine.bulk import bind_bulk, bind_bulk_reduction
 from gemm_lessons.engine.machine.mbarriers import bind_copies_arrive
 from gemm_lessons.engine.machine.state import Fault, State
@@ -66,7 +66,7 @@ def _bind(binding: Binding) -> Callable[[], None]:
     partial: dict[int, SpaceAccess] = {width: read}  # bytes read -> access
     access = dataclasses.replace(access_of(instruction, "shared", "copy", width, target), is_async=True)
     write = memory.space_access(instruction, access, width)
-    recall = remember(state, target, memory.addresses(target, instruction), write)
+    recall = memoise_placement(state, target, memory.addresses(target, instruction), write)
     compute = memory.addresses(source, instruction)
     arena = memory.memory_of("global")
     window = memory.memory_of("shared")
@@ -77,7 +77,7 @@ def _bind(binding: Binding) -> Callable[[], None]:
         """Return the first ``count`` bytes that ``lanes`` copy. Addresses must be aligned as if all bytes were read."""
         addresses = compute(lanes)
         if (addresses & (width - 1)).any():
-            raise read.misses.misaligned(addresses, lanes)
+            raise read.faults.misaligned(addresses, lanes)
         if count not in partial:
             partial[count] = memory.space_access(instruction, dataclasses.replace(global_side, width=count), 1)
         _, index = partial[count].place_global(addresses, lanes)
@@ -87,7 +87,7 @@ def _bind(binding: Binding) -> Callable[[], None]:
         lanes = chosen()
         if lanes is not None and not lanes.size:
             return
-        everyone = state.present(lanes)
+        everyone = state.lane_numbers(lanes)
         counts = sizes()
         counts = np.broadcast_to(counts if np.ndim(counts) == 0 else counts[everyone], everyone.shape)
         if (counts > width).any():

@@ -16,20 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import WARP, Barrier
-from gemm_lessons.engine.machine.access import Layout, form_of, near
+from gemm_lessons.engine.machine.access import Layout, form_of, is_shared_or_local
 from gemm_lessons.engine.machine.atomics import bind_atomic
 from gemm_lessons.engine.machine.convergence import ballot
 from gemm_lessons.engine.machine.copies import bind_copy, bind_reduction
-from gemm_lessons.engine.machine.groups import Workspace, bind_alike, bind_fma, bind_loads, bind_moves
+from gemm_lessons.engine.machine.groups import Workspace, bind_fma, bind_loads, bind_moves, bind_multiply_adds
 from gemm_lessons.engine.machine.matrices import bind_matrix_load, bind_matrix_store, bind_transpose
 from gemm_lessons.engine.machine.mbarriers import FORMS, bind_mbarrier, bind_proxy_fence
 from gemm_lessons.engine.machine.memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
 from gemm_lessons.engine.machine.products import bind_product
-from gemm_lessons.engine.machine.special import GUESSED
+from gemm_lessons.engine.machine.special import HARDWARE_DEPENDENT
 from gemm_lessons.engine.machine.state import Fault, State
 from gemm_lessons.engine.machine.textures import bind_query, bind_surface, bind_texture
 from gemm_lessons.engine.machine.transfers import Binding, MemoryBinder, bind_load, bind_store
-from gemm_lessons.engine.machine.warps import Groups, bind_warp
+from gemm_lessons.engine.machine.warps import MemberGroups, bind_warp
 from gemm_lessons.engine.ptx.cfg import Block, line_of, unsupported, writes
 from gemm_lessons.engine.ptx.inline import RUNTIME
 from gemm_lessons.engine.ptx.opcodes import NOTHING_TO_DO
@@ -73,16 +73,16 @@ class Binder:
     """Binds the steps of one kernel to one ``State``."""
 
     def __init__(
-        self, state: State, layout: Layout, parameters: Sequence[KernelParameter], block: bytes, watched: set[str]
+        self, state: State, layout: Layout, parameters: Sequence[KernelParameter], block: bytes, versioned: set[str]
     ) -> None:
         self.state = state
         self.layout = layout
         self.parameters = {p.name: p for p in parameters}
         self.parameter_bytes = block
-        self.watched = watched  # base registers of memoised addresses: each write increments their version
+        self.versioned = versioned  # base registers of memoised addresses: each write increments their version
         self.memory = MemoryBinder(state, layout, self.value)
         self.workspace = Workspace(state.lanes)
-        state.versions = dict.fromkeys(watched, 0)
+        state.versions = dict.fromkeys(versioned, 0)
 
     # -- operands -----------------------------------------------------------------------------------------------
 
@@ -133,19 +133,23 @@ class Binder:
 
     def step(self, step: Step) -> list[Op]:
         """Return the closures of one step, in order."""
-        if isinstance(step, Single) or not self._of_words(step):
+        if isinstance(step, Single) or not self._rows_of_one_file(step):
             members = (step.instruction,) if isinstance(step, Single) else step.instructions
-            return [operation for member in members for operation in (*self._named(member), *self.bumps(member))]
+            return [
+                operation
+                for member in members
+                for operation in (*self._bind_named(member), *self.version_updates(member))
+            ]
         if isinstance(step, FmaGroup):
-            bind = bind_fma if step.kind == "fma.rn.f32" else bind_alike
+            bind = bind_fma if step.kind == "fma.rn.f32" else bind_multiply_adds
             run = bind(self.state, step, self.workspace)
         elif isinstance(step, LoadGroup):
             run = bind_loads(self.state, self.memory, step)
         else:
             run = bind_moves(self.state, step)
-        return [both(run), *self.bumps(*step.instructions)]
+        return [both(run), *self.version_updates(*step.instructions)]
 
-    def _named(self, instruction: Instruction) -> list[Op]:
+    def _bind_named(self, instruction: Instruction) -> list[Op]:
         """Return the closures of ``instruction``. If it cannot be bound, raise ``UnsupportedKernel`` with its text and
         line."""
         self.current = instruction
@@ -156,23 +160,23 @@ class Binder:
             before = self.layout.kernel.instructions[: instruction.index + 1]
             raise UnsupportedKernel(text, line_of(instruction), places_before(before)) from error
 
-    def _of_words(self, group: FmaGroup | LoadGroup | MoveGroup) -> bool:
+    def _rows_of_one_file(self, group: FmaGroup | LoadGroup | MoveGroup) -> bool:
         """Return whether all registers of a group are rows of one file. Inline PTX may load 32 bits into a 64-bit
         register, and a move may read a special register."""
         width = GROUPED[group.kind] if isinstance(group, FmaGroup) else 32
         names = {o.name for i in group.instructions for o in i.operands if isinstance(o, Register)}
         return all(self.state.rows.get(name, ("", 0))[0] == width for name in names)
 
-    def bumps(self, *instructions: Instruction) -> list[Op]:
+    def version_updates(self, *instructions: Instruction) -> list[Op]:
         """Return closures that increment the versions of the address registers that ``instructions`` write."""
-        names = {name for it in instructions for name in writes(it) if name in self.watched}
-        return [both(functools.partial(_bump, self.state.versions, name)) for name in sorted(names)]
+        names = {name for it in instructions for name in writes(it) if name in self.versioned}
+        return [both(functools.partial(_increment_version, self.state.versions, name)) for name in sorted(names)]
 
     def single(self, instruction: Instruction) -> list[Op]:
         """Return the closures of one instruction, bound as its row of ``ptx/opcodes.py`` says."""
         row = instruction.row
-        if row.name in BOUND:
-            return BOUND[row.name](self, instruction)
+        if row.name in BINDERS:
+            return BINDERS[row.name](self, instruction)
         if row.effect in NOTHING_TO_DO:
             return []
         if not row.computes:
@@ -185,7 +189,7 @@ class Binder:
         guard = self.guard(instruction)
         value = self.value(instruction.operands[0], "u32")
         members = np.broadcast_to(value, (state.lanes,)).reshape(-1, WARP)
-        known = Groups(state, instruction)
+        known = MemberGroups(state, instruction)
         always = guard is None and value.ndim == 0  # the member mask is the same each time
         last: tuple[Array | None, Array] | None = None
         record = Barrier("warp")
@@ -197,7 +201,7 @@ class Binder:
                 return
             mask = state.active if guard is None else guard()
             lanes = None if mask is None else mask.copy()
-            active = known.everyone if lanes is None else lanes.reshape(-1, WARP)
+            active = known.all_lanes if lanes is None else lanes.reshape(-1, WARP)
             group = known.of(members, active)
             partial = bool((active & (group != ballot(state.alive)[:, None])).any())
             groups = np.where(active, group, 0).reshape(-1) if partial else None
@@ -286,7 +290,7 @@ class Binder:
         if operation.carry_in:
             sources.append(self.state.carry)
         if len(operation.result) > 1 or operation.carry_out:
-            return [*before, self._several(instruction, operation, pair, sources)]
+            return [*before, self._assign_several(instruction, operation, pair, sources)]
         target, wider = self.destination(first, operation.result[0], instruction)
         if not wider:
             return [*before, self.assign(instruction, target, operation.function, *sources)]
@@ -299,7 +303,7 @@ class Binder:
 
         return [*before, self.assign(instruction, target, extended)]
 
-    def _several(
+    def _assign_several(
         self, instruction: Instruction, operation: semantics.Operation, targets: Sequence[Operand | None],
         sources: Sequence[Any],
     ) -> Op:  # fmt: skip
@@ -343,7 +347,7 @@ class Binder:
         code = instruction.modifiers[-1]
         if isinstance(source, Register) and source.name in CLOCKS:
             return [self._clock(instruction, target, source.name, code)]
-        if isinstance(source, Register) and source.name in GUESSED:
+        if isinstance(source, Register) and source.name in HARDWARE_DEPENDENT:
             self.state.notices.setdefault("guessed", instruction)
         if isinstance(source, Vector):
             return [self._pack(instruction, target, source, code)]
@@ -472,7 +476,7 @@ def _run(bind: Callable[[Binding], Run]) -> Callable[[Binder, Instruction], list
 
 # The binder of each row of ``ptx/opcodes.py``, except rows that ``semantics`` computes, rows that end a basic block
 # (``machine.py``, ``barriers.py``) and rows without effect.
-BOUND: Mapping[str, Callable[[Binder, Instruction], list[Op]]] = {
+BINDERS: Mapping[str, Callable[[Binder, Instruction], list[Op]]] = {
     "mov": Binder.move, "cvta": Binder.convert_address, "isspacep": Binder.is_space,
     "createpolicy": Binder.cache_policy,
     "ldmatrix": _run(bind_matrix_load), "stmatrix": _run(bind_matrix_store), "movmatrix": _run(bind_transpose),
@@ -509,7 +513,7 @@ def _shifted(out: Array, value: Any, shift: np.int64) -> None:
     np.copyto(out, value + shift)
 
 
-def _bump(versions: dict[str, int], name: str) -> None:
+def _increment_version(versions: dict[str, int], name: str) -> None:
     versions[name] += 1
 
 
@@ -539,10 +543,10 @@ def address_registers(blocks: Sequence[Block]) -> set[str]:
         for block in blocks
         for instruction in block.instructions
         for operand in instruction.operands
-        if isinstance(operand, Address) and isinstance(operand.base, Register) and _comes_again(instruction)
+        if isinstance(operand, Address) and isinstance(operand.base, Register) and _is_memoised(instruction)
     }
 
 
-def _comes_again(instruction: Instruction) -> bool:
+def _is_memoised(instruction: Instruction) -> bool:
     row = instruction.row
-    return near(instruction) or bool(row.lanes) or row.effect not in ("load", "store", "atomic")
+    return is_shared_or_local(instruction) or bool(row.lanes) or row.effect not in ("load", "store", "atomic")

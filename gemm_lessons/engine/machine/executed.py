@@ -22,7 +22,7 @@ Array = NDArray[Any]
 Guard = tuple[int, Array, bool]  # instruction index, the predicate's row, whether it is negated
 
 
-class Executed:
+class ExecutionCounts:
     """Execution counts of one batch. ``warps`` and ``lanes``: int64 (instructions,). ``block_warps`` and
     ``block_lanes``: counts per basic block that ``sum_up`` adds to its instructions. ``guards``: per basic block, the
     guards counted at its end."""
@@ -45,7 +45,7 @@ class Executed:
         self.warps[:] = 0
         self.lanes[:] = 0
 
-    def early(self, step: Step) -> Iterator[Op]:
+    def count_before(self, step: Step) -> Iterator[Op]:
         """Yield the operation that counts an instruction before it runs, if its block overwrites its guard."""
         if not isinstance(step, Single) or step.instruction.index not in self.program.overwritten_guards:
             return

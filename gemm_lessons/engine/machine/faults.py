@@ -23,16 +23,16 @@ NULL_PAGE = 1 << 16  # bytes; an address below this is a null pointer plus an in
 
 
 @dataclass(frozen=True)
-class Misses:
+class AccessFaults:
     """Creates the ``Fault`` of one memory instruction. ``arrays``: name -> (offset, bytes) of the shared or local
-    arrays. ``meant`` returns the shared array from which the code computes the address, or None."""
+    arrays. ``intended_array`` returns the shared array from which the code computes the address, or None."""
 
     state: State
     memory: GlobalMemory
     instruction: Instruction
     access: Access
     arrays: Mapping[str, tuple[int, int]]
-    meant: Callable[[], str | None]
+    intended_array: Callable[[], str | None]
 
     def window(self, addresses: Array, lanes: Array | None, bad: Array, size: int) -> Fault:
         """Return the fault of an access outside a block's shared or a thread's local memory of ``size`` bytes."""
@@ -40,7 +40,7 @@ class Misses:
         offset = int(addresses[position])
         if self.access.space == "local":
             return self._fault("out_of_bounds", "local", Location("local", "", offset, size), lanes, position, bad)
-        name = self.meant() or self._below(offset)
+        name = self.intended_array() or self._below(offset)
         start, length = self.arrays.get(name, (0, size))
         place = Location("shared", plain_name(name), offset - start, length)
         window = size if (start, length) != (0, size) else None
@@ -71,7 +71,7 @@ class Misses:
         space: Memory = self.access.space if self.access.space in ("shared", "local") else "global"
         if self.access.space == "global" and (allocation := self.memory.find(address)) is not None:
             return self._fault("misaligned", "buffer", _in(allocation, address), lanes, position, bad)
-        name = (self.meant() if self.access.space == "shared" else None) or self._below(address)
+        name = (self.intended_array() if self.access.space == "shared" else None) or self._below(address)
         start, size = self.arrays.get(name, (0, 0))
         place = Location(space, plain_name(name), address - start, size)
         return self._fault("misaligned", "window", place, lanes, position, bad)

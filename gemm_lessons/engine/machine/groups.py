@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.engine.machine.access import SpaceAccess, access_of, remember
+from gemm_lessons.engine.machine.access import SpaceAccess, access_of, memoise_placement
 from gemm_lessons.engine.machine.state import State
 from gemm_lessons.engine.machine.transfers import MemoryBinder
 from gemm_lessons.engine.ptx.records import Address, Instruction, Register
@@ -104,7 +104,7 @@ def bind_fma(state: State, group: FmaGroup, workspace: Workspace) -> Callable[[]
     return run
 
 
-def bind_alike(state: State, group: FmaGroup, workspace: Workspace) -> Callable[[], None]:
+def bind_multiply_adds(state: State, group: FmaGroup, workspace: Workspace) -> Callable[[], None]:
     """Bind a group of independent multiply-adds of another kind to one closure. The order of the factors matters: of
     two NaNs in float64 it decides which one is the result."""
     operation = semantics.lookup(group.instructions[0].opcode, group.instructions[0].modifiers)
@@ -166,7 +166,7 @@ def bind_loads(state: State, memory: MemoryBinder, group: LoadGroup) -> Callable
         assert isinstance(address, Address)
         access = access_of(instruction, "shared", "load", 4, address)
         space: SpaceAccess = memory.space_access(instruction, access, 4)
-        placements.append(remember(state, address, memory.addresses(address, instruction), space))
+        placements.append(memoise_placement(state, address, memory.addresses(address, instruction), space))
     first_address = group.instructions[0].operands[1]
     assert isinstance(first_address, Address)
     assert isinstance(first_address.base, Register)

@@ -21,16 +21,16 @@ from gemm_lessons.engine.machine.access import Layout
 from gemm_lessons.engine.machine.barriers import Barriers, is_plain
 from gemm_lessons.engine.machine.convergence import Convergence
 from gemm_lessons.engine.machine.decode import Binder, Run
-from gemm_lessons.engine.machine.executed import Executed, warps_of
+from gemm_lessons.engine.machine.executed import ExecutionCounts, warps_of
 from gemm_lessons.engine.machine.images import Images
-from gemm_lessons.engine.machine.maps import Maps
+from gemm_lessons.engine.machine.maps import TensorMaps
 from gemm_lessons.engine.machine.mbarrier_waits import PhaseWaits
 from gemm_lessons.engine.machine.memory import ALIGNMENT, PARAMETERS, GlobalMemory, layout, parameter_block
 from gemm_lessons.engine.machine.prepared import BARRIER_ADDRESS, Program
 from gemm_lessons.engine.machine.printing import Printer
 from gemm_lessons.engine.machine.special import clustered
 from gemm_lessons.engine.machine.state import Fault, State
-from gemm_lessons.engine.machine.unset import Unset
+from gemm_lessons.engine.machine.unset import UnsetRegisters
 from gemm_lessons.engine.process.bounds import OutOfTime, current
 from gemm_lessons.engine.ptx.cfg import Block, line_of
 from gemm_lessons.engine.ptx.records import Instruction, Register, Variable
@@ -76,7 +76,7 @@ class Setting:
     unstored: bool = False  # count the elements of outputs that no store writes
 
 
-class Bound(dict[int, Operations]):
+class BoundBlocks(dict[int, Operations]):
     """The closures of each basic block, bound on first use: many launches never reach most blocks."""
 
     def __init__(self, bind: Callable[[int], Operations]) -> None:
@@ -126,8 +126,8 @@ class Machine:
             halves = (np.uint32(address >> 32), np.uint32(address & 0xFFFFFFFF))
             self.state.special |= zip(BARRIER_ADDRESS, halves, strict=True)
         self.state.images = Images(arguments)
-        self.state.maps = Maps(arguments, self.memory)
-        self.state.leaving = program.leaving
+        self.state.maps = TensorMaps(arguments, self.memory)
+        self.state.exit_blocks = program.exit_blocks
         binder = Binder(self.state, self.layout, kernel.parameters, self.parameters, program.address_registers)
         self.printer = Printer(self.state, self.memory)
         self.state.say = self.printer.call
@@ -138,10 +138,10 @@ class Machine:
         self.interrupted = 0  # instructions taken from the budget so that the scheduler runs after this block
         self.state.stall = self._stall
         self.state.ticks = lambda: self.spinning.used(self.budget + self.interrupted)
-        self.unset = Unset(self.state, kernel, program.suspects, binder, setting.shuffles)
-        self.executed = Executed(program, self.state)
+        self.unset = UnsetRegisters(self.state, kernel, program.maybe_unset, binder, setting.shuffles)
+        self.executed = ExecutionCounts(program, self.state)
         self.binder = binder
-        self.bound = Bound(self._bind)
+        self.bound = BoundBlocks(self._bind)
         for block in program.blocks:
             if block.number not in program.bound:
                 self.bound[block.number]
@@ -149,7 +149,7 @@ class Machine:
         self.numbers = [np.array(block.number, np.int32) for block in program.blocks]
         self.lengths = [max(1, len(block.instructions)) for block in program.blocks]
         self.predicates = [self._predicate(block) for block in program.blocks]
-        self.spinning = spinning.Spinning(self.state, self.memory, program.blocks, program.may_wait, setting.budget)
+        self.spinning = spinning.SpinDetector(self.state, self.memory, program.blocks, program.may_wait, setting.budget)
         self.budget = 0  # instructions until ``spinning`` checks again
         self.running = 0  # block being executed, named in the message of a timeout
 
@@ -199,7 +199,7 @@ class Machine:
         operations = [
             operation
             for step in self.program.steps[number]
-            for operation in (*self.executed.early(step), *self.unset.around(step, self.binder.step(step)))
+            for operation in (*self.executed.count_before(step), *self.unset.wrap(step, self.binder.step(step)))
         ]
         operations += self.unset.at_end(self.program.blocks[number])
         return [operation[0] for operation in operations], [operation[1] for operation in operations]
@@ -241,7 +241,7 @@ class Machine:
         for observer in self.observers:
             observer.begin_batch(state.batch)
         self.alive = state.exists & (state.lane_block < blocks)
-        self.everyone = bool(self.alive.all())
+        self.all_alive = bool(self.alive.all())
         state.alive = self.alive
         self.unset.begin(self.alive)
         self.started = int(np.count_nonzero(self.alive))
@@ -282,15 +282,15 @@ class Machine:
         """Execute blocks from ``number`` on while all living lanes stay together. Return the next block, or None to ask
         ``_next``."""
         state = self.state
-        state.active = None if self.everyone else self.alive
+        state.active = None if self.all_alive else self.alive
         warps = warps_of(self.alive)
         lanes = int(np.count_nonzero(self.alive))
         bound, lengths, predicates, executed = self.bound, self.lengths, self.predicates, self.executed
-        blocks, meetings = self.program.blocks, self.convergence.meetings
+        blocks, warp_instructions = self.program.blocks, self.convergence.warp_instructions
         block_warps, block_lanes, trace = executed.block_warps, executed.block_lanes, state.trace
         while True:
             self.running = number
-            if number in meetings and not self.convergence.complete(number):
+            if number in warp_instructions and not self.convergence.complete(number):
                 self.position[self.alive] = number
                 state.full = False
                 return number
@@ -307,7 +307,7 @@ class Machine:
             last = block.terminator
             predicate = predicates[number]
             if predicate is not None:
-                taken = predicate[0] if self.everyone else predicate[0] & self.alive
+                taken = predicate[0] if self.all_alive else predicate[0] & self.alive
                 count = int(np.count_nonzero(taken))
                 if predicate[1]:
                     count = lanes - count
@@ -339,11 +339,11 @@ class Machine:
     def _divergent(self, number: int) -> int | None:
         state = self.state
         active: Array = (self.position == self.numbers[number]) > self.barriers.waiting
-        if self.stalls.anyone:
+        if self.stalls.any_held:
             active &= ~self.stalls.held
-        if self.spinning.anyone:
+        if self.spinning.any_held:
             active &= ~self.spinning.held
-            self.spinning.moved = True
+            self.spinning.progressed = True
         active = self.convergence.gather(number, active)
         lanes = int(np.count_nonzero(active))
         if not lanes:
@@ -401,7 +401,7 @@ class Machine:
 
     def _stall(self, lanes: Array, cell: Array, instruction: Instruction) -> None:
         """Hold ``lanes`` (n,), which wait for the mbarriers at ``cell`` (n,), and run other lanes after this block."""
-        self.stalls.put(lanes, cell, instruction.index, self.state.phases)
+        self.stalls.hold(lanes, cell, instruction.index, self.state.phases)
         if not self.interrupted:
             self.interrupted = INTERRUPT
             self.budget -= INTERRUPT
@@ -444,7 +444,7 @@ class Machine:
     def _end(self, lanes: Array) -> int | None:
         self.position[lanes] = DONE
         self.alive = self.state.alive = self.alive & ~lanes
-        self.everyone = False
+        self.all_alive = False
         self.convergence.wake()
         return self._next()
 
@@ -474,10 +474,10 @@ class Machine:
         """Return the block to run next and set ``state.full``. Release barriers when no lane can run."""
         while True:
             runnable: Array = self.alive > self._waiting()
-            if self.stalls.anyone:
-                self.stalls.look(self.state.phases)
+            if self.stalls.any_held:
+                self.stalls.release_if_ended(self.state.phases)
                 runnable &= ~self.stalls.held
-            if self.spinning.anyone:
+            if self.spinning.any_held:
                 runnable &= ~self.spinning.held
             if not np.count_nonzero(runnable):
                 if not np.count_nonzero(self.alive):
@@ -500,19 +500,19 @@ class Machine:
         """Release every complete barrier. Raise ``Fault`` if none is complete and no lane can run."""
         if self.barriers.release(self.alive, functools.partial(self._hand_over, "barrier")):
             return
-        if self.stalls.anyone and (self._land() or self.stalls.retry(self.state.phases)):
+        if self.stalls.any_held and (self._land() or self.stalls.retry(self.state.phases)):
             return
-        spins = self.spinning.aside.copy() if self.spinning.anyone else None
+        spins = self.spinning.lanes.copy() if self.spinning.any_held else None
         if spins is not None:
             woken = self.spinning.wake(self.alive, self._waiting(), self.budget)
             self.budget = 0
             if woken:
                 return
             self._more_blocks()
-        if self.convergence.give_up(self.position):
+        if self.convergence.force_progress(self.position):
             return
-        if self.stalls.anyone:
-            raise self.stalls.starving(self.state, self.program.kernel, self.layout.shared)
+        if self.stalls.any_held:
+            raise self.stalls.starvation_fault(self.state, self.program.kernel, self.layout.shared)
         if spins is None:
             raise self.barriers.deadlock(self.alive)
         if not self.spinning.proven:
@@ -523,8 +523,8 @@ class Machine:
         """Let bulk copies report to their mbarriers in order until a phase ends. Return whether one has ended."""
         state = self.state
         before = state.phases.completions
-        while state.flying and state.phases.completions == before:
-            state.flying.pop(0)()
+        while state.in_flight and state.phases.completions == before:
+            state.in_flight.pop(0)()
         return state.phases.completions > before
 
     def _hangs(self, lanes: Array) -> None:

@@ -22,7 +22,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Map:
+class PlacedTensorMap:
     """A tensor map of an array in memory. ``sizes``, ``strides`` (bytes) and ``box``: innermost dimension first."""
 
     name: str
@@ -58,7 +58,7 @@ class Map:
         return offset, inside
 
 
-class Maps:
+class TensorMaps:
     """All tensor maps of a launch, by their bytes in memory."""
 
     def __init__(self, arguments: Iterable[Argument], memory: GlobalMemory | None) -> None:
@@ -68,7 +68,7 @@ class Maps:
             if isinstance(argument, TensorMap) and memory is not None
         }
 
-    def get(self, memory: GlobalMemory, address: int) -> Map | None:
+    def get(self, memory: GlobalMemory, address: int) -> PlacedTensorMap | None:
         """Return the tensor map at ``address``, or None."""
         allocation = memory.find(address)
         if allocation is None or not allocation.base <= address <= allocation.base + allocation.size - TENSOR_MAP_SIZE:
@@ -77,11 +77,11 @@ class Maps:
         return self._maps.get(memory.arena[start : start + TENSOR_MAP_SIZE].tobytes())
 
 
-def _map_of(given: TensorMap, memory: GlobalMemory) -> Map:
+def _map_of(given: TensorMap, memory: GlobalMemory) -> PlacedTensorMap:
     assert given.pointer is not None
     given.check()
     element = given.type
     base = memory.address_of(given.pointer)
     kind = ("s" if element.short[0] == "i" else "") + element.short.lstrip("i")
     sizes, strides = given.sizes, (element.size, *given.strides_behind)
-    return Map(given.name, base, element.size, sizes, strides, given.box[::-1], given.swizzle, kind)
+    return PlacedTensorMap(given.name, base, element.size, sizes, strides, given.box[::-1], given.swizzle, kind)

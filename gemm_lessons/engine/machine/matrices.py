@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import WARP
-from gemm_lessons.engine.machine.access import access_of, remember
+from gemm_lessons.engine.machine.access import access_of, memoise_placement
 from gemm_lessons.engine.machine.state import Fault, State
 from gemm_lessons.engine.machine.transfers import Binding
 from gemm_lessons.engine.ptx.cfg import lanes_with_address, unsupported
@@ -50,7 +50,7 @@ def _bind(binding: Binding, target: Operand, address: Operand, effect: Literal["
     rows = [_row(state, operand, instruction) for operand in elements]
     count = len(rows)
     access = dataclasses.replace(access_of(instruction, "shared", effect, ROW, address), is_matrix=True)
-    recall = remember(
+    recall = memoise_placement(
         state, address, memory.addresses(address, instruction), memory.space_access(instruction, access, ROW)
     )
     window = memory.memory_of("shared").view(np.uint16).reshape(-1, SIDE)

@@ -20,7 +20,7 @@ from gemm_lessons.engine.ptx.records import Kernel
 from gemm_lessons.engine.records.facts import Missing, Starved
 
 Array = NDArray[Any]
-ROUNDS = 256  # retries without a change of any mbarrier before the wait is a deadlock
+MAX_RETRIES = 256  # retries without a change of any mbarrier before the wait is a deadlock
 
 
 class PhaseWaits:
@@ -28,7 +28,7 @@ class PhaseWaits:
 
     def __init__(self, lanes: int) -> None:
         self.held = np.zeros(lanes, np.bool_)  # lanes that may not run now
-        self.anyone = False
+        self.any_held = False
         self._cell = np.zeros(lanes, np.int64)  # the mbarrier that each lane tested last
         self._at = np.zeros(lanes, np.int32)  # and the instruction of that test
         self.begin()
@@ -37,16 +37,16 @@ class PhaseWaits:
         """Reset for a new batch."""
         self._release()
         self._completions = self._changes = -1
-        self._rounds = 0
+        self._retries = 0
 
-    def put(self, lanes: Array, cell: Array, instruction: int, phases: Phases) -> None:
+    def hold(self, lanes: Array, cell: Array, instruction: int, phases: Phases) -> None:
         """Hold ``lanes`` (n,), which wait for the barriers at ``cell`` (n,)."""
         self.held[lanes] = True
         self._cell[lanes], self._at[lanes] = cell, instruction
         self._completions = phases.completions
-        self.anyone = True
+        self.any_held = True
 
-    def look(self, phases: Phases) -> None:
+    def release_if_ended(self, phases: Phases) -> None:
         """Release all lanes if a phase has ended."""
         if phases.completions != self._completions:
             self._release()
@@ -54,18 +54,18 @@ class PhaseWaits:
     def retry(self, phases: Phases) -> bool:
         """Release all lanes to test again, because no other lane can run. Return False after too many retries."""
         if phases.changes != self._changes:
-            self._changes, self._rounds = phases.changes, 0
-        self._rounds += 1
-        if self._rounds > ROUNDS:
+            self._changes, self._retries = phases.changes, 0
+        self._retries += 1
+        if self._retries > MAX_RETRIES:
             return False
         self._release()
         return True
 
     def _release(self) -> None:
         self.held[:] = False
-        self.anyone = False
+        self.any_held = False
 
-    def starving(self, state: State, kernel: Kernel, arrays: Mapping[str, tuple[int, int]]) -> Fault:
+    def starvation_fault(self, state: State, kernel: Kernel, arrays: Mapping[str, tuple[int, int]]) -> Fault:
         """Return the fault of threads that wait for a phase that no thread can end: those at one barrier in one
         instruction."""
         first = int(self.held.argmax())

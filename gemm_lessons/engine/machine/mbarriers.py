@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from gemm_lessons.engine.compiler.diagnostics import plain_name
 from gemm_lessons.engine.events import Effect, Phase, ProxyFence
-from gemm_lessons.engine.machine.access import access_of, remember
+from gemm_lessons.engine.machine.access import access_of, memoise_placement
 from gemm_lessons.engine.machine.memory import SHARED_WINDOW
-from gemm_lessons.engine.machine.phases import BYTES, PHASE, Misused, pending_count
+from gemm_lessons.engine.machine.phases import BYTES, PHASE, MbarrierMisused, pending_count
 from gemm_lessons.engine.machine.state import Fault, State
 from gemm_lessons.engine.machine.transfers import Binding
 from gemm_lessons.engine.ptx.cfg import line_of, unsupported
@@ -28,8 +28,8 @@ from gemm_lessons.engine.records.facts import Mbarrier, MbarrierMisuse
 Array = NDArray[Any]
 
 # Modifiers without effect here: the threads of a block see each other's memory at once.
-ANYHOW = frozenset("b64 shared shared__cta shared__cluster sem release acquire relaxed cta cluster".split())
-USE: Effect = "load"  # an operation on an existing barrier; loads never race with each other
+WITHOUT_EFFECT = frozenset("b64 shared shared__cta shared__cluster sem release acquire relaxed cta cluster".split())
+OPERATION_EFFECT: Effect = "load"  # an operation on an existing barrier; loads never race with each other
 KINDS: tuple[Literal["copies", "arrive"], ...] = ("copies", "arrive")
 FORMS = {
     "init": frozenset[str](), "inval": frozenset[str](), "expect_tx": frozenset[str](),
@@ -52,7 +52,7 @@ class Mbarriers:
         """Return the byte offsets of cells in their blocks' shared memory."""
         return np.asarray(cell * BYTES % self.state.shared_stride)
 
-    def misused(self, problem: Misused, lanes: Array, cell: Array) -> Fault:
+    def misused(self, problem: MbarrierMisused, lanes: Array, cell: Array) -> Fault:
         """Return the fault of a lane that misuses an mbarrier."""
         who = self.state.actor(int(lanes[problem.position]), self.instruction)
         offset = int(cell[problem.position]) * BYTES % self.state.shared_stride
@@ -71,8 +71,8 @@ def mbarrier_at(arrays: Any, offset: int) -> Mbarrier:
     return Mbarrier(byte=offset)
 
 
-def barriers_of(binding: Binding, operand: Operand, effect: Effect, told: bool = True) -> Mbarriers:
-    """Bind an operand that is the address of an mbarrier. ``told``: record every access to it in the trace."""
+def barriers_of(binding: Binding, operand: Operand, effect: Effect, traced: bool = True) -> Mbarriers:
+    """Bind an operand that is the address of an mbarrier. ``traced``: record every access to it in the trace."""
     state, memory, instruction = binding.state, binding.memory, binding.instruction
     if not isinstance(operand, Address):
         raise unsupported(instruction)
@@ -84,11 +84,11 @@ def barriers_of(binding: Binding, operand: Operand, effect: Effect, told: bool =
     def compute(lanes: Array | None) -> Array:
         return plain(lanes) - SHARED_WINDOW if generic else plain(lanes)
 
-    recall = remember(state, operand, compute, space)
+    recall = memoise_placement(state, operand, compute, space)
 
     def of(lanes: Array) -> Array:
         placement = recall(None if lanes is state.lane_index else lanes)
-        if told:
+        if traced:
             state.trace.append(placement.touch)
         return placement.index
 
@@ -99,7 +99,7 @@ def bind_mbarrier(binding: Binding) -> Callable[[], None]:
     """Bind ``mbarrier.*``. Raise ``UnsupportedKernel``."""
     state, instruction, value = binding.state, binding.instruction, binding.value
     what, *words = instruction.modifiers
-    if what not in FORMS or not set(words) <= ANYHOW | FORMS[what]:
+    if what not in FORMS or not set(words) <= WITHOUT_EFFECT | FORMS[what]:
         raise unsupported(instruction)
     if what == "pending_count":
         return _pending_count(binding)
@@ -108,13 +108,13 @@ def bind_mbarrier(binding: Binding) -> Callable[[], None]:
     if what in ("arrive", "arrive_drop"):
         return _arrive(binding)
     address, *more = instruction.operands
-    one = barriers_of(binding, address, "store" if what in ("init", "inval") else USE)
+    one = barriers_of(binding, address, "store" if what in ("init", "inval") else OPERATION_EFFECT)
     number = value(more[0], "s32") if more else np.int32(0)
     chosen = binding.lanes()
     line = line_of(instruction)
 
     def run() -> None:
-        lanes = state.present(chosen())
+        lanes = state.lane_numbers(chosen())
         if not lanes.size:
             return
         cell = one.of(lanes)
@@ -128,7 +128,7 @@ def bind_mbarrier(binding: Binding) -> Callable[[], None]:
                 state.phases.invalidate(cell)
             else:
                 state.phases.announce(cell, count if what == "expect_tx" else -count)
-        except Misused as problem:
+        except MbarrierMisused as problem:
             raise one.misused(problem, lanes, cell) from None
 
     return run
@@ -137,10 +137,10 @@ def bind_mbarrier(binding: Binding) -> Callable[[], None]:
 def _arrive(binding: Binding) -> Callable[[], None]:
     state, instruction, value = binding.state, binding.instruction, binding.value
     target, address, *more = instruction.operands
-    one = barriers_of(binding, address, USE)
+    one = barriers_of(binding, address, OPERATION_EFFECT)
     announces = "expect_tx" in instruction.modifiers
     number = value(more[0], "s32") if more else np.int32(0 if announces else 1)
-    leaving, completes = instruction.modifiers[0] == "arrive_drop", "noComplete" not in instruction.modifiers
+    drops, completes = instruction.modifiers[0] == "arrive_drop", "noComplete" not in instruction.modifiers
     row = None
     if isinstance(target, Register) and target.name in state.used:
         row = state.row(target.name, "u64")
@@ -148,7 +148,7 @@ def _arrive(binding: Binding) -> Callable[[], None]:
     line = line_of(instruction)
 
     def run() -> None:
-        lanes = state.present(chosen())
+        lanes = state.lane_numbers(chosen())
         if not lanes.size:
             return
         cell = one.of(lanes)
@@ -158,8 +158,8 @@ def _arrive(binding: Binding) -> Callable[[], None]:
         try:
             state.phases.check(cell)
             token = state.phases.token(cell, count) if row is not None else None
-            phase = state.phases.arrive(cell, count, announced, leaving, completes)
-        except Misused as problem:
+            phase = state.phases.arrive(cell, count, announced, drops, completes)
+        except MbarrierMisused as problem:
             raise one.misused(problem, lanes, cell) from None
         if row is not None and token is not None:
             row[lanes] = np.where(phase & 1, token | PHASE, token & ~PHASE)
@@ -172,7 +172,7 @@ def _wait(binding: Binding) -> Callable[[], None]:
     """Bind ``test_wait`` and ``try_wait``. Lanes whose phase is not over let other lanes run first."""
     state, instruction, value = binding.state, binding.instruction, binding.value
     target, address, which, *_ = instruction.operands
-    one = barriers_of(binding, address, USE)
+    one = barriers_of(binding, address, OPERATION_EFFECT)
     by_parity = "parity" in instruction.modifiers
     given = value(which, "u32" if by_parity else "u64")
     if not isinstance(target, Register):
@@ -182,7 +182,7 @@ def _wait(binding: Binding) -> Callable[[], None]:
     line = line_of(instruction)
 
     def run() -> None:
-        lanes = state.present(chosen())
+        lanes = state.lane_numbers(chosen())
         if not lanes.size:
             return
         cell = one.of(lanes)
@@ -190,8 +190,8 @@ def _wait(binding: Binding) -> Callable[[], None]:
         try:
             state.phases.check(cell)
             if by_parity and (asked > 1).any():
-                raise Misused(int((asked > 1).argmax()), "parity")
-        except Misused as problem:
+                raise MbarrierMisused(int((asked > 1).argmax()), "parity")
+        except MbarrierMisused as problem:
             raise one.misused(problem, lanes, cell) from None
         parity = (asked if by_parity else asked >> np.uint64(63)).astype(np.int32)
         now = state.phases.phase[cell]
@@ -218,7 +218,7 @@ def _pending_count(binding: Binding) -> Callable[[], None]:
     row, given, chosen = state.row(target.name, "u32"), value(source, "u64"), binding.lanes()
 
     def run() -> None:
-        lanes = state.present(chosen())
+        lanes = state.lane_numbers(chosen())
         row[lanes] = pending_count(_by_lane(given, lanes))
 
     return run
@@ -229,15 +229,15 @@ def bind_copies_arrive(binding: Binding) -> Callable[[], None]:
     arrived."""
     state, instruction = binding.state, binding.instruction
     words = instruction.modifiers[3:]
-    if instruction.modifiers[2:3] != ("arrive",) or not set(words) <= ANYHOW | {"noinc"}:
+    if instruction.modifiers[2:3] != ("arrive",) or not set(words) <= WITHOUT_EFFECT | {"noinc"}:
         raise unsupported(instruction)
-    one = barriers_of(binding, instruction.operands[0], USE)
+    one = barriers_of(binding, instruction.operands[0], OPERATION_EFFECT)
     chosen = binding.lanes()
     counts = "noinc" in words  # else one more arrival is expected and made, with no net change
     line = line_of(instruction)
 
     def run() -> None:
-        lanes = state.present(chosen())
+        lanes = state.lane_numbers(chosen())
         if not lanes.size:
             return
         cell = one.of(lanes)
@@ -247,7 +247,7 @@ def bind_copies_arrive(binding: Binding) -> Callable[[], None]:
             if counts:
                 nothing = np.zeros(cell.size, np.int64)
                 phase = state.phases.arrive(cell, nothing + 1, nothing, False, True)
-        except Misused as problem:
+        except MbarrierMisused as problem:
             raise one.misused(problem, lanes, cell) from None
         for kind in KINDS:
             state.trace.append(Phase(kind, lanes, one.offsets(cell), phase, state.lanes, line))

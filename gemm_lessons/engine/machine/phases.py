@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 BYTES = 8  # size of one barrier
-MOST = (1 << 20) - 1  # largest number of arrivals that a phase may expect, and of pending bytes
+MAX_COUNT = (1 << 20) - 1  # largest number of arrivals that a phase may expect, and of pending bytes
 PHASE = np.uint64(1) << np.uint64(63)
 
 
-class Misused(Exception):
+class MbarrierMisused(Exception):
     """An illegal use of a barrier. ``case`` is that of a finding ``mbarrier``; ``value`` is the number given and
     ``limit`` the largest one allowed. ``position``: index of the lane among those passed in."""
 
@@ -49,36 +49,36 @@ class Phases:
         self._valid[:] = False
 
     def init(self, cell: Array, count: Array) -> None:
-        """Create barriers at ``cell`` whose every phase expects ``count`` arrivals. Raise ``Misused``."""
-        bad = (count < 1) | (count > MOST)
+        """Create barriers at ``cell`` whose every phase expects ``count`` arrivals. Raise ``MbarrierMisused``."""
+        bad = (count < 1) | (count > MAX_COUNT)
         if bad.any():
             position = int(bad.argmax())
-            raise Misused(position, "arrivals", int(count[position]), MOST)
+            raise MbarrierMisused(position, "arrivals", int(count[position]), MAX_COUNT)
         self._valid[cell] = True
         self.phase[cell], self.bytes[cell] = 0, 0
         self.expected[cell] = self.pending[cell] = count
         self._changed(cell)
 
     def invalidate(self, cell: Array) -> None:
-        """Remove the barriers at ``cell``. Raise ``Misused``."""
+        """Remove the barriers at ``cell``. Raise ``MbarrierMisused``."""
         self.check(cell)
         self._valid[cell] = False
         self.changes += 1
 
     def check(self, cell: Array) -> None:
-        """Raise ``Misused`` if a cell holds no barrier, or if a store has overwritten it."""
+        """Raise ``MbarrierMisused`` if a cell holds no barrier, or if a store has overwritten it."""
         valid = self._valid[cell]
         if not valid.all():
-            raise Misused(int((~valid).argmax()), "not made")
-        intact = self._words[cell] == self._picture(cell)
+            raise MbarrierMisused(int((~valid).argmax()), "not made")
+        intact = self._words[cell] == self._encoded(cell)
         if not intact.all():
-            raise Misused(int((~intact).argmax()), "overwritten")
+            raise MbarrierMisused(int((~intact).argmax()), "overwritten")
 
-    def arrive(self, cell: Array, count: Array, announced: Array, leaving: bool, completes: bool) -> Array:
+    def arrive(self, cell: Array, count: Array, announced: Array, drops: bool, completes: bool) -> Array:
         """Announce bytes and then arrive ``count`` times per lane. Return the phase in which each lane arrived.
 
-        ``leaving``: later phases expect ``count`` fewer arrivals. ``completes`` False: the arrival may not end the
-        phase. Raise ``Misused``.
+        ``drops``: later phases expect ``count`` fewer arrivals. ``completes`` False: the arrival may not end the
+        phase. Raise ``MbarrierMisused``.
         """
         self.check(cell)
         places, which = np.unique(cell, return_inverse=True)
@@ -87,7 +87,7 @@ class Phases:
             found: Array = self.phase[cell]
             self._announce(cell, announced)
             self.pending[places] -= total.astype(np.int32)
-            if leaving:
+            if drops:
                 self.expected[places] -= total.astype(np.int32)
             self._complete(places)
             return found
@@ -95,14 +95,14 @@ class Phases:
         for position, (place, times) in enumerate(zip(cell.tolist(), count.tolist(), strict=True)):
             missing = int(self.pending[place])
             if not 1 <= times <= missing:
-                raise Misused(position, "arrived", int(times), missing)
+                raise MbarrierMisused(position, "arrived", int(times), missing)
             if not completes and times == missing and not self.bytes[place] + announced[position]:
-                raise Misused(position, "completed")
+                raise MbarrierMisused(position, "completed")
             found[position] = self.phase[place]
             one = cell[position : position + 1]
             self._announce(one, announced[position : position + 1])
             self.pending[place] -= times
-            if leaving:
+            if drops:
                 self.expected[place] -= times
             self._complete(one)
         return found
@@ -120,10 +120,10 @@ class Phases:
         if not np.any(count):
             return
         np.add.at(self.bytes, cell, count)
-        bad = np.abs(self.bytes[cell]) > MOST
+        bad = np.abs(self.bytes[cell]) > MAX_COUNT
         if bad.any():
             position = int(bad.argmax())
-            raise Misused(position, "bytes", int(self.bytes[cell[position]]), MOST)
+            raise MbarrierMisused(position, "bytes", int(self.bytes[cell[position]]), MAX_COUNT)
 
     def _complete(self, places: Array) -> None:
         """End the phases that wait for nothing. ``places`` are distinct cells."""
@@ -135,10 +135,10 @@ class Phases:
         self._changed(places)
 
     def _changed(self, cell: Array) -> None:
-        self._words[cell] = self._picture(cell)
+        self._words[cell] = self._encoded(cell)
         self.changes += 1
 
-    def _picture(self, cell: Array) -> Array:
+    def _encoded(self, cell: Array) -> Array:
         parts = (self.pending[cell], self.expected[cell], self.bytes[cell] & 0x3FFFFF)
         pending, expected, some = (part.astype(np.uint64) for part in parts)
         odd = (self.phase[cell] & 1).astype(np.uint64)
@@ -153,11 +153,11 @@ class Phases:
         first = np.concatenate(([True], places[1:] != places[:-1]))
         before -= before[np.flatnonzero(first)][np.cumsum(first) - 1]
         word = np.zeros(cell.size, np.uint64)
-        word[order] = self._picture(places) - before.astype(np.uint64)
+        word[order] = self._encoded(places) - before.astype(np.uint64)
         return word
 
 
 def pending_count(token: Array) -> Array:
     """Return the result of ``mbarrier.pending_count``: the arrivals pending before the arrival that returned
     ``token``."""
-    return (token & np.uint64(MOST)).astype(np.uint32)
+    return (token & np.uint64(MAX_COUNT)).astype(np.uint32)

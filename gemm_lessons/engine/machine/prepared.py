@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gemm_lessons.engine.machine import spin_waits as spinning
 from gemm_lessons.engine.machine.decode import address_registers
-from gemm_lessons.engine.machine.unset import suspects
+from gemm_lessons.engine.machine.unset import maybe_unset
 from gemm_lessons.engine.ptx import cfg
 from gemm_lessons.engine.ptx.cfg import Block
 from gemm_lessons.engine.ptx.records import Kernel, Register, Symbol, Variable
@@ -38,12 +38,12 @@ class Program:
     bound: set[int] = field(default_factory=set)  # basic blocks bound before: all of it is supported
 
     @functools.cached_property
-    def suspects(self) -> frozenset[str]:
+    def maybe_unset(self) -> frozenset[str]:
         """Return the registers that some path may read before it writes them."""
-        return suspects(self.kernel, self.blocks)
+        return maybe_unset(self.kernel, self.blocks)
 
     @functools.cached_property
-    def leaving(self) -> Array:
+    def exit_blocks(self) -> Array:
         """Return, per basic block, whether a thread that enters it only ends."""
         return _only_ends(self.blocks)
 

@@ -22,9 +22,9 @@ from gemm_lessons.engine.records.results import Printed
 
 Array = NDArray[Any]
 
-MOST = 200  # calls whose text is kept
-WIDEST = 4096  # columns of one field; more would exhaust memory
-MANY = 1 << 14  # collected calls before those past the limit are dropped
+MAX_KEPT_CALLS = 200  # calls whose text is kept
+MAX_COLUMNS = 4096  # columns of one field; more would exhaust memory
+MAX_PENDING_CALLS = 1 << 14  # collected calls before those past the limit are dropped
 DIRECTIVE = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+)?)?(hh|h|ll|l|z|j|t)?(.)", re.DOTALL)
 BITS = {"hh": 8, "h": 16, "": 32}  # size of an integer; 64 for other length modifiers
 NULL = "(null)"
@@ -56,7 +56,7 @@ class Printer:
         state = self._state
         lanes = np.flatnonzero(state.alive if active is None else active & state.alive)
         self._count += len(lanes)
-        if len(self._kept) >= MOST:
+        if len(self._kept) >= MAX_KEPT_CALLS:
             return
         if self._before is not None:
             lanes = lanes[lanes < self._before]
@@ -67,8 +67,8 @@ class Printer:
             size = _size_of(text)
             self._calls.append(Call(same, text, self._bytes(np.broadcast_to(arguments, state.lanes)[same], same, size)))
         self._waiting += len(lanes)
-        if self._waiting > MANY:
-            self._drop_late_ones()
+        if self._waiting > MAX_PENDING_CALLS:
+            self._drop_late_calls()
 
     def _bytes(self, addresses: Array, lanes: Array, size: int) -> Array:
         """Return the arguments (lanes, size) from local memory."""
@@ -79,9 +79,9 @@ class Printer:
         inside = (place >= 0) & (place < self._state.local.size)
         return np.where(inside, self._state.local[np.where(inside, place, 0)], 0).astype(np.uint8)
 
-    def _drop_late_ones(self) -> None:
+    def _drop_late_calls(self) -> None:
         lanes = np.sort(np.concatenate([call.lanes for call in self._calls]))
-        last = int(lanes[MOST - len(self._kept) - 1])
+        last = int(lanes[MAX_KEPT_CALLS - len(self._kept) - 1])
         kept = [(call, call.lanes <= last) for call in self._calls]
         self._calls = [
             Call(call.lanes[those], call.format, call.arguments[those]) for call, those in kept if those.any()
@@ -94,10 +94,10 @@ class Printer:
         found = [
             (int(lane), number, row)
             for number, call in enumerate(self._calls)
-            for row, lane in enumerate(call.lanes[:MOST].tolist())
+            for row, lane in enumerate(call.lanes[:MAX_KEPT_CALLS].tolist())
         ]
         found.sort()
-        for _, number, row in found[: MOST - len(self._kept)]:
+        for _, number, row in found[: MAX_KEPT_CALLS - len(self._kept)]:
             call = self._calls[number]
             self._kept.append(formatted(call.format, call.arguments[row].tobytes(), self._memory.text_at))
         self._calls, self._waiting, self._before = [], 0, None
@@ -110,7 +110,7 @@ class Printer:
 def formatted(text: str, arguments: bytes, text_at: Callable[[int], str]) -> str:
     """Return the format with its arguments filled in. A directive that C does not know is left unchanged."""
     reader = _Reader(arguments)
-    return DIRECTIVE.sub(lambda it: _one(it, reader, text_at), text)
+    return DIRECTIVE.sub(lambda it: _formatted_directive(it, reader, text_at), text)
 
 
 class _Reader:
@@ -133,7 +133,7 @@ class _Reader:
         return self._data[start : self._at].ljust(size, b"\0")
 
 
-def _one(directive: re.Match[str], reader: _Reader, text_at: Callable[[int], str]) -> str:
+def _formatted_directive(directive: re.Match[str], reader: _Reader, text_at: Callable[[int], str]) -> str:
     flags, width, precision, size, kind = directive.groups()
     if kind == "%":
         return "%"
@@ -142,9 +142,9 @@ def _one(directive: re.Match[str], reader: _Reader, text_at: Callable[[int], str
     wide = reader.whole(32, True) if width == "*" else int(width or 0)
     if wide < 0:
         flags, wide = f"{flags}-", -wide
-    wide = min(wide, WIDEST)
+    wide = min(wide, MAX_COLUMNS)
     digits = reader.whole(32, True) if precision == "*" else int(precision) if precision else 0
-    digits = min(digits, WIDEST)
+    digits = min(digits, MAX_COLUMNS)
     has_precision = "." in directive[0]
     pattern = f"%{flags}{wide or ''}{f'.{max(digits, 0)}' if has_precision else ''}"
     bits = BITS.get(size or "", 64)

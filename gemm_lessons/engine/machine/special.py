@@ -2,7 +2,7 @@
 
 Values that follow from the launch are exact. Values that the GPU chooses (``%smid``, ``%nsmid``, ``%warpid`` ...) are
 those of an H200 that starts the blocks in order, and are the same in both engines; clocks count instructions. A run
-that reads one of these says so in a note. Source of the offsets in machine code: ptxas output for kernels that read one
+that reads one of these gets a note. Source of the offsets in machine code: ptxas output for kernels that read one
 register each.
 """
 
@@ -24,7 +24,7 @@ Array = NDArray[Any]
 
 MULTIPROCESSORS = 132  # of an H200
 WARPS = 64  # resident on one multiprocessor
-GUESSED = frozenset("%smid %nsmid %warpid %nwarpid %gridid".split())
+HARDWARE_DEPENDENT = frozenset("%smid %nsmid %warpid %nwarpid %gridid".split())
 # Machine code's name of a special register -> PTX's name.
 NAMES: Mapping[str, str] = {
     **{f"SR_TID.{a.upper()}": f"%tid.{a}" for a in "xyz"}, **{f"SR_CTAID.{a.upper()}": f"%ctaid.{a}" for a in "xyz"},

@@ -24,17 +24,17 @@ from numpy.typing import NDArray
 from gemm_lessons.engine.events import WARP
 from gemm_lessons.engine.machine.memory import GlobalMemory
 from gemm_lessons.engine.machine.state import State
-from gemm_lessons.engine.ptx import synchronising_accesses as meant_to_meet
+from gemm_lessons.engine.ptx import synchronising_accesses
 from gemm_lessons.engine.ptx.cfg import Block, reads, writes
 from gemm_lessons.engine.ptx.opcodes import NOTHING_TO_DO
 from gemm_lessons.engine.ptx.records import Instruction, Kernel
 
 Array = NDArray[Any]
 
-FIRST = 2048  # instructions of a batch before the first check
-LATER = 512  # instructions between checks after lanes were held
-ROUND = 2048  # instructions of the longest iteration that is detected
-TURNS = 16  # how often a loop that never repeats its state is held when the budget is used up
+FIRST_CHECK = 2048  # instructions of a batch before the first check
+NEXT_CHECK = 512  # instructions between checks after lanes were held
+LONGEST_ITERATION = 2048  # instructions of the longest iteration that is detected
+MAX_HOLDS = 16  # how often a loop that never repeats its state is held when the budget is used up
 # Residency of a large GPU: 132 multiprocessors of 2,048 threads and 32 blocks. More blocks cannot wait for each other.
 RESIDENT_THREADS, RESIDENT_BLOCKS = 132 * 2048, 132 * 32
 
@@ -50,7 +50,7 @@ class MoreBlocks(Exception):
 
 def may_wait(kernel: Kernel, blocks: Sequence[Block]) -> bool:
     """Return whether a loop of the kernel reads memory that other threads may change."""
-    strong = meant_to_meet.strong(kernel)
+    strong = synchronising_accesses.strong(kernel)
 
     def waits(block: Block) -> bool:
         return any(
@@ -58,7 +58,7 @@ def may_wait(kernel: Kernel, blocks: Sequence[Block]) -> bool:
             for i in block.instructions
         )
 
-    return any(waits(block) for loop in meant_to_meet.loops(blocks) for block in loop)
+    return any(waits(block) for loop in synchronising_accesses.loops(blocks) for block in loop)
 
 
 def resident(grid_blocks: int, padded: int) -> int:
@@ -67,32 +67,32 @@ def resident(grid_blocks: int, padded: int) -> int:
 
 
 @dataclass
-class _Watch:
+class _StateComparison:
     """The search for a repeated state. ``picture`` is the batch at block ``number`` with lanes ``active``; lanes
     ``ran`` and blocks ``visited`` have run since. ``arena``: global memory one iteration later."""
 
     number: int
     active: Array
-    picture: _Picture
+    picture: _Snapshot
     ran: Array
     visited: set[int]
-    left: int = ROUND
+    left: int = LONGEST_ITERATION
     steps: int = 0
     arena: Array | None = None
 
 
-class Spinning:
+class SpinDetector:
     """Divides the instruction budget of a batch into parts, and checks between them whether lanes spin."""
 
     def __init__(self, state: State, memory: GlobalMemory, blocks: Sequence[Block], waits: bool, budget: int) -> None:
         self._state, self._memory, self._blocks, self._waits, self._budget = state, memory, blocks, waits, budget
-        self.aside = np.zeros(state.lanes, np.bool_)  # lanes that were found to spin
-        self.held = self.aside  # lanes that may not run now: the warps of ``aside``, or only ``aside``
-        self.anyone = False  # whether any lane is held
-        self.moved = False  # whether a lane has run since
-        self.proven = True  # whether all lanes in ``aside`` would spin for ever
+        self.lanes = np.zeros(state.lanes, np.bool_)  # lanes that were found to spin
+        self.held = self.lanes  # lanes that may not run now: the warps of ``lanes``, or only ``lanes``
+        self.any_held = False  # whether any lane is held
+        self.progressed = False  # whether a lane has run since
+        self.proven = True  # whether all of ``lanes`` would spin for ever
         self._used = self._given = 0  # instructions executed before the current part; those of the part
-        self._watch: _Watch | None = None
+        self._watch: _StateComparison | None = None
         self._seen: set[bytes] = set()  # digests of the batch whenever all lanes were held
 
     def begin(self) -> int:
@@ -100,7 +100,7 @@ class Spinning:
         self._release()
         self._watch = None
         self._seen.clear()
-        self._left, self._turns, self._part = self._budget, TURNS, FIRST
+        self._left, self._holds_left, self._part = self._budget, MAX_HOLDS, FIRST_CHECK
         self._used = 0
         return self._next_part()
 
@@ -125,15 +125,15 @@ class Spinning:
         if self._left < 0:
             ran = watch.ran | active if watch else active
             others = self._state.alive & ~waiting & ~self.held & ~ran
-            if not self._waits or not self._turns or not others.any():
+            if not self._waits or not self._holds_left or not others.any():
                 return None
-            self._turns -= 1
-            self._left = self._budget // TURNS
-            self._put_aside(ran)
+            self._holds_left -= 1
+            self._left = self._budget // MAX_HOLDS
+            self._hold(ran)
             self.proven = False
             return 0, True
         if watch is None:
-            self._watch = _Watch(number, active.copy(), self._picture(waiting), active.copy(), {number})
+            self._watch = _StateComparison(number, active.copy(), self._picture(waiting), active.copy(), {number})
             return 0, False
         watch.ran |= active
         watch.visited.add(number)
@@ -142,7 +142,7 @@ class Spinning:
         if number == watch.number and np.array_equal(active, watch.active) and self._same(watch, waiting):
             arena = self._memory.arena
             if watch.arena is not None and np.array_equal(watch.arena, arena):
-                self._put_aside(watch.ran)
+                self._hold(watch.ran)
                 return 0, True
             watch.arena = arena.copy()  # copied only now: it may be large, and few loops get this far
         if watch.left < 0:
@@ -160,7 +160,7 @@ class Spinning:
         batch has been in this state before and no lane is left."""
         self._settle(balance)
         self._watch = None
-        if self.moved:
+        if self.progressed:
             digest = hashlib.blake2b(digest_size=16)
             for part in (*self._parts(waiting), *self._state.files.values(), self._memory.arena):
                 digest.update(part.view(np.uint8).data)
@@ -168,41 +168,41 @@ class Spinning:
                 self._seen.add(digest.digest())
                 self._release()
                 return True
-        if self.held is self.aside:
+        if self.held is self.lanes:
             return False
-        self.held = self.aside
+        self.held = self.lanes
         return bool((alive & ~waiting & ~self.held).any())
 
     def _release(self) -> None:
-        self.aside[:] = False
-        self.held = self.aside
-        self.anyone = self.moved = False
+        self.lanes[:] = False
+        self.held = self.lanes
+        self.any_held = self.progressed = False
         self.proven = True
 
-    def _put_aside(self, lanes: Array) -> None:
-        self.aside |= lanes
-        self.held = np.repeat(self.aside.reshape(-1, WARP).any(axis=1), WARP)
-        self.moved = self.anyone  # lanes held before may continue, because these have run since
-        self.anyone = True
+    def _hold(self, lanes: Array) -> None:
+        self.lanes |= lanes
+        self.held = np.repeat(self.lanes.reshape(-1, WARP).any(axis=1), WARP)
+        self.progressed = self.any_held  # lanes held before may continue, because these have run since
+        self.any_held = True
         self._watch = None
-        self._part = LATER
+        self._part = NEXT_CHECK
 
     def _parts(self, waiting: Array) -> tuple[Array, ...]:
         """Return the arrays that determine the next steps, except registers and global memory."""
         state = self._state
         return state.position, waiting, state.carry, state.shared, state.local
 
-    def _picture(self, waiting: Array) -> _Picture:
+    def _picture(self, waiting: Array) -> _Snapshot:
         registers = {width: file.copy() for width, file in self._state.files.items()}
-        return _Picture(registers, tuple(part.copy() for part in self._parts(waiting)))
+        return _Snapshot(registers, tuple(part.copy() for part in self._parts(waiting)))
 
-    def _same(self, watch: _Watch, waiting: Array) -> bool:
+    def _same(self, watch: _StateComparison, waiting: Array) -> bool:
         """Return whether all that the visited blocks depend on is unchanged. A loop counter that decides nothing is
         ignored."""
         before = watch.picture
         if not all(np.array_equal(a, b) for a, b in zip(before.rest, self._parts(waiting), strict=True)):
             return False
-        for name in _decisive(tuple(self._blocks[number] for number in sorted(watch.visited))):
+        for name in _deciding_registers(tuple(self._blocks[number] for number in sorted(watch.visited))):
             place = self._state.rows.get(name)
             if place is not None:
                 width, row = place
@@ -212,15 +212,15 @@ class Spinning:
 
 
 @dataclass
-class _Picture:
-    """A copy of the registers by width, and of ``Spinning._parts``."""
+class _Snapshot:
+    """A copy of the registers by width, and of ``SpinDetector._parts``."""
 
     registers: dict[int | str, Array]
     rest: tuple[Array, ...]
 
 
 @functools.cache
-def _decisive(blocks: tuple[Block, ...]) -> frozenset[str]:
+def _deciding_registers(blocks: tuple[Block, ...]) -> frozenset[str]:
     """Return the registers that determine the branches, addresses and stored values of ``blocks``."""
     wanted: set[str] = set()
     computing: list[Instruction] = []

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gemm_lessons.engine.events import WARP, Batch, Record
 from gemm_lessons.engine.machine import special
 from gemm_lessons.engine.machine.images import Images
-from gemm_lessons.engine.machine.maps import Maps
+from gemm_lessons.engine.machine.maps import TensorMaps
 from gemm_lessons.engine.machine.memory import POISON, shared_origin
 from gemm_lessons.engine.machine.phases import Phases
 from gemm_lessons.engine.ptx.cfg import line_of, reads
@@ -102,19 +102,19 @@ class State:
         self.notices: dict[str, Instruction] = {}  # kind of approximation -> first instruction that needed it
         self.alive = self.exists  # lanes that have not ended
         self.position = np.zeros(self.lanes, np.int32)  # basic block that a lane executes next
-        self.leaving = np.zeros(1, np.bool_)  # per basic block: its threads only end
+        self.exit_blocks = np.zeros(1, np.bool_)  # per basic block: its threads only end
         self.watched: frozenset[int] = frozenset()  # stores whose values are recorded
         self.undefined: dict[int, Array] = {}  # shuffle -> lanes that read an inactive lane when it last ran
-        self.outsiders: dict[int, tuple[Actor, int]] = {}  # shuffle -> first such thread, and the lane it read
+        self.inactive_sources: dict[int, tuple[Actor, int]] = {}  # shuffle -> first such thread, and the lane it read
         self.counting = False  # an observer counts memory accesses
         self.placed = False  # record the true address of every global access
-        self.flying: list[Callable[[], None]] = []  # bulk copies that have not yet reported to their mbarriers
+        self.in_flight: list[Callable[[], None]] = []  # bulk copies that have not yet reported to their mbarriers
         # Called with lanes that wait, the cells of their mbarriers, and the waiting instruction.
         self.stall: Callable[[Array, Array, Instruction], None] = lambda lanes, cell, instruction: None
         self.noted: set[int] = set()  # instructions whose irregular warps were recorded in this batch
         self.batch = Batch(0, blocks, self.threads, self.padded, 0)
         self.images = Images(())  # texture and surface objects
-        self.maps = Maps((), None)  # tensor maps
+        self.maps = TensorMaps((), None)  # tensor maps
         self._kernel = kernel
         self.full = True  # registers of lanes outside `active` may be overwritten: they are padding or have ended
 
@@ -140,7 +140,7 @@ class State:
         self.shared[...] = POISON
         self.local[...] = POISON
         self.noted.clear()
-        self.flying.clear()
+        self.in_flight.clear()
         if "phases" in vars(self):
             self.phases.begin()
         self.batch = Batch(first_block, blocks, self.threads, self.padded, generation)
@@ -175,13 +175,13 @@ class State:
         low: Array = lanes.view(dtype)[:: lanes.dtype.itemsize // dtype.itemsize]
         return low
 
-    def staying(self) -> Array:
+    def not_exiting(self) -> Array:
         """Return the mask of lanes that have not ended and do not end next."""
         result = self.alive.copy()
-        result[result] = ~self.leaving[self.position[result]]
+        result[result] = ~self.exit_blocks[self.position[result]]
         return result
 
-    def present(self, lanes: Array | None) -> Array:
+    def lane_numbers(self, lanes: Array | None) -> Array:
         """Return the lane numbers ``lanes``, or all of them for None."""
         return self.lane_index if lanes is None else lanes
 

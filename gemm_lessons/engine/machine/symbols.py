@@ -16,7 +16,7 @@ from gemm_lessons.engine.records.launch import HostVariable
 SPACES = {"const": "__constant__", "global": "__device__"}
 
 
-def plain(name: str) -> str:
+def source_name(name: str) -> str:
     """Return a name as the source writes it: ``_ZN2ns1dE`` -> ``ns::d``. Decode namespaces and internal linkage
     (Itanium C++ ABI, 5.1.5) and return other names unchanged."""
     match = re.fullmatch(r"_Z(?:N(?P<nested>.+)E|L(?P<local>.+))", name)
@@ -37,10 +37,10 @@ def plain(name: str) -> str:
 def find(variables: Sequence[Variable], name: str) -> Variable:
     """Return the variable called ``name`` in the source or in the PTX. Raise ``ValueError``."""
     known = [variable for variable in variables if variable.space in SPACES and variable.size]
-    found = [variable for variable in known if name in (variable.name, plain(variable.name))]
+    found = [variable for variable in known if name in (variable.name, source_name(variable.name))]
     if len(found) == 1:
         return found[0]
-    names = ", ".join(f"{SPACES[variable.space]} {plain(variable.name)}" for variable in known)
+    names = ", ".join(f"{SPACES[variable.space]} {source_name(variable.name)}" for variable in known)
     if found:
         raise ValueError(f"symbol {name}: several variables have that name: {', '.join(v.name for v in found)}")
     there = f"it has {names}" if names else "it has none"
@@ -61,7 +61,7 @@ def check(variable: Variable, symbol: HostVariable) -> None:
         raise ValueError(f"symbol {symbol.name}: the variable is {what}, the array of type {array.dtype}")
 
 
-def given(variables: Sequence[Variable], symbols: Sequence[HostVariable]) -> tuple[Variable, ...]:
+def with_host_values(variables: Sequence[Variable], symbols: Sequence[HostVariable]) -> tuple[Variable, ...]:
     """Return the module's variables with the values that the host sets. Raise ``ValueError`` if one does not fit."""
     values: dict[str, bytes | None] = {}
     for symbol in symbols:

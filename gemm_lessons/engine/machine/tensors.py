@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import Effect, Moved
 from gemm_lessons.engine.machine.bulk import HINT, INTO, UNIT, BulkSide, Reduction, read, reduction, report, sectors
-from gemm_lessons.engine.machine.maps import Map
-from gemm_lessons.engine.machine.mbarriers import USE, barriers_of
+from gemm_lessons.engine.machine.maps import PlacedTensorMap
+from gemm_lessons.engine.machine.mbarriers import OPERATION_EFFECT, barriers_of
 from gemm_lessons.engine.machine.state import Fault
 from gemm_lessons.engine.machine.transfers import Binding, MemoryBinder
 from gemm_lessons.engine.ptx.cfg import line_of, unsupported
@@ -65,7 +65,7 @@ class Boxes:
         self._map = binding.addresses(Address(first))
         self._places = [binding.value(place, "s32") for place in places]
 
-    def __call__(self, lanes: Array) -> Iterator[tuple[Map, Array, Array]]:
+    def __call__(self, lanes: Array) -> Iterator[tuple[PlacedTensorMap, Array, Array]]:
         """Yield, per tensor map: the map, its lanes, and the coordinates of their boxes (dims, n). Raise ``Fault``."""
         addresses = self._map(lanes)
         corner = np.array([np.full(lanes.size, p) if np.ndim(p) == 0 else p[lanes] for p in self._places], np.int64)
@@ -74,10 +74,10 @@ class Boxes:
             found = self._state.maps.get(self._memory.layout.memory, address)
             if found is None or address % MAP_ALIGNMENT or len(found.box) != len(corner):
                 raise self._no_map(found, int(lanes[int(here.argmax())]))
-            self._begins(found, lanes[here], corner[:, here])
+            self._check_start(found, lanes[here], corner[:, here])
             yield found, lanes[here], corner[:, here]
 
-    def _begins(self, found: Map, lanes: Array, corner: Array) -> None:
+    def _check_start(self, found: PlacedTensorMap, lanes: Array, corner: Array) -> None:
         """Raise ``Fault`` for a stored box with a negative coordinate or one that does not begin at a multiple of 16
         bytes of a row: both are illegal instructions on an H200. A loaded box may begin before the array. What a load
         does at other bytes of a row is not known, so raise ``UnsupportedKernel`` there."""
@@ -96,7 +96,7 @@ class Boxes:
         fault = self._fault("misaligned", case, int(lanes[position]), name=found.name, value=begins, limit=UNIT)
         raise fault if self._stores else UnsupportedKernel(str(fault), line_of(self._instruction))
 
-    def _no_map(self, found: Map | None, lane: int) -> Fault:
+    def _no_map(self, found: PlacedTensorMap | None, lane: int) -> Fault:
         if found is None:
             return self._fault("illegal_access", "no map", lane)
         if len(found.box) != len(self._places):
@@ -112,21 +112,21 @@ class Boxes:
 def _into_shared(binding: Binding, dims: int) -> Callable[[], None]:
     state, memory, instruction = binding.state, binding.memory, binding.instruction
     target, box, barrier, *_ = instruction.operands
-    to = binding.addresses(target)
+    target_of = binding.addresses(target)
     boxes = Boxes(binding, box, dims)
-    barriers = barriers_of(binding, barrier, USE, told=False)
-    shared, outside = (
+    barriers = barriers_of(binding, barrier, OPERATION_EFFECT, traced=False)
+    shared, global_side = (
         BulkSide(binding, "shared", "copy"),
         BulkSide(binding, "global", "copy"),
     )
     chosen = binding.lanes()
 
     def run() -> None:
-        for one, lanes, corner in boxes(state.present(chosen())):
-            places = to(lanes)
+        for one, lanes, corner in boxes(state.lane_numbers(chosen())):
+            places = target_of(lanes)
             shared.aligned(places, lanes, one.bytes, SHARED_ALIGNMENT)
             offset, inside = one.elements(corner)
-            _tell(outside, one, lanes, offset, inside)
+            _trace_global(global_side, one, lanes, offset, inside)
             flat = shared.place_shared(places, lanes, one.bytes)
             arena, window = memory.memory_of("global"), state.shared
             data = np.zeros((*offset.shape, one.element), np.uint8)
@@ -141,10 +141,10 @@ def _into_shared(binding: Binding, dims: int) -> Callable[[], None]:
 def _out_of_shared(binding: Binding, dims: int, name: str) -> Callable[[], None]:
     state, memory, instruction = binding.state, binding.memory, binding.instruction
     box, source, *_ = instruction.operands
-    come = binding.addresses(source)
+    source_of = binding.addresses(source)
     boxes = Boxes(binding, box, dims)
     effect: Effect = "atomic" if name else "store"
-    shared, outside = (
+    shared, global_side = (
         BulkSide(binding, "shared", "load"),
         BulkSide(binding, "global", effect),
     )
@@ -152,13 +152,13 @@ def _out_of_shared(binding: Binding, dims: int, name: str) -> Callable[[], None]
     reductions: dict[str, Reduction] = {}
 
     def run() -> None:
-        for one, lanes, corner in boxes(state.present(chosen())):
-            places = come(lanes)
+        for one, lanes, corner in boxes(state.lane_numbers(chosen())):
+            places = source_of(lanes)
             shared.aligned(places, lanes, one.bytes, SHARED_ALIGNMENT)
             offset, inside = one.elements(corner)
             flat = shared.place_shared(places, lanes, one.bytes)
             read(state, lanes, _moved(one, offset, inside, bool(name)))
-            _tell(outside, one, lanes, offset, inside)
+            _trace_global(global_side, one, lanes, offset, inside)
             arena, window = memory.memory_of("global"), state.shared
             data = window[_by_element(one, places, flat, window.size)].reshape(*offset.shape, one.element)[inside]
             index = _in_arena(memory, one, offset[inside])
@@ -174,20 +174,21 @@ def _out_of_shared(binding: Binding, dims: int, name: str) -> Callable[[], None]
     return run
 
 
-def _in_arena(memory: MemoryBinder, one: Map, offset: Array) -> Array:
+def _in_arena(memory: MemoryBinder, one: PlacedTensorMap, offset: Array) -> Array:
     """Return where elements at ``offset`` of a map's array begin in the arena."""
     start, _ = memory.layout.memory.offsets(np.array([one.base]), 1)
     return np.asarray(start[0] + offset)
 
 
-def _by_element(one: Map, places: Array, flat: Array, size: int) -> Array:
-    """Where in all blocks' shared memory the bytes of each element of each box lie: (boxes * elements, bytes)."""
+def _by_element(one: PlacedTensorMap, places: Array, flat: Array, size: int) -> Array:
+    """Return the indices into all blocks' shared memory of the bytes of each element, shape (boxes * elements,
+    bytes)."""
     step = np.arange(0, one.bytes, one.element)
     addresses = one.swizzled(places[:, None] + step) - places[:, None] + flat[:, None]
     return np.asarray(addresses.reshape(-1)[:, None] + np.arange(one.element))
 
 
-def _moved(one: Map, offset: Array, inside: Array, reduces: bool = False) -> Moved:
+def _moved(one: PlacedTensorMap, offset: Array, inside: Array, reduces: bool = False) -> Moved:
     """Return the bytes and sectors of global memory that boxes move: their rows inside the array."""
     first, good = offset.reshape(-1, one.box[0]), inside.reshape(-1, one.box[0])
     count = good.sum(axis=1)
@@ -196,15 +197,15 @@ def _moved(one: Map, offset: Array, inside: Array, reduces: bool = False) -> Mov
     return Moved(int(count.sum()) * one.element, sectors(begin[there], count[there] * one.element), reduces)
 
 
-def _tell(outside: BulkSide, one: Map, lanes: Array, offset: Array, inside: Array) -> None:
+def _trace_global(global_side: BulkSide, one: PlacedTensorMap, lanes: Array, offset: Array, inside: Array) -> None:
     """Append a box's touches of global memory to the trace, row by row, if the memory is tracked."""
     row = one.box[0]
     first, good = offset.reshape(lanes.size, -1, row), inside.reshape(lanes.size, -1, row)
-    if not outside.is_watched(np.array([one.base])):
+    if not global_side.is_tracked(np.array([one.base])):
         return
     for number in range(first.shape[1]):
         count = good[:, number].sum(axis=1)
         begin = first[:, number][np.arange(lanes.size), good[:, number].argmax(axis=1)] + one.base
         for length in np.unique(count[count > 0]).tolist():
             here = count == length
-            outside.tell_global(begin[here], lanes[here], length * one.element)
+            global_side.trace_global(begin[here], lanes[here], length * one.element)

@@ -36,20 +36,20 @@ BUILT_IN = "__nv_nvrtc_builtin_header.h"
 
 def bind_texture(binding: Binding) -> Run:
     """Bind ``tex``. Raise ``UnsupportedKernel``."""
-    return _OfImages(binding).texture(binding.guard)
+    return _ImageBinder(binding).texture(binding.guard)
 
 
 def bind_query(binding: Binding) -> Run:
     """Bind ``txq``. Raise ``UnsupportedKernel``, also for a dimension that the texture does not have."""
-    return _OfImages(binding).query(binding.guard)
+    return _ImageBinder(binding).query(binding.guard)
 
 
 def bind_surface(binding: Binding) -> Run:
     """Bind ``suld`` or ``sust``. Raise ``UnsupportedKernel``."""
-    return _OfImages(binding).surface(binding.guard)
+    return _ImageBinder(binding).surface(binding.guard)
 
 
-def _asked_by(instruction: Instruction) -> SourceLine | None:
+def _calling_line(instruction: Instruction) -> SourceLine | None:
     """Return the line that calls ``tex2D`` or the like, which are functions of the compiler's own header."""
     if instruction.source is None:
         return None
@@ -57,12 +57,12 @@ def _asked_by(instruction: Instruction) -> SourceLine | None:
     return SourceLine(*outside[0]) if outside else instruction.source
 
 
-class _OfImages:
+class _ImageBinder:
     """Binds one instruction on texture or surface objects."""
 
     def __init__(self, binding: Binding) -> None:
         self.state, self.value = binding.state, binding.value
-        self.instruction = replace(binding.instruction, source=_asked_by(binding.instruction))
+        self.instruction = replace(binding.instruction, source=_calling_line(binding.instruction))
         if not self.state.images:
             raise self.unsupported("no texture or surface object is among the arguments, as simulate() takes them,")
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.engine.events import Access, Effect, Space, Stored
-from gemm_lessons.engine.machine.access import Form, Layout, SpaceAccess, access_of, form_of, remember
-from gemm_lessons.engine.machine.faults import Misses
+from gemm_lessons.engine.machine.access import Form, Layout, SpaceAccess, access_of, form_of, memoise_placement
+from gemm_lessons.engine.machine.faults import AccessFaults
 from gemm_lessons.engine.machine.memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
 from gemm_lessons.engine.machine.state import State
 from gemm_lessons.engine.ptx.cfg import line_of, unsupported
@@ -27,7 +27,7 @@ Array = NDArray[Any]
 Value = Callable[[Operand | None, str], Any]
 
 
-class Data:
+class RegisterData:
     """The registers of a load or store: one row per element, widened or narrowed as PTX specifies."""
 
     def __init__(self, state: State, kind: str, operands: Sequence[Operand | None], value: Callable[..., Any]) -> None:
@@ -40,7 +40,7 @@ class Data:
         self._state, self._value = state, value
         self.block: Array | None = None
 
-    def as_destinations(self) -> Data:
+    def as_destinations(self) -> RegisterData:
         """Resolve the operands as registers to write. Raise ``UnsupportedKernel``."""
         state = self._state
         for operand in self.operands:
@@ -67,7 +67,7 @@ class Data:
             self.block = file[numbers[0] : numbers[0] + self.count].view(self.dtype)
         return self
 
-    def as_sources(self) -> Data:
+    def as_sources(self) -> RegisterData:
         """Resolve the operands as values to read."""
         self._sources = [self._value(operand, self.kind) for operand in self.operands]
         return self
@@ -107,7 +107,7 @@ class Data:
     def store_and_record(self, index: int, view: Array, where: Array, lanes: Array | None) -> None:
         """Call ``store`` and append each lane's stored bytes to the trace."""
         self.store(view, where, lanes)
-        lanes = self._state.present(lanes)
+        lanes = self._state.lane_numbers(lanes)
         values = np.empty((lanes.size, self.count), self.dtype)
         for element in range(self.count):
             values[:, element] = self._pick(element, lanes)
@@ -171,9 +171,9 @@ class MemoryBinder:
     def space_access(self, instruction: Instruction, access: Access, unit: int) -> SpaceAccess:
         """Return the resolver of one instruction's addresses in one space."""
         nearby = self.layout.shared if access.space == "shared" else self.layout.local
-        meant = functools.partial(self.layout.array_meant, instruction)
-        misses = Misses(self.state, self.layout.memory, instruction, access, nearby, meant)
-        return SpaceAccess(self.state, self.layout.memory, instruction, access, unit, misses)
+        intended = functools.partial(self.layout.intended_array, instruction)
+        faults = AccessFaults(self.state, self.layout.memory, instruction, access, nearby, intended)
+        return SpaceAccess(self.state, self.layout.memory, instruction, access, unit, faults)
 
     def memory_of(self, space: str) -> NDArray[np.uint8]:
         """Return the bytes of a space."""
@@ -214,14 +214,14 @@ class MemoryBinder:
         """Bind ``ld``."""
         form = form_of(instruction)
         target, address = instruction.operands[:2]
-        data = Data(self.state, form.kind, elements_of(target), self.value).as_destinations()
+        data = RegisterData(self.state, form.kind, elements_of(target), self.value).as_destinations()
         return self._bound(Transfer(instruction, form, _memory(address, instruction), "load", data.load), guard)
 
     def store(self, instruction: Instruction, guard: Callable[[], Array | None] | None) -> Callable[[], None]:
         """Bind ``st``."""
         form = form_of(instruction)
         address, source = instruction.operands[:2]
-        data = Data(self.state, form.kind, elements_of(source), self.value).as_sources()
+        data = RegisterData(self.state, form.kind, elements_of(source), self.value).as_sources()
         move = data.store
         if instruction.index in self.state.watched:
             move = functools.partial(data.store_and_record, instruction.index)
@@ -266,7 +266,7 @@ class MemoryBinder:
         lanes."""
         state, move = self.state, it.move
         space, view = self._side(it, "shared" if it.form.space == "shared" else "local")
-        recall = remember(state, it.address, compute, space)
+        recall = memoise_placement(state, it.address, compute, space)
 
         def run() -> None:
             lanes = chosen()
@@ -291,7 +291,7 @@ class MemoryBinder:
             if lanes is not None and not lanes.size:
                 return
             addresses = compute(lanes)
-            everyone = state.present(lanes)
+            everyone = state.lane_numbers(lanes)
             rest = np.ones(addresses.shape, np.bool_)
             for start, space, view in windows:
                 inside = (addresses >= start) & (addresses < start + WINDOW_SIZE)

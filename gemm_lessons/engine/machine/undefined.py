@@ -50,7 +50,7 @@ def rule_of(instruction: Instruction, operation: Operation) -> Rule:
         return _upwards(operation)
     if len(operation.result) == 1 and operation.result[0].endswith("x2"):
         return _halves
-    return _everything(operation)
+    return _any_source(operation)
 
 
 def unsigned(array: Any) -> Any:
@@ -59,7 +59,7 @@ def unsigned(array: Any) -> Any:
     return array if array.dtype == np.bool_ else array.view(f"u{array.dtype.itemsize}")
 
 
-def some(sources: Sequence[Source]) -> Array:
+def any_undefined(sources: Sequence[Source]) -> Array:
     """Return the lanes in which any bit of any source is undefined."""
     result: Any = np.False_
     for source in sources:
@@ -75,15 +75,16 @@ def spread(lanes: Array, code: str) -> Array:
     return np.where(lanes, np.array(np.iinfo(dtype).max, dtype), np.array(0, dtype))
 
 
-def _everything(operation: Operation) -> Rule:
+def _any_source(operation: Operation) -> Rule:
     def rule(sources: Sequence[Source]) -> Sequence[Array]:
-        return [spread(some(sources), code) for code in operation.result]
+        return [spread(any_undefined(sources), code) for code in operation.result]
 
     return rule
 
 
 def _halves(sources: Sequence[Source]) -> Sequence[Array]:
-    """Packed pairs: each half depends on the same half of every 32-bit source, and on all of narrower sources."""
+    """Return the mask for packed pairs: each half depends on the same half of every 32-bit source, and on all of
+    narrower sources."""
     result: Any = np.uint32(0)
     for source in sources:
         if source.undefined.dtype.itemsize == 4:
@@ -108,7 +109,7 @@ def _moves(operation: Operation, moved: Sequence[int]) -> Rule:
         ]
         operation.function(result, *masks)
         how = [source for place, source in enumerate(sources) if place not in moved]
-        return [unsigned(result) | spread(some(how), code)]
+        return [unsigned(result) | spread(any_undefined(how), code)]
 
     return rule
 
@@ -127,7 +128,7 @@ def _upwards(operation: Operation) -> Rule:
     return rule
 
 
-def _can_be(source: Source) -> tuple[Array, Array]:
+def _possible_values(source: Source) -> tuple[Array, Array]:
     """Return the bits that may be 0 and the bits that may be 1."""
     value = unsigned(source.value)
     return np.invert(value) | source.undefined, value | source.undefined
@@ -137,12 +138,12 @@ def _bitwise(opcode: str) -> Rule:
     """Return the rule for bitwise logic: a bit is undefined if it may be 0 as well as 1."""
 
     def rule(sources: Sequence[Source]) -> Sequence[Array]:
-        zero, one = _can_be(sources[0])
+        zero, one = _possible_values(sources[0])
         if opcode == "not":
             return [zero & one]
         if opcode == "lop3":
             return [_table(sources[:3], int(np.ravel(sources[3].value)[0]))]
-        other_zero, other_one = _can_be(sources[1])
+        other_zero, other_one = _possible_values(sources[1])
         if opcode == "and":
             return [(zero | other_zero) & (one & other_one)]
         if opcode == "or":
@@ -153,8 +154,8 @@ def _bitwise(opcode: str) -> Rule:
 
 
 def _table(sources: Sequence[Source], code: int) -> Array:
-    """``lop3``: bit 4a + 2b + c of ``code`` is the result for bits a, b, c."""
-    can = [_can_be(source) for source in sources]
+    """Return the mask for ``lop3``: bit 4a + 2b + c of ``code`` is the result for bits a, b, c."""
+    can = [_possible_values(source) for source in sources]
     results: list[Any] = [np.uint32(0), np.uint32(0)]
     for term in range(8):
         possible = can[0][term >> 2] & can[1][term >> 1 & 1] & can[2][term & 1]
@@ -163,7 +164,7 @@ def _table(sources: Sequence[Source], code: int) -> Array:
 
 
 def _selection(sources: Sequence[Source]) -> Sequence[Array]:
-    """``selp``: where the choice is undefined, the bits in which the two sources differ are undefined."""
+    """Return the mask for ``selp``. An undefined choice makes the bits undefined in which the two sources differ."""
     first, second, choice = sources
     open_bits = first.undefined | second.undefined | (unsigned(first.value) ^ unsigned(second.value))
     chosen = np.where(choice.value, first.undefined, second.undefined)
@@ -176,11 +177,11 @@ def _comparison(instruction: Instruction, operation: Operation) -> Rule:
     plain = semantics.lookup("setp", tuple(m for m in instruction.modifiers if m != combine))
     equality = instruction.modifiers[0] in ("eq", "ne") and operation.sources[0][0] in "usb"
     if plain is None:  # packed operands: two comparisons, two results
-        return _everything(operation)
+        return _any_source(operation)
 
     def rule(sources: Sequence[Source]) -> Sequence[Array]:
         a, b = sources[:2]
-        unknown = some((a, b))
+        unknown = any_undefined((a, b))
         if equality:  # a difference in a defined bit decides
             both = np.invert(a.undefined | b.undefined)
             unknown = unknown & ((unsigned(a.value) ^ unsigned(b.value)) & both == 0)

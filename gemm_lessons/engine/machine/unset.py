@@ -1,6 +1,6 @@
 """Registers that are read before they are written: an uninitialised variable of the source.
 
-``suspects`` finds by data-flow analysis which registers some path reads before writing them; most kernels have none,
+``maybe_unset`` finds by data-flow analysis which registers some path reads before writing them; most kernels have none,
 and then nothing below costs anything. For these registers and those computed from them, the machine tracks per lane
 which bits are undefined (``undefined.py``). Reading such a bit is no error yet: compilers evaluate both sides of
 ``i < n && d > 0`` and pack halves of which one is never used. It is an error once the bit decides a branch, an address
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from gemm_lessons.engine.events import WARP
 from gemm_lessons.engine.machine.decode import Binder, Op, Run, both
 from gemm_lessons.engine.machine.state import State
-from gemm_lessons.engine.machine.undefined import Source, rule_of, some, spread, unsigned
+from gemm_lessons.engine.machine.undefined import Source, any_undefined, rule_of, spread, unsigned
 from gemm_lessons.engine.ptx.cfg import Block, lanes_with_address, line_of, reads, writes
 from gemm_lessons.engine.ptx.fragments import Fragment, product_form
 from gemm_lessons.engine.ptx.records import (
@@ -52,10 +52,10 @@ from gemm_lessons.engine.semantics.operation import DTYPES
 
 Array = NDArray[Any]
 
-NOT_READ = -1  # origin of a register that only moves have read
+UNREAD = -1  # origin of a register that only moves have read
 
 
-def suspects(kernel: Kernel, blocks: Sequence[Block]) -> frozenset[str]:
+def maybe_unset(kernel: Kernel, blocks: Sequence[Block]) -> frozenset[str]:
     """Return the registers that may be unset when they are read. Registers used by barriers and calls are excluded,
     because their reads and writes are not distinguished here."""
     declared = frozenset(kernel.registers)
@@ -74,7 +74,7 @@ def suspects(kernel: Kernel, blocks: Sequence[Block]) -> frozenset[str]:
                 known[successor] = meet
                 work.append(successor)
     found = (read - before for read, before in zip(exposed, known, strict=True) if before is not None)
-    return (frozenset().union(*found) & declared) - _handled(kernel)
+    return (frozenset().union(*found) & declared) - _untracked(kernel)
 
 
 def _exposed(block: Block) -> tuple[frozenset[str], frozenset[str]]:
@@ -88,11 +88,11 @@ def _exposed(block: Block) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(exposed), frozenset(written)
 
 
-def followed(kernel: Kernel, roots: frozenset[str]) -> frozenset[str]:
+def dependent_registers(kernel: Kernel, roots: frozenset[str]) -> frozenset[str]:
     """Return ``roots`` and every register computed from them."""
     if not roots:
         return roots
-    handled = _handled(kernel)
+    handled = _untracked(kernel)
     reached = set(roots)
     growing = True
     while growing:
@@ -105,17 +105,17 @@ def followed(kernel: Kernel, roots: frozenset[str]) -> frozenset[str]:
     return frozenset(reached)
 
 
-def _handled(kernel: Kernel) -> set[str]:
+def _untracked(kernel: Kernel) -> set[str]:
     return {n for i in kernel.instructions if i.row.undefined == "apart" for o in i.operands for n in registers_in(o)}
 
 
-def _moved(instruction: Instruction) -> bool:
+def _only_copies(instruction: Instruction) -> bool:
     """Return whether an instruction only copies its source, as the compiler does where two paths join."""
     return instruction.row.undefined == "copied" and instruction.guard is None
 
 
 @dataclass
-class _Reader:
+class _UnsetRead:
     """A read of an unset variable: its first thread (``place``: batch and lane), and the number of reads."""
 
     place: tuple[int, int]
@@ -123,7 +123,7 @@ class _Reader:
     count: int = 0
 
 
-class Unset:
+class UnsetRegisters:
     """Tracks the undefined bits of one launch. ``roots`` are unset when a batch starts; ``shuffles`` (indices) may read
     inactive lanes."""
 
@@ -133,23 +133,23 @@ class Unset:
         self._state, self._kernel, self._binder = state, kernel, binder
         self._shuffles = shuffles
         self._roots = sorted(name for name in roots if name in state.rows)
-        given = frozenset(name for index in shuffles for name in _given(kernel.instructions[index]))
-        names = sorted(name for name in followed(kernel, roots | given) if name in state.rows)
+        given = frozenset(name for index in shuffles for name in _shuffle_target(kernel.instructions[index]))
+        names = sorted(name for name in dependent_registers(kernel, roots | given) if name in state.rows)
         self._bits: dict[str, Array] = {}
         for name in names:
             width, _ = state.rows[name]
             self._bits[name] = np.zeros(state.lanes, np.bool_ if width == "pred" else f"u{int(width) // 8}")
         # By register and lane: the instruction that first read the unset variable that the value depends on.
-        self._origin = {name: np.full(state.lanes, NOT_READ, np.int32) for name in names}
+        self._origin = {name: np.full(state.lanes, UNREAD, np.int32) for name in names}
         self._dirty: set[str] = set()  # registers with undefined bits in a living lane
         self._batches = 0
-        self._found: dict[int, _Reader] = {}  # index of the first reading instruction -> read
+        self._found: dict[int, _UnsetRead] = {}  # index of the first reading instruction -> read
 
     def begin(self, alive: Array) -> None:
         """Mark the roots as undefined, for a new batch."""
         for name, bits in self._bits.items():
             bits[:] = False
-            self._origin[name][:] = NOT_READ
+            self._origin[name][:] = UNREAD
         for name in self._roots:
             width, row = self._state.rows[name]
             registers = self._state.files[width][row]
@@ -159,12 +159,12 @@ class Unset:
         self._dirty = set(self._roots)
         self._batches += 1
 
-    def around(self, step: Step, operations: list[Op]) -> list[Op]:
+    def wrap(self, step: Step, operations: list[Op]) -> list[Op]:
         """Return the operations of a step, with the tracking operations before and after them."""
         if not self._bits:
             return operations
         instructions = (step.instruction,) if isinstance(step, Single) else step.instructions
-        after = [both(functools.partial(self._mark, i)) for i in instructions if i.index in self._shuffles]
+        after = [both(functools.partial(self._mark_inactive, i)) for i in instructions if i.index in self._shuffles]
         return [*self._notes(instructions, operations), *operations, *after]
 
     def at_end(self, block: Block) -> list[Op]:
@@ -182,28 +182,28 @@ class Unset:
             if (line, file) in by_line:
                 continue
             if index in self._shuffles:
-                by_line[line, file] = self._outsider(instruction, reader.count)
+                by_line[line, file] = self._shuffle_finding(instruction, reader.count)
                 continue
             by_line[line, file] = Finding(
                 "unset", "warning", "", line, count=reader.count, file=file, actors=(reader.thread,)
             )  # fmt: skip
         return list(by_line.values())
 
-    def _outsider(self, instruction: Instruction, count: int) -> Finding:
+    def _shuffle_finding(self, instruction: Instruction, count: int) -> Finding:
         """Return the finding of a shuffle whose undefined value was used."""
         line, file = line_of(instruction), instruction.source.file if instruction.source else ""
-        thread, lane = self._state.outsiders[instruction.index]
+        thread, lane = self._state.inactive_sources[instruction.index]
         facts = FromLane(lane)
         return Finding(
             "shuffle_source", "warning", "", line, count=count, file=file, actors=(thread,), facts=facts
         )  # fmt: skip
 
-    def _mark(self, instruction: Instruction) -> None:
+    def _mark_inactive(self, instruction: Instruction) -> None:
         """Mark what a shuffle has read from inactive lanes as undefined."""
         lanes = self._state.undefined.get(instruction.index)
         if lanes is None or not lanes.any():
             return
-        for name in _given(instruction):
+        for name in _shuffle_target(instruction):
             bits = self._bits.get(name)
             if bits is not None:
                 bits[lanes] = np.iinfo(bits.dtype).max
@@ -347,7 +347,7 @@ class Unset:
         if not isinstance(data, Register) or not isinstance(target, Register):
             return self._all_or_nothing(instruction)
         state = self._state
-        open_lanes = some([self._source(operand, "u32") for operand in how])
+        open_lanes = any_undefined([self._source(operand, "u32") for operand in how])
         if data.name in {name for operand in how for name in registers_in(operand)}:
             return self._all_or_nothing(instruction)
         names = {data.name, target.name, *writes(instruction)}
@@ -434,12 +434,12 @@ class Unset:
             self._dirty.discard(name)
 
     def _origin_of(self, instruction: Instruction, mask: Array) -> Array:
-        origin = np.full(self._state.lanes, NOT_READ, np.int32)
+        origin = np.full(self._state.lanes, UNREAD, np.int32)
         for name in sorted(reads(instruction) & self._dirty):
-            from_here = (self._bits[name] != 0) & (origin == NOT_READ)
+            from_here = (self._bits[name] != 0) & (origin == UNREAD)
             np.copyto(origin, self._origin[name], where=from_here)
-        if not _moved(instruction):
-            origin[(origin == NOT_READ) & (mask != 0)] = instruction.index
+        if not _only_copies(instruction):
+            origin[(origin == UNREAD) & (mask != 0)] = instruction.index
         return origin
 
     # -- where it matters ---------------------------------------------------------------------------------------------
@@ -455,28 +455,30 @@ class Unset:
                 if name not in addresses and widths[name] != "pred" and kind in SIZES and kind in DTYPES:
                     widths[name] = kind
         guard = instruction.guard.name if instruction.guard is not None else ""
-        asked = self._state.lane_index % WARP < lanes_with_address(instruction)
+        supplies_address = self._state.lane_index % WARP < lanes_with_address(instruction)
 
         def look() -> None:
             state = self._state
             active = state.alive if state.active is None else state.active
-            lanes = self._lanes(instruction) & asked
+            lanes = self._lanes(instruction) & supplies_address
             for name, code in widths.items():
                 if name in self._dirty:
-                    self._look(instruction, name, (self._view(name, code) != 0) & (active if name == guard else lanes))
+                    self._record_use(
+                        instruction, name, (self._view(name, code) != 0) & (active if name == guard else lanes)
+                    )
 
         return look
 
-    def _look(self, instruction: Instruction, name: str, lanes: Array) -> None:
+    def _record_use(self, instruction: Instruction, name: str, lanes: Array) -> None:
         if not lanes.any():
             return
-        origin = np.where(self._origin[name] == NOT_READ, instruction.index, self._origin[name])
+        origin = np.where(self._origin[name] == UNREAD, instruction.index, self._origin[name])
         for index in np.unique(origin[lanes]).tolist():
             here = lanes & (origin == index)
             place = self._batches, int(here.argmax())
             reader = self._found.get(index)
             if reader is None:
-                reader = self._found[index] = _Reader(place, self._actor(index, place[1]))
+                reader = self._found[index] = _UnsetRead(place, self._actor(index, place[1]))
             elif place < reader.place:  # name the same thread whichever use ran first
                 reader.place, reader.thread = place, self._actor(index, place[1])
             reader.count += int(np.count_nonzero(here))
@@ -485,7 +487,7 @@ class Unset:
         return self._state.actor(lane, self._kernel.instructions[index])
 
 
-def _given(instruction: Instruction) -> tuple[str, ...]:
+def _shuffle_target(instruction: Instruction) -> tuple[str, ...]:
     """Return the name of the register that receives a shuffle's value."""
     first = instruction.operands[0]
     target = first.first if isinstance(first, PredicatePair) else first

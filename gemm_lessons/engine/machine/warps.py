@@ -27,13 +27,13 @@ Array = NDArray[Any]
 Results = tuple[Array | None, ...]
 
 
-class Groups:
+class MemberGroups:
     """The groups of lanes that execute one instruction together, memoised while masks and lanes stay the same."""
 
     def __init__(self, state: State, instruction: Instruction) -> None:
-        everyone = np.ones((state.warps, WARP), np.bool_)
+        all_lanes = np.ones((state.warps, WARP), np.bool_)
         self._state, self._instruction = state, instruction
-        self.everyone = everyone
+        self.all_lanes = all_lanes
         self._members = self._active = self._known = np.zeros((0, WARP), np.uint32)
 
     def of(self, members: Array, active: Array) -> Array:
@@ -47,7 +47,7 @@ class Groups:
             who = self._state.actor(lane, self._instruction)
             raise Fault("warp_mask", "own", self._instruction, who, Misuse(self._instruction.full_opcode))
         self._members, self._known = members.copy(), groups(members, active)
-        self._active = active if active is self.everyone else active.copy()
+        self._active = active if active is self.all_lanes else active.copy()
         return self._known
 
 
@@ -68,7 +68,7 @@ def bind_warp(binding: Binding) -> Callable[[], None]:
         or (opcode != "activemask" and "sync" not in instruction.modifiers)
     ):
         raise unsupported(instruction)
-    known = Groups(state, instruction)
+    known = MemberGroups(state, instruction)
 
     def warps(operand: Operand, code: str) -> Array:
         if isinstance(operand, PredicatePair):
@@ -90,23 +90,23 @@ def bind_warp(binding: Binding) -> Callable[[], None]:
 
     def run() -> None:
         mask = guard() if guard is not None else state.active
-        active = known.everyone if mask is None else mask.reshape(-1, WARP)
+        active = known.all_lanes if mask is None else mask.reshape(-1, WARP)
         group = known.of(members, active)
         given = (~sources[0],) if negated else sources
         results = compute(group, active, *given)
-        if isinstance(compute, _Shuffle) and (compute.misses or instruction.index in state.undefined):
-            _note_outside(state, instruction, compute.outside, compute.lane)
+        if isinstance(compute, _Shuffle) and (compute.reads_inactive or instruction.index in state.undefined):
+            _note_inactive_sources(state, instruction, compute.outside, compute.lane)
         write(results, active.reshape(-1))
 
     return run
 
 
-def _note_outside(state: State, instruction: Instruction, outside: Array, source: Array) -> None:
+def _note_inactive_sources(state: State, instruction: Instruction, outside: Array, source: Array) -> None:
     """Record the lanes that shuffle from an inactive lane, and one example for a message."""
     state.undefined[instruction.index] = outside.reshape(-1)
-    if instruction.index not in state.outsiders and outside.any():
+    if instruction.index not in state.inactive_sources and outside.any():
         lane = int(outside.argmax())
-        state.outsiders[instruction.index] = state.actor(lane, instruction), int(source.reshape(-1)[lane])
+        state.inactive_sources[instruction.index] = state.actor(lane, instruction), int(source.reshape(-1)[lane])
 
 
 def _operand_codes(opcode: str, kind: str) -> tuple[str, ...]:
@@ -122,7 +122,7 @@ def _operand_codes(opcode: str, kind: str) -> tuple[str, ...]:
 
 
 def _source_lane(mode: str, b: Array, c: Array) -> tuple[Array, Array]:
-    """``shfl``: return the lane that each lane reads (itself if outside its segment), and whether it is inside."""
+    """Return the lane that each lane reads by ``shfl`` (itself if outside its segment), and whether it is inside."""
     b = (b & 31).astype(np.int64)
     segment = ((c >> 8) & 31).astype(np.int64)
     clamp = (c & 31).astype(np.int64)
@@ -150,24 +150,24 @@ class _Shuffle:
     def __init__(self, state: State, mode: str) -> None:
         self._state, self._mode = state, mode
         self._first = np.arange(state.warps)[:, None] * WARP
-        self._how: tuple[Array, Array] | None = None
-        self._whom: tuple[Array, Array] | None = None
+        self._given: tuple[Array, Array] | None = None
+        self._read: tuple[Array, Array] | None = None
         self._group: Array | None = None
         self.lane = self.outside = np.zeros((state.warps, WARP), np.int64)
-        self.misses = False
+        self.reads_inactive = False
 
     def __call__(self, group: Array, active: Array, source: Array, b: Array, c: Array) -> Results:
-        fresh = self._how is None or not (np.array_equal(b, self._how[0]) and np.array_equal(c, self._how[1]))
+        fresh = self._given is None or not (np.array_equal(b, self._given[0]) and np.array_equal(c, self._given[1]))
         if fresh:
-            self._how = b.copy(), c.copy()
+            self._given = b.copy(), c.copy()
             self.lane, valid = _source_lane(self._mode, b, c)
-            self._whom = self.lane + self._first, valid
+            self._read = self.lane + self._first, valid
         if fresh or group is not self._group:
             self._group = group
             self.outside = active & ((group >> self.lane.astype(np.uint32)) & np.uint32(1) == 0)
-            self.misses = bool(self.outside.any())
-        assert self._whom is not None
-        whom, valid = self._whom
+            self.reads_inactive = bool(self.outside.any())
+        assert self._read is not None
+        whom, valid = self._read
         return np.take(np.ascontiguousarray(source).reshape(-1), whom), valid
 
 

@@ -44,7 +44,7 @@ def is_barrier(instruction: Instruction) -> bool:
     return instruction.row.effect == "barrier"
 
 
-def meets_in_warp(instruction: Instruction) -> bool:
+def synchronises_warp(instruction: Instruction) -> bool:
     """Return whether an instruction waits for other threads of its warp. It begins a basic block."""
     return bool(instruction.row.warp)
 
@@ -113,7 +113,7 @@ def build(kernel: Kernel) -> tuple[Block, ...]:
     count = len(kernel.instructions)
     starts = {0, *(position for position in kernel.labels.values() if position < count)}
     for instruction in kernel.instructions:
-        if meets_in_warp(instruction) or reads_clock(instruction):
+        if synchronises_warp(instruction) or reads_clock(instruction):
             starts.add(instruction.index)
         if instruction.row.ends_block and instruction.index + 1 < count:
             starts.add(instruction.index + 1)

@@ -13,7 +13,7 @@ from gemm_lessons.engine.ptx.cfg import Block, writes
 from gemm_lessons.engine.ptx.opcodes import JOINED
 from gemm_lessons.engine.ptx.records import Immediate, Instruction, Operand, Register
 
-IN_ANY_ORDER = 2  # commutative sources: of sums and products, and the first two of multiply-adds
+COMMUTATIVE = 2  # commutative sources: of sums and products, and the first two of multiply-adds
 
 
 def repeated(blocks: Sequence[Block]) -> frozenset[int]:
@@ -31,7 +31,7 @@ def repeated(blocks: Sequence[Block]) -> frozenset[int]:
             continue
         earlier = first.setdefault(key, [])
         for other in earlier:
-            if _comes_before(blocks, block_of[other.index], block_of[instruction.index]):
+            if _dominates(blocks, block_of[other.index], block_of[instruction.index]):
                 found.add(instruction.index)
                 stands_for.update((name, other.operands[0]) for name in writes(instruction))
                 break
@@ -55,11 +55,11 @@ def _key(instruction: Instruction, count: Counter[str], stands_for: Mapping[str,
         else:
             return None
     if instruction.row.pointer != "subtracted":
-        sources[:IN_ANY_ORDER] = sorted(sources[:IN_ANY_ORDER], key=repr)
+        sources[:COMMUTATIVE] = sorted(sources[:COMMUTATIVE], key=repr)
     return instruction.opcode, instruction.modifiers, *sources
 
 
-def _comes_before(blocks: Sequence[Block], one: int, other: int) -> bool:
+def _dominates(blocks: Sequence[Block], one: int, other: int) -> bool:
     """Return whether block ``one`` dominates block ``other``."""
     if one in (0, other):
         return True

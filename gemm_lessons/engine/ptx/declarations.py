@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from gemm_lessons.engine.ptx.operand_text import parse_operand, signed, split
 from gemm_lessons.engine.ptx.records import SIZES, AddressOf, Immediate, KernelParameter, PtxSyntaxError, Variable
 
-MOST_BYTES = {"global": 1 << 30, "const": 1 << 30, "shared": 1 << 20, "local": 1 << 20}  # per variable
+MAX_BYTES = {"global": 1 << 30, "const": 1 << 30, "shared": 1 << 20, "local": 1 << 20}  # per variable
 MOST_ALIGNMENT = 1 << 20
-MOST_PARAMETER_BYTES = 32764  # "CUDA C++ Programming Guide", kernel parameters since CUDA 12.1
+MAX_PARAMETER_BYTES = 32764  # "CUDA C++ Programming Guide", kernel parameters since CUDA 12.1
 
 _PARAMETER = re.compile(
     r"\.param\s*(?:\.align\s+(\d+)\s*)?\.(\w+)(?:\s*\.ptr\b[^,]*?)?\s+([\w$]+)(?:\[(\d+)\])?\s*(?:,|$)", re.S
@@ -59,7 +59,7 @@ def variable(statement: str) -> Variable:
     size = element * (int(vector[1]) if vector else 1)
     for dimension in re.findall(r"\[(\d*)\]", dimensions):
         size *= int(dimension or 0)
-    if size > MOST_BYTES[space] or int(align or 1) not in range(1, MOST_ALIGNMENT + 1):
+    if size > MAX_BYTES[space] or int(align or 1) not in range(1, MOST_ALIGNMENT + 1):
         raise PtxSyntaxError(f"{name} has {size:,} bytes{f' at {align}' if align else ''}, more than can be held")
     data, pointers = _initial(initial, element) if initial else (b"", ())
     if len(data) > size:
@@ -101,7 +101,7 @@ def parameters(text: str) -> tuple[KernelParameter, ...]:
         raise PtxSyntaxError(f"parameters not understood: {' '.join(text.split())[:200]}")
     for align_text, kind, name, count in found:
         size = SIZES[kind] * int(count or 1)
-        if size > MOST_PARAMETER_BYTES:
+        if size > MAX_PARAMETER_BYTES:
             raise PtxSyntaxError(f"parameter {name} has {size:,} bytes, more than a launch can pass")
         align = int(align_text or SIZES[kind])
         offset = -(-offset // align) * align

@@ -24,37 +24,38 @@ from gemm_lessons.engine.records.frozen import dataclass
 
 TYPES = frozenset("f16 f16x2 bf16 bf16x2 f32 f64".split())
 SCALES = {0x3F000000: "d2", 0x3E800000: "d4", 0x3E000000: "d8", 0x40000000: "m2", 0x40800000: "m4", 0x41000000: "m8"}
-TURNS = {"mov": False, "neg": True}  # opcodes that return their source -> whether negated
+NEGATES = {"mov": False, "neg": True}  # opcodes that return their source -> whether negated
 
 
 @dataclass(frozen=True)
-class Joint:
-    """A product and a sum to contract, by index. ``place``: which source of the sum it is; ``turned``: negated."""
+class Contraction:
+    """A product and a sum to contract, by index. ``place``: the sum's operand; ``negated``: whether the product is
+    negated."""
 
     product: int
     sum: int
     place: int
-    turned: bool
+    negated: bool
 
 
 @dataclass(frozen=True)
-class _Holds:
+class _HeldProduct:
     """A register that holds a product: the index of the product, and whether it is negated."""
 
     product: int
-    turned: bool = False
+    negated: bool = False
 
 
 class _Uses:
-    """The sums of each product that ptxas may contract, and the products with any other use (``stay``)."""
+    """The sums of each product that ptxas may contract, and the products with any other use (``kept``)."""
 
     def __init__(self, kernel: Kernel, writers: Mapping[str, Sequence[Instruction]]) -> None:
         self.kernel = kernel
-        self.sums: dict[int, list[Joint]] = defaultdict(list)
-        self.stay: set[int] = set()
+        self.sums: dict[int, list[Contraction]] = defaultdict(list)
+        self.kept: set[int] = set()
         self._writers = writers
-        self._everywhere: dict[str, _Holds] = {}  # products by a constant, contracted across basic blocks
-        self._here: dict[str, _Holds | None] = {}  # products in registers written in this basic block
+        self._everywhere: dict[str, _HeldProduct] = {}  # products by a constant, contracted across basic blocks
+        self._here: dict[str, _HeldProduct | None] = {}  # products in registers written in this basic block
         self._into: dict[str, set[int]] = defaultdict(set)  # products that a register holds in some block
         self._elsewhere: set[str] = set()  # registers read in another block than they are written
         self._follow()
@@ -73,7 +74,7 @@ class _Uses:
                 self._step(instruction)
             if instruction.row.effect in ("branch", "end", "stop", "call", "unknown"):
                 self._here = {}
-        self.stay |= {product for name in self._elsewhere for product in self._into[name]}
+        self.kept |= {product for name in self._elsewhere for product in self._into[name]}
 
     def _step(self, instruction: Instruction) -> None:
         holds = self._copied(instruction)
@@ -87,9 +88,9 @@ class _Uses:
             if holds:
                 self._into[name].add(holds.product)
 
-    def _product(self, instruction: Instruction) -> _Holds | None:
-        if _is_open(instruction, "mul") and instruction.guard is None and _is_alone(instruction):
-            return _Holds(instruction.index)
+    def _product(self, instruction: Instruction) -> _HeldProduct | None:
+        if _may_contract(instruction, "mul") and instruction.guard is None and _has_distinct_operands(instruction):
+            return _HeldProduct(instruction.index)
         return None
 
     def _is_by_constant(self, product: Instruction) -> bool:
@@ -105,68 +106,68 @@ class _Uses:
         if made.row.effect == "load":
             fixed = isinstance(source, Address) and not isinstance(source.base, Register)
             return fixed and not {"param", "const"}.isdisjoint(made.modifiers)
-        return TURNS.get(made.opcode) is False and isinstance(source, Immediate)
+        return NEGATES.get(made.opcode) is False and isinstance(source, Immediate)
 
-    def _held(self, operand: Operand | None) -> _Holds | None:
+    def _held(self, operand: Operand | None) -> _HeldProduct | None:
         if not isinstance(operand, Register):
             return None
         return self._everywhere.get(operand.name) or self._here.get(operand.name)
 
-    def _copied(self, instruction: Instruction) -> _Holds | None:
+    def _copied(self, instruction: Instruction) -> _HeldProduct | None:
         """Return the product that the result holds, if the instruction only copies or negates a product."""
-        turns = TURNS.get(instruction.opcode)
-        if turns is None or instruction.guard is not None or len(instruction.operands) != 2:
+        negates = NEGATES.get(instruction.opcode)
+        if negates is None or instruction.guard is not None or len(instruction.operands) != 2:
             return None
         target, source = instruction.operands
         held = self._held(source) if isinstance(target, Register) else None
-        if held is None or not turns:
+        if held is None or not negates:
             return held
         made = self.kernel.instructions[held.product]
         if made.modifiers != instruction.modifiers or made.modifiers[-1] == "bf16x2":  # neg.bf16x2 compiles to a sum
             return None
-        return _Holds(held.product, not held.turned)
+        return _HeldProduct(held.product, not held.negated)
 
     def _read(self, instruction: Instruction) -> None:
-        is_sum = _is_open(instruction, "add") or _is_open(instruction, "sub")
-        found: list[Joint] = []
+        is_sum = _may_contract(instruction, "add") or _may_contract(instruction, "sub")
+        found: list[Contraction] = []
         for place, operand in enumerate(instruction.operands[1:], 1) if is_sum else ():
             held = self._held(operand)
             if held and self.kernel.instructions[held.product].modifiers == instruction.modifiers:
-                found.append(Joint(held.product, instruction.index, place, held.turned))
+                found.append(Contraction(held.product, instruction.index, place, held.negated))
         twice = len(found) == 2 and found[0].product == found[1].product
-        joints = [] if twice else found
-        taken = {instruction.operands[joint.place].name for joint in joints}  # type: ignore[union-attr]
+        found_pairs = [] if twice else found
+        taken = {instruction.operands[pair.place].name for pair in found_pairs}  # type: ignore[union-attr]
         for name in reads(instruction) - taken:
             self._used(name)
-        for joint in joints:
-            self.sums[joint.product].append(joint)
+        for pair in found_pairs:
+            self.sums[pair.product].append(pair)
 
     def _used(self, name: str) -> None:
         """Record a use of a register that is not a contractible sum."""
         if name in self._everywhere:
-            self.stay.add(self._everywhere[name].product)
+            self.kept.add(self._everywhere[name].product)
         elif name not in self._here:
             self._elsewhere.add(name)
         elif held := self._here[name]:
-            self.stay.add(held.product)
+            self.kept.add(held.product)
 
 
-def pairs(kernel: Kernel, writers: Mapping[str, Sequence[Instruction]]) -> tuple[Joint, ...]:
+def pairs(kernel: Kernel, writers: Mapping[str, Sequence[Instruction]]) -> tuple[Contraction, ...]:
     """Return the pairs that ptxas contracts."""
     uses = _Uses(kernel, writers)
-    stay = set(uses.stay)
-    by_sum: dict[int, list[Joint]] = defaultdict(list)
-    for joints in uses.sums.values():
-        for joint in joints:
-            by_sum[joint.sum].append(joint)
-    chosen: dict[int, Joint] = {}
+    kept = set(uses.kept)
+    by_sum: dict[int, list[Contraction]] = defaultdict(list)
+    for found_pairs in uses.sums.values():
+        for pair in found_pairs:
+            by_sum[pair.sum].append(pair)
+    chosen: dict[int, Contraction] = {}
     for once in (True, False):
         for number in sorted(by_sum.keys() - chosen.keys()):
-            among = [joint for joint in by_sum[number]
-                     if joint.product not in stay and (not once or len(uses.sums[joint.product]) == 1)]  # fmt: skip
+            among = [pair for pair in by_sum[number]
+                     if pair.product not in kept and (not once or len(uses.sums[pair.product]) == 1)]  # fmt: skip
             if among and not (once and _is_packed(kernel.instructions[number])):
-                chosen[number] = best = min(among, key=lambda joint: (len(uses.sums[joint.product]), joint.place))
-                stay |= {joint.product for joint in by_sum[number] if joint is not best}
+                chosen[number] = best = min(among, key=lambda pair: (len(uses.sums[pair.product]), pair.place))
+                kept |= {pair.product for pair in by_sum[number] if pair is not best}
     return tuple(chosen.values())
 
 
@@ -191,7 +192,7 @@ def _needed(kernel: Kernel, writers: Mapping[str, Sequence[Instruction]]) -> fro
     return frozenset(found)
 
 
-def _is_open(instruction: Instruction, opcode: str) -> bool:
+def _may_contract(instruction: Instruction, opcode: str) -> bool:
     """Return whether ptxas may contract the instruction: a floating-point type, without a rounding mode."""
     *before, kind = instruction.modifiers or ("",)
     return (
@@ -204,13 +205,13 @@ def _is_packed(instruction: Instruction) -> bool:
     return instruction.modifiers[-1].endswith("x2")
 
 
-def _is_alone(instruction: Instruction) -> bool:
+def _has_distinct_operands(instruction: Instruction) -> bool:
     return all(isinstance(o, (Register, Immediate)) and o != instruction.operands[0] for o in instruction.operands[1:])
 
 
-def join(kernel: Kernel) -> Kernel:
+def contract(kernel: Kernel) -> Kernel:
     """Return the kernel with a multiply-add for each pair, and without products that are no longer used."""
-    if not any(_is_open(instruction, "mul") for instruction in kernel.instructions):
+    if not any(_may_contract(instruction, "mul") for instruction in kernel.instructions):
         return kernel
     return _scaled(_with_multiply_adds(kernel))
 
@@ -256,7 +257,7 @@ def _with_multiply_adds(kernel: Kernel) -> Kernel:
         )
         other = sources[2 - pair.place]
         subtracts = instruction.opcode == "sub"
-        if pair.turned != (subtracts and pair.place == 2):
+        if pair.negated != (subtracts and pair.place == 2):
             made, left = negative(instruction, left, "left")
             yield made
         if subtracts and pair.place == 1:
@@ -271,7 +272,7 @@ def _with_multiply_adds(kernel: Kernel) -> Kernel:
     needed = _needed(joined, _writers(joined))
 
     def what_is_read(instruction: Instruction) -> Iterator[Instruction]:
-        if instruction.index in needed or not (_is_open(instruction, "mul") or instruction.opcode in TURNS):
+        if instruction.index in needed or not (_may_contract(instruction, "mul") or instruction.opcode in NEGATES):
             yield instruction
 
     return rewritten(joined, what_is_read)
@@ -284,9 +285,9 @@ def _scaled(kernel: Kernel) -> Kernel:
     products = {
         name: instruction
         for instruction in kernel.instructions
-        if _is_open(instruction, "mul") and instruction.modifiers[-1] == "f32" and instruction.guard is None
+        if _may_contract(instruction, "mul") and instruction.modifiers[-1] == "f32" and instruction.guard is None
         for name in writes(instruction)
-        if _is_alone(instruction) and len(writers[name]) == readers[name] == 1
+        if _has_distinct_operands(instruction) and len(writers[name]) == readers[name] == 1
     }
     by_product: dict[int, tuple[str, ...]] = {}  # how it is made
     copies: dict[int, Register] = {}

@@ -43,7 +43,7 @@ def inline_calls(kernel: Kernel, functions: Mapping[str, Kernel]) -> Kernel:
         return kernel
     scout = _Builder(functions, kernel, {})
     scout.body(kernel, _Frame("", _own_names(kernel), {}), 0)
-    builder = _Builder(functions, kernel, scout.cut_differently())
+    builder = _Builder(functions, kernel, scout.accessed_in_different_pieces())
     builder.body(kernel, _Frame("", _own_names(kernel), {}), 0)
     return dataclasses.replace(
         kernel,
@@ -62,11 +62,11 @@ class _Frame:
     prefix: str
     own: frozenset[str]
     passed: Mapping[str, str]
-    lasting: Mapping[str, str] = dataclasses.field(default_factory=dict)  # static variables, shared by all calls
+    static_names: Mapping[str, str] = dataclasses.field(default_factory=dict)  # static variables, shared by all calls
 
     def rename(self, name: str) -> str:
-        if name in self.lasting:
-            return self.lasting[name]
+        if name in self.static_names:
+            return self.static_names[name]
         return self.prefix + name if name in self.own else name
 
     def parameter(self, name: str) -> str:
@@ -85,7 +85,7 @@ class _Builder:
         self.functions = functions
         self.in_memory = in_memory  # call parameters in local memory -> size in bytes
         self.pieces: dict[str, set[tuple[int, int]]] = {}  # call parameter -> (offset, bytes) of its accesses
-        self.lasting: dict[str, dict[str, str]] = {}  # function -> static variable -> name in the kernel
+        self.static_names: dict[str, dict[str, str]] = {}  # function -> static variable -> name in the kernel
         self.registers = dict(kernel.registers)
         self.variables = list(kernel.variables)
         self.kernel_parameters = {p.name for p in kernel.parameters}
@@ -97,7 +97,7 @@ class _Builder:
         for name, size in in_memory.items():
             self.variables.append(Variable(name, "local", 16, size))
 
-    def cut_differently(self) -> dict[str, int]:
+    def accessed_in_different_pieces(self) -> dict[str, int]:
         """Return the call parameters that are written and read in different pieces, with their sizes rounded up to 8
         bytes."""
         result: dict[str, int] = {}
@@ -170,16 +170,16 @@ class _Builder:
         )
         for name in returned:
             self._clear(instruction, frame.parameter(name))
-        inner_frame = _Frame(prefix, _own_names(function), passed, self._lasting(function))
+        inner_frame = _Frame(prefix, _own_names(function), passed, self._static_variables(function))
         self.body(function, inner_frame, depth + 1)
 
-    def _lasting(self, function: Kernel) -> Mapping[str, str]:
+    def _static_variables(self, function: Kernel) -> Mapping[str, str]:
         """Return the static variables of a function, declared at its first call. They keep the names of the machine
         code unless another function uses them too."""
-        known = self.lasting.get(function.name)
+        known = self.static_names.get(function.name)
         if known is None:
             taken = {v.name for v in self.variables}
-            known = self.lasting[function.name] = {}
+            known = self.static_names[function.name] = {}
             for variable in function.variables:
                 if variable.space != "local":
                     unique = f"{function.name}.{variable.name}" if variable.name in taken else variable.name

@@ -1,7 +1,7 @@
-"""PTX text -> the same text without comments, and with a number in the place of every string.
+"""Removes comments from PTX text, and replaces every string by its number.
 
-Comments and strings may hold whatever looks like code: a semicolon, a brace, a whole instruction, the signs that begin
-a comment or a string. After this nothing of it is left, so that the parser may search for them.
+Comments and strings may contain text that looks like code: a semicolon, a brace, a whole instruction, the start of a
+comment or a string. Without them the parser can search the text.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import re
 _TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"((?:[^"\\]|\\.)*)"', re.S)
 
 
-def plain(text: str) -> tuple[str, list[str]]:
-    """The text with a blank for each comment and ``"N"`` for string number N; and the strings as written."""
+def without_comments_and_strings(text: str) -> tuple[str, list[str]]:
+    """Return the text with a blank for each comment and ``"N"`` for string number N, and the strings as written."""
     strings: list[str] = []
 
     def replaced(match: re.Match[str]) -> str:

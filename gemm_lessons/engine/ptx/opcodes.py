@@ -162,13 +162,13 @@ _ROWS = (
     Opcode("movmatrix", "exchange", "rr", warp="all", undefined="voted", forms="sync.aligned.m8n8.trans.b16"),
     Opcode("mma", "exchange", "[rv][rv][rv][rv]", vector="any", warp="all", undefined="multiplied",
            forms="sync.aligned.m16n8k4/8/16/32, m8n8k4; f16 bf16 tf32 f64 s8 u8 e4m3 e5m2"),
-    # rewritten before anything else looks at them: ``wmma.py``
+    # rewritten by ``wmma.py`` before any other use
     Opcode("wmma.load", "load", "[rv]a[ri]?", vector="any", warp="all",
            forms="load store mma; m16n16k16 m32n8k16 m8n32k16, of tf32 m16n16k8, of f64 m8n8k4"),
     _silent("wmma.store", "store", "a[rv][ri]?", vector="any", warp="all"),
     Opcode("wmma.mma", "exchange", "[rv][rv][rv][rv]", vector="any", warp="all"),
     Opcode("activemask", "exchange", "r", undefined="voted"),
-    # -- the threads of a block, and where they go. ``bar.red`` gives a register when it is over: ``barriers.py``
+    # -- barriers of a block, and control flow. ``barriers.py`` writes the result of ``bar.red`` when it completes
     *(_silent(f"{name}.{how}", "barrier", _BARRIER, "" if how == "cta" else how, undefined="apart")
       for name in ("bar", "barrier") for how in ("sync", "red", "arrive", "cta")),
     _silent("bar.warp", "meet", _BARRIER, "warp.sync", warp="mask", undefined="apart"),
@@ -186,14 +186,14 @@ _ROWS = (
     _silent("nanosleep", "pause", forms=_NO_EFFECT, undefined="ignored"),
     *(_silent(name, "hint", forms=_NO_EFFECT, undefined="ignored")
       for name in "prefetch prefetchu applypriority griddepcontrol pmevent".split()),
-    # -- what the machine knows better than the table of semantics
+    # -- instructions that the machine implements instead of the table of semantics
     Opcode("mov", "compute", "[rv][risv]", vector="cut", undefined="copied", pointer="kept",
            forms="registers, special registers, addresses, packing and unpacking"),
     Opcode("cvta", "compute", "r[ris]", undefined="spread", pointer="converted",
            forms="global shared local const param, to and from generic"),
     Opcode("isspacep", "compute", "r[ris]", undefined="spread", forms="global shared local"),
     Opcode("createpolicy", "compute", "ri?", undefined="spread", forms="fractional.L2, of a part that is a number"),
-    # -- computation of which more is known than what it gives
+    # -- computation with further properties
     _compute("add", "upwards", "added", ffma=JOINED),
     _compute("sub", "upwards", "subtracted", ffma=JOINED),
     _compute("mul", "upwards", "index", ffma=JOINED),

@@ -17,7 +17,7 @@ from typing import TypeVar
 from gemm_lessons.engine.compiler.toolkit import is_toolkit_header
 from gemm_lessons.engine.ptx.declarations import directives, module_variables, variable
 from gemm_lessons.engine.ptx.declarations import parameters as parameters_of
-from gemm_lessons.engine.ptx.lexer import plain
+from gemm_lessons.engine.ptx.lexer import without_comments_and_strings
 from gemm_lessons.engine.ptx.opcodes import Opcode, row_of
 from gemm_lessons.engine.ptx.operand_text import parse_operand, split
 from gemm_lessons.engine.ptx.records import (
@@ -37,7 +37,7 @@ from gemm_lessons.engine.ptx.records import (
     places_before,
 )
 
-MOST_REGISTERS = 1 << 20  # per declaration
+MAX_REGISTERS = 1 << 20  # per declaration
 
 _FILE = re.compile(r'\.file\s+(\d+)\s+"(\d+)"')
 _SECTION = re.compile(r"\.section\s+[\w.$]+\s*\{")
@@ -63,7 +63,7 @@ _NAME = re.compile(r"[%\w$][\w$.]*")
 @lru_cache(maxsize=8)
 def parse(text: str) -> Module:
     """Parse a whole PTX file. Raise ``PtxSyntaxError`` for a statement that cannot be read."""
-    text, strings = plain(text)
+    text, strings = without_comments_and_strings(text)
     files = {number: strings[int(name)] for number, name in _FILE.findall(text)}
     text = _without_sections(text)
     target = re.search(r"\.target\s+(\w+)", text)
@@ -87,7 +87,7 @@ def parse(text: str) -> Module:
         if known and (unknown := chunk[known.end() :]):
             raise PtxSyntaxError(f"not understood outside of kernels and functions: {unknown.splitlines()[0][:100]}")
     variables = tuple(v for chunk in outside for v in module_variables(chunk))
-    return Module(_Lazily(readers[0]), _Lazily(readers[1]), variables, name_of_target, _Lazily(heads))
+    return Module(_LazyMapping(readers[0]), _LazyMapping(readers[1]), variables, name_of_target, _LazyMapping(heads))
 
 
 def _read(body: str, files: Mapping[str, str], name: str, parameters: str, between: str, target: str) -> Kernel:
@@ -102,7 +102,7 @@ def _refuse(name: str) -> Kernel:
 Part = TypeVar("Part")
 
 
-class _Lazily(Mapping[str, Part]):
+class _LazyMapping(Mapping[str, Part]):
     """Kernels by name, each parsed on first use, so that errors in one do not affect the others."""
 
     def __init__(self, readers: Mapping[str, Callable[[], Part]]) -> None:
@@ -272,7 +272,7 @@ class _Body:
         kind, names = match.groups()
         for item in names.split(","):
             numbered = _NUMBERED.match(item.strip())
-            if numbered and int(numbered[2]) > MOST_REGISTERS:
+            if numbered and int(numbered[2]) > MAX_REGISTERS:
                 raise PtxSyntaxError(f"more registers than anybody needs: {statement[:100]}")
             written = [f"{numbered[1]}{i}" for i in range(int(numbered[2]))] if numbered else [item.strip()]
             unique = self.scope.declare(written)
@@ -291,7 +291,7 @@ class _Body:
         opcode, modifiers, row = _parse_head(head)
         operands = tuple([self._operand(item) for item in split(tail)]) if tail else ()
         if "{" in tail and row.vector in ("v", "cut"):
-            operands = tuple([_alone(operand) for operand in operands])
+            operands = tuple([_unwrapped(operand) for operand in operands])
         if self.scope is not self.root:
             self.inner.append((len(self.instructions), self.scope))
         made = Instruction(len(self.instructions), opcode, modifiers, operands, guard, negated, source, statement + ";")
@@ -316,7 +316,7 @@ class _Body:
             self.branch_targets[name] = tuple(scope.symbol(label) for label in labels)
 
 
-def _alone(operand: Operand) -> Operand:
+def _unwrapped(operand: Operand) -> Operand:
     """Return the only element of a vector of one: Triton writes ``{ %r1 }`` for one register, as the assembler
     allows."""
     if isinstance(operand, Vector) and len(operand.elements) == 1 and operand.elements[0] is not None:

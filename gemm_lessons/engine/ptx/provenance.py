@@ -75,7 +75,11 @@ def _sources(kernel: Kernel, named: frozenset[str], starts: Mapping[str, str]) -
     work: list[Instruction] = []
     users: dict[str, list[Instruction]] = {}
     for instruction in kernel.instructions:
-        if not instruction.operands or not isinstance(instruction.operands[0], Register) or not _hands_on(instruction):
+        if (
+            not instruction.operands
+            or not isinstance(instruction.operands[0], Register)
+            or not _keeps_address(instruction)
+        ):
             continue
         for operand in instruction.operands[1:]:
             if isinstance(operand, Register):
@@ -103,7 +107,7 @@ def _sources(kernel: Kernel, named: frozenset[str], starts: Mapping[str, str]) -
     return arrays
 
 
-def _hands_on(instruction: Instruction) -> bool:
+def _keeps_address(instruction: Instruction) -> bool:
     """Return whether the result may be an address computed from the operands."""
     return instruction.row.effect not in ("load", "atomic") and instruction.row.pointer != "none"
 

@@ -36,7 +36,7 @@ def strong(kernel: Kernel) -> frozenset[int]:
     )
 
 
-def hearing(kernel: Kernel) -> frozenset[int]:
+def observed_reads(kernel: Kernel) -> frozenset[int]:
     """Return the strong reads (indices) whose value the kernel uses. An atomic with an unused result carries no
     information."""
     read = frozenset().union(*(reads(i) for i in kernel.instructions))
@@ -44,22 +44,22 @@ def hearing(kernel: Kernel) -> frozenset[int]:
     return frozenset(i.index for i in kernel.instructions if i.index in strongly and not read.isdisjoint(writes(i)))
 
 
-def flags(kernel: Kernel) -> frozenset[int]:
+def flag_accesses(kernel: Kernel) -> frozenset[int]:
     """Return the strong accesses to shared memory (indices) if one of them controls a loop. Otherwise return the
     atomics by which threads count themselves, so that the last one processes the results of the others."""
     inside = frozenset(i for i in strong(kernel) if {"global", "const"}.isdisjoint(kernel.instructions[i].modifiers))
-    return inside if _awaited(kernel, inside) else _counted(kernel, inside & hearing(kernel))
+    return inside if _any_controls_loop(kernel, inside) else _thread_counts(kernel, inside & observed_reads(kernel))
 
 
-def _counted(kernel: Kernel, accesses: frozenset[int]) -> frozenset[int]:
+def _thread_counts(kernel: Kernel, accesses: frozenset[int]) -> frozenset[int]:
     """Return those of ``accesses`` whose result is compared with a number, and that follow a fence without a store in
     between: ``__threadfence_block(); if (atomicAdd(&count, 1) == n - 1) ...``."""
     atomics = [i for i in kernel.instructions if i.index in accesses and i.row.effect == "atomic"]
-    fenced = [atomic for atomic in atomics if _behind_a_fence(kernel, atomic)]
+    fenced = [atomic for atomic in atomics if _follows_fence(kernel, atomic)]
     if not fenced:
         return frozenset()
     flow = _Flow(kernel)
-    compared = flow.behind(
+    compared = flow.slice_of(
         name
         for i in kernel.instructions
         if i.row.undefined == "compared" and {"eq", "ne"} & set(i.modifiers)
@@ -68,7 +68,7 @@ def _counted(kernel: Kernel, accesses: frozenset[int]) -> frozenset[int]:
     return frozenset(atomic.index for atomic in fenced if writes(atomic) & compared)
 
 
-def _behind_a_fence(kernel: Kernel, atomic: Instruction) -> bool:
+def _follows_fence(kernel: Kernel, atomic: Instruction) -> bool:
     for before in reversed(kernel.instructions[: atomic.index]):
         if before.row.effect == "fence":
             return True
@@ -77,22 +77,22 @@ def _behind_a_fence(kernel: Kernel, atomic: Instruction) -> bool:
     return False
 
 
-def waits(kernel: Kernel) -> bool:
+def spins_on_memory(kernel: Kernel) -> bool:
     """Return whether a strong read controls a loop, so that the number of iterations depends on timing."""
-    return _awaited(kernel, strong(kernel))
+    return _any_controls_loop(kernel, strong(kernel))
 
 
-def _awaited(kernel: Kernel, accesses: frozenset[int]) -> bool:
+def _any_controls_loop(kernel: Kernel, accesses: frozenset[int]) -> bool:
     """Return whether one of ``accesses`` (indices) reads a value that controls a loop."""
-    awaited = accesses & hearing(kernel)
+    awaited = accesses & observed_reads(kernel)
     if not awaited:
         return False
     flow = _Flow(kernel)
     for loop in loops(build(kernel)):
-        heard = {name for block in loop for i in block.instructions if i.index in awaited for name in writes(i)}
+        observed = {name for block in loop for i in block.instructions if i.index in awaited for name in writes(i)}
         branches = [block.terminator for block in loop if block.terminator is not None]
         guards = {branch.guard.name for branch in branches if branch.guard is not None}
-        if heard & flow.behind(guards):
+        if observed & flow.slice_of(guards):
             return True
     return False
 
@@ -100,17 +100,17 @@ def _awaited(kernel: Kernel, accesses: frozenset[int]) -> bool:
 def loops(blocks: Sequence[Block]) -> list[list[Block]]:
     """Return the basic blocks of each outermost loop."""
     after = {b.number: {*b.targets, *([] if b.fallthrough is None else [b.fallthrough])} for b in blocks}
-    trip_of = _round_trips(after)
+    component_of = _components(after)
     found: dict[int, list[Block]] = {}
     for block in blocks:
-        found.setdefault(trip_of[block.number], []).append(block)
+        found.setdefault(component_of[block.number], []).append(block)
     return [loop for loop in found.values() if len(loop) > 1 or loop[0].number in after[loop[0].number]]
 
 
-def _round_trips(after: Mapping[int, Iterable[int]]) -> dict[int, int]:
+def _components(after: Mapping[int, Iterable[int]]) -> dict[int, int]:
     """Return a representative of each node's strongly connected component. Tarjan's algorithm, whose cost is linear: a
     debug build with inlined calls has thousands of blocks."""
-    trip_of: dict[int, int] = {}
+    component_of: dict[int, int] = {}
     seen: dict[int, int] = {}
     lowest: dict[int, int] = {}
     open_: list[int] = []
@@ -121,7 +121,7 @@ def _round_trips(after: Mapping[int, Iterable[int]]) -> dict[int, int]:
             if node not in seen:
                 seen[node] = lowest[node] = len(seen)
                 open_.append(node)
-            following = next((it for it in rest if it not in trip_of), None)
+            following = next((it for it in rest if it not in component_of), None)
             if following is None:
                 work.pop()
                 if work:
@@ -130,15 +130,15 @@ def _round_trips(after: Mapping[int, Iterable[int]]) -> dict[int, int]:
                     last = -1
                     while last != node:
                         last = open_.pop()
-                        trip_of[last] = node
+                        component_of[last] = node
             elif following not in seen:
                 work.append((following, iter(after[following])))
             else:
                 lowest[node] = min(lowest[node], seen[following])
-    return trip_of
+    return component_of
 
 
-def narrow(kernel: Kernel) -> frozenset[int]:
+def block_scoped(kernel: Kernel) -> frozenset[int]:
     """Return the strong accesses (indices) of scope ``cta``, which synchronise only the threads of one block."""
     return frozenset(index for index in strong(kernel) if "cta" in kernel.instructions[index].modifiers)
 
@@ -155,7 +155,7 @@ def optimistic(kernel: Kernel) -> frozenset[int]:
         place = flow.place(atomic)
         loads = [i for i in kernel.instructions if _one_element(i) and flow.place(i) == place]
         if "cas" in atomic.modifiers:
-            before = flow.behind(registers_in(atomic.operands[2 if atomic.row.writes else 1]))
+            before = flow.slice_of(registers_in(atomic.operands[2 if atomic.row.writes else 1]))
             found |= {load.index for load in loads if writes(load) & before}
         else:
             found |= {load.index for load in loads if flow.only_decides(load)}
@@ -206,7 +206,7 @@ class _Flow:
         how = tuple(m[1:] if m[1:].isdigit() else m for m in one.modifiers)  # signed and unsigned types are equivalent
         return (one.opcode, how, tuple(self._origin(source, depth - 1) for source in sources)), 0
 
-    def behind(self, names: Iterable[str]) -> set[str]:
+    def slice_of(self, names: Iterable[str]) -> set[str]:
         """Return ``names`` and all registers that their values are computed from, except through memory: a program
         slice."""
         reached: set[str] = set()

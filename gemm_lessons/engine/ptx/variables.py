@@ -16,7 +16,7 @@ SPACES = frozenset(
 GENERIC = ("ld", "st", "atom", "red")  # opcodes without a state space access generic addresses
 
 
-def in_their_space(kernel: Kernel, variables: Sequence[Variable]) -> Kernel:
+def with_state_spaces(kernel: Kernel, variables: Sequence[Variable]) -> Kernel:
     """Return the kernel with ``ld.shared.u32 %r1, [x]`` for ``ld.u32 %r1, [x]``, where ``x`` is shared or local: a
     variable's name is an address in its own state space and would be wrong as a generic address. The assembler does the
     same."""
@@ -35,7 +35,7 @@ def in_their_space(kernel: Kernel, variables: Sequence[Variable]) -> Kernel:
     return dataclasses.replace(kernel, instructions=tuple(said(instruction) for instruction in kernel.instructions))
 
 
-def usable(kernel: Kernel, variables: Sequence[Variable]) -> tuple[Variable, ...]:
+def usable_variables(kernel: Kernel, variables: Sequence[Variable]) -> tuple[Variable, ...]:
     """Return the variables except those that cannot be given a value and large ones of other kernels.
 
     Raise ``UnsupportedKernel`` if the kernel reaches one of these, by its name or through pointers.

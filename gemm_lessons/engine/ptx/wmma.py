@@ -95,7 +95,7 @@ class _Shape:
     m: int
     n: int
     k: int
-    turned: bool  # whether the transposed product is computed
+    transposed: bool  # whether the transposed product is computed
     wide: int
     narrow: int
     rows: int  # rows of a wide piece
@@ -103,10 +103,10 @@ class _Shape:
     @classmethod
     def of(cls, name: str) -> _Shape:
         m, n, k = (int(size) for size in re.findall(r"\d+", name))
-        turned = m == 8 and n > 8
-        wide, narrow = (n, m) if turned else (m, n)
+        transposed = m == 8 and n > 8
+        wide, narrow = (n, m) if transposed else (m, n)
         rows = min(16, wide)
-        return cls(m, n, k, turned, wide // rows, narrow // 8, rows)
+        return cls(m, n, k, transposed, wide // rows, narrow // 8, rows)
 
     def fragments(self, part: str, kind: str) -> list[Placed]:
         """Return the fragments of a, b or c of the computed product, with the row and column of each."""
@@ -137,7 +137,7 @@ def _expand(writer: _Writer, instruction: Instruction) -> None:
 
 
 def _move(writer: _Writer, instruction: Instruction, what: str, words: Sequence[str]) -> None:
-    """``wmma.load.a.sync.aligned.row.m16n16k16.shared.f16 {...}, [address], stride``, and stores of d."""
+    """Expand ``wmma.load.a.sync.aligned.row.m16n16k16.shared.f16 {...}, [address], stride``, and stores of d."""
     part, sync, aligned, order, name, *space, kind = [*words, *[""] * (6 - len(words))]
     known = SUMS if part in ("c", "d") else SHAPES
     if (
@@ -152,7 +152,7 @@ def _move(writer: _Writer, instruction: Instruction, what: str, words: Sequence[
     address, held = (first, second) if what == "store" else (second, first)
     shape = _Shape.of(name)
     registers = elements_of(held)
-    if shape.turned:  # a row of the matrix is a column of the one in registers
+    if shape.transposed:  # a row of the matrix is a column of the one in registers
         part = {"a": "b", "b": "a"}.get(part, part)
         order = "row" if order == "col" else "col"
     pieces = shape.fragments("c" if part == "d" else part, kind)
@@ -284,14 +284,14 @@ class _Matrix:
 # -- products ----------------------------------------------------------------------------------------------------------
 
 
-def placed(instruction: Instruction) -> Iterator[tuple[Part, str, Sequence[Placed], bool]]:
+def fragments_of_product(instruction: Instruction) -> Iterator[tuple[Part, str, Sequence[Placed], bool]]:
     """Return how a warp holds a, b and c of a ``wmma.mma``: element type, fragments with the row and column of each,
     and whether they hold the transposed matrix. Raise ``UnsupportedKernel``."""
     shape, types = _form_of_product(instruction, instruction.modifiers[1:])
-    parts: tuple[Part, ...] = ("b", "a", "c") if shape.turned else ("a", "b", "c")
+    parts: tuple[Part, ...] = ("b", "a", "c") if shape.transposed else ("a", "b", "c")
     names: tuple[Part, ...] = ("a", "b", "c")
     for name, part, kind in zip(names, parts, (*types[1:3], types[0]), strict=True):
-        yield name, kind, shape.fragments(part, kind), shape.turned
+        yield name, kind, shape.fragments(part, kind), shape.transposed
 
 
 def _form_of_product(instruction: Instruction, words: Sequence[str]) -> tuple[_Shape, Sequence[str]]:
@@ -313,7 +313,7 @@ def _multiply(writer: _Writer, instruction: Instruction, words: Sequence[str]) -
     saturate = "satfinite" in words
     d, a, b, c = (elements_of(o) for o in instruction.operands)
     kinds = types[1:3]
-    if shape.turned:
+    if shape.transposed:
         a, b, kinds = b, a, kinds[::-1]
     pieces = [
         [fragment for fragment, _, _ in shape.fragments(part, kind)] for part, kind in zip("ab", kinds, strict=True)

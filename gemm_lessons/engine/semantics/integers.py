@@ -275,7 +275,8 @@ def _dp2a(a_code: str, b_code: str, upper: bool) -> Function:
 
 
 def _differences(size: int, add: bool) -> Function:
-    """``vabsdiff4`` and ``vabsdiff2``, unsigned: the absolute differences of the fields, or their sum plus ``c``."""
+    """Return ``vabsdiff4`` or ``vabsdiff2``, unsigned: the absolute differences of the fields, or their sum plus
+    ``c``."""
 
     def function(out: Array, a: Array, b: Array, c: Array) -> None:
         x, y = (_parts(s, "u", size, out.shape, np.int64) for s in (a, b))

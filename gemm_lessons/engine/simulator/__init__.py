@@ -24,15 +24,15 @@ from gemm_lessons.engine.machine.machine import Machine, Setting, stopped
 from gemm_lessons.engine.machine.prepared import Program, prepare
 from gemm_lessons.engine.machine.spin_waits import MoreBlocks
 from gemm_lessons.engine.machine.state import Fault
-from gemm_lessons.engine.machine.symbols import find, given, read_back
+from gemm_lessons.engine.machine.symbols import find, read_back, with_host_values
 from gemm_lessons.engine.process.bounds import OutOfTime
 from gemm_lessons.engine.ptx import parser
 from gemm_lessons.engine.ptx import records as ptx
 from gemm_lessons.engine.ptx.cfg import line_of
-from gemm_lessons.engine.ptx.fma_contraction import join
+from gemm_lessons.engine.ptx.fma_contraction import contract
 from gemm_lessons.engine.ptx.inline import inline_calls
 from gemm_lessons.engine.ptx.operand_check import check
-from gemm_lessons.engine.ptx.variables import in_their_space, usable
+from gemm_lessons.engine.ptx.variables import usable_variables, with_state_spaces
 from gemm_lessons.engine.ptx.wide_registers import split_wide
 from gemm_lessons.engine.ptx.wmma import expand_wmma
 from gemm_lessons.engine.records.errors import UnsupportedKernel
@@ -78,10 +78,10 @@ def _read(text: str, entry: str, joins: bool) -> Program:
     twice = {v.name for v in kernel.variables} & {v.name for v in module.variables}
     if twice and module.functions:  # code of functions stands in the kernel's: which of them it means is not known
         raise UnsupportedKernel(f"two variables that have one name: {min(twice)}")
-    kernel = split_wide(expand_wmma(in_their_space(kernel, module.variables)))
+    kernel = split_wide(expand_wmma(with_state_spaces(kernel, module.variables)))
     if joins and not FOR_DEBUGGING.search(text):
-        kernel = join(kernel)
-    return prepare(kernel, usable(kernel, module.variables))
+        kernel = contract(kernel)
+    return prepare(kernel, usable_variables(kernel, module.variables))
 
 
 @contextlib.contextmanager
@@ -121,7 +121,7 @@ class Simulator:
         """
         program = _program_of(compiled)
         if symbols:  # else the program stays the one of the last launch, with all that was found out about it
-            program = dataclasses.replace(program, variables=given(program.variables, symbols))
+            program = dataclasses.replace(program, variables=with_host_values(program.variables, symbols))
         refused = self.refusal(compiled, grid)
         if refused is not None:
             return Launched(Counters(), fault=refused)
@@ -144,7 +144,7 @@ class Simulator:
     ) -> Callable[[], GlobalMemory]:
         """What gives global memory as it is before a launch, with the source's variables; a fresh one each time."""
         program = _program_of(compiled)
-        program = dataclasses.replace(program, variables=given(program.variables, symbols))
+        program = dataclasses.replace(program, variables=with_host_values(program.variables, symbols))
         return _Asked(self.setting, compiled, program, grid, arguments).machine().initial_memory
 
     def follow(
@@ -211,8 +211,8 @@ class _Asked:
         if checks.suspects:
             self._settle(checks)
         found = (*checks.result(), *machine.unset.findings(), *machine.notices())
-        if machine.state.outsiders:
-            found = (*self._shuffled(frozenset(machine.state.outsiders)), *found)
+        if machine.state.inactive_sources:
+            found = (*self._shuffled(frozenset(machine.state.inactive_sources)), *found)
         if fault is not None:
             agreement.demand_of_fault(machine, fault, partial(machinecode.prepare, self.compiled), found)
         else:  # where they are in doubt, with the true address of every access
