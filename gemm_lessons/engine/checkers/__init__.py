@@ -1,16 +1,32 @@
-"""Checks a launch while it runs: races, uninitialised reads, early reads of cp.async, barriers, array ends.
+"""Check a launch while it runs: races, uninitialised reads, premature reads of cp.async, barriers, array ends.
 
-    machine --records--> Checks --epochs.Epochs--> shared_races, initialised, async_copies   (once per distinct epoch)
-                                ------------>      bulk_copies                                (record by record)
-                                --Placed-->        global_memory                              (once per epoch)
-                                --Irregular-->     meetings                                   --> ledger --> Findings
+    machine --records--> Checks --Epoch-----> shared_races, initialised, async_copies, array_ends (per distinct epoch)
+                                --records---> bulk_copies                                         (per record)
+                                --Placed----> global_memory                                       (per epoch)
+                                --Irregular-> barrier_misuse
+    every checker --Key, Example--> FindingCollector --> Finding, most severe first
 
-What the machine cannot carry on with (out of bounds, misaligned, deadlock, trap, timeout) is a ``Fault`` instead.
+State held, one entry per granule (the narrowest access width of the kernel, in bytes) unless said otherwise:
 
-Not seen: reads of a buffer that was given as an input before the kernel first stores into it. Registers are watched by
-``unset.py``. In kernels with fences any atomic or volatile store in global memory counts as a signal to whoever looks
-at an atomic or volatile value later, and a named barrier counts for its whole block: there a race may be missed, so
-that no working kernel is accused.
+    shared_races    writer, low, high          lane of the last writer, lowest and highest reader    one epoch
+                    clocks  (blocks, warps, warps)  vector clocks, once warps synchronise apart      one epoch
+    initialised     bool                       whether the granule has been written                  one batch
+    async_copies    stage uint8, owner int32, age int16, waited bool, copy int32                     one batch
+    bulk_copies     HappensBefore, by lane: finished phases and groups; PendingCopies, by granule    one batch
+    global_memory   Shadow per buffer: last writer (thread + 1), and its visitors                    the launch
+
+- ``epochs``: touches between two block barriers, interned; ``static_analysis``: facts read from the PTX
+- ``shared_races``, ``global_memory`` with ``shadow``: races; ``same_value``: second run that finds harmless races
+- ``warp_order``, ``happens_before``: vector clocks by lane; by mbarrier phase and bulk-copy group
+- ``async_copies``, ``bulk_copies``: cp.async and cp.async.bulk; ``initialised``, ``array_ends``: the other accesses
+- ``barrier_misuse``: irregular barriers; ``collector``: findings, deduplicated by source line
+
+The machine raises a ``Fault`` where it cannot continue (out of bounds, misaligned, deadlock, trap, timeout).
+
+Limits: a read of an input buffer before the kernel first stores into it is not checked. ``unset.py`` checks registers.
+In a kernel with fences, any atomic or volatile store in global memory counts as a release, and any later atomic or
+volatile load as an acquire. A named barrier counts for its whole block. Both rules may miss a race, so that no working
+kernel is reported.
 """
 
 from __future__ import annotations
@@ -25,7 +41,7 @@ from gemm_lessons.engine.checkers.array_ends import ArrayEnds
 from gemm_lessons.engine.checkers.async_copies import AsyncCopies
 from gemm_lessons.engine.checkers.barrier_misuse import irregular
 from gemm_lessons.engine.checkers.bulk_copies import BulkCopies
-from gemm_lessons.engine.checkers.collector import Key, Ledger, Names
+from gemm_lessons.engine.checkers.collector import FindingCollector, Key, Names
 from gemm_lessons.engine.checkers.epochs import Epochs
 from gemm_lessons.engine.checkers.global_memory import GlobalRaces
 from gemm_lessons.engine.checkers.initialised import Initialised, Windows
@@ -39,11 +55,11 @@ __all__ = ["Checks"]
 
 
 class Checks:
-    """The observer of one launch that feeds every checker. ``result`` holds the findings, most severe first."""
+    """Observer of one launch that feeds every checker. ``result`` returns the findings, most severe first."""
 
     def begin(self, launch: LaunchInfo) -> None:
-        """See ``events.Observer``, also for the methods below."""
-        self._ledger = Ledger()
+        """Set up the checkers for a launch. See ``events.Observer``, also for the methods below."""
+        self._collector = FindingCollector()
         self._names = Names(launch)
         code = facts(launch.kernel, frozenset(array.name for array in launch.shared_arrays))
         self._padded = -(-launch.grid.threads // WARP) * WARP
@@ -51,21 +67,23 @@ class Checks:
         shared, local = _stride(launch.shared_bytes), _stride(launch.local_bytes) if launch.local_bytes else 0
         granules = code.granules
         windows = Windows(self._lanes, self._padded, shared, granules["shared"], local, granules["local"])
-        ledger, names = self._ledger, self._names
+        collector, names = self._collector, self._names
         by_warps = self._padded == WARP and not (code.has_async or code.has_phases or code.flags)
         self._epochs = Epochs(self._padded, self._forget, code.flags, by_warps)
-        self._races = SharedRaces(ledger, names, self._padded, shared, granules["shared"], code.optimistic, code.flags)
-        self._initialised = Initialised(ledger, names, windows)
+        self._races = SharedRaces(
+            collector, names, self._padded, shared, granules["shared"], code.optimistic, code.flags
+        )
+        self._initialised = Initialised(collector, names, windows)
         self._copies = None
         if code.has_async:
-            self._copies = AsyncCopies(ledger, names, self._lanes, self._padded, shared, granules["shared"])
+            self._copies = AsyncCopies(collector, names, self._lanes, self._padded, shared, granules["shared"])
         self._bulk = None
         if code.has_phases:
-            self._bulk = BulkCopies(ledger, names, self._lanes, self._padded, shared, granules["shared"])
+            self._bulk = BulkCopies(collector, names, self._lanes, self._padded, shared, granules["shared"])
         self._global = GlobalRaces(
-            ledger, names, self._padded, launch.buffers, launch.fresh, granules["global"], code.protocol
+            collector, names, self._padded, launch.buffers, launch.fresh, granules["global"], code.protocol
         )
-        self._ends = ArrayEnds(ledger, names, self._padded, launch.shared_arrays, code.arrays, code.own)
+        self._ends = ArrayEnds(collector, names, self._padded, launch.shared_arrays, code.arrays, code.own)
 
     def _forget(self) -> None:
         self._races.forget()
@@ -74,7 +92,7 @@ class Checks:
             self._copies.forget()
 
     def begin_batch(self, batch: Batch) -> None:
-        """New blocks."""
+        """Start new blocks."""
         self._races.begin_batch()
         self._initialised.begin_batch()
         if self._copies is not None:
@@ -84,7 +102,7 @@ class Checks:
         self._global.begin_batch(self._lanes)
 
     def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
-        """Hand what happened to the checkers."""
+        """Pass the records of an epoch to the checkers."""
         (*rounds, epoch), others = self._epochs.split(records)
         for one in rounds:
             self._races.epoch(batch, one, "barrier", self._lanes)
@@ -102,18 +120,18 @@ class Checks:
         self._global.records(batch, others, boundary)
         for record in others:
             if type(record) is Irregular:
-                irregular(self._ledger, self._names, batch, record)
+                irregular(self._collector, self._names, batch, record)
 
     def end_batch(self, batch: Batch, executions: NDArray[Any], lane_executions: NDArray[Any]) -> None:
-        """Nothing left to do."""
+        """Do nothing."""
 
     @property
     def suspects(self) -> set[tuple[int, int]]:
-        """Pairs of stores that race (instruction indices): whether they store the same decides how bad it is."""
+        """Pairs of racing stores (instruction indices). ``SameValue`` decides whether they store the same value."""
         return self._races.suspects | self._global.suspects
 
     def settle(self, differing: set[tuple[int, int]], lines: dict[int, int | None]) -> None:
-        """Turn races of stores that always stored the same value into notes. ``lines`` of the instructions."""
+        """Turn races of stores that always stored the same value into notes. ``lines``: instruction -> source line."""
         bad = {frozenset((lines[a], lines[b])) for a, b in differing}
 
         def harmless(key: Key) -> bool:
@@ -123,17 +141,17 @@ class Checks:
                 and frozenset((key.line, key.other)) not in bad
             )
 
-        self._ledger.downgrade(harmless, "note", Race(same_value=True))
+        self._collector.downgrade(harmless, "note", Race(same_value=True))
 
     def unstored(self, name: str, width: int) -> int:
-        """Elements of ``width`` bytes in global buffer ``name`` that no store reached, whatever they hold."""
+        """Count the elements of ``width`` bytes in global buffer ``name`` that no store reached, whatever they hold."""
         return self._global.unstored(name, width)
 
     def result(self) -> Sequence[Finding]:
-        """The findings so far."""
-        return self._ledger.result()
+        """Return the findings so far."""
+        return self._collector.result()
 
 
 def _stride(size: int) -> int:
-    """Bytes from one window to the next, as ``state.State`` lays them out."""
+    """Return the bytes from one window to the next, as ``state.State`` lays them out."""
     return int(np.ceil(max(size, 16) / 16)) * 16

@@ -1,7 +1,7 @@
-"""Accesses past the end of the array they were meant for, inside the block's shared or the thread's local memory.
+"""Accesses past the end of the intended array, inside the block's shared or the thread's local memory.
 
-No address is wrong there, so neither the hardware nor compute-sanitizer notices: what is read or written belongs to the
-next array. Which array was meant is read off the code (``provenance.py``).
+Such an address is valid, so neither the hardware nor compute-sanitizer reports it: the access reaches the next array.
+``provenance.py`` derives the intended array from the code.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gemm_lessons.engine.checkers.collector import Example, Key, Ledger, Names
+from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
 from gemm_lessons.engine.checkers.epochs import Epoch
 from gemm_lessons.engine.compiler.diagnostics import plain_name
 from gemm_lessons.engine.events import Batch, SharedArray, Touch
@@ -21,18 +21,18 @@ CHECKED = "array_ends"  # key of Touch.memo
 
 
 class ArrayEnds:
-    """Looks at each distinct touch once; of a uniform epoch at the first block."""
+    """Checks each distinct touch once. For a uniform epoch, the first block is enough."""
 
     def __init__(
         self,
-        ledger: Ledger,
+        collector: FindingCollector,
         names: Names,
         padded: int,
         shared: Sequence[SharedArray],
         arrays: Mapping[int, str],
         own: Mapping[int, SharedArray],
     ) -> None:
-        self._ledger, self._names, self._padded = ledger, names, padded
+        self._collector, self._names, self._padded = collector, names, padded
         places = {array.name: array for array in shared}
         self._arrays = {
             "shared": {index: places[name] for index, name in arrays.items() if name in places},
@@ -41,7 +41,7 @@ class ArrayEnds:
         self._clean: set[Epoch] = set()
 
     def epoch(self, batch: Batch, epoch: Epoch) -> None:
-        """Check what is new."""
+        """Check the touches that have not been checked yet."""
         if epoch in self._clean:
             return
         if len(self._clean) > 4096:
@@ -81,4 +81,4 @@ class ArrayEnds:
             there = Location("shared", plain_name(array.name), place, array.size)
             return Example("shared", there, who, PastEnd(self._names.shared(offset)))
 
-        self._ledger.add(key, example, int(np.count_nonzero(outside)) * (touch.addresses.size // lanes))
+        self._collector.add(key, example, int(np.count_nonzero(outside)) * (touch.addresses.size // lanes))

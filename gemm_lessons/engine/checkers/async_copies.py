@@ -1,9 +1,9 @@
-"""``cp.async``: bytes that are read before they have arrived.
+"""``cp.async``: reads of bytes that have not arrived.
 
-A copy is in flight until the thread that issued it waits for its group; other threads may read it only behind a
-barrier that comes after that wait. Per granule: who copied it, how many groups that thread has committed since, whether
-it has waited since, and how far the copy has come. States are remembered with the epoch that leads from one to the
-next.
+A copy is in flight until the thread that issued it waits for its group. Other threads may read the bytes only after a
+barrier that follows this wait. The state of a granule is the lane that copied it, the number of groups this lane has
+committed since, whether the lane has waited since, and the stage of the copy. Each transition (state, epoch) -> state
+is memoised.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.engine.checkers.collector import Example, Key, Ledger, Names
+from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
 from gemm_lessons.engine.checkers.epochs import Epoch, cells
 from gemm_lessons.engine.events import WARP, Access, AsyncGroup, Barrier, Batch, Boundary, Phase, Touch
 from gemm_lessons.engine.records.facts import InFlight, Race
@@ -22,20 +22,20 @@ from gemm_lessons.engine.records.frozen import dataclass
 
 Array = NDArray[Any]
 
-NONE, FLYING, ARRIVED, IN_WARP = 0, 1, 2, 3  # IN_WARP: arrived, and the warp has met since
+NONE, IN_FLIGHT, ARRIVED, IN_WARP = 0, 1, 2, 3  # IN_WARP: arrived, and the warp has synchronised since
 
 
 @dataclass(frozen=True)
-class Early:
-    """A read (or overwrite) that came too early: in flight, or arrived but not behind a barrier."""
+class PrematureAccess:
+    """A premature read or overwrite: the copy is in flight, or it has arrived but no barrier followed."""
 
     copy: Access | None
     access: Access
     why: Literal["in_flight", "no_barrier"]
     offset: int
     lanes: tuple[int, int]
-    age: int  # groups that the copy's thread has committed since
-    waited: bool  # whether it has waited since
+    age: int  # groups that the copying lane has committed since
+    waited: bool  # whether the copying lane has waited since
     count: int
 
 
@@ -45,18 +45,20 @@ class _State:
     owner: Array  # int32: lane that issued the copy
     age: Array  # int16: groups committed by the owner since; 0 = not committed
     waited: Array  # bool: whether the owner has waited since
-    copy: Array  # int32: index of the instruction that copied
-    next: dict[tuple[Epoch, Boundary], tuple[_State, tuple[Early, ...]]] = field(default_factory=dict)
+    copy: Array  # int32: index of the copy instruction
+    next: dict[tuple[Epoch, Boundary], tuple[_State, tuple[PrematureAccess, ...]]] = field(default_factory=dict)
 
     def key(self) -> bytes:
         return b"".join(a.tobytes() for a in (self.stage, self.owner, self.age, self.waited, self.copy))
 
 
 class AsyncCopies:
-    """Follows a batch's copies. Only made for kernels that have any."""
+    """Tracks the copies of a batch. Created only for kernels with ``cp.async``."""
 
-    def __init__(self, ledger: Ledger, names: Names, lanes: int, padded: int, stride: int, granule: int) -> None:
-        self._ledger, self._names = ledger, names
+    def __init__(
+        self, collector: FindingCollector, names: Names, lanes: int, padded: int, stride: int, granule: int
+    ) -> None:
+        self._collector, self._names = collector, names
         self._lanes, self._padded, self._stride, self._granule = lanes, padded, stride, granule
         self._accesses: dict[int, Access] = {}
         self._states: dict[bytes, _State] = {}
@@ -71,54 +73,54 @@ class AsyncCopies:
         self._state = self._start
 
     def forget(self) -> None:
-        """Drop what is remembered of epochs. The state goes on."""
+        """Drop the memoised epochs. Keep the current state."""
         self._states.clear()
         self._start.next.clear()
         state = self._state
         self._state = _State(state.stage, state.owner, state.age, state.waited, state.copy)
 
     def begin_batch(self) -> None:
-        """Fresh blocks: nothing is in flight."""
+        """Start new blocks: no copy is in flight."""
         self._state = self._start
 
     def epoch(self, batch: Batch, epoch: Epoch, boundary: Boundary) -> None:
-        """Take one step."""
+        """Advance the state by one epoch and report its premature accesses."""
         step = self._state.next.get((epoch, boundary))
         if step is None:
             after, found = _Step(self, self._state).run(epoch, boundary)
             after = self._states.setdefault(after.key(), after)
             step = self._state.next[(epoch, boundary)] = (after, found)
         self._state, found = step
-        for early in found:
-            kind = "async_in_flight" if early.why == "in_flight" else "race"
-            detail = "shared copy load" if early.why == "no_barrier" else _case(early)
-            key = Key.between(kind, "error", early.copy, early.access, detail)
-            self._ledger.add(key, lambda e=early: self._example(batch, e), early.count)  # type: ignore[misc]
+        for premature in found:
+            kind = "async_in_flight" if premature.why == "in_flight" else "race"
+            detail = "shared copy load" if premature.why == "no_barrier" else _case(premature)
+            key = Key.between(kind, "error", premature.copy, premature.access, detail)
+            self._collector.add(key, lambda e=premature: self._example(batch, e), premature.count)  # type: ignore[misc]
 
-    def _example(self, batch: Batch, early: Early) -> Example:
-        owner, lane = early.lanes
-        actors = self._names.actor(batch, owner, early.copy), self._names.actor(batch, lane, early.access)
-        if early.why == "no_barrier":
-            return Example("shared copy", self._names.shared(early.offset), actors, Race())
-        facts = InFlight(early.age - 1 if early.age else None)
-        return Example(_case(early), self._names.shared(early.offset), actors, facts)
+    def _example(self, batch: Batch, premature: PrematureAccess) -> Example:
+        owner, lane = premature.lanes
+        actors = self._names.actor(batch, owner, premature.copy), self._names.actor(batch, lane, premature.access)
+        if premature.why == "no_barrier":
+            return Example("shared copy", self._names.shared(premature.offset), actors, Race())
+        facts = InFlight(premature.age - 1 if premature.age else None)
+        return Example(_case(premature), self._names.shared(premature.offset), actors, facts)
 
 
-def _case(early: Early) -> str:
-    """Of a copy in flight: why no wait of its thread has covered it."""
-    return "never waited" if not early.waited else "waited too little" if early.age else "no group"
+def _case(premature: PrematureAccess) -> str:
+    """Return why no wait of the copying lane has covered a copy in flight."""
+    return "never waited" if not premature.waited else "waited too little" if premature.age else "no group"
 
 
 class _Step:
-    """One epoch's changes to a state."""
+    """The changes of one epoch to a state."""
 
     def __init__(self, parent: AsyncCopies, before: _State) -> None:
         self.parent = parent
         self.stage, self.owner = before.stage.copy(), before.owner.copy()
         self.age, self.waited, self.copy = before.age.copy(), before.waited.copy(), before.copy.copy()
-        self.found: list[Early] = []
+        self.found: list[PrematureAccess] = []
 
-    def run(self, epoch: Epoch, boundary: Boundary) -> tuple[_State, tuple[Early, ...]]:
+    def run(self, epoch: Epoch, boundary: Boundary) -> tuple[_State, tuple[PrematureAccess, ...]]:
         for segment in epoch.segments:
             for touch in segment.touches:
                 if touch.access.space == "shared":
@@ -128,8 +130,8 @@ class _Step:
             elif isinstance(segment.mark, Barrier):
                 self._barrier(segment.mark)
             elif isinstance(segment.mark, Phase) and segment.mark.kind == "copies":
-                flying = np.flatnonzero(self.stage == FLYING)  # ``bulk_copies`` follows these from here on
-                self._drop(flying[np.isin(self.owner[flying], segment.mark.lanes)])
+                in_flight = np.flatnonzero(self.stage == IN_FLIGHT)  # ``bulk_copies`` tracks these from here on
+                self._drop(in_flight[np.isin(self.owner[in_flight], segment.mark.lanes)])
         if boundary == "barrier":
             self._publish(np.ones(self.stage.shape, np.bool_))
         return _State(self.stage, self.owner, self.age, self.waited, self.copy), tuple(self.found)
@@ -140,14 +142,14 @@ class _Step:
         lane, cell = where.lane, where.cell
         if access.is_async:
             parent._accesses[access.index] = access
-            self.stage[cell], self.owner[cell], self.age[cell], self.copy[cell] = FLYING, lane, 0, access.index
+            self.stage[cell], self.owner[cell], self.age[cell], self.copy[cell] = IN_FLIGHT, lane, 0, access.index
             self.waited[cell] = False
             return
         stage = self.stage[cell]
         if not stage.any():
             return
         owner = self.owner[cell]
-        self._report("in_flight", access, lane, cell, stage == FLYING)
+        self._report("in_flight", access, lane, cell, stage == IN_FLIGHT)
         apart = (stage == ARRIVED) & (owner != lane)
         apart |= (stage == IN_WARP) & (owner // WARP != lane // WARP)
         self._report("no_barrier", access, lane, cell, apart)
@@ -165,7 +167,7 @@ class _Step:
             chosen = self.copy[cell] == index
             first = int(chosen.argmax())
             self.found.append(
-                Early(
+                PrematureAccess(
                     parent._accesses.get(index),
                     access,
                     why,
@@ -178,13 +180,13 @@ class _Step:
             )
 
     def _group(self, mark: AsyncGroup) -> None:
-        flying = self.stage == FLYING
-        mine = flying if mark.lanes is None else flying & mark.lanes[np.maximum(self.owner, 0)]
+        in_flight = self.stage == IN_FLIGHT
+        mine = in_flight if mark.lanes is None else in_flight & mark.lanes[np.maximum(self.owner, 0)]
         if mark.kind == "commit":
             self.age[mine] += 1
             return
         self.waited[mine] = True
-        # wait_group N: all but the N newest committed groups; wait_all (N < 0): also what is not committed yet.
+        # wait_group N covers all but the N newest committed groups; wait_all (N < 0) covers uncommitted copies, too.
         self.stage[mine & (self.age > mark.pending)] = ARRIVED
 
     def _barrier(self, mark: Barrier) -> None:

@@ -1,21 +1,21 @@
-"""Barriers that threads reached in a way the programming model forbids, or that hides a mistake.
+"""Barriers that threads reach in a way the programming model forbids, or in a way that hides a mistake.
 
 Measured with compute-sanitizer on an H200: synccheck reports a warp that arrives in pieces ("divergent thread(s) in
-warp") and threads of a block that meet at different barriers ("divergent thread(s) in block"), both errors although the
-kernel passes; it does not report threads that have ended before the barrier, which is a warning here.
+warp") and threads of a block that wait at different barriers ("divergent thread(s) in block"). Both are errors although
+the kernel passes. Synccheck does not report threads that have exited before the barrier; they are a warning here.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from gemm_lessons.engine.checkers.collector import Example, Key, Ledger, Names
+from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
 from gemm_lessons.engine.events import Batch, Irregular
 from gemm_lessons.engine.records.facts import Details, Ended
 from gemm_lessons.engine.records.findings import Severity
 
 
-def irregular(ledger: Ledger, names: Names, batch: Batch, record: Irregular) -> None:
+def irregular(collector: FindingCollector, names: Names, batch: Batch, record: Irregular) -> None:
     """Report one irregular barrier."""
     lane, other = int(record.lanes.argmax()), int(record.others.argmax())
     count = int(np.count_nonzero(record.lanes))
@@ -35,4 +35,4 @@ def irregular(ledger: Ledger, names: Names, batch: Batch, record: Irregular) -> 
         kind, case, severity = "exited_before_barrier", "", "warning"
         facts = Ended(int(np.count_nonzero(record.others[names.same_block(other)])))
     key = Key(kind, severity, record.line, other_line, record.file, record.kind)
-    ledger.add(key, lambda: Example(case, None, actors, facts), count)
+    collector.add(key, lambda: Example(case, None, actors, facts), count)

@@ -1,13 +1,14 @@
-"""Copies by the async proxy, ``cp.async.bulk``: bytes that are touched before they have come or while they are read.
+"""Copies by the async proxy (``cp.async.bulk``): bytes touched before they have arrived, or while the copy reads them.
 
-Every thread knows of how many phases of each mbarrier, and of how many groups of each thread's copies, that they are
-over: because it has waited itself, or met a thread that had (a barrier, ``__syncwarp``, an arrival at an mbarrier
-whose phase it saw end). Each granule of shared memory knows what must be over before it may be touched. ``cp.async``
-whose end is told by an mbarrier (``cp.async.mbarrier.arrive``) is followed here, too.
+``HappensBefore`` holds, for each lane, how many phases of each mbarrier and how many copy groups of each thread have
+completed. A lane learns of a completion by its own wait, or by synchronising with a thread that has waited: a barrier,
+``__syncwarp``, or an arrival at an mbarrier whose phase it sees complete. ``PendingCopies`` holds, for each granule of
+shared memory, what must complete before an access. A ``cp.async`` whose completion an mbarrier tracks
+(``cp.async.mbarrier.arrive``) is checked here, too.
 
-A copy out of shared memory sees what threads stored only behind a ``fence.proxy.async`` on the way from the store to
-the copy: by the thread that stored, or by one that met it afterwards. So does a copy that reports to an mbarrier see
-its ``mbarrier.init``. Source: NVIDIA, "PTX ISA" 9.0, 8.6 (proxies) and 9.7.13.15.
+A copy out of shared memory sees a thread's store only if a ``fence.proxy.async`` is between the store and the copy.
+The storing thread may execute the fence, or a thread that has synchronised with it afterwards. The same holds for
+``mbarrier.init`` and a copy that reports to this mbarrier. Source: NVIDIA, "PTX ISA" 9.0, 8.6 (proxies) and 9.7.13.15.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.engine.checkers.collector import Example, Key, Ledger, Names
+from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
 from gemm_lessons.engine.checkers.epochs import cells
-from gemm_lessons.engine.checkers.happens_before import Flights, Knowledge, Source, taking
+from gemm_lessons.engine.checkers.happens_before import HappensBefore, PendingCopies, Source, taking
 from gemm_lessons.engine.events import (
     Access,
     AsyncGroup,
@@ -45,40 +46,44 @@ NOT_YET = np.iinfo(np.int32).max
 
 @dataclass
 class _Stores:
-    """When each granule was stored into last by a thread, and by which. 0: never, or a copy brought it."""
+    """Time and lane of the last store to each granule. Time 0: no store yet, or a copy has overwritten it."""
 
     time: Array
     lane: Array
 
 
 class BulkCopies:
-    """Follows one launch's bulk copies and mbarriers, record by record. Only made for kernels that have any."""
+    """Tracks the bulk copies and mbarriers of one launch, record by record. Created only for kernels with any."""
 
-    def __init__(self, ledger: Ledger, names: Names, lanes: int, padded: int, stride: int, granule: int) -> None:
-        self._ledger, self._names = ledger, names
+    def __init__(
+        self, collector: FindingCollector, names: Names, lanes: int, padded: int, stride: int, granule: int
+    ) -> None:
+        self._collector, self._names = collector, names
         self._lanes, self._padded, self._stride, self._granule = lanes, padded, stride, granule
 
     def begin_batch(self) -> None:
-        """Fresh blocks: nothing is under way."""
+        """Start new blocks: no copy is in flight."""
         count = self._lanes // self._padded * self._stride // self._granule
-        self._knowledge = Knowledge(self._lanes, self._padded)
+        self._happens_before = HappensBefore(self._lanes, self._padded)
         self._sources: list[Source] = []
         self._copies: list[Bulk] = []
-        self._flying: dict[Bulk, int] = {}  # those that have not landed: position in ``copies``
-        self._coming, self._going = Flights(count), Flights(count)
+        self._in_flight: dict[Bulk, int] = {}  # copies that have not landed -> position in ``copies``
+        self._coming, self._going = PendingCopies(count), PendingCopies(count)
         self._committed = np.zeros(self._lanes, np.int32)
         self._stores = _Stores(np.zeros(count, np.int32), np.zeros(count, np.int32))
-        self._made: dict[int, Array] = {}  # mbarrier (offset) -> (3, blocks): time, lane and line of its init
-        self._copied = np.full(count, -1, np.int32)  # lane whose cp.async brought a granule that nobody reported yet
+        self._inits: dict[int, Array] = {}  # mbarrier (offset) -> (3, blocks): time, lane and line of its init
+        # Lane whose cp.async filled a granule, until an mbarrier tracks it; else -1.
+        self._copied = np.full(count, -1, np.int32)
         self._time = 1
         self._met = np.zeros(self._lanes, np.int32)
-        self._fenced = np.zeros((2, self._lanes), np.int32)  # all accesses; mbarriers alone, too
+        # Last fence for all accesses; last fence for mbarriers alone.
+        self._fenced = np.zeros((2, self._lanes), np.int32)
         self._met_before_fence = np.zeros((2, self._lanes), np.int32)
-        self._seen: set[Touch] = set()  # since the last synchronisation
+        self._seen: set[Touch] = set()  # touches since the last synchronisation
         self._last: Touch | None = None
 
     def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
-        """Take what happened, in order."""
+        """Process the records in order."""
         for record in records:
             kind = type(record)
             if kind is Touch:
@@ -86,7 +91,7 @@ class BulkCopies:
             elif kind is Barrier and record.kind != "arrive":  # type: ignore[union-attr]
                 self._meet(record)  # type: ignore[arg-type]
             elif kind is Barrier:
-                self._knowledge.meet(record)  # type: ignore[arg-type]
+                self._happens_before.meet(record)  # type: ignore[arg-type]
             elif kind is Phase:
                 self._phase(record)  # type: ignore[arg-type]
             elif kind is Bulk:
@@ -112,44 +117,44 @@ class BulkCopies:
 
     def _meet(self, mark: Barrier | None) -> None:
         self._next()
-        self._knowledge.meet(mark)
+        self._happens_before.meet(mark)
         if mark is None or (mark.lanes is None and mark.blocks is None):
             self._met[:] = self._time
         else:
             self._met[taking(mark, self._padded)] = self._time
         if mark is None or mark.kind != "warp":
-            for flights in (self._coming, self._going):
-                if flights.anything:
-                    flights.land(self._sources, self._knowledge)
+            for pending in (self._coming, self._going):
+                if pending.anything:
+                    pending.land(self._sources, self._happens_before)
 
     def _phase(self, mark: Phase) -> None:
         self._next()
         if mark.kind == "init":
             for lane, offset in zip(mark.lanes.tolist(), mark.offsets.tolist(), strict=True):
-                made = self._made.setdefault(offset, np.zeros((3, self._lanes // self._padded), np.int32))
+                made = self._inits.setdefault(offset, np.zeros((3, self._lanes // self._padded), np.int32))
                 made[:, lane // self._padded] = self._time - 1, lane, mark.line or 0
-                self._made_anew(("mbarrier", offset), lane // self._padded)
+                self._reinitialise(("mbarrier", offset), lane // self._padded)
         elif mark.kind == "copies":
             self._report(mark)
         else:
-            self._knowledge.phase(mark)
+            self._happens_before.phase(mark)
             if mark.kind == "wait":
                 self._met[mark.lanes] = self._time
                 if self._coming.anything:
-                    self._coming.land(self._sources, self._knowledge)
+                    self._coming.land(self._sources, self._happens_before)
 
-    def _made_anew(self, source: Source, block: int) -> None:
-        """Phases of an mbarrier count from 0 again; what somebody has seen arrive by it before has."""
-        known = self._knowledge.number(source).reshape(-1, self._padded)
+    def _reinitialise(self, source: Source, block: int) -> None:
+        """Restart the phases of a reinitialised mbarrier at 0; drop what lanes know of its earlier phases."""
+        known = self._happens_before.number(source).reshape(-1, self._padded)
         if source in self._sources:
-            flights, number = self._coming, self._sources.index(source) + 1
-            cell = np.flatnonzero(flights.source == number)
-            cell = cell[flights.owner[cell] // self._padded == block]
-            flights.source[cell[flights.need[cell] <= known[block].max()]] = 0
-        self._knowledge.forget(source, block)
+            pending, number = self._coming, self._sources.index(source) + 1
+            cell = np.flatnonzero(pending.source == number)
+            cell = cell[pending.owner[cell] // self._padded == block]
+            pending.source[cell[pending.need[cell] <= known[block].max()]] = 0
+        self._happens_before.forget(source, block)
 
     def _report(self, mark: Phase) -> None:
-        """What lanes have copied by ``cp.async`` so far has come when the phase ends."""
+        """Let the phase complete every ``cp.async`` that these lanes have issued so far."""
         phase = np.full(self._lanes, -1, np.int32)
         phase[mark.lanes] = mark.phases
         offset = np.zeros(self._lanes, np.int64)
@@ -164,7 +169,7 @@ class BulkCopies:
         self._copied[cell] = -1
 
     def _waited(self, lanes: Array | None) -> None:
-        """These have waited for their own copies by ``cp.async``, which no mbarrier need report any more."""
+        """Mark the lanes' own ``cp.async`` copies as waited for; no mbarrier needs to track them any more."""
         cell = np.flatnonzero(self._copied >= 0)
         self._copied[cell if lanes is None else cell[lanes[self._copied[cell]]]] = -1
 
@@ -176,7 +181,7 @@ class BulkCopies:
             return
         for thread in {which for what, which in self._sources if what == "groups"}:
             mine = lanes[lanes % self._padded == thread]
-            known = self._knowledge.number(("groups", thread))
+            known = self._happens_before.number(("groups", thread))
             known[mine] = np.maximum(known[mine], self._committed[mine] - mark.pending)
 
     def _fence(self, mark: ProxyFence) -> None:
@@ -187,7 +192,7 @@ class BulkCopies:
             self._met_before_fence[kind, lanes] = self._met[lanes]
 
     def _unfenced(self, kind: int, time: Array, lane: Array) -> Array:
-        """Whether what ``lane`` did at ``time`` is not yet seen by copies of its block."""
+        """Return whether copies of the block do not yet see what ``lane`` did at ``time``."""
         met = self._met_before_fence[kind].reshape(-1, self._padded).max(axis=1)
         return np.asarray((time > 0) & (self._fenced[kind, lane] <= time) & (met[lane // self._padded] <= time))
 
@@ -198,7 +203,7 @@ class BulkCopies:
         if access.space != "shared" or access.is_mbarrier or touch in self._seen:
             return
         if access.is_bulk:
-            return  # its ``Bulk`` follows
+            return  # its ``Bulk`` record follows
         self._seen.add(touch)
         where = cells(touch, self._lanes, self._padded, self._stride, self._granule)
         self._check(batch, access, where.lane, where.cell)
@@ -209,12 +214,12 @@ class BulkCopies:
 
     def _check(self, batch: Batch, access: Access, lane: Array, cell: Array) -> None:
         writes = access.effect != "load"
-        for flights in (self._coming, self._going) if writes else (self._coming,):
-            if not flights.anything:
+        for pending in (self._coming, self._going) if writes else (self._coming,):
+            if not pending.anything:
                 continue
-            early = flights.early(lane, cell, self._sources, self._knowledge)
-            if early.any():
-                self._found(batch, flights, access, lane[early], cell[early])
+            premature = pending.premature(lane, cell, self._sources, self._happens_before)
+            if premature.any():
+                self._found(batch, pending, access, lane[premature], cell[premature])
 
     def _bulk(self, batch: Batch, record: Bulk) -> None:
         touch = record.touch
@@ -233,46 +238,46 @@ class BulkCopies:
             return
         self._stores.time[cell] = 0
         self._coming.source[cell] = 0
-        self._flying[record] = number
+        self._in_flight[record] = number
         offset = np.zeros(self._lanes, np.int64)
         offset[record.lanes] = record.offsets
         for one in np.unique(record.offsets).tolist():
             here = offset[lane] == one
             self._begin(self._coming, cell[here], ("mbarrier", one), NOT_YET, lane[here], number)
-            self._made_known(access, batch, one, record.lanes[record.offsets == one])
+            self._check_init(access, batch, one, record.lanes[record.offsets == one])
 
     def _land(self, record: Landed) -> None:
-        """The bytes of a copy have come, and somebody may wait for the phase that they count for."""
-        number = self._flying.pop(record.bulk)
+        """Record that the bytes of a copy have arrived; a wait for the phase they count for may now succeed."""
+        number = self._in_flight.pop(record.bulk)
         phase = np.zeros(self._lanes, np.int32)
         phase[record.bulk.lanes] = record.phases
         cell = np.flatnonzero((self._coming.source > 0) & (self._coming.copy == number))
         self._coming.need[cell] = phase[self._coming.owner[cell]] + 1
 
     def _begin(
-        self, flights: Flights, cell: Array, source: Source, need: Array | int, lane: Array, number: int | None
+        self, pending: PendingCopies, cell: Array, source: Source, need: Array | int, lane: Array, number: int | None
     ) -> None:
         if source not in self._sources:
             self._sources.append(source)
-            self._knowledge.number(source)
-        flights.source[cell] = self._sources.index(source) + 1
-        flights.need[cell], flights.owner[cell] = need, lane
-        flights.copy[cell] = -1 if number is None else number
-        flights.anything = True
+            self._happens_before.number(source)
+        pending.source[cell] = self._sources.index(source) + 1
+        pending.need[cell], pending.owner[cell] = need, lane
+        pending.copy[cell] = -1 if number is None else number
+        pending.anything = True
 
     def _place(self, cell: int) -> Location:
         return self._names.shared(cell * self._granule % self._stride)
 
-    # -- what is found ------------------------------------------------------------------------------------------------
+    # -- findings ------------------------------------------------------------------------------------------------------
 
-    def _found(self, batch: Batch, flights: Flights, access: Access, lane: Array, cell: Array) -> None:
-        coming = flights is self._coming
-        for number in np.unique(flights.copy[cell]).tolist():
-            chosen = flights.copy[cell] == number
+    def _found(self, batch: Batch, pending: PendingCopies, access: Access, lane: Array, cell: Array) -> None:
+        coming = pending is self._coming
+        for number in np.unique(pending.copy[cell]).tolist():
+            chosen = pending.copy[cell] == number
             first = int(cell[chosen][0])
             copy = self._copies[number].touch.access if number >= 0 else None
-            _, which = self._sources[int(flights.source[first]) - 1]
-            pair = int(flights.owner[first]), int(lane[chosen][0])
+            _, which = self._sources[int(pending.source[first]) - 1]
+            pair = int(pending.owner[first]), int(lane[chosen][0])
             key = Key.between("async_in_flight", "error", copy, access, f"bulk {'load' if coming else 'store'}")
 
             def example(
@@ -284,10 +289,10 @@ class BulkCopies:
                 case = "bulk load" if copy else "reported load"
                 return Example(case, self._place(first), actors, OfMbarrier(self._names.mbarrier(which)))
 
-            self._ledger.add(key, example, int(np.count_nonzero(chosen)))
+            self._collector.add(key, example, int(np.count_nonzero(chosen)))
 
     def _order(self, batch: Batch, access: Access, lane: Array, cell: Array) -> None:
-        """A copy out of shared memory must see what threads stored there."""
+        """Report a copy out of shared memory that does not see a thread's store."""
         bad = self._unfenced(0, self._stores.time[cell], self._stores.lane[cell])
         if not bad.any():
             return
@@ -299,11 +304,11 @@ class BulkCopies:
             actors = self._names.actor(batch, storing), self._names.actor(batch, copying, access)
             return Example("store", self._place(int(cell[first])), actors)
 
-        self._ledger.add(key, example, int(np.count_nonzero(bad)))
+        self._collector.add(key, example, int(np.count_nonzero(bad)))
 
-    def _made_known(self, access: Access, batch: Batch, offset: int, lanes: Array) -> None:
-        """A copy that reports to an mbarrier must see that it was made."""
-        made = self._made.get(offset)
+    def _check_init(self, access: Access, batch: Batch, offset: int, lanes: Array) -> None:
+        """Report a copy that does not see the ``mbarrier.init`` of the mbarrier it reports to."""
+        made = self._inits.get(offset)
         if made is None:
             return
         block = lanes // self._padded
@@ -318,21 +323,21 @@ class BulkCopies:
             actors = self._names.actor(batch, making, line=made_in), self._names.actor(batch, copying, access)
             return Example("init", None, actors, OfMbarrier(self._names.mbarrier(offset)))
 
-        self._ledger.add(key, example, int(np.count_nonzero(bad)))
+        self._collector.add(key, example, int(np.count_nonzero(bad)))
 
     def _end(self, batch: Batch) -> None:
-        """The blocks are over: is every copy?"""
-        for flights in (self._coming, self._going):
-            cell = np.flatnonzero(flights.source)
-            for number in np.unique(flights.source[cell]).tolist():
-                here = cell[flights.source[cell] == number]
-                most = self._knowledge.number(self._sources[number - 1]).reshape(-1, self._padded).max(axis=1)
-                bad = most[flights.owner[here] // self._padded] < flights.need[here]
+        """Report the copies that are unfinished when the blocks end."""
+        for pending in (self._coming, self._going):
+            cell = np.flatnonzero(pending.source)
+            for number in np.unique(pending.source[cell]).tolist():
+                here = cell[pending.source[cell] == number]
+                most = self._happens_before.number(self._sources[number - 1]).reshape(-1, self._padded).max(axis=1)
+                bad = most[pending.owner[here] // self._padded] < pending.need[here]
                 if bad.any():
-                    self._never(batch, flights, int(here[bad][0]), self._sources[number - 1])
+                    self._never(batch, pending, int(here[bad][0]), self._sources[number - 1])
 
-    def _never(self, batch: Batch, flights: Flights, cell: int, source: Source) -> None:
-        number, owner = int(flights.copy[cell]), int(flights.owner[cell])
+    def _never(self, batch: Batch, pending: PendingCopies, cell: int, source: Source) -> None:
+        number, owner = int(pending.copy[cell]), int(pending.owner[cell])
         if number < 0:
             return
         access = self._copies[number].touch.access
@@ -344,4 +349,4 @@ class BulkCopies:
                 return Example("store", None, who)
             return Example("load", None, who, OfMbarrier(self._names.mbarrier(source[1])))
 
-        self._ledger.add(key, example)
+        self._collector.add(key, example)

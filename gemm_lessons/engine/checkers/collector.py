@@ -1,4 +1,4 @@
-"""What the checkers found, deduplicated by source lines."""
+"""Findings of the checkers, deduplicated by source lines."""
 
 from __future__ import annotations
 
@@ -15,15 +15,19 @@ from gemm_lessons.engine.records.findings import Finding, Severity
 from gemm_lessons.engine.records.frozen import dataclass
 
 RANK = {"error": 0, "warning": 1, "note": 2}
-MOST = 50  # findings that one launch reports
+MOST = 50  # largest number of findings per launch
 SAME = {"block_order": "race"}  # kinds that are compared with each other
-FOLLOWS_FROM = {"exited_before_barrier": "divergent_barrier"}  # left out when the cause is reported
+# Effect -> cause; the effect is left out when the cause is reported.
+FOLLOWS_FROM = {"exited_before_barrier": "divergent_barrier"}
 
 
 @dataclass(frozen=True)
 class Key:
-    """One finding per key. ``other`` is the line of the second access, in ``other_file`` where that is another one;
-    ``detail`` tells two findings of one kind apart."""
+    """Identity of a finding.
+
+    ``other``: line of the second access; ``other_file``: its file, if that is another one. ``detail`` separates two
+    findings of one kind.
+    """
 
     kind: str
     severity: Severity
@@ -35,14 +39,14 @@ class Key:
 
     @classmethod
     def between(cls, kind: str, severity: Severity, first: Access | None, later: Access, detail: str) -> Key:
-        """Of two accesses."""
+        """Return the key of a finding about two accesses."""
         line, file = (first.line, first.file) if first and first.line else (None, later.file)
         return cls(kind, severity, line, later.line, file, detail, later.file if later.file != file else "")
 
 
 @dataclass(frozen=True)
 class Example:
-    """What a finding is about: its case, the memory, the threads that serve as an example, and what more is known."""
+    """Example for a finding: its case, memory location, threads, and further facts."""
 
     case: str = ""
     place: Location | None = None
@@ -51,18 +55,18 @@ class Example:
 
 
 class Names:
-    """Threads, blocks, arrays and mbarriers as a learner knows them."""
+    """Names of threads, blocks, arrays and mbarriers as the source shows them."""
 
     def __init__(self, launch: LaunchInfo) -> None:
         self._launch = launch
         self._padded = -(-launch.grid.threads // 32) * 32
 
     def actor(self, batch: Batch, lane: int, access: Access | None = None, line: int | None = None) -> Actor:
-        """The thread of a lane of a batch, which makes ``access``, or does something else in ``line``."""
+        """Return the thread of a batch's lane with ``access``, or, without one, with the source ``line``."""
         return self.actor_of(batch.first_block * self._padded + lane, access, line)
 
     def actor_of(self, thread: int, access: Access | None = None, line: int | None = None) -> Actor:
-        """The same by the thread's number in the grid, where blocks are padded to whole warps."""
+        """Return the same for a thread number in the grid, where blocks are padded to whole warps."""
         in_block = coordinates(thread % self._padded, self._launch.grid.block)
         block = coordinates(thread // self._padded, self._launch.grid.grid)
         if access is None:
@@ -70,37 +74,37 @@ class Names:
         return Actor(in_block, block, access.line, access.effect, access.width)
 
     def same_block(self, lane: int) -> slice:
-        """All lanes of a lane's block, in its batch."""
+        """Return all lanes of a lane's block, within its batch."""
         first = lane // self._padded * self._padded
         return slice(first, first + self._padded)
 
     def shared(self, offset: int) -> Location:
-        """An offset in the block's window."""
+        """Return the location of an offset in the block's shared window."""
         for array in self._launch.shared_arrays:
             if array.offset <= offset < array.offset + array.size:
                 return Location("shared", plain_name(array.name), offset - array.offset, array.size)
         return Location("shared", "", offset)
 
     def mbarrier(self, offset: int) -> Mbarrier:
-        """The mbarrier at an offset in the block's window."""
+        """Return the mbarrier at an offset in the block's shared window."""
         return mbarrier_at({array.name: (array.offset, array.size) for array in self._launch.shared_arrays}, offset)
 
     def buffer(self, address: int) -> Location:
-        """A global address."""
+        """Return the location of a global address."""
         for name, start, size in self._launch.buffers:
             if start <= address < start + size:
                 return Location("global", plain_name(name), address - start, size)
         return Location("global", "", address)
 
 
-class Ledger:
-    """Counts findings; an example is made for the first of each kind only."""
+class FindingCollector:
+    """Counts findings. An example is made only for the first finding of each key."""
 
     def __init__(self) -> None:
         self._found: dict[Key, Finding] = {}
 
     def add(self, key: Key, example: Callable[[], Example], count: int = 1) -> None:
-        """Count ``count`` more of ``key``."""
+        """Add ``count`` occurrences of ``key``."""
         known = self._found.get(key)
         if known is not None:
             self._found[key] = dataclasses.replace(known, count=known.count + count)
@@ -112,13 +116,13 @@ class Ledger:
         )  # fmt: skip
 
     def downgrade(self, chosen: Callable[[Key], bool], severity: Severity, facts: Details) -> None:
-        """Turn findings into less severe ones, of which more is known."""
+        """Lower the severity of the chosen findings and attach ``facts``."""
         for key in [key for key in self._found if chosen(key)]:
             changed = dataclasses.replace(self._found.pop(key), severity=severity, facts=facts)
             self._found[dataclasses.replace(key, severity=severity)] = changed
 
-    def _cured_by_a_barrier(self, key: Key) -> bool:
-        """A warp's own race whose lines meet a race between warps: the barrier that is missing there orders both."""
+    def _fixed_by_a_barrier(self, key: Key) -> bool:
+        """Return whether a race within a warp is on the lines of a race between warps: one barrier orders both."""
         return (key.kind, key.severity) == ("race", "warning") and any(
             (other.kind, other.severity, other.detail) == ("race", "error", key.detail)
             and (other.line == key.line or other.other == key.other)
@@ -126,7 +130,10 @@ class Ledger:
         )
 
     def result(self) -> Sequence[Finding]:
-        """Most severe first; without what a more severe finding about the same lines, or its cause, says already."""
+        """Return the findings, most severe first.
+
+        A finding is left out if a more severe one about the same lines, or its cause, implies it.
+        """
         worst: dict[tuple[str, frozenset[int | None]], int] = {}
         for key in self._found:
             place = SAME.get(key.kind, key.kind), frozenset((key.line, key.other))
@@ -137,7 +144,7 @@ class Ledger:
             for key, finding in self._found.items()
             if RANK[key.severity] == worst[SAME.get(key.kind, key.kind), frozenset((key.line, key.other))]
             and FOLLOWS_FROM.get(key.kind) not in kinds
-            and not self._cured_by_a_barrier(key)
+            and not self._fixed_by_a_barrier(key)
         ]
         kept.sort(key=lambda finding: (RANK[finding.severity], finding.line or 0))
         return tuple(kept[:MOST])

@@ -1,9 +1,9 @@
-"""Trace -> epochs that are analysed once.
+"""Split the record stream into epochs; each distinct epoch is analysed once.
 
-Touches are interned by the machine, so what happened between two barriers of the batch is named by the tuple of its
-distinct touches in the order of their first appearance. (First appearance is enough: within a stretch without
-synchronisation a repeated touch can neither race with more than its first did nor read what is less initialised.)
-An epoch that has come before is found in a dictionary; only a new one costs NumPy work.
+The machine interns touches, so the tuple of distinct touches in order of first appearance identifies what happened
+between two barriers of the batch. First appearance is enough: between two synchronisations, a repeated touch adds no
+race and reads nothing that is less initialised. A dictionary finds an epoch that has occurred before; only a new epoch
+costs NumPy work.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Flag:
-    """An access to a flag or a lock in shared memory, by which threads order themselves."""
+    """An access to a flag or a lock in shared memory, by which threads synchronise."""
 
     touch: Touch
 
 
 Mark = Barrier | AsyncGroup | Flag | Phase
 
-HELD_BYTES = 128 << 20  # of addresses kept alive by remembered epochs; beyond, all are forgotten
-TOUCH_BYTES = 1024  # what a touch takes beside
-RECENT = 4  # phases of an mbarrier that threads may be apart, with some to spare
-FEW = 256  # lanes of a batch whose NumPy calls cost more than what they do
+HELD_BYTES = 128 << 20  # bytes of addresses that interned epochs keep alive; above it, all are dropped
+TOUCH_BYTES = 1024  # bytes a touch takes besides its addresses
+RECENT = 4  # phases of an mbarrier by which threads may be apart, with some to spare
+SMALL_BATCH = 256  # lanes of a batch below which NumPy's call overhead exceeds the work
 WINDOWS = ("shared", "local")
-WHOLE = Barrier("warp")  # a __syncwarp of everybody
+WHOLE = Barrier("warp")  # a __syncwarp of all lanes
 UNIFORM = "uniform"  # keys of Touch.memo
 CONTENT = "content"
 
@@ -51,26 +51,31 @@ class Segment:
 
 @dataclass(frozen=True, eq=False)
 class Epoch:
-    """What one batch did between two hand-overs. ``uniform``: every block of it the same, at the same offsets, so that
-    looking at the first block is enough."""
+    """What one batch did between two deliveries of records.
+
+    ``uniform``: every block did the same at the same offsets, so the first block is enough.
+    """
 
     segments: tuple[Segment, ...]
     uniform: bool
 
     @cached_property
     def silent(self) -> bool:
-        """Whether neither shared nor local memory was touched."""
+        """Return whether neither shared nor local memory was touched."""
         return not any(segment.touches for segment in self.segments)
 
     def touches(self) -> Iterator[Touch]:
-        """All touches, in order."""
+        """Yield all touches, in order."""
         for segment in self.segments:
             yield from segment.touches
 
 
 class Epochs:
-    """Interns epochs. ``forgotten`` is called when all of them are dropped to bound the memory. ``by_warps``: blocks
-    are one warp each, and nothing is awaited but barriers."""
+    """Interns epochs.
+
+    ``forgotten`` is called when all epochs are dropped to bound the memory. ``by_warps``: each block is one warp, and
+    barriers are the only synchronisation.
+    """
 
     def __init__(
         self,
@@ -81,7 +86,7 @@ class Epochs:
     ) -> None:
         self._padded = padded
         self._by_warps = by_warps
-        self._flags = flags  # instructions that access flags
+        self._flags = flags  # indices of instructions that access flags
         self._forgotten = forgotten
         self._by_touches: dict[tuple[Touch, ...], Epoch] = {}
         self._by_content: dict[tuple[Any, ...], Epoch] = {}
@@ -89,8 +94,10 @@ class Epochs:
         self._bytes = 0
 
     def split(self, records: Sequence[Record]) -> tuple[Sequence[Epoch], Sequence[Record]]:
-        """The epoch (with ``by_warps`` several, each ended by what orders as much as a barrier of the block), and the
-        records that are no touches."""
+        """Return the epochs and the records that are not touches.
+
+        There is one epoch, or, with ``by_warps``, several: each ends at a synchronisation that orders the whole block.
+        """
         others = [record for record in records if type(record) is not Touch]
         if self._by_warps and any(type(record) is Barrier for record in others):
             return self._rounds(records), others
@@ -99,7 +106,7 @@ class Epochs:
         return (self._structured(records) if marks or self._flagged(touches) else self._plain(touches),), others
 
     def _rounds(self, records: Sequence[Record]) -> Sequence[Epoch]:
-        """Of blocks of one warp each: an epoch for every stretch between two ``__syncwarp`` of all their threads."""
+        """For blocks of one warp: return one epoch per interval between two ``__syncwarp`` of all their threads."""
         found: list[Epoch] = []
         start, inner = 0, False
         touches: dict[Touch, None] = {}
@@ -217,15 +224,18 @@ class Epochs:
 
 
 def _of_whole_warps(mark: Barrier) -> bool:
-    """Whether every warp meets, with all its threads that have not ended."""
+    """Return whether the barrier covers whole warps: all their threads that have not exited."""
     if mark.kind != "warp" or mark.groups is not None or mark.blocks is not None:
         return False
     return mark.lanes is None or bool(mark.lanes.reshape(-1, WARP).any(axis=1).all())
 
 
 def _distinct(touches: tuple[Touch, ...]) -> tuple[Touch, ...]:
-    """``touches`` without those that only look new: the machine makes one anew for each generic address, and when lanes
-    that had diverged are together again, or a load leaves in a group for once. To the checkers they are one."""
+    """Return ``touches`` without duplicates.
+
+    The machine creates a new touch for each generic address, after lanes reconverge, and when a load leaves its group
+    once. Checkers treat such touches as one.
+    """
     if len({touch.access.index for touch in touches}) == len(touches):
         return touches
     found: dict[tuple[Any, ...], Touch] = {}
@@ -244,7 +254,7 @@ def _distinct(touches: tuple[Touch, ...]) -> tuple[Touch, ...]:
 
 def _identity(mark: Barrier | AsyncGroup | Phase) -> tuple[Any, ...]:
     if isinstance(mark, Phase):
-        # Of a pipeline that goes on and on every round is the same, although phases are numbered.
+        # Each iteration of a pipeline compares equal, although its phases have different numbers.
         return mark.kind, mark.lanes.tobytes(), mark.offsets.tobytes(), (mark.phases % RECENT).tobytes()
     lanes = None if mark.lanes is None else mark.lanes.tobytes()
     if isinstance(mark, Barrier):
@@ -255,7 +265,7 @@ def _identity(mark: Barrier | AsyncGroup | Phase) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class Cells:
-    """The lanes of a touch and the granules of memory that they touch, one entry per lane and granule.
+    """The lanes of a touch and the granules they access, one entry per lane and granule.
 
     ``lane`` int64 (n,), ascending; ``cell`` int64 (n,): granule in the windows of all blocks (or threads), one after
     the other, each ``stride`` bytes long.
@@ -266,8 +276,8 @@ class Cells:
 
 
 def cells(touch: Touch, lanes: int, padded: int, stride: int, granule: int) -> Cells:
-    """Where the first ``lanes`` lanes of a touch are. ``padded``: lanes that share a window of ``stride`` bytes."""
-    if lanes > FEW:  # remembering would take more memory than it saves time
+    """Return the cells of the first ``lanes`` lanes. ``padded``: lanes that share a window of ``stride`` bytes."""
+    if lanes > SMALL_BATCH:  # memoising would take more memory than it saves time
         return _cells(touch, lanes, padded, stride, granule)
     key = f"cells {lanes} {padded} {stride} {granule}"
     known: Cells | None = touch.memo.get(key)
@@ -292,7 +302,7 @@ def _cells(touch: Touch, lanes: int, padded: int, stride: int, granule: int) -> 
 
 
 def warps_of(lanes: Array | None, total: int) -> Array:
-    """bool (total // 32,): warps with a lane in ``lanes`` (None = all)."""
+    """Return bool (total // 32,): warps with a lane in ``lanes`` (None = all)."""
     if lanes is None:
         return np.ones(total // WARP, np.bool_)
     return np.asarray(lanes[:total].reshape(-1, WARP).any(axis=1))

@@ -1,8 +1,7 @@
-"""Global memory: threads that write the same bytes, blocks that read what other blocks write, reads of fresh buffers.
+"""Races in global memory: within a block, between blocks; and reads of fresh buffers.
 
-Blocks run in any order and at the same time, so two blocks that touch the same bytes, one of them writing, are never
-ordered (``synchronising_accesses`` says which may meet all the same). Threads of one block are ordered by the block's
-barriers.
+Blocks run in any order and at the same time. Accesses of two blocks to the same bytes, one of them a write, are
+unordered; ``synchronising_accesses`` lists the exceptions. Block barriers order the threads of one block.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.engine.checkers.collector import Example, Key, Ledger, Names
+from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
 from gemm_lessons.engine.checkers.shadow import Shadow, Visitors
 from gemm_lessons.engine.events import WARP, Access, Barrier, Batch, Boundary, Phase, Placed, Record
 from gemm_lessons.engine.records.examples import Location
@@ -22,17 +21,17 @@ from gemm_lessons.engine.records.findings import Severity
 from gemm_lessons.engine.records.frozen import dataclass
 
 Array = NDArray[Any]
-AT_ONCE = 256  # loads that are looked at together
+LOADS_PER_CALL = 256  # loads that are checked in one NumPy call
 NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """What the kernel's code says about how its threads may be ordered other than by ``__syncthreads``.
+    """How threads may be ordered other than by ``__syncthreads``, as far as the kernel's code shows.
 
-    ``handshake``: it has memory fences and atomics (or volatile accesses), by which blocks may hand data to each other.
-    ``warp_sync``: it has ``__syncwarp`` or warp instructions, by which the threads of a warp may be ordered.
-    ``strong``, ``hearing``, ``narrow`` and ``optimistic`` instructions (indices): see ``synchronising_accesses``.
+    ``handshake``: fences with atomics or volatile accesses, by which one block may pass data to another.
+    ``warp_sync``: ``__syncwarp`` or warp instructions, which may order the threads of a warp.
+    ``strong``, ``hearing``, ``narrow``, ``optimistic``: instruction indices, see ``synchronising_accesses``.
     """
 
     handshake: bool
@@ -43,19 +42,19 @@ class Protocol:
     optimistic: frozenset[int]
 
 
-# How an access visits an element without storing into it plainly. Atomics ``narrow`` in scope are such for the threads
-# of their own block only.
+# How an access visits an element other than by a plain store. ``narrow`` atomics are atomic only for threads of their
+# own block.
 READING = ("weak", "optimistic", "strong")
 UPDATING = ("atomic", "narrow")
 
 
 @dataclass(frozen=True)
 class Visit:
-    """One execution of an access, as far as it touches one buffer: granule by granule, who touches it and when."""
+    """One execution of an access within one buffer: granule by granule, the thread and the time."""
 
     access: Access
-    number: int  # of the access, among those seen
-    start: int  # where the buffer begins
+    number: int  # position of the access among those seen
+    start: int  # first byte of the buffer
     shadow: Shadow
     cell: Array
     thread: Array
@@ -63,16 +62,16 @@ class Visit:
 
     @property
     def reads(self) -> bool:
-        """Whether it wants what was written before."""
+        """Return whether the access uses the value written before."""
         return self.access.effect in ("load", "atomic")
 
 
 class GlobalRaces:
-    """Follows the reads and writes of buffers that the kernel writes."""
+    """Tracks reads and writes of the buffers that the kernel writes."""
 
     def __init__(
         self,
-        ledger: Ledger,
+        collector: FindingCollector,
         names: Names,
         padded: int,
         buffers: Sequence[tuple[str, int, int]],
@@ -80,7 +79,7 @@ class GlobalRaces:
         granule: int,
         protocol: Protocol,
     ) -> None:
-        self._ledger, self._names, self._padded = ledger, names, padded
+        self._collector, self._names, self._padded = collector, names, padded
         self._buffers, self._fresh, self._granule, self._protocol = buffers, fresh, granule, protocol
         self._starts = np.array([start for _, start, _ in buffers], np.int64)
         self._shadows: dict[int, Shadow] = {}
@@ -90,19 +89,19 @@ class GlobalRaces:
         self._held: list[Placed] = []
         self._epoch = np.zeros(0, np.int32)
         self._time = 0
-        self._signals: dict[int, list[int]] = {}  # block -> times of its atomics and volatile stores
-        self._heard: dict[int, int] = {}  # block -> last time when it looked at what others may have signalled
-        self.suspects: set[tuple[int, int]] = set()  # pairs of plain stores that race: do they store the same?
+        self._signals: dict[int, list[int]] = {}  # block -> times of its atomics and volatile stores (release)
+        self._acquired: dict[int, int] = {}  # block -> time of its last acquire: an atomic or volatile load
+        self.suspects: set[tuple[int, int]] = set()  # pairs of racing plain stores, for ``SameValue``
 
     def begin_batch(self, lanes: int) -> None:
-        """New blocks. The shadow stays: blocks of different batches are not ordered either."""
+        """Start new blocks. The shadow stays: blocks of different batches are not ordered either."""
         self._epoch = np.ones(lanes // self._padded, np.int32)
         self._forget_repeats()
 
     def records(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
-        """``records``: all but the touches, in order."""
+        """Process ``records``: all but the touches, in order."""
         alone = len(self._epoch) == 1 and not self._protocol.handshake
-        loads: list[Placed] = []  # of a block alone, with nothing but loads between them
+        loads: list[Placed] = []  # loads of one block, with only loads between them
         for record in records:
             if type(record) is Placed:
                 key = (id(record.touch), record.base)
@@ -119,11 +118,11 @@ class GlobalRaces:
             elif type(record) is Barrier and record.kind in ("block", "named"):
                 self._loaded(batch, loads)
                 self._barrier(record)
-            elif type(record) is Phase and record.kind == "wait":  # counts for its whole block, as a named barrier
+            elif type(record) is Phase and record.kind == "wait":  # counts for its whole block, as a named barrier does
                 self._loaded(batch, loads)
                 self._epoch[np.unique(record.lanes // self._padded)] += 1
                 self._forget_repeats()
-            if len(loads) >= AT_ONCE:
+            if len(loads) >= LOADS_PER_CALL:
                 self._loaded(batch, loads)
         self._loaded(batch, loads)
         if boundary == "barrier":
@@ -132,7 +131,7 @@ class GlobalRaces:
             self._forget_repeats()
 
     def _signal(self, batch: Batch, placed: Placed) -> None:
-        """Note which blocks may have told others how far they are, or heard of it."""
+        """Note which blocks may have released data, or acquired it."""
         self._time += 1
         touch = placed.touch
         if touch.access.index in self._protocol.strong:
@@ -142,19 +141,19 @@ class GlobalRaces:
                 if touch.access.effect != "load":
                     self._signals.setdefault(block, []).append(self._time)
                 if touch.access.index in self._protocol.hearing:
-                    self._heard[block] = self._time
+                    self._acquired[block] = self._time
 
-    def _handed_over(self, writer: Array, time: Array, reader: Array) -> Array:
-        """Whether block ``writer`` signalled after it wrote at ``time``, and block ``reader`` looked after that.
+    def _released_to(self, writer: Array, time: Array, reader: Array) -> Array:
+        """Return whether block ``writer`` released after its write at ``time``, and block ``reader`` acquired later.
 
-        Lenient: any atomic counts for any other, and those of one instruction for simultaneous.
+        The check is lenient: any two atomics may pair, and those of one instruction count as simultaneous.
         """
         result = np.zeros(writer.shape, np.bool_)
         for block in np.unique(writer).tolist():
             mine = writer == block
             times = np.array([*self._signals.get(block, []), NEVER])
             signalled = times[np.searchsorted(times, time[mine], side="right")]
-            last = np.array([self._heard.get(other, -1) for other in reader[mine].tolist()])
+            last = np.array([self._acquired.get(other, -1) for other in reader[mine].tolist()])
             result[mine] = signalled <= last
         return result
 
@@ -163,7 +162,7 @@ class GlobalRaces:
         self._held.clear()
 
     def _barrier(self, mark: Barrier) -> None:
-        """A named barrier counts for its whole block: rather miss a race than accuse a pipeline of warps."""
+        """Count a named barrier for its whole block: better to miss a race than to report a correct warp pipeline."""
         blocks: Any = mark.blocks
         if blocks is None and mark.lanes is not None:
             blocks = mark.lanes.reshape(-1, self._padded).any(axis=1)
@@ -171,7 +170,7 @@ class GlobalRaces:
         self._forget_repeats()
 
     def unstored(self, name: str, width: int) -> int:
-        """Elements of ``width`` bytes in buffer ``name`` of which no store, copy or atomic reached a byte."""
+        """Count the elements of ``width`` bytes in buffer ``name`` of which no store, copy or atomic reached a byte."""
         number = next(i for i, (known, _, _) in enumerate(self._buffers) if known == name)
         count = self._buffers[number][2] // width
         if number not in self._shadows:
@@ -199,14 +198,17 @@ class GlobalRaces:
                 self._in_buffer(batch, touch.access, buffer, lane[here], address[here])
 
     def _loaded(self, batch: Batch, loads: list[Placed]) -> None:
-        """Several loads of one block after each other: at once if there is nothing to say of any."""
+        """Check several consecutive loads of one block: in one go if there is nothing to report for any of them."""
         if len(loads) == 1 or not self._loaded_quietly(batch, loads):
             for placed in loads:
                 self._placed(batch, placed)
         loads.clear()
 
     def _loaded_quietly(self, batch: Batch, loads: Sequence[Placed]) -> bool:
-        """False, and nothing done, where loads meet somebody's stores or atomics, or differ in more than where."""
+        """Check the loads in one go if they differ only in address and meet no store or atomic of another thread.
+
+        Return False, without any effect, otherwise.
+        """
         if not loads:
             return True
         accesses = {placed.touch.access: None for placed in loads}
@@ -230,8 +232,8 @@ class GlobalRaces:
             return False
         number = np.array([self._number(placed.touch.access) for placed in loads], np.int16)
         visitors = self._visitors(shadow, how)
-        visitors.access[cell] = number[:, None]  # of entries for the same granule the last stays
-        # One after the other in the order of the threads, as ``note`` asks.
+        visitors.access[cell] = number[:, None]  # for duplicate granules, the last assignment remains
+        # One after the other in the order of the threads, as ``note`` requires.
         order = cell.T.reshape(-1)
         epoch = np.full(order.shape, self._epoch[0])
         visitors.note(visitors.access[order], order, np.repeat(thread, len(loads)), epoch, self._padded)
@@ -285,7 +287,7 @@ class GlobalRaces:
         return "optimistic" if access.index in protocol.optimistic else "weak"
 
     def _may_not_meet(self, access: Access) -> Sequence[tuple[str, bool]]:
-        """Visits that race with ``access``, and whether only those of other blocks do."""
+        """Return the kinds of visits that race with ``access``, and for each whether only those of other blocks do."""
         how = self._how(access)
         if access.effect == "store":
             others = READING[:2] if how == "strong" else (*READING, *UPDATING)
@@ -313,7 +315,7 @@ class GlobalRaces:
         apart = self._block(writer) != self._block(thread)
         bad &= apart | (shadow.writer_epoch[cell] == visit.epoch)
         if self._protocol.handshake and bad.any():
-            bad[bad] = ~self._handed_over(
+            bad[bad] = ~self._released_to(
                 self._block(writer[bad]), shadow.writer_time[cell[bad]], self._block(thread[bad])
             )
         if bad.any():
@@ -330,12 +332,12 @@ class GlobalRaces:
         if visitors.blocks is not None and visitors.threads is not None:
             if how in UPDATING and apart.any():
                 other, time = visitors.blocks.of_others(cell[apart], mine[apart] + 1)
-                apart[apart] = (other == 0) | ~self._handed_over(other - 1, time, mine[apart])
-            elif how in READING:  # when a reader in another block has finished cannot be told
+                apart[apart] = (other == 0) | ~self._released_to(other - 1, time, mine[apart])
+            elif how in READING:  # the time at which a reader in another block finished is unknown
                 apart[:] = False
             if now.any():  # threads of one block may take turns by a lock
                 _, time = visitors.threads.of_others(cell[now], thread[now])
-                now[now] = ~self._handed_over(mine[now], time, mine[now])
+                now[now] = ~self._released_to(mine[now], time, mine[now])
         visitor = np.where(self._block(low) != mine, low, high)
         visitor = np.where(apart, visitor, np.where(recent_low != thread, recent_low, recent_high))
         bad = apart | now
@@ -352,9 +354,9 @@ class GlobalRaces:
         if shadow.writer_time.size:
             shadow.writer_time[cell] = self._time
         winner = shadow.writer[cell]
-        lost = winner != thread
-        if lost.any() and not strong:  # several threads of this very instruction
-            self._report(visit, lost, np.full(cell.shape, visit.number), winner)
+        overwritten = winner != thread
+        if overwritten.any() and not strong:  # several threads of this instruction
+            self._report(visit, overwritten, np.full(cell.shape, visit.number), winner)
 
     def _visit(self, visit: Visit) -> None:
         cell, thread = visit.cell, visit.thread
@@ -364,7 +366,7 @@ class GlobalRaces:
         if visitors.blocks is not None and visitors.threads is not None:
             visitors.threads.note(cell, thread, self._time)
             visitors.blocks.note(cell, (self._block(thread) + 1).astype(np.int32), self._time)
-        if how == "narrow":  # blocks of this very instruction
+        if how == "narrow":  # blocks of this instruction
             highest = visitors.recent_high[cell]
             apart = self._block(highest) != self._block(thread)
             if apart.any():
@@ -373,54 +375,61 @@ class GlobalRaces:
     def _block(self, thread: Array) -> Array:
         return (thread - 1) // self._padded
 
-    # -- what is found ------------------------------------------------------------------------------------------------
+    # -- findings ------------------------------------------------------------------------------------------------------
 
     def _report_fresh(self, visit: Visit, blank: Array) -> None:
         cell, thread, access = visit.cell[blank], visit.thread[blank], visit.access
         address = visit.start + int(cell[0]) * visit.shadow.granule
         key = Key("uninitialised", "error", access.line, None, access.file, "global")
         who = self._names.actor_of(int(thread[0]) - 1, access)
-        self._ledger.add(
+        self._collector.add(
             key, lambda: Example("global", self._names.buffer(address), (who,)), int(np.unique(thread).size)
         )  # fmt: skip
 
     def _report(self, visit: Visit, bad: Array, earlier: Array, other: Array) -> None:
-        """Those that are ``bad`` race: the access ``earlier``, of the thread ``other``, and the one of now."""
+        """Report the ``bad`` ones as races between access ``earlier`` of thread ``other`` and the current access."""
         later = visit.access
         earlier, other, cell, thread = earlier[bad], other[bad], visit.cell[bad], visit.thread[bad]
         apart = self._block(other) != self._block(thread)
         same_warp = (other - 1) // WARP == (thread - 1) // WARP
         for number in np.unique(earlier).tolist():
             first = self._accesses[number]
-            for far, near in ((True, False), (False, False), (False, True)):
-                chosen = (earlier == number) & (apart == far) & (same_warp == near)
-                if near and self._protocol.warp_sync and first.index != later.index:
-                    continue  # may be ordered by what the warp does together
+            for across_blocks, in_warp in ((True, False), (False, False), (False, True)):
+                chosen = (earlier == number) & (apart == across_blocks) & (same_warp == in_warp)
+                if in_warp and self._protocol.warp_sync and first.index != later.index:
+                    continue  # may be ordered by warp instructions
                 if chosen.any():
                     at = int(chosen.argmax())
                     place = self._names.buffer(visit.start + int(cell[at]) * visit.shadow.granule)
                     pair = int(other[at]) - 1, int(thread[at]) - 1
-                    self._add(first, later, place, pair, far, near, int(np.count_nonzero(chosen)))
+                    self._add(first, later, place, pair, across_blocks, in_warp, int(np.count_nonzero(chosen)))
 
     def _add(
-        self, first: Access, later: Access, place: Location, pair: tuple[int, int], far: bool, near: bool, count: int
+        self,
+        first: Access,
+        later: Access,
+        place: Location,
+        pair: tuple[int, int],
+        across_blocks: bool,
+        in_warp: bool,
+        count: int,
     ) -> None:
-        """``pair``: threads of the grid; ``far``: of two blocks, ``near``: of one warp."""
+        """Add a race. ``pair``: threads of the grid; ``across_blocks``: of two blocks; ``in_warp``: of one warp."""
         both_write = "load" not in (first.effect, later.effect) and "copy" not in (first.effect, later.effect)
         if first.effect == later.effect == "store":
             self.suspects.add((first.index, later.index))
         severity: Severity = "error"
         kind = "race"
-        if far and not both_write:
+        if across_blocks and not both_write:
             kind, case = "block_order", "one line" if first.line == later.line else "two lines"
-        elif far:
+        elif across_blocks:
             case = "global blocks"
         elif first.index == later.index and both_write:
             case = "global owner"
-        elif near:
+        elif in_warp:
             severity, case = "warning", "global warp"
         else:
             case = "global order"
         key = Key.between(kind, severity, first, later, f"global {first.effect} {later.effect}")
         actors = self._names.actor_of(pair[0], first), self._names.actor_of(pair[1], later)
-        self._ledger.add(key, lambda: Example(case, place, actors, Race()), count)
+        self._collector.add(key, lambda: Example(case, place, actors, Race()), count)

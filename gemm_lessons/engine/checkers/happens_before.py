@@ -1,6 +1,6 @@
-"""Who knows what to be over: phases of mbarriers, groups of bulk copies; and what must be before a byte may be touched.
+"""Happens-before of mbarrier phases and bulk-copy groups, and the copies that must complete before a byte is touched.
 
-Counts only grow, so that what a thread knows is a number for each source, and meeting others is a maximum.
+The counts only grow, so a thread's clock is one number per source, and synchronisation takes the maximum.
 """
 
 from __future__ import annotations
@@ -14,35 +14,36 @@ from gemm_lessons.engine.checkers.epochs import RECENT
 from gemm_lessons.engine.events import WARP, Barrier, Phase
 
 Array = NDArray[Any]
-Source = tuple[Literal["mbarrier", "groups"], int]  # by offset in shared memory; of a thread of the block
+Source = tuple[Literal["mbarrier", "groups"], int]  # offset of the mbarrier in shared memory; thread of the block
 
 LANE = np.arange(WARP, dtype=np.uint32)
 
 
-class Knowledge:
-    """How many phases or groups of each source every lane knows to be over."""
+class HappensBefore:
+    """Vector clocks by lane: how many phases or groups of each source are known to have completed."""
 
     def __init__(self, lanes: int, padded: int) -> None:
         self.lanes, self.padded, self.blocks = lanes, padded, lanes // padded
         self.of: dict[Source, Array] = {}
-        self._told: dict[tuple[int, Source], Array] = {}  # by mbarrier: (blocks, RECENT), what arrivals of a phase knew
+        # By mbarrier: (blocks, RECENT), the clocks that arrivals of a phase released.
+        self._told: dict[tuple[int, Source], Array] = {}
         self._signals: dict[tuple[int, Source], Array] = {}  # by named barrier: (blocks,)
 
     def number(self, source: Source) -> Array:
-        """Of one source, by lane."""
+        """Return the counts of one source, by lane."""
         if source not in self.of:
             self.of[source] = np.zeros(self.lanes, np.int32)
         return self.of[source]
 
     def forget(self, source: Source, block: int) -> None:
-        """An mbarrier is made anew: its phases, and what arrivals at it told."""
+        """Reset an mbarrier that is initialised again: its phases, and the clocks that arrivals released."""
         self.number(source).reshape(self.blocks, -1)[block] = 0
         for (offset, told_of), told in self._told.items():
             if told_of == source or ("mbarrier", offset) == source:
                 told[block] = 0
 
     def meet(self, mark: Barrier | None) -> None:
-        """Threads meet; None: all of every block."""
+        """Join the clocks of the lanes at a barrier. None: all lanes of every block."""
         for source, known in self.of.items():
             by_block = known.reshape(self.blocks, -1)
             if mark is None or (mark.lanes is None and mark.blocks is None and mark.kind != "warp"):
@@ -71,7 +72,7 @@ class Knowledge:
         np.copyto(warps, np.maximum(warps, most), where=lanes)
 
     def phase(self, mark: Phase) -> None:
-        """Threads arrive at mbarriers, or see phases of them end."""
+        """Release at an arrival at an mbarrier; acquire when a phase is seen to complete."""
         block = mark.lanes // self.padded
         for offset in np.unique(mark.offsets).tolist():
             here = mark.offsets == offset
@@ -84,22 +85,23 @@ class Knowledge:
                 if mark.kind == "arrive":
                     if told is None:
                         told = self._told[offset, source] = np.zeros((self.blocks, RECENT), np.int32)
-                    before = told[blocks, (phases - 1) % RECENT]  # those phases are over, with all that was told
+                    # Those phases have completed, with all that was released.
+                    before = told[blocks, (phases - 1) % RECENT]
                     np.maximum.at(told, (blocks, phases % RECENT), np.maximum(known[lanes], before))
                 elif told is not None:
                     known[lanes] = np.maximum(known[lanes], np.where(phases >= 0, told[blocks, phases % RECENT], 0))
 
 
 def taking(mark: Barrier, padded: int) -> Array:
-    """Lanes that take part in a barrier of blocks, or of some lanes."""
+    """Return the lanes that take part in a barrier of blocks, or of some lanes."""
     if mark.lanes is not None:
         return mark.lanes
     assert mark.blocks is not None
     return np.repeat(mark.blocks, padded)
 
 
-class Flights:
-    """What must be over before each granule may be touched: one kind of copy."""
+class PendingCopies:
+    """For one kind of copy: what must complete before each granule may be touched."""
 
     def __init__(self, count: int) -> None:
         self.source = np.zeros(count, np.int16)  # 1 + position in ``sources``; 0: nothing
@@ -108,22 +110,22 @@ class Flights:
         self.copy = np.zeros(count, np.int32)  # position in ``copies``; -1: cp.async
         self.anything = False
 
-    def early(self, lane: Array, cell: Array, sources: list[Source], knowledge: Knowledge) -> Array:
-        """Which of ``lane`` touch ``cell`` too early."""
+    def premature(self, lane: Array, cell: Array, sources: list[Source], happens_before: HappensBefore) -> Array:
+        """Return which of ``lane`` touch ``cell`` too early."""
         found = np.zeros(lane.size, np.bool_)
         source = self.source[cell]
         if not source.any():
             return found
         for number in np.unique(source[source > 0]).tolist():
             here = source == number
-            found[here] = knowledge.number(sources[number - 1])[lane[here]] < self.need[cell[here]]
+            found[here] = happens_before.number(sources[number - 1])[lane[here]] < self.need[cell[here]]
         return found
 
-    def land(self, sources: list[Source], knowledge: Knowledge) -> None:
-        """Forget what every thread of its block knows to be over."""
+    def land(self, sources: list[Source], happens_before: HappensBefore) -> None:
+        """Drop the copies that every thread of their block knows to have completed."""
         cell = np.flatnonzero(self.source)
         for number in np.unique(self.source[cell]).tolist():
             here = cell[self.source[cell] == number]
-            least = knowledge.number(sources[number - 1]).reshape(knowledge.blocks, -1).min(axis=1)
-            self.source[here[least[self.owner[here] // knowledge.padded] >= self.need[here]]] = 0
+            least = happens_before.number(sources[number - 1]).reshape(happens_before.blocks, -1).min(axis=1)
+            self.source[here[least[self.owner[here] // happens_before.padded] >= self.need[here]]] = 0
         self.anything = bool(self.source.any())

@@ -1,7 +1,7 @@
-"""Reads of shared or local memory that nobody has written, to the byte.
+"""Reads of shared or local memory that has never been written, to the byte.
 
-What is initialised only grows while a batch runs, and batches do the same again: states are remembered with the epoch
-that leads from one to the next, so that only new steps cost NumPy work.
+The initialised set only grows while a batch runs, and batches repeat: each transition (state, epoch) -> state is
+memoised, so that only new transitions cost NumPy work.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.engine.checkers.collector import Example, Key, Ledger, Names
+from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
 from gemm_lessons.engine.checkers.epochs import Epoch, cells
 from gemm_lessons.engine.events import Access, Batch, Touch
 from gemm_lessons.engine.records.examples import Location
@@ -23,9 +23,11 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Blank:
-    """An access that read what was never written: how often, and one example (byte offset, lane). ``each``: in one
-    block of a batch whose blocks all do the same."""
+class UninitialisedRead:
+    """An access that read uninitialised memory: its count, and one example (byte offset, lane).
+
+    ``each``: the count is that of one block in a batch whose blocks all do the same.
+    """
 
     access: Access
     offset: int
@@ -40,13 +42,15 @@ class _State:
 
     shared: Array
     local: Array
-    next: dict[Epoch, tuple[_State, tuple[Blank, ...]]] = field(default_factory=dict)
+    next: dict[Epoch, tuple[_State, tuple[UninitialisedRead, ...]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Sizes in bytes: of the windows (strides) of a block's shared and a thread's local memory, and of their granules;
-    ``lanes`` of a batch's state, ``padded`` lanes of a block."""
+    """Sizes in bytes of the windows (strides) of shared and local memory, and of their granules.
+
+    ``lanes``: of a batch's state; ``padded``: lanes of a block.
+    """
 
     lanes: int
     padded: int
@@ -57,14 +61,14 @@ class Windows:
 
 
 class Initialised:
-    """Follows what a batch has written."""
+    """Tracks what a batch has written."""
 
-    def __init__(self, ledger: Ledger, names: Names, windows: Windows) -> None:
-        self._ledger, self._names, self._windows = ledger, names, windows
+    def __init__(self, collector: FindingCollector, names: Names, windows: Windows) -> None:
+        self._collector, self._names, self._windows = collector, names, windows
         self.forget()
 
     def forget(self) -> None:
-        """Drop what is remembered of epochs. The state goes on."""
+        """Drop the memoised epochs. Keep the current state."""
         windows = self._windows
         current = getattr(self, "_state", None)
         self._start = _State(
@@ -74,11 +78,11 @@ class Initialised:
         self._state = _State(current.shared, current.local) if current else self._start
 
     def begin_batch(self) -> None:
-        """Fresh blocks: nothing is written."""
+        """Start new blocks: nothing is written."""
         self._state = self._start
 
     def epoch(self, batch: Batch, epoch: Epoch) -> None:
-        """Take one step."""
+        """Advance the state by one epoch and report its uninitialised reads."""
         step = self._state.next.get(epoch)
         if step is None:
             step = self._state.next[epoch] = self._step(self._state, epoch)
@@ -87,9 +91,9 @@ class Initialised:
             times = batch.blocks if blank.each else 1
             access = blank.access
             key = Key("uninitialised", "warning", access.line, None, access.file, access.space)
-            self._ledger.add(key, lambda b=blank: self._example(batch, b), blank.count * times)  # type: ignore[misc]
+            self._collector.add(key, lambda b=blank: self._example(batch, b), blank.count * times)  # type: ignore[misc]
 
-    def _step(self, before: _State, epoch: Epoch) -> tuple[_State, tuple[Blank, ...]]:
+    def _step(self, before: _State, epoch: Epoch) -> tuple[_State, tuple[UninitialisedRead, ...]]:
         windows = self._windows
         shared, local = before.shared, before.local
         per_block = windows.shared // windows.shared_granule
@@ -98,7 +102,7 @@ class Initialised:
         if whole and shared.size == per_block:
             shared = np.tile(shared, blocks)
         lanes = windows.lanes if whole else windows.padded
-        blanks: list[Blank] = []
+        blanks: list[UninitialisedRead] = []
         changed = False
         for touch in epoch.touches():
             is_shared = touch.access.space == "shared"
@@ -110,7 +114,7 @@ class Initialised:
             )
             known = bits[where.cell]
             if touch.access.effect in ("load", "atomic") and not known.all():
-                blank = self._blank(touch, where.lane[~known], where.cell[~known], granule, stride)
+                blank = self._uninitialised(touch, where.lane[~known], where.cell[~known], granule, stride)
                 blanks.append(dataclasses.replace(blank, each=is_shared and not whole))
             if touch.access.effect != "load" and not known.all():
                 if not changed:
@@ -121,10 +125,10 @@ class Initialised:
             return before, tuple(blanks)
         return _State(shared, local), tuple(blanks)
 
-    def _blank(self, touch: Touch, lane: Array, cell: Array, granule: int, stride: int) -> Blank:
-        return Blank(touch.access, int(cell[0]) * granule % stride, int(lane[0]), int(np.unique(lane).size))
+    def _uninitialised(self, touch: Touch, lane: Array, cell: Array, granule: int, stride: int) -> UninitialisedRead:
+        return UninitialisedRead(touch.access, int(cell[0]) * granule % stride, int(lane[0]), int(np.unique(lane).size))
 
-    def _example(self, batch: Batch, blank: Blank) -> Example:
+    def _example(self, batch: Batch, blank: UninitialisedRead) -> Example:
         is_local = blank.access.space == "local"
         place = Location("local", "", blank.offset) if is_local else self._names.shared(blank.offset)
         return Example(place.space, place, (self._names.actor(batch, blank.lane, blank.access),))

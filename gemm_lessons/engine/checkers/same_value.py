@@ -1,7 +1,7 @@
-"""Do threads that write the same bytes write the same value? Then their race is harmless, and only worth a note.
+"""Find the races whose threads write the same value: they are harmless and only worth a note.
 
-Touches carry no values. So when stores were found to race, the launch is run once more with the values of just those
-stores recorded, and what each thread stores is compared with what another one stored there since the last barrier.
+Touches carry no values. After racing stores were found, the launch runs once more and records the values of these
+stores. Each stored value is compared with what another thread stored there since the last barrier.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Array = NDArray[Any]
 
 
 class _Bytes:
-    """The last value of every byte, who wrote it, by which instruction and when."""
+    """Per byte: the last value, its thread, its instruction and its time."""
 
     def __init__(self, count: int) -> None:
         self.value = np.zeros(count, np.uint8)
@@ -28,8 +28,10 @@ class _Bytes:
 
 
 class SameValue:
-    """An observer of the second run. ``differing`` holds the pairs of stores (instruction indices) of which at least
-    two threads stored different bytes to one place."""
+    """Observer of the second run.
+
+    ``differing``: pairs of stores (instruction indices) of which two threads stored different bytes at one address.
+    """
 
     def __init__(self, suspects: set[tuple[int, int]]) -> None:
         self._watched = {index for pair in suspects for index in pair}
@@ -38,12 +40,12 @@ class SameValue:
         self._epoch = 1
 
     def begin(self, launch: LaunchInfo) -> None:
-        """See ``events.Observer``, also for the methods below."""
+        """Set up for a launch. See ``events.Observer``, also for the methods below."""
         self._launch = launch
         self._starts = np.array([start for _, start, _ in launch.buffers], np.int64)
 
     def begin_batch(self, batch: Batch) -> None:
-        """New blocks have shared memory of their own."""
+        """Start new blocks, with shared memory of their own."""
         self._memory = {key: memory for key, memory in self._memory.items() if key[0] == "global"}
         self._epoch += 1
 
@@ -68,7 +70,7 @@ class SameValue:
             self._epoch += 1
 
     def end_batch(self, batch: Batch, executions: Array, lane_executions: Array) -> None:
-        """Nothing left to do."""
+        """Do nothing."""
 
     def _shared(self, batch: Batch, touch: Touch, stored: Stored) -> None:
         size = max(1, self._launch.shared_bytes)
@@ -105,5 +107,5 @@ class SameValue:
             self.differing.add((index, stored.index))
         memory.value[place], memory.writer[place] = value, writer
         memory.access[place], memory.epoch[place] = stored.index, self._epoch
-        if (memory.value[place] != value).any():  # threads of this very instruction
+        if (memory.value[place] != value).any():  # threads of this instruction
             self.differing.add((stored.index, stored.index))

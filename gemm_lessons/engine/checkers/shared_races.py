@@ -1,14 +1,15 @@
-"""Races in shared memory: two threads of a block touch the same bytes, one of them writes, and nothing orders them.
+"""Races in shared memory: two threads of a block access the same bytes, one of them writes, and nothing orders them.
 
-Within an epoch without inner synchronisation nothing orders two threads, whatever order they happened to run in. Where
-an epoch has inner barriers (named ones, ``__syncwarp``, blocks that met alone) the order is followed with vector clocks
-by warps (C. Flanagan, S. Freund: "FastTrack: efficient and precise dynamic race detection", 2009). Threads of one warp
-that nothing orders are a warning: ``__syncwarp`` is missing, even where today's hardware runs them in step. Of the
-readers of a granule the lowest and the highest lane are kept: one in between that a partial ``__syncwarp`` leaves out
-may be missed. Of those who update one by atomics the last is kept, and one beside it for when the last itself reads.
+In an epoch without inner synchronisation no two threads are ordered, whatever order they ran in. In an epoch with
+inner barriers (named barriers, ``__syncwarp``, barriers of single blocks), vector clocks by warp give the order
+(C. Flanagan, S. Freund: "FastTrack: efficient and precise dynamic race detection", 2009). Unordered threads of one warp
+are a warning: ``__syncwarp`` is missing, even where current hardware runs them in lock step. Of the readers of a
+granule only the lowest and the highest lane are kept; a lane between them that a partial ``__syncwarp`` leaves out may
+be missed. Of the threads that update a granule by atomics the last one is kept, and one other, needed when the last
+one itself reads.
 
-Atomics of one kind may come in any order: sums, the largest. Of two kinds what stays, or what one of them reads,
-depends on which comes first: a tile that is filled by ``atomicExch`` and read by ``atomicAdd(p, 0)`` needs its barrier.
+Atomics of one kind commute, such as additions or maxima. Atomics of two kinds do not: the final value, or the value
+that one returns, depends on the order. A tile filled by ``atomicExch`` and read by ``atomicAdd(p, 0)`` needs a barrier.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gemm_lessons.engine.checkers.collector import Example, Key, Ledger, Names
+from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
 from gemm_lessons.engine.checkers.epochs import Cells, Epoch, Flag, cells, warps_of
 from gemm_lessons.engine.checkers.warp_order import WarpOrder
 from gemm_lessons.engine.events import WARP, Access, Barrier, Batch, Boundary, Phase, Touch
@@ -34,20 +35,20 @@ OPERATIONS = frozenset("add and or xor min max inc dec exch cas".split())
 
 
 def operation(access: Access) -> str:
-    """What an atomic does; exchanges and comparisons in different lines do different things."""
+    """Return the operation of an atomic. Exchanges and comparisons in different lines count as different operations."""
     name = access.text.split(None, 1)[0] if not access.text.startswith("@") else access.text.split(None, 2)[1]
     kind = next((part for part in name.split(".") if part in OPERATIONS), name)
     return f"{kind} {access.line}" if kind in ("exch", "cas") else kind
 
 
 def writes(access: Access) -> bool:
-    """Whether the access changes (shared) memory."""
+    """Return whether the access changes (shared) memory."""
     return access.effect != "load"
 
 
 @dataclass
 class Hazard:
-    """Two accesses that race, with one example: byte offset, lanes of the earlier and the later access."""
+    """Two racing accesses, with one example: byte offset, lanes of the earlier and the later access."""
 
     earlier: Access
     later: Access
@@ -58,18 +59,18 @@ class Hazard:
 
 
 class Analysis:
-    """Shadow memory of the blocks' shared windows: per granule the last writer, and who read since.
+    """Shadow memory of the blocks' shared windows: per granule the last writer and the readers since.
 
-    ``blocks``: how many blocks are looked at (one when the epoch is uniform). Readers are kept as the lowest and the
-    highest lane: of the whole block, or of each warp once clocks tell warps apart.
+    ``blocks``: number of blocks analysed (one if the epoch is uniform). The lowest and the highest reading lane are
+    kept: per block, or per warp once clocks distinguish warps.
     """
 
     def __init__(
         self, blocks: int, padded: int, stride: int, granule: int, optimistic: frozenset[int], flags: frozenset[int]
     ) -> None:
-        self.optimistic = optimistic | flags  # loads (instruction indices) that may meet atomics
-        self.flags = flags  # accesses by which threads order themselves: they may meet each other
-        self.told: dict[int, Array] = {}  # granule of a flag -> clocks of those who wrote it, joined
+        self.optimistic = optimistic | flags  # loads (instruction indices) that may race with atomics
+        self.flags = flags  # accesses by which threads synchronise: they may race with each other
+        self.told: dict[int, Array] = {}  # granule of a flag -> joined clocks of its writers (release)
         self.blocks, self.padded, self.stride, self.granule = blocks, padded, stride, granule
         self.lanes = blocks * padded
         self.warps = padded // WARP
@@ -78,26 +79,28 @@ class Analysis:
         self.writer_touch = np.zeros(count, np.int32)
         self.writer_atomic = np.zeros(count, np.bool_)
         self.writer_stamp = np.zeros(0, np.int32)
-        self.updater: Array | None = None  # once there are atomics: who updated a granule beside its last writer
+        # Allocated with the first atomic: one updater of a granule besides its last writer.
+        self.updater: Array | None = None
         self.updater_touch = self.updater_stamp = self.updater_count = np.zeros(0, np.int32)
         self.columns = 1
         self.low = np.full(count, BIG, np.int32)
         self.high = np.full(count, -1, np.int32)
         self.reader_touch = np.zeros(count, np.int32)
         self.reader_stamp = np.zeros(0, np.int32)
-        self.clocks: Array | None = None  # (blocks, warps, warps): newest stamp of each warp that a warp has heard of
+        self.clocks: Array | None = None  # (blocks, warps, warps): newest stamp of each warp that a warp has acquired
         self.own = np.ones((blocks, self.warps), np.int32)
-        self.phases: dict[tuple[int, int], Array] = {}  # (cell of an mbarrier, phase) -> clocks of who arrived, joined
-        self.signals: dict[int, list[tuple[Array, Array]]] = {}  # named barrier -> (warps not yet heard, clocks)
-        self.inside: WarpOrder | None = None  # once some lanes of a warp have met without the others
-        self.writer_count = self.low_count = self.high_count = np.zeros(0, np.int32)  # of ``inside``
+        self.phases: dict[tuple[int, int], Array] = {}  # (cell of an mbarrier, phase) -> joined clocks of the arrivals
+        # Named barrier -> (warps that have not acquired it, clocks).
+        self.signals: dict[int, list[tuple[Array, Array]]] = {}
+        self.inside: WarpOrder | None = None  # once some lanes of a warp have synchronised without the others
+        self.writer_count = self.low_count = self.high_count = np.zeros(0, np.int32)  # counts of ``inside``
         self.seen: list[Access] = []
         self.hazards: dict[tuple[int, int, bool], Hazard] = {}
 
     def feed(self, epoch: Epoch) -> None:
-        """Look at everything in an epoch, after what was fed before."""
+        """Analyse an epoch, after those fed before."""
         if self.clocks is None and any(isinstance(s.mark, (Barrier, Flag, Phase)) for s in epoch.segments):
-            self._tell_warps_apart()
+            self._allocate_clocks()
         for segment in epoch.segments:
             for touch in segment.touches:
                 if touch.access.space == "shared":
@@ -111,7 +114,7 @@ class Analysis:
 
     # -- clocks -------------------------------------------------------------------------------------------------------
 
-    def _tell_warps_apart(self) -> None:
+    def _allocate_clocks(self) -> None:
         count = self.writer.size
         self.clocks = np.zeros((self.blocks, self.warps, self.warps), np.int32)
         self.writer_stamp = np.ones(count, np.int32)
@@ -122,7 +125,7 @@ class Analysis:
         self.high = np.full(count * self.warps, -1, np.int32)
         self.reader_touch = np.repeat(touch, self.warps)
         self.reader_stamp = np.ones(count * self.warps, np.int32)
-        read = np.flatnonzero(high >= 0)  # readers so far: lowest and highest lane are in some warp each
+        read = np.flatnonzero(high >= 0)  # readers so far: the lowest and the highest lane each belong to some warp
         for lane in (low[read], high[read]):
             column = read * self.warps + lane % self.padded // WARP
             self.low[column] = np.minimum(self.low[column], lane)
@@ -149,13 +152,13 @@ class Analysis:
                 self.signals.setdefault(mark.number, []).append((taking, known))
             else:
                 if mark.kind == "named":
-                    joined = np.maximum(joined, self._hear(mark.number, np.asarray(taking.any(axis=1))))
+                    joined = np.maximum(joined, self._acquire_signal(mark.number, np.asarray(taking.any(axis=1))))
                 self.clocks = np.where(taking[:, :, None], np.maximum(known, joined[:, None, :]), self.clocks)
         self.own = self.own + taking
         self.clocks[:, diagonal, diagonal] = self.own - 1
 
     def _flag(self, touch: Touch) -> None:
-        """Warps one after the other, as atomics are carried out: hear of what the flag tells, then tell it on."""
+        """Process warps one after the other, as atomics execute: acquire the clocks of the flag, then release."""
         assert self.clocks is not None
         where = cells(touch, self.lanes, self.padded, self.stride, self.granule)
         clocks = self.clocks.reshape(-1, self.warps)
@@ -172,7 +175,7 @@ class Analysis:
                 clocks[warp, warp % self.warps] = own[warp] - 1
 
     def _phase(self, mark: Phase) -> None:
-        """Who arrives tells what it has done and heard; who has seen the phase end hears it of all who arrived."""
+        """Release at an arrival; acquire the clocks of all arrivals when a phase is seen to complete."""
         assert self.clocks is not None
         if mark.kind not in ("arrive", "wait"):
             return
@@ -188,7 +191,7 @@ class Analysis:
                 if told is not None:
                     clocks[one] = np.maximum(clocks[one], told)
                 continue
-            if told is None:  # all of the phases before are over
+            if told is None:  # all phases before are complete
                 told = self.phases.get((cell, phase - 1), np.zeros(self.warps, np.int32))
             known = clocks[one].copy()
             known[one % self.warps] = own[one]
@@ -198,8 +201,8 @@ class Analysis:
             own[warps] += 1
             clocks[warps, warps % self.warps] = own[warps] - 1
 
-    def _hear(self, number: int, blocks: Array) -> Array:
-        """What the oldest unheard signal of each warp of ``blocks`` says, joined: (blocks, warps)."""
+    def _acquire_signal(self, number: int, blocks: Array) -> Array:
+        """Join the oldest signal that each warp of ``blocks`` has not acquired: (blocks, warps)."""
         joined = np.zeros((self.blocks, self.warps), np.int32)
         heard = np.zeros((self.blocks, self.warps), np.bool_)
         for pending, known in self.signals.get(number, ()):
@@ -210,7 +213,7 @@ class Analysis:
         return joined
 
     def _unordered(self, warp: Array, other: Array, stamp: Array) -> Array:
-        """Whether ``warp`` has not heard of what ``other`` (in block) did at ``stamp``."""
+        """Return whether ``warp`` has not acquired what ``other`` (in block) did at ``stamp``."""
         assert self.clocks is not None
         return np.asarray(self.clocks.reshape(-1)[warp * self.warps + other] < stamp)
 
@@ -244,7 +247,7 @@ class Analysis:
             self._read(number, where)
 
     def _hand_over(self, cell: Array) -> None:
-        """What a bulk copy brings is ``bulk_copies``' from here on: it comes when its phase ends."""
+        """Leave the bytes that a bulk copy writes to ``bulk_copies``: they arrive when their phase completes."""
         self.writer[cell] = -1
         places = (cell[:, None] * self.columns + np.arange(self.columns)).reshape(-1)
         self.low[places], self.high[places] = BIG, -1
@@ -252,7 +255,7 @@ class Analysis:
             self.updater[cell] = -1
 
     def _other_kind(self, access: Access, cell: Array) -> Array | bool:
-        """Where the last to update was an atomic of another kind."""
+        """Return where the last updater was an atomic of another kind."""
         if access.effect != "atomic" or access.index in self.flags:
             return False
         mine = operation(access)
@@ -263,7 +266,10 @@ class Analysis:
         return access.effect == "atomic" or access.index in self.flags
 
     def _check_updaters(self, updater: Array, touch: Touch, where: Cells, known: Array) -> None:
-        """A plain access by the last of those who updated a granule meets the others. ``known``: reported already."""
+        """Check a plain access by the last updater of a granule against the other updaters.
+
+        ``known``: already reported.
+        """
         lane, cell = where.lane, where.cell
         other = updater[cell]
         bad = (other >= 0) & (other != lane) & ~known
@@ -275,7 +281,7 @@ class Analysis:
             self._report(self.updater_touch[cell[bad]], other[bad], touch, lane[bad], cell[bad])
 
     def _note_updaters(self, where: Cells, atomic: bool) -> None:
-        """Before a write: the last updater of each granule becomes the one before, unless it comes again."""
+        """Before a write: keep each granule's last updater as the other one, unless the same lane updates again."""
         lane, cell = where.lane, where.cell
         if self.updater is None:
             if not atomic:
@@ -309,7 +315,7 @@ class Analysis:
             if not np.count_nonzero(bad):
                 continue
             mine, low, high = lane[bad], low[bad], high[bad]
-            # Which reader to name: one of another warp if there is one.
+            # Name a reader of another warp if there is one.
             reader = np.where(low != mine, low, high)
             reader = np.where(high // WARP != mine // WARP, high, reader)
             reader = np.where(low // WARP != mine // WARP, low, reader)
@@ -327,7 +333,7 @@ class Analysis:
         if self.inside is not None:
             self.writer_count[cell] = self.inside.counts[lane]
         if atomic and self.updater is not None:
-            # Several lanes of this very instruction update the same bytes: the lowest, backwards the last assigned.
+            # Several lanes of this instruction update the same bytes: in reverse, the lowest is assigned last.
             beside = np.flatnonzero(self.writer[cell] != lane)[::-1]
             place, other = cell[beside], lane[beside]
             self.updater[place], self.updater_touch[place] = other, number
@@ -337,9 +343,15 @@ class Analysis:
                 self.updater_count[place] = self.inside.counts[other]
         if not atomic:
             winner = self.writer[cell]
-            lost = winner != lane
-            if np.count_nonzero(lost):  # several lanes of this very instruction write the same bytes
-                self._report(self.writer_touch[cell[lost]], winner[lost], touch, lane[lost], cell[lost])
+            overwritten = winner != lane
+            if np.count_nonzero(overwritten):  # several lanes of this instruction write the same bytes
+                self._report(
+                    self.writer_touch[cell[overwritten]],
+                    winner[overwritten],
+                    touch,
+                    lane[overwritten],
+                    cell[overwritten],
+                )
 
     def _read(self, number: int, where: Cells) -> None:
         lane, cell = where.lane, where.cell
@@ -357,7 +369,7 @@ class Analysis:
             now = self.inside.counts[lane]
             self.high_count[place] = np.where(lane >= high, now, self.high_count[place])
             self.low_count[place[::-1]] = np.where(lane <= low, now, self.low_count[place])[::-1]
-        # Of entries for the same place the last assigned stays: lanes ascend, so the maximum, reversed the minimum.
+        # For duplicate cells the last assignment remains: lanes ascend, so it is the maximum, in reverse the minimum.
         self.high[place] = np.maximum(high, lane)
         self.low[place[::-1]] = np.minimum(low, lane)[::-1]
         self.reader_touch[place] = number
@@ -368,7 +380,7 @@ class Analysis:
         for number in np.unique(earlier).tolist():
             access = self.seen[number]
             if access.is_async and later.effect == "load":
-                continue  # ``async_copies`` follows these through commit, wait and barrier
+                continue  # ``async_copies`` tracks these through commit, wait and barrier
             for same_warp in (False, True):
                 chosen = (earlier == number) & (same == same_warp)
                 count = int(np.count_nonzero(chosen))
@@ -385,11 +397,11 @@ class Analysis:
 
 
 class SharedRaces:
-    """Looks at each distinct epoch once and reports its hazards as often as it comes."""
+    """Analyses each distinct epoch once and counts its hazards at every occurrence."""
 
     def __init__(
         self,
-        ledger: Ledger,
+        collector: FindingCollector,
         names: Names,
         padded: int,
         stride: int,
@@ -397,23 +409,23 @@ class SharedRaces:
         optimistic: frozenset[int],
         flags: frozenset[int],
     ) -> None:
-        self._ledger, self._names = ledger, names
+        self._collector, self._names = collector, names
         self._padded, self._stride, self._granule = padded, stride, granule
         self._optimistic, self._flags = optimistic, flags
         self._known: dict[Epoch, tuple[Hazard, ...]] = {}
-        self._open: Analysis | None = None  # of an epoch that was handed over in part
-        self.suspects: set[tuple[int, int]] = set()  # pairs of plain stores that race: do they store the same?
+        self._open: Analysis | None = None  # analysis of an epoch that was delivered in parts
+        self.suspects: set[tuple[int, int]] = set()  # pairs of racing plain stores, for ``SameValue``
 
     def forget(self) -> None:
-        """Epochs will not be met again."""
+        """Drop the memoised epochs."""
         self._known.clear()
 
     def begin_batch(self) -> None:
-        """New blocks: nothing of the last ones counts."""
+        """Start new blocks: drop the unfinished epoch."""
         self._open = None
 
     def epoch(self, batch: Batch, epoch: Epoch, boundary: Boundary, lanes: int) -> None:
-        """``lanes`` of the batch's state."""
+        """Report the hazards of an epoch. ``lanes``: of the batch's state."""
         blocks = lanes // self._padded
         if self._open is None and boundary != "none":
             hazards = self._known.get(epoch)
@@ -441,10 +453,10 @@ class SharedRaces:
             earlier, later = hazard.earlier, hazard.later
             if earlier.effect == later.effect == "store":
                 self.suspects.add((earlier.index, later.index))
-            one = earlier.index == later.index and writes(later)  # which value stays is not defined, in step or not
+            one = earlier.index == later.index and writes(later)  # the final value is undefined, in lock step or not
             severity: Severity = "warning" if hazard.same_warp and not one else "error"
             key = Key.between("race", severity, earlier, later, f"shared {earlier.effect} {later.effect}")
-            self._ledger.add(key, lambda h=hazard: self._example(batch, h), hazard.count * times)  # type: ignore[misc]
+            self._collector.add(key, lambda h=hazard: self._example(batch, h), hazard.count * times)  # type: ignore[misc]
 
     def _example(self, batch: Batch, hazard: Hazard) -> Example:
         earlier, later = hazard.earlier, hazard.later

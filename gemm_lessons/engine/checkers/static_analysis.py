@@ -1,4 +1,4 @@
-"""What the checkers read off a kernel's code before it runs."""
+"""Facts that the checkers derive from a kernel's code before it runs."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from gemm_lessons.engine.ptx.provenance import local_provenance, provenance
 from gemm_lessons.engine.ptx.records import SIZES, Immediate, Kernel
 from gemm_lessons.engine.records.frozen import dataclass
 
-MBARRIER, BULK = 8, 16  # bytes: of one, and that copies are multiples of
-ORDERED = frozenset({"acquire", "release", "acq_rel"})  # a fence of its own
+MBARRIER, BULK = 8, 16  # bytes of an mbarrier; bulk copies are multiples of BULK
+ORDERED = frozenset({"acquire", "release", "acq_rel"})  # these order accesses without a separate fence
 
 
 @dataclass(frozen=True)
 class Facts:
-    """``granules``: bytes of the narrowest access by space ("shared", "local", "global"), a power of two.
-    ``arrays``: memory instruction -> the one shared array that its address is made from; ``own``: the same for a
-    thread's own arrays. ``optimistic``: loads that may meet atomics of other threads; ``flags``: accesses by
-    which the threads of a block order themselves in shared memory (``synchronising_accesses``). ``has_phases``:
-    mbarriers or bulk copies."""
+    """Facts of a kernel.
+
+    ``granules``: bytes of the narrowest access by space ("shared", "local", "global"), a power of two.
+    ``has_phases``: the kernel has mbarriers or bulk copies. ``arrays``: memory instruction -> the one shared array that
+    its address derives from; ``own``: the same for the thread's local arrays. ``optimistic``: loads that may race with
+    atomics of other threads. ``flags``: accesses by which the threads of a block synchronise in shared memory
+    (``synchronising_accesses``).
+    """
 
     granules: Mapping[str, int]
     has_async: bool
@@ -38,7 +41,7 @@ _known: dict[int, tuple[Kernel, Facts]] = {}
 
 
 def facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
-    """Facts of a kernel with these shared arrays; remembered for a few kernels."""
+    """Return the facts of a kernel with these shared arrays, memoised for a few kernels."""
     known = _known.get(id(kernel))
     if known is not None and known[0] is kernel:
         return known[1]
@@ -71,7 +74,8 @@ def _facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
         elif row.effect == "copy" and "bulk" in modifiers:
             has_phases = True
             stores = "bulk_group" in modifiers
-            end = BULK if "tensor" not in modifiers else 1 if stores else 4  # where a box is cut off, of any element
+            # Where a box is clipped, for any element type.
+            end = BULK if "tensor" not in modifiers else 1 if stores else 4
             granules["global"] = min(granules["global"], end)
         elif row.effect == "copy" and len(instruction.operands) > 1:
             has_async = True
