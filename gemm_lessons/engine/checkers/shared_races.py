@@ -456,7 +456,8 @@ class SharedRaces:
             one = earlier.index == later.index and writes(later)  # the final value is undefined, in lock step or not
             severity: Severity = "warning" if hazard.same_warp and not one else "error"
             key = Key.between("race", severity, earlier, later, f"shared {earlier.effect} {later.effect}")
-            self._collector.add(key, lambda h=hazard: self._example(batch, h), hazard.count * times)  # type: ignore[misc]
+            count = hazard.count * times
+            self._collector.add(key, lambda h=hazard: self._example(batch, h), count)  # type: ignore[misc]
 
     def _example(self, batch: Batch, hazard: Hazard) -> Example:
         earlier, later = hazard.earlier, hazard.later

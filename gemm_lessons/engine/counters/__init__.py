@@ -1,1 +1,9 @@
-"""What a launch did, in Nsight Compute's names, counted on the machine code."""
+"""Count what a launch did, on its machine code, under Nsight Compute's names.
+
+    machine --records--> CounterObserver --> launch.Counters
+    machine code (sass.count) --> Sums --^       or, if it cannot be followed, counts of the PTX machine, marked inexact
+    cross_check: Account (PTX machine) against Account (machine code) --> Disagreement
+
+- ``counters``: the observer, its totals, lines and bank conflicts; ``async_counts``: copies by the async proxy
+- ``cross_check``: comparison of the two engines
+"""

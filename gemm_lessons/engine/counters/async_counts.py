@@ -1,8 +1,8 @@
-"""What copies by the async proxy move, and what cannot be counted of kernels with mbarriers.
+"""Bytes moved by the async proxy, and the obstacles to counting kernels with mbarriers.
 
-No load or store unit sees these copies: Nsight Compute's counters of loads, stores and wavefronts leave them out (read
-off an H200), the sums over every kind of access (``launch.TOTALS``) do not. They are counted on PTX, of which machine
-code makes each copy once. How often a thread looks at an mbarrier depends on time.
+These copies bypass the load and store unit. Nsight Compute's counters of loads, stores and wavefronts leave them out
+(measured on an H200); the sums over every kind of access (``launch.TOTALS``) include them. They are counted on PTX,
+because machine code makes each copy exactly once. The number of polls of an mbarrier depends on timing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ POLLED = ("warp_instructions", "instructions")
 
 
 class AsyncCounts:
-    """Of one launch. ``totals`` by the short names of ``launch.TOTALS``; ``obstacle``: why nothing can be counted."""
+    """Counts of one launch. ``totals``: by short name of ``launch.TOTALS``; ``obstacle``: why it cannot be counted."""
 
     def __init__(self, kernel: Kernel | None) -> None:
         instructions = kernel.instructions if kernel is not None else ()
@@ -39,11 +39,11 @@ class AsyncCounts:
         self._vain: np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None
 
     def begin_batch(self) -> None:
-        """New blocks: nobody waits."""
+        """Start new blocks: no thread waits."""
         self._vain = None
 
     def follow(self, records: Sequence[Record]) -> None:
-        """What happened, in order."""
+        """Process the records in order."""
         for record in records:
             kind = type(record)
             if kind is Bulk:
@@ -51,10 +51,10 @@ class AsyncCounts:
             elif kind is Phase:
                 self._phase(record)  # type: ignore[arg-type]
             elif kind is Touch and self._vain is not None and not self.obstacle:
-                self._meanwhile(record)  # type: ignore[arg-type]
+                self._check_polling(record)  # type: ignore[arg-type]
 
     def _copy(self, bulk: Bulk) -> None:
-        """Each lane's copy is an access of its own."""
+        """Count each lane's copy as an access of its own."""
         moved, inside = bulk.moved, bulk.touch.access.width * bulk.lanes.size
         loads = bulk.offsets is not None
         self.totals["global_accesses"] += bulk.lanes.size
@@ -71,8 +71,8 @@ class AsyncCounts:
             self._vain = np.zeros(mark.total, np.bool_)
         self._vain[mark.lanes] = mark.kind == "vain"
 
-    def _meanwhile(self, touch: Touch) -> None:
-        """Whoever has looked in vain does nothing but look again, or what it does depends on time."""
+    def _check_polling(self, touch: Touch) -> None:
+        """Note an obstacle: a thread whose poll failed did something other than poll again. Timing decides that."""
         assert self._vain is not None
         if touch.access.is_mbarrier:
             return

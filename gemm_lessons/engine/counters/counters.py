@@ -1,7 +1,7 @@
-"""Counts what a launch did, in Nsight Compute's names: an observer that fills ``launch.Counters``.
+"""Observer that counts what a launch did and fills ``launch.Counters``, under Nsight Compute's names.
 
-The counts come from the kernel's machine code (``machinecode``), because that is what the profiler counts. Only when it
-cannot be followed are they taken from the PTX machine's events instead, and then every total is marked as inexact.
+The counts are taken from the kernel's machine code (``machinecode``), because the profiler counts machine code. If it
+cannot be followed, they are taken from the PTX machine's events, and every total is marked as inexact.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MOST_UNCOUNTED = 4096  # distinct touches kept in case the machine code cannot b
 BOTH_SIDES = "cp.async with bank conflicts where it reads and where it writes: in which order they pass is not known"
 ZEROS = "cp.async that writes zeros and ignores its source: an H200 counted 2 of 41,064 less, and it is not known why"
 SEVERAL_FLOATS = "an H200 counted 1.3% more sectors than atomics of several floats touch"
-# Machine instructions by the counter that they add to.
+# Machine instructions by the counter they add to.
 UNITS = {
     "fp64_instructions": ("DFMA", "DADD", "DMUL", "DSETP"),
     "dot_products": ("IDP",),
@@ -50,11 +50,11 @@ UNITS = {
     "async_copies": ("LDGSTS",),
     "global_reductions": ("RED", "REDG"),
 }
-# Basic blocks of machine code for each instruction that a warp executes on PTX, far beyond what division takes.
+# Basic blocks of machine code per warp instruction on PTX; far more than a division takes.
 LEAST_BLOCKS, BLOCKS_PER_INSTRUCTION = 20_000, 4
 WAITING = "threads wait for each other in a loop, and how often they look depends on time"
 NSIGHT = tuple(name for name in METRICS.values() if not name.startswith("simulator__"))
-# What PTX tells where the machine code cannot be followed. The other counters are then absent.
+# Metrics that PTX gives where machine code cannot be followed. The other counters are then absent.
 BY_PTX = frozenset((
     "shared_wavefronts", "shared_wavefronts_ideal", "shared_load_instructions", "shared_store_instructions",
     "shared_load_bytes", "shared_store_bytes", "shared_instructions_128", "shared_accesses", "shared_bytes_read",
@@ -63,12 +63,12 @@ BY_PTX = frozenset((
     "global_instructions_128", "global_accesses", "global_bytes_read", "global_bytes_written", "global_sectors_read",
     "global_sectors_written", "warp_instructions", "ffma", *ON_PTX,
 ))  # fmt: skip
-TEXELS = ("global_accesses", "global_bytes_read", "global_sectors_read")  # have the fetches from textures, too
-PARTLY = ("barriers", "global_bytes_waited_for")  # absent where mbarriers and bulk copies do a part of it
+TEXELS = ("global_accesses", "global_bytes_read", "global_sectors_read")  # include fetches from textures
+PARTLY = ("barriers", "global_bytes_waited_for")  # absent where mbarriers and bulk copies do part of the work
 
 
 class CounterObserver:
-    """One launch's counters."""
+    """Counts one launch."""
 
     def __init__(self, compiled: Compiled) -> None:
         self.code = machinecode.prepare(compiled)
@@ -85,12 +85,12 @@ class CounterObserver:
         self._ffma: list[int] = []
         self.launch: LaunchInfo | None = None
         self._phases = AsyncCounts(None)
-        self._barriers = 0  # of this batch, at which all threads met
-        self._waits: Array | None = None  # by lane: those at which only some did
+        self._barriers = 0  # of this batch: barriers of all threads
+        self._waits: Array | None = None  # by lane: barriers of only some threads
         self._compiled = compiled
 
     def begin(self, launch: LaunchInfo) -> None:
-        """See ``events.Observer``, also for the three methods below."""
+        """Set up for a launch. See ``events.Observer``, also for the three methods below."""
         self.launch = launch
         self.interpreted.by_warps = launch.kernel.by_warps
         if synchronising_accesses.spins_on_memory(launch.kernel):
@@ -102,12 +102,12 @@ class CounterObserver:
         self._bar = [i.index for i in launch.kernel.instructions if cfg.is_barrier(i)]
 
     def begin_batch(self, batch: Batch) -> None:
-        """A new set of blocks starts."""
+        """Start a new set of blocks."""
         self._barriers, self._waits = 0, None
         self._phases.begin_batch()
 
     def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
-        """Barriers; without machine code also every distinct touch, analysed once and multiplied."""
+        """Count barriers. Without machine code, also count each distinct touch, analysed once and multiplied."""
         self._barriers += boundary == "barrier"
         for record in records:
             if type(record) is Barrier and record.kind != "warp":
@@ -119,7 +119,7 @@ class CounterObserver:
             self._settle(batch)
 
     def _wait(self, batch: Batch, barrier: Barrier) -> None:
-        """Some threads came to a barrier: as those of whole blocks, to a named one, or only to signal."""
+        """Count a barrier of some threads: of whole blocks, of a named barrier, or an arrival only."""
         if self._waits is None:
             self._waits = np.zeros(batch.blocks * batch.padded_threads, np.int64)
         if barrier.lanes is not None:
@@ -135,7 +135,10 @@ class CounterObserver:
             self._count()
 
     def _count(self) -> None:
-        """Add what was seen on PTX: needed when the machine code cannot be followed, which may show only at its end."""
+        """Add the touches seen on PTX.
+
+        They are needed if the machine code cannot be followed, which may show only at its end.
+        """
         for touch, times in self._seen.items():
             access = touch.access
             if access.space not in ("shared", "global"):
@@ -159,7 +162,7 @@ class CounterObserver:
         self.blocks += batch.blocks
 
     def result(self, memory: Callable[[], GlobalMemory]) -> Counters:
-        """The counters of a launch that ended well. ``memory`` gives global memory as it was before the launch."""
+        """Return the counters of a launch without a fault. ``memory`` returns global memory before the launch."""
         assert self.launch is not None
         self.interpreted.arrivals = int(self.lanes[self._bar].sum())
         self._sums.ffma = self.interpreted.fused = int(self.lanes[self._ffma].sum())
@@ -175,7 +178,7 @@ class CounterObserver:
             except machinecode.Uncountable as obstacle:
                 self._count()
                 inexact = str(obstacle)
-        if sums is self._sums:  # machine code cannot be followed, or not to the end
+        if sums is self._sums:  # machine code cannot be followed, or not to its end
             sums.issued = self.opcodes
         marks = dict.fromkeys(NSIGHT, f"counted on PTX: {inexact}") if inexact else {}
         if not all(tally.certain for tally in sums.tallies.values()):
@@ -200,7 +203,7 @@ class CounterObserver:
         )
 
     def _absent(self, sums: Sums) -> set[str]:
-        """Metrics that have no value: what nobody counted is not 0."""
+        """Return the metrics without a value: a metric that was not counted is absent, not 0."""
         assert self.launch is not None
         shorts = {short for short in PARTLY if short in self._phases.uncounted}
         if sums is self._sums:
@@ -210,15 +213,15 @@ class CounterObserver:
         return {COUNTED[short] for short in shorts}
 
     def _placed(self, obstacle: str) -> str:
-        """With the line of the machine instruction that it names."""
+        """Add the line of the machine instruction that the obstacle names."""
         try:
             line = next((it.line for it in self._compiled.sass if it.line and it.text in obstacle), None)
-        except (KitError, UnsupportedKernel):  # there is no disassembler, or it does not know the architecture
+        except (KitError, UnsupportedKernel):  # no disassembler, or one that does not know the architecture
             line = None
         return obstacle if line is None else f"{obstacle}, line {line}"
 
     def _budget(self) -> int:
-        """Basic blocks that the machine code may take: with so many more than on PTX, it goes another way for ever."""
+        """Return the limit of basic blocks: with far more than on PTX, machine code has taken an endless path."""
         return LEAST_BLOCKS + BLOCKS_PER_INSTRUCTION * sum(self.opcodes.values())
 
     def _totals(self, sums: Sums) -> dict[str, int]:
@@ -235,7 +238,7 @@ class CounterObserver:
 
 
 def totals(sums: Sums) -> dict[str, int]:
-    """Sums of a launch by Nsight's names."""
+    """Return the sums of a launch by Nsight's names."""
     result = dict.fromkeys(COUNTED.values(), 0)
     for tally in sums.tallies.values():
         access = tally.access
@@ -267,7 +270,7 @@ def totals(sums: Sums) -> dict[str, int]:
 
 
 def lines(sums: Sums) -> tuple[LineCount, ...]:
-    """Wavefronts, sectors, requests and instructions of every source line, with the ideal of each."""
+    """Return the wavefronts, sectors, requests and instructions of each source line, with their ideal values."""
     found: dict[tuple[str, int, str], list[int]] = {}
     for tally in sums.tallies.values():
         if tally.access.line is None:
@@ -282,11 +285,11 @@ def lines(sums: Sums) -> tuple[LineCount, ...]:
 
 
 def _counted(tally: Tally) -> list[tuple[str, int, int]]:
-    """(short name, value, ideal) of every counter of Nsight Compute that an instruction adds to.
+    """Return (short name, value, ideal) of every counter of Nsight Compute that an instruction adds to.
 
-    Read off an H200: the instruction counters hold loads and stores proper, also where every lane is switched off;
-    cp.async, ldmatrix and atomics are not among them. A cp.async counts its global side as load requests and sectors;
-    global atomics count neither. All of them cost wavefronts of shared memory.
+    Measured on an H200: the instruction counters count loads and stores proper, even if every lane is predicated off.
+    They leave out cp.async, ldmatrix and atomics. The global side of a cp.async counts as load requests and sectors;
+    global atomics count as neither. All of them cost wavefronts of shared memory.
     """
     access, direction = tally.access, _direction(tally.access)
     found: list[tuple[str, int, int]] = []
@@ -304,17 +307,18 @@ def _counted(tally: Tally) -> list[tuple[str, int, int]]:
 
 
 def _of_all_kinds(tally: Tally) -> Iterator[tuple[str, int]]:
-    """What an instruction adds to the sums over every kind of access."""
+    """Yield what an instruction adds to the sums over every kind of access."""
     access = tally.access
     space, moved = access.space, tally.lanes * access.width
-    if space == "texture":  # a way to read global memory
+    if space == "texture":  # texture fetches read global memory
         space = "global"
         yield "texture_bytes", moved
     if space not in ("shared", "global"):
         return
     if space == "global" and access.text.startswith("RED"):
         yield "global_reduction_sectors", tally.cost
-    yield f"{space}_accesses", tally.warps  # not what ptxas adds to keep time, with every lane switched off
+    # Leaves out instructions that ptxas adds for timing, with every lane predicated off.
+    yield f"{space}_accesses", tally.warps
     reads = access.effect in ("load", "atomic") or (access.effect, space) == ("copy", "global")
     writes = access.effect in ("store", "atomic") or (access.effect, space) == ("copy", "shared")
     for direction in ("read",) * reads + ("written",) * writes:
@@ -324,7 +328,7 @@ def _of_all_kinds(tally: Tally) -> Iterator[tuple[str, int]]:
 
 
 def _is_plain(access: Access) -> bool:
-    """Whether it is among the loads and stores that Nsight Compute counts as instructions."""
+    """Return whether Nsight Compute counts the access among load and store instructions."""
     if access.space == "texture":
         return False
     return access.effect in ("load", "store") and not access.is_matrix and not access.text.startswith(("LD.", "ST."))
@@ -336,7 +340,7 @@ def _direction(access: Access) -> str:
 
 
 def conflicts(sums: Sums, arrays: Sequence[SharedArray]) -> tuple[Conflict, ...]:
-    """The worst bank conflict of each source line and direction, most wasted wavefronts first."""
+    """Return the worst bank conflict of each source line and direction, most wasted wavefronts first."""
     grouped: dict[tuple[str, int, bool], list[Tally]] = {}
     for tally in sums.tallies.values():
         if tally.worst is not None and tally.access.line is not None:
@@ -367,6 +371,6 @@ def _conflict(line: int, store: bool, file: str, tallies: list[Tally], arrays: S
 
 
 def plain_name(mangled: str) -> str:
-    """A shared array's name as written: ``_ZZ4tileILi8EEvPKfE2As`` -> ``As``. Unmangled names stay."""
+    """Return a shared array's source name: ``_ZZ4tileILi8EEvPKfE2As`` -> ``As``. Unmangled names are unchanged."""
     match = re.search(r"E(\d+)(\w+?)(?:_\d+)?$", mangled) if mangled.startswith("_Z") else None
     return match[2][: int(match[1])] if match else mangled

@@ -1,14 +1,14 @@
-"""Two engines follow every counted launch: do they agree on what both know?
+"""Compare the two engines that follow every counted launch.
 
     PTX, interpreted ---------> Account --+
-                                          +--> equal: agreed.  Not equal: exact.py looks closer.  Else: Disagreement
+                                          +--> equal: agreed.  Not equal: exact.py compares words.  Else: Disagreement
     machine code, followed ---> Account --+
 
-PTX gives the values and the findings, machine code the counters. They share what a single instruction computes, which
-is tested by itself, but not how instructions are read, ordered, grouped, remembered, guarded and branched around. So
-nearly every mistake in one of them shows as a difference in who touched which bytes (``footprint.py``), came to a
-barrier, or multiplied and added. ptxas stands between them: what it may do is allowed, and nothing else. A disagreement
-is a fault of the kit and says nothing about the kernel.
+PTX gives the values and the findings, machine code the counters. Both use the same function for a single instruction,
+which has its own tests. They differ in how instructions are read, ordered, grouped, memoised, predicated and branched
+around. So almost every mistake in one engine shows as a difference in the bytes touched (``footprint.py``), the
+barrier arrivals, or the multiply-adds. The comparison allows exactly what ptxas may change. A disagreement is a defect
+of the kit, not of the kernel.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PTX, MACHINE_CODE = "the PTX interpreter", "the machine code"
 
 
 class Disagreement(KitError):
-    """The two engines contradict each other: a fault of the kit. Nothing is known about the kernel."""
+    """The two engines contradict each other: a defect of the kit. The result for the kernel is unknown."""
 
     def __init__(self, what: str, line: int | None = None) -> None:
         place = f" (line {line})" if line is not None else ""
@@ -52,12 +52,12 @@ class Account:
     """What one engine saw of a launch."""
 
     touched: dict[Access, Footprint] = field(default_factory=dict)
-    arrivals: int = 0  # threads that came to a barrier of their block, each as often as it came
+    arrivals: int = 0  # barrier arrivals of threads, summed over all barriers
     fused: int = 0  # threads that executed a multiply-add in fp32
-    by_warps: bool = False  # it does not matter which lane of a warp it was
+    by_warps: bool = False  # the lane within a warp is ignored
 
     def add(self, touches: Mapping[Touch, int], batch: Batch) -> None:
-        """What a batch of the PTX machine touched, and how often."""
+        """Add the touches of a batch of the PTX machine, with their counts."""
         for touch, times in touches.items():
             access = touch.access
             one = touch.memo.get("footprint")
@@ -72,11 +72,11 @@ class Account:
 
     @classmethod
     def followed(cls, sums: Sums) -> Account:
-        """What the machine code did."""
+        """Return the account of the machine code."""
         return cls({t.access: t.footprint for t in sums.tallies.values()}, sums.arrivals, sums.ffma)
 
     def of(self, kind: Kind) -> Footprint:
-        """Everything touched in one space by one effect."""
+        """Return the footprint of one space and effect."""
         total = Footprint()
         for access, footprint in self.touched.items():
             if (access.space, access.effect) == kind:
@@ -84,13 +84,15 @@ class Account:
         return total
 
     def kinds(self) -> set[Kind]:
-        """What was touched at all. Constants and local memory become operands and registers in machine code."""
+        """Return the kinds touched. Constants and local memory become operands and registers in machine code."""
         return {(a.space, a.effect) for a, f in self.touched.items() if f.bytes and a.space in ("shared", "global")}
 
 
 def doubts(interpreted: Account, followed: Account, origin: int) -> tuple[Kind, ...]:
-    """Spaces and effects in which the engines touched different bytes. ``origin``: where machine code's shared memory
-    begins."""
+    """Return the spaces and effects in which the engines touched different bytes.
+
+    ``origin``: first byte of shared memory in machine code.
+    """
     different = []
     for kind in sorted(interpreted.kinds() | followed.kinds()):
         mine = interpreted.of(kind)
@@ -100,7 +102,7 @@ def doubts(interpreted: Account, followed: Account, origin: int) -> tuple[Kind, 
 
 
 def check_barriers(interpreted: Account, followed: Account, instructions: Sequence[Instruction], threads: int) -> None:
-    """Raises ``Disagreement`` when a different number of threads came to barriers."""
+    """Raise ``Disagreement`` if the numbers of barrier arrivals differ."""
     barriers = [i for i in instructions if cfg.is_barrier(i)]
     if interpreted.arrivals == followed.arrivals or any(i.guard is not None for i in barriers):
         return
@@ -116,14 +118,16 @@ def check_fused(
     blocks: Sequence[Block],
     lanes: Array,
 ) -> None:
-    """Raises ``Disagreement`` when machine code has fewer or more multiply-adds than ptxas can have made. ``lanes``:
-    threads that executed each PTX instruction."""
+    """Raise ``Disagreement`` if machine code has fewer or more multiply-adds than ptxas can have made.
+
+    ``lanes``: threads that executed each PTX instruction.
+    """
     if interpreted.fused == followed.fused:
         return
     instructions = [i for block in blocks for i in block.instructions]
     needed = always_needed(blocks) - repeated(blocks)
     least = sum(int(lanes[i.index]) for i in instructions if is_fused(i) and i.index in needed)
-    most = interpreted.fused + sum(int(lanes[i.index]) * _becomes(i) for i in instructions)
+    most = interpreted.fused + sum(int(lanes[i.index]) * _multiply_adds_after_ptxas(i) for i in instructions)
     if least <= followed.fused <= most:
         return
     line = next((cfg.line_of(i) for i in instructions if is_fused(i)), None)
@@ -131,11 +135,11 @@ def check_fused(
 
 
 def is_fused(instruction: Instruction) -> bool:
-    """Whether it is a multiply-add in fp32."""
+    """Return whether the instruction is an fp32 multiply-add."""
     return instruction.opcode == "fma" and instruction.modifiers[-1:] == ("f32",)
 
 
-def _becomes(instruction: Instruction) -> int:
+def _multiply_adds_after_ptxas(instruction: Instruction) -> int:
     kinds = {"f32", "f16", "f16x2", "bf16", "bf16x2"} & set(instruction.modifiers)
     most = instruction.row.ffma
     if most > 1:
@@ -150,7 +154,7 @@ def _counts(what: str, mine: int, theirs: int) -> str:
 
 
 def touched_otherwise(interpreted: Account, followed: Account, kind: Kind, line: int | None) -> Disagreement:
-    """The disagreement about the bytes of ``kind``."""
+    """Return the disagreement about the bytes of ``kind``."""
     space, effect = kind
     mine, theirs = interpreted.of(kind).bytes, followed.of(kind).bytes
     what = f"{PTX} and {MACHINE_CODE} disagree about {space} {_PLURAL[effect]}: {mine:,} bytes against {theirs:,}"
