@@ -15,7 +15,7 @@ from checks.judgement.mistakes import MISTAKES, lesson_named, run, told, words_o
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.todos import todo_marks
 from gemm_lessons.engine.compiler.debug_names import local_names
-from gemm_lessons.engine.simulator.final_memory import UNWRITTEN, Remains
+from gemm_lessons.engine.simulator.final_memory import UNWRITTEN, FinalMemory
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import Checked
@@ -168,7 +168,7 @@ class Memory:
 
     def said(self, shared: dict[str, np.ndarray] | None = None, own: np.ndarray | None = None, **names: int) -> str:
         arrays = {} if own is None else {"depot": np.ascontiguousarray(own).view(np.uint32)}
-        remains = Remains((), None, shared or {}, arrays, [], frozenset(), 0)
+        remains = FinalMemory((), None, shared or {}, arrays, [], frozenset(), 0)
         known = {("own", "depot", offset): name for name, offset in names.items()}
         return " ".join(it.text for it in contents(self.problem, self.trial, remains, known))
 

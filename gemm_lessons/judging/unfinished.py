@@ -15,7 +15,7 @@ import numpy as np
 
 from gemm_lessons.engine.records.elements import bits
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.simulator.final_memory import UNWRITTEN, Remains
+from gemm_lessons.engine.simulator.final_memory import UNWRITTEN, FinalMemory
 from gemm_lessons.gemm.problem import Problem, Trial
 from gemm_lessons.judging.told import Told
 from gemm_lessons.judging.wrong_answer import Array
@@ -57,7 +57,7 @@ def can_tell(problem: Problem) -> bool:
 
 
 def contents(
-    problem: Problem, trial: Trial, remains: Remains, names: Mapping[tuple[str, str, int], str]
+    problem: Problem, trial: Trial, remains: FinalMemory, names: Mapping[tuple[str, str, int], str]
 ) -> tuple[Told, ...]:
     """What memory holds, array by array. ``names``: of shared arrays and of a thread's own, by space, variable of the
     PTX and byte offset in it."""
@@ -109,7 +109,7 @@ def _order(words: Array, tile: Array) -> str:
     return "row" if beside - first == 1 else "column" if below - first == 1 else ""
 
 
-def _own_arrays(remains: Remains, names: Mapping[tuple[str, str, int], str]) -> Iterator[tuple[str, Array]]:
+def _own_arrays(remains: FinalMemory, names: Mapping[tuple[str, str, int], str]) -> Iterator[tuple[str, Array]]:
     """Name and words (threads, n) of each array of a thread; it ends where the next one begins."""
     for variable, words in remains.own.items():
         starts = sorted(offset for space, owner, offset in names if (space, owner) == ("own", variable))
@@ -132,7 +132,7 @@ def _fragment(name: str, words: Array, tiles: Mapping[str, Array]) -> Told | Non
     return None
 
 
-def _sums(problem: Problem, own: list[tuple[str, Array]], remains: Remains) -> Told | None:
+def _sums(problem: Problem, own: list[tuple[str, Array]], remains: FinalMemory) -> Told | None:
     """Accumulators that hold right sums: an array of each thread, or a register."""
     registers = [("", words[:, None]) for words in remains.registers]
     for name, words in (*own, *registers):

@@ -24,7 +24,7 @@ from gemm_lessons.engine.records.facts import Missed, PastAll, PastEnd
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.metrics import METRICS
 from gemm_lessons.engine.simulator import Setting, Simulator
-from gemm_lessons.engine.simulator.final_memory import Remains
+from gemm_lessons.engine.simulator.final_memory import FinalMemory
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.judging.evidence import Built, Checked, text_of_line
@@ -85,15 +85,17 @@ def _as_written(built: Built, launch: LaunchPlan, source: str) -> Compiled | Non
     return compiled if isinstance(compiled, Compiled) else None
 
 
-def _run_both(compiled: Compiled, built: Built, launch: LaunchPlan, problem: Problem) -> tuple[Remains, Remains | None]:
+def _run_both(
+    compiled: Compiled, built: Built, launch: LaunchPlan, problem: Problem
+) -> tuple[FinalMemory, FinalMemory | None]:
     """What the only block leaves in its memory: as written; and as optimised, if the first came to its end and the
     second was built for this tile. Raises ``UnsupportedKernel``."""
     (grid,), (step,) = launch.grids, launch.lesson.launches
     simulator = Simulator(Setting(budget=BUDGET))
-    remains = simulator.remains(compiled, grid, problem.trial().arguments(step.parameters))
+    remains = simulator.final_memory(compiled, grid, problem.trial().arguments(step.parameters))
     if remains.fault is not None or launch.lesson.tile != built.lesson.tile:
         return remains, None
-    return remains, simulator.remains(built.code.counted[0], grid, problem.trial().arguments(step.parameters))
+    return remains, simulator.final_memory(built.code.counted[0], grid, problem.trial().arguments(step.parameters))
 
 
 def _mostly_right(checked: Checked) -> bool:
@@ -105,12 +107,12 @@ def _mostly_right(checked: Checked) -> bool:
     return 2 * judged.wrong < judged.total and not (judged.pattern and judged.pattern.name == "all_zero")
 
 
-def _names(compiled: Compiled, remains: Remains) -> Names:
+def _names(compiled: Compiled, remains: FinalMemory) -> Names:
     shared = {("shared", variable, 0): plain_name(variable) for variable in remains.shared}
     return shared | {("own", variable, offset): name for (variable, offset), name in local_names(compiled.ptx).items()}
 
 
-def _past_the_end(remains: Remains, names: Names, source: str) -> list[Finding]:
+def _past_the_end(remains: FinalMemory, names: Names, source: str) -> list[Finding]:
     """Indices past the end of a thread's own array, by its name: where it is optimised, nothing of them is left."""
     found, fault = [], remains.fault
     if fault is not None and (fault.kind, fault.case) == ("out_of_bounds", "local") and fault.place is not None:
@@ -156,7 +158,7 @@ def _with_findings(checked: Checked, found: list[Finding], shape: Shape) -> Chec
     return replace(checked, verdict=verdict, findings=(*found, *known))
 
 
-def _left_out(remains: Remains, counted: Remains, checked: Checked) -> tuple[Told, ...]:
+def _left_out(remains: FinalMemory, counted: FinalMemory, checked: Checked) -> tuple[Told, ...]:
     """Why a counter is 0: the loads of these lines are executed as written, but not in the code that is ``counted``.
 
     A line alone says little: where two loads have become one instruction, it has the line of one of them.

@@ -1,1 +1,8 @@
-"""Do both engines follow the same kernel? Asked again, word by word, where their sums differ."""
+"""Second opinion: check that both engines follow the same kernel, word by word where their sums differ.
+
+    in:   Machine (finished or faulted), its findings, and a function that runs the launch again
+    held: Account of each engine (counters.cross_check); on doubt, Words: (thread, word) codes uint64, with counts
+    out:  nothing if the engines agree, else ``Disagreement``
+
+- ``agreement``: entry points; ``exact``: comparison by thread and word; ``leaving``: confirmation of a fault
+"""

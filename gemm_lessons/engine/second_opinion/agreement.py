@@ -1,4 +1,4 @@
-"""Asks for the second opinion when the PTX machine is done with a launch: before anybody is told what came of it.
+"""Entry points of the second opinion. They run after the PTX machine finishes a launch, before results are reported.
 
 counted launch -> barriers, multiply-adds, footprints (counters/cross_check.py) -> if in doubt: words (exact.py)
 launch that faulted -> does machine code leave its memory, too? (leaving.py)
@@ -18,13 +18,13 @@ from gemm_lessons.engine.machine.state import Fault
 from gemm_lessons.engine.ptx.anticipated import always_needed
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.second_opinion import leaving
-from gemm_lessons.engine.second_opinion.exact import Closer
+from gemm_lessons.engine.second_opinion.exact import WordComparison
 
-Again = Callable[[Observer], Machine]  # the same launch once more, from the start, watched by an observer
+Again = Callable[[Observer], Machine]  # runs the same launch again from the start, with an observer
 
 
-def demand(machine: Machine, counters: CounterObserver | None, findings: Sequence[Finding], again: Again) -> None:
-    """Of a launch that ended well. Raises ``Disagreement``; says nothing where machine code could not be followed."""
+def check_launch(machine: Machine, counters: CounterObserver | None, findings: Sequence[Finding], again: Again) -> None:
+    """Check a launch that ended without a fault. Raise ``Disagreement``. Skip machine code that was not followed."""
     if counters is None or counters.followed is None or not _defined(counters.code, findings):
         return
     mine, theirs, code = counters.interpreted, counters.followed, counters.code
@@ -33,28 +33,31 @@ def demand(machine: Machine, counters: CounterObserver | None, findings: Sequenc
     accounts.check_fused(mine, theirs, blocks, counters.lanes)
     kinds = accounts.doubts(mine, theirs, code.shared_origin)
     if any(variable.space == "const" for variable in machine.program.variables):
-        # Where a global load from a constant lands is the driver's choice, and not in the machine code.
+        # The driver places constants loaded as global memory; machine code does not show where.
         kinds = tuple(kind for kind in kinds if kind != ("global", "load"))
     if not kinds:
         return
-    look = Closer(kinds, mine, theirs, grid.blocks, code.shared_origin)
-    with contextlib.suppress(Fault, machinecode.Uncountable):  # chosen blocks that wait for others, which do not run
+    look = WordComparison(kinds, mine, theirs, grid.blocks, code.shared_origin)
+    with contextlib.suppress(Fault, machinecode.Uncountable):  # sampled blocks may wait for blocks that do not run
         again(look.interpreted).run(look.blocks)
         machinecode.count(code, machine.launch, machine.initial_memory, look.blocks, look.followed)
         look.judge(always_needed(blocks), machine.state.padded)
 
 
-def demand_of_fault(
+def check_fault(
     machine: Machine, fault: Fault, prepare: Callable[[], machinecode.Code], findings: Sequence[Finding]
 ) -> None:
-    """Of a launch that ``fault`` ended. Raises ``Disagreement``. ``prepare``, which takes 0.3 s, where it matters."""
+    """Check a launch that ``fault`` ended. Raise ``Disagreement``. Run ``prepare`` (0.3 s) only when needed."""
     if leaving.concerns(fault, machine) and _defined(code := prepare(), findings):
         leaving.confirm(fault, code, machine)
 
 
 def _defined(code: machinecode.Code, findings: Sequence[Finding]) -> bool:
-    """Whether both engines must see the same: what a register or memory holds that nobody set, or that several threads
-    set at once, is up to each of them, and may decide an address."""
+    """Return whether both engines must see the same values.
+
+    Each engine has its own value for unset registers, uninitialised memory and racing stores, which may decide an
+    address.
+    """
     depends_on_memory = code.plan is not None and bool(code.plan.spaces)
     serious = [finding for finding in findings if finding.severity != "note"]
     return not any(finding.kind in ("unset", "shuffle_source") or depends_on_memory for finding in serious)

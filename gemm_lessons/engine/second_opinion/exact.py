@@ -1,15 +1,15 @@
-"""The slow half of the second opinion: which threads touched which words, one by one, in both engines.
+"""Slow part of the second opinion: compare the words that each thread touched in both engines.
 
-Footprints that differ need not mean a mistake. ptxas may
+Different footprints need not mean a mistake. ptxas may
 
-- load only once what is loaded already, and drop or sink loads that not every path needs (``anticipated.py``);
-- load nothing where a thread has itself just stored to that word;
-- load or store neighbours together, also where some of the 16 bytes of the largest vector are of no use to anybody;
-- load only the words that are used of a wider load, and drop a store that another one of the same thread replaces;
-- let one thread of a warp do the atomics of all at one address.
+- load a value once that is loaded already, and drop or sink loads that not every path needs (``anticipated.py``);
+- drop a load of a word that the same thread has just stored;
+- merge neighbouring loads or stores, even if some of the 16 bytes of the widest vector are unused;
+- narrow a wide load to the words used, and drop a store that a later one of the same thread overwrites;
+- let one thread of a warp execute the atomics of all lanes at one address.
 
-Nothing else: every word that must be loaded is, by the same thread; no other 16 bytes are touched, and none more often
-than in PTX; what is stored is stored by the same threads to the same words, as often as by the busiest instruction.
+Nothing else is allowed: the same thread loads every word that must be loaded; no other 16 bytes are touched, and none
+more often than in PTX; the same threads store to the same words, as often as the most frequent instruction did.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from gemm_lessons.engine.machine.memory import GLOBAL_BASE
 Array = NDArray[Any]
 
 WORD = 4  # bytes
-WARP_BITS = 5  # of a thread's number: its place in the warp
+WARP_BITS = 5  # low bits of a thread's number: its lane in the warp
 GRANULE = 2  # bits: words of 16 bytes, the widest access
-WORD_BITS = 42  # of a code; the thread is above
-MOST_WORDS = 1 << 22  # looked at of each kind; of a larger launch only the first, middle and last blocks
+WORD_BITS = 42  # bits of a code that hold the word; the thread is above
+MOST_WORDS = 1 << 22  # compared for each kind; of a larger launch only the first, middle and last blocks
 
 
 @dataclass
 class Words:
-    """What one engine touched: codes of (thread, word), and how often each came."""
+    """Words that one engine touched: codes of (thread, word), with counts."""
 
-    by_warps: bool = False  # it does not matter which lane of a warp it was
+    by_warps: bool = False  # the lane within a warp is ignored
     parts: dict[Access, list[tuple[Array, int]]] = field(default_factory=dict)
 
     def add(self, access: Access, addresses: Array, threads: Array, times: int) -> None:
-        """``addresses`` were touched by ``threads`` (numbered through the grid), ``times`` times."""
+        """Add ``addresses`` that ``threads`` (numbered through the grid) touched ``times`` times."""
         first = addresses // WORD
         if self.by_warps:
             threads = threads >> WARP_BITS << WARP_BITS
@@ -51,7 +51,7 @@ class Words:
         self.parts.setdefault(access, []).append(((codes[:, None] + np.arange(count)).reshape(-1), times))
 
     def of(self, kind: Kind, only: frozenset[int] | None = None) -> tuple[Array, Array]:
-        """Sorted codes of one kind without repetition, and how often each came. ``only``: of these instructions."""
+        """Return the sorted distinct codes of one kind, and their counts. ``only``: of these instructions."""
         chosen = [
             part
             for access, parts in self.parts.items()
@@ -65,7 +65,7 @@ class Words:
         return _merged(codes, times)
 
     def most_of_one(self, kind: Kind) -> Array:
-        """For each code of ``of(kind)``, how often the one instruction came there that came most often."""
+        """For each code of ``of(kind)``, return the largest count of a single instruction."""
         codes, _ = self.of(kind)
         most = np.zeros(len(codes), np.int64)
         for index in {a.index for a in self.parts if (a.space, a.effect) == kind}:
@@ -75,7 +75,7 @@ class Words:
         return most
 
     def line_of(self, kind: Kind, code: int) -> int | None:
-        """A source line that touched it."""
+        """Return a source line that touched the word."""
         for access, parts in self.parts.items():
             if (access.space, access.effect) == kind and any((codes == code).any() for codes, _ in parts):
                 return access.line
@@ -83,7 +83,7 @@ class Words:
 
 
 class Interpreted:
-    """An observer that notes the words of the PTX machine's accesses."""
+    """Observer that collects the words accessed by the PTX machine."""
 
     def __init__(self, kinds: Sequence[Kind], by_warps: bool) -> None:
         self.kinds = frozenset(kinds)
@@ -91,13 +91,13 @@ class Interpreted:
         self._shared: dict[Touch, int] = {}
 
     def begin(self, launch: LaunchInfo) -> None:
-        """See ``events.Observer``, also for the three methods below."""
+        """Set up for a launch. See ``events.Observer``, also for the three methods below."""
 
     def begin_batch(self, batch: Batch) -> None:
-        """A new set of blocks starts."""
+        """Start a new set of blocks."""
 
     def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
-        """Every global access comes with its true address."""
+        """Collect global accesses, each with its true address."""
         for record in records:
             if type(record) is Touch and record.access.space == "shared" and record.access.is_counted:
                 self._shared[record] = self._shared.get(record, 0) + 1
@@ -105,7 +105,7 @@ class Interpreted:
                 self._add(batch, record.touch, record.base, 1)
 
     def end_batch(self, batch: Batch, executions: Array, lane_executions: Array) -> None:
-        """Shared memory."""
+        """Collect accesses to shared memory."""
         for touch, times in self._shared.items():
             self._add(batch, touch, 0, times)
         self._shared.clear()
@@ -121,14 +121,14 @@ class Interpreted:
 
 @dataclass
 class Followed:
-    """Notes the words of the machine code's accesses. ``origin``: where its shared memory begins."""
+    """Collects the words accessed by machine code. ``origin``: first byte of its shared memory."""
 
     kinds: frozenset[Kind]
     origin: int
     words: Words
 
     def __call__(self, access: Access, addresses: Array, active: Array | None, first_lane: int) -> None:
-        """One access by the lanes of a batch; ``first_lane`` is the number of its first one in the grid."""
+        """Add one access by the lanes of a batch. ``first_lane``: number of its first lane in the grid."""
         if (access.space, access.effect) not in self.kinds:
             return
         lanes = np.arange(len(addresses)) if active is None else np.flatnonzero(active)
@@ -137,7 +137,7 @@ class Followed:
 
 
 def sample(blocks: int, words: int) -> list[range]:
-    """Which blocks to look at when the whole grid touches so many words: all, or the first, the middle and the last."""
+    """Return the blocks to compare, given the words touched by the grid: all, or the first, the middle and the last."""
     affordable = max(3, blocks * MOST_WORDS // max(words, 1))
     if affordable >= blocks:
         return [range(blocks)]
@@ -146,9 +146,12 @@ def sample(blocks: int, words: int) -> list[range]:
     return [range(each), range(middle, middle + each), range(blocks - each, blocks)]
 
 
-class Closer:
-    """A closer look at the ``kinds`` of access that are in doubt: run both engines again on ``blocks``, with
-    ``interpreted`` as the observer of one and ``followed`` as the watch of the other, then ``judge``."""
+class WordComparison:
+    """Comparison by thread and word of the ``kinds`` of access in doubt.
+
+    Run both engines again on ``blocks``, with ``interpreted`` as the observer of the PTX machine and ``followed`` as
+    the watch of the machine code, then call ``judge``.
+    """
 
     def __init__(self, kinds: Sequence[Kind], mine: Account, theirs: Account, blocks: int, origin: int) -> None:
         self.kinds = kinds
@@ -159,8 +162,10 @@ class Closer:
         self._accounts = mine, theirs
 
     def judge(self, needed: frozenset[int], padded: int) -> None:
-        """Raises ``Disagreement`` at the first word that ptxas cannot explain. ``needed``: PTX instructions that it may
-        not leave out; ``padded``: lanes of a block."""
+        """Raise ``Disagreement`` at the first word that ptxas cannot explain.
+
+        ``needed``: PTX instructions that ptxas may not drop; ``padded``: lanes of a block.
+        """
         for kind in self.kinds:
             mine, theirs = self.interpreted.words, self.followed.words
             odd = unexplained(kind, mine, theirs, needed, padded)
@@ -170,7 +175,7 @@ class Closer:
 
 
 def unexplained(kind: Kind, interpreted: Words, followed: Words, needed: frozenset[int], padded: int) -> int | None:
-    """The code of a word that one engine touched and the other, for all that ptxas may do, had no reason to."""
+    """Return the code of a word that only one engine touched and ptxas cannot explain, or None."""
     if kind[1] == "load" or kind == ("global", "copy"):
         return _odd_load(kind, interpreted, followed, needed)
     if kind[1] == "atomic":
@@ -202,7 +207,7 @@ def _odd_load(kind: Kind, interpreted: Words, followed: Words, needed: frozenset
 
 
 def _odd_atomic(kind: Kind, interpreted: Words, followed: Words, padded: int) -> int | None:
-    """By block and word: at most as often as in PTX, at least once for each time that a whole warp came there."""
+    """Compare atomics by block and word: at most as often as in PTX, at least once per warp-wide execution."""
     word = (1 << WORD_BITS) - 1
     codes, often = interpreted.of(kind)
     mine, most = _merged((codes >> WORD_BITS) // padded << WORD_BITS | codes & word, often)
@@ -223,7 +228,7 @@ def _odd_atomic(kind: Kind, interpreted: Words, followed: Words, padded: int) ->
 
 
 def _outside(mine: Array, least: Array, most: Array, theirs: Array, times: Array) -> int | None:
-    """A code that only one side has, or that ``theirs`` has less or more often than allowed."""
+    """Return a code that only one side has, or whose count in ``theirs`` is outside the allowed range."""
     alone = np.setxor1d(mine, theirs, assume_unique=True)
     if len(alone):
         return int(alone[0])
@@ -232,6 +237,6 @@ def _outside(mine: Array, least: Array, most: Array, theirs: Array, times: Array
 
 
 def _merged(codes: Array, times: Array) -> tuple[Array, Array]:
-    """Sorted codes without repetition, and how often each came in all."""
+    """Return the sorted distinct codes, and their total counts."""
     unique, place = np.unique(codes, return_inverse=True)
     return unique, np.bincount(place, weights=times, minlength=len(unique)).astype(np.int64)

@@ -1,8 +1,8 @@
-"""The second opinion on a fault: an address that the PTX machine calls wrong must be wrong in machine code, too.
+"""Second opinion on a fault: an address that the PTX machine rejects must be wrong in machine code, too.
 
-The blocks that ran when the fault came are followed in machine code until an access leaves its memory or is misaligned.
-If none does, one of the engines is mistaken, and the learner is not told of a fault that may be none. There is no
-opinion where machine code cannot be followed, or where the fault is of a load that ptxas may have left out.
+The machine code of the blocks that ran at the fault is followed until an access leaves its memory or is misaligned. If
+none does, one engine is wrong, and the fault is not reported to the learner. There is no second opinion if machine code
+cannot be followed, or if the fault is at a load that ptxas may have dropped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KINDS = frozenset({"out_of_bounds", "misaligned"})
 
 
 class _Left(Exception):
-    """Machine code went wrong, too."""
+    """Machine code made a wrong access, too."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class _Bounds:
     shared_bytes: int
 
     def __call__(self, access: Access, addresses: Array, active: Array | None, first_lane: int) -> None:
-        """See ``machinecode.walker.Watch``."""
+        """Check one access. See ``machinecode.walker.Watch``."""
         used = addresses if active is None else addresses[active]
         if not used.size:
             return
@@ -50,7 +50,7 @@ class _Bounds:
 
 
 def concerns(fault: Fault, machine: Machine) -> bool:
-    """Whether machine code can say anything of ``fault``, which ended a run of ``machine``: it is one by address."""
+    """Return whether machine code can confirm ``fault`` of a run of ``machine``: whether it is about an address."""
     instruction = fault.instruction
     if fault.kind not in KINDS or instruction is None or not _comparable(instruction, machine.launch):
         return False
@@ -58,8 +58,10 @@ def concerns(fault: Fault, machine: Machine) -> bool:
 
 
 def confirm(fault: Fault, code: Code, machine: Machine) -> None:
-    """Raises ``Disagreement`` when the machine code of the blocks that a fault which ``concerns`` it has ended ends
-    without one."""
+    """Raise ``Disagreement`` if the machine code of the faulting blocks ends without a fault.
+
+    ``fault``: one for which ``concerns`` is true.
+    """
     instruction, launch = fault.instruction, machine.launch
     if instruction is None or code.plan is None:
         return
@@ -74,7 +76,7 @@ def confirm(fault: Fault, code: Code, machine: Machine) -> None:
 
 
 def _comparable(instruction: Instruction, launch: LaunchInfo) -> bool:
-    """Local memory becomes registers in machine code; constants become operands."""
+    """Return False for local memory and constants, which become registers and operands in machine code."""
     spaces = {modifier.partition("__")[0] for modifier in instruction.modifiers}
     if spaces & {"local", "const", "param"} or "bulk" in spaces or instruction.row.effect == "phase":
         return False

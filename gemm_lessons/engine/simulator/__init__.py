@@ -1,8 +1,15 @@
-"""A device on NumPy: PTX of NVRTC, interpreted in lockstep over all lanes of many blocks, counted and checked.
+"""A device on NumPy: it interprets NVRTC's PTX in lockstep over all lanes of many blocks, counts and checks.
 
     parser.parse -> cfg.build -> schedule -> decode.Binder -> machine.Machine --events--> counters, checkers
 
-Nothing here needs a GPU or a driver, and a kernel that is interpreted cannot touch the machine that runs it.
+    in:   Compiled, Grid, arguments (arrays and scalars), symbols (variables that the host sets)
+    held: the parsed programs, memoised; registers and memories are in ``machine.state``
+    out:  Launched: outputs written back into their arrays, findings, counters, or the fault
+
+- ``final_memory``: contents of memory after a block; ``launch_limits``: launches that a GPU refuses
+- ``unsupported``: unexpected errors as ``UnsupportedKernel``
+
+The simulator needs no GPU and no driver, and an interpreted kernel cannot touch the machine it runs on.
 """
 
 from __future__ import annotations
@@ -43,7 +50,7 @@ from gemm_lessons.engine.records.launch import Argument, Grid, HostVariable, buf
 from gemm_lessons.engine.records.results import Counters, Launched
 from gemm_lessons.engine.sass.walker import Watch
 from gemm_lessons.engine.second_opinion import agreement
-from gemm_lessons.engine.simulator.final_memory import Loads, Remains, collect
+from gemm_lessons.engine.simulator.final_memory import FinalMemory, Loads, collect
 from gemm_lessons.engine.simulator.launch_limits import refusal
 from gemm_lessons.engine.simulator.unsupported import unforeseen
 
@@ -53,10 +60,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Disagreement", "Setting", "Simulator"]
 
-# What stops a kernel that calls these otherwise (CUDA's cuda_pipeline_primitives.h), and why.
+# Functions of CUDA (cuda_pipeline_primitives.h) whose call stops a kernel with_settings, and why.
 STOPPING = {"__pipeline_memcpy_async": "it copies 4, 8 or 16 bytes, and fills no more than those with zeros"}
-FOR_DEBUGGING = re.compile(r"^\s*\.target\s[^\n]*\bdebug\b", re.M)  # of the option -G: ptxas joins nothing
-FOLLOWED = 200_000  # basic blocks of machine code that a picture may take
+FOR_DEBUGGING = re.compile(r"^\s*\.target\s[^\n]*\bdebug\b", re.M)  # set by option -G: ptxas then merges nothing
+FOLLOWED = 200_000  # basic blocks of machine code for a picture
 
 
 @lru_cache(maxsize=32)
@@ -76,7 +83,7 @@ def _read(text: str, entry: str, joins: bool) -> Program:
         raise UnsupportedKernel(f"no kernel {entry} in the PTX")
     kernel = inline_calls(check(module.kernels[entry]), module.functions)
     twice = {v.name for v in kernel.variables} & {v.name for v in module.variables}
-    if twice and module.functions:  # code of functions stands in the kernel's: which of them it means is not known
+    if twice and module.functions:  # inlined code may mean either of the two variables
         raise UnsupportedKernel(f"two variables that have one name: {min(twice)}")
     kernel = split_wide(expand_wmma(with_state_spaces(kernel, module.variables)))
     if joins and not FOR_DEBUGGING.search(text):
@@ -93,8 +100,10 @@ def _seen_from(path: str) -> Iterator[None]:
 
 
 class Simulator:
-    """The built-in device: it interprets PTX, checks and counts. ``CompiledKernel.launch`` uses one; pass one to
-    ``simulate`` for settings of its own."""
+    """The built-in device: it interprets PTX, checks and counts.
+
+    ``CompiledKernel.launch`` uses one. Pass one to ``simulate`` for other settings.
+    """
 
     kind: Literal["simulator"] = "simulator"
     name = "simulator"
@@ -103,75 +112,74 @@ class Simulator:
         self.setting = setting or Setting()
 
     def kernel(self, compiled: Compiled) -> ptx.Kernel:
-        """The parsed kernel: its parameters and instructions."""
+        """Return the parsed kernel: its parameters and instructions."""
         return _program_of(compiled).kernel
 
     def variable(self, compiled: Compiled, name: str) -> ptx.Variable:
-        """The ``__constant__`` or ``__device__`` variable of that name. Raises ``ValueError``."""
+        """Return the ``__constant__`` or ``__device__`` variable ``name``. Raise ``ValueError`` if there is none."""
         return find(_program_of(compiled).variables, name)
 
     def launch(
         self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], symbols: Sequence[HostVariable] = ()
     ) -> Launched:
-        """Run a kernel; outputs are written back into their arrays, also when it fails half-way.
+        """Run a kernel and write the outputs back into their arrays, also after a fault.
 
-        ``symbols`` are variables of the source that the host sets and reads. Raises ``UnsupportedKernel`` before
-        anything runs, ``ValueError`` when arguments or symbols do not fit, and ``Disagreement`` when what the two
-        engines saw cannot both be true.
+        ``symbols``: variables of the source that the host sets and reads. Raise ``UnsupportedKernel`` before anything
+        runs, ``ValueError`` if arguments or symbols do not fit, and ``Disagreement`` if the two engines contradict each
+        other.
         """
         program = _program_of(compiled)
-        if symbols:  # else the program stays the one of the last launch, with all that was found out about it
+        if symbols:  # without symbols, the program of the last launch is reused with its memoised facts
             program = dataclasses.replace(program, variables=with_host_values(program.variables, symbols))
         refused = self.refusal(compiled, grid)
         if refused is not None:
             return Launched(Counters(), fault=refused)
-        asked = _Asked(self.setting, compiled, program, grid, arguments)
+        request = _RequestedLaunch(self.setting, compiled, program, grid, arguments)
         try:
             with _seen_from(compiled.path), unforeseen("it runs", (ValueError,)):
                 try:
-                    return asked.launched(symbols)
+                    return request.launched(symbols)
                 except MoreBlocks as more:  # nothing is written back yet: start again
-                    return asked.otherwise(block_limit=more.blocks).launched(symbols)
-        except (OutOfTime, MemoryError) as end:  # before the first instruction, or behind the last
+                    return request.with_settings(block_limit=more.blocks).launched(symbols)
+        except (OutOfTime, MemoryError) as end:  # before the first instruction, or after the last
             return Launched(Counters(), fault=stopped(end, None).finding)
 
     def refusal(self, compiled: Compiled, grid: Grid) -> Finding | None:
-        """Why no GPU of the kernel's architecture would launch ``grid``; None when one would."""
+        """Return why no GPU of the kernel's architecture would launch ``grid``, or None."""
         return refusal(compiled, _program_of(compiled).kernel, grid)
 
     def initial_memory(
         self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], symbols: Sequence[HostVariable] = ()
     ) -> Callable[[], GlobalMemory]:
-        """What gives global memory as it is before a launch, with the source's variables; a fresh one each time."""
+        """Return a function that makes a fresh global memory, as before a launch, with the source's variables."""
         program = _program_of(compiled)
         program = dataclasses.replace(program, variables=with_host_values(program.variables, symbols))
-        return _Asked(self.setting, compiled, program, grid, arguments).machine().initial_memory
+        return _RequestedLaunch(self.setting, compiled, program, grid, arguments).machine().initial_memory
 
     def follow(
         self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], blocks: range, watch: Watch
     ) -> tuple[LaunchInfo, int]:
-        """Tell ``watch`` of every access that the machine code of ``blocks`` makes; nothing is written.
+        """Report every access of the machine code of ``blocks`` to ``watch``. Nothing is written.
 
-        Gives where arrays lie, and the address at which a block's shared memory begins. Raises ``Uncountable`` when the
-        machine code cannot be followed, and ``UnsupportedKernel``.
+        Return the launch, which says where arrays are, and the first address of a block's shared memory. Raise
+        ``Uncountable`` if the machine code cannot be followed, and ``UnsupportedKernel``.
         """
         code = machinecode.prepare(compiled)
         if code.plan is None:
             raise machinecode.Uncountable(code.obstacle)
-        machine = _Asked(self.setting, compiled, _program_of(compiled), grid, arguments).machine()
+        machine = _RequestedLaunch(self.setting, compiled, _program_of(compiled), grid, arguments).machine()
         machinecode.count(code, machine.launch, machine.initial_memory, [blocks], watch, FOLLOWED)
         return machine.launch, code.shared_origin
 
-    def remains(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> Remains:
-        """Run a kernel's only block, check it, and give what is in its memory at the end. Raises
-        ``UnsupportedKernel``."""
+    def final_memory(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> FinalMemory:
+        """Run a kernel's only block, check it, and return its memory at the end. Raise ``UnsupportedKernel``."""
         with unforeseen("it is looked at again"):
-            return _Asked(self.setting, compiled, _program_of(compiled), grid, arguments).remains()
+            return _RequestedLaunch(self.setting, compiled, _program_of(compiled), grid, arguments).final_memory()
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """A launch as it was asked for. It is run once, and once more for each question that is left then."""
+class _RequestedLaunch:
+    """A requested launch. It runs once, and once more for each question that remains open."""
 
     setting: Setting
     compiled: Compiled
@@ -179,18 +187,18 @@ class _Asked:
     grid: Grid
     arguments: Sequence[Argument]
 
-    def otherwise(self, **changes: Any) -> _Asked:
-        """The same launch with changes of the setting."""
+    def with_settings(self, **changes: Any) -> _RequestedLaunch:
+        """Return the same launch with other settings."""
         return dataclasses.replace(self, setting=dataclasses.replace(self.setting, **changes))
 
     def machine(self, *observers: Observer) -> Machine:
-        """From the start."""
+        """Return a machine at the start of the launch."""
         layout = {name: offset for name, offset, _ in self.compiled.shared_layout}
         with _seen_from(self.compiled.path):
             return Machine(self.program, self.grid, self.arguments, observers, layout, self.setting)
 
     def launched(self, symbols: Sequence[HostVariable]) -> Launched:
-        """Run it, check it, count it if the setting says so; and write back."""
+        """Run, check and, if the setting asks for it, count the launch; write the outputs back."""
         counters = CounterObserver(self.compiled) if self.setting.counting else None
         checks = Checks()
         machine = self.machine(counters, checks) if counters else self.machine(checks)
@@ -205,7 +213,7 @@ class _Asked:
         if counters and fault is None:
             try:
                 counted = counters.result(machine.initial_memory)
-            except (OutOfTime, MemoryError) as end:  # most likely where the kernel is most of the time
+            except (OutOfTime, MemoryError) as end:  # most likely raised where the kernel spends most of its time
                 often = self.program.kernel.instructions[int(counters.lanes.argmax())]
                 return Launched(Counters(), checks.result(), stopped(end, often).finding)
         if checks.suspects:
@@ -214,25 +222,25 @@ class _Asked:
         if machine.state.inactive_sources:
             found = (*self._shuffled(frozenset(machine.state.inactive_sources)), *found)
         if fault is not None:
-            agreement.demand_of_fault(machine, fault, partial(machinecode.prepare, self.compiled), found)
-        else:  # where they are in doubt, with the true address of every access
-            agreement.demand(machine, counters, found, self.otherwise(counting=False, placed=True).machine)
+            agreement.check_fault(machine, fault, partial(machinecode.prepare, self.compiled), found)
+        else:  # for the kinds in doubt, with the true address of every access
+            agreement.check_launch(machine, counters, found, self.with_settings(counting=False, placed=True).machine)
         machine.memory.write_back()
         machine.state.images.write_back()
         read_back(self.program.variables, symbols, machine.memory)
-        told = None if fault is None else _told(fault, self.compiled)
+        finding = None if fault is None else _finding_of(fault, self.compiled)
         unstored = self._unstored(checks) if self.setting.unstored and fault is None else {}
-        return Launched(counted, found, told, printed=machine.printer.result(), unstored=unstored)
+        return Launched(counted, found, finding, printed=machine.printer.result(), unstored=unstored)
 
     def _unstored(self, checks: Checks) -> dict[str, int]:
         outputs = {buffer.name: buffer.array.dtype.itemsize for buffer in buffers_of(self.arguments) if buffer.output}
         counts = {name: checks.unstored(name, width) for name, width in outputs.items()}
         return {name: count for name, count in counts.items() if count}
 
-    def remains(self) -> Remains:
-        """Run it and check it; what is left in memory."""
+    def final_memory(self) -> FinalMemory:
+        """Run and check the launch; return its final memory."""
         checks, loads = Checks(), Loads(self.compiled.path)
-        machine = self.otherwise(counting=False).machine(checks, loads)
+        machine = self.with_settings(counting=False).machine(checks, loads)
         fault = None
         try:
             machine.run()
@@ -244,24 +252,24 @@ class _Asked:
         return collect(machine, checks.result(), fault, loads)
 
     def _shuffled(self, shuffles: frozenset[int]) -> list[Finding]:
-        """Shuffles read lanes that did not take part: run once more, to see whether what they gave mattered."""
-        again = self.otherwise(shuffles=shuffles).machine()
+        """Shuffles read inactive lanes: run once more to find whether the values read mattered."""
+        again = self.with_settings(shuffles=shuffles).machine()
         with contextlib.suppress(Fault):  # the same as in the first run
             again.run()
         return [finding for finding in again.unset.findings() if finding.kind == "shuffle_source"]
 
     def _settle(self, checks: Checks) -> None:
-        """Stores race: run once more with their values recorded, to see whether they ever store different ones."""
+        """Stores race: run once more and record their values, to find whether they ever differ."""
         values = SameValue(checks.suspects)
         watched = frozenset(index for pair in checks.suspects for index in pair)
         with contextlib.suppress(Fault):  # the same as in the first run
-            self.otherwise(watched=watched).machine(values).run()
+            self.with_settings(watched=watched).machine(values).run()
         lines = {index: line_of(self.program.kernel.instructions[index]) for index in watched}
         checks.settle(values.differing, lines)
 
 
-def _told(fault: Fault, compiled: Compiled) -> Finding:
-    """What stopped the kernel; also why a function of CUDA's did that, by the line that calls it."""
+def _finding_of(fault: Fault, compiled: Compiled) -> Finding:
+    """Return the finding for a fault. A fault inside a function of CUDA is explained at the line that calls it."""
     found = fault.finding
     lines = compiled.source.splitlines()
     if (

@@ -1,4 +1,4 @@
-"""What is left in a block's memory when it ends: for whoever asks how far an unfinished kernel has come."""
+"""Memory contents at the end of a block, from which a caller sees how far an unfinished kernel has got."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from gemm_lessons.engine.machine.memory import POISON
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
 
-UNWRITTEN = int.from_bytes(bytes([POISON] * 4), "little")  # a word that nobody wrote
+UNWRITTEN = int.from_bytes(bytes([POISON] * 4), "little")  # an unwritten word
 
 
 @dataclass(frozen=True)
-class Remains:
-    """The first block of a launch after its last instruction, in words of 32 bits. Arrays by their names in PTX.
+class FinalMemory:
+    """The first block of a launch after its last instruction, in 32-bit words. Arrays have their names in PTX.
 
-    ``own`` (threads, words) is the variable that holds a thread's own arrays; ``registers`` (threads,) are all of 32
-    bits. ``loads`` are the lines of the kernel's file that read global memory, ``loaded`` the bytes that all of the
-    kernel reads there.
+    ``own`` (threads, words): the variable that holds a thread's local arrays. ``registers`` (threads,): all 32-bit
+    registers. ``loads``: lines of the kernel's file that read global memory. ``loaded``: bytes that the kernel reads
+    there.
     """
 
     findings: tuple[Finding, ...]
@@ -35,15 +35,15 @@ class Remains:
     loaded: int
 
 
-def collect(machine: Machine, findings: Sequence[Finding], fault: Finding | None, loads: Loads) -> Remains:
-    """Of a machine that ran one block."""
+def collect(machine: Machine, findings: Sequence[Finding], fault: Finding | None, loads: Loads) -> FinalMemory:
+    """Collect the final memory of a machine that ran one block."""
     state, threads = machine.state, machine.grid.threads
     shared = {name: _words(state.shared[start : start + size]) for name, (start, size) in machine.layout.shared.items()}
     local = state.local[: state.lanes * state.local_stride] if state.local_bytes else state.local[:0]
     lanes = local.reshape(-1, state.local_stride)[:threads]
     own = {name: _words(lanes[:, start : start + size]) for name, (start, size) in machine.layout.local.items()}
     registers = [row[:threads].copy() for row in state.files[32]]
-    return Remains(tuple(findings), fault, shared, own, registers, frozenset(loads.lines), loads.bytes)
+    return FinalMemory(tuple(findings), fault, shared, own, registers, frozenset(loads.lines), loads.bytes)
 
 
 def _words(data: NDArray[np.uint8]) -> NDArray[np.uint32]:
@@ -52,7 +52,7 @@ def _words(data: NDArray[np.uint8]) -> NDArray[np.uint32]:
 
 
 class Loads:
-    """The observer that collects the lines of ``path`` that read global memory, and counts what is read there."""
+    """Observer that collects the lines of ``path`` that read global memory, and counts the bytes read."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -60,13 +60,13 @@ class Loads:
         self.bytes = 0
 
     def begin(self, launch: LaunchInfo) -> None:
-        """See ``events.Observer``, also for the methods below."""
+        """Set up for a launch. See ``events.Observer``, also for the methods below."""
 
     def begin_batch(self, batch: Batch) -> None:
-        """Nothing to prepare."""
+        """Do nothing."""
 
     def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
-        """Look at the accesses."""
+        """Collect the global loads of an epoch."""
         for record in records:
             if isinstance(record, Touch):
                 access = record.access
@@ -78,4 +78,4 @@ class Loads:
                     self.lines.add(access.line)
 
     def end_batch(self, batch: Batch, executions: NDArray[Any], lane_executions: NDArray[Any]) -> None:
-        """Nothing left to do."""
+        """Do nothing."""

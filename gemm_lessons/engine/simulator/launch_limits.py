@@ -1,9 +1,9 @@
-"""Launches that a GPU refuses before a thread runs: too many threads or blocks, too much shared memory or registers, a
-shape that the kernel's own code rules out.
+"""Launches that a GPU refuses: too many threads or blocks, too much shared memory or registers, or a shape that the
+kernel's own code excludes.
 
-Dynamic shared memory above 48 KiB counts as asked for (``cudaFuncSetAttribute``), so the limit is what a block may opt
-in to. Sources: NVIDIA, "CUDA C++ Programming Guide", table "Technical Specifications per Compute Capability", and
-``cuda_occupancy.h`` for how registers are handed out.
+Dynamic shared memory above 48 KiB counts as requested (``cudaFuncSetAttribute``), so the opt-in maximum is the limit.
+Sources: NVIDIA, "CUDA C++ Programming Guide", table "Technical Specifications per Compute Capability", and
+``cuda_occupancy.h`` for register allocation.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GRID = ((1 << 31) - 1, 65_535, 65_535)
 CLUSTER = 8  # blocks, where the launch does not ask for more
 FIRST_CLUSTERS = 90  # compute capability times ten
 REGISTERS = 64 * KIB  # per block
-# Shared memory that a block may opt in to, KiB, by compute capability.
+# Opt-in maximum of shared memory per block, KiB, by compute capability.
 SHARED = {
     50: 48, 52: 48, 53: 48, 60: 48, 61: 48, 62: 48, 70: 96, 72: 96, 75: 64, 80: 163, 86: 99, 87: 163, 88: 163, 89: 99,
     90: 227, 100: 227, 101: 227, 103: 227, 110: 227, 120: 99, 121: 99,
@@ -37,7 +37,7 @@ SHARED = {
 
 
 def refusal(compiled: Compiled, kernel: Kernel, grid: Grid) -> Finding | None:
-    """Why no GPU of the kernel's architecture would launch ``grid``; None when one would."""
+    """Return why no GPU of the kernel's architecture would launch ``grid``, or None."""
     reasons = tuple(_reasons(compiled, kernel, grid))
     if not reasons:
         return None
@@ -66,7 +66,7 @@ def _reasons(compiled: Compiled, kernel: Kernel, grid: Grid) -> Iterator[Refusal
 
 
 def _of_the_code(kernel: Kernel, grid: Grid) -> Iterator[Refusal]:
-    """``__launch_bounds__``, ``__block_size__`` and ``__cluster_dims__``, as PTX has them."""
+    """Yield violations of ``__launch_bounds__``, ``__block_size__`` and ``__cluster_dims__``, as PTX has them."""
     most = kernel.directives.get("maxntid")
     if most is not None and grid.threads > _product(most):
         yield Refusal("refused bounds", grid.threads, _product(most))

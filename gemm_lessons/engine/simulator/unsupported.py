@@ -1,7 +1,7 @@
-"""What breaks in the simulator on a kernel that nobody thought of is a kernel that it does not support, by its name.
+"""Turn unexpected errors of the simulator into ``UnsupportedKernel``, with the instruction that caused them.
 
-Refusals that were thought of are ``UnsupportedKernel`` where they arise. Behind them stands this: the instruction that
-was being looked at when Python could not go on, read off the traceback. ``GEMM_LESSONS_DEBUG=1`` shows that instead.
+Expected refusals raise ``UnsupportedKernel`` where they arise. This module handles the rest: it reads the instruction
+off the traceback of the Python error. ``GEMM_LESSONS_DEBUG=1`` shows the Python error instead.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BREAKS = (
 
 @contextlib.contextmanager
 def unforeseen(doing: str, of_the_caller: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Turn what breaks into ``UnsupportedKernel``; errors ``of_the_caller`` only where an instruction is looked at."""
+    """Turn errors into ``UnsupportedKernel``; those of types ``of_the_caller`` only while an instruction executes."""
     try:
         yield
     except BREAKS as error:
@@ -38,7 +38,7 @@ def unforeseen(doing: str, of_the_caller: tuple[type[Exception], ...] = ()) -> I
 
 
 def _looked_at(trace: TracebackType | None) -> tuple[str, int | None]:
-    """The instruction that the innermost frame knows of, and its line."""
+    """Return the instruction that the innermost frame refers to, and its line."""
     found: tuple[str, int | None] = "", None
     while trace is not None:
         for value in trace.tb_frame.f_locals.values():
